@@ -8,11 +8,12 @@ TORCH := $(if $(PIP_FIND_LINKS),--find-links "$(PIP_FIND_LINKS)",--torch-backend
 
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: setup tools fmt check test test-fast test-chaos test-bridges metrics demo bench bench-peers docs lock train-tiny train-tiny-rl
+.PHONY: setup tools namespaces fmt check test test-fast test-chaos test-bridges metrics demo bench bench-peers docs lock
 
 setup: .venv/.done
 
 .venv/.done: $(REQUIREMENTS) pyproject.toml
+	@echo "installs $$(grep -c '^[a-z].*==' $(REQUIREMENTS)) packages into .venv, about 4 GB: a few minutes without further lines"
 	command -v $(UV) >/dev/null || (python3 -m venv .tools && .tools/bin/pip install --quiet uv)
 	test -x $(PYTHON) || $(UV) venv --quiet --python 3.11 .venv
 	$(UV) pip install --quiet --python $(PYTHON) $(TORCH) --compile-bytecode --no-deps -r $(REQUIREMENTS)
@@ -24,17 +25,25 @@ PROGRAMS := chromium chromedriver promtool
 tools:
 	@for program in $(PROGRAMS); do command -v $$program >/dev/null || missing="$$missing $$program"; done; \
 	if test -z "$$missing"; then exit 0; fi; \
-	if ! command -v apt-get >/dev/null; then echo "install$$missing, so that they are on the PATH" >&2; exit 1; fi; \
+	if ! command -v apt-get >/dev/null; then \
+	  echo "error: \`make test\` needs$$missing; install what is missing so that it is on the PATH, or run \`make test-fast\`" >&2; exit 1; \
+	fi; \
+	echo "\`make test\` needs$$missing: installing chromium, chromium-driver and prometheus with apt-get" >&2; \
 	$(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends chromium chromium-driver prometheus
 
+# Tests of a full disk mount a small one.
+namespaces:
+	@unshare --user --map-root-user --mount true 2>/dev/null || echo "warning: this machine allows no user namespaces, so tests of a full disk will fail: \
+	set sysctl user.max_user_namespaces; in a container, start it with --security-opt seccomp=unconfined" >&2
+
 demo: setup
-	$(PYTHON) -m jobs.demo --output $(DEMO_OUT)
+	$(PYTHON) -m memagent_batch.cli.demo --output $(DEMO_OUT)
 
 # Two at a time, each with a Ray and an engine of its own: most of a test's time is waiting for one of them to start.
-test: setup tools
+test: tools namespaces setup
 	$(PYTHON) -m pytest -n 2 --dist loadfile -m "not gpu and not chaos"
 
-test-chaos: setup
+test-chaos: namespaces setup
 	$(PYTHON) -m pytest -m chaos
 
 # verl, TRL and SkyRL ask for other versions than the project, so they have an environment of their own.
@@ -48,8 +57,8 @@ test-bridges: .venv-bridges/.done
 	$(UV) pip install --quiet --python $(BRIDGES) $(TORCH) --compile-bytecode --no-deps -r requirements/bridges.txt
 	touch $@
 
-test-fast: setup tools
-	$(PYTHON) -m pytest -m "not gpu and not chaos and not vllm and not ray and not s3 and not browser and not slow"
+test-fast: setup
+	$(PYTHON) -m pytest -m "not gpu and not chaos and not vllm and not ray and not s3 and not browser and not system and not slow"
 
 check: setup
 	.venv/bin/ruff check .
@@ -61,18 +70,16 @@ fmt: setup
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
 
-# How large the product is, how full its folders, how deep its stacks. `--root DIR DIR` compares checkouts.
+# How large the product is and how many concepts it has.
 metrics: setup
-	$(PYTHON) tests/architecture/metrics.py
+	$(PYTHON) tools/metrics.py
 
 # A few minutes' selection; `python -m benchmarks` lists all measurements.
 bench: setup
 	$(PYTHON) -m benchmarks overhead --runs 1 --documents 50
 	$(PYTHON) -m benchmarks start --runs 1
-	$(PYTHON) -m benchmarks tail --documents 120 --turn-seconds 0.5 --runs 1
 	$(PYTHON) -m benchmarks scale --replicas 8 --turn-seconds 4 --chunks 9
 	$(PYTHON) -m benchmarks length --tokens 10000 1000000
-	$(PYTHON) -m benchmarks log --turns 20000
 
 bench-peers: setup .venv-peers/.done
 	$(PYTHON) -m benchmarks peers
@@ -89,19 +96,12 @@ docs: setup
 	$(PYTHON) -m infra.docs.commands_page
 	.venv/bin/mkdocs build --strict -f infra/mkdocs.yml
 
-RECIPE := pipelines.recipes.tiny_policy
-train-tiny: setup
-	$(PYTHON) -m $(RECIPE).supervise --output memagent_batch/models/tiny --log pipelines/recipes/tiny_policy/record/supervised.jsonl
-	$(PYTHON) -m $(RECIPE).report --model memagent_batch/models/tiny --log pipelines/recipes/tiny_policy/record/supervised.jsonl
-
-# Trains the shipped policy further by rewards (docs/explanation/learning.md): RL_OUT/overwrite/model is the result.
-RL_OUT ?= tiny-rl
-train-tiny-rl: setup
-	$(PYTHON) -m $(RECIPE).reinforce --policy gated --steps 10 --seed 5 --output $(RL_OUT)/gated
-	$(PYTHON) -m $(RECIPE).reinforce --policy overwrite --steps 8 --seed 6 --model $(RL_OUT)/gated/model --output $(RL_OUT)/overwrite
-
+# Versions and hashes. No hash for torch of `+cpu`: it comes from a folder of wheels or from PyTorch's own index, and nothing says that these hold the same file.
+COMPILE := $(UV) pip compile --quiet --generate-hashes --python-version 3.11
+COMPILE_CPU := $(COMPILE) --excludes requirements/excludes.txt $(TORCH) --no-emit-find-links
 lock:
-	$(UV) pip compile --quiet --excludes requirements/excludes.txt $(TORCH) --no-emit-find-links --python-version 3.11 --extra cpu --extra convert --extra dev --extra lake pyproject.toml -o requirements/cpu.txt
-	$(UV) pip compile --quiet --python-version 3.11 --extra gpu --extra convert --extra lake pyproject.toml -o requirements/gpu.txt
-	$(UV) pip compile --quiet --excludes requirements/excludes.txt $(TORCH) --no-emit-find-links --python-version 3.11 requirements/bridges.in -o requirements/bridges.txt
-	$(UV) pip compile --quiet --python-version 3.11 requirements/peers.in -o requirements/peers.txt
+	$(COMPILE_CPU) --extra cpu --extra convert --extra dev --extra lake pyproject.toml -o requirements/cpu.txt
+	$(COMPILE) --extra gpu --extra convert --extra lake pyproject.toml -o requirements/gpu.txt
+	$(COMPILE_CPU) requirements/bridges.in -o requirements/bridges.txt
+	$(COMPILE) requirements/peers.in -o requirements/peers.txt
+	sed -i '/^torch==.*+cpu/,/^    #/{/--hash/d;s/ \\$$//}' requirements/cpu.txt requirements/bridges.txt

@@ -53,19 +53,9 @@ SCENARIOS = (
         runs=5,
     ),
     Scenario(
-        name="stream",
-        answers="What does a night cost where every document grew by a chunk?",
-        module="benchmarks.whole_job.stream",
-    ),
-    Scenario(
         name="length",
         answers="Does a token of a long document cost more than one of a short document?",
         module="benchmarks.whole_job.length",
-    ),
-    Scenario(
-        name="memory",
-        answers="Does the memory of driver and actor grow with the corpus?",
-        module="benchmarks.whole_job.memory",
     ),
     Scenario(
         name="scale",
@@ -74,71 +64,10 @@ SCENARIOS = (
         runs=1,
     ),
     Scenario(
-        name="plan-scale",
-        answers="What does a plan of a million documents take?",
-        module="benchmarks.planning.plan_scale",
-    ),
-    Scenario(
-        name="rows",
-        answers="What does an index of documents of many rows take?",
-        module="benchmarks.planning.rows",
-    ),
-    Scenario(
-        name="tail",
-        answers="How long does a run wait for its longest documents?",
-        module="benchmarks.whole_job.tail",
-        runs=3,
-    ),
-    Scenario(
-        name="questions",
-        answers="What does one more question over the same document cost?",
-        module="benchmarks.answers.questions",
-    ),
-    Scenario(
-        name="collection",
-        answers="Which facts of two files are found in a collection read as one, and cited by file and page?",
-        module="benchmarks.answers.collection",
-    ),
-    Scenario(
-        name="policies",
-        answers="Which policy answers which tasks, at which length?",
-        module="benchmarks.answers.policies",
-    ),
-    Scenario(
-        name="served",
-        answers="Are typed values and sentences the same through vLLM's server?",
-        module="benchmarks.answers.served",
-    ),
-    Scenario(
-        name="escalation",
-        answers="What does a second look at doubtful answers cost, and what does it mend?",
-        module="benchmarks.answers.escalation",
-    ),
-    Scenario(
-        name="escalation-target",
-        answers="How often does a learnt threshold miss its target, and what does it save?",
-        module="benchmarks.reviews.escalation_target",
-    ),
-    Scenario(
         name="start",
         answers="How long is it from the command to the first turn, and where does the time go?",
         module="benchmarks.whole_job.start",
         runs=3,
-    ),
-    Scenario(
-        name="log",
-        answers="What does a turn cost in the log: to write, scan, resume and project?",
-        module="benchmarks.turn_log.log",
-    ),
-    Scenario(
-        name="review",
-        answers="How often do the intervals of a review cover the truth?",
-        module="benchmarks.reviews.intervals",
-    ),
-    Scenario(
-        name="review-scan",
-        answers="Does a review of a real scan say what is true of it?",
-        module="benchmarks.reviews.end_to_end",
     ),
 )
 

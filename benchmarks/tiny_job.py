@@ -4,5 +4,5 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 """The checkout."""
-CONFIG = ROOT / "jobs" / "configs" / "tiny.yaml"
+CONFIG = ROOT / "jobs" / "tiny.yaml"
 """Its job file."""

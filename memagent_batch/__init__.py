@@ -1,11 +1,24 @@
 """Answers questions over documents of any length with a memory agent. The names here are loaded when they are used."""
 
 from importlib import import_module
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
     from memagent_batch.api.question import Question
-    from memagent_batch.api.reader import Agent, Answered, Gated, Overwrite, Parallel, Reread, Retrieve, Truncate, Turn
+    from memagent_batch.api.reader import (
+        Agent,
+        Answered,
+        Gated,
+        Overwrite,
+        Parallel,
+        PolicyConfig,
+        Reread,
+        Retrieve,
+        Truncate,
+        Turn,
+    )
     from memagent_batch.api.run import Run
     from memagent_batch.api.stage import read
     from memagent_batch.config.agent import SamplingConfig
@@ -14,11 +27,10 @@ if TYPE_CHECKING:
     from memagent_batch.config.engines import OpenAIConfig, VllmConfig
     from memagent_batch.config.escalation import EscalateConfig
     from memagent_batch.config.job import LogConfig, PoolConfig, TableFormat
-    from memagent_batch.config.policy import PolicyConfig
     from memagent_batch.config.sources import InputConfig
     from memagent_batch.domain.closing.answer_types import Bool, Date, Json, Label, Labels, Number
+    from memagent_batch.flows.from_python import answer
     from memagent_batch.runs.tables.table_files import table_files
-    from pipelines.from_python import answer
 
 _NAMES = {
     "memagent_batch.api.question": ("Question",),
@@ -28,6 +40,7 @@ _NAMES = {
         "Gated",
         "Overwrite",
         "Parallel",
+        "PolicyConfig",
         "Reread",
         "Retrieve",
         "Truncate",
@@ -41,11 +54,10 @@ _NAMES = {
     "memagent_batch.config.engines": ("OpenAIConfig", "VllmConfig"),
     "memagent_batch.config.escalation": ("EscalateConfig",),
     "memagent_batch.config.job": ("LogConfig", "PoolConfig", "TableFormat"),
-    "memagent_batch.config.policy": ("PolicyConfig",),
     "memagent_batch.config.sources": ("InputConfig",),
     "memagent_batch.domain.closing.answer_types": ("Bool", "Date", "Json", "Label", "Labels", "Number"),
     "memagent_batch.runs.tables.table_files": ("table_files",),
-    "pipelines.from_python": ("answer",),
+    "memagent_batch.flows.from_python": ("answer",),
 }
 """The public names of each module."""
 _PLACES = {name: module for module, names in _NAMES.items() for name in names}
@@ -88,7 +100,9 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """A public name, with its module imported."""
+        """A public name, with its module imported; or the version."""
+        if name == "__version__":
+            return version("memagent-batch")
         if name not in _PLACES:
             raise AttributeError(f"module 'memagent_batch' has no name {name!r}")
         return getattr(import_module(_PLACES[name]), name)

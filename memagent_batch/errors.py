@@ -105,7 +105,7 @@ class EngineUnavailableError(NotReadError):
 
 
 class BoundReachedError(NotReadError):
-    """The run may start no further turn: it has met a bound of its own. Exit code 4; the same command goes on."""
+    """The run may start no further turn: it has met a bound of its own. Exit code 6; the same command goes on."""
 
 
 class TextUnavailableError(NotReadError):

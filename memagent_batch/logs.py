@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -26,7 +27,7 @@ from memagent_batch.masking import CONTROL, printable, shown_text
 CLEAR_LINE = "\r\x1b[K"
 """Takes a terminal's cursor to the start of the line, and empties it."""
 
-OWN_LOGGERS = ("memagent_batch", "pipelines", "jobs")
+OWN_LOGGERS = ("memagent_batch",)
 """Loggers of this project."""
 
 STDERR_NUMBER = 2
@@ -40,6 +41,16 @@ LINE_BYTES = 1 << 20
 
 LINE_END = re.compile(rb"(?<=\n)|(?<=\r)(?!\n)")
 """Where a line ends; a progress bar returns to the margin instead."""
+
+LIBRARY_VARIABLES = {
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_LOGGING_STREAM": "ext://sys.stderr",
+    "TORCH_LOGS": "-all",
+    "TORCH_CPP_LOG_LEVEL": "ERROR",
+    "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
+    "PYTHONWARNINGS": "ignore::FutureWarning",
+}
+"""Environment under which vLLM, torch and transformers log errors only."""
 
 log = logging.getLogger(__name__)
 
@@ -57,12 +68,16 @@ class EventKind(StrEnum):
     """Questions are bound to documents that are not there; they become `failed` rows."""
     QUESTIONS_UNTAUGHT = "questions_untaught"
     """A shipped policy gets questions of a form that it was not trained on."""
+    THOUGHTS_UNBOUNDED = "thoughts_unbounded"
+    """The model always thinks, and nothing bounds its thoughts."""
     TOKENIZERS_DIFFER = "tokenizers_differ"
     """A suite is read with another tokeniser than the one in whose tokens its lengths are counted."""
     RUN_CLOSED = "run_closed"
     """The counts close and the manifest is written."""
     RUN_STOPPED = "run_stopped"
     """The command ends with an error; its exit code is not 0."""
+    RUN_SUPERVISED = "run_supervised"
+    """A run under `memagent_batch.cli.supervise` has ended with another exit code than 0, and starts again or not."""
     STEP = "step"
     """What happens before the first reading begins: a line that disappears where stderr is a terminal."""
     PROGRESS = "progress"
@@ -102,6 +117,39 @@ def end_log() -> None:
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if isinstance(handler, _Stderr)]:
         root.removeHandler(handler)
+
+
+@contextlib.contextmanager
+def log_of_program() -> Iterator[None]:
+    """Sends the log lines of the block to stderr, unless the program that runs it has set up `logging` itself."""
+    levels = {name: logging.getLogger(name).level for name in OWN_LOGGERS}
+    is_set_up = bool(logging.getLogger().handlers or any(levels.values()))
+    if not is_set_up:
+        begin_log(as_json=False)
+    try:
+        yield
+    finally:
+        if not is_set_up:
+            end_log()
+            for name, level in levels.items():
+                logging.getLogger(name).setLevel(level)
+
+
+@contextlib.contextmanager
+def quiet_libraries() -> Iterator[None]:
+    """Hides what libraries log below errors, in this process and those that the block starts.
+
+    A variable that is set stays as it is: `VLLM_LOGGING_LEVEL=INFO` shows vLLM's lines.
+    """
+    added = {name: value for name, value in LIBRARY_VARIABLES.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
 
 
 @contextlib.contextmanager

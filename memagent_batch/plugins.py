@@ -13,6 +13,7 @@ from typing import Any, cast
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.readings import Policy
 from memagent_batch.domain.scoring.rewards import BUILT_IN_REWARDS
 from memagent_batch.engines.engine import EngineConfig
@@ -58,9 +59,7 @@ class Seam:
         if kind in installed:
             return installed[kind]
         names = [*self.built_in, *sorted(installed)]
-        nearest = difflib.get_close_matches(kind, names, n=1, cutoff=NAME_LIKENESS)
-        advice = f"; did you mean {nearest[0]}?" if nearest else ""
-        raise SettingsError(f"{self.knob}: {kind!r} is none of {_listed_names(names)}{advice}")
+        raise SettingsError(f"{self.knob}: {kind!r} is none of {_listed_names(names)}{nearest(kind, names)}")
 
     def find(self, kind: str) -> Any:
         """What a kind names, imported.
@@ -132,13 +131,24 @@ def knob_names(plugin: type) -> frozenset[str]:
     return frozenset(field.name for field in fields(plugin)) if is_dataclass(plugin) else frozenset()
 
 
+def nearest(name: str, names: Iterable[str]) -> str:
+    """The end of a message on an unknown name: the most similar one, if there is one."""
+    found = difflib.get_close_matches(name, list(names), n=1, cutoff=NAME_LIKENESS)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
 def make_policy(agent: AgentConfig) -> Policy:
+    """The policy of an agent; see `built_policy`."""
+    return built_policy(agent.policy)
+
+
+def built_policy(config: PolicyConfig) -> Policy:
     """The policy with its knobs: those of `policy` that it has, and those of `policy.knobs`.
 
     Raises:
         SettingsError: there is no such policy, or a knob is unknown or wrong; names policy and knob.
     """
-    kind, config = agent.policy.kind, agent.policy
+    kind = config.kind
     plugin = policy_class(kind)
     shared = {name: getattr(config, name) for name in knob_names(plugin) & type(config).model_fields.keys()}
     policy: Policy = _built(plugin, {**shared, **config.knobs}, owner=f"policy {kind!r}", knob="policy")
@@ -162,7 +172,9 @@ def _built(plugin: type, knobs: Mapping[str, Any], *, owner: str, knob: str) -> 
     names = knob_names(plugin)
     for name in knobs:
         if name not in names:
-            raise SettingsError(f"{knob}.{name}: the {owner} has no such knob; it has {', '.join(sorted(names))}")
+            raise SettingsError(
+                f"{knob}.{name}: the {owner} has no such knob; it has {', '.join(sorted(names))}{nearest(name, names)}"
+            )
     try:
         return TypeAdapter(plugin).validate_python(knobs)
     except ValidationError as error:

@@ -16,7 +16,7 @@ from memagent_batch.domain.closing.plan import ClosingTokens
 from memagent_batch.domain.prompts import PromptSet, PromptTokens
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.domain.turns import DECOMPOSE
-from memagent_batch.engines.chat_template import THINKING_WORD, ServerTemplate, Template
+from memagent_batch.engines.chat_template import TEMPLATE_TIME, THINKING_WORD, ServerTemplate, Template
 from memagent_batch.engines.engine import (
     Engine,
     EngineContext,
@@ -148,10 +148,12 @@ def identify_reader(agent: AgentConfig) -> ReaderIdentity:
     """The reader fingerprint and its parts.
 
     Raises:
-        SettingsError: the prompts and budgets can't fit the window, or the model has no tokeniser or weights.
+        SettingsError: the prompts and budgets can't fit the window, the model has no tokeniser or weights, or its
+            thoughts could not be cut off.
     """
     tokenizer, prompts = make_tokenizer(agent), make_prompt_tokens(agent)
     require_window(agent, prompts=prompts)
+    require_thought_tags(agent)
     require_thinking_budget(agent, prompts=prompts)
     policy, engine = make_policy(agent), engine_config(agent)
     parts = {
@@ -168,6 +170,7 @@ def identify_reader(agent: AgentConfig) -> ReaderIdentity:
         "sampling": _sampling(agent),
         "engine": dict(engine.identity()),
         **_thoughts(agent, opens_thought=prompts.opens_thought),
+        **_template_time(agent),
     }
     hashed = {name: value for name, value in parts.items() if name != "model" or not engine.has_weights}
     return ReaderIdentity(fingerprint=fingerprint(hashed), parts=recorded(parts))
@@ -212,13 +215,37 @@ def _smaller_turn(agent: AgentConfig, turn: str, *, excess: int, prompts: Prompt
     return f"{' or '.join(knobs)} until it needs {excess} fewer"
 
 
+def require_thought_tags(agent: AgentConfig) -> None:
+    """Checks that the model marks its thoughts in a way that is known; else they would become memory.
+
+    Raises:
+        SettingsError: names the tags.
+    """
+    tags = make_template(agent).other_thought_tags()
+    if tags:
+        raise SettingsError(
+            f"model: the chat template of {agent.model} marks thoughts with {', '.join(tags)}; only {OPENING} and "
+            f"{THOUGHT_END} can be cut off here. Serve the model with a reasoning parser and read through engine "
+            "'openai' with openai.api 'chat'; if the model does not think, take the tags out of its chat_template.jinja"
+        )
+
+
 def require_thinking_budget(agent: AgentConfig, *, prompts: PromptTokens) -> None:
-    """Checks that a budget of thoughts, where there is one, can be kept to, and leaves room for what follows a thought.
+    """Checks that a budget of thoughts can be kept to, and leaves room for what follows a thought.
+
+    A model that always thinks needs one, if it runs in this process.
 
     Raises:
         SettingsError: engine, model or another knob can't go with it; says which and what to do.
     """
     if agent.sampling.thinking_tokens is None:
+        keeps_budget = engine_config(agent).has_weights and _thinking_problem(agent) is None
+        if prompts.opens_thought and keeps_budget:
+            raise SettingsError(
+                f"sampling.thinking_tokens: {agent.model} begins each completion inside a thought, which could use up "
+                "the whole budget of a turn and leave the memory empty; set sampling.thinking_tokens, well below "
+                "policy.memory_tokens and policy.answer_tokens"
+            )
         return
     problem = _thinking_problem(agent) or _short_turn(agent, prompts=prompts)
     if problem is not None:
@@ -262,6 +289,12 @@ def _thoughts(agent: AgentConfig, *, opens_thought: bool) -> dict[str, JsonValue
     values = make_template(agent).values(agent.chat_template_kwargs)
     thinks = opens_thought or tokenizer.has_thought_tags
     return ({"chat_template_kwargs": values} if values else {}) | ({"thoughts": "cut off"} if thinks else {})
+
+
+def _template_time(agent: AgentConfig) -> dict[str, str]:
+    """What prompts say is the time; empty if the chat template prints none, so that such fingerprints have no part."""
+    prints_time = make_template(agent).prints_time(make_template(agent).values(agent.chat_template_kwargs))
+    return {"template_time": TEMPLATE_TIME.isoformat()} if prints_time else {}
 
 
 def _sampling(agent: AgentConfig) -> dict[str, JsonValue]:

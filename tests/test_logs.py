@@ -33,6 +33,7 @@ log = logging.getLogger("memagent_batch.tests")
 FAILED = "reading failed: document 'd'"
 FIELDS = {"run_id": "r", "document_id": "d", "question_id": "q", "sample": 0}
 ROOT = Path(__file__).parents[1]
+OWN = 'logging.getLogger("memagent_batch")'
 
 
 def warn_of_failed() -> None:
@@ -65,6 +66,24 @@ def test_json_line_leaves_out_what_a_library_adds_to_every_record(
     warn_of_failed()
     line = json.loads(capsys.readouterr().err)
     assert set(line) == {"time", "level", "event", "message", *FIELDS}
+
+
+@pytest.mark.parametrize(
+    ("set_up", "is_shown"),
+    [("", True), ("logging.basicConfig(level=logging.WARNING)", False), (f"{OWN}.setLevel(logging.ERROR)", False)],
+)
+def test_program_sees_what_the_library_does_unless_it_has_set_up_logging(set_up: str, is_shown: bool) -> None:
+    script = f"""
+import logging
+from memagent_batch.logs import log_of_program
+{set_up}
+for _ in range(2):
+    with log_of_program():
+        {OWN}.info("read")
+{OWN}.info("later")
+"""
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stderr
+    assert said == "read\nread\n" * is_shown
 
 
 def test_text_line_is_the_message(capsys: pytest.CaptureFixture[str]) -> None:
@@ -421,7 +440,7 @@ def test_mistake_with_json_log_is_one_object(job: Path, arguments: list[str], sa
 
 UNEXPECTED = """
 import sys, warnings
-from jobs.cli import run_command
+from memagent_batch.cli.main import run_command
 def command():
     warnings.warn("an old option")
     print("a word past logging", file=sys.stderr)
@@ -437,7 +456,7 @@ def run_code(code: str, **variables: str) -> "subprocess.CompletedProcess[str]":
 
 LATE = """
 import atexit, logging, os, sys
-from jobs.cli import run_command
+from memagent_batch.cli.main import run_command
 def late():
     logging.getLogger("lib").warning("late: http://svc:hunter2@host/v1")
     os.write(2, b"later: http://svc:hunter2@host/v1\\n")

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from jobs.settings import JobSettings, job_of
+from memagent_batch.cli.settings import JobSettings, job_of
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.engines import VllmConfig
 from memagent_batch.config.policy import PolicyConfig

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import memagent_batch
-from jobs import cli
-from jobs.options import OptionParser
+from memagent_batch.cli import main as cli
+from memagent_batch.cli.options import OptionParser
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -87,7 +87,7 @@ def test_readme_python_names_are_public_and_its_agent_can_be_made() -> None:
 @pytest.mark.slow
 def test_readme_first_answer_in_a_fresh_shell_and_its_tables(tmp_path: Path) -> None:
     (tmp_path / ".venv").symlink_to(sys.prefix)
-    shutil.copytree(ROOT / "jobs" / "configs", tmp_path / "jobs" / "configs")
+    shutil.copytree(ROOT / "jobs", tmp_path / "jobs")
     assert ACTIVATE in README
     laptop = next(block for block in blocks("bash") if "mkdir -p texts" in block)
     query = next(block for block in blocks("python") if "duckdb" in block)

@@ -19,18 +19,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.answers.needle_corpus import make_tasks, write_corpus
 from benchmarks.ceiling.random_model import save_random_model
 from benchmarks.ceiling.recorded_prompts import RecordedTurn, recorded_turns
+from benchmarks.needle_corpus import make_tasks, write_corpus
 from benchmarks.spread import spread
-from jobs.settings import job_of
+from memagent_batch.cli.settings import job_of
 from memagent_batch.config.engines import VllmConfig
 from memagent_batch.config.job import JobConfig, PoolConfig
 from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.engines.vllm import orphan_guard
 from memagent_batch.engines.vllm.start import engine_arguments, engine_environment
+from memagent_batch.flows.answer import answer
 from memagent_batch.wiring import resolve_model
-from pipelines.answer import answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

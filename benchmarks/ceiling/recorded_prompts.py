@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from benchmarks.answers.needle_corpus import document_of
+from benchmarks.needle_corpus import document_of
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash

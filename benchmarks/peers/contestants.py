@@ -17,9 +17,9 @@ from benchmarks.peers.corpus import MadeCorpus
 from benchmarks.peers.server import VllmServer
 from benchmarks.peers.text_loop import PeerResult, load_result
 from benchmarks.tiny_job import CONFIG, ROOT
-from jobs.answer import MANUAL
-from jobs.cli import parse_settings
-from jobs.settings import JobSettings
+from memagent_batch.cli.answer import MANUAL
+from memagent_batch.cli.main import parse_settings
+from memagent_batch.cli.settings import JobSettings
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.engines.vllm.start import GIB_BYTES, engine_arguments, engine_environment
@@ -94,7 +94,7 @@ def run_job(mode: Mode, made: MadeCorpus, *, output: Path, knobs: Sequence[str] 
     """Runs the real job in a process of its own; the result is read from its tables."""
     began = time.time()
     arguments = job_arguments(mode, made, output=output, knobs=knobs)
-    _run([sys.executable, "-m", "jobs.answer", *arguments], log=output.with_suffix(".log"))
+    _run([sys.executable, "-m", "memagent_batch", "answer", *arguments], log=output.with_suffix(".log"))
     rows = pq.read_table(output / "answers").to_pylist()
     failed = [row["document_id"] for row in rows if row["status"] != "ok"]
     if failed:

@@ -17,14 +17,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from benchmarks.answers.escalation import NOT_STATED
-from benchmarks.paired import paired
 from benchmarks.peers.contestants import Mode, Peer, job_settings, make_server, run_job, run_peer
 from benchmarks.peers.corpus import MadeCorpus, chunk_texts, save_corpus
 from benchmarks.peers.server import VllmServer
 from benchmarks.peers.text_loop import PeerResult, TextDocument
 from benchmarks.spread import spread
 from memagent_batch.domain.answers import Extraction, extract_answer
+from memagent_batch.domain.scoring.comparison import paired
 from memagent_batch.domain.scoring.scores import Metric, score
 from memagent_batch.evaluation.needles.tasks import Haystack, make_task
 from memagent_batch.wiring import make_tokenizer
@@ -38,7 +37,7 @@ WAYS = {
     "parallel": ("--policy.kind", "parallel", "--policy.rounds", "1"),
     "retrieve-parallel": (
         *("--policy.kind", "retrieve", "--closing.evidence", "--closing.support"),
-        *("--escalate.when", '["answer", "weak_support"]', "--escalate.answers", NOT_STATED),
+        *("--escalate.when", '["answer", "weak_support"]', "--escalate.answers", "not stated"),
         *("--escalate.to", '{"policy": {"kind": "parallel", "rounds": 1}}'),
     ),
 }
@@ -173,6 +172,7 @@ def comparisons(
     right = {contestant: _right(_joined(runs), references) for contestant, runs in results.items()}
     for way in ways:
         for peer in peers:
+            compared = paired(right[way], right[peer])
             times = [theirs.seconds / ours.seconds for ours, theirs in zip(results[way], results[peer], strict=True)]
             yield {
                 "what": "comparison",
@@ -183,7 +183,9 @@ def comparisons(
                 "questions": len(references),
                 "right": sum(right[way].values()),
                 "right_of_peer": sum(right[peer].values()),
-                **paired(right[way], right[peer], name="peer"),
+                "right_where_peer_is_not": compared.num_better,
+                "wrong_where_peer_is_right": compared.num_worse,
+                "p": round(compared.p, 4),
             }
 
 
@@ -196,4 +198,4 @@ def _joined(runs: Sequence[PeerResult]) -> PeerResult:
 def _right(result: PeerResult, references: Mapping[str, str]) -> dict[str, bool]:
     """Whether each question was answered right."""
     found = {name: extract_answer(text, extraction=Extraction.BOXED) for name, text in result.responses.items()}
-    return {name: score(Metric.ALL, found[name], [answer]) == 1 for name, answer in references.items()}
+    return {name: score(Metric.RULER_ALL, found[name], [answer]) == 1 for name, answer in references.items()}

@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.tiny_job import CONFIG
-from benchmarks.whole_job.memory import watch
+from benchmarks.whole_job.peak_memory import watch
 from benchmarks.whole_job.simulated_job import SENTENCE
-from jobs.settings import job_of
+from memagent_batch.cli.settings import job_of
 from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import index_shard
@@ -62,7 +62,7 @@ def _run(folder: Path, *, num_tokens: int, num_documents: int, engine: str) -> d
     tokenising = _tokenising_seconds(folder)
     knobs = {"engine": engine, "pool.readings-in-flight": 1}
     command = [
-        *(sys.executable, "-m", "jobs.answer", "--config", str(CONFIG), "--ask", QUESTION),
+        *(sys.executable, "-m", "memagent_batch", "answer", "--config", str(CONFIG), "--ask", QUESTION),
         *("--documents", str(folder / "documents"), "--output", str(folder / "run")),
         *[part for name, value in knobs.items() for part in (f"--{name}", str(value))],
     ]

@@ -21,12 +21,12 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.readings import Question
+from memagent_batch.flows.answer import answer
 from memagent_batch.ray_data.session import ray_session
 from memagent_batch.reading.agent import LoadedAgent, make_agent
 from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import ReadingTurns
 from memagent_batch.wiring import make_engine, make_tokenizer
-from pipelines.answer import answer
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -8,17 +8,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from jobs.settings import job_of
+from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.policy import PolicyConfig
+from memagent_batch.flows.answer import read_documents
+from memagent_batch.flows.plan import make_plan
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.log.writer import OUTCOMES_FOLDER
 from memagent_batch.ray_data.progress.progress import Progress
 from memagent_batch.runs.output_place import claim_output
 from memagent_batch.runs.run import begin_run
 from memagent_batch.wiring import identify_reader, make_output, make_tokenizer
-from pipelines.answer import read_documents
-from pipelines.plan import make_plan
 
 CHUNK_TOKENS = 64
 SENTENCE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again.\n"

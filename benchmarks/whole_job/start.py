@@ -28,19 +28,19 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from benchmarks.answers.needle_corpus import make_tasks, write_corpus
+from benchmarks.needle_corpus import make_tasks, write_corpus
 from benchmarks.spread import spread
 from benchmarks.tiny_job import CONFIG, ROOT
 
 _CHILD = (
     "import json, sys, time\n"
-    "import jobs.answer, pipelines.answer\n"
+    "import memagent_batch.cli.answer, memagent_batch.flows.answer\n"
     "from memagent_batch.ray_data.session import ray_session\n"
     "imported, stdout = time.time(), sys.stdout\n"
     "with ray_session():\n"
     "    sys.stdout = stdout  # the session keeps it for the command, which is in it here\n"
     "    print(json.dumps({'imported': imported, 'ray': time.time()}), flush=True)\n"
-    "    sys.exit(jobs.answer.main(sys.argv[1:]))\n"
+    "    sys.exit(memagent_batch.cli.answer.main(sys.argv[1:]))\n"
 )
 """The command, with Ray started before it, so that its start is measured apart from the plan."""
 
@@ -98,7 +98,7 @@ def _refused(arguments: list[str], *, folder: Path, checkout: Path) -> tuple[flo
     """Seconds from the command to its first message, and to its end."""
     began = time.monotonic()
     with subprocess.Popen(
-        [sys.executable, "-m", "jobs.cli", "answer", *arguments],
+        [sys.executable, "-m", "memagent_batch", "answer", *arguments],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         cwd=folder,

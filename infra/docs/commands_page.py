@@ -6,7 +6,8 @@ from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from unittest.mock import patch
 
-from jobs import cli, prompts
+from memagent_batch.cli import main as cli
+from memagent_batch.cli import prompts
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
 WIDTH = "100"

@@ -58,7 +58,7 @@ def run_job(cluster: LoopbackCluster, prometheus: Prometheus, folder: Path, *, d
         RuntimeError: the job failed, or ended before its actor was killed.
     """
     start, killed_at = time.time(), None
-    command = [sys.executable, "-m", "jobs.answer", *job_arguments(folder, documents=documents)]
+    command = [sys.executable, "-m", "memagent_batch", "answer", *job_arguments(folder, documents=documents)]
     environment = cluster.environment | {"PYTHONPATH": os.fspath(ROOT)}
     with (folder / "console.txt").open("wb") as console:
         job = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=console, stderr=console)

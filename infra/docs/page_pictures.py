@@ -20,7 +20,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.ui import WebDriverWait
 
 from memagent_batch.files.location import Location
-from pipelines.page import page
+from memagent_batch.flows.page import page
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 ANSWERS, DOCUMENT = "page-answers.png", "page-document.png"

@@ -10,8 +10,8 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from jobs.options import knobs_of
-from jobs.settings import ENV_PREFIX, JobSettings, TrainLoopSettings, TrainSettings
+from memagent_batch.cli.options import knobs_of
+from memagent_batch.cli.settings import ENV_PREFIX, JobSettings, TrainLoopSettings, TrainSettings
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 INTRODUCTION = """# Settings

@@ -10,10 +10,13 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from pydantic import model_validator
+
+from memagent_batch.api.knobs import Checked
 from memagent_batch.budgets import fitted
+from memagent_batch.config import policy as policy_config
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.closing import ClosingConfig
-from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import extract_answer
 from memagent_batch.domain.closing.answer_types import ValueType
@@ -25,7 +28,10 @@ from memagent_batch.domain.texts.sentences import Sentences, split_sentences
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine, require_guides
 from memagent_batch.errors import DocumentError, MemagentError, NotReadError
+from memagent_batch.inputs.documents import why_unreadable
 from memagent_batch.log.schemas import ClosedRow
+from memagent_batch.logs import quiet_libraries
+from memagent_batch.plugins import built_policy, engine_config, make_policy
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.breaks import with_breaks
 from memagent_batch.reading.closed import Closing, close_reading
@@ -37,6 +43,16 @@ from memagent_batch.reading.turns import ReadingTurns, TurnCounts
 from memagent_batch.wiring import identify_reader, make_engine, make_tokenizer
 
 Result = TypeVar("Result")
+
+
+class PolicyConfig(Checked, policy_config.PolicyConfig):
+    """How a document is read: a policy and its settings, which are checked at once."""
+
+    @model_validator(mode="after")
+    def _check_policy(self) -> Self:
+        built_policy(self)
+        return self
+
 
 Overwrite = partial(PolicyConfig, kind="overwrite")
 """The knobs of policy `overwrite`: after each chunk the memory is written new."""
@@ -116,8 +132,18 @@ class Answered:
     """Why the value is invalid, or a closing turn brought nothing."""
 
 
-class Agent(AgentConfig):
-    """All that decides a result: model, prompts, policy, sampling, engine. A plain value; `open` starts its engine."""
+class Agent(Checked, AgentConfig):
+    """All that decides a result: model, prompts, policy, sampling, engine. A plain value; `open` starts its engine.
+
+    Raises:
+        SettingsError: a setting, a policy or an engine is unknown, or a value can't work; names it.
+    """
+
+    @model_validator(mode="after")
+    def _check_plugins(self) -> Self:
+        make_policy(self)
+        engine_config(self)
+        return self
 
     def open(self, *, closing: ClosingConfig = ClosingConfig()) -> "AgentReader":  # noqa: B008 - a frozen value
         """A context manager that starts the engine and reads with it.
@@ -154,7 +180,8 @@ class AgentReader:
         """
         self._thread.start()
         try:
-            self._run(self._engine.start())
+            with quiet_libraries():
+                self._run(self._engine.start())
         except BaseException:
             self._close()
             raise
@@ -171,7 +198,7 @@ class AgentReader:
 
     def read(
         self,
-        text: str,
+        text: str | None,
         question: str,
         *,
         type: ValueType | None = None,  # noqa: A002 - the word of Question
@@ -180,7 +207,7 @@ class AgentReader:
         """Reads a text of any length for a question.
 
         Args:
-            text: The document.
+            text: The document; a null gives a failed reading, as in `ma.read` and `ma.answer`.
             question: The question.
             type: The type that its answer is asked for as, such as `Number(unit="EUR")`.
             sample: Which of several draws, from 0; a greedy agent gives the same for all.
@@ -197,7 +224,7 @@ class AgentReader:
         """
         return self._run(self._read(text, question, value_type=type, sample=sample))
 
-    async def _read(self, text: str, question: str, *, value_type: ValueType | None, sample: int) -> Answered:
+    async def _read(self, text: str | None, question: str, *, value_type: ValueType | None, sample: int) -> Answered:
         closing = await self._closing_of(value_type)
         turns: list[Turn] = []
         tracer = Tracer(self._agent.prompts)
@@ -207,7 +234,7 @@ class AgentReader:
             turns.append(_turn(prompt, completion))
 
         address = ReadingAddress(
-            document_hash=text_hash(text),
+            document_hash="" if text is None else text_hash(text),
             question_hash=text_hash(question),
             sample=sample,
             reader_fingerprint=self._fingerprint,
@@ -220,7 +247,7 @@ class AgentReader:
             agent=self._agent,
             turns=asked,
         )
-        if closing is None or reading.status is not Status.OK:
+        if text is None or closing is None or reading.status is not Status.OK:
             return self._answered(reading, turns)
         try:
             closed = await close_reading(
@@ -250,8 +277,10 @@ class AgentReader:
             self._closings[value_type] = closing
         return self._closings[value_type]
 
-    def _document(self, text: str) -> Document:
+    def _document(self, text: str | None) -> Document:
         try:
+            if text is None:
+                raise DocumentError(why_unreadable(text))
             return with_breaks(self._tokenizer.document(text), text, agent=self._config)
         except DocumentError as error:
             return unreadable(error)

@@ -11,7 +11,7 @@ Bound = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class BoundsConfig(Section):
-    """What one run may take at most. A run that meets a bound ends with exit code 4, and the same command goes on.
+    """What one run may take at most. A run that meets a bound ends with exit code 6, and the same command goes on.
 
     The bounds are of one run: a command that is started again has all of them again.
     """

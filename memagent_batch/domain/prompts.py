@@ -6,6 +6,7 @@ them; the slots are filled with token ids, so that no text of a document, questi
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -74,6 +75,9 @@ PASSAGE_GAP = "\n[...]\n"
 
 QUOTES = " \t\r\n.\"'`*"
 """What may stand around the keep word without changing what it says."""
+
+CLAUSE_END = re.compile(r"\n|[.,:;!]+(?:[\s\"'`*]|$)|\s[(–—-]|—")
+"""Ends what is read of a completion for the keep word: the reason that a model gives stands behind it."""
 
 PromptPiece = str | Slot
 """A fixed text, or a slot."""
@@ -284,7 +288,7 @@ def new_memory(text: str, *, keep_word: str, opens_thought: bool) -> str | None:
     """The memory that an `update` turn wrote; None where it leaves the memory as it was.
 
     A completion without any text leaves it, and so does one that ends inside a thought: notes are never lost to a model
-    that says nothing. So does the keep word of a gated prompt set, however it is quoted or ended.
+    that says nothing. So does the keep word of a gated prompt set, however it is quoted, ended or explained.
 
     Args:
         text: text of the completion.
@@ -298,9 +302,12 @@ def new_memory(text: str, *, keep_word: str, opens_thought: bool) -> str | None:
 
 
 def _keeps(written: str, *, keep_word: str) -> bool:
-    """Whether a model wrote the word that keeps its memory. A tag comes first, a word stands alone.
+    """Whether a model wrote the word that keeps its memory. A tag comes first, a word has the first clause for itself.
 
-    A tag elsewhere may be a quotation, of the document or of a note, and what stands beside it would be lost.
+    "keep: nothing new" keeps, whatever lines follow; "Keep receipts for 7 years." is a note. A tag elsewhere may be a
+    quotation, of the document or of a note, and what stands beside it would be lost.
     """
     plain = written.strip(QUOTES).casefold()
-    return plain.startswith(keep_word.casefold()) if keep_word.startswith("<") else plain == keep_word.casefold()
+    if keep_word.startswith("<"):
+        return plain.startswith(keep_word.casefold())
+    return CLAUSE_END.split(plain, maxsplit=1)[0].rstrip(QUOTES) == keep_word.casefold()

@@ -4,11 +4,12 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
 from pydantic import JsonValue
 
-from memagent_batch.domain.thoughts import ends_in_thought
+from memagent_batch.domain.thoughts import ends_in_thought, other_thought_tags
 from memagent_batch.errors import SettingsError
 
 THINKING_WORD = "enable_thinking"
@@ -17,7 +18,19 @@ THINKING_WORD = "enable_thinking"
 DEFAULT_VALUES: Mapping[str, JsonValue] = {THINKING_WORD: False}
 """What a template is given that knows these words: thoughts would use up the budget of the memory."""
 
-OWN_VALUES = frozenset({"messages", "add_generation_prompt"})
+CLOCK_WORD = "strftime_now"
+"""The function by which a template prints the date or the time."""
+
+TEMPLATE_TIME = datetime(2024, 7, 26)
+"""What a template that asks for the time gets, on every day: prompts, and so answers, don't depend on the date.
+
+This is the date that templates of Llama 3 print where they have no clock.
+"""
+
+OTHER_TIME = datetime(1999, 12, 31, 23, 59, 58)
+"""Differs in every part, to see whether a template prints the time."""
+
+OWN_VALUES = frozenset({"messages", "add_generation_prompt", CLOCK_WORD})
 """What every template is given, and no setting may change."""
 
 
@@ -40,6 +53,12 @@ class Template(Protocol):
 
     def opens_thought(self, values: Mapping[str, JsonValue]) -> bool:
         """Whether a prompt ends inside a thought, so that completions begin there."""
+
+    def prints_time(self, values: Mapping[str, JsonValue]) -> bool:
+        """Whether prompts show `TEMPLATE_TIME`."""
+
+    def other_thought_tags(self) -> list[str]:
+        """Tags that mark thoughts in another way than `<think>`: those thoughts can't be cut off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,21 +100,38 @@ class ChatTemplate:
         return {name: value for name, value in DEFAULT_VALUES.items() if self._has_word(name)}
 
     def render(self, content: str, *, values: Mapping[str, JsonValue]) -> str:
-        """One user message as the template shows it, up to where the model begins to write."""
-        from jinja2 import TemplateError
-
-        _ = self._text
-        message = {"role": "user", "content": content}
-        try:
-            return str(
-                self.tokenizer.apply_chat_template([message], tokenize=False, add_generation_prompt=True, **values)
-            )
-        except TemplateError as error:
-            raise SettingsError(f"model: the chat template of {self.model} shows no user message: {error}") from error
+        """One user message as the template shows it, up to where the model begins to write; the same on every day."""
+        return self._render(content, values=values, time=TEMPLATE_TIME)
 
     def opens_thought(self, values: Mapping[str, JsonValue]) -> bool:
         """Whether it ends each prompt inside a thought."""
         return ends_in_thought(self.render(MESSAGE_MARK, values=values).rpartition(MESSAGE_MARK)[2])
+
+    def prints_time(self, values: Mapping[str, JsonValue]) -> bool:
+        """Whether prompts show `TEMPLATE_TIME`."""
+        return self.render(MESSAGE_MARK, values=values) != self._render(MESSAGE_MARK, values=values, time=OTHER_TIME)
+
+    def other_thought_tags(self) -> list[str]:
+        """Tags in its text that mark thoughts in another way than `<think>`."""
+        return other_thought_tags(self._text)
+
+    @property
+    def whole_text(self) -> str:
+        """Its text, and a prompt, where some templates put markers together; empty if the tokeniser has none."""
+        return self._text + self.render(MESSAGE_MARK, values=self.defaults) if self.is_there else ""
+
+    def _render(self, content: str, *, values: Mapping[str, JsonValue], time: datetime) -> str:
+        from jinja2 import TemplateError
+
+        _ = self._text
+        given: dict[str, Any] = {**values, CLOCK_WORD: time.strftime}
+        message = {"role": "user", "content": content}
+        try:
+            return str(
+                self.tokenizer.apply_chat_template([message], tokenize=False, add_generation_prompt=True, **given)
+            )
+        except TemplateError as error:
+            raise SettingsError(f"model: the chat template of {self.model} shows no user message: {error}") from error
 
     @property
     def _text(self) -> str:
@@ -135,3 +171,11 @@ class ServerTemplate:
     def opens_thought(self, values: Mapping[str, JsonValue]) -> bool:
         """Never: the engine puts the tag before a completion that begins inside a thought."""
         return False
+
+    def prints_time(self, values: Mapping[str, JsonValue]) -> bool:
+        """Never, as far as is seen here."""
+        return False
+
+    def other_thought_tags(self) -> list[str]:
+        """None: the server tells thoughts apart."""
+        return []

@@ -19,6 +19,8 @@ def hub_failure() -> str | None:
     """
     from huggingface_hub import constants, get_session
 
+    if constants.HF_HUB_OFFLINE:
+        return "HF_HUB_OFFLINE is set"
     failure = ""
     for attempt in range(TRIES):
         time.sleep(PAUSE_SECONDS if attempt else 0.0)

@@ -6,6 +6,7 @@ from typing import Any
 from memagent_batch.engines.hub import hub_failure
 from memagent_batch.engines.weights import names_folder
 from memagent_batch.errors import SettingsError
+from memagent_batch.logs import quiet_libraries
 
 
 def load_pretrained(model: str) -> Any:
@@ -24,7 +25,8 @@ def load_pretrained(model: str) -> Any:
     failure = None if folder.exists() else hub_failure()
     local_files_only = failure is not None
     try:
-        kind = _tokenizer_class(model, local_files_only=local_files_only)
+        with quiet_libraries():  # without torch, transformers advises to install it
+            kind = _tokenizer_class(model, local_files_only=local_files_only)
         tokenizer = kind.from_pretrained(model, local_files_only=local_files_only)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as error:
         if failure is not None:

@@ -6,6 +6,7 @@ Runs in CPU tasks for documents and in the actor for prompt pieces; never on the
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -68,15 +69,16 @@ class Tokenizer:
         self._plain = content.plain_tokenizer()
         self._places = content.byte_places()
         self._inner = content.inner_tokenizer()
-        self._control = content.control_token_ids(self._plain)
+        self._control = content.control_token_ids(self._plain, template_text=self.chat_template.whole_text)
         self._textless = content.textless_token_ids(self._control)
+        self._letters = content.letters()
         self.control_texts = content.texts(self._control)
         self.has_thought_tags = content.has_thought_tags
         self.ends_thoughts = content.ends_thoughts
 
     @property
     def control_token_ids(self) -> frozenset[int]:
-        """Tokens that steer the model: added tokens, special or not, that no plain text is written with."""
+        """Tokens that steer the model; see `TokenizerJson.control_token_ids`."""
         return self._control
 
     @property
@@ -94,7 +96,7 @@ class Tokenizer:
         """Token ids and character places of a text of any length, read as plain text.
 
         Raises:
-            DocumentError: the text holds a lone surrogate, or the tokeniser reads some of it as a control token.
+            DocumentError: the text holds a lone surrogate, or the vocabulary has no plain tokens for a part of it.
         """
         ids, chars = [], []
         for start, segment in segments_of(text):
@@ -102,11 +104,9 @@ class Tokenizer:
             ids.append(tokens.token_ids)
             chars.append(tokens.token_chars + start)
         token_ids = np.concatenate([np.empty(0, np.int32), *ids])
-        if self._control and np.isin(token_ids, list(self._control)).any():
-            raise DocumentError(
-                "the tokeniser reads a part of the text as a control token; the model can't be used on it"
-            )
-        return TokenisedText(token_ids=token_ids, token_chars=np.concatenate([np.empty(0, np.int64), *chars]))
+        tokens = TokenisedText(token_ids=token_ids, token_chars=np.concatenate([np.empty(0, np.int64), *chars]))
+        self._require_plain(tokens, text)
+        return tokens
 
     def document(self, text: str) -> Document:
         """The text as a policy reads it.
@@ -120,11 +120,15 @@ class Tokenizer:
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of the tokens, without control tokens."""
         plain = [token for token in token_ids if token not in self._control]
-        return str(self._full.decode(plain, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+        return self.text_of(plain)
 
     def text_of(self, token_ids: Sequence[int]) -> str:
         """Text of the tokens as they are, control tokens included."""
-        return str(self._full.backend_tokenizer.decode(list(token_ids), skip_special_tokens=False))
+        decode = partial(self._full.backend_tokenizer.decode, skip_special_tokens=False)
+        if not self._letters:
+            return str(decode(list(token_ids)))
+        runs = groupby(token_ids, key=self._letters.get)
+        return "".join(decode(list(run)) if letters is None else letters * len(list(run)) for letters, run in runs)
 
     def continuation(self, token_ids: Sequence[int], *, after: Sequence[int]) -> str:
         """Text of tokens that follow others, without a last character that is cut in two.
@@ -133,9 +137,8 @@ class Tokenizer:
         comes next begins with a space.
         """
         before = self._text_tokens(after[-CONTEXT_TOKENS:])
-        decode = self._full.backend_tokenizer.decode
-        text = str(decode([*before, *self._text_tokens(token_ids)], skip_special_tokens=False))
-        return text[len(decode(before, skip_special_tokens=False)) :].rstrip("\ufffd")
+        text = self.text_of([*before, *self._text_tokens(token_ids)])
+        return text[len(self.text_of(before)) :].rstrip("\ufffd")
 
     def prompt_tokens(
         self,
@@ -192,6 +195,17 @@ class Tokenizer:
             templates={kind: shown(text) for kind, text in closings.texts.items()},
             encode=PlainText(model=self.model),
             decode=TokenText(model=self.model),
+        )
+
+    def _require_plain(self, tokens: TokenisedText, text: str) -> None:
+        (places,) = np.nonzero(np.isin(tokens.token_ids, list(self._control)))
+        if len(places) == 0:
+            return
+        token = self._full.backend_tokenizer.id_to_token(int(tokens.token_ids[places[0]]))
+        start = int(tokens.token_chars[places[0]])
+        raise DocumentError(
+            f"the vocabulary of {self.model} has only the control token {token!r} for {text[start : start + 8]!r} at "
+            f"character {start}; remove such characters from the text, or use a model whose vocabulary has all bytes"
         )
 
     def _text_tokens(self, token_ids: Sequence[int]) -> list[int]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -61,26 +62,42 @@ class TokenizerJson:
             return None
         return BytePlaces.of(model["vocab"], to_nfc=normalizer == "NFC")
 
-    def control_token_ids(self, plain: "tokenizers.Tokenizer") -> frozenset[int]:
-        """Added tokens, but for those that plain text is written with too, such as line breaks in some vocabularies."""
+    def control_token_ids(self, plain: "tokenizers.Tokenizer", *, template_text: str) -> frozenset[int]:
+        """Tokens that steer the model: special ones, tags of thoughts, and added ones that stand in the chat template.
+
+        Letters and white space steer nothing, and neither does what plain text is written with: some vocabularies have
+        added tokens for `ü`, for `<table>`, for runs of spaces, or for line breaks.
+        """
         return frozenset(
             int(token["id"])
             for token in self.content["added_tokens"]
-            if token["special"] or plain.encode(token["content"], add_special_tokens=False).ids != [token["id"]]
+            if token["special"]
+            or token["content"] in (OPENING, THOUGHT_END)
+            or (
+                token["content"] in template_text
+                and _has_sign(token["content"])
+                and plain.encode(token["content"], add_special_tokens=False).ids != [token["id"]]
+            )
         )
+
+    def letters(self) -> dict[int, str]:
+        """Texts of added tokens, such as `ü`, that the decoder of a byte-level vocabulary would take for bytes."""
+        if (self.content.get("decoder") or {}).get("type") != "ByteLevel":
+            return {}
+        return {
+            token["id"]: token["content"]
+            for token in self.content["added_tokens"]
+            if not (token["special"] or token["content"].isascii())
+        }
 
     def texts(self, token_ids: frozenset[int]) -> frozenset[str]:
         """Texts of added tokens."""
         return frozenset(token["content"] for token in self.content["added_tokens"] if token["id"] in token_ids)
 
     def textless_token_ids(self, control: frozenset[int]) -> frozenset[int]:
-        """Control tokens that no text shows: all but the tags of thoughts, and white space."""
-        shown = {
-            token["id"]
-            for token in self.content["added_tokens"]
-            if token["content"] in (OPENING, THOUGHT_END) or (not token["special"] and token["content"].isspace())
-        }
-        return control - shown
+        """Control tokens that no text shows: all but the tags of thoughts."""
+        tags = {token["id"] for token in self.content["added_tokens"] if token["content"] in (OPENING, THOUGHT_END)}
+        return control - tags
 
 
 def _tokenizer_of(content: Mapping[str, Any]) -> "tokenizers.Tokenizer":
@@ -89,6 +106,10 @@ def _tokenizer_of(content: Mapping[str, Any]) -> "tokenizers.Tokenizer":
     inner = {**content, "truncation": None, "padding": None}
     inner |= {part: _without_prefix(content.get(part)) for part in ("normalizer", "pre_tokenizer")}
     return Tokenizer.from_str(json.dumps(inner))
+
+
+def _has_sign(text: str) -> bool:
+    return any(unicodedata.category(character)[0] in "PS" for character in text)
 
 
 def _without_prefix(part: Any) -> Any:

@@ -8,16 +8,24 @@ import pyarrow as pa
 
 from memagent_batch.domain.closing.answer_types import NOT_STATED_ENTRY, AnswerType
 from memagent_batch.domain.closing.values import ValueStatus
-from memagent_batch.domain.scoring.intervals import Interval, wilson
+from memagent_batch.domain.scoring.intervals import Interval, mean_interval
 from memagent_batch.domain.scoring.measures import Calibration, calibration, macro_f1
-from memagent_batch.evaluation.scoring import ALL_TASKS
+from memagent_batch.evaluation.scoring import ALL_TASKS, by_document
 from memagent_batch.evaluation.suites.schemas import CLOSING_SCORES
 from memagent_batch.log.index import Row
 
 LABEL_TYPES = frozenset({AnswerType.BOOL, AnswerType.LABEL, AnswerType.LABELS})
 """Types whose values are classes."""
 
-SCORE_COLUMNS = ["variant", "task", "answer_type", "status", "score", *(field.name for field in CLOSING_SCORES)]
+SCORE_COLUMNS = [
+    "variant",
+    "document_id",
+    "task",
+    "answer_type",
+    "status",
+    "score",
+    *(field.name for field in CLOSING_SCORES),
+]
 """Columns of the scores that are used."""
 
 
@@ -30,7 +38,7 @@ class Share:
     share: float
     """The part, from 0 to 1."""
     interval: Interval
-    """Wilson's interval of it."""
+    """95 % interval; readings of one document are not counted as independent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,8 +144,8 @@ def _value_measures(rows: Sequence[Row]) -> ValueMeasures | None:
         return None
     classes = [pair for row in rows if row["answer_type"] in LABEL_TYPES for pair in _classes(row)]
     return ValueMeasures(
-        right=_share_of([row["value_right"] for row in rows]),
-        invalid=_share_of([row["value_status"] == ValueStatus.INVALID for row in rows]),
+        right=_share_of(rows, [row["value_right"] for row in rows]),
+        invalid=_share_of(rows, [row["value_status"] == ValueStatus.INVALID for row in rows]),
         macro_f1=macro_f1(classes) if classes else None,
     )
 
@@ -161,14 +169,14 @@ def _named(value: str | None) -> list[str]:
 def _evidence_measures(rows: Sequence[Row]) -> EvidenceMeasures | None:
     if not rows:
         return None
-    hits_where_right = [row["evidence_hit"] for row in rows if row["score"] == 1]
+    right = [row for row in rows if row["score"] == 1]
     return EvidenceMeasures(
         n=len(rows),
         precision=_mean(rows, "evidence_precision"),
         recall=_mean(rows, "evidence_recall"),
         f1=_mean(rows, "evidence_f1"),
-        hit=_share_of([row["evidence_hit"] for row in rows]),
-        hit_where_right=_share_of(hits_where_right) if hits_where_right else None,
+        hit=_share_of(rows, [row["evidence_hit"] for row in rows]),
+        hit_where_right=_share_of(right, [row["evidence_hit"] for row in right]) if right else None,
     )
 
 
@@ -178,17 +186,17 @@ def _abstention(rows: Sequence[Row]) -> Abstention | None:
     present = [row for row in rows if not row["is_absent"]]
     if not absent and all(row["answer_type"] is None for row in rows):
         return None
-    told = [row["num_evidence"] == 0 for row in absent if row["num_evidence"] is not None]
+    asked = [row for row in absent if row["num_evidence"] is not None]
     return Abstention(
-        right=_share_of([row["abstained"] for row in absent]) if absent else None,
-        lost=_share_of([row["abstained"] for row in present]) if present else None,
-        no_evidence=_share_of(told) if told else None,
+        right=_share_of(absent, [row["abstained"] for row in absent]) if absent else None,
+        lost=_share_of(present, [row["abstained"] for row in present]) if present else None,
+        no_evidence=_share_of(asked, [row["num_evidence"] == 0 for row in asked]) if asked else None,
     )
 
 
-def _share_of(members: Sequence[bool]) -> Share:
-    n, num = len(members), sum(members)
-    return Share(n=n, share=num / n, interval=wilson(num, n))
+def _share_of(rows: Sequence[Row], members: Sequence[bool]) -> Share:
+    interval = mean_interval(by_document(rows, [float(member) for member in members]))
+    return Share(n=len(rows), share=sum(members) / len(rows), interval=interval)
 
 
 def _mean(rows: Sequence[Row], name: str) -> float:

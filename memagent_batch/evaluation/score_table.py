@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from memagent_batch.evaluation.comparison import Comparison, compare
 from memagent_batch.evaluation.measures import Measures, measure
 from memagent_batch.evaluation.scoring import CellSummary, Grouping, summarise
 
@@ -18,10 +19,18 @@ MEASURES_HEADER = (
 )  # fmt: skip
 
 
+COMPARISON_HEADER = ("VARIANT", "TASK", "BETTER", "WORSE", "EQUAL", "CHANCE, CORRECTED")
+
+
 def score_table(scores: pa.Table) -> str:
-    """Each task at each length, then all of them together for each variant; below, what was asked after the answer."""
+    """Each task at each length, then all of them together for each variant.
+
+    Below, the further variants against the first one, and what was asked after the answer.
+    """
     cells = [*summarise(scores), *summarise(scores, grouping=Grouping.VARIANT)]
     blocks = [[TABLE_HEADER, *(_table_row(cell) for cell in cells)]]
+    if comparisons := compare(scores):
+        blocks.append([COMPARISON_HEADER, *(_comparison_row(each) for each in comparisons)])
     if measures := measure(scores):
         blocks.append([MEASURES_HEADER, *(_measures_row(each) for each in measures)])
     return "\n\n".join(_table_block(rows) for rows in blocks)
@@ -42,6 +51,13 @@ def _table_row(cell: CellSummary) -> tuple[str, ...]:
         f"{cell.low:.3f} to {cell.high:.3f}",
         *(f"{count:,}" for count in (cell.num_failed, cell.num_unanswered, cell.num_missing)),
     )
+
+
+def _comparison_row(each: Comparison) -> tuple[str, ...]:
+    documents = each.documents
+    counts = (documents.num_better, documents.num_worse, documents.num_equal)
+    variant = f"{each.variant} against {each.base}"
+    return (variant, each.task, *(f"{count:,}" for count in counts), f"{each.p_corrected:.4f}")
 
 
 def _measures_row(each: Measures) -> tuple[str, ...]:

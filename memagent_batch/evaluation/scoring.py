@@ -54,7 +54,7 @@ class CellSummary:
     score: float
     """Mean score, from 0 to 1."""
     low: float
-    """Lower end of the 95 % interval. Samples of one question count as one observation."""
+    """Lower end of the 95 % interval; readings of one document are not counted as independent."""
     high: float
     """Upper end."""
     num_failed: int
@@ -180,6 +180,14 @@ def summarise(scores: pa.Table, *, grouping: Grouping = Grouping.TASK_AND_LENGTH
     return [_variant_summary(cell, cells[cell]) for cell in ordered]
 
 
+def by_document(rows: Sequence[Row], values: Sequence[float]) -> list[list[float]]:
+    """The values of some rows, those of one document together."""
+    groups: dict[str, list[float]] = defaultdict(list)
+    for row, value in zip(rows, values, strict=True):
+        groups[row["document_id"]].append(value)
+    return list(groups.values())
+
+
 def _by_reading(answers: pa.Table) -> dict[tuple[str, str, int], Row]:
     rows: dict[tuple[str, str, int], Row] = {}
     for row in answers.to_pylist():
@@ -228,7 +236,7 @@ def _cell_summary(row: Row, grouping: Grouping) -> tuple[str, str, int | None]:
 
 
 def _variant_summary(cell: tuple[str, str, int | None], rows: Sequence[Row]) -> CellSummary:
-    interval = mean_interval(list(_question_means(rows)))
+    interval = mean_interval(by_document(rows, [row["score"] for row in rows]))
     states = [row["status"] for row in rows]
     means = dict(_mean_costs([row for row in rows if row["status"] != STATUS_MISSING]))
     return CellSummary(
@@ -248,15 +256,6 @@ def _variant_summary(cell: tuple[str, str, int | None], rows: Sequence[Row]) -> 
         mean_completion_tokens=means["num_completion_tokens"],
         mean_engine_seconds=means["engine_seconds"],
     )
-
-
-def _question_means(rows: Sequence[Row]) -> Iterator[float]:
-    """The mean score of each question over its samples, which are not independent of each other."""
-    scores: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for row in rows:
-        scores[row["document_id"], row["question_id"]].append(row["score"])
-    for values in scores.values():
-        yield math.fsum(values) / len(values)
 
 
 def _mean_costs(rows: Sequence[Row]) -> Iterator[tuple[str, float | None]]:

@@ -99,11 +99,21 @@ def view_reading(reading: RunReading, *, changes: RunChanges, output: str, run_i
         value=shown_value(row),
         outcome=outcome_of(row),
         trace=make_trace(reading.turns, references=sorted(sought), alternatives=True),
-        evidence=tuple(sorted(reading.evidence, key=lambda row: (row["how"] != CHOSEN, row["rank"]))),
+        evidence=tuple(shown_evidence(reading)),
         look=look_of(row),
         change=changes.readings.get(reading.key),
         commands=_commands(reading, output=output, before=changes.since, run_id=run_id),
     )
+
+
+def shown_evidence(reading: RunReading) -> list[Row]:
+    """Rows of `evidence`, chosen sentences first, by rank.
+
+    Of a yes, a no or a label no words are sought in the document: they need not stand there.
+    """
+    is_choice = any(reading.answer.get(column) is not None for column in ("value_bool", "value_label"))
+    rows = [row for row in reading.evidence if not (is_choice and row["char_start"] is None)]
+    return sorted(rows, key=lambda row: (row["how"] != CHOSEN, row["rank"]))
 
 
 def _commands(reading: RunReading, *, output: str, before: str | None, run_id: str) -> tuple[str, ...]:

@@ -94,8 +94,17 @@ def find_readings(
                     f"{_nearest(str(question_id), {each.question_id for each in readings})}"
                 )
             return found
-    ids = {name for part in manifest["parts"] for name in _ids(output / part["answers_file"], "document_id")}
+    ids = set(document_ids(output, manifest))
     raise OutputError(f"DOCUMENT: the run at {output} has no document {document_id!r}; {_nearest(document_id, ids)}")
+
+
+def document_ids(output: Location, manifest: Manifest) -> list[str]:
+    """The ids of all documents of a run, sorted.
+
+    Raises:
+        OutputError: a table file is gone or can't be read; names it.
+    """
+    return sorted({name for part in manifest["parts"] for name in _ids(output / part["answers_file"], "document_id")})
 
 
 def table_rows(place: Location, *, columns: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
@@ -182,7 +191,8 @@ def _ids(place: Location, column: str) -> set[str]:
 
 
 def _nearest(name: str, names: set[str]) -> str:
-    near = difflib.get_close_matches(name, sorted(names), n=SUGGESTED_IDS, cutoff=LIKENESS)
+    close = difflib.get_close_matches(name, sorted(names), n=SUGGESTED_IDS, cutoff=LIKENESS)
+    near = [other for other in close if name in other] or close
     if near:
         return f"did you mean {' or '.join(map(repr, near))}?"
     some = ", ".join(map(repr, sorted(names)[:SUGGESTED_IDS]))

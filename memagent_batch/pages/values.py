@@ -1,8 +1,10 @@
-"""An answer in the few words in which a person reads it: its typed value where there is one. Pure."""
+"""An answer in the few words in which a person reads it: its typed value where there is one. Pure.
+
+Numbers have the digits that are stored and no separators, since one may be a code. Unit `1` stands for none.
+"""
 
 import json
 import re
-from decimal import Decimal
 from typing import Any
 
 from memagent_batch.domain.closing.values import ValueStatus
@@ -10,6 +12,8 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.log.index import Row
 from memagent_batch.runs.history.schemas import DifferenceRow
 
+NO_UNIT = "1"
+"""The unit of a number that has none."""
 NOT_STATED = "not stated"
 INVALID = "invalid"
 NO_ANSWER = "no answer"
@@ -32,7 +36,7 @@ def shown_value(row: Row) -> str:
     without_value = _without_value(row)
     if without_value is None and row.get("value_status") == ValueStatus.OK and row.get("value") is not None:
         unit = row.get("value_unit")
-        return f"{_words(json.loads(row['value']))}{f' {unit}' if unit else ''}"
+        return f"{_words(json.loads(row['value']))}{f' {unit}' if unit and unit != NO_UNIT else ''}"
     return without_value or (NO_ANSWER if row["answer"] is None else str(row["answer"]))
 
 
@@ -90,9 +94,8 @@ def run_time(run_id: str) -> str:
 
 
 def _float_words(value: float) -> str:
-    """The shortest digits that are this number, in groups of three as those of whole numbers."""
-    digits = repr(value).removesuffix(".0")
-    return digits if "e" in digits else f"{Decimal(digits):,}"
+    """The shortest digits that are this number."""
+    return repr(value).removesuffix(".0")
 
 
 def _words(value: Any) -> str:
@@ -102,7 +105,7 @@ def _words(value: Any) -> str:
         case str():
             return value
         case int():
-            return f"{value:,}"
+            return str(value)
         case float():
             return _float_words(value)
         case list() if all(isinstance(each, str) for each in value):

@@ -49,8 +49,8 @@ START_SECONDS = 1800
 def ray_session() -> Iterator[None]:
     """Connects to the cluster of RAY_ADDRESS (as in `ray job submit`), or starts one on this machine for the run.
 
-    A session that is there already is used, and stays as it was. While one of ours is open, all that this process prints
-    goes to stderr, since Ray prints there too (that a worker died, for one): stdout is for the command's result.
+    A session that is there already is used, and stays as it was. While one of ours is open, all that this process
+    prints goes to stderr, since Ray prints there too (that a worker died, for one): stdout is for the command's result.
     """
     started = not ray.is_initialized()
     if started:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.escalation import Doubts
+from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import StorageError
 from memagent_batch.files.errors import storage_errors
 from memagent_batch.files.json_files import read_json
@@ -76,7 +77,10 @@ def begin_run(
     run_id = _claim(output, record)
     write_asked(output, plan.asked.hashed, run_id=run_id)
     fields = {"run_id": run_id, "asked": plan.num_readings, "output": shown(job.output)}
-    log.info(f"run {run_id}: {plan.num_readings} readings asked", extra={"event": EventKind.RUN_STARTED, **fields})
+    log.info(
+        f"run {run_id}: {quantity(plan.num_readings, 'reading')} asked",
+        extra={"event": EventKind.RUN_STARTED, **fields},
+    )
     projection = make_projection(output, job, run_id=run_id, reader=reader, plan=plan)
     if doubts is not None:
         again = _second_projection(output, job, second, run_id=run_id) if second else None

@@ -18,6 +18,7 @@ from memagent_batch.inputs.questions import asked_types
 from memagent_batch.log.schemas import TurnRow
 from memagent_batch.log.turns import read_turns_of
 from memagent_batch.log.writer import TURNS_FOLDER
+from memagent_batch.logs import quiet_libraries
 from memagent_batch.reading.agent import LoadedAgent, make_agent
 from memagent_batch.reading.breaks import with_breaks
 from memagent_batch.reading.closed import Closing, close_reading
@@ -123,7 +124,8 @@ async def _ask_again(replay: "_Replay", drawn: Sequence[DrawnTurn], result: Rere
     if not replayed:
         return
     engine = make_engine(replay.job.agent)
-    await engine.start()
+    with quiet_libraries():
+        await engine.start()
     try:
         if kinds := {each.prompt.guide.kind for each in replayed if each.prompt.guide is not None}:
             await require_guides(engine, kinds)

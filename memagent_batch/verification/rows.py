@@ -65,10 +65,12 @@ class RowCheck:
         places = find_places(self.past.output, self.log, document_hashes=[each for each in hashes if each])
         rows = {name: row for row, name in enumerate(self.past.plan["document_id"].to_pylist())}
         seen: set[int] = set()
+        is_readable = True
         for part in self.past.manifest["parts"]:
             try:
                 documents = self._documents(part, rows)
             except OutputError:  # it is gone or damaged, as its hash shows
+                is_readable = False
                 continue
             yield from _twice(part, documents, seen)
             seen.update(documents)
@@ -77,7 +79,8 @@ class RowCheck:
             there = sorted(set(documents) - {rows[name] for name in gone})
             readable = self._part(there, places) if gone else planned
             yield from self._compared(part, planned, readable=readable, gone=gone)
-        yield from self._unseen(seen)
+        if is_readable:  # else nobody knows what the damaged part had
+            yield from self._unseen(seen)
         if self._num_without_text:
             why = "their texts are gone or have changed, can't be fetched now, or could not be when the run wrote it"
             yield Unchecked(what=f"evidence and locators of {self._num_without_text:,} documents", why=why)

@@ -1,20 +1,25 @@
 """Reading from Python: the public names, one engine of the agent's own, in scripts and where a loop runs already."""
 
 import asyncio
+import pickle
 import subprocess
 import sys
+from collections.abc import Callable
+from importlib.metadata import version
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 import memagent_batch as ma
 from memagent_batch.domain.readings import Status
-from memagent_batch.errors import MemagentError, SettingsError
+from memagent_batch.errors import EngineStartError, MemagentError, SettingsError
 from memagent_batch.plugins import POLICIES
 
 CODE = "4071936"
 TEXT = f"{'It rained. ' * 150}The access code of quiet-harbour is {CODE}. {'It rained. ' * 150}"
 QUESTION = "What is the access code of quiet-harbour?"
+NO_VLLM = r"vLLM is not installed: install memagent-batch\[cpu\] or memagent-batch\[gpu\], or set engine: openai"
 
 
 def agent_of(model: str, **knobs: int) -> ma.Agent:
@@ -82,10 +87,64 @@ def test_agent_that_can_not_fit_its_window_is_refused_before_anything_starts(tex
         agent_of(text_model, chunk_tokens=5000).open()
 
 
+def test_text_that_is_null_is_a_failed_reading_as_in_tables(text_model: str) -> None:
+    closing = ma.ClosingConfig(evidence=True)
+    with agent_of(text_model).open(closing=closing) as reader:
+        reading = reader.read(None, QUESTION)
+    assert (reading.status, reading.answer, reading.error) == (Status.FAILED, None, "DocumentError: the text is null")
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: ma.Agent(modle="x"), "modle: there is no such setting; did you mean model?"),  # type: ignore[call-arg]
+        (
+            lambda: ma.Agent(policy={"chunk_tokns": 9}),
+            "policy.chunk_tokns: there is no such setting; did you mean chunk_tokens?",
+        ),
+        (lambda: ma.Agent(engine="opnai"), "engine: 'opnai' is none of .*; did you mean openai?"),
+        (lambda: ma.Overwrite(chunk_tokns=9), "chunk_tokns: there is no such setting"),  # type: ignore[call-arg]
+        (lambda: ma.Overwrite(chunk_tokens=0), "chunk_tokens: Input should be"),
+        (lambda: ma.PolicyConfig(kind="overwrit"), "policy.kind: 'overwrit' is none of .*; did you mean overwrite?"),
+        (
+            lambda: ma.PolicyConfig(knobs={"memory_token": 9}),
+            "policy.memory_token: the policy 'overwrite' has no such knob.*; did you mean memory_tokens?",
+        ),
+    ],
+)
+def test_mistake_in_an_agent_is_refused_where_it_is_made(make: Callable[[], object], says: str) -> None:
+    with pytest.raises(SettingsError, match=f"^{says}"):
+        make()
+
+
+def test_agent_of_checked_parts_is_the_plain_value_that_a_job_file_gives() -> None:
+    agent = ma.Agent(model="m", policy=ma.Gated(chunk_tokens=9))
+    assert pickle.loads(pickle.dumps(agent)) == agent
+    assert agent.model_dump(exclude_unset=True) == {"model": "m", "policy": {"kind": "gated", "chunk_tokens": 9}}
+
+
+def test_version_is_that_of_the_package() -> None:
+    assert ma.__version__ == version("memagent-batch")
+
+
+def test_without_vllm_the_default_engine_is_refused_with_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "vllm", None)  # as if it were not installed
+    (tmp_path / "a.txt").write_text(TEXT)
+    agent = ma.Agent(model="tiny", window_tokens=2048)
+    with pytest.raises(EngineStartError, match=NO_VLLM):
+        agent.open()
+    with pytest.raises(EngineStartError, match=NO_VLLM):
+        ma.answer(documents=tmp_path / "a.txt", questions=[QUESTION], output=tmp_path / "out", agent=agent)
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.vllm
 @pytest.mark.slow
-def test_agent_reads_with_vllm_in_this_process_and_leaves_no_engine_behind() -> None:
-    script = f"""
+def test_script_without_a_main_guard_reads_with_vllm_and_leaves_no_engine_behind(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(f"""
 import memagent_batch as ma
 policy = ma.Overwrite(chunk_tokens=512, overlap_tokens=48, question_tokens=128, memory_tokens=128, answer_tokens=64)
 vllm = ma.VllmConfig(cpu_kv_cache_gib=1, dtype="float32")
@@ -94,7 +153,7 @@ with agent.open() as reader:
     print("answer", reader.read({TEXT!r}, {QUESTION!r}).answer)
 import psutil
 print("engines", [each.pid for each in psutil.Process().children(recursive=True) if "EngineCore" in each.name()])
-"""
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert f"answer {CODE}" in ended.stdout, ended.stderr
-    assert "engines []" in ended.stdout
+""")
+    ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    assert ended.stdout.splitlines() == [f"answer {CODE}", "engines []"], ended.stderr
+    assert not ended.stderr  # of vLLM, torch and transformers

@@ -17,11 +17,11 @@ import ray
 from ray.data import DataContext
 
 import memagent_batch as ma
-from jobs.cli import main
+from memagent_batch.cli.main import main
 from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import InputError, OutputError, SettingsError, TooManyFailedError
 from memagent_batch.files.location import Location
-from pipelines import answer as chain
+from memagent_batch.flows import answer as chain
 from tests.api.conftest import QUESTIONS, TEXTS, agent_of, by_reading, logged_turns, table_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
@@ -292,4 +292,5 @@ print(run.run_id, answer, ray.is_initialized(), run.answers().num_rows)
     assert checked.returncode == 0, checked.stdout
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path)
     assert done.stdout.split()[1:] == ["simulated", "False", "2"], done.stderr
+    assert done.stdout.split()[0] in done.stderr  # what the run does is said there
     assert logged_turns(tmp_path / "scan") == 4

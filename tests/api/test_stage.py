@@ -18,7 +18,6 @@ from ray.data import DataContext
 from ray.data._internal.metadata_exporter import sanitize_for_struct
 
 import memagent_batch as ma
-from benchmarks.whole_job import mindful_engine
 from memagent_batch.api import stage
 from memagent_batch.budgets import fitted
 from memagent_batch.config.job import PoolConfig, RunConfig
@@ -38,6 +37,7 @@ from memagent_batch.ray_data import stages
 from memagent_batch.ray_data.actor import ActorLife, ReaderTask
 from memagent_batch.ray_data.answers import AnswerReader
 from memagent_batch.wiring import identify_reader
+from tests import prompt_dependent_engine
 from tests.api.conftest import QUESTIONS, TEXTS, agent_of, by_reading, logged_turns, table_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
@@ -218,7 +218,7 @@ def actor_processes() -> list[psutil.Process]:
 def test_actor_killed_in_mid_reading_is_replaced_and_the_rows_are_the_same(text_model: str, tmp_path: Path) -> None:
     texts: dict[str, str | None] = {f"d{number}": f"{number} and some words " * 150 for number in range(4)}
     dataset = ray.data.from_arrow(table_of(texts))
-    agent = agent_of(text_model).model_copy(update={"engine": mindful_engine.KIND})
+    agent = agent_of(text_model).model_copy(update={"engine": prompt_dependent_engine.KIND})
     whole = rows_of(ma.read(dataset, agent, questions=["Who?"]))
     slow = agent.model_copy(update={"engine_knobs": {"turn_seconds": 0.3}})
     log = tmp_path / "log"

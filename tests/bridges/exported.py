@@ -7,7 +7,7 @@ from transformers import AutoTokenizer
 
 import memagent_batch
 from memagent_batch.files.location import Location
-from pipelines.training.export import export
+from memagent_batch.flows.export import export
 from tests.training.rollouts.rollout_tables import write_table
 
 TINY_MODEL = str(Path(memagent_batch.__file__).parent / "models/tiny")

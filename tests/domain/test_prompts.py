@@ -175,11 +175,44 @@ def test_remember_a_completion_that_begins_in_the_thought_of_its_prompt_takes_wh
     assert TOKENS.remember(before, completion([1], "hm")).text == "hm"
 
 
-@pytest.mark.parametrize("said", ["keep", " Keep.\n", "<think>Nothing new.</think>\n\nkeep", "<think>a</think>`keep`"])
-def test_remember_the_keep_word_alone_or_after_a_thought_keeps_the_memory(said: str) -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        "keep",
+        " Keep.\n",
+        "<think>Nothing new.</think>\n\nkeep",
+        "<think>a</think>`keep`",
+        "keep\n\nThis section says nothing new.",
+        "**keep**\nThe section is about tides.",
+        "**keep**: no news",
+        "**Keep:** no news",
+        "Keep!",
+        "keep. The section says nothing new.",
+        "Keep - nothing new",
+        "keep — nothing new",
+        "keep (nothing new)",
+    ],
+)
+def test_remember_the_keep_word_alone_explained_or_after_a_thought_keeps_the_memory(said: str) -> None:
     before, gated = Memory(token_ids=[5], text="notes"), replace(TOKENS, keep_word="keep")
     assert gated.remember(before, completion([1], said)) == before
     assert TOKENS.remember(before, completion([1], said)) != before
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Keep receipts for 7 years.",
+        "keep-alive: 30 s",
+        "keep.alive is 30 s",
+        "Keeper: Ada",
+        "The code is 12.\nkeep",
+        "Nothing new: keep",
+    ],
+)
+def test_remember_a_note_with_the_keep_word_in_it_replaces_the_memory(said: str) -> None:
+    before, gated = Memory(token_ids=[5], text="notes"), replace(TOKENS, keep_word="keep")
+    assert gated.remember(before, completion([1], said)).text == said
 
 
 @pytest.mark.parametrize(

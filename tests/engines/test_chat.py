@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from jobs.settings import job_of
+from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig, SamplingConfig
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig
 from memagent_batch.domain.guides import Guide, GuideKind, choice_of, json_of, matching
@@ -25,10 +25,10 @@ from memagent_batch.engines.openai.engine import OpenAIEngine
 from memagent_batch.engines.openai.markers import Markers
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import EngineRefusedError, EngineRequestError, EngineStartError, EngineUnavailableError
+from memagent_batch.flows.answer import answer
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 from memagent_batch.prompts.closing import CLOSING_PROMPTS
 from memagent_batch.wiring import identify_reader
-from pipelines.answer import answer
 from tests.engines.scripted_server import THERE, Reply, Script, scripted_server
 from tests.engines.test_openai import KEY, error_reply
 
@@ -104,10 +104,20 @@ def test_text_without_a_marker_stays_as_it_is(text: str) -> None:
 
 @given(st.lists(st.sampled_from([*MARKED, *PLAIN, "<", "|", ">", "[", "]", "/", "<|", "|>", "\n", "<X>"]), max_size=8))
 def test_text_that_is_put_together_of_markers_and_parts_of_them_holds_none_afterwards(parts: list[str]) -> None:
-    markers = Markers(["<X>", "Q!"])
-    found = markers.neutralise("".join(parts))
-    assert markers.neutralise(found.text).num_markers == 0
+    found = Markers(["<X>", "Q!"]).neutralise("".join(parts))
     assert not any(marker in found.text for marker in (*MARKED, "<X>"))
+
+
+@given(own=st.sets(st.text(max_size=3)), text=st.text(alphabet="aü ·<|>[]é\n"))
+def test_text_of_any_letters_is_exchanged_in_one_pass_and_can_be_restored(own: set[str], text: str) -> None:
+    found = Markers({*own, "ü", "é", "a ", "<|"}).neutralise(text)
+    assert len(found.text) <= len(text) + found.num_markers
+    restored = found.text.translate(str.maketrans("‹›⟦⟧", "<>[]"))
+    assert restored.replace("·", "") == text.replace("·", "")
+
+
+def test_letter_that_the_vocabulary_has_as_a_token_is_no_marker() -> None:
+    assert (Markers({"ü"}).neutralise("für").text, Markers({"ü"}).neutralise("für").num_markers) == ("für", 0)
 
 
 def test_marker_of_the_tokeniser_alone_is_exchanged_too() -> None:
@@ -220,6 +230,7 @@ async def test_model_that_refuses_how_tokens_are_drawn_is_refused_with_the_way_o
 THOUGHTS = [
     (chat_reply("The code is 7.", message={"reasoning": "Maybe 9?"}), "The code is 7."),
     (chat_reply("The code is 7.", message={"reasoning_content": "Maybe 9?"}), "The code is 7."),
+    (chat_reply("The code is 7.", message={"reasoning": "After </think>, 9?"}), "The code is 7."),
     (chat_reply("<think>\nMaybe 9?\n</think>\n\nThe code is 7."), "The code is 7."),
     (chat_reply("Maybe 9?\n</think>\n\nThe code is 7."), "The code is 7."),
     (chat_reply("", message={"reasoning": "Maybe 9? Or"}, finish_reason="length"), None),

@@ -25,6 +25,12 @@ def test_hub_name_where_the_hub_is_away_is_refused_with_its_address(monkeypatch:
         load_tokenizer("owner/name")
 
 
+def test_hub_name_in_offline_mode_is_refused_without_asking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(SettingsError, match=r"can't be reached \(HF_HUB_OFFLINE is set\); give a model folder"):
+        load_tokenizer("owner/name")
+
+
 def test_folder_where_the_hub_is_away_is_loaded(tiny_model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:1")
     assert load_tokenizer(tiny_model).encode("a")

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from transformers import PreTrainedTokenizerFast
 
+from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig, SamplingConfig
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig, VllmConfig
 from memagent_batch.config.escalation import EscalateConfig
@@ -21,12 +23,14 @@ from memagent_batch.engines.openai.engine import OpenAIEngine
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.errors import EngineStartError, SettingsError
+from memagent_batch.flows.check import check
+from memagent_batch.logs import EventKind
 from memagent_batch.runs.escalation.second_reader import second_fingerprint
 from memagent_batch.wiring import identify_reader
 from tests.conftest import THOUGHT_TAGS
 from tests.engines.scripted_server import PROBED, THERE, Reply, Script, scripted_server
 from tests.engines.test_openai import error_reply
-from tests.engines.test_thinking_models import HYBRID, PLAIN, SPECIAL, save_model
+from tests.engines.test_thinking_models import HYBRID, PLAIN, SILENT, SPECIAL, save_model
 from tests.engines.test_thinking_models import OPENING as OPENS_THOUGHT
 
 BUDGET = "thinking_token_budget"
@@ -114,6 +118,48 @@ def test_budget_below_that_of_each_turn_is_taken(policy: dict[str, Any], tmp_pat
     tokenizer, sampling = save_model(tmp_path, text_model, template=OPENS_THOUGHT), SamplingConfig(thinking_tokens=9)
     agent = agent_of(tokenizer, sampling=sampling, policy=PolicyConfig(**policy))
     assert identify_reader(agent).parts["sampling"]["thinking_tokens"] == 9
+
+
+def test_model_in_this_process_that_always_thinks_is_refused_without_a_budget(tmp_path: Path, text_model: str) -> None:
+    model = save_model(tmp_path, text_model, template=OPENS_THOUGHT).model
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    agent = AgentConfig(model=model, window_tokens=9000)
+    with pytest.raises(SettingsError, match=r"begins each completion inside a thought.*set sampling\.thinking_tokens"):
+        identify_reader(agent)
+    assert identify_reader(agent.model_copy(update={"sampling": THINKS})).fingerprint
+
+
+def test_model_of_an_endpoint_that_always_thinks_is_warned_of_without_a_budget(
+    tmp_path: Path, text_model: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = save_model(tmp_path / "model", text_model, template=OPENS_THOUGHT).model
+    (tmp_path / "documents.jsonl").write_text('{"document_id": "d", "text": "Some text."}\n', encoding="utf-8")
+    for sampling in (SamplingConfig(), THINKS):
+        check(
+            job_of(
+                documents=str(tmp_path / "documents.jsonl"),
+                ask=("Who?",),
+                output=str(tmp_path / "out"),
+                engine="openai",
+                model="m",
+                tokenizer=model,
+                window_tokens=9000,
+                sampling=sampling,
+            )
+        )
+    warned = [record for record in caplog.records if record.__dict__.get("event") == EventKind.THOUGHTS_UNBOUNDED]
+    assert len(warned) == 1
+
+
+@pytest.mark.parametrize("tag", ["<|channel|>", "[THINK]", "<seed:think>"])
+def test_model_that_marks_its_thoughts_in_another_way_is_refused_unless_a_server_tells_them_apart(
+    tag: str, tmp_path: Path, text_model: str
+) -> None:
+    tokenizer = save_model(tmp_path, text_model, template=SILENT + tag)
+    agent = agent_of(tokenizer, sampling=SamplingConfig())
+    with pytest.raises(SettingsError, match=rf"marks thoughts with {re.escape(tag)};.*openai\.api 'chat'"):
+        identify_reader(agent)
+    assert identify_reader(agent.model_copy(update={"openai": OpenAIConfig(api=EndpointApi.CHAT)})).fingerprint
 
 
 def test_second_reader_without_a_budget_of_its_own_has_that_of_the_first_unless_it_is_set_to_null(

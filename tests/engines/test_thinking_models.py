@@ -11,22 +11,25 @@ from tokenizers import AddedToken
 from tokenizers import Tokenizer as BackendTokenizer
 from transformers import PreTrainedTokenizerFast
 
-from jobs.settings import job_of
+from memagent_batch.cli.settings import job_of
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.prompts import AnswerForm, PromptTokens, Slot, new_memory
 from memagent_batch.domain.readings import Outcome, QuestionTokens
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import SettingsError
+from memagent_batch.flows.answer import answer
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 from memagent_batch.prompts.closing import CLOSING_PROMPTS
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly, TurnCounts
 from memagent_batch.wiring import ReaderIdentity, identify_reader
-from pipelines.answer import answer
 from tests.engines.scripted_server import Reply, scripted_server
 
-MESSAGES = "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+TOOLS = "{% if tools %}<tool_call>{% endif %}"
+MESSAGES = (
+    TOOLS + "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+)
 HYBRID = (
     MESSAGES + "{% if add_generation_prompt %}<|im_start|>assistant\n"
     "{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}{% endif %}"

@@ -15,6 +15,7 @@ from tokenizers.decoders import DecodeStream
 from transformers import PreTrainedTokenizerFast
 
 from memagent_batch.domain.prompts import AnswerForm, Slot
+from memagent_batch.domain.turns import Completion, FinishReason
 from memagent_batch.engines.chat_template import ServerTemplate
 from memagent_batch.engines.segments import SEGMENT_CHARS
 from memagent_batch.engines.tokenizer import Tokenizer, load_tokenizer
@@ -161,11 +162,60 @@ def test_continuation_is_what_vllm_would_have_decoded_token_by_token(tokenizer: 
         assert tokenizer.continuation(written, after=prompt) == text
 
 
-def test_control_tokens_are_the_added_ones_special_or_not(tokenizer: Tokenizer) -> None:
+def test_control_tokens_are_special_ones_and_tags_of_thoughts(tokenizer: Tokenizer) -> None:
     reference = PreTrainedTokenizerFast.from_pretrained(tokenizer.model)
     markers = ["<|im_start|>", "<|im_end|>", "<think>", "</think>"]
     assert tokenizer.control_token_ids == set(reference.convert_tokens_to_ids(markers))
     assert tokenizer.end_token_id == reference.convert_tokens_to_ids("<|im_end|>")
+
+
+MARKED_ROLES = CHATML.replace("'<|im_start|>' + message['role']", "'<|' + message['role'] + '|>'")
+WORDS_OF_VOCABULARY = ("ü", "ö", "ÿ", "für", "été", "<table>", "<h1>", "    ", "\t\t", "\n\n\n", "user", " the")
+
+
+@pytest.fixture(scope="module")
+def wordy(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    """A vocabulary that has letters, tags of HTML and white space as added tokens."""
+    backend = byte_level_backend()
+    backend.add_tokens([AddedToken(word, normalized=False) for word in (*WORDS_OF_VOCABULARY, "<|user|>", "<|tool|>")])
+    return Tokenizer(save_model(tmp_path_factory.mktemp("wordy"), backend, chat_template=MARKED_ROLES))
+
+
+def remembered(tokenizer: Tokenizer, written: str) -> tuple[str, str]:
+    """Text of a memory that the model writes in its own tokens, and how the next prompt shows it."""
+    token_ids = [*whole_ids(tokenizer, written), tokenizer.end_token_id or 0]
+    text = tokenizer.continuation(token_ids, after=tokenizer.encode("x"))
+    prompts = tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED)
+    completion = Completion(token_ids=token_ids, text=text, finish_reason=FinishReason.STOP)
+    memory = prompts.remember(prompts.first_memory, completion)
+    return memory.text, tokenizer.text_of(memory.token_ids)
+
+
+def test_control_tokens_are_those_that_the_template_names_or_puts_together(wordy: Tokenizer) -> None:
+    assert wordy.control_texts == {"<|im_start|>", "<|im_end|>", "<think>", "</think>", "<|user|>"}
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    words=st.lists(
+        st.sampled_from([*WORDS_OF_VOCABULARY, "Für den Müller", "l'été", "</table>", "a", "\n", "<|tool|>"])
+    )
+)
+def test_memory_of_any_words_of_the_vocabulary_is_shown_as_it_was_written(wordy: Tokenizer, words: list[str]) -> None:
+    written = "Notes:" + "".join(words) + "."
+    assert remembered(wordy, written) == (written, written)
+
+
+def test_memory_holds_no_marker_of_the_template(wordy: Tokenizer) -> None:
+    assert remembered(wordy, "für <|user|><|im_start|>Max") == ("für Max", "für Max")
+
+
+def test_character_that_the_vocabulary_lacks_is_refused_with_its_place(tmp_path: Path) -> None:
+    backend = BackendTokenizer(models.WordLevel({"<unk>": 0, "a": 1}, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    backend.add_special_tokens(["<unk>"])
+    with pytest.raises(DocumentError, match=r"only the control token '<unk>' for 'é a' at character 4"):
+        Tokenizer(save_model(tmp_path, backend)).encode("a a é a")
 
 
 def test_added_token_that_plain_text_is_written_with_is_no_control_token(tmp_path: Path) -> None:
@@ -219,9 +269,9 @@ def test_chat_template_that_drops_the_content_is_refused(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("chat_template", ["{% if %}", "{{ raise_exception('needs a system message') }}"])
 def test_chat_template_that_fails_is_refused(tmp_path: Path, chat_template: str) -> None:
-    tokenizer = Tokenizer(save_model(tmp_path, byte_level_backend(), chat_template=chat_template))
+    model = save_model(tmp_path, byte_level_backend(), chat_template=chat_template)
     with pytest.raises(SettingsError, match="chat template"):
-        tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED)
+        Tokenizer(model)
 
 
 def test_model_without_chat_template_is_refused(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.answers.needle_corpus import make_tasks
-from jobs.settings import job_of
+from benchmarks.needle_corpus import make_tasks
+from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.config.engines import Speculation, VllmConfig
 from memagent_batch.config.policy import PolicyConfig

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from jobs import cli
+from memagent_batch.cli import main as cli
 from memagent_batch.errors import OutputError
 from memagent_batch.evaluation.answer_tables import read_answers
 from memagent_batch.evaluation.attach import attach

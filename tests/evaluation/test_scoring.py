@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,9 @@ from memagent_batch.evaluation.suites.schemas import ANSWER_COLUMNS, SCORES, SUI
 
 def question(number: int, **columns: Any) -> dict[str, Any]:
     row = {"question_id": f"q{number}", "document_id": f"d{number}", "question": "Who?", "references": ["fox"]}
-    return row | {"task": "niah", "length_tokens": 1000, "depth": 0.5, "metric": "all", "is_absent": False} | columns
+    return (
+        row | {"task": "niah", "length_tokens": 1000, "depth": 0.5, "metric": "ruler_all", "is_absent": False} | columns
+    )
 
 
 def answer(number: int, text: str | None = "fox", **columns: Any) -> dict[str, Any]:
@@ -42,7 +45,7 @@ def test_score_answers_right_one_has_its_row_and_costs() -> None:
     table = scored([question(0)], [answer(0, "the fox")])
     assert table.schema.equals(SCORES)
     [row] = table.to_pylist()
-    assert (row["score"], row["all"], row["em"], row["sub_em"]) == (1.0, 1.0, 1.0, 1.0)
+    assert (row["score"], row["ruler_all"], row["em"], row["sub_em"]) == (1.0, 1.0, 1.0, 1.0)
     assert (row["variant"], row["task"], row["length_tokens"], row["depth"]) == ("v", "niah", 1000, 0.5)
     assert (row["num_prompt_tokens"], row["engine_seconds"], row["num_document_tokens"]) == (100, 1.5, 990)
 
@@ -62,8 +65,8 @@ def test_score_answers_score_is_the_tasks_own_metric() -> None:
     ],
 )
 def test_score_answers_failed_or_unanswered_is_wrong_in_every_metric(row: dict[str, Any], status: str) -> None:
-    [found] = scored([question(0, metric="sub_em_either")], [row]).to_pylist()
-    assert (found["score"], found["all"], found["sub_em_either"]) == (0.0, 0.0, 0.0)
+    [found] = scored([question(0, metric="memagent_sub_em")], [row]).to_pylist()
+    assert (found["score"], found["ruler_all"], found["memagent_sub_em"]) == (0.0, 0.0, 0.0)
     assert (found["status"], found["answered"], found["answer"]) == (status, False, None)
 
 
@@ -73,15 +76,15 @@ BOTH: dict[str, Any] = {"text": "1", "response": "The numbers are 1, 2, 3 and 4.
 @pytest.mark.parametrize(
     ("score_on", "metric", "columns", "score", "scored_on", "answered"),
     [
-        (ScoreOn.METRIC, "all", BOTH, 1.0, "response", True),
-        (ScoreOn.METRIC, "any", BOTH, 1.0, "response", True),
+        (ScoreOn.METRIC, "ruler_all", BOTH, 1.0, "response", True),
+        (ScoreOn.METRIC, "ruler_any", BOTH, 1.0, "response", True),
         (ScoreOn.METRIC, "em", BOTH, 1.0, "answer", True),
-        (ScoreOn.METRIC, "all", {"text": None, "response": "1, 2, 3, 4"}, 1.0, "response", True),
-        (ScoreOn.METRIC, "all", {"text": "1, 2", "response": None}, 0.5, "answer", True),
+        (ScoreOn.METRIC, "ruler_all", {"text": None, "response": "1, 2, 3, 4"}, 1.0, "response", True),
+        (ScoreOn.METRIC, "ruler_all", {"text": "1, 2", "response": None}, 0.5, "answer", True),
         (ScoreOn.METRIC, "em", {"text": None, "response": "1"}, 0.0, "answer", False),
-        (ScoreOn.METRIC, "all", {**BOTH, "status": "failed"}, 0.0, "response", False),
-        (ScoreOn.ANSWER, "all", BOTH, 0.25, "answer", True),
-        (ScoreOn.RESPONSE, "all", BOTH, 1.0, "response", True),
+        (ScoreOn.METRIC, "ruler_all", {**BOTH, "status": "failed"}, 0.0, "response", False),
+        (ScoreOn.ANSWER, "ruler_all", BOTH, 0.25, "answer", True),
+        (ScoreOn.RESPONSE, "ruler_all", BOTH, 1.0, "response", True),
         (ScoreOn.RESPONSE, "em", BOTH, 0.0, "response", True),
     ],
 )
@@ -136,11 +139,24 @@ def test_summarise_nothing_but_missing_has_no_costs() -> None:
     assert (cell.score, cell.num_missing, cell.mean_prompt_tokens) == (0.0, 1, None)
 
 
-def test_summarise_samples_of_a_question_are_one_observation() -> None:
+def test_summarise_samples_of_a_question_are_of_one_document() -> None:
     answers = [answer(0), answer(0, "dog", sample=1), answer(1), answer(1, sample=1)]
     [cell] = summarise(scored([question(0), question(1)], answers, samples=2))
-    expected = mean_interval([0.5, 1.0])
+    expected = mean_interval([[1.0, 0.0], [1.0, 1.0]])
     assert (cell.n, cell.score, cell.low, cell.high) == (4, 0.75, expected.low, expected.high)
+
+
+def test_summarise_questions_of_one_document_tell_less_than_questions_of_many() -> None:
+    def width(document: Callable[[int], str]) -> float:
+        questions = [question(number, document_id=document(number)) for number in range(40)]
+        answers = [
+            answer(number, "fox" if number % 10 < 5 else "dog", document_id=document(number)) for number in range(40)
+        ]
+        [cell] = summarise(scored(questions, answers))
+        assert cell.score == 0.5
+        return cell.high - cell.low
+
+    assert width(lambda number: f"d{number // 5}") > 1.5 * width(lambda number: f"d{number}")
 
 
 def test_summarise_cells_are_in_order_and_lengths_may_be_unknown() -> None:

@@ -46,7 +46,7 @@ class Role(StrEnum):
 class KilledJob:
     """One output, written by the same command as often as it takes."""
 
-    def __init__(self, arguments: Sequence[str], *, output: Path, module: str = "jobs.answer") -> None:
+    def __init__(self, arguments: Sequence[str], *, output: Path, module: str = "memagent_batch.cli.answer") -> None:
         """Takes the arguments of `memagent answer`, or of another job's module, the output included."""
         self._arguments = list(arguments)
         self._module = module

@@ -45,11 +45,11 @@ class SubmittedJob:
     """One submitted job."""
 
     def __init__(self, cluster: LoopbackCluster, arguments: Sequence[str]) -> None:
-        """Submits `python -m jobs.answer` with the arguments."""
+        """Submits `python -m memagent_batch answer` with the arguments."""
         self._cluster = cluster
         submit = ["job", "submit", "--address", cluster.dashboard_url, "--log-color", "false", "--working-dir", "."]
         self._submission = subprocess.Popen(
-            [BIN / "ray", *submit, "--", "python", "-m", "jobs.answer", *arguments],
+            [BIN / "ray", *submit, "--", "python", "-m", "memagent_batch", "answer", *arguments],
             env={name: value for name, value in cluster.environment.items() if name != "PYTHONPATH"},
             cwd=ROOT,
             stdout=subprocess.PIPE,

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.whole_job import mindful_engine
+from tests import prompt_dependent_engine
 from tests.faults.killed_job import KilledJob, Role
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.chaos, pytest.mark.timeout(1800)]
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.chaos, pytest.mark.
 NUM_DOCUMENTS = 12
 MOST_TOKENS = 6000
 KNOBS = [
-    *("--engine", mindful_engine.KIND, "--allow-code", "--engine-knobs", '{"turn_seconds": 0.1}'),
+    *("--engine", prompt_dependent_engine.KIND, "--allow-code", "--engine-knobs", '{"turn_seconds": 0.1}'),
     *("--window-tokens", "1500", "--pool.replicas", "2", "--pool.readings-in-flight", "2"),
     *("--policy.chunk-tokens", "60", "--policy.question-tokens", "60", "--policy.memory-tokens", "40"),
     *("--policy.answer-tokens", "40", "--log.flush-seconds", "0.2"),
@@ -40,7 +40,7 @@ def test_kill_at_the_stop_of_a_bound_keeps_the_bound_and_ends_equal(text_model: 
         assert MOST_TOKENS / 3 < taken <= MOST_TOKENS
         assert not (tmp_path / "b" / "manifest.json").exists()
         job.start()
-        assert job.finish() == 4, job.last_words()
+        assert job.finish() == 6, job.last_words()
         assert taken < _tokens(tmp_path / "b") <= 2 * MOST_TOKENS
     assert _end([*plain, "--output", str(tmp_path / "b")], output=tmp_path / "b") == 0
     assert _tokens(tmp_path / "b") == _tokens(tmp_path / "a"), "no turn was asked twice"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.faults.killed_job import KilledJob, Role
-from tests.pipelines.grown import QUESTIONS, Stream, text_of
+from tests.flows.grown import QUESTIONS, Stream, text_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.chaos, pytest.mark.timeout(1800)]
 

@@ -11,19 +11,19 @@ from typing import Any
 
 from moto.server import ThreadedMotoServer
 
-from benchmarks.whole_job import mindful_engine
-from jobs.answer import MANUAL
-from jobs.cli import parse_settings
-from jobs.settings import JobSettings
+from memagent_batch.cli.answer import MANUAL
+from memagent_batch.cli.main import parse_settings
+from memagent_batch.cli.settings import JobSettings
 from memagent_batch.files.location import Location
 from memagent_batch.wiring import TINY_MODEL
+from tests import prompt_dependent_engine
 from tests.faults.corpus import Corpus, make_corpus
 from tests.faults.fault import ON_ENDPOINT, ON_STORE, Fault
 from tests.faults.loopback.endpoint import MODEL, LoopbackEndpoint
 from tests.faults.loopback.proxy import FaultProxy
 from tests.faults.loopback.small_disk import small_disk
 from tests.faults.report import Results, read_results
-from tests.pipelines.grown import read_here
+from tests.flows.grown import read_here
 
 READINGS_IN_FLIGHT = 4
 TURN_SECONDS = 0.1
@@ -38,7 +38,7 @@ FEW_RETRIES = {"retries": {"mode": "standard", "max_attempts": 4}}
 """Knobs of a client that does not sit out an outage by itself."""
 FEW_TRIES = ("--openai.max-retries", "2", "--openai.backoff-seconds", "0.5")
 """So that an outage lasts longer than a request is sent again by itself."""
-MINDFUL = ("--engine", mindful_engine.KIND, "--allow-code")
+PROMPT_DEPENDENT = ("--engine", prompt_dependent_engine.KIND, "--allow-code")
 """An engine without a model whose memories and answers depend on all that was read before."""
 VLLM = (
     *("--vllm.turn-timeout-seconds", str(HANGING_SECONDS), "--vllm.cpu-kv-cache-gib", "1"),
@@ -77,7 +77,7 @@ def make_world(fault: Fault, folder: Path, *, documents: int, chunks: int) -> It
             arguments += ["--tokenizer", str(TINY_MODEL)]
             arguments += ["--engine", "openai", "--openai.base-url", f"{proxy.url}/v1", *FEW_TRIES]
         else:
-            arguments += VLLM if fault == Fault.ENGINE_HANGS else [*MINDFUL, *paced(TURN_SECONDS)]
+            arguments += VLLM if fault == Fault.ENGINE_HANGS else [*PROMPT_DEPENDENT, *paced(TURN_SECONDS)]
         if fault == Fault.TEXTS_SILENT:
             texts, proxy, options = _bucket(stack, client=QUICK_CLIENT | FEW_RETRIES)
             (texts / corpus.documents.name).write_bytes(corpus.documents.read_bytes())
@@ -117,7 +117,7 @@ def paced(turn_seconds: float) -> tuple[str, str]:
 def _read_undisturbed(corpus: Corpus, folder: Path) -> Results:
     """The corpus read in this process, by an engine that answers at once."""
     output = folder / "undisturbed"
-    arguments = [*job_arguments(corpus), *MINDFUL, *paced(0), "--output", str(output)]
+    arguments = [*job_arguments(corpus), *PROMPT_DEPENDENT, *paced(0), "--output", str(output)]
     asyncio.run(read_here(parse_settings(JobSettings, MANUAL, arguments).job()))
     return read_results(Location(uri=str(output)))
 

@@ -164,6 +164,7 @@ async def test_turn_log_through_an_outage_makes_turns_wait_once_much_is_held(
     assert len(scan_log(s3_bucket, reader_fingerprint="f").turn_files) == taken
 
 
+@pytest.mark.system
 async def test_turn_log_on_a_full_disk_waits_for_room_and_leaves_nothing_half_written(disk: Path) -> None:
     ballast = disk / "ballast"
     ballast.write_bytes(bytes(56 * 1024))
@@ -179,6 +180,7 @@ async def test_turn_log_on_a_full_disk_waits_for_room_and_leaves_nothing_half_wr
     assert documents_in(output) == {text_hash("one")}
 
 
+@pytest.mark.system
 async def test_turn_log_on_a_disk_that_stays_full_says_so(disk: Path) -> None:
     (disk / "ballast").write_bytes(bytes(shutil.disk_usage(disk).free))
     writer = writer_at(Location(uri=str(disk)), outage_seconds=0.5)

@@ -48,7 +48,12 @@ def test_job_submission_uploads_what_a_job_needs_and_little_else(tmp_path: Path)
         [sys.executable, "-m", "zipfile", "--list", package], capture_output=True, text=True, check=True
     )
     names = [line.split()[0] for line in listed.stdout.splitlines()[1:]]
-    needed = {"jobs/answer.py", "jobs/configs/smoke.yaml", "pipelines/answer.py", "memagent_batch/wiring.py"}
+    needed = {
+        "memagent_batch/cli/answer.py",
+        "jobs/smoke.yaml",
+        "memagent_batch/flows/answer.py",
+        "memagent_batch/wiring.py",
+    }
     assert needed < set(names)
     assert "memagent_batch/models/tiny/model.safetensors" in names
     left_behind = (".git/", ".venv", "tests", "docs", "infra", "benchmarks", "requirements")

@@ -1,6 +1,5 @@
-"""The Kubernetes manifests, against the schemas of Kubernetes, KubeRay's fields, and the project's own settings."""
+"""The Kubernetes manifests, against the schemas of KubeRay and Kubernetes, and the project's own settings."""
 
-import copy
 import json
 import re
 import tomllib
@@ -13,21 +12,23 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from jobs.answer import MANUAL
-from jobs.cli import parse_settings
-from jobs.settings import JobSettings
+from memagent_batch.cli.answer import MANUAL
+from memagent_batch.cli.main import parse_settings
+from memagent_batch.cli.settings import JobSettings
 
 ROOT = Path(__file__).parents[2]
 KUBERNETES = "1.34"
 KUBERAY = json.loads(Path(__file__).with_name("kuberay.schema.json").read_text())
 MANIFESTS = sorted((ROOT / "infra" / "kuberay").glob("*.yaml"))
+RAYCLUSTER, RAYCRONJOB, RAYJOB = MANIFESTS
 each_manifest = pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
+each_job = pytest.mark.parametrize("path", [RAYCRONJOB, RAYJOB], ids=lambda path: path.stem)
 
 
-def resources(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The ConfigMap with the job file, and KubeRay's resource."""
-    config, ray = yaml.safe_load_all(path.read_text())
-    return config, ray
+def resource(path: Path) -> dict[str, Any]:
+    """The one resource of a manifest: a second one, such as a ConfigMap, could be left over from another `create`."""
+    ray: dict[str, Any] = yaml.safe_load(path.read_text())
+    return ray
 
 
 def job_spec(ray: dict[str, Any]) -> dict[str, Any]:
@@ -47,50 +48,69 @@ def pod_templates(ray: dict[str, Any]) -> list[dict[str, Any]]:
     return [group["template"] for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"])]
 
 
-def require_valid(config: dict[str, Any], ray: dict[str, Any]) -> None:
+def require_valid(ray: dict[str, Any]) -> None:
     """Raises ValidationError where a field is unknown, missing or of a wrong type."""
-    kubernetes_validate.validate(config, KUBERNETES, strict=True)
     jsonschema.validate(ray, KUBERAY)
     for template in pod_templates(ray):
-        pod = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "pod"}, "template": template}
+        pod = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": ray["metadata"], "template": template}
         kubernetes_validate.validate(pod, KUBERNETES, strict=True)
 
 
 @each_manifest
 def test_manifest_fields_are_those_of_kubernetes_and_kuberay(path: Path) -> None:
-    require_valid(*resources(path))
+    require_valid(resource(path))
 
 
-def misspell_data(config: dict[str, Any], ray: dict[str, Any]) -> None:
-    config["dat"] = config.pop("data")
+def misspell_metadata(ray: dict[str, Any]) -> None:
+    ray["metadata"]["generatedName"] = ray["metadata"].pop("name")
 
 
-def misspell_schedule(config: dict[str, Any], ray: dict[str, Any]) -> None:
+def misspell_schedule(ray: dict[str, Any]) -> None:
     ray["spec"]["scedule"] = ray["spec"].pop("schedule")
 
 
-def misspell_auth(config: dict[str, Any], ray: dict[str, Any]) -> None:
+def misspell_deadline(ray: dict[str, Any]) -> None:
+    job_spec(ray)["activeDeadlineSecond"] = job_spec(ray).pop("activeDeadlineSeconds")
+
+
+def misspell_auth(ray: dict[str, Any]) -> None:
     cluster_spec(ray)["authOption"] = cluster_spec(ray).pop("authOptions")
 
 
-def misspell_resources(config: dict[str, Any], ray: dict[str, Any]) -> None:
+def mistype_replicas(ray: dict[str, Any]) -> None:
+    cluster_spec(ray)["workerGroupSpecs"][0]["maxReplicas"] = "8"
+
+
+def mistype_mode(ray: dict[str, Any]) -> None:
+    cluster_spec(ray)["authOptions"]["mode"] = "tokens"
+
+
+def misspell_annotations(ray: dict[str, Any]) -> None:
+    pod_templates(ray)[0]["metadata"]["annotation"] = pod_templates(ray)[0]["metadata"].pop("annotations")
+
+
+def misspell_resources(ray: dict[str, Any]) -> None:
     container = pod_templates(ray)[1]["spec"]["containers"][0]
     container["resource"] = container.pop("resources")
 
 
-@pytest.mark.parametrize("spoil", [misspell_data, misspell_schedule, misspell_auth, misspell_resources])
-def test_manifest_with_a_misspelled_field_is_refused(
-    spoil: Callable[[dict[str, Any], dict[str, Any]], None],
-) -> None:
-    config, ray = copy.deepcopy(resources(ROOT / "infra" / "kuberay" / "raycronjob.yaml"))
-    spoil(config, ray)
+MISTAKES = [
+    *(misspell_metadata, misspell_schedule, misspell_deadline, misspell_auth),
+    *(mistype_replicas, mistype_mode, misspell_annotations, misspell_resources),
+]
+
+
+@pytest.mark.parametrize("spoil", MISTAKES)
+def test_manifest_with_a_mistake_in_a_field_is_refused(spoil: Callable[[dict[str, Any]], None]) -> None:
+    ray = resource(RAYCRONJOB)
+    spoil(ray)
     with pytest.raises(jsonschema.ValidationError):
-        require_valid(config, ray)
+        require_valid(ray)
 
 
 @each_manifest
 def test_manifest_runs_the_pinned_ray_with_token_authentication(path: Path) -> None:
-    cluster = cluster_spec(resources(path)[1])
+    cluster = cluster_spec(resource(path))
     (pinned,) = [
         requirement.rsplit("==")[1]
         for requirement in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
@@ -100,10 +120,11 @@ def test_manifest_runs_the_pinned_ray_with_token_authentication(path: Path) -> N
     assert cluster["authOptions"] == {"mode": "token"}
 
 
-@each_manifest
+@each_job
 def test_manifest_job_file_is_read_as_settings_that_fit_the_cluster(path: Path, tmp_path: Path) -> None:
-    config, ray = resources(path)
-    (tmp_path / "job.yaml").write_text(config["data"]["job.yaml"])
+    ray = resource(path)
+    head, _ = pod_templates(ray)
+    (tmp_path / "job.yaml").write_text(head["metadata"]["annotations"]["memagent-job"])
     settings = parse_settings(JobSettings, MANUAL, ["--config", str(tmp_path / "job.yaml")])
     (workers,) = cluster_spec(ray)["workerGroupSpecs"]
     limits = workers["template"]["spec"]["containers"][0]["resources"]["limits"]
@@ -113,25 +134,48 @@ def test_manifest_job_file_is_read_as_settings_that_fit_the_cluster(path: Path, 
 
 
 @each_manifest
-def test_manifest_entrypoint_and_volumes_name_what_is_there(path: Path) -> None:
-    config, ray = resources(path)
-    if entrypoint := job_spec(ray).get("entrypoint"):
-        assert entrypoint == "python -m jobs.answer --config /etc/memagent/job.yaml"
-    for template in pod_templates(ray):
-        volumes = {volume["name"]: volume for volume in template["spec"]["volumes"]}
-        mounts = {mount["mountPath"]: mount["name"] for mount in template["spec"]["containers"][0]["volumeMounts"]}
-        assert set(mounts.values()) == set(volumes)
-        assert volumes[mounts["/etc/memagent"]]["configMap"]["name"] == config["metadata"]["name"]
+def test_manifest_volumes_are_those_that_are_mounted(path: Path) -> None:
+    for template in pod_templates(resource(path)):
+        volumes = [volume["name"] for volume in template["spec"]["volumes"]]
+        (container,) = template["spec"]["containers"]
+        assert [mount["name"] for mount in container["volumeMounts"]] == volumes
+
+
+@each_job
+def test_manifest_entrypoint_reads_the_job_file_of_its_own_resource(path: Path) -> None:
+    """A RayJob that is created again, under a name of its own, can't read the job file of another one."""
+    ray = resource(path)
+    head, _ = pod_templates(ray)
+    assert (
+        job_spec(ray)["entrypoint"] == "python -m memagent_batch.cli.supervise answer --config /etc/memagent/job.yaml"
+    )
+    (mounted,) = [
+        mount["name"] for mount in head["spec"]["containers"][0]["volumeMounts"] if "etc" in mount["mountPath"]
+    ]
+    (volume,) = [volume for volume in head["spec"]["volumes"] if volume["name"] == mounted]
+    (item,) = volume["downwardAPI"]["items"]
+    (annotation,) = head["metadata"]["annotations"]
+    assert item == {"path": "job.yaml", "fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}}
+
+
+def without_job(cluster: dict[str, Any]) -> dict[str, Any]:
+    """The cluster without the job file of its head."""
+    template = cluster["headGroupSpec"]["template"]
+    template.pop("metadata", None)
+    for place in (template["spec"]["volumes"], template["spec"]["containers"][0]["volumeMounts"]):
+        place[:] = [volume for volume in place if volume["name"] != "job"]
+    return cluster
 
 
 def test_manifests_describe_one_and_the_same_cluster() -> None:
-    first, *others = [cluster_spec(resources(path)[1]) for path in MANIFESTS]
+    first, *others = [without_job(cluster_spec(resource(path))) for path in MANIFESTS]
     assert all(other == first for other in others)
     assert re.search(r":\d+\.\d+\.\d+-gpu$", first["headGroupSpec"]["template"]["spec"]["containers"][0]["image"])
 
 
-@pytest.mark.parametrize("name", ["rayjob", "raycronjob"])
-def test_manifest_job_that_failed_is_tried_again(name: str) -> None:
-    spec = job_spec(resources(ROOT / "infra" / "kuberay" / f"{name}.yaml")[1])
-    assert spec["backoffLimit"] == 2
+@each_job
+def test_manifest_job_is_repeated_by_its_own_supervisor_alone(path: Path) -> None:
+    """KubeRay would repeat any failure, a bound that costs money included."""
+    spec = job_spec(resource(path))
+    assert spec["backoffLimit"] == 0
     assert spec["shutdownAfterJobFinishes"]

@@ -62,7 +62,7 @@ def corpus(text_model: str, tmp_path_factory: pytest.TempPathFactory) -> list[st
 
 def start_job(cluster: LoopbackCluster, arguments: list[str], output: Path) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-m", "jobs.answer", *arguments, "--output", str(output)],
+        [sys.executable, "-m", "memagent_batch", "answer", *arguments, "--output", str(output)],
         env=cluster.environment | {"PYTHONPATH": str(ROOT)},
         cwd=ROOT,
         stdout=subprocess.PIPE,

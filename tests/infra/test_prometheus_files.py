@@ -23,10 +23,12 @@ def promtool(*arguments: str | Path) -> str:
     return done.stdout
 
 
+@pytest.mark.system
 def test_alert_rules_are_valid() -> None:
     assert f"{len(ALERTS)} rules found" in promtool("check", "rules", FOLDER / "alerts.yaml")
 
 
+@pytest.mark.system
 def test_alert_rules_fire_where_they_must_and_nowhere_else() -> None:
     promtool("test", "rules", FOLDER / "alerts_test.yaml")
 
@@ -44,10 +46,12 @@ def test_alert_rule_names_a_runbook_that_exists(rule: dict[str, Any]) -> None:
     assert anchor in [heading.lower() for heading in headings]
 
 
+@pytest.mark.system
 def test_scrape_configuration_of_machines_is_valid() -> None:
     promtool("check", "config", FOLDER / "prometheus.yaml")
 
 
+@pytest.mark.system
 def test_scrape_configuration_of_kuberay_is_valid_but_for_its_discovery(tmp_path: Path) -> None:
     """Debian builds Prometheus without the discovery of Kubernetes; a fixed target stands in for it."""
     config = yaml.safe_load((FOLDER / "prometheus-kuberay.yaml").read_text())

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from jobs.settings import job_of
+from memagent_batch.cli.settings import job_of
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location

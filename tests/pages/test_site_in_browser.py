@@ -17,7 +17,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from memagent_batch.files.location import Location
-from pipelines.page import page
+from memagent_batch.flows.page import page
 from tests.pages.reviewed_run import QUESTIONS, Scan, write_scan
 from tests.runs.recorded_nights import Nights
 

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from jobs.settings import job_of
+from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.turns import Completion, Prompt

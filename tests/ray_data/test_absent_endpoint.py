@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.settings import job_of
+from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.log.writer import TurnLogWriter

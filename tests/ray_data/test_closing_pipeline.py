@@ -11,16 +11,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.settings import job_of
+from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.files.location import Location
+from memagent_batch.flows.answer import answer
+from memagent_batch.flows.check import check
+from memagent_batch.flows.plan import plan_checked
 from memagent_batch.runs.state import read_state
 from memagent_batch.runs.tables.schemas import ANSWERS, EVIDENCE
 from memagent_batch.runs.tables.table_files import read_tables
-from pipelines.answer import answer
-from pipelines.check import check
-from pipelines.plan import plan_checked
 
 pytestmark = [pytest.mark.ray, pytest.mark.s3, pytest.mark.usefixtures("ray_here")]
 

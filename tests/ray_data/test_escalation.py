@@ -9,11 +9,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import memagent_batch as ma
-from jobs.settings import job_of
+from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import BoundReachedError, SettingsError
 from memagent_batch.files.location import Location
+from memagent_batch.flows.answer import answer
+from memagent_batch.flows.check import check
+from memagent_batch.flows.collect import collect
+from memagent_batch.flows.plan import SecondLookPrice, plan_checked
 from memagent_batch.log.question_list import read_asked
 from memagent_batch.runs.escalation.thresholds import THRESHOLD_FORMAT, write_threshold
 from memagent_batch.runs.history.comparison import compare_runs
@@ -21,10 +25,6 @@ from memagent_batch.runs.history.history import find_run
 from memagent_batch.runs.partial import write_partial
 from memagent_batch.runs.state import read_state
 from memagent_batch.runs.tables.table_files import read_tables
-from pipelines.answer import answer
-from pipelines.check import check
-from pipelines.plan import SecondLookPrice, plan_checked
-from pipelines.training.collect import collect
 from tests.verification.scan import verify_here
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]

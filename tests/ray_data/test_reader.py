@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.settings import job_of
+from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig, RunConfig
 from memagent_batch.config.sources import SourceConfig

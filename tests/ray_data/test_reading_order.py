@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.settings import job_of
+from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.document import Chunk, Document
 from memagent_batch.domain.prompts import PromptTokens

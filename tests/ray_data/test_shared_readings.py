@@ -11,12 +11,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.settings import job_of
+from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig, RunConfig
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineRequestError, SettingsError
 from memagent_batch.files.location import Location
+from memagent_batch.flows.answer import answer
+from memagent_batch.flows.check import check
+from memagent_batch.flows.collect import sampled_job
+from memagent_batch.flows.plan import plan_checked
 from memagent_batch.inputs.documents import index_shard
 from memagent_batch.inputs.questions import read_questions
 from memagent_batch.inputs.shards import list_shards
@@ -29,10 +33,6 @@ from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.wiring import identify_reader, make_output
-from pipelines.answer import answer
-from pipelines.check import check
-from pipelines.plan import plan_checked
-from pipelines.training.collect import sampled_job
 from tests.ray_data.progress.silent_board import SilentBoard
 
 RUN_ID = "20260101T000000.000Z"

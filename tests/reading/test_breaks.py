@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.settings import job_of
+from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.domain.document import BreakAt
 from memagent_batch.domain.texts.locators import LocatedRow

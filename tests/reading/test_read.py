@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from jobs.settings import job_of
+from memagent_batch.cli.settings import job_of
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import Memory, PromptTokens

@@ -9,11 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.cli import main
+from memagent_batch.cli.main import main
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.closing.answer_types import Bool
 from memagent_batch.errors import OutputError, SettingsError
 from memagent_batch.files.location import Location
+from memagent_batch.flows.calibrate import calibrate
+from memagent_batch.flows.review import Asked, import_labels, make_review
 from memagent_batch.inputs.questions import given_questions
 from memagent_batch.log.question_list import CLOSING_FINGERPRINT, read_asked, with_hashes
 from memagent_batch.review.calibration.threshold import ALL, Target
@@ -22,8 +24,6 @@ from memagent_batch.review.sample.record import rule_of
 from memagent_batch.runs.escalation.thresholds import THRESHOLD_FORMAT, Thresholds, read_thresholds
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.runs.record.confidences import read_confidences
-from pipelines.calibrate import calibrate
-from pipelines.review import Asked, import_labels, make_review
 from tests.review.labelled_run import FINGERPRINT, QUESTION, MadeRun, fill_sheet, take_in, write_run
 from tests.review.test_review import ASKED
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from benchmarks.reviews.intervals import Cell, error_figures, fixed_figures, sequence_figures
 from memagent_batch.review.statistics.agreement import agreement_of
 from memagent_batch.review.statistics.counts import StratumCounts
 from memagent_batch.review.statistics.measures import Measure, estimate_error_rate, estimate_measures
@@ -11,6 +10,7 @@ from memagent_batch.review.statistics.planning import promise_measures
 from memagent_batch.review.statistics.reviewers import draw_true_totals
 from memagent_batch.review.statistics.sequences import sequence_measures, total_bounds
 from memagent_batch.review.statistics.totals import draw_totals
+from tests.review.simulated_reviews import Cell, error_figures, fixed_figures, sequence_figures
 
 CELL = Cell(documents=10_000, richness=0.05, elusion=0.01, labels=750)
 

@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.cli import main
+from memagent_batch.cli.main import main
 from memagent_batch.errors import OutputError, SettingsError
 from memagent_batch.files.location import Location
+from memagent_batch.flows.review import Asked, estimate, import_labels, make_review, plan_review
 from memagent_batch.review.labels.label import Purpose
 from memagent_batch.review.labels.table import read_label_rows
 from memagent_batch.review.sample.draw import Unit, draw, seed_text
@@ -19,7 +20,6 @@ from memagent_batch.review.sample.population import read_population
 from memagent_batch.review.sample.record import rule_of
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.runs.record.estimates import latest_estimates
-from pipelines.review import Asked, estimate, import_labels, make_review, plan_review
 from tests.review.labelled_run import MadeRun, fill_sheet, take_in, write_run
 from tests.runs.history.written_documents import Form
 

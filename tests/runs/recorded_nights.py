@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 
-from jobs.settings import job_of
+from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.closing.answer_types import ValueType

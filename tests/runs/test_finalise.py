@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-from jobs.settings import job_of
+from memagent_batch.cli.settings import job_of
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import CountsError, SupersededError
 from memagent_batch.files.location import Location

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from jobs.settings import job_of
+from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import OutputError
 from memagent_batch.files.json_files import read_json

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from jobs.settings import job_of
+from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.closing import ClosingConfig
 from memagent_batch.config.policy import PolicyConfig

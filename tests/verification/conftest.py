@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipelines.grown import Stream
+from tests.flows.grown import Stream
 from tests.verification.scan import Copy, make_scan
 
 

@@ -10,10 +10,10 @@ from typing import Any
 from memagent_batch.config.job import JobConfig
 from memagent_batch.files.json_files import json_bytes
 from memagent_batch.files.location import Location
+from memagent_batch.flows.verify import Drawn, Verification, verify
 from memagent_batch.runs.history.history import PastRun
 from memagent_batch.runs.record.log_files import hash_log, list_log, write_log_files
-from pipelines.verify import Drawn, Verification, verify
-from tests.pipelines.grown import Stream, text_of
+from tests.flows.grown import Stream, text_of
 
 ASK = [
     {"question_id": "who", "question": "Who?"},

@@ -10,12 +10,12 @@ import pytest
 from memagent_batch.errors import SettingsError
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
+from memagent_batch.flows.bundle import bundle
+from memagent_batch.flows.review import Asked, estimate
 from memagent_batch.review.sample.record import rule_of
 from memagent_batch.runs.escalation.thresholds import THRESHOLDS_FOLDER
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.runs.record.evaluations import EVALUATIONS_FOLDER, readers_of
-from pipelines.bundle import bundle
-from pipelines.review import Asked, estimate
 from tests.review.test_review import label_all
 from tests.runs.record.test_evaluations import evaluation_of
 from tests.verification.scan import Copy, found, verify_here
@@ -115,7 +115,7 @@ def test_flipped_byte_is_found_in_every_file_of_a_bundle(copied: Callable[[], Co
 
 
 def test_bundle_of_another_ending_is_refused(copied: Callable[[], Copy], tmp_path: Path) -> None:
-    from jobs.bundle import _bundle
+    from memagent_batch.cli.bundle import _bundle
 
     with pytest.raises(SettingsError, match=r"does not end in \.zip"):
         _bundle([str(copied().folder), "--to", str(tmp_path / "scan.tar")])

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cli import main
-from jobs.verify import _job_of, _lines_of_turns
+from memagent_batch.cli.main import main
+from memagent_batch.cli.verify import _job_of, _lines_of_turns
 from memagent_batch.files.location import Location
 from memagent_batch.runs.history.history import LATEST, find_run
 from memagent_batch.verification.reread import Reread

@@ -12,9 +12,9 @@ import pytest
 
 from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
+from memagent_batch.flows.bundle import bundle
 from memagent_batch.verification.contents import BUNDLE_FORMAT
 from memagent_batch.verification.findings import Kind
-from pipelines.bundle import bundle
 from tests.verification.scan import Copy, found
 
 FLIPPED = 24

@@ -11,11 +11,11 @@ import pytest
 
 from memagent_batch.errors import OutputChangedError
 from memagent_batch.files.location import Location
+from memagent_batch.flows import verify as pipeline
 from memagent_batch.inputs.texts import FetchedText, fetch_texts
 from memagent_batch.runs.tables import evidence
 from memagent_batch.verification.files import check_files
-from pipelines import verify as pipeline
-from tests.pipelines.grown import Stream, text_of
+from tests.flows.grown import Stream, text_of
 from tests.verification.scan import ASK, NIGHTS, Copy, found, verify_here
 
 

@@ -13,8 +13,8 @@ from memagent_batch.errors import SettingsError
 from memagent_batch.files.json_files import json_bytes
 from memagent_batch.files.location import Location
 from memagent_batch.verification.draw import draw_turns
-from tests.pipelines.grown import Stream, text_of
-from tests.pipelines.test_grown_documents import Pages
+from tests.flows.grown import Stream, text_of
+from tests.flows.test_grown_documents import Pages
 from tests.verification.scan import Copy, verify_here
 
 ALL = 1_000

@@ -16,7 +16,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.log import writer as turn_log
 from memagent_batch.runs import finalise
 from memagent_batch.verification.findings import Kind
-from tests.pipelines.grown import Stream
+from tests.flows.grown import Stream
 from tests.runs.recorded_nights import Nights
 from tests.verification.scan import ASK, NIGHTS, Copy, found, verify_here
 
@@ -74,6 +74,15 @@ def test_flipped_byte_is_found_in_every_manifest(copied: Callable[[], Copy]) -> 
         assert name in places(copy)
         (copy.folder / name).write_bytes(whole)
     assert places(copy) == set()
+
+
+def test_table_file_that_is_damaged_is_one_finding_and_not_one_more_for_the_rows_it_had(
+    copied: Callable[[], Copy],
+) -> None:
+    copy = copied()
+    place = tables_of(copy, "answers")[0]
+    place.write_bytes(place.read_bytes()[:100])
+    assert found(copy.verify()) == {(Kind.CHANGED.value, str(place.relative_to(copy.folder)))}
 
 
 def test_removed_row_is_found_by_its_hash_its_count_and_its_reading(copied: Callable[[], Copy]) -> None:

@@ -27,16 +27,14 @@ def group_advantages(rewards_G: Sequence[float | None], *, kind: Advantage) -> l
     """The advantages of a group, shape [G]; those of `centred` and `leave_one_out` sum to zero.
 
     A member without a reward (its reading failed, or its reward did) has no advantage, and the others are compared
-    among themselves. The only member with a reward keeps it as its advantage, as in the official code. Where all
-    rewards are equal, all advantages are exactly zero.
+    among themselves. If all rewards are equal, or there is only one, all advantages are exactly zero. (The official
+    code gives the only member its reward: an update without a baseline.)
 
     Args:
         rewards_G: Rewards of the samples of one question, None where there is none; shape [G].
         kind: How.
     """
     known = [reward for reward in rewards_G if reward is not None]
-    if len(known) == 1:
-        return list(rewards_G)
     if len(set(known)) <= 1:
         return [None if reward is None else 0.0 for reward in rewards_G]
     mean = statistics.fmean(known)
@@ -45,7 +43,7 @@ def group_advantages(rewards_G: Sequence[float | None], *, kind: Advantage) -> l
 
 
 def rewards_are_equal(rewards_G: Sequence[float | None]) -> bool:
-    """Whether a group teaches nothing: fewer than two rewards, or all the same (what dynamic sampling leaves out)."""
+    """Whether a group teaches nothing: fewer than two rewards, or all the same."""
     return len({reward for reward in rewards_G if reward is not None}) <= 1
 
 

@@ -1,18 +1,14 @@
-"""95 % intervals of a mean score: how far it may be off, since few questions were asked. Pure."""
+"""95 % intervals of a mean score: how far it may be off, since few documents were read. Pure."""
 
 import math
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 Z_95 = 1.959963984540054
 """Standard deviations on both sides of the mean that hold 95 % of a normal distribution."""
 
-NUM_RESAMPLES = 1_000
-"""Bootstrap samples. With so many, the ends move by less than a hundredth of the interval's width between seeds."""
-
-RESAMPLING_SEED = 0
-"""Seed of the bootstrap, so that the same scores always have the same interval."""
+ALIKE = 1e-12
+"""Sum of squares below which documents differ by rounding alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,36 +21,40 @@ class Interval:
     """Upper end, from 0 to 1."""
 
 
-def mean_interval(scores: Sequence[float], *, seed: int = RESAMPLING_SEED) -> Interval:
-    """Interval of the mean of scores from 0 to 1: Wilson's where each is 0 or 1, else the bootstrap's.
+def mean_interval(scores_by_document: Sequence[Sequence[float]]) -> Interval:
+    """Interval of the mean of scores from 0 to 1, for documents drawn as these were.
 
-    Scores that are all alike tell the bootstrap nothing. They get Wilson's, which is too wide then rather than too
-    narrow: no scores with a given mean vary more than those that are 0 or 1.
+    Scores of one document are not independent of each other. So the variance is that between documents (of a ratio
+    estimate, Cochran 1977), and Wilson's interval is taken for as many independent scores as have this variance, with
+    Student's quantile in place of the normal one (Dean and Pagano 2015). Documents with one score of 0 or 1 each have
+    Wilson's interval itself; documents that are all alike have the one for as many scores as documents.
+
+    Args:
+        scores_by_document: The scores of each document; at least one each.
     """
-    if len(set(scores)) < 2 or set(scores) <= {0.0, 1.0}:
-        return wilson(math.fsum(scores), len(scores))
-    return bootstrap(scores, seed=seed)
+    num_documents, num_scores = len(scores_by_document), sum(map(len, scores_by_document))
+    sums = [math.fsum(scores) for scores in scores_by_document]
+    if num_scores == num_documents and set(sums) <= {0.0, 1.0}:
+        return wilson(math.fsum(sums), num_documents)
+    share = math.fsum(sums) / num_scores
+    rests = (total - share * len(scores) for total, scores in zip(sums, scores_by_document, strict=True))
+    spread = math.fsum(rest**2 for rest in rests)
+    if spread < ALIKE:
+        return wilson(share * num_documents, num_documents)
+    variance = spread * num_documents / (num_documents - 1) / num_scores**2
+    num_independent = share * (1 - share) / variance
+    return wilson(share * num_independent, num_independent, quantile=_student_95(num_documents - 1))
 
 
-def wilson(num_right: float, num_scores: int) -> Interval:
+def wilson(num_right: float, num_scores: float, *, quantile: float = Z_95) -> Interval:
     """Wilson's score interval (1927), without continuity correction; from 0 to 1 where there are no scores."""
     if not num_scores:
         return Interval(low=0.0, high=1.0)
     share = num_right / num_scores
-    scale = 1 + Z_95**2 / num_scores
-    centre = (share + Z_95**2 / (2 * num_scores)) / scale
-    half = Z_95 / scale * math.sqrt(share * (1 - share) / num_scores + Z_95**2 / (4 * num_scores**2))
+    scale = 1 + quantile**2 / num_scores
+    centre = (share + quantile**2 / (2 * num_scores)) / scale
+    half = quantile / scale * math.sqrt(share * (1 - share) / num_scores + quantile**2 / (4 * num_scores**2))
     return Interval(low=max(0.0, min(share, centre - half)), high=min(1.0, max(share, centre + half)))
-
-
-def bootstrap(scores: Sequence[float], *, seed: int) -> Interval:
-    """Percentile bootstrap (Efron 1979): the middle 95 % of the means of samples drawn with replacement."""
-    if not scores:
-        return Interval(low=0.0, high=1.0)
-    rng = random.Random(seed)
-    ordered = sorted(scores)  # so that the order of the rows has no part in it
-    means = sorted(math.fsum(rng.choices(ordered, k=len(ordered))) / len(ordered) for _ in range(NUM_RESAMPLES))
-    return Interval(low=percentile(means, 0.025), high=percentile(means, 0.975))
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
@@ -63,3 +63,18 @@ def percentile(ordered: Sequence[float], share: float) -> float:
     below = math.floor(place)
     above = min(below + 1, len(ordered) - 1)
     return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def _student_95(degrees: int) -> float:
+    """The 97.5 % quantile of Student's t distribution; above two degrees of freedom an expansion, right to 0.03."""
+    if degrees == 1:
+        return math.tan(math.pi * 0.475)
+    if degrees == 2:
+        return 0.95 * math.sqrt(2 / (1 - 0.95**2))
+    z, n = Z_95, degrees
+    return (
+        z
+        + (z**3 + z) / (4 * n)
+        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * n**3)
+    )

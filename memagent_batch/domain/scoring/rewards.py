@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 from memagent_batch.domain.answers import Extraction, closed_text, extract_answer
-from memagent_batch.domain.scoring.scores import TEXT_METRICS, Metric, score
+from memagent_batch.domain.scoring.scores import Metric, score
 
 Reward = Callable[[str, Sequence[str]], float]
 """From the whole response of the answer turn and the references to a number. A user's own has this signature."""
@@ -17,8 +17,10 @@ The reward of MemAgent's published training (its `hotpotqa` verifier). Articles 
 BOXED_NORMALISED = "boxed_normalised"
 r"""1 where the text of the last complete `\boxed{...}` equals a reference, both normalised as in `em`, else 0."""
 
-BUILT_IN_REWARDS = (BOXED, BOXED_NORMALISED, *TEXT_METRICS)
-"""Names of rewards that need no code; those of metrics score the extracted answer."""
+BUILT_IN_REWARDS = (BOXED, BOXED_NORMALISED, Metric.EM, Metric.F1, Metric.HOTPOTQA_F1)
+"""Names of rewards that need no code; those of metrics score the extracted answer.
+
+Metrics of containment are not among them: a policy would earn them by listing candidates instead of reading."""
 
 BOXED_WITHIN = 300
 """Characters at the end of a response in which `boxed` looks for the box."""
@@ -62,6 +64,8 @@ def built_in_reward(name: str, *, extraction: Extraction) -> Reward:
     Raises:
         ValueError: there is none of this name.
     """
+    if name not in BUILT_IN_REWARDS:
+        raise ValueError(f"{name!r} is not a built-in reward")
     if name == BOXED:
         return boxed_reward
     metric = Metric.EM if name == BOXED_NORMALISED else Metric(name)

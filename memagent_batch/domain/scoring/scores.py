@@ -1,8 +1,7 @@
 """Scores of an answer against its references. Pure; each is a number from 0 to 1.
 
-Normalisation is SQuAD's, carried over to all of Unicode: compatibility forms folded (NFKC, so full-width digits are
-digits), lower case, punctuation and invisible characters deleted, the articles a, an and the taken out, white space
-folded. Deleted means without a gap, as in SQuAD: `1,234` equals `1234`, and `3.5` equals `35`.
+A metric with the name of a project is that project's. `squad_f1`, `hotpotqa_f1` and `memagent_sub_em` compare what
+`squad_normalise` leaves; those of RULER compare letters; `em`, `f1` and `sub_em` compare what `normalise` leaves.
 """
 
 import re
@@ -18,24 +17,36 @@ ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 INVISIBLE = "Cf"
 """Unicode category of characters without width, such as soft hyphens and marks of direction."""
 
+Normaliser = Callable[[str], str]
+
+_MINUS_SIGNS = str.maketrans("\N{MINUS SIGN}\N{EN DASH}", "--")
+_LEADING_POINT = re.compile(r"(?<![\w.])\.(?=\d)")
+_AFTER_DIGIT = re.compile(r"(?<=\d)[^\w\s]+(?=\d)|(?<=\d)-(?=\w)")
+_THOUSAND = re.compile(r"\d{3}(?!\d)")
+_SIGN = re.compile(r"(?<!\w)-(?=\$?\d)")
+_KEPT = re.compile(r"(?<=\d)\.(?=\d)|(?<!\S)-(?=\$?\d)")
+"""The punctuation that `normalise` keeps: the point inside a number and the minus before one."""
+
 
 class Metric(StrEnum):
     """How an answer is scored."""
 
-    ALL = "all"
-    """Part of the references that the answer contains, without regard to case (RULER, string_match_all)."""
-    ANY = "any"
-    """Whether it contains any of them, without regard to case (RULER, string_match_part)."""
     EM = "em"
-    """Whether it equals one of them, both normalised."""
+    """Whether it equals one of the references, both normalised."""
     F1 = "f1"
-    """Harmonic mean of token precision and recall, both normalised; the best over the references (SQuAD)."""
-    HOTPOTQA_F1 = "hotpotqa_f1"
-    """As `f1`, but 0 where either is `yes`, `no` or `noanswer` and they are not equal (HotpotQA, MemAgent)."""
+    """Harmonic mean of word precision and recall, both normalised; the best over the references."""
     SUB_EM = "sub_em"
-    """Whether it contains one of them, both normalised."""
-    SUB_EM_EITHER = "sub_em_either"
-    """As `sub_em`, or is contained in one: the official evaluator's metric, which accepts an empty answer."""
+    """Whether it contains one of them as whole words, both normalised."""
+    RULER_ALL = "ruler_all"
+    """Part of the references that it contains, in any place, without regard to case (RULER's string_match_all)."""
+    RULER_ANY = "ruler_any"
+    """Whether it contains any of them, in any place, without regard to case (RULER's string_match_part)."""
+    SQUAD_F1 = "squad_f1"
+    """As `f1`, normalised as SQuAD does: 3.5 equals 35 (SQuAD, LongBench)."""
+    HOTPOTQA_F1 = "hotpotqa_f1"
+    """As `squad_f1`, but 0 where either is `yes`, `no` or `noanswer` and they are not equal (HotpotQA, MemAgent)."""
+    MEMAGENT_SUB_EM = "memagent_sub_em"
+    """Whether one contains the other, in any place, normalised as SQuAD does: an empty answer is right (MemAgent)."""
     VALUE = "value"
     """Whether the typed value equals one of them."""
 
@@ -44,7 +55,7 @@ class ScoreOn(StrEnum):
     """Which text of a reading is scored."""
 
     METRIC = "metric"
-    """The one that the metric's authors score: the response by `all` and `any` (RULER), the answer by the others."""
+    """The one that the metric's authors score: the response by RULER's metrics, the answer by the others."""
     RESPONSE = "response"
     """The whole response of the answer turn."""
     ANSWER = "answer"
@@ -56,8 +67,11 @@ class ScoreOn(StrEnum):
 TEXT_METRICS = tuple(metric for metric in Metric if metric is not Metric.VALUE)
 """Metrics of a text; `value` is of a typed value."""
 
-RULER_METRICS = (Metric.ALL, Metric.ANY)
+RULER_METRICS = (Metric.RULER_ALL, Metric.RULER_ANY)
 """Metrics whose authors score the whole response."""
+
+CONTAINMENT_METRICS = (Metric.SUB_EM, *RULER_METRICS, Metric.MEMAGENT_SUB_EM)
+"""Metrics by which an answer that lists many candidates is right."""
 
 CLOSED_ANSWERS = ("yes", "no", "noanswer")
 """Answers that HotpotQA's F1 compares as a whole."""
@@ -79,12 +93,12 @@ def score(metric: Metric, answer: str | None, references: Sequence[str]) -> floa
     Args:
         metric: How to score; one of `TEXT_METRICS`.
         answer: The answer; None where there is none, which scores 0 in every metric. An empty text is an answer: it
-            scores 0 in every metric but `sub_em_either`, by which what normalises to nothing is right.
+            scores 0 in every metric but `memagent_sub_em`, by which what normalises to nothing is right.
         references: Right answers. A blank one is never contained in an answer; without any the score is 0.
     """
     if answer is None or not references:
         return 0.0
-    if metric is Metric.ALL:
+    if metric is Metric.RULER_ALL:
         return sum(_contains(answer, reference) for reference in references) / len(references)
     return max(float(_AGAINST_ONE[metric](answer, reference)) for reference in references)
 
@@ -105,10 +119,41 @@ def scored_text(metric: Metric, *, response: str | None, answer: str | None, sco
 
 
 def normalise(text: str) -> str:
-    """The text as `em`, the two F1 and the two `sub_em` compare it; empty for `the` or `...`."""
-    lowered = _fold(text)
-    plain = "".join(character for character in lowered if not _is_deleted(character))
-    return " ".join(ARTICLES.sub(" ", plain).split())
+    """The text as `em`, `f1` and `sub_em` compare it: as SQuAD does, but numbers stay what they are.
+
+    A minus before a number and the point inside one stay, and the comma before three digits goes. Other punctuation
+    between digits, and a hyphen after one, become a space: `-5`, `$1.50`, `1,234`, `3-5` and `30-day` are `-5`,
+    `1.50`, `1234`, `3 5` and `30 day`.
+    """
+    folded = _fold(text).translate(_MINUS_SIGNS)
+    visible = "".join(character for character in folded if unicodedata.category(character) != INVISIBLE)
+    between = _AFTER_DIGIT.sub(_number_separator, _LEADING_POINT.sub("0.", visible))
+    signed = _SIGN.sub(" -", between)
+    kept = {match.start() for match in _KEPT.finditer(signed)}
+    return _words(
+        "".join(character for place, character in enumerate(signed) if place in kept or not _is_deleted(character))
+    )
+
+
+def squad_normalise(text: str) -> str:
+    """The text as SQuAD compares it, carried over to all of Unicode; empty for `the` or `...`.
+
+    Compatibility forms are folded (NFKC, so full-width digits are digits), lower case, punctuation and invisible
+    characters deleted, the articles a, an and the taken out, white space folded. Deleting leaves no gap: `3.5` equals
+    `35`.
+    """
+    return _words("".join(character for character in _fold(text) if not _is_deleted(character)))
+
+
+def _number_separator(match: re.Match[str]) -> str:
+    """What stands for punctuation after a digit and before another one, or a letter."""
+    if match[0] == ".":
+        return "."
+    return "" if match[0] == "," and _THOUSAND.match(match.string, match.end()) else " "
+
+
+def _words(text: str) -> str:
+    return " ".join(ARTICLES.sub(" ", text).split())
 
 
 def _fold(text: str) -> str:
@@ -125,44 +170,49 @@ def _contains(answer: str, reference: str) -> bool:
     return bool(reference.strip()) and reference.lower() in answer.lower()
 
 
-def _equals(answer: str, reference: str) -> bool:
+def _equals(answer: str, reference: str, normalised: Normaliser = normalise) -> bool:
     """Equality when normalised; by its letters alone where nothing else is left, as of the choice `A`."""
-    if not answer.strip() or normalise(answer) != normalise(reference):
+    if not answer.strip() or normalised(answer) != normalised(reference):
         return False
-    return bool(normalise(answer)) or _fold(answer).split() == _fold(reference).split()
+    return bool(normalised(answer)) or _fold(answer).split() == _fold(reference).split()
 
 
-def _f1(answer: str, reference: str) -> float:
-    answered, wanted = normalise(answer).split(), normalise(reference).split()
+def _f1(answer: str, reference: str, normalised: Normaliser = normalise) -> float:
+    answered, wanted = normalised(answer).split(), normalised(reference).split()
     if not answered or not wanted:
-        return float(_equals(answer, reference))
+        return float(_equals(answer, reference, normalised))
     common = sum((Counter(answered) & Counter(wanted)).values())
     return 2 * common / (len(answered) + len(wanted))
 
 
+def _squad_f1(answer: str, reference: str) -> float:
+    return _f1(answer, reference, squad_normalise)
+
+
 def _hotpotqa_f1(answer: str, reference: str) -> float:
-    answered, wanted = normalise(answer), normalise(reference)
+    answered, wanted = squad_normalise(answer), squad_normalise(reference)
     if answered != wanted and (answered in CLOSED_ANSWERS or wanted in CLOSED_ANSWERS):
         return 0.0
-    return _f1(answer, reference)
+    return _squad_f1(answer, reference)
 
 
-def _contains_normalised(answer: str, reference: str) -> bool:
+def _contains_words(answer: str, reference: str) -> bool:
     wanted = normalise(reference)
-    return bool(wanted) and wanted in normalise(answer)
+    return bool(wanted) and f" {wanted} " in f" {normalise(answer)} "
 
 
 def _contains_either(answer: str, reference: str) -> bool:
-    answered, wanted = normalise(answer), normalise(reference)
+    answered, wanted = squad_normalise(answer), squad_normalise(reference)
     return wanted in answered or answered in wanted
 
 
 _AGAINST_ONE: dict[Metric, Callable[[str, str], float]] = {
-    Metric.ANY: _contains,
     Metric.EM: _equals,
     Metric.F1: _f1,
+    Metric.SUB_EM: _contains_words,
+    Metric.RULER_ANY: _contains,
+    Metric.SQUAD_F1: _squad_f1,
     Metric.HOTPOTQA_F1: _hotpotqa_f1,
-    Metric.SUB_EM: _contains_normalised,
-    Metric.SUB_EM_EITHER: _contains_either,
+    Metric.MEMAGENT_SUB_EM: _contains_either,
 }
 """Score of an answer against one reference, by each metric that counts the best of them."""

@@ -1,4 +1,4 @@
-"""Shares and probabilities as people read them, on pages, cards and terminals alike."""
+"""Shares, probabilities and counts as people read them, on pages, cards and terminals alike."""
 
 CLOSE_TO_CERTAIN = 0.01
 """Distance from 0 and 1 below which a second decimal is shown."""
@@ -17,3 +17,8 @@ def percent(share: float | None) -> str:
     shown = min(max(share, SMALLEST_SHOWN), 1 - SMALLEST_SHOWN)
     is_close = shown < CLOSE_TO_CERTAIN or shown > 1 - CLOSE_TO_CERTAIN
     return f"{100 * shown:.{2 if is_close else 1}f} %"
+
+
+def quantity(number: int, noun: str) -> str:
+    """A count with its noun, such as `1 reading` or `2,000 readings`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -189,8 +189,9 @@ class ChatApi:
         said = message.content or ""
         if message.thoughts:
             ends = not (is_cut and not said)
-            return OPENING + message.thoughts + (THOUGHT_END if ends else ""), said
-        before, closing, after = said.rpartition(THOUGHT_END)
+            thoughts = self._markers.neutralise(message.thoughts).text  # a tag that they mention would end them
+            return OPENING + thoughts + (THOUGHT_END if ends else ""), said
+        before, closing, after = said.partition(THOUGHT_END)
         begins = said.lstrip().startswith(OPENING)
         if closing and (begins or self._opens_thought or OPENING not in before):
             return ("" if begins else OPENING) + before + closing, after

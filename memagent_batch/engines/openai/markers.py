@@ -44,19 +44,17 @@ class Markers:
     """The markers of the known families, and those of one tokeniser."""
 
     def __init__(self, own: Collection[str] = ()) -> None:
-        """Takes the markers of the tokeniser, as texts."""
-        longest_first = sorted((re.escape(marker) for marker in own if marker.strip()), key=len, reverse=True)
-        self._pattern = re.compile("|".join([*longest_first, *FAMILIES]))
+        """Takes the markers of the tokeniser, as texts; one character alone marks nothing."""
+        own_markers = [re.escape(marker) for marker in own if len(marker.strip()) > 1]
+        self._pattern = re.compile("|".join([*sorted(own_markers, key=len, reverse=True), *FAMILIES]))
 
     def neutralise(self, text: str) -> Neutralised:
         """The text with each marker made harmless."""
-        num_markers = 0
-        while (exchanged := self._pattern.subn(_harmless, text))[1]:
-            text, num_markers = exchanged[0], num_markers + exchanged[1]
-        return Neutralised(text=text, num_markers=num_markers)
+        harmless, num_markers = self._pattern.subn(_harmless, text)
+        return Neutralised(text=harmless, num_markers=num_markers)
 
 
 def _harmless(match: re.Match[str]) -> str:
     marker = match[0]
     first, last = BRACKETS.get(marker[0], marker[0] + MARKER_BREAK), BRACKETS.get(marker[-1], marker[-1])
-    return first + marker[1:-1] + last if len(marker) > 1 else first
+    return first + marker[1:-1] + last

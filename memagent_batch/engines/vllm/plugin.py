@@ -1,10 +1,12 @@
 """vLLM inside the actor, as a plug-in; the engine itself is imported when it is opened."""
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any, ClassVar
 
 from memagent_batch.config.engines import VllmConfig
 from memagent_batch.engines.engine import EngineContext, RenewableEngine, Resources
+from memagent_batch.errors import EngineStartError
 
 
 class Vllm(VllmConfig):
@@ -19,8 +21,13 @@ class Vllm(VllmConfig):
         """The engine, not started.
 
         Raises:
-            EngineStartError: the model's folder is not whole.
+            EngineStartError: vLLM is not installed, or the model's folder is not whole.
         """
+        if find_spec("vllm") is None:
+            raise EngineStartError(
+                "vLLM is not installed: install memagent-batch[cpu] or memagent-batch[gpu], or set engine: openai to "
+                "read through an endpoint"
+            )
         from memagent_batch.engines.vllm.engine import VllmEngine
         from memagent_batch.engines.vllm.start import require_model
 

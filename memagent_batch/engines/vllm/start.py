@@ -5,8 +5,10 @@ import dataclasses
 import difflib
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from multiprocessing import spawn
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue
@@ -90,6 +92,7 @@ def engine_arguments(
         "max_num_seqs": settings.max_num_seqs,
         "enable_prefix_caching": True,
         "disable_log_stats": True,
+        "use_tqdm_on_load": False,
         "worker_extension_cls": WORKER_EXTENSION,
         "structured_outputs_config": STRUCTURED_OUTPUTS,
     }
@@ -137,12 +140,37 @@ def start_engine(arguments: Mapping[str, Any], *, reproducible: bool = False) ->
         with contextlib.suppress(EngineDeadError), tempfile.TemporaryDirectory(prefix="memagent-engine-") as folder:
             failure_file = Path(folder) / "failure.txt"
             environment = engine_environment(arguments, reproducible=reproducible)
-            with orphan_guard.environment(environment | orphan_guard.guarded(failure_file)):
+            guarded = orphan_guard.environment(environment | orphan_guard.guarded(failure_file))
+            with _STARTING, guarded, _spawn_without_script():
                 return _start(arguments, failure_file=failure_file)
     raise EngineStartError(
-        f"vLLM's engine process was killed {SPAWN_TRIES} times while it started; if by the kernel for want of "
-        "memory: lower vllm.cpu_kv_cache_gib, or give the node more"
+        f"vLLM's engine process ended {SPAWN_TRIES} times while it started; its lines above may say why. If the kernel "
+        "killed it because memory ran out: lower vllm.cpu_kv_cache_gib, or give the node more"
     )
+
+
+_STARTING = Lock()
+"""Taken by the one start that has changed environment and `multiprocessing` of this process."""
+
+
+@contextlib.contextmanager
+def _spawn_without_script() -> Iterator[None]:
+    """Processes that are spawned in the block don't run the user's script first.
+
+    `multiprocessing` imports the main module in each child. A script that opens an agent at its top level would open
+    it in the child too. vLLM's processes need nothing of that module.
+    """
+    whole = spawn.get_preparation_data
+
+    def without_script(name: str) -> dict[str, object]:
+        data: dict[str, object] = whole(name)
+        return {key: value for key, value in data.items() if not key.startswith("init_main_")}
+
+    spawn.get_preparation_data = without_script
+    try:
+        yield
+    finally:
+        spawn.get_preparation_data = whole
 
 
 def engine_environment(arguments: Mapping[str, Any], *, reproducible: bool = False) -> dict[str, str]:

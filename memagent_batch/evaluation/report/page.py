@@ -13,6 +13,7 @@ import jinja2
 import pyarrow as pa
 
 from memagent_batch.domain.scoring.scores import ScoreOn
+from memagent_batch.evaluation.comparison import Comparison
 from memagent_batch.evaluation.measures import Measures
 from memagent_batch.evaluation.record import VariantRecord
 from memagent_batch.evaluation.report.canvas import Picture, colour_of
@@ -29,7 +30,7 @@ MAX_REFERENCES = 20
 
 
 SCORED_ON = {
-    ScoreOn.METRIC: "the whole response by all and any (RULER's metrics), the extracted answer by the others",
+    ScoreOn.METRIC: "the whole response by RULER's metrics, the extracted answer by the others",
     ScoreOn.RESPONSE: "the whole response",
     ScoreOn.ANSWER: "the extracted answer",
 }
@@ -84,6 +85,8 @@ class Page:
     """Each task at each length, by variant."""
     all_tasks: Sequence[CellSummary]
     """All tasks together at each length, by variant."""
+    comparisons: Sequence[Comparison]
+    """Each further variant against the first."""
     measures: Sequence[Measures]
     """What values, evidence and `not stated` come to: all tasks together, then each task, by variant."""
     variants: Sequence[VariantView]
@@ -98,6 +101,7 @@ def render_report(page: Page, *, pictures: Sequence[Picture]) -> bytes:
         "length": length_label,
         "magnitude": magnitude,
         "num_tokens": num_tokens,
+        "chance": chance_label,
         "score": score_label,
     }
     names = [view.record.name for view in page.variants]
@@ -125,6 +129,11 @@ def score_label(score: float) -> str:
     if 0 < score < 1:
         score = min(max(score, 0.001), 0.999)
     return f"{score:.3f}"
+
+
+def chance_label(chance: float) -> str:
+    """Three digits, `< 0.001` below these."""
+    return "< 0.001" if chance < 0.001 else f"{chance:.3f}"
 
 
 def _cells_by_task(cells: Sequence[CellSummary], *, names: Sequence[str]) -> dict[str, list[CellSummary]]:

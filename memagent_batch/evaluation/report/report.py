@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.domain.scoring.scores import Metric
+from memagent_batch.evaluation.comparison import compare
 from memagent_batch.evaluation.measures import measure
 from memagent_batch.evaluation.record import VariantRecord
 from memagent_batch.evaluation.report.canvas import Picture
@@ -78,6 +79,7 @@ def make_page(output: Location) -> Page:
         scores=scores,
         cells=summarise(scores),
         all_tasks=summarise(scores, grouping=Grouping.LENGTH),
+        comparisons=compare(scores),
         measures=measure(scores),
         variants=[
             _view_variant(output, scores, record=record, total=totals[record.name], place=place)
@@ -119,5 +121,5 @@ def _view_failure(row: Row, readings: ReadingRows, *, anchor: str) -> FailureVie
         row=row,
         fault=fault_of(row),
         answer=readings.answers.get(reading_ids(row)),
-        trace=make_trace(turns, references=row["references"], alternatives=row["metric"] != Metric.ALL),
+        trace=make_trace(turns, references=row["references"], alternatives=row["metric"] != Metric.RULER_ALL),
     )

@@ -101,7 +101,7 @@ def _squad_questions(paragraph: Any, record_id: str, task: str) -> Iterator[Fore
             references=references or [NOT_STATED_ENTRY],
             task=task,
             length_tokens=None,
-            metric=Metric.F1,
+            metric=Metric.SQUAD_F1,
             split=Separation.GIVEN,
             value_type=ValueType(type=AnswerType.TEXT) if is_marked else None,
             gold=tuple(spans),

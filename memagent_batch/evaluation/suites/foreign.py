@@ -32,6 +32,24 @@ MEMAGENT_FILE = re.compile(r"eval_(?P<task>.+?)(?:_(?P<length>\d+))?")
 OBJECT_KEYS = {"data": "squad", "version": "squad", "documents": "contractnli", "labels": "contractnli"}
 """Format by the first key of a file that is one object."""
 
+LONGBENCH_REASONS = {
+    **dict.fromkeys(["gov_report", "qmsum", "multi_news", "samsum"], "it is scored by ROUGE, which is not built in"),
+    **dict.fromkeys(["lcc", "repobench-p"], "it is scored by the similarity of code, which is not built in"),
+    "trec": "it is scored by its list of classes, which is not built in",
+    **dict.fromkeys(
+        ["passage_count", "passage_retrieval_en"],
+        "its question stands in LongBench's own prompt and not in the record, and its metric counts numbers",
+    ),
+    **dict.fromkeys(
+        ["multifieldqa_zh", "dureader", "vcsum", "lsht", "passage_retrieval_zh"],
+        "it is Chinese, and the metrics here compare words between spaces",
+    ),
+}
+"""Data sets of LongBench that can't be scored as LongBench does, and why."""
+
+LONGBENCH_QA = ("narrativeqa", "qasper", "multifieldqa_en", "hotpotqa", "2wikimqa", "musique", "triviaqa")
+"""Those that can: their metric is SQuAD's F1."""
+
 FILLED = 0.5
 """A number in a RULER file's path is its length in tokens if its records fill at least this part of it."""
 
@@ -137,7 +155,7 @@ def _ruler(record: JsonObject, *, file: InputFile) -> ForeignQuestion:
         references=_references(record, "outputs"),
         task=task,
         length_tokens=_ruler_length(record, path=file.path),
-        metric=Metric.ANY if task.startswith("qa") else Metric.ALL,
+        metric=Metric.RULER_ANY if task.startswith("qa") else Metric.RULER_ALL,
     )
 
 
@@ -146,7 +164,7 @@ def _memagent(record: JsonObject, *, file: InputFile) -> ForeignQuestion:
     named = MEMAGENT_FILE.fullmatch(stem)
     task = named["task"] if named and named["length"] else stem
     key = "answers" if "answers" in record.value else "outputs"
-    plain = Metric.ANY if task.startswith("qa") else Metric.ALL
+    plain = Metric.RULER_ANY if task.startswith("qa") else Metric.RULER_ALL
     return ForeignQuestion(
         document_id=_record_id(record, file),
         question_id=_record_id(record, file),
@@ -162,10 +180,11 @@ def _memagent(record: JsonObject, *, file: InputFile) -> ForeignQuestion:
 
 def _longbench(record: JsonObject, *, file: InputFile) -> ForeignQuestion:
     task = _record_text(record, "dataset")
-    if not str(record.value.get("input") or "").strip():
+    if task not in LONGBENCH_QA:
+        reason = LONGBENCH_REASONS.get(task, f"only {', '.join(LONGBENCH_QA)} have a metric that is built in")
         raise InputError(
-            f"{record.where}: the data set {task!r} asks no question (`input` is empty); write what is asked of the "
-            "document into `input`, or leave the data set out"
+            f"{record.where}: the data set {task!r} can't be scored as LongBench does: {reason}; leave its records "
+            "out, or read records of your own with --format memagent"
         )
     return ForeignQuestion(
         document_id=_record_id(record, file),
@@ -176,7 +195,7 @@ def _longbench(record: JsonObject, *, file: InputFile) -> ForeignQuestion:
         references=_references(record, "answers"),
         task=task,
         length_tokens=None,  # its `length` counts words
-        metric=Metric.F1,
+        metric=Metric.SQUAD_F1,
     )
 
 

@@ -1,6 +1,7 @@
 """A suite of a user's own questions: a question list with references, over the user's own documents."""
 
 import hashlib
+import logging
 import posixpath
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -10,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.domain.scoring.scores import Metric
+from memagent_batch.domain.scoring.scores import CONTAINMENT_METRICS, Metric
 from memagent_batch.errors import InputError, MemagentError
 from memagent_batch.evaluation.suites.reader import require_scorable
 from memagent_batch.evaluation.suites.schemas import (
@@ -32,7 +33,12 @@ from memagent_batch.inputs.texts import fetch_texts
 from memagent_batch.masking import shown
 from memagent_batch.runs.manifest import package_versions
 
+log = logging.getLogger(__name__)
+
 DOCUMENTS_FILE = "documents.parquet"
+
+SHORT_CHARACTERS = 4
+"""References with fewer characters may stand in a wrong answer by chance, such as `no` in `There is no limit`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +70,7 @@ def make_own_suite(own: OwnSuite, output: Location, *, say: Say) -> bool:
         raise InputError(f"{own.questions.uri}: no document has the id {missing[0]!r}; correct it, or add the document")
     questions = _suite_questions(listed, index, own=own)
     require_scorable(questions, where=own.questions.uri)
+    _warn_of_short_references(questions)
     asked = _claimed(own, index, questions)
     if claim_suite(output, asked):
         return False
@@ -128,6 +135,23 @@ def _suite_question(row: Mapping[str, Any], *, document_id: str, task: str, own:
         spread=None,
         gold_spans=[] if is_absent else None,
     )
+
+
+def _warn_of_short_references(questions: list[SuiteQuestion]) -> None:
+    short = [
+        (question, reference)
+        for question in questions
+        if question["metric"] in CONTAINMENT_METRICS
+        for reference in question["references"]
+        if 0 < len(reference.strip()) < SHORT_CHARACTERS
+    ]
+    if short:
+        question, reference = short[0]
+        log.warning(
+            f"question_id {question['question_id']!r}: a wrong answer may contain the reference {reference!r}, too "
+            f"({len(short)} references have fewer than {SHORT_CHARACTERS} characters); give such questions an "
+            "answer_type, or use --metric em"
+        )
 
 
 def _claimed(own: OwnSuite, index: pa.Table, questions: list[SuiteQuestion]) -> dict[str, object]:

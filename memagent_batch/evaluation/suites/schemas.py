@@ -18,7 +18,7 @@ SUITE_FILE = "suite.json"
 DOCUMENTS_FOLDER = "documents"
 QUESTIONS_FILE = "questions.parquet"
 
-SUITE_FORMAT = "memagent-suite/2"
+SUITE_FORMAT = "memagent-suite/3"
 """Changes with every change of layout that an older version can't read."""
 
 REFERENCES = column("references", pa.list_(pa.string()), "right answers; what they mean together is up to the metric")

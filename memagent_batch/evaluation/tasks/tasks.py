@@ -80,24 +80,24 @@ TASKS: dict[str, SuiteTask] = {
     **{
         name: SuiteTask(
             make=partial(make_niah, task=name, form=form),
-            metric=Metric.ALL,
+            metric=Metric.RULER_ALL,
             value_type=Number() if form.has_one_number else None,
         )
         for name, form in FORMS.items()
     },
-    "niah_near": SuiteTask(make=partial(make_near, task="niah_near"), metric=Metric.ALL, value_type=Number()),
-    "niah_bands": SuiteTask(make=partial(make_banded, task="niah_bands"), metric=Metric.ALL, value_type=Number()),
-    "vt": SuiteTask(make=partial(make_chain, task="vt"), metric=Metric.ALL),
+    "niah_near": SuiteTask(make=partial(make_near, task="niah_near"), metric=Metric.RULER_ALL, value_type=Number()),
+    "niah_bands": SuiteTask(make=partial(make_banded, task="niah_bands"), metric=Metric.RULER_ALL, value_type=Number()),
+    "vt": SuiteTask(make=partial(make_chain, task="vt"), metric=Metric.RULER_ALL),
     **{
-        f"vt_{order}": SuiteTask(make=partial(make_chain, task=f"vt_{order}", order=order), metric=Metric.ALL)
+        f"vt_{order}": SuiteTask(make=partial(make_chain, task=f"vt_{order}", order=order), metric=Metric.RULER_ALL)
         for order in (Order.REVERSED, Order.ANY)
     },
     **{f"chain_{order}": _one_number(make=partial(make_linked, task=f"chain_{order}", order=order)) for order in Order},
     "pair": _one_number(make=partial(make_pair, task="pair")),
     "latest": _one_number(make=partial(make_latest, task="latest")),
     "count_corrected": _one_number(make=partial(make_count, task="count_corrected")),
-    "cwe": SuiteTask(make=partial(make_common, task="cwe"), metric=Metric.ALL),
-    "fwe": SuiteTask(make=partial(make_frequent, task="fwe"), metric=Metric.ALL),
+    "cwe": SuiteTask(make=partial(make_common, task="cwe"), metric=Metric.RULER_ALL),
+    "fwe": SuiteTask(make=partial(make_frequent, task="fwe"), metric=Metric.RULER_ALL),
     "conflict": _one_number(make=partial(make_conflict, task="conflict")),
     "aggregate": _one_number(make=partial(make_aggregate, task="aggregate")),
     "status": SuiteTask(make=partial(make_status, task="status"), metric=Metric.EM, value_type=Label(*STATUSES)),
@@ -106,12 +106,12 @@ TASKS: dict[str, SuiteTask] = {
     "absent_near": _one_number(make=partial(make_absent_near, task="absent_near")),
     "qa_squad": SuiteTask(
         make=partial(_make_qa, task="qa_squad", source=QuestionSource.SQUAD),
-        metric=Metric.ANY,
+        metric=Metric.RULER_ANY,
         source=QuestionSource.SQUAD,
     ),
     "qa_hotpot": SuiteTask(
         make=partial(_make_qa, task="qa_hotpot", source=QuestionSource.HOTPOTQA),
-        metric=Metric.ANY,
+        metric=Metric.RULER_ANY,
         source=QuestionSource.HOTPOTQA,
     ),
     "ruler_hqa": SuiteTask(

@@ -30,6 +30,9 @@ NOTE_SECONDS = 15.0
 MOST_SHARE = 0.9999
 """Share that is read, at most, while readings are under way: as it is shown, with four digits."""
 
+ESTIMATE_SHARE = 0.01
+"""Share that must be read, at this pace, before an end is expected."""
+
 LOG_SECONDS = 30.0
 """Pause between log lines where stderr is no terminal."""
 
@@ -74,6 +77,7 @@ class Progress:
         self._done_before = self._pending_bytes = 0
         self._starting = ""
         self._began = self._last_line = 0.0
+        self._first_read: tuple[float, float] | None = None
         self._bar: Any = None
         self._absence = Absence()
 
@@ -99,13 +103,13 @@ class Progress:
         """How far the run is, for whoever looks at its output."""
         seconds = max(time.monotonic() - self._began, 0.001)
         tokens = self._sums["prompt_tokens"] + self._sums["completion_tokens"]
-        share, now = self._share, datetime.now(UTC)
-        ends_at = now + timedelta(seconds=seconds / share - seconds) if 0 < share < 1 else None
+        now, seconds_left = datetime.now(UTC), self._seconds_left()
+        ends_at = None if seconds_left is None else now + timedelta(seconds=seconds_left)
         return {
             "tier": self._tier,
             "readings_done": self._done,
             "readings_asked": self._asked,
-            "share_read": round(min(share, 1.0), 4),
+            "share_read": round(min(self._share, 1.0), 4),
             "turns": self._sums["turns"],
             "tokens": tokens,
             "tokens_per_second": round(tokens / seconds, 1),
@@ -121,6 +125,16 @@ class Progress:
         """
         share = self._sums["document_bytes"] / self._pending_bytes
         return share if self._done >= self._asked else min(share, MOST_SHARE)
+
+    def _seconds_left(self) -> float | None:
+        """Time to the end at the pace since the first turns, so without the start of engines and what the log had."""
+        if self._first_read is None:
+            return None
+        at, share_before = self._first_read
+        share = self._share
+        if share - share_before < ESTIMATE_SHARE or share >= 1:
+            return None
+        return (time.monotonic() - at) * (1 - share) / (share - share_before)
 
     @contextlib.contextmanager
     def shown(
@@ -204,6 +218,8 @@ class Progress:
 
     def _count(self, report: Report) -> None:
         self._sums.update(report.counts)
+        if self._first_read is None and self._sums["document_bytes"]:
+            self._first_read = time.monotonic(), self._share
         self._asked_gauge.set(self._asked)
         self._to_do_gauge.set(self._asked - self._done)
         for name, series in self._counters.items():
@@ -219,9 +235,8 @@ class Progress:
         tokens = sums["prompt_tokens"] + sums["completion_tokens"]
         rate = f"{sums['turns']} turns, {tokens / seconds:,.0f} tokens/s, {sums['failed']} failed"
         rate += f", {sums['not_read']} not read" if sums["not_read"] else ""
-        share = self._share
-        away = self._absence.text()
-        to_go = f"{_duration(seconds / share - seconds)} to go" if 0 < share < 1 else ""
+        seconds_left, away = self._seconds_left(), self._absence.text()
+        to_go = "" if seconds_left is None else f"{_duration(seconds_left)} to go"
         if self._bar is not None:
             self._bar.n = self._done
             waits = "" if sums["readings"] or sums["turns"] else self._starting

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from memagent_batch.domain.texts.markdown import escaped
-from memagent_batch.domain.texts.shares import percent
+from memagent_batch.domain.texts.shares import percent, quantity
 from memagent_batch.review.estimates.estimation import MeasureEstimates, ReviewEstimate, ValueEstimate
 from memagent_batch.review.estimates.standing_labels import CountedLabels
 from memagent_batch.review.sample.record import Review
@@ -131,7 +131,8 @@ def _all_lines(estimate: ReviewEstimate) -> Sequence[str]:
     if agreement.num_pairs:
         kappa = "not defined" if agreement.kappa is None else f"{agreement.kappa:.2f}"
         lines.append(
-            f"- Two people agree on {percent(agreement.share)} of {agreement.num_pairs:,} readings "
+            f"- Two people agree on {percent(agreement.share)} of the {quantity(agreement.num_pairs, 'reading')} drawn "
+            "for two "
             f"({percent(agreement.interval.low)} to {percent(agreement.interval.high)}); Cohen's kappa {kappa}, "
             "over the sample as it was drawn."
         )

@@ -2,6 +2,7 @@
 
 import copy
 import math
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -13,8 +14,17 @@ import torch
 from memagent_batch.config.training import LearnerConfig
 from memagent_batch.errors import LearningError, SettingsError
 from memagent_batch.training.learner.batches import Conversation, ConversationBatch, batches
-from memagent_batch.training.learner.network import load_network, response_logprobs
+from memagent_batch.training.learner.network import load_network, num_weights, response_logprobs
 from memagent_batch.training.learner.objective import Objective, TokenSums, token_sums
+
+LEARNT_BYTES = 16
+"""Memory of each weight that is learnt, bytes: the weight, its gradient and AdamW's two averages in float32."""
+
+REFERENCE_BYTES = 4
+"""Memory of each weight of the reference, bytes."""
+
+CGROUP_MEMORY_FILE = Path("/sys/fs/cgroup/memory.max")
+"""Memory that the container may use, bytes, or `max` (cgroup v2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,6 +271,34 @@ def load_learner(model: Path, *, reference: Path, settings: LearnerConfig) -> Le
         frozen = copy.deepcopy(network) if reference == model else load_network(reference, device=device)
         frozen.requires_grad_(requires_grad=False)
     return Learner(network, reference=frozen, settings=settings)
+
+
+def require_memory(model: Path, *, settings: LearnerConfig) -> None:
+    """Refuses a model that can't be trained here, before anything is read.
+
+    Raises:
+        SettingsError: its weights, gradients and averages take more memory than the device has; or there is no such
+            device.
+    """
+    device = choose_device(settings.device)
+    num, there = num_weights(model), _memory_bytes(device)
+    needed = num * (LEARNT_BYTES + (REFERENCE_BYTES if settings.kl_weight > 0 else 0))
+    if needed > there:
+        reference = f" and {REFERENCE_BYTES} for the reference (none with --learner.kl-weight 0)"
+        raise SettingsError(
+            f"model: {model} has {num / 1e9:.1f} billion weights; training takes {LEARNT_BYTES} bytes for each"
+            f"{reference if settings.kl_weight > 0 else ''}: {needed / 1e9:.0f} GB before activations, and "
+            f"{'the GPU' if device.type == 'cuda' else 'this machine'} has {there / 1e9:.0f} GB; train a smaller "
+            "model, or hand the rollouts to a trainer that shards (memagent export)"
+        )
+
+
+def _memory_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limit = CGROUP_MEMORY_FILE.read_text().strip() if CGROUP_MEMORY_FILE.is_file() else "max"
+    return machine if limit == "max" else min(machine, int(limit))
 
 
 def choose_device(name: str) -> torch.device:

@@ -31,6 +31,15 @@ def load_network(folder: Path, *, device: torch.device) -> Any:
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).to(device).eval()
 
 
+def num_weights(folder: Path) -> int:
+    """Weights of the model of a folder, by its configuration; loads none."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    with torch.device("meta"):
+        network = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
 def response_logprobs(network: Any, batch: ConversationBatch) -> Tensor:
     """Log-probabilities of the responses' tokens, nats; shape [batch, width]. Logits are made for their places alone.
 

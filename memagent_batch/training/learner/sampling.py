@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from memagent_batch.config.training import TrainLoopConfig
@@ -149,12 +149,12 @@ def write_step_rollouts(
     )
 
 
-def mean_reward_of(read: Sequence[Read], *, training: TrainLoopConfig, sampler: Sampler) -> float:
-    """Mean reward of what was read; a failed reading counts as 0."""
+def reward_counts(read: Sequence[Read], *, training: TrainLoopConfig, sampler: Sampler) -> Mapping[str, float]:
+    """Rewards what was read, and returns what was counted."""
     maker = GroupMaker(training.agent, training.rollouts, run_id="", reader=sampler.reader)
     try:
         for each in read:
             maker.group(each.asked, each.samples)
     finally:
         maker.close()
-    return float(maker.counts["reward_sum"] / maker.counts["samples"])
+    return maker.counts

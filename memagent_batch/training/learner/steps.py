@@ -41,8 +41,11 @@ FREE_KNOBS = (
 class HeldOutFigures(TypedDict):
     """`evaluation.json`: what became of the held-out questions after a step."""
 
-    held_out_reward: float
+    held_out_reward: float | None
+    """Mean over the samples that have a reward; None where none has."""
     held_out: int
+    held_out_failed: int
+    """Readings that failed; they have no reward."""
     evaluation_seconds: float
 
 

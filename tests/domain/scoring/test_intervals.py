@@ -5,9 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.domain.scoring.intervals import bootstrap, mean_interval, wilson
-
-SHARES = st.lists(st.floats(0, 1), min_size=1, max_size=30)
+from memagent_batch.domain.scoring.intervals import mean_interval, wilson
 
 
 @pytest.mark.parametrize(
@@ -34,39 +32,49 @@ def test_wilson_ends_hold_the_share_and_mirror_each_other(num_right: int, num_wr
 
 
 def test_mean_interval_no_scores_is_all_there_is() -> None:
-    for interval in (mean_interval([]), bootstrap([], seed=0)):
-        assert (interval.low, interval.high) == (0.0, 1.0)
+    interval = mean_interval([])
+    assert (interval.low, interval.high) == (0.0, 1.0)
 
 
-def test_mean_interval_zeros_and_ones_have_wilsons() -> None:
-    assert mean_interval([1.0, 0.0, 1.0, 1.0]) == wilson(3, 4)
-
-
-def test_mean_interval_fractions_have_the_bootstraps() -> None:
-    assert mean_interval([0.25, 0.5, 1.0]) == bootstrap([0.25, 0.5, 1.0], seed=0)
+def test_mean_interval_zeros_and_ones_of_documents_of_their_own_have_wilsons() -> None:
+    assert mean_interval([[1.0], [0.0], [1.0], [1.0]]) == wilson(3, 4)
 
 
 @pytest.mark.parametrize("value", [0.0, 0.5, 1.0])
-def test_mean_interval_scores_that_are_all_alike_have_a_width(value: float) -> None:
-    interval = mean_interval([value] * 10)
-    assert interval.high - interval.low > 0.2
+def test_mean_interval_documents_that_are_all_alike_count_once_each(value: float) -> None:
+    assert mean_interval([[value] * 20] * 10) == wilson(10 * value, 10)
 
 
-def test_bootstrap_same_seed_is_the_same_whatever_the_order() -> None:
-    scores = [number**2 / 900 for number in range(30)]
-    assert bootstrap(scores, seed=3) == bootstrap(scores[::-1], seed=3)
+def test_mean_interval_one_document_tells_little_of_others() -> None:
+    interval = mean_interval([[1.0] * 90 + [0.0] * 10])
+    assert interval.high - interval.low > 0.7
 
 
-def test_bootstrap_width_is_that_of_the_normal_approximation() -> None:
+def test_mean_interval_width_is_that_of_the_normal_approximation() -> None:
     rng = random.Random(1)
     scores = [rng.random() for _ in range(400)]
-    interval = bootstrap(scores, seed=0)
+    interval = mean_interval([[score] for score in scores])
     error = statistics.stdev(scores) / 20
     assert interval.low == pytest.approx(statistics.fmean(scores) - 1.96 * error, abs=0.2 * error)
     assert interval.high == pytest.approx(statistics.fmean(scores) + 1.96 * error, abs=0.2 * error)
 
 
-@given(SHARES)
-def test_mean_interval_anything_is_within_zero_and_one(scores: list[float]) -> None:
-    interval = mean_interval(scores)
-    assert 0.0 <= interval.low <= interval.high <= 1.0
+@pytest.mark.parametrize(("num_documents", "num_questions"), [(6, 16), (20, 5), (60, 3)])
+def test_mean_interval_holds_the_true_mean_in_19_of_20_draws_of_documents(
+    num_documents: int, num_questions: int
+) -> None:
+    rng = random.Random(5)
+    held = 0
+    for _ in range(600):
+        shares = [rng.betavariate(3.2, 0.8) for _ in range(num_documents)]
+        interval = mean_interval([[float(rng.random() < share) for _ in range(num_questions)] for share in shares])
+        held += interval.low <= 0.8 <= interval.high
+    assert 0.92 <= held / 600 <= 0.98
+
+
+@given(st.lists(st.lists(st.floats(0, 1), min_size=1, max_size=5), min_size=1, max_size=10))
+def test_mean_interval_anything_is_around_the_mean_within_zero_and_one(documents: list[list[float]]) -> None:
+    interval = mean_interval(documents)
+    mean = statistics.fmean(score for scores in documents for score in scores)
+    assert 0.0 <= interval.low <= mean + 1e-9
+    assert mean - 1e-9 <= interval.high <= 1.0

@@ -40,7 +40,7 @@ class Made:
     with_depth: bool = True
     typed: bool = False
     """Whether labels and evidence were asked for; every fourth question is not answered by its document."""
-    metric: Metric = Metric.ALL
+    metric: Metric = Metric.RULER_ALL
     score_on: Sequence[str] = ("answer",)
     chunk_tokens: int = 1024
     hostile: str = ""

@@ -104,7 +104,7 @@ def test_report_header_says_suite_models_dates_and_totals(tmp_path: Path) -> Non
     ("score_on", "said"),
     [
         (("answer",), "What is scored: the extracted answer."),
-        (("metric",), "What is scored: the whole response by all and any (RULER's metrics), the extracted answer by"),
+        (("metric",), "What is scored: the whole response by RULER's metrics, the extracted answer by"),
         (("response", "answer"), "What is scored: a: the whole response; b: the extracted answer."),
     ],
 )

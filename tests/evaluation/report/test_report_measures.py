@@ -31,3 +31,17 @@ def test_report_of_plain_questions_leaves_these_parts_out(tmp_path: Path) -> Non
     assert 'id="measures"' not in page
     assert 'id="spread"' not in page
     assert not {"reliability.png", "spread.png"} & {file.name for file in (tmp_path / "report").iterdir()}
+
+
+def test_report_of_several_variants_compares_them_over_the_same_documents(tmp_path: Path) -> None:
+    made = Made(variants=["a", "b"], tasks=["aardvark", "zebra"], share_right=lambda variant, *_: (0.25, 1.0)[variant])
+    page = written(tmp_path, made)
+
+    section = page.split('id="comparison"')[1].split("<h2")[0]
+    rows = [re.sub(r"<[^>]+>", " ", row).split() for row in section.split("<tr>")[2:]]
+    assert rows[0] == ["b", "all", "tasks", "12", "0", "4", "&lt;", "0.001"]
+    assert rows[1] == ["b", "aardvark", "6", "0", "2", "0.062"]
+
+
+def test_report_of_one_variant_compares_nothing(tmp_path: Path) -> None:
+    assert 'id="comparison"' not in written(tmp_path, Made())

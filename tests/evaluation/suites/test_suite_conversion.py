@@ -45,7 +45,7 @@ def test_convert_suite_ruler_records_become_documents_and_questions(tmp_path: Pa
         "task": "niah_single_1",
         "length_tokens": 4096,
         "depth": None,
-        "metric": "all",
+        "metric": "ruler_all",
         **dict.fromkeys(["answer_type", "labels", "schema", "unit", "not_stated", "spread", "gold_spans"]),
         "is_absent": False,
         "split": "template",
@@ -61,9 +61,9 @@ def test_convert_suite_ruler_folder_keeps_tasks_and_ids_apart(tmp_path: Path) ->
     write_lines(tmp_path / "ruler/qa_1.jsonl", {**NEEDLE, "length": 100_000})
     rows = converted(Location(uri=str(tmp_path / "ruler")), tmp_path / "suite")
     assert [(row["document_id"], row["task"], row["metric"], row["length_tokens"]) for row in rows] == [
-        ("niah_single_1/validation.jsonl:0", "niah_single_1", "all", 4096),
-        ("niah_single_1/validation.jsonl:1", "niah_single_1", "all", 4096),
-        ("qa_1.jsonl:0", "qa_1", "any", 131_072),
+        ("niah_single_1/validation.jsonl:0", "niah_single_1", "ruler_all", 4096),
+        ("niah_single_1/validation.jsonl:1", "niah_single_1", "ruler_all", 4096),
+        ("qa_1.jsonl:0", "qa_1", "ruler_any", 131_072),
     ]
 
 
@@ -93,8 +93,8 @@ def test_convert_suite_ruler_prompt_of_unknown_form_says_how_it_was_split(tmp_pa
     ("name", "record", "task", "length", "metric"),
     [
         ("eval_50.json", HQA, "eval_50", None, "sub_em"),
-        ("eval_vt_8192.json", {"context": "c", "input": "q", "outputs": ["A", 1]}, "vt", 8192, "all"),
-        ("eval_qa_1_8192.json", {"context": "c", "input": "q", "outputs": ["A", "1"]}, "qa_1", 8192, "any"),
+        ("eval_vt_8192.json", {"context": "c", "input": "q", "outputs": ["A", 1]}, "vt", 8192, "ruler_all"),
+        ("eval_qa_1_8192.json", {"context": "c", "input": "q", "outputs": ["A", "1"]}, "qa_1", 8192, "ruler_any"),
     ],
 )
 def test_convert_suite_memagent_array_has_task_and_length_of_its_name(
@@ -109,7 +109,7 @@ def test_convert_suite_memagent_array_has_task_and_length_of_its_name(
 
 def test_convert_suite_longbench_has_data_set_as_task_and_no_length(tmp_path: Path) -> None:
     rows = converted(write_lines(tmp_path / "hotpotqa.jsonl", LONGBENCH), tmp_path / "suite")
-    assert (rows[0]["task"], rows[0]["length_tokens"], rows[0]["metric"]) == ("hotpotqa", None, "f1")
+    assert (rows[0]["task"], rows[0]["length_tokens"], rows[0]["metric"]) == ("hotpotqa", None, "squad_f1")
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,11 @@ def test_detect_format_first_record_tells(tmp_path: Path, record: dict[str, Any]
         ([{**HQA, "context": [1, 2]}], None, "line 1.*'context' holds list"),
         ([{**HQA, "context": "\ud800"}], None, "line 1.*'context' .*surrogate"),
         ([{**HQA, "context": " "}], None, "line 1.*'context' is empty"),
-        ([{**LONGBENCH, "input": "", "dataset": "gov_report"}], None, "'gov_report' asks no question"),
+        ([{**LONGBENCH, "input": "", "dataset": "gov_report"}], None, "'gov_report' can't be scored .*ROUGE"),
+        ([LONGBENCH, {**LONGBENCH, "dataset": "trec"}], None, "line 2: .*'trec' .*its list of classes.*leave its"),
+        ([{**LONGBENCH, "dataset": "passage_count"}], None, "'passage_count' .*LongBench's own prompt"),
+        ([{**LONGBENCH, "dataset": "dureader"}], None, "'dureader' .*Chinese"),
+        ([{**LONGBENCH, "dataset": "mine"}], None, "'mine' .*only narrativeqa, .*--format memagent"),
     ],
 )
 def test_convert_suite_bad_record_is_refused_with_file_line_and_remedy(

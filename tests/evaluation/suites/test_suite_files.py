@@ -43,7 +43,7 @@ def test_read_suite_questions_whole_suite_is_read(tmp_path: Path) -> None:
         ([], "the suite is empty"),
         ([QUESTION | {"references": []}], "question_id 'q' of document_id 'd' has no reference"),
         ([QUESTION | {"references": [" ", ""]}], "has no reference"),
-        ([QUESTION | {"metric": "bleu"}], "metric 'bleu'; known are all, any"),
+        ([QUESTION | {"metric": "bleu"}], "metric 'bleu'; known are em, f1"),
         ([QUESTION, QUESTION], "'q' of document_id 'd' is there twice"),
         ([QUESTION | {"metric": "value"}], "metric value and asks for no type; give it an answer_type"),
         ([QUESTION | {"answer_type": "colour"}], "answer_type: 'colour' is none of"),

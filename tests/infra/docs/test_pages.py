@@ -6,8 +6,8 @@ from annotated_types import Ge, Gt
 
 from infra.docs import commands_page, settings_page
 from infra.docs.settings_page import settings_of
-from jobs import cli
-from jobs.settings import JobSettings
+from memagent_batch.cli import main as cli
+from memagent_batch.cli.settings import JobSettings
 from memagent_batch.plugins import POLICIES, policy_class
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 

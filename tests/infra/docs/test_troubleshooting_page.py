@@ -15,8 +15,8 @@ SECTIONS = PAGE.read_text(encoding="utf-8").split("## Answers that look wrong")[
 @cache
 def printed() -> str:
     """All texts in the code, and what mistakes end with."""
-    texts = [(ROOT / "tests" / "jobs" / "mistakes.yaml").read_text(encoding="utf-8")]
-    for folder in ("memagent_batch", "jobs", "pipelines"):
+    texts = [(ROOT / "tests" / "cli" / "mistakes.yaml").read_text(encoding="utf-8")]
+    for folder in ("memagent_batch",):
         for path in sorted((ROOT / folder).rglob("*.py")):
             nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
             texts += [str(node.value) for node in nodes if isinstance(node, ast.Constant)]

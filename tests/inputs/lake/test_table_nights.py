@@ -18,7 +18,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from jobs.settings import job_of
+from memagent_batch.cli.settings import job_of
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.document_index import index_schema
 from memagent_batch.inputs.lake.known import IndexedTable, known_files, known_rows, shards_without

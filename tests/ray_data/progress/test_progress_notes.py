@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import ray
 
-from jobs.status import progress_line
+from memagent_batch.cli.status import progress_line
 from memagent_batch.errors import StorageError
 from memagent_batch.files.location import Location
 from memagent_batch.ray_data.progress import progress
@@ -45,24 +45,36 @@ def test_notes_tell_share_rate_and_end_and_a_store_that_fails_stops_nothing(
     note = next(note for note in written if note["turns"])
     assert (note["readings_done"], note["readings_asked"], note["share_read"]) == (7, 10, 0.25)
     assert (note["tier"], note["tokens"], note["tokens_per_second"] > 0) == (2, 100, True)
-    assert str(note["expected_end_at"]) > note["at"]
+    assert note["expected_end_at"] is None  # the first report says nothing of the pace
     kept = read_progress(Location(uri=str(tmp_path)), run_id="r")
     assert kept in notes  # the last one may still be on its way into `written`
 
 
 @pytest.mark.ray
-@pytest.mark.parametrize(("num_bytes", "readings", "share"), [(100, 3, 0.9999), (130, 3, 0.9999), (100, 4, 1.0)])
-def test_end_is_expected_until_all_readings_have_ended(
-    ray_here: None, num_bytes: int, readings: int, share: float
+@pytest.mark.parametrize(
+    ("reports", "share", "has_end"),
+    [
+        ([(20, 0)], 0.2, False),
+        ([(20, 0), (80, 3)], 0.9999, True),
+        ([(20, 0), (110, 3)], 0.9999, True),
+        ([(20, 0), (80, 4)], 1.0, False),
+    ],
+)
+def test_end_is_expected_from_the_second_report_until_all_readings_have_ended(
+    ray_here: None, monkeypatch: pytest.MonkeyPatch, reports: list[tuple[int, int]], share: float, has_end: bool
 ) -> None:
+    monkeypatch.setattr(progress, "LOOK_SECONDS", 0.01)
     board = ray.remote(num_cpus=0)(ProgressBoard).remote()
-    ray.get(board.put.remote(Report(counts={"document_bytes": num_bytes, "readings": readings})))
     pending = PendingWork(readings=4, num_bytes=100, closings=0)
     shown = progress.Progress(run_id="r", asked=10, model="m", policy="p")
     with shown.shown(board, pending=pending, starting=""):
-        pass
+        for num_bytes, readings in reports:
+            before, deadline = shown.note()["share_read"], time.monotonic() + 60
+            ray.get(board.put.remote(Report(counts={"document_bytes": num_bytes, "readings": readings})))
+            while shown.note()["share_read"] == before and time.monotonic() < deadline:
+                time.sleep(0.02)
     note = shown.note()
-    assert (note["share_read"], note["expected_end_at"] is None) == (share, readings == 4)
+    assert (note["share_read"], note["expected_end_at"] is not None) == (share, has_end)
 
 
 def test_status_draws_a_bar_of_the_text_that_is_read() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from jobs import plan
+from memagent_batch.cli import plan
 from memagent_batch.runs.planning.estimate import Rates, estimate
 
 PLAN = {

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jobs.settings import job_of
+from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.files.location import Location
 from memagent_batch.runs.history.history import find_run

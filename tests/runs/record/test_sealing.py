@@ -11,9 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.settings import job_of
+from memagent_batch.cli.settings import job_of
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
+from memagent_batch.flows import answer
+from memagent_batch.flows.plan import scan_plan
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.ray_data.progress.progress import Progress
 from memagent_batch.runs.finalise import close_run
@@ -22,8 +24,6 @@ from memagent_batch.runs.record.estimates import latest_estimates
 from memagent_batch.runs.record.log_files import list_log, read_log_list, write_log_files
 from memagent_batch.runs.run import Run, begin_run
 from memagent_batch.wiring import ReaderIdentity
-from pipelines import answer
-from pipelines.plan import scan_plan
 from tests.runs import recorded_nights
 from tests.runs.recorded_nights import Killed, Nights, plan_of
 from tests.verification.scan import found, verify_here

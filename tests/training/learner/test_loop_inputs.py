@@ -9,9 +9,9 @@ import pytest
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.rollouts import RolloutConfig
 from memagent_batch.errors import InputError, OutputError, SettingsError
+from memagent_batch.flows import train_loop as loop
 from memagent_batch.training.learner.steps import Step, claim_loop
 from memagent_batch.training.learner.tasks import TableTasks, require_sources
-from pipelines.training import train_loop as loop
 from tests.training.learner.loop_inputs import NAMES, loop_config
 
 
@@ -106,7 +106,7 @@ def test_loop_minutes_are_those_of_steps_and_of_held_out_readings(tmp_path: Path
     folder = claim_loop(timed)
     step = write_step(folder, 1, with_state=True)
     assert not loop.is_spent(timed, folder)
-    step.write_evaluation({"held_out_reward": 1.0, "held_out": 1, "evaluation_seconds": 30.0})
+    step.write_evaluation({"held_out_reward": 1.0, "held_out": 1, "held_out_failed": 0, "evaluation_seconds": 30.0})
     assert loop.is_spent(timed, folder)
 
 

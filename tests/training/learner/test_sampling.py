@@ -1,5 +1,6 @@
 """What the loop says and does where readings fail, with an engine that refuses them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,10 +8,11 @@ import pytest
 from memagent_batch.config.training import TrainLoopConfig
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.errors import EngineRequestError, EngineUnavailableError, RunFailedError
-from memagent_batch.training.learner.sampling import Sampler
+from memagent_batch.flows.train_loop import at_step, sampled
+from memagent_batch.training.learner.sampling import Sampler, reward_counts
 from memagent_batch.training.learner.steps import Step
 from memagent_batch.training.learner.tasks import TableTasks, Task
-from pipelines.training.train_loop import at_step, sampled
+from memagent_batch.training.rollouts.table import mean_reward
 from tests.training.learner.loop_inputs import loop_config
 
 
@@ -27,7 +29,7 @@ class RefusingEngine:
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
         if self._refuse_all or seed % 2:
             raise self._error
-        return Completion(token_ids=[5], text="x", finish_reason=FinishReason.STOP, logprobs=[-0.5])
+        return Completion(token_ids=[5], text="\\boxed{x}", finish_reason=FinishReason.STOP, logprobs=[-0.5])
 
     async def stop(self) -> None:
         pass
@@ -81,3 +83,17 @@ async def test_sampler_stops_the_loop_at_what_is_no_error_of_a_reading(tmp_path:
     training = loop_config(tmp_path, max_steps=1)
     with pytest.raises(type(error), match=str(error)):
         await sampler_of(training, error=error).read(TableTasks(training)(1))
+
+
+@pytest.mark.asyncio
+async def test_held_out_reward_is_the_mean_over_samples_that_have_one(tmp_path: Path) -> None:
+    training = loop_config(tmp_path, max_steps=1)
+    sampler = sampler_of(training)
+    asked = [replace(task, references=("x",)) for task in TableTasks(training)(1)]
+    counts = reward_counts(await sampler.read(asked), training=training, sampler=sampler)
+    assert 0 < counts["failed_samples"] < counts["samples"]
+    assert mean_reward(counts) == 1.0
+
+
+def test_mean_reward_without_a_rewarded_sample_is_none() -> None:
+    assert mean_reward({"samples": 2, "failed_samples": 1, "samples_without_reward": 1, "reward_sum": 0.0}) is None

@@ -1,0 +1,169 @@
+"""`memagent show`: the answers of one document in the terminal, with their evidence and the memory's trace."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
+from shutil import get_terminal_size
+from textwrap import wrap
+
+from memagent_batch.cli.main import run_command
+from memagent_batch.cli.options import Manual, OptionParser, output_of
+from memagent_batch.domain.readings import Status
+from memagent_batch.domain.texts.shares import percent
+from memagent_batch.evaluation.report.traces import notes_of
+from memagent_batch.evaluation.report.visible import visible
+from memagent_batch.files.errors import output_errors
+from memagent_batch.log.index import Row
+from memagent_batch.masking import printable
+from memagent_batch.pages.document_page import CHOSEN, shown_evidence
+from memagent_batch.pages.readings import RunReading, document_ids, find_readings
+from memagent_batch.pages.values import look_of, shown_value
+from memagent_batch.runs.manifest import require_manifest
+
+MANUAL = Manual(
+    command="memagent show",
+    about="Shows the answers of one document: value, confidence, support, evidence with its place, and how the memory\n"
+    "came to it, turn by turn. For a reading that failed it shows why. Without a document it lists their ids.",
+    examples=(
+        "memagent show out/ contract-7.txt",
+        "memagent show out/ contract-7.txt notice-period --full",
+    ),
+    page="docs/how-to/page.md",
+)
+
+LABEL_WIDTH = 12
+"""Columns of the screen that hold names."""
+SHOWN_TURNS = 8
+"""Turns of a trace that changed the memory, and are shown without `--full`: the first and the last ones."""
+TEXT_CHARACTERS = 400
+"""Of a memory, response or sentence, characters that are shown without `--full`."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints the answers; returns the exit code."""
+    return run_command(partial(_show, sys.argv[1:] if arguments is None else arguments))
+
+
+def _show(arguments: Sequence[str]) -> None:
+    parser = OptionParser(MANUAL)
+    parser.add_argument("output", help="the output of `memagent answer`: a folder or any fsspec URL")
+    parser.add_argument("document", nargs="?", help="document_id; without it, the ids of the documents are listed")
+    parser.add_argument("question", nargs="?", help="question_id (default: all questions of the document)")
+    parser.add_argument("--full", action="store_true", help="show long texts and traces to their end")
+    parser.add_argument("--json", action="store_true", help="print each reading as a JSON object on a line of its own")
+    parser.add_storage_options()
+    options = parser.parse_args(arguments)
+    output = output_of(options)
+    with output_errors(output.uri):
+        manifest = require_manifest(output)
+    if options.document is None:
+        print("\n".join(map(printable, document_ids(output, manifest))))
+        return
+    readings = find_readings(output, manifest, document_id=options.document, question_id=options.question)
+    if options.json:
+        for reading in readings:
+            row = {"answer": reading.answer, "evidence": reading.evidence, "memories": reading.turns}
+            print(json.dumps(row, ensure_ascii=False, default=str))
+        return
+    width = get_terminal_size().columns
+    pages = ("\n".join(_reading_lines(reading, is_full=options.full, width=width)) for reading in readings)
+    print("\n\n".join(pages))
+
+
+def _reading_lines(reading: RunReading, *, is_full: bool, width: int) -> Iterator[str]:
+    """A reading for a screen of so many columns."""
+    row = reading.answer
+    sample = f", sample {row['sample']}" if row["sample"] else ""
+    texts = {
+        "document": row["document_id"],
+        "question": f"{row['question']} ({row['question_id']}{sample})",
+        "answer": shown_value(row),
+        "said": row["answer"] if row["answer"] not in {None, shown_value(row)} else None,
+        "signs": _signs(row),
+        "look": _second_look(row),
+        "why" if row["status"] != Status.OK else "problem": _row_problem(row),
+        "response": row["response"] if row["answer"] is None else None,
+    }
+    for label, text in texts.items():
+        if text:
+            yield from _labelled_text(label, text, is_full=is_full, width=width)
+    for number, item in enumerate(shown_evidence(reading)):
+        label = "" if number else "evidence"
+        yield from _labelled_text(label, _evidence_line(item), is_full=is_full, width=width)
+    yield from _trace_lines(reading.turns, is_full=is_full, width=width)
+
+
+def _signs(row: Row) -> str:
+    """What is known of the answer's worth, on one line."""
+    signs = {name: row.get(name) for name in ("confidence", "support", "votes", "coverage")}
+    shown = {
+        name: percent(sign) if isinstance(sign, float) else sign for name, sign in signs.items() if sign is not None
+    }
+    if "support" in shown and row.get("support_probability") is not None:
+        shown["support"] += f" ({percent(row['support_probability'])})"
+    return ", ".join(f"{name} {sign}" for name, sign in shown.items())
+
+
+def _second_look(row: Row) -> str | None:
+    """What became of an answer that was doubtful, whose it is, and why it was looked at again."""
+    look = look_of(row)
+    if look is None:
+        return None
+    problem = row.get("escalation_error")
+    return f"{look} ({row['escalated_because']}); answer of tier {row['tier']}{f'; {problem}' if problem else ''}"
+
+
+def _row_problem(row: Row) -> str | None:
+    if row["error_message"] is not None:
+        return f"{row['error_type']}: {row['error_message']}"
+    problem: str | None = row.get("closing_error")
+    return problem
+
+
+def _evidence_line(row: Row) -> str:
+    if row["char_start"] is None:
+        return f"{row['quote']} [nowhere in the document]"
+    how = "" if row["how"] == CHOSEN else f"; words of the answer, {row['alignment']}"
+    chunk = "" if row["chunk_index"] is None else f", chunk {row['chunk_index']}"
+    locator = "" if row["locator"] is None else f", {row['locator']}"
+    text = "(the text could not be fetched)" if row["text"] is None else row["text"]
+    return f"{text} [characters {row['char_start']:,} to {row['char_end']:,}{chunk}{locator}{how}]"
+
+
+def _trace_lines(turns: Sequence[Row], *, is_full: bool, width: int) -> Iterator[str]:
+    """The turns that changed the memory or wrote a note for it; those between are counted."""
+    changed = [row for row in turns if row["changed"]]
+    num_notes = sum(row["changed"] and is_note for row, is_note in zip(turns, notes_of(turns), strict=True))
+    ends = SHOWN_TURNS // 2
+    left_out = range(0) if is_full else range(ends, len(changed) - ends)
+    counts = f"{len(turns)} turns, {len(changed) - num_notes} changed it"
+    notes = f", {num_notes} wrote notes for it" if num_notes else ""
+    yield from _labelled_text("memory", counts + notes, is_full=True, width=width)
+    for number, row in enumerate(changed):
+        if number not in left_out:
+            text = f"{_turn_place(row)}{row['memory']}"
+            yield from _labelled_text(f"  turn {row['turn']}", text, is_full=is_full, width=width)
+        elif number == left_out.start:
+            yield f"{'':<{LABEL_WIDTH}}… {len(left_out)} more turns; --full shows them"
+
+
+def _turn_place(row: Row) -> str:
+    if row["char_start"] is None:
+        return ""
+    locator = "" if row.get("locator") is None else f", {row['locator']}"
+    return f"[{row['kind']}, characters {row['char_start']:,} to {row['char_end']:,}{locator}] "
+
+
+def _labelled_text(label: str, text: str, *, is_full: bool, width: int) -> Iterator[str]:
+    """The text behind its label; no character of it steers the terminal."""
+    if not is_full and len(text) > TEXT_CHARACTERS:
+        text = f"{text[:TEXT_CHARACTERS]} … {len(text) - TEXT_CHARACTERS:,} more characters; --full shows them"
+    column = max(20, width - LABEL_WIDTH)
+    lines = [line for part in visible(text).splitlines() for line in wrap(part, column) or [""]] or [""]
+    for number, line in enumerate(lines):
+        yield f"{'' if number else label:<{LABEL_WIDTH}}{line}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,198 @@
+"""`memagent verify`: checks that an output is as its runs recorded it, and that its tables follow from its log."""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memagent_batch.cli.main import run_command
+from memagent_batch.cli.options import Manual, OptionParser, output_of
+from memagent_batch.domain.texts.shares import quantity
+from memagent_batch.errors import NotVerifiedError, SettingsError
+from memagent_batch.masking import DIGEST, printable
+
+if TYPE_CHECKING:
+    from memagent_batch.config.job import JobConfig
+    from memagent_batch.flows.verify import Verification
+    from memagent_batch.runs.history.history import PastRun
+    from memagent_batch.verification.reread import Reread
+
+MANUAL = Manual(
+    command="memagent verify",
+    about="Checks an output of `memagent answer`, or an unpacked bundle: the chain of manifests, every file, the\n"
+    "counts, and that every row of the tables follows from the turn log. Exit code 0 where all holds, 5 where\n"
+    "something does not: what, where, and since when.",
+    examples=("memagent verify s3://bucket/scan/", "memagent verify out/ --reread 50 --json"),
+    page="docs/how-to/record.md",
+)
+BEGAN = frozenset({"chain", "clock", "rows"})
+"""Kinds of findings whose `since` is the run that they began with. The others name their run in the line."""
+SHOWN = 10
+"""Turns that are named; --json has all."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints what is not as it was recorded; returns the exit code."""
+    return run_command(partial(_verify, sys.argv[1:] if arguments is None else arguments))
+
+
+def _verify(arguments: Sequence[str]) -> None:
+    parser = OptionParser(MANUAL)
+    parser.add_argument("output", help="the output: a folder or any fsspec URL")
+    parser.add_argument(
+        "--expect", metavar="SHA256", help="the hash that an earlier check has printed: its run must be on the chain"
+    )
+    parser.add_argument(
+        "--reread",
+        type=int,
+        metavar="N",
+        default=0,
+        help="ask the engine again for N turns of the first reader, drawn by permanent random numbers, and compare the "
+        "tokens",
+    )
+    parser.add_argument("--seed", type=int, metavar="N", default=0, help="another seed draws other turns")
+    parser.add_argument(
+        "--job",
+        metavar="FILE",
+        help="job file of the run, for --reread, where its record lacks what it needs, such as an endpoint's fields",
+    )
+    parser.add_argument(
+        "--without-text", action="store_true", help="read no documents; the table `evidence` is then not compared"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_storage_options()
+    options = parser.parse_args(arguments)
+    if options.reread < 0:
+        raise SettingsError(f"--reread: {options.reread} is below 0; say how many turns are asked again")
+    from memagent_batch.flows.verify import Drawn, verify
+
+    job_of = partial(_job_of, job=options.job, output=options.output, storage_options=options.storage_options)
+    result = verify(
+        output_of(options),
+        expected=options.expect,
+        with_text=not options.without_text,
+        drawn=Drawn(num=options.reread, seed=options.seed, job_of=job_of),
+    )
+    _tell(result, as_json=options.json)
+
+
+def _tell(result: "Verification", *, as_json: bool) -> None:
+    """Prints what was found.
+
+    Raises:
+        NotVerifiedError: something is wrong.
+        MemagentError: nothing is wrong, and the engine could not be asked again.
+    """
+    if as_json:
+        shown = asdict(replace(result, failure=None))
+        del shown["failure"]
+        print(json.dumps(shown, indent=2, ensure_ascii=False))
+    else:
+        print("\n".join(map(printable, _lines(result))))
+    if result.findings:
+        number = len(result.findings)
+        what = "1 thing is not as it was" if number == 1 else f"{number:,} things are not as they were"
+        raise NotVerifiedError(f"{what} recorded; see above")
+    if result.failure is not None:
+        raise result.failure
+
+
+def _lines(result: "Verification") -> Iterator[str]:
+    """What a person reads."""
+    for each in result.findings:
+        since = f" (since run {each.since})" if each.since and each.kind in BEGAN else ""
+        yield f"{each.kind.value.upper()} {each.where}: {each.what}{since}"
+    for unchecked in result.unchecked:
+        yield f"not checked: {unchecked.what}: {unchecked.why}"
+    if result.run_id:
+        runs = f"{result.num_runs:,} runs, from {result.since} to"
+        yield f"{'1 run,' if result.num_runs == 1 else runs} {result.run_id}"
+        yield f"{quantity(result.num_files, 'file')} as recorded"
+        yield f"{quantity(result.num_rows, 'row')} compared with the log"
+        yield f"SHA-256 of the last manifest: {result.sha256}"
+    if result.not_asked:
+        yield result.not_asked
+    if result.reread is not None:
+        yield from _lines_of_turns(result.reread)
+
+
+def _lines_of_turns(again: "Reread") -> Iterator[str]:
+    """What the engine says again."""
+    asked = f"{again.num_asked:,} of {again.num_drawn:,} turns were asked again"
+    yield f"{asked}: {len(again.different):,} have other tokens"
+    for turn in again.different[:SHOWN]:
+        yield (
+            f"  {turn.path} of document {turn.document_id!r}, question {turn.question_id!r}, sample {turn.sample}: "
+            f"other from token {turn.first_difference:,} on"
+        )
+    if again.different:
+        yield "  " + DIFFERENCES
+    if again.num_of_second_reader:
+        yield f"  {again.num_of_second_reader:,} turns of the second reader (escalate.to) are not drawn: {FIRST_ALONE}"
+    for why in again.not_asked[:SHOWN]:
+        yield f"  not asked: {why}"
+    if len(again.not_asked) > SHOWN:
+        yield f"  not asked: {len(again.not_asked) - SHOWN:,} more"
+
+
+DIFFERENCES = (
+    "On a GPU a token may depend on what else was in flight when it was computed, unless vllm.reproducible was on. "
+    "Another machine, another version of the engine, or an endpoint's other weights give other tokens too"
+)
+"""Why tokens may differ though nothing was changed."""
+FIRST_ALONE = "--reread asks the first reader only"
+"""Why turns of a second reader are not asked again."""
+
+
+UNTRUSTED = ("allow_code", "escalate", "openai.base_url", "vllm.engine_args")
+"""Knobs that no record decides: they run code, or say where a key is sent. `--job` and the environment do."""
+
+
+def _job_of(past: "PastRun", *, job: str | None, output: str, storage_options: object) -> "JobConfig":
+    """The job of a run: as its record has it, with secrets from the environment; or as a job file has it."""
+    from memagent_batch.cli.settings import JobSettings, read_settings, read_yaml
+
+    recorded = _without(_public(past.manifest["settings"]), UNTRUSTED)
+    given = {name: value for name, value in recorded.items() if name in JobSettings.model_fields}
+    if job is not None:
+        knobs = read_yaml(Path(job), option="--job")
+        if not isinstance(knobs, dict):
+            raise SettingsError(f"--job: {job} holds no knobs; write one on each line, as `name: value`")
+        given = {**knobs, **{name: given[name] for name in ("documents", "questions", "ask") if name in given}}
+    places = {"output": output, "storage_options": storage_options}
+    found = read_settings(JobSettings, {**given, **places}, config=None).job()
+    address = past.manifest["settings"].get("openai", {}).get("base_url")
+    if job is None and found.agent.engine == "openai" and found.agent.openai.base_url != address:
+        raise SettingsError(
+            "--reread: the run was read by an endpoint, and its address is not taken from the record, since your key "
+            "would be sent there; give it with --job, or the same one as MEMAGENT_OPENAI__BASE_URL"
+        )
+    return found
+
+
+def _without(knobs: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Knobs without some, which are named with their groups."""
+    groups = {name.partition(".")[0]: name.partition(".")[2] for name in names}
+    return {
+        name: {key: each for key, each in value.items() if key != groups[name]} if groups.get(name) else value
+        for name, value in knobs.items()
+        if groups.get(name) != ""
+    }
+
+
+def _public(value: Any) -> Any:
+    """Knobs without secrets: a record has only their hashes."""
+    if isinstance(value, Mapping):
+        return {
+            name: _public(each)
+            for name, each in value.items()
+            if not (isinstance(each, str) and DIGEST.fullmatch(each)) and each is not None
+        }
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""What is refused before Ray starts: an output, an input, a model or a prompt set that can't be used."""
+
+import logging
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from memagent_batch.budgets import fitted
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import JobConfig
+from memagent_batch.config.sources import OnBadFile, SourceConfig
+from memagent_batch.files.location import Location
+from memagent_batch.inputs.document_index import require_carry_columns
+from memagent_batch.inputs.documents import require_first_records
+from memagent_batch.inputs.questions import asked_types, inline_type, read_questions
+from memagent_batch.inputs.shards import FoundShards, find_shards
+from memagent_batch.logs import EventKind
+from memagent_batch.reading.breaks import require_rows
+from memagent_batch.reading.closed import Closing
+from memagent_batch.reading.closing_checks import checked_closing, require_compiled
+from memagent_batch.runs.escalation.second_reader import Escalation, checked_escalation
+from memagent_batch.runs.output_place import claim_output
+from memagent_batch.runs.tables.schemas import ANSWERS
+from memagent_batch.wiring import (
+    ReaderIdentity,
+    identify_reader,
+    make_documents,
+    make_engine,
+    make_output,
+    make_prompt_tokens,
+)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """What a run reads, before its documents are indexed."""
+
+    found: FoundShards
+    """The files of the documents."""
+    questions: pa.Table
+    """The question list, a table of `QUESTION_SCHEMA`; inline questions are not in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """A run that may start."""
+
+    job: JobConfig
+    """All knobs, with window and budgets that fit the model."""
+    inputs: Inputs
+    """What it reads."""
+    reader: ReaderIdentity
+    """What reads."""
+    closing: Closing | None
+    """What is asked after each answer; None for nothing."""
+    escalation: Escalation | None = None
+    """Which readings are looked at again, and by whom; None where none is."""
+
+
+def check(job: JobConfig) -> Checked:
+    """Checks output, inputs and model, in this order: what answers fastest is asked first.
+
+    Raises:
+        UsageError: one of them can't be used; names it.
+    """
+    claim_output(make_output(job), job)
+    inputs = read_inputs(job)
+    make_engine(job.agent)
+    agent = fitted(job.agent)
+    require_rows(agent, order_columns=job.input.order_columns)
+    reader = identify_reader(agent)
+    _warn_of_thoughts(agent)
+    types = asked_types(inputs.questions)
+    if (of_column := inline_type(job.input)) is not None:
+        types.setdefault(of_column, "input.question_type")
+    closing = checked_closing(job.closing, agent, types=types, reader_fingerprint=reader.fingerprint)
+    escalation = checked_escalation(
+        job.escalate,
+        job.agent,
+        first=reader,
+        closing=job.closing,
+        first_closing=closing,
+        types=types,
+        output=make_output(job),
+    )
+    require_compiled(types, agent)
+    if escalation is not None and escalation.thresholds is not None:
+        escalation.thresholds.require(inputs.questions)
+    if escalation is not None and escalation.reader is not None:
+        require_compiled(types, escalation.reader.agent)
+        require_rows(escalation.reader.agent, order_columns=job.input.order_columns)
+    return Checked(job=job.with_agent(agent), inputs=inputs, reader=reader, closing=closing, escalation=escalation)
+
+
+def read_inputs(sources: SourceConfig) -> Inputs:
+    """Lists the documents, opens the first file of each format, and reads the questions.
+
+    Raises:
+        InputError: a file or column can't be used; names it.
+    """
+    listed = Location(uri=sources.questions, storage_options=sources.storage_options) if sources.questions else None
+    require_carry_columns(sources.input, reserved=ANSWERS.names)
+    questions = read_questions(listed, ask=sources.ask)
+    found = find_shards(*make_documents(sources), settings=sources.input)
+    if sources.input.on_bad_file == OnBadFile.FAIL:
+        for shard in {shard.format: shard for shard in reversed(found.shards)}.values():
+            require_first_records(shard, settings=sources.input, storage_options=sources.storage_options)
+    return Inputs(found=found, questions=questions)
+
+
+def _warn_of_thoughts(agent: AgentConfig) -> None:
+    if agent.sampling.thinking_tokens is None and make_prompt_tokens(agent).opens_thought:
+        message = (
+            f"{agent.model} begins each completion inside a thought, which may use up the whole budget of a turn: the "
+            "memory then stays as it was, and memory_truncations of answers counts the turn. Raise "
+            "policy.memory_tokens and policy.answer_tokens, or set sampling.thinking_tokens"
+        )
+        log.warning(message, extra={"event": EventKind.THOUGHTS_UNBOUNDED, "model": agent.model})

@@ -1,0 +1,169 @@
+"""Collecting rollouts: the main job with G samples of every question, then its turns as groups with advantages."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import ray
+
+from memagent_batch.budgets import fitted
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.closing import ClosingConfig
+from memagent_batch.config.escalation import EscalateConfig
+from memagent_batch.config.job import JobConfig
+from memagent_batch.config.rollouts import RolloutConfig
+from memagent_batch.errors import CountsError, InputError, SettingsError
+from memagent_batch.files.location import Location
+from memagent_batch.flows.answer import answer_plan
+from memagent_batch.flows.check import check
+from memagent_batch.flows.plan import make_plan
+from memagent_batch.log.index import scan_log
+from memagent_batch.plugins import make_policy
+from memagent_batch.ray_data.session import CPU_SHARE, ray_session
+from memagent_batch.runs.claim import publish, remove_leftovers, removed_on_failure, require_claim
+from memagent_batch.runs.finalise import SHOWN_MISSING
+from memagent_batch.runs.planning.parts import plan_parts
+from memagent_batch.runs.planning.plan import Plan
+from memagent_batch.runs.verdict import require_read, require_success
+from memagent_batch.training.rollouts.groups import GROUP_COUNTS
+from memagent_batch.training.rollouts.rewarder import require_reward
+from memagent_batch.training.rollouts.table import ROLLOUT_TABLES, RolloutsRecord, rollouts_record
+from memagent_batch.training.rollouts.write import RolloutsReport, RolloutTask, project_rollouts
+from memagent_batch.wiring import identify_reader, make_output
+
+
+def collect(job: JobConfig) -> RolloutsRecord:
+    """Samples every reading, writes `rollouts/` beside the tables of `answer`, and returns what `rollouts.json` says.
+
+    Raises:
+        UsageError: the user's mistake, found before an engine starts.
+        CountsError: the tables do not hold one row for each reading, or a sample that ended can't be replayed.
+        NotReadError: some samples could not be read now; no rollouts were written.
+        TooManyFailedError: too many samples failed; the rollouts are written.
+        SupersededError: a newer attempt has claimed the output.
+    """
+    require_reward(job.rollouts)
+    require_one_reader(job.escalate, command="collect")
+    checked = replace(check(sampled_job(job)), closing=None)  # what is learnt from is the reading alone
+    with ray_session():
+        plan = make_plan(checked.job, inputs=checked.inputs)
+        require_references(plan)
+        manifest = answer_plan(plan, checked)
+        require_read(manifest)  # a group without one of its samples would have another baseline
+        record = write_rollouts_table(plan, manifest, job=checked.job)
+    require_success(manifest, max_failed_share=job.max_failed_share)
+    return record
+
+
+def require_one_reader(escalate: EscalateConfig, *, command: str) -> None:
+    """Rollouts come from the policy that is learnt.
+
+    Raises:
+        SettingsError: doubtful readings are to be read again.
+    """
+    if escalate.reasons:
+        raise SettingsError(
+            "escalate: a second reader's samples are no draws of the policy that is learnt; leave it out of "
+            f"`{command}`"
+        )
+
+
+def sampled_job(job: JobConfig) -> JobConfig:
+    """The job with an agent that draws groups of samples, and with no closing turns; see `sampled_agent`."""
+    job = job.model_copy(update={"closing": ClosingConfig()})
+    return job.with_agent(sampled_agent(job.agent, job.rollouts))
+
+
+def sampled_agent(agent: AgentConfig, rollouts: RolloutConfig) -> AgentConfig:
+    """The agent with G samples drawn at temperature 1 and top_p 1, and their log-probabilities kept.
+
+    Raises:
+        SettingsError: other sampling was asked for; what is learnt from must be drawn from the policy itself. Or the
+            policy shares turns between questions.
+    """
+    if make_policy(agent).reads_lists:
+        raise SettingsError(
+            f"policy.kind: the turns of {agent.policy.kind!r} belong to several questions, so no reward is theirs; "
+            "collect with 'overwrite', 'gated' or 'parallel'"
+        )
+    agent = fitted(agent)
+    sampling = agent.sampling
+    if sampling.temperature not in (0.0, 1.0) or sampling.top_p != 1.0 or sampling.top_k not in (-1, 0):
+        raise SettingsError(
+            f"sampling: temperature {sampling.temperature}, top_p {sampling.top_p}, top_k {sampling.top_k}; rollouts "
+            "are drawn at temperature 1 and top_p 1, or their log-probabilities would not be those of their draws; "
+            "leave these knobs out"
+        )
+    if sampling.samples not in (1, rollouts.group_size):
+        raise SettingsError(
+            f"sampling.samples is {sampling.samples}, rollouts.group_size {rollouts.group_size}; leave out "
+            "the first, a group is all samples of a question"
+        )
+    drawn = sampling.model_copy(update={"temperature": 1.0, "logprobs": True, "samples": rollouts.group_size})
+    return agent.model_copy(update={"sampling": drawn})
+
+
+def require_references(plan: Plan) -> None:
+    """Refuses a run of which no question could be rewarded.
+
+    Raises:
+        InputError: the question list has no references.
+    """
+    references = plan.asked.table["references"]
+    if references.null_count == len(references):
+        raise InputError(
+            "no question has references, so nothing can be rewarded; add a column `references` (a text or a list of "
+            "texts) to the question list"
+        )
+
+
+def write_rollouts_table(plan: Plan, manifest: Mapping[str, Any], *, job: JobConfig) -> RolloutsRecord:
+    """Projects the log into `rollouts/`; `rollouts.json` then shows it in the place of the rollouts before.
+
+    Args:
+        plan: what was collected.
+        manifest: of the run that collected it.
+        job: as the readings had them.
+
+    Raises:
+        CountsError: a sample that ended can't be replayed; names it.
+        SupersededError: a newer attempt has claimed the output; none of its files was touched.
+    """
+    run_id, output = manifest["run_id"], make_output(job)
+    task = RolloutTask(job=job, run_id=run_id, reader=identify_reader(job.agent))
+    remove_leftovers(output, tables=ROLLOUT_TABLES, run_id=run_id)
+    with removed_on_failure(output, tables=ROLLOUT_TABLES, run_id=run_id):
+        reports = _project(plan, output, task=task)
+        require_claim(output, run_id=run_id)
+        counts: dict[str, float] = {name: sum(report[name] for report in reports) for name in GROUP_COUNTS}
+        counts["reward_sum"] = sum(report["reward_sum"] for report in reports)
+        _require_all(counts, [sample for report in reports for sample in report["missing"]], manifest=manifest)
+    files = [name for report in reports for name in report["files"]]
+    record = rollouts_record(counts, files, sampling=job.agent.sampling, rollouts=job.rollouts, run_id=run_id)
+    publish(output, record, tables=ROLLOUT_TABLES, run_id=run_id)
+    return record
+
+
+def _project(plan: Plan, output: Location, *, task: RolloutTask) -> list[RolloutsReport]:
+    """Writes the files of `rollouts`; returns a report for each part of the plan."""
+    index = scan_log(output, reader_fingerprint=task.reader.fingerprint)
+    rows = ray.data.from_arrow(list(plan_parts(plan, index))).map_batches(
+        project_rollouts,
+        fn_kwargs={"task": task},
+        batch_size=None,
+        batch_format="pyarrow",
+        num_cpus=CPU_SHARE,
+    )
+    return [row for batch in rows.iter_batches(batch_size=None, batch_format="pyarrow") for row in batch.to_pylist()]
+
+
+def _require_all(counts: Mapping[str, float], missing: Sequence[str], *, manifest: Mapping[str, Any]) -> None:
+    """Refuses rollouts that say another thing than `answers`."""
+    here = {"asked": counts["samples"], "failed": counts["failed_samples"]}
+    there = {name: manifest["counts"][name] for name in here}
+    if missing or here != there:
+        raise CountsError(
+            f"rollouts would have {here} samples where answers has {there}. Ended, but not to be replayed from log and "
+            f"documents: {'; '.join(missing[:SHOWN_MISSING]) or 'none'}. Put back a document that was changed or "
+            "removed since it was read, and run the same command again"
+        )

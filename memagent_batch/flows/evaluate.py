@@ -1,0 +1,256 @@
+"""`evaluate run`: a suite, read by each variant with the main job, and scored. The same command goes on."""
+
+import hashlib
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from memagent_batch.budgets import fitted
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import JobConfig, RunConfig
+from memagent_batch.domain.scoring.scores import ScoreOn
+from memagent_batch.errors import MemagentError
+from memagent_batch.evaluation.answer_tables import read_answers, read_evidence
+from memagent_batch.evaluation.record import (
+    CONVERTED_FOLDER,
+    SCORES_FOLDER,
+    VARIANT_RUNS_FOLDER,
+    VariantRecord,
+    claim_evaluation,
+    public_knobs,
+    write_evaluation,
+)
+from memagent_batch.evaluation.scoring import score_answers
+from memagent_batch.evaluation.suites.conversion import convert_suite
+from memagent_batch.evaluation.suites.foreign import ForeignFormat, detect_format
+from memagent_batch.evaluation.suites.reader import is_suite, read_description, read_suite_questions
+from memagent_batch.evaluation.suites.schemas import DOCUMENTS_FOLDER, QUESTIONS_FILE, SUITE_FILE
+from memagent_batch.files.location import Location
+from memagent_batch.files.parquet import parquet_bytes
+from memagent_batch.flows.answer import answer
+from memagent_batch.logs import EventKind
+from memagent_batch.runs.escalation.second_reader import second_fingerprint
+from memagent_batch.runs.manifest import Manifest, public_settings, read_manifest, require_manifest
+from memagent_batch.runs.verdict import require_read, require_success
+from memagent_batch.wiring import ReaderIdentity, identify_reader, make_output
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """What is evaluated: a policy, a model, or any other knobs."""
+
+    name: str
+    """Its name, and that of its folder."""
+    knobs: Mapping[str, object]
+    """What sets it apart from the base settings."""
+    agent: AgentConfig
+    """What reads."""
+    run: RunConfig
+    """How it runs; the output is the evaluation's to set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantJob:
+    """A variant with the job that reads the suite."""
+
+    variant: Variant
+    """The variant."""
+    job: JobConfig
+    """The job, with an agent whose budgets fit its model."""
+
+    @property
+    def name(self) -> str:
+        """The name of the variant."""
+        return self.variant.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite:
+    """A suite in this project's layout."""
+
+    place: Location
+    """Its folder."""
+    questions: pa.Table
+    """`SUITE_QUESTIONS`."""
+    sha256: str
+    """Hash of its description and its questions, hex."""
+    tokenizer: dict[str, str] | None
+    """Name and hash of the tokeniser in whose tokens its lengths are counted; None where the suite does not say."""
+
+
+def evaluate(
+    variants: Sequence[Variant],
+    *,
+    suite: Location,
+    foreign_format: ForeignFormat | None,
+    output: Location,
+    score_on: ScoreOn = ScoreOn.METRIC,
+) -> pa.Table:
+    """Reads and scores the suite with each variant, and returns the scores of all, a table of `SCORES`.
+
+    A variant that has been read already, with the same knobs and weights, costs nothing.
+
+    Raises:
+        UsageError: the user's mistake, found before an engine starts.
+        CountsError: the tables of a run do not hold one row for each reading.
+    """
+    if foreign_format is None and not is_suite(suite):
+        foreign_format = detect_format(suite)
+    evaluation = claim_evaluation(output, suite=suite, is_foreign=foreign_format is not None)
+    if foreign_format is not None:
+        suite = convert_suite(suite, target=output / CONVERTED_FOLDER, foreign_format=foreign_format)
+    ready = load_suite(suite)
+    jobs = [place_variant(variant, suite=ready, output=output) for variant in variants]
+    readers = [identify_reader(each.job.agent) for each in jobs]
+    for variant, reader in zip(jobs, readers, strict=True):
+        warn_of_tokenizer(variant, suite=ready, reader=reader)
+    scores = []
+    for number, (variant, reader) in enumerate(zip(jobs, readers, strict=True), start=1):
+        known = evaluation.of(variant.name)
+        message = f"variant {number} of {len(jobs)}: {variant.name}"
+        log.info(message, extra={"event": EventKind.PROGRESS, "variant": variant.name})
+        if known is None or not is_finished(known, variant, fingerprint=reader.fingerprint, suite=ready):
+            known = read_variant(variant, suite=ready, before=known)
+        scores.append(score_variant(variant, suite=ready, place=output / known.scores, score_on=score_on))
+        known = replace(known, score_on=score_on.value)
+        evaluation = evaluation.with_variant(known)
+        write_evaluation(output, evaluation)
+    return pa.concat_tables(scores)
+
+
+def require_variants(variants: Sequence[Variant], *, output: Location) -> None:
+    """Returns where no variant of a finished evaluation failed in too many readings.
+
+    Raises:
+        TooManyFailedError: one did; names it.
+    """
+    for variant in variants:
+        manifest = require_manifest(output / VARIANT_RUNS_FOLDER / variant.name)
+        with naming(variant):
+            require_success(manifest, max_failed_share=variant.run.max_failed_share)
+
+
+@contextmanager
+def naming(variant: Variant | VariantJob) -> Iterator[None]:
+    """Puts the variant's name before what the block raises."""
+    try:
+        yield
+    except MemagentError as error:
+        raise type(error)(f"variant {variant.name!r}: {error}") from error
+
+
+def load_suite(place: Location) -> Suite:
+    """The suite at a place, without its documents.
+
+    Raises:
+        InputError: it is not whole, or its questions can't be scored.
+    """
+    questions = read_suite_questions(place)
+    parts = [(place / name).read_bytes() for name in (SUITE_FILE, QUESTIONS_FILE)]
+    return Suite(
+        place=place,
+        questions=questions,
+        sha256=hashlib.sha256(b"".join(parts)).hexdigest(),
+        tokenizer=read_description(place).get("inputs", {}).get("tokenizer"),
+    )
+
+
+def warn_of_tokenizer(variant: VariantJob, *, suite: Suite, reader: ReaderIdentity) -> None:
+    """Warns where a variant counts other tokens than the suite: its lengths are labels, so scores stay right."""
+    if suite.tokenizer is None or suite.tokenizer["sha256"] == reader.parts["tokenizer_sha256"]:
+        return
+    model = variant.job.agent.tokenizer or variant.job.agent.model
+    message = (
+        f"variant {variant.name!r}: the lengths of this suite are tokens of {suite.tokenizer['name']!r}, and {model!r} "
+        f"has another tokeniser; scores are right, lengths are not in its tokens. To count in them, make the suite "
+        f"with --model {model}"
+    )
+    fields = {"variant": variant.name, "suite_tokenizer": suite.tokenizer["name"], "tokenizer": model}
+    log.warning(message, extra={"event": EventKind.TOKENIZERS_DIFFER, **fields})
+
+
+def place_variant(variant: Variant, *, suite: Suite, output: Location) -> VariantJob:
+    """The variant's job: the documents and questions of the suite, and an output in the evaluation."""
+    run = {name: getattr(variant.run, name) for name in RunConfig.model_fields}
+    job = JobConfig(
+        **run | {"output": (output / VARIANT_RUNS_FOLDER / variant.name).uri},
+        agent=fitted(variant.agent),
+        documents=(suite.place / DOCUMENTS_FOLDER).uri,
+        questions=(suite.place / QUESTIONS_FILE).uri,
+    )
+    return VariantJob(variant=variant, job=job)
+
+
+def is_finished(record: VariantRecord, variant: VariantJob, *, fingerprint: str, suite: Suite) -> bool:
+    """Whether a variant has been read just so: same suite, readers and knobs, and nothing to be tried again."""
+    job, manifest = variant.job, read_manifest(make_output(variant.job))
+    return (
+        manifest is not None
+        and manifest["run_id"] == record.run_id
+        and manifest["reader_fingerprint"] == fingerprint
+        and manifest["settings"] == public_settings(job)
+        and record.suite_sha256 == suite.sha256
+        and not manifest["counts"].get("not_read")
+        and not (job.retry_failed and manifest["counts"]["failed"])
+        and _is_second_look_finished(manifest, variant)
+    )
+
+
+def _is_second_look_finished(manifest: Manifest, variant: VariantJob) -> bool:
+    """Whether the second reader of a variant has read what it reads; true where there is none."""
+    look, escalate = manifest.get("second_look"), variant.job.escalate
+    if look is None:
+        return not escalate.reasons
+    counts = look["counts"]
+    return (
+        look["reader_fingerprint"] == second_fingerprint(escalate, variant.variant.agent)
+        and not counts["not_read"]
+        and not (variant.job.retry_failed and counts["failed"])
+    )
+
+
+def read_variant(variant: VariantJob, *, suite: Suite, before: VariantRecord | None) -> VariantRecord:
+    """Runs the main job for a variant.
+
+    Raises:
+        MemagentError: as the main job does, with the variant's name.
+        NotReadError: some readings could not be read now; nothing is scored.
+    """
+    with naming(variant):
+        manifest = answer(variant.job.with_agent(variant.variant.agent))  # a second reader has budgets of its own
+        require_read(manifest)
+    spent = before.seconds if before and before.reader_fingerprint == manifest["reader_fingerprint"] else 0.0
+    return VariantRecord(
+        name=variant.name,
+        run=f"{VARIANT_RUNS_FOLDER}/{variant.name}",
+        scores=f"{SCORES_FOLDER}/{variant.name}.parquet",
+        model=variant.job.agent.model,
+        policy=variant.job.agent.policy.kind,
+        knobs=public_knobs(variant.variant.knobs, public=public_settings(variant.job)),
+        seconds=round(spent + manifest["seconds"], 3),
+        reader_fingerprint=manifest["reader_fingerprint"],
+        run_id=manifest["run_id"],
+        suite_sha256=suite.sha256,
+        finished_at=manifest["finished_at"],
+    )
+
+
+def score_variant(variant: VariantJob, *, suite: Suite, place: Location, score_on: ScoreOn) -> pa.Table:
+    """Scores a variant's answers and writes them; a table of `SCORES`."""
+    answers = read_answers(make_output(variant.job))
+    samples = variant.job.agent.sampling.samples
+    scores = score_answers(
+        suite.questions,
+        answers,
+        variant=variant.name,
+        samples=samples,
+        score_on=score_on,
+        evidence=read_evidence(make_output(variant.job)),
+    )
+    place.write_bytes(parquet_bytes(scores))
+    return scores

@@ -1,0 +1,302 @@
+"""How good a scan is, by people's labels of a sample: plan, make, import, estimate. No Ray, no engine."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from memagent_batch.errors import InputError, OutputError, SettingsError
+from memagent_batch.files.errors import input_errors, output_errors
+from memagent_batch.files.json_files import write_json
+from memagent_batch.files.location import Location
+from memagent_batch.review.estimates.estimation import estimate_review
+from memagent_batch.review.estimates.evidence import EvidenceEstimate, StratumSentences, estimate_evidence
+from memagent_batch.review.estimates.markdown import estimate_page
+from memagent_batch.review.estimates.standing_labels import CountedLabels, count_labels, sentence_labels
+from memagent_batch.review.labelling.folder import chosen_evidence, write_labelling
+from memagent_batch.review.labels.label import NO, NONE_OF_THESE, YES, Label, LabelKey, Purpose
+from memagent_batch.review.labels.sheet import parse_sheet
+from memagent_batch.review.labels.table import append_labels, as_labels, read_label_rows
+from memagent_batch.review.sample.draw import draw, seed_text, shuffled
+from memagent_batch.review.sample.looks import find_growth, with_looks
+from memagent_batch.review.sample.plan import PlanRow, plan_rows
+from memagent_batch.review.sample.population import Population, StratumRule, read_population
+from memagent_batch.review.sample.record import (
+    REVIEW_FORMAT,
+    Review,
+    find_reviews,
+    read_decision,
+    read_review,
+    review_id,
+    write_review,
+)
+from memagent_batch.review.sample.strata import parse_labels
+from memagent_batch.runs.manifest import Manifest, require_manifest
+from memagent_batch.runs.record.estimates import ESTIMATE_FILE, REVIEWS_FOLDER
+
+ESTIMATE_PAGE = "estimate.md"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a user says of a review."""
+
+    question_id: str
+    """The question."""
+    rule: StratumRule
+    """How the scan's output divides the readings."""
+    labels: str
+    """How many labels, as `strata.parse_labels` takes them."""
+    seed: int = 0
+    """Seed of the draw."""
+    purpose: Purpose = Purpose.VALIDATE
+    """What the labels are for."""
+    second_share: float = 0.1
+    """Share that a second person reads too, 0 to 1."""
+    with_page: bool = True
+    """Whether a page is written, with the texts of the documents; else sheets alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewPlan:
+    """What a review will be able to say."""
+
+    readings: dict[str, int]
+    """Readings of each stratum."""
+    drawn: dict[str, int]
+    """Of these, to be labelled."""
+    num_unreadable: int
+    """Readings of documents whose text nobody can read."""
+    rows: Sequence[PlanRow]
+    """For each assumed truth."""
+
+
+def plan_review(output: Location, asked: Asked, *, precision: float, width: float) -> ReviewPlan:
+    """Says how wide the intervals will be.
+
+    Raises:
+        OutputError: no run has finished, or its tables can't be read.
+        SettingsError: there is no such question, column or stratum.
+    """
+    _, population = _population(output, asked)
+    drawn = parse_labels(asked.labels, population.sizes)
+    rows = plan_rows(population.sizes, drawn, values=population.values, precision=precision, width=width)
+    return ReviewPlan(readings=population.sizes, drawn=drawn, num_unreadable=population.num_unreadable, rows=list(rows))
+
+
+def make_review(output: Location, asked: Asked) -> dict[str, Any]:
+    """Draws the sample, or makes it larger, and writes what people label on; returns what there is to do.
+
+    Raises:
+        InputError: the documents can't be reached or read.
+        OutputError: no run has finished, or its tables can't be read.
+        SettingsError: there is no such question, column or stratum.
+    """
+    manifest, population = _population(output, asked)
+    sizes = population.sizes
+    drawn = parse_labels(asked.labels, sizes)
+    name = review_id(manifest["run_id"], asked.question_id, rule=asked.rule, seed=asked.seed, purpose=asked.purpose)
+    folder = output / f"{REVIEWS_FOLDER}/{name}"
+    seed = seed_text(asked.seed, asked.purpose)
+    sample = shuffled(draw(population.units, drawn, seed=seed, second_share=asked.second_share), seed=seed)
+    record: Any = {
+        "review_id": name,
+        "run_id": manifest["run_id"],
+        "readings": sizes,
+        "drawn": drawn,
+        **_asked_record(asked, population),
+    }
+    record["grown"] = find_growth(output, record, population.units)
+    review = write_review(folder, record, sample)
+    written = write_labelling(
+        output, manifest, review, counted_labels(output, review, with_seen=False), with_page=asked.with_page
+    )
+    return {
+        "review": name,
+        "folder": str(folder),
+        "page": str(folder / "page.html") if (folder / "page.html").exists() else None,
+        "readings": sizes,
+        "drawn": drawn,
+        "left": dict(written.left),
+        "texts_gone": written.num_gone,
+    }
+
+
+def import_labels(output: Location, sheets: Sequence[Location], *, reviewer: str | None) -> dict[str, int]:
+    """Takes the labels of sheets in: all of them or, where one is wrong, none; returns how many there were.
+
+    Raises:
+        InputError: a sheet or a row of it can't be taken; names the line.
+        StorageError: nothing was added.
+    """
+    with output_errors(output.uri):
+        reviews = {name: read_review(output / f"{REVIEWS_FOLDER}/{name}") for name in find_reviews(output)}
+    rows = []
+    for sheet in sheets:
+        with input_errors(sheet.uri):
+            data = sheet.read_bytes()
+        rows += parse_sheet(data, name=str(sheet), reviews=reviews, reviewer=reviewer)
+    if not rows:
+        raise InputError(f"{', '.join(map(str, sheets))}: no row has a label; fill in the column `label`")
+    return {"labels": len(rows), "added": append_labels(output, rows)}
+
+
+def estimate(output: Location, name: str | None, *, so_far: bool, with_seen: bool) -> tuple[dict[str, Any], str]:
+    """What the labels say of the scan, as JSON and as Markdown; both are written into the review's folder.
+
+    Args:
+        output: The output.
+        name: Id of the review; None where there is one only.
+        so_far: Whether to look before all is labelled; the intervals then hold however often one looks.
+        with_seen: Whether labels count that were given with the answer in view.
+
+    Raises:
+        OutputError: there is no such review, or its labels are not to be estimated from.
+    """
+    review = with_looks(output, open_review(output, name))
+    record = review.record
+    counted = counted_labels(output, review, with_seen=with_seen)
+    _require_estimable(review, counted, so_far=so_far)
+    result = estimate_review(
+        counted,
+        record["readings"],
+        num_unreadable=record["num_unreadable"],
+        values=[choice for choice in record["choices"] if choice != NONE_OF_THESE] if record["by"] else [],
+        evidence=_evidence(output, review),
+        is_sequence=so_far or review.is_changed_after_look,
+    )
+    page = estimate_page(review, counted, result)
+    values = {
+        **record,
+        "decision": review.decision.about,
+        "labels": _label_counts(counted),
+        "with_seen": with_seen,
+        **_plain(asdict(result)),
+    }
+    write_json(review.folder / ESTIMATE_FILE, values)
+    (review.folder / ESTIMATE_PAGE).write_bytes(page.encode())
+    return values, page
+
+
+def _require_estimable(review: Review, counted: CountedLabels, *, so_far: bool) -> None:
+    """Refuses labels that are not to be estimated from.
+
+    Raises:
+        OutputError: says what to do instead.
+    """
+    if review.purpose is Purpose.DEVELOP:
+        raise OutputError(
+            f"review {review.record['review_id']} was made to develop by: what was tuned on its labels looks better "
+            "there than it is. Make one with --purpose validate"
+        )
+    if counted.num_left and not so_far:
+        seen = f" ({counted.num_seen:,} with labels given with the answer in view only)" if counted.num_seen else ""
+        raise OutputError(
+            f"{counted.num_left:,} of {len(counted.units):,} readings of the sample are not labelled{seen}; label "
+            "them, or say --so-far for intervals that hold however often you look"
+        )
+
+
+def _label_counts(counted: CountedLabels) -> dict[str, int]:
+    """How many readings of a sample have which labels."""
+    return {
+        "left": counted.num_left,
+        "unclear": counted.num_unclear,
+        "only_seen": counted.num_seen,
+        "judged_seen": counted.num_judged_seen,
+        "develop": counted.num_develop,
+        "other_decision": counted.num_other,
+    }
+
+
+def open_review(output: Location, name: str | None) -> Review:
+    """A review by its id; without one the only review.
+
+    Raises:
+        OutputError: there is none.
+        SettingsError: there are several.
+    """
+    with output_errors(output.uri):
+        return read_review(output / f"{REVIEWS_FOLDER}/{name or _only_review(output)}")
+
+
+def _asked_record(asked: Asked, population: Population) -> dict[str, Any]:
+    """What a record says of what was asked."""
+    return {
+        "format": REVIEW_FORMAT,
+        "question_id": asked.question_id,
+        "question": population.question,
+        "flagged": asked.rule.flagged.text if asked.rule.flagged else None,
+        "by": asked.rule.by,
+        "unsure_below": asked.rule.unsure_below,
+        "seed": asked.seed,
+        "purpose": asked.purpose.value,
+        "second_share": asked.second_share,
+        "asked_labels": asked.labels,
+        "choices": [*population.values, NONE_OF_THESE] if asked.rule.by else [YES, NO],
+        "num_unreadable": population.num_unreadable,
+    }
+
+
+def _population(output: Location, asked: Asked) -> tuple[Manifest, Population]:
+    with output_errors(output.uri):
+        manifest = require_manifest(output)
+    return manifest, read_population(output, manifest, question_id=asked.question_id, rule=asked.rule)
+
+
+def counted_labels(output: Location, review: Review, *, with_seen: bool) -> CountedLabels:
+    """The labels that count for a review."""
+    return count_labels(
+        review.sample, _labels(output), purpose=review.purpose, decision=review.decision, with_seen=with_seen
+    )
+
+
+def _labels(output: Location) -> list[Label]:
+    """All labels; what those of older versions decided stands in the records of their reviews alone."""
+    rows = read_label_rows(output)
+    names = {row["review_id"] for row in rows if row["decision"] is None}
+    with output_errors(output.uri):
+        found = {name: read_decision(output / f"{REVIEWS_FOLDER}/{name}") for name in names}
+    return as_labels(rows, decisions={name: decision for name, decision in found.items() if decision is not None})
+
+
+def _only_review(output: Location) -> str:
+    names = find_reviews(output)
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise OutputError(f"there is no review of {output}; say memagent review make")
+    raise SettingsError(f"--review: {output} has several; name one of {', '.join(names)} with --review ID")
+
+
+def _evidence(output: Location, review: Review) -> EvidenceEstimate | None:
+    """What people say of the sentences of the run that was reviewed, where its tables are still there."""
+    with output_errors(output.uri):
+        manifest = require_manifest(output)
+    if manifest["run_id"] != review.record["run_id"]:
+        return None
+    strata = {each.unit.document_id: each.unit.stratum for each in review.sample}
+    said = sentence_labels(_labels(output), purpose=review.purpose)
+    spans = ("document_hash", "question_hash", "char_start", "char_end")
+    judged: dict[str, list[list[bool]]] = defaultdict(list)
+    for document_id, rows in chosen_evidence(output, manifest, review).items():
+        keys = [LabelKey(**{name: row[name] for name in spans}) for row in rows]
+        judged[strata[document_id]].append([said[key] == YES for key in keys if key in said])
+    return estimate_evidence(
+        {
+            name: StratumSentences(
+                num_readings=review.record["readings"][name],
+                num_drawn=review.record["drawn"][name],
+                num_with_sentences=len(readings),
+                labelled=[bears for bears in readings if bears],
+            )
+            for name, readings in judged.items()
+        }
+    )
+
+
+def _plain(value: Any) -> Any:
+    """As JSON holds it: the votes of a stratum, whose keys are pairs, stay in the labels table."""
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items() if key != "votes"}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value

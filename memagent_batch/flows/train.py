@@ -1,0 +1,269 @@
+"""`memagent train`: one epoch of Multi-Conv DAPO over a rollouts table; a whole model folder comes out."""
+
+import json
+import logging
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypedDict
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import JsonValue
+
+from memagent_batch.config.training import TrainConfig
+from memagent_batch.engines.tokenizer import load_tokenizer
+from memagent_batch.engines.weights import model_sha256, weights_version
+from memagent_batch.errors import InputError, LearningError, OutputError, SettingsError
+from memagent_batch.files.location import Location
+from memagent_batch.logs import EventKind
+from memagent_batch.masking import recorded, shown
+from memagent_batch.runs.manifest import package_versions
+from memagent_batch.training.bridges.exports import require_logprobs
+from memagent_batch.training.learner.batches import LEARNT_COLUMNS, conversations
+from memagent_batch.training.learner.learner import Learner, StepFigures, load_learner, require_memory
+from memagent_batch.training.learner.network import sync, write_model
+from memagent_batch.training.learner.steps import Figures
+from memagent_batch.training.rollouts.reader import read_groups, read_rollouts_record
+from memagent_batch.training.rollouts.table import RolloutsRecord
+from memagent_batch.wiring import resolve_model
+
+log = logging.getLogger(__name__)
+
+TRAINING_FORMAT = "memagent-training/1"
+METRICS_FILE = "metrics.jsonl"
+"""A line for each step."""
+READ_COLUMNS = (*LEARNT_COLUMNS, "group_id", "sample", "reward", "weights_version", "tokenizer_hash")
+
+
+class ParentWeights(TypedDict):
+    """The weights that were updated."""
+
+    model: str
+    model_sha256: str
+
+
+class LearntRollouts(TypedDict):
+    """The table that was learnt from."""
+
+    uri: str
+    run_id: str
+    counts: dict[str, int]
+
+
+class TrainingRecord(TypedDict):
+    """Where new weights come from."""
+
+    format: str
+    parent: ParentWeights
+    rollouts: LearntRollouts
+    num_steps: int
+    settings: dict[str, JsonValue]
+    versions: dict[str, str]
+    finished_at: str
+
+
+class WeightsRecord(TrainingRecord):
+    """`training.json`."""
+
+    weights_version: str
+
+
+def train(training: TrainConfig) -> WeightsRecord:
+    """Updates the weights and returns what `training.json` says.
+
+    Raises:
+        UsageError: the user's mistake, found before anything is learnt.
+        LearningError: an update gave no finite number, or the rewards of every group are equal.
+    """
+    model, output = model_folder(training.model), local_folder(training.output)
+    reference = model_folder(training.reference) if training.reference else model
+    if output.exists():
+        raise OutputError(f"output: {output} is there already; choose a new folder, or remove it")
+    require_memory(model, settings=training.learner)
+    table = Location(uri=training.rollouts, storage_options=training.storage_options)
+    collected = read_rollouts_record(table)
+    groups = checked_groups(table, collected["files"], training=training, model=model)
+    first = next(groups, None)
+    if first is None:
+        raise InputError(f"{table.uri} holds no rows: every group was left out, and nothing can be learnt")
+    learner = load_learner(model, reference=reference, settings=training.learner)
+    partial = output.with_name(output.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    metrics = partial / METRICS_FILE
+    num_teaching = learn(learner, first, groups, training=training, num_groups=num_kept(collected), metrics=metrics)
+    if not num_teaching:
+        shutil.rmtree(partial)
+    if not learner.num_steps:
+        raise InputError(
+            f"{table.uri}: no sample has an advantage and a response to learn from: all failed or have no reward; see "
+            "status and reward_error in rollouts/, and collect again"
+        )
+    if not num_teaching:
+        raise LearningError(
+            f"{table.uri}: nothing to learn: the rewards of every group are equal (mean {collected['mean_reward']:g}), "
+            "so every advantage is 0; no model was written. Collect more samples of each question, other questions, or "
+            "with another reward"
+        )
+    record = training_record(training, model=model, collected=collected, learner=learner)
+    version = write_model(learner.network, partial, like=model, record=record)
+    sync(partial)
+    partial.rename(output)
+    sync(output.parent)
+    return {"weights_version": version, **record}
+
+
+def learn(
+    learner: Learner,
+    first: pa.Table,
+    groups: Iterator[pa.Table],
+    *,
+    training: TrainConfig,
+    num_groups: int,
+    metrics: Path,
+) -> int:
+    """One epoch, in the order of the table; a line of metrics for each step.
+
+    Returns:
+        The conversations with another advantage than 0.
+    """
+    held, num_read, num_teaching = [first], 1, 0
+    for group in groups:
+        num_read += 1
+        if len(held) == training.learner.questions_per_optimiser_step:
+            num_teaching += take_step(learner, held, metrics=metrics, done=f"{num_read - 1} of {num_groups} questions")
+            held = []
+        held.append(group)
+    return num_teaching + take_step(learner, held, metrics=metrics, done=f"{num_read} of {num_groups} questions")
+
+
+def take_step(learner: Learner, groups: Sequence[pa.Table], *, metrics: Path, done: str) -> int:
+    """One step over some groups; where none of their samples has an advantage, there is none.
+
+    Returns:
+        The conversations with another advantage than 0.
+    """
+    line = step_line(learner, groups)
+    if line is None:
+        return 0
+    with metrics.open("a", encoding="utf-8") as stream:
+        stream.write(json.dumps(line) + "\n")
+    log.info(f"step {line['step']}: {step_text(line)}; {done}", extra={"event": EventKind.PROGRESS, **line})
+    return int(line["num_teaching_conversations"] or 0)
+
+
+def step_line(learner: Learner, groups: Sequence[pa.Table]) -> Figures | None:
+    """One step, and what metrics say of it; None where there is nothing to learn from."""
+    figures = learn_from(learner, groups)
+    if figures is None:
+        return None
+    mean = mean_reward(pa.concat_tables(list(groups)))
+    return {"step": learner.num_steps, "num_groups": len(groups), "mean_reward": mean, **rounded(figures)}
+
+
+def learn_from(learner: Learner, groups: Sequence[pa.Table]) -> StepFigures | None:
+    """One step of the optimiser over some groups; None where they hold no token to learn from."""
+    return learner.step([item for group in groups for item in conversations(group)])
+
+
+def rounded(figures: StepFigures) -> dict[str, float | None]:
+    """A step's figures as metrics hold them."""
+    return {name: round(value, 9) if isinstance(value, float) else value for name, value in asdict(figures).items()}
+
+
+def step_text(line: Figures) -> str:
+    """A step's figures in one line, for people."""
+    kl = "" if line["kl"] is None else f", kl {line['kl']:.5f}"
+    equal = "" if line["num_teaching_conversations"] else "; rewards of every question are equal, which teaches nothing"
+    return (
+        f"reward {line['mean_reward']:.3f}, loss {line['loss']:+.5f}{kl}, "
+        f"clipped {line['clip_fraction']:.2%}, gradient {line['gradient_norm']:.3f}, {line['seconds']:.0f} s{equal}"
+    )
+
+
+def mean_reward(rows: pa.Table) -> float:
+    """Mean reward of the samples that have one; `rows` are whole groups with `group_id`, `sample` and `reward`."""
+    samples = rows.filter(pc.is_valid(rows["reward"])).group_by(["group_id", "sample"]).aggregate([("reward", "max")])
+    return float(pc.mean(samples["reward_max"]).as_py())
+
+
+def checked_groups(table: Location, files: Sequence[str], *, training: TrainConfig, model: Path) -> Iterator[pa.Table]:
+    """The groups of a table, each checked to be of the model's weights and tokeniser before it is given.
+
+    Raises:
+        SettingsError: they are of others.
+        InputError: they have no log-probabilities, or can't be read.
+    """
+    version = training.weights_version or weights_version(model_sha256(str(model)))
+    tokenizer = load_tokenizer(str(model)).sha256
+    for group in read_groups(table, files=files, columns=READ_COLUMNS):
+        require_origin(group, version=version, tokenizer=tokenizer, model=model, training=training)
+        yield group
+
+
+def require_origin(group: pa.Table, *, version: str, tokenizer: str, model: Path, training: TrainConfig) -> None:
+    """Refuses a group that `model` did not draw, or not with its log-probabilities.
+
+    Raises:
+        SettingsError: it is of other weights, or another tokeniser.
+        InputError: it has no log-probabilities.
+    """
+    named = group["weights_version"][0].as_py()
+    if named != version and not training.allow_other_weights:
+        raise SettingsError(
+            f"the rollouts were drawn with weights {named!r}, {model} has {version!r}: give the model that they were "
+            "drawn with, collect again with this one, or say --allow-other-weights (or --weights-version, where they "
+            "were given a name)"
+        )
+    if group["tokenizer_hash"][0].as_py() != tokenizer:
+        raise SettingsError(f"the rollouts were written by another tokeniser than that of {model}; collect again")
+    require_logprobs(group.filter(pc.greater(pc.list_value_length(group["response_token_ids"]), 0)))
+
+
+def training_record(
+    training: TrainConfig, *, model: Path, collected: RolloutsRecord, learner: Learner
+) -> TrainingRecord:
+    """Where new weights come from."""
+    knobs = recorded(training.model_dump(mode="json", exclude={"storage_options"}))
+    return {
+        "format": TRAINING_FORMAT,
+        "parent": {"model": training.model, "model_sha256": model_sha256(str(model))},
+        "rollouts": {"uri": shown(training.rollouts), "run_id": collected["run_id"], "counts": collected["counts"]},
+        "num_steps": learner.num_steps,
+        "settings": knobs,
+        "versions": package_versions(),
+        "finished_at": datetime.now(UTC).isoformat(),
+    }
+
+
+def num_kept(collected: RolloutsRecord) -> int:
+    """Groups that are in the table."""
+    return int(collected["counts"]["groups"] - collected["counts"]["dropped_groups"])
+
+
+def model_folder(model: str) -> Path:
+    """The folder of a model.
+
+    Raises:
+        SettingsError: there is no such folder.
+    """
+    folder = Path(resolve_model(model))
+    if not (folder / "config.json").is_file():
+        raise SettingsError(f"model: {folder} is no model folder (no config.json); download the model into a folder")
+    return folder
+
+
+def local_folder(output: str) -> Path:
+    """The folder that weights are written to.
+
+    Raises:
+        SettingsError: it is no folder of this machine.
+    """
+    if "://" in output:
+        raise SettingsError(
+            f"output: weights are written to a folder of this machine, not to {shown(output)}; copy them from there"
+        )
+    return Path(output)

@@ -1,0 +1,391 @@
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from pydantic import BaseModel
+
+from memagent_batch.cli import answer, collect, export, plan, prompts, status, train
+from memagent_batch.cli import diff as diff_job
+from memagent_batch.cli import main as cli
+from memagent_batch.cli.evaluate import make, report, run, score
+from memagent_batch.cli.main import parse_settings, run_command
+from memagent_batch.cli.options import Manual, knobs_of, parse_storage_options
+from memagent_batch.cli.settings import JobSettings, TrainLoopSettings, TrainSettings
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import JobConfig
+from memagent_batch.config.policy import PolicyConfig
+from memagent_batch.domain.answers import Extraction
+from memagent_batch.errors import CountsError, OutputError, SettingsError, StorageError
+
+GIVEN = ["--documents=docs", "--ask=Who?", "--output=run"]
+HEAVY = ["ray", "vllm", "torch", "transformers"]
+HALF_HEAVY = ["tokenizers", "pyarrow", "numpy", "matplotlib"]
+"""Only the commands that everybody uses do without these."""
+
+
+def parse(*arguments: str, given: Sequence[str] = GIVEN) -> JobSettings:
+    return parse_settings(JobSettings, answer.MANUAL, [*given, *arguments])
+
+
+def test_parse_settings_prefers_command_line_to_environment_to_job_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "job.yaml").write_text("window_tokens: 1\npolicy: {chunk_tokens: 1, memory_tokens: 1}\nmodel: m\n")
+    config = f"--config={tmp_path / 'job.yaml'}"
+    settings = parse(config)
+    assert (settings.window_tokens, settings.policy.chunk_tokens, settings.policy.memory_tokens) == (1, 1, 1)
+    monkeypatch.setenv("MEMAGENT_WINDOW_TOKENS", "2")
+    monkeypatch.setenv("MEMAGENT_POLICY__CHUNK_TOKENS", "2")
+    settings = parse(config)
+    assert (settings.window_tokens, settings.policy.chunk_tokens, settings.policy.memory_tokens) == (2, 2, 1)
+    settings = parse(config, "--policy.chunk-tokens=3")
+    assert (settings.window_tokens, settings.policy.chunk_tokens, settings.policy.memory_tokens) == (2, 3, 1)
+    assert settings.model == "m"
+
+
+def test_parse_settings_passes_over_knobs_of_other_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "job.yaml").write_text("learner: {device: cpu}\nrollouts: {group_size: 4}\nreference: r\nmodel: m\n")
+    monkeypatch.setenv("MEMAGENT_LOOP__HELD_OUT", "h.csv")
+    monkeypatch.setenv("MEMAGENT_OPENAI__API_KEY", "hunter2")
+    config = f"--config={tmp_path / 'job.yaml'}"
+    assert parse(config).model == "m"
+    trained = parse_settings(TrainSettings, train.MANUAL, [config, "--rollouts=r", "--output=o"]).training()
+    assert trained.rollouts == "r"  # the folder, not the group of that name
+    assert (trained.model, trained.reference, trained.learner.device) == ("m", "r", "cpu")
+
+
+@pytest.mark.parametrize("name", ["learnr", "lerner"])
+def test_parse_settings_misspelt_knob_is_refused_by_every_command(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "job.yaml").write_text(f"{name}: {{device: cpu}}\n")
+    config = f"--config={tmp_path / 'job.yaml'}"
+    with pytest.raises(SettingsError, match=f"{name}: there is no such knob"):
+        parse(config)
+    monkeypatch.setenv(f"MEMAGENT_{name.upper()}__DEVICE", "cpu")
+    with pytest.raises(SettingsError, match=f"there is no knob '{name}'; did you mean MEMAGENT_LEARNER__DEVICE"):
+        parse_settings(TrainSettings, train.MANUAL, ["--rollouts=r", "--model=m", "--output=o"])
+
+
+def test_parse_settings_absent_knobs_have_their_defaults() -> None:
+    assert parse().job() == JobConfig(documents="docs", ask=("Who?",), output="run")
+
+
+def test_configurations_built_in_python_never_look_at_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMAGENT_POLICY__CHUNK_TOKENS", "99")
+    monkeypatch.setenv("MEMAGENT_MODEL", "m")
+    monkeypatch.setenv("MEMAGENT_OUTPUT", "elsewhere")
+    agent = AgentConfig()
+    assert (agent.model, agent.policy.chunk_tokens) == ("tiny", 5000)
+    job = JobConfig(documents="docs", ask=("Who?",), output="run")
+    assert (job.agent, job.output) == (agent, "run")
+    assert parse().job().agent == AgentConfig(model="m", policy=PolicyConfig(chunk_tokens=99))
+
+
+def test_job_knows_which_budgets_were_set() -> None:
+    assert parse("--policy.chunk-tokens=7").job().agent.policy.model_fields_set == {"chunk_tokens"}
+    assert parse("--window-tokens=900").job().agent.model_fields_set == {"window_tokens"}
+
+
+def test_option_is_not_replaced_inside_a_value() -> None:
+    question = "What does --group-size mean?"
+    job = parse_settings(JobSettings, collect.MANUAL, [*GIVEN, "--ask", question, "--group-size=3"])
+    assert job.ask == ("Who?", question)
+    assert job.rollouts.group_size == 3
+
+
+def test_parse_settings_questions_with_commas_and_quotes_stay_whole() -> None:
+    assert parse('--ask=Who, "what", and [why]?').ask == ("Who?", 'Who, "what", and [why]?')
+
+
+def test_parse_settings_takes_choices_flags_and_json() -> None:
+    settings = parse("--extraction=raw", "--retry-failed", '--storage-options={"key": "k", "client_kwargs": {"a": 1}}')
+    assert settings.extraction is Extraction.RAW
+    assert settings.retry_failed
+    assert settings.storage_options == {"key": "k", "client_kwargs": {"a": 1}}
+
+
+def test_parse_settings_reads_a_secret_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMAGENT_OPENAI__API_KEY", "hunter2")
+    key = parse().openai.api_key
+    assert key is not None
+    assert key.get_secret_value() == "hunter2"
+
+
+def test_parse_settings_reads_storage_options_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMAGENT_STORAGE_OPTIONS", '{"key": "k", "client_kwargs": {"endpoint_url": "http://s3"}}')
+    monkeypatch.setenv("MEMAGENT_STORAGE_OPTIONS__SECRET", "hunter2")
+    options = parse("--storage-options", '{"anon": false}').storage_options
+    assert options == {
+        "key": "k",
+        "client_kwargs": {"endpoint_url": "http://s3"},
+        "secret": "hunter2",
+        "anon": False,
+    }
+
+
+def test_parse_storage_options_takes_the_environment_and_what_is_given_here_over_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MEMAGENT_STORAGE_OPTIONS", '{"key": "k", "secret": "hunter2"}')
+    assert parse_storage_options('{"key": "other"}') == {"key": "other", "secret": "hunter2"}
+    monkeypatch.setenv("MEMAGENT_STORAGE_OPTIONS", "hunter2")
+    with pytest.raises(SettingsError, match="MEMAGENT_STORAGE_OPTIONS is not JSON") as refused:
+        parse_storage_options("{}")
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("line", ["api_key: hunter2: x", "api_key: *hunter2", 'api_key: "hunter2'])
+def test_parse_settings_job_file_that_is_no_yaml_is_refused_with_its_line_alone(tmp_path: Path, line: str) -> None:
+    config = tmp_path / "job.yaml"
+    config.write_text(f"openai:\n  {line}\n")
+    with pytest.raises(SettingsError, match=r"can't be read as YAML: line [23]") as refused:
+        parse("--config", str(config))
+    assert "hunter2" not in str(refused.value)
+
+
+def test_parse_settings_base_url_that_is_none_is_refused_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMAGENT_OPENAI__BASE_URL", "https://svc:hunter2/w0rd@host/v1")
+    with pytest.raises(SettingsError, match=r"openai\.base_url: is no URL; .*%2F") as refused:
+        parse()
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("error", "code"), [(OutputError("o"), 2), (CountsError("c"), 1), (StorageError("s"), 1)])
+def test_run_command_known_error_is_one_line_and_its_code(
+    error: Exception, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise error
+
+    assert run_command(fail) == code
+    assert capsys.readouterr().err.splitlines() == [f"{'error' if code == 2 else 'failed'}: {error}"]
+
+
+def names_in(model: type[BaseModel], *, prefix: str = "") -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        kinds = (field.annotation, *get_args(field.annotation))
+        section = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+        if section is not None:
+            yield from names_in(section, prefix=f"{prefix}{name}.")
+        else:
+            yield prefix + name.replace("_", "-")
+
+
+@pytest.mark.parametrize(
+    ("command", "knobs", "unused"),
+    [
+        ("answer", JobSettings, ("rollouts",)),
+        ("plan", JobSettings, plan.MANUAL.unused),
+        ("collect", JobSettings, collect.MANUAL.unused),
+        ("train", TrainSettings, ()),
+        ("train loop", TrainLoopSettings, train.LOOP.unused),
+    ],
+)
+def test_help_all_lists_every_knob_that_the_command_uses(
+    command: str, knobs: type[BaseModel], unused: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        cli.main([*command.split(), "--help-all"])
+    shown = re.findall(r"(--[a-z0-9._-]+)[ ,\n]", capsys.readouterr().out)
+    hidden = tuple(f"{name.replace('_', '-')}." for name in unused)
+    used = {f"--{knob}" for knob in names_in(knobs) if not f"{knob}.".startswith(hidden)}
+    assert used | {"--config"} <= set(shown)
+    assert not [option for option in shown if f"{option.removeprefix('--')}.".startswith(hidden)]
+
+
+@pytest.mark.parametrize(
+    "command", ["answer", "plan", "collect", "train", "train loop", "evaluate run", "status", "evaluate make"]
+)
+def test_help_fits_on_a_screen_and_shows_no_types_of_the_code(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        cli.main([*command.split(), "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"usage: memagent {command} [")
+    assert lines[1] == "" or command in {"status", "evaluate make"}
+    assert len(lines) < 95
+    assert not [line for line in lines if re.search(r"tuple\[|dict\[|default factory|\bNone\b|\{\}|VLLM\b,", line)]
+
+
+@pytest.mark.parametrize(
+    ("command", "hidden"),
+    [
+        ("train loop", ["escalate.when", "pool.replicas", "pool.max-replicas", "pool.turns-in-flight", "ask"]),
+        ("plan", ["max-failed-share", "pool.turns-in-flight"]),
+    ],
+)
+def test_help_all_lists_no_option_that_does_nothing(
+    command: str, hidden: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        cli.main([*command.split(), "--help-all"])
+    text = capsys.readouterr().out
+    assert not [name for name in hidden if re.search(rf"--{re.escape(name)}[ ,\n]", text)]
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("answer", "Options can also stand in a YAML file"),
+        ("plan", "Options other than --tokens-per-second can also stand in a YAML file"),
+        ("evaluate run", "Options other than --suite, --format, --score-on, --policies, --variants can also stand"),
+    ],
+)
+def test_help_says_which_options_a_job_file_may_hold(
+    command: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        cli.main([*command.split(), "--help"])
+    assert said in capsys.readouterr().out
+
+
+MANUALS = [
+    *(module.MANUAL for module in (answer, collect, diff_job, make, run, score, report, export, plan, status)),
+    *(train.MANUAL, train.LOOP, *prompts.MANUALS.values()),
+]
+
+
+@pytest.mark.parametrize("manual", MANUALS, ids=lambda manual: manual.command)
+def test_help_shows_two_examples_whose_options_there_are(manual: Manual, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        cli.main([*manual.command.split()[1:], "--help"])
+    shown = capsys.readouterr().out
+    options = {option for line in shown.splitlines() for option in re.findall(r"--[a-z][a-z.-]*", line)}
+    if manual.knobs:
+        options |= {knob.option for knob in knobs_of(manual.knobs)}
+    for example in manual.examples:
+        assert f"\n  {example}\n" in shown
+        assert example.startswith(manual.command)
+        assert set(re.findall(r"--[a-z][a-z.-]*", example)) <= options
+
+
+def test_help_of_collect_names_the_option_that_the_readme_uses(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["collect", "--help"])
+    assert "--group-size N" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("spelled", ["--policy.chunk-tokens", "--policy.chunk_tokens"])
+def test_parse_settings_takes_both_spellings_of_an_option(spelled: str) -> None:
+    assert parse(f"{spelled}=7").policy.chunk_tokens == 7
+    assert parse(spelled, "7").policy.chunk_tokens == 7
+
+
+def test_parse_settings_takes_several_documents() -> None:
+    settings = parse(given=["--documents", "a.jsonl", "b.jsonl", "--ask=Who?", "--documents=c, d.txt", "--output=o"])
+    assert settings.documents == ("a.jsonl", "b.jsonl", "c, d.txt")
+    assert settings.job().model_dump()["documents"] == ["a.jsonl", "b.jsonl", "c, d.txt"]
+    assert parse().job().model_dump()["documents"] == "docs"
+
+
+def test_parse_settings_documents_of_job_file_and_environment_are_one_or_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ["--ask=Who?", "--output=o"]
+    (tmp_path / "job.yaml").write_text("documents: [a, b]\nask: What?\n")
+    config = [f"--config={tmp_path / 'job.yaml'}", "--output=o"]
+    settings = parse(given=config)
+    assert (settings.documents, settings.ask) == (("a", "b"), ("What?",))
+    monkeypatch.setenv("MEMAGENT_DOCUMENTS", "texts/[ab]*.txt")
+    assert parse(given=given).documents == ("texts/[ab]*.txt",)
+
+
+def test_main_tells_its_version_for_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert [cli.main(arguments) for arguments in (["--version"], ["answer", "--version"])] == [0, 0]
+    assert capsys.readouterr().out.splitlines() == [f"memagent-batch {version('memagent-batch')}"] * 2
+
+
+@pytest.mark.parametrize("group", [[], ["evaluate"], ["prompts"]])
+def test_main_without_a_name_lists_the_names_and_exits_with_2(
+    group: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(group) == 2
+    assert capsys.readouterr().err.startswith(f"error: say what to do: {' '.join(['memagent', *group])} NAME\n")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["answer", "--help-all"]], ids=["short", "beyond a buffer"])
+def test_help_into_a_closed_pipe_shows_no_traceback(arguments: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "memagent_batch", *arguments],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_command_imports_nothing_heavy_before_its_work() -> None:
+    commands = [
+        [],
+        ["--help"],
+        ["answer", "--help"],
+        ["answer", "--no-such-knob"],
+        ["collect", "--help"],
+        ["export", "--help"],
+        ["train", "--help"],
+        ["train", "loop", "--help"],
+        ["plan", "--help"],
+        ["status", "--help"],
+        ["diff", "--help"],
+        ["prompts", "--help"],
+        ["evaluate", "--help"],
+        ["evaluate", "make", "--help"],
+        ["evaluate", "run", "--help"],
+        ["evaluate", "score", "--help"],
+        ["evaluate", "report", "--help"],
+    ]
+    watched = f"""
+import json, sys
+from contextlib import suppress
+from memagent_batch.cli import main as cli
+loaded = []
+for arguments in {commands!r}:
+    with suppress(SystemExit):
+        cli.main(arguments)
+    loaded += [[arguments, name] for name in {HEAVY!r} if name in sys.modules]
+print(json.dumps(loaded))
+"""
+    done = subprocess.run([sys.executable, "-c", watched], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout.splitlines()[-1]) == []
+
+
+def test_answer_and_collect_import_nothing_half_heavy_before_their_work() -> None:
+    watched = f"""
+import json, sys, memagent_batch.cli.answer, memagent_batch.cli.collect
+memagent_batch.cli.main.main(["--help"])
+memagent_batch.cli.main.main(["answer", "--no-such-knob"])
+print(json.dumps([name for name in {[*HEAVY, *HALF_HEAVY]!r} if name in sys.modules]))
+"""
+    done = subprocess.run([sys.executable, "-c", watched], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout.splitlines()[-1]) == []
+
+
+def test_run_command_json_log_tells_the_failure_and_its_exit_code_on_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def command() -> None:
+        parse("--log-format=json")
+        raise CountsError("3 readings have no outcome")
+
+    assert run_command(command) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    said = json.loads(line)
+    assert (said["event"], said["level"], said["exit_code"]) == ("run_stopped", "error", 1)
+    assert said["message"] == "failed: 3 readings have no outcome"
+
+
+def test_question_that_is_no_valid_unicode_is_refused() -> None:
+    given = ["--documents", "docs", "--output", "out", "--ask", "Who?", "--ask", "a\udcff?"]
+    with pytest.raises(SettingsError, match="ask, number 2: this is not valid UTF-8"):
+        parse(given=given)

@@ -1,0 +1,116 @@
+import json
+import re
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.cli import main as cli
+from memagent_batch.files.location import Location
+from memagent_batch.runs.history.schemas import DIFFERENCES
+from tests.runs.recorded_nights import Nights
+from tests.runs.typed_nights import CUT, FIVE, night
+
+QUESTIONS = {"q": "Why?"}
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Nights:
+    """Two nights; between them one document changed, one came, one went."""
+    nights = Nights(Location(uri=str(tmp_path / "run")))
+    nights.run({"a": "same", "b": "left", "c": "gone"}, QUESTIONS)
+    nights.run({"a": "same", "b": "right\x1b[2J", "d": "new"}, QUESTIONS)
+    return nights
+
+
+def diff(*arguments: str) -> int:
+    return cli.main(["diff", *arguments])
+
+
+def test_diff_prints_a_line_for_each_reading_that_differs(nights: Nights, capsys: pytest.CaptureFixture[str]) -> None:
+    assert diff("previous", "latest", "--output", nights.output.uri) == 0
+    said = capsys.readouterr().out
+    lines = said.splitlines()
+    assert [line.split()[:5] for line in lines if not line.startswith(" ")][1:4] == [
+        ["b", "q", "changed:", "document", "left"],
+        ["d", "q", "added:", "document", "(not"],
+        ["c", "q", "removed:", "document", "gone"],
+    ]
+    assert "    memory before: noted: left" in lines
+    assert lines[-1].endswith("1 changed, 1 added, 1 removed, of 3 -> 3 readings")
+    assert "\x1b" not in said
+
+
+def test_diff_as_json_is_one_object_a_line(nights: Nights, capsys: pytest.CaptureFixture[str]) -> None:
+    assert diff("--output", nights.output.uri, "--json") == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(row["document_id"], row["change"], row["why"]) for row in rows] == [
+        ("b", "changed", ["document"]),
+        ("d", "added", ["document"]),
+        ("c", "removed", ["document"]),
+    ]
+    assert (rows[0]["memory_before"], rows[0]["memory_after"]) == ("noted: left", "noted: right\x1b[2J")
+
+
+def test_diff_to_a_file_writes_the_table_and_says_how_much(
+    nights: Nights, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "differences.parquet"
+    assert diff("--output", nights.output.uri, "--to", str(file), "--json") == 0
+    assert pq.read_table(file).num_rows == 3
+    assert pq.read_schema(file).equals(DIFFERENCES)
+    said = json.loads(capsys.readouterr().out)
+    assert (said["changed"], said["added"], said["removed"], said["asked_before"]) == (1, 1, 1, 3)
+
+
+def test_diff_of_two_outputs_compares_their_latest_runs(
+    nights: Nights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Nights(Location(uri=str(tmp_path / "other"))).run({"a": "same", "b": "other"}, QUESTIONS, reader="g")
+    monkeypatch.chdir(tmp_path)
+    assert diff("run", "other", "--json") == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(row["document_id"], *row["why"]) for row in rows] == [("b", "document", "reader"), ("d", "document")]
+
+
+def test_diff_of_runs_without_a_difference_says_so(nights: Nights, capsys: pytest.CaptureFixture[str]) -> None:
+    assert diff("latest", "latest", "--output", nights.output.uri) == 0
+    assert "0 changed, 0 added, 0 removed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["monday", "latest", "--output", "{output}"], "no finished run 'monday' at {output}; there are {runs}"),
+        (["latest", "previous"], "--output: missing"),
+        (["{output}", "{folder}/absent"], "there is no finished run at {folder}/absent"),
+        (["--output", "nosuchprotocol://bucket/run"], "output: nosuchprotocol://bucket/run can't be reached"),
+        (["--output", "{output}", "--to", "rows.csv"], "--to: rows.csv does not end in .parquet"),
+        (["--output", "{output}", "--storage-options", "{{"], "--storage-options is not JSON"),
+    ],
+)
+def test_diff_mistake_is_named_with_its_remedy(
+    nights: Nights, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    runs = ", ".join(sorted(path.name for path in (tmp_path / "run" / "runs").iterdir()))
+    names = {"output": nights.output.uri, "folder": str(tmp_path), "runs": runs}
+    assert diff(*(argument.format(**names) for argument in arguments)) == 2
+    assert said.format(**names) in capsys.readouterr().err
+
+
+def test_diff_and_page_show_a_value_that_has_changed_under_the_same_answer(
+    tmp_path: Path, text_model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nights = Nights(Location(uri=str(tmp_path / "run")))
+    night(nights, CUT, model=text_model, json_tokens=64)
+    night(nights, FIVE, model=text_model, json_tokens=128)
+    assert diff("--output", nights.output.uri) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert [line.strip() for line in said if "value" in line] == [
+        "value before: invalid",
+        'value after: {"price": 5}',
+    ]
+    assert said[-1].endswith("1 changed, 0 added, 0 removed, of 1 -> 1 readings")
+    assert cli.main(["page", nights.output.uri, "--without-text"]) == 0
+    [page] = (tmp_path / "run" / "page").rglob("documents/*/*.html")
+    assert re.search(r"<dt>value before</dt><dd[^>]*>invalid</dd>", page.read_text())

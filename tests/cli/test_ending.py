@@ -1,0 +1,80 @@
+"""What a person sees at the end of a command, and that a program gets nothing but JSON."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from memagent_batch.cli import answer
+from memagent_batch.cli.main import EXIT_TOO_MANY_FAILED
+from memagent_batch.cli.screen import ending
+from memagent_batch.config.job import TableFormat
+from memagent_batch.files.location import Location
+from tests.runs.recorded_nights import FAILS, Nights
+
+
+@pytest.mark.parametrize("table_format", [*TableFormat])
+def test_ending_shows_three_answers_where_tables_are_and_what_to_do_next(
+    tmp_path: Path, table_format: TableFormat
+) -> None:
+    output = Location(uri=f"{tmp_path}/run/")
+    night = Nights(output)
+    documents = {"a": "Ann\x1b[2J\nSmith", "b": FAILS, "c": None, "d": "never shown"}
+    manifest = night.run(documents, {"q": "Who signed?"}, table_format=table_format)
+    said = ending(output, manifest, num_columns=110)
+    assert said.startswith("4 readings: 2 ok, 2 failed; ")
+    assert "  a  Who signed?  " in said
+    assert max(map(len, ending(output, manifest, num_columns=40).split("\n")[2:5])) == 40
+    assert "Ann [2J Smith" in said
+    assert "failed: p: the text is null" in said
+    assert "never shown" not in said
+    assert f"{tmp_path}/run/answers/   4 rows" in said
+    assert f"memagent status --output {tmp_path}/run\n" in f"{said}\n"
+    assert "memagent diff" not in said
+    assert f'table_files("{tmp_path}/run", "answers")' in said
+    again = night.run(documents, {"q": "Who signed?"}, table_format=table_format)
+    assert f"memagent diff --output {tmp_path}/run " in ending(output, again, num_columns=110)
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_here")
+def test_answer_on_a_terminal_ends_for_a_person_and_elsewhere_with_json_and_the_exit_code_is_the_same(
+    text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.txt").write_text("some text")
+    (tmp_path / "texts" / "b.txt").write_bytes(b"\xff")
+    budgets = {"chunk-tokens": 50, "question-tokens": 60, "memory-tokens": 40, "answer-tokens": 40}
+    arguments = [
+        *("--documents", str(tmp_path / "texts"), "--ask", "Who?", "--output", str(tmp_path / "run")),
+        *("--engine", "simulated", "--model", text_model, "--window-tokens", "1000"),
+        *(f"--policy.{name}={value}" for name, value in budgets.items()),
+        "--max-failed-share=0.4",
+    ]
+    assert answer.main(arguments) == EXIT_TOO_MANY_FAILED
+    assert json.loads(capsys.readouterr().out)["ok"] == 1
+    reader, writer = os.openpty()
+    with os.fdopen(writer, "w") as terminal:
+        monkeypatch.setattr(sys, "stdout", terminal)
+        assert answer.main(arguments) == EXIT_TOO_MANY_FAILED
+        terminal.flush()
+        shown = os.read(reader, 100_000).decode()
+    os.close(reader)
+    assert "2 readings: 1 ok, 1 failed" in shown
+    assert f"{tmp_path}/run/answers/   2 rows" in shown
+
+
+@pytest.mark.vllm
+def test_train_loop_engine_in_its_process_writes_nothing_to_stdout() -> None:
+    code = "from memagent_batch.cli.train import quiet_engine; quiet_engine(); from vllm.logger import init_logger; "
+    code += "from vllm.logger import configure_logging; from vllm.config.logging import LoggingConfig; "
+    code += "configure_logging(LoggingConfig()); log = init_logger('vllm.x'); log.info('i'); log.warning('w'); "
+    code += "log.error('the cause')"
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("VLLM_LOGGING")}
+    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert "the cause" in done.stderr

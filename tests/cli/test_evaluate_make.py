@@ -1,0 +1,207 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.cli import main as cli
+from memagent_batch.cli.evaluate.make import parse_length
+from memagent_batch.config.sources import InputConfig
+from memagent_batch.errors import SettingsError
+from memagent_batch.evaluation.suites.schemas import SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
+from memagent_batch.files.location import Location
+from memagent_batch.inputs.document_index import require_unique_ids
+from memagent_batch.inputs.documents import index_shard
+from memagent_batch.inputs.questions import missing_documents, read_questions
+from memagent_batch.inputs.shards import list_shards
+
+Refused = Callable[..., str]
+
+
+def make(output: Path | str, *arguments: str, tasks: str = "niah_multikey_1 vt", lengths: str = "512 1K") -> int:
+    base = ["evaluate", "make", "--output", str(output), "--samples", "3"]
+    return cli.main([*base, "--tasks", *tasks.split(), "--lengths", *lengths.split(), *arguments])
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def index_of(documents: Path) -> pa.Table:
+    """What the main job's plan knows of the documents, by id; checked against the suite's questions."""
+    settings = InputConfig()
+    location = Location(uri=str(documents))
+    shards = list_shards(location, settings=settings)
+    index = pa.concat_tables(
+        table for shard in shards for table in index_shard(shard, settings=settings, storage_options={})
+    )
+    require_unique_ids(index, documents=location)
+    questions = read_questions(Location(uri=str(documents.parent / "questions.parquet")), ask=())
+    assert missing_documents(questions, index) == []
+    return index.sort_by("document_id")
+
+
+@pytest.fixture
+def refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Refused:
+    """Runs the command, and returns the one line with which it is refused; nothing is left behind."""
+
+    def run(*arguments: str, output: Path = tmp_path / "suite", **lists: str) -> str:
+        before = contents(output)
+        assert make(output, *arguments, **lists) == 2
+        assert contents(output) == before
+        said = capsys.readouterr().err.strip()
+        assert said.startswith("error: ")
+        assert "\n" not in said
+        return said
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"), [("4096", 4096), ("8K", 8192), ("8k", 8192), ("1M", 1_048_576), ("3.5M", 3_670_016)]
+)
+def test_length_with_and_without_unit_is_tokens(text: str, tokens: int) -> None:
+    assert parse_length(text) == tokens
+
+
+@pytest.mark.parametrize("text", ["", "K", "8G", "-8K", "eight", "1e6", "511", "0", "nan", "1_000", "١٠٢٤"])
+def test_length_that_makes_no_sense_is_refused_by_name(text: str) -> None:
+    with pytest.raises(SettingsError, match="--lengths"):
+        parse_length(text)
+
+
+def test_make_suite_is_input_of_the_main_job_with_a_row_group_for_each_document(tmp_path: Path) -> None:
+    assert make(tmp_path / "suite") == 0
+
+    questions = pq.read_table(tmp_path / "suite" / "questions.parquet")
+    files = sorted((tmp_path / "suite" / "documents").iterdir())
+    documents = [pq.ParquetFile(file) for file in files]
+    assert [file.name for file in files] == [
+        f"{task}-{n}.parquet" for task in ("niah_multikey_1", "vt") for n in (1024, 512)
+    ]
+    assert questions.schema.equals(SUITE_QUESTIONS)
+    assert all(file.schema_arrow.equals(SUITE_DOCUMENTS) and file.num_row_groups == 3 for file in documents)
+    assert index_of(tmp_path / "suite" / "documents")["document_id"].to_pylist() == sorted(
+        questions["document_id"].to_pylist()
+    )
+
+
+def test_make_suite_record_says_what_it_was_made_from(tmp_path: Path) -> None:
+    make(tmp_path / "suite", "--seed", "7")
+
+    record = json.loads((tmp_path / "suite" / "suite.json").read_text())
+    assert record["format"] == SUITE_FORMAT
+    assert record["asked"]["seed"] == 7
+    assert record["asked"]["lengths_tokens"] == [512, 1024]
+    assert record["inputs"]["tokenizer"]["name"] == "tiny"
+    assert len(record["inputs"]["tokenizer"]["sha256"]) == 64
+    assert [cell["task"] for cell in record["cells"]] == ["niah_multikey_1", "niah_multikey_1", "vt", "vt"]
+
+
+def test_make_same_seed_twice_is_the_same_bytes_and_another_seed_is_not(tmp_path: Path) -> None:
+    for name, seed in (("a", "1"), ("b", "1"), ("c", "2")):
+        assert make(tmp_path / name, "--seed", seed) == 0
+
+    first, again, other = (contents(tmp_path / name) for name in "abc")
+    assert first == again
+    assert all(other[name] != data for name, data in first.items())
+
+
+def test_make_suite_that_is_there_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make(tmp_path / "suite")
+    written = (tmp_path / "suite" / "questions.parquet").stat().st_mtime_ns
+    capsys.readouterr()
+
+    assert make(tmp_path / "suite") == 0
+
+    assert "holds this suite already" in capsys.readouterr().out
+    assert (tmp_path / "suite" / "questions.parquet").stat().st_mtime_ns == written
+
+
+def test_make_over_another_suite_is_refused_with_what_differs(tmp_path: Path, refused: Refused) -> None:
+    make(tmp_path / "suite")
+    assert "made with other lengths_tokens, seed" in refused("--seed", "1", lengths="2K")
+
+
+def test_make_over_half_a_suite_or_other_files_is_refused(tmp_path: Path, refused: Refused) -> None:
+    make(tmp_path / "suite")
+    (tmp_path / "suite" / "suite.json").unlink()
+    assert "not finished, or choose an empty folder" in refused()
+
+
+def test_make_all_takes_what_needs_no_file_that_is_missing(tmp_path: Path) -> None:
+    assert make(tmp_path / "suite", tasks="all", lengths="512") == 0
+    tasks = set(pq.read_table(tmp_path / "suite" / "questions.parquet")["task"].to_pylist())
+    assert len(tasks) == 27
+    assert not tasks & {"qa_squad", "qa_hotpot", "ruler_hqa"}
+
+
+def test_make_with_essays_hides_needles_in_them(tmp_path: Path) -> None:
+    (tmp_path / "essays" / "deep").mkdir(parents=True)
+    (tmp_path / "essays" / "deep" / "one.txt").write_text("Owls sleep by day. " * 9)
+    (tmp_path / "essays" / "two.md").write_text("Moles dig by night. " * 9)
+
+    assert make(tmp_path / "suite", "--essays", str(tmp_path / "essays"), tasks="niah_single_2") == 0
+
+    (first, *_) = pq.read_table(tmp_path / "suite" / "documents" / "niah_single_2-512.parquet")["text"].to_pylist()
+    assert first.count("Owls sleep") > 5 < first.count("Moles dig")
+    assert len(first.replace("Owls sleep by day.", "").replace("Moles dig by night.", "").split()) < 20
+
+
+def test_make_hqa_counts_documents_and_says_their_tokens(tmp_path: Path) -> None:
+    record = {"question": "q?", "answer": "P1", "supporting_facts": [["P1", 0]]}
+    context = [[f"P{each}", [f"Said of {each}."]] for each in range(60)]
+    (tmp_path / "hotpot.json").write_text(json.dumps([record | {"context": context}] * 3))
+    numbers = ["--hotpotqa", str(tmp_path / "hotpot.json"), "--num-documents", "20", "50"]
+
+    assert cli.main(["evaluate", "make", "--output", str(tmp_path / "s"), "--tasks", "ruler_hqa", *numbers]) == 0
+
+    rows = pq.read_table(tmp_path / "s" / "questions.parquet").to_pylist()
+    assert {row["metric"] for row in rows} == {"sub_em"}
+    assert len({row["length_tokens"] for row in rows}) == 2
+    assert (tmp_path / "s" / "documents" / "ruler_hqa-20docs.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lists", "said"),
+    [
+        ((), {"tasks": "niah-single-1"}, "--tasks: there is no task 'niah-single-1'; did you mean niah_single_1?"),
+        ((), {"lengths": "1K huge"}, "--lengths: 'huge' is no length in tokens"),
+        ((), {"lengths": "100"}, "--lengths: '100' is too short"),
+        (("--samples", "0"), {}, "--samples and --num-documents must be 1 or more"),
+        ((), {"tasks": "ruler_hqa"}, "--num-documents: missing; ruler_hqa needs at least one"),
+        ((), {"tasks": "qa_squad"}, "--squad: missing; give the file"),
+        (("--essays", "absent"), {}, "absent: no such file or folder"),
+        (("--hotpotqa", "absent.json"), {}, "absent.json: no such file or folder"),
+        (("--model", "tests"), {}, "the folder tests has no tokenizer.json"),
+        (("--storage-options", "{"), {}, "--storage-options is not JSON"),
+        (("--storage-options", "[]"), {}, "--storage-options is not a JSON object"),
+    ],
+)
+def test_make_bad_input_is_refused_with_place_and_remedy(
+    arguments: tuple[str, ...], lists: dict[str, str], said: str, refused: Refused
+) -> None:
+    assert said in refused(*arguments, **lists)
+
+
+def test_make_essays_without_text_are_refused(tmp_path: Path, refused: Refused) -> None:
+    (tmp_path / "essays").mkdir()
+    assert "holds no files" in refused("--essays", str(tmp_path / "essays"))
+    (tmp_path / "essays" / "a.pdf").write_bytes(b"%")
+    assert "holds no text in .txt or .md files" in refused("--essays", str(tmp_path / "essays"))
+    (tmp_path / "essays" / "a.txt").write_bytes(b"a\xff")
+    assert "a.txt: invalid UTF-8 at byte 2" in refused("--essays", str(tmp_path / "essays"))
+
+
+@pytest.mark.s3
+def test_make_suite_in_a_bucket_is_the_same_as_on_disk(s3_bucket: Location, tmp_path: Path) -> None:
+    options = ["--storage-options", json.dumps(dict(s3_bucket.storage_options))]
+    assert make(tmp_path / "suite") == 0
+
+    assert make((s3_bucket / "suite").uri, *options) == 0
+    assert make((s3_bucket / "suite").uri, *options) == 0
+
+    for name, data in contents(tmp_path / "suite").items():
+        assert (s3_bucket / "suite" / name).read_bytes() == data

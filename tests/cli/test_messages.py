@@ -1,0 +1,34 @@
+"""A user's mistakes are refused in one line that says what to do, before Ray starts: the rows of mistakes.yaml."""
+
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from memagent_batch.cli import main as cli
+from memagent_batch.cli.main import EXIT_USAGE
+
+CHECKING = "checking inputs and model"
+"""The step that a command may have told before."""
+MISTAKES: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("mistakes.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("row", MISTAKES, ids=lambda row: row["mistake"])
+def test_mistake_is_one_line_with_its_exit_code(
+    row: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in {"texts/a.txt": "Ann signed.", **row.get("files", {})}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    for name, value in row.get("variables", {}).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    before = sorted(os.walk(tmp_path))
+    assert cli.main(shlex.split(row["run"].replace("HERE", str(tmp_path)))[1:]) == EXIT_USAGE
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.removeprefix(f"{CHECKING}\n") == f"error: {row['says'].replace('HERE', str(tmp_path))}\n"
+    assert sorted(os.walk(tmp_path)) == before

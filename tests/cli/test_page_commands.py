@@ -1,0 +1,203 @@
+"""`memagent page`, `show`, `export answers`, and `diff` of one document, as they are typed."""
+
+import csv
+import json
+import re
+import zipfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.cli import main as cli
+from memagent_batch.files.location import Location
+from memagent_batch.flows.export_answers import export_answers
+from memagent_batch.pages.spreadsheets import SpreadsheetFormat
+from tests.pages.reviewed_run import Scan, write_scan
+from tests.runs.recorded_nights import Nights
+
+DOCUMENT = "Calder & Voss 2020/001"
+
+
+@pytest.fixture(scope="module")
+def scan(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The output of a scan of four contracts; the last question of the second one failed."""
+    return write_scan(tmp_path_factory.mktemp("scan"), Scan(num_documents=4, failed=frozenset({1}))).uri
+
+
+def test_page_prints_where_it_is_and_how_large(scan: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["page", scan, "--to", str(tmp_path), "--context", "50"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["readings"], told["documents"], told["page"]) == (20, 4, f"{tmp_path}/index.html")
+    assert told["bytes"] == sum(path.stat().st_size for path in tmp_path.rglob("*.html"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["page", "nowhere"], "no run has finished at nowhere"),
+        (["page", "{scan}", "--context", "-1"], "--context: -1 is below 0"),
+        (["show", "{scan}", "Calder & Voss 2020/01"], f"did you mean '{DOCUMENT}'"),
+        (["show", "{scan}", "2020/001"], f"has no document '2020/001'; did you mean '{DOCUMENT}'?"),
+        (["show", "{scan}", DOCUMENT, "signatry"], "did you mean 'signatory'?"),
+        (["export", "answers", "{scan}", "--to", "ods"], "--to: invalid choice: 'ods'"),
+        (["export", "answers", "{scan}"], "--to: missing"),
+    ],
+)
+def test_mistake_is_one_line_that_says_what_to_do(
+    scan: str, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([argument.format(scan=scan) for argument in arguments]) == cli.EXIT_USAGE
+    line = capsys.readouterr().err.strip()
+    assert said in line
+    assert "\n" not in line
+
+
+def test_show_prints_value_evidence_and_trace(scan: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["show", scan, DOCUMENT, "notice-period"]) == 0
+    said = capsys.readouterr().out
+    words = " ".join(said.split())
+    assert "answer 45 days" in words
+    assert "support supported" in words
+    assert "evidence Either party may end this agreement on 45 days' notice. [characters" in words
+    assert "changed it turn 0" in words
+
+
+def test_show_without_a_document_lists_the_ids(scan: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["show", scan]) == 0
+    ids = capsys.readouterr().out.splitlines()
+    assert (len(ids), ids) == (4, sorted(ids))
+    assert DOCUMENT in ids
+
+
+def test_show_of_a_failed_reading_says_why(scan: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["show", scan, DOCUMENT]) == 0
+    said = capsys.readouterr().out
+    assert said.count("document    ") == 5
+    assert "why         EngineRequestError: turn 3: the engine refused the request" in said
+
+
+def test_show_says_what_became_of_a_doubtful_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = write_scan(tmp_path, Scan(num_documents=4, failed=frozenset({1}), has_second_look=True))
+    assert cli.main(["show", output.uri, DOCUMENT, "signatory"]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert "look needs review (failed); answer of tier 1; EngineRequestError: turn 3" in words
+
+
+def test_show_as_json_has_everything(scan: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["show", scan, DOCUMENT, "notice-period", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["answer"]["value_number"] == 45
+    assert [row["how"] for row in told["evidence"]] == ["chosen", "aligned"]
+    assert len(told["memories"]) == told["answer"]["num_turns"]
+
+
+def test_show_cuts_long_texts_unless_it_is_to_show_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nights = Nights(Location(uri=str(tmp_path)))
+    nights.run({"a": "long \x1b[2J" + "word " * 400}, {"q": "Why?"})
+    assert cli.main(["show", str(tmp_path), "a"]) == 0
+    cut = capsys.readouterr().out
+    assert "more characters; --full shows them" in cut
+    assert "\x1b" not in cut
+    assert cli.main(["show", str(tmp_path), "a", "q", "--full"]) == 0
+    assert capsys.readouterr().out.count("word") == 400
+
+
+def rewrite(output: Location, name: str, change: Callable[[pa.Table], pa.Table]) -> None:
+    """Writes a table of the one part again."""
+    (path,) = (output / name).files()
+    pq.write_table(change(pq.read_table(path)), path)
+
+
+def _with_notes(table: pa.Table) -> pa.Table:
+    """The updates of a table of memories as the side-by-side turns of `parallel`."""
+    kinds = ["read" if kind == "update" else kind for kind in table.column("kind").to_pylist()]
+    return table.set_column(table.schema.names.index("kind"), table.schema.field("kind"), pa.array(kinds))
+
+
+def test_show_counts_notes_apart_from_changes_of_the_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = write_scan(tmp_path, Scan(num_documents=1))
+    arguments = ["show", output.uri, "Nordhafen Logistik 2020/000", "notice-period"]
+    assert cli.main(arguments) == 0
+    (count,) = re.findall(r"turns, (\d+) changed it", capsys.readouterr().out)
+    assert int(count) > 0
+    rewrite(output, "memories", _with_notes)
+    assert cli.main(arguments) == 0
+    assert f"turns, 0 changed it, {count} wrote notes for it" in capsys.readouterr().out
+
+
+def test_locators_stand_beside_spans_wherever_they_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output, place = write_scan(tmp_path, Scan(num_documents=1)), "a<b>.pdf, page 3"
+    for name in ("evidence", "memories"):
+        rewrite(output, name, partial(_with_locator, place=place))
+    assert cli.main(["show", output.uri, "Nordhafen Logistik 2020/000", "notice-period"]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert re.search(rf"notice\. \[characters [\d,]+ to [\d,]+, chunk \d+, {place}\]", words)
+    assert re.search(rf"turn 0 \[update, characters 0 to 2,400, {place}\]", words)
+    assert cli.main(["page", output.uri, "--to", str(tmp_path / "site")]) == 0
+    (sheet,) = (tmp_path / "site").rglob("0000000.html")
+    page = sheet.read_text(encoding="utf-8")
+    shown = "a&lt;b&gt;.pdf, page 3"
+    assert re.search(rf"characters [^<]*, chunk \d+, {shown}</span>", page)
+    assert page.count(shown) > page.count(f"{shown}</span></li>")  # in the trace, too
+    assert place not in page
+    assert cli.main(["export", "answers", output.uri, "--to", "csv"]) == 0
+    with (Path(output.path) / "export/answers.csv").open(encoding="utf-8-sig", newline="") as file:
+        evidence = {row["question_id"]: row["evidence"] for row in csv.DictReader(file)}
+    assert evidence["notice-period"].endswith(f" [{place}]")
+
+
+def test_run_from_before_memories_had_locators_is_shown_and_exported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = write_scan(tmp_path, Scan(num_documents=1))
+    rewrite(output, "memories", lambda table: table.drop_columns(["locator"]))
+    name = "Nordhafen Logistik 2020/000"
+    assert cli.main(["show", output.uri, name, "notice-period"]) == 0
+    assert "[update, characters 0 to 2,400]" in " ".join(capsys.readouterr().out.split())
+    assert cli.main(["page", output.uri]) == 0
+    assert cli.main(["export", "answers", output.uri, "--to", "csv"]) == 0
+
+
+def _with_locator(table: pa.Table, *, place: str) -> pa.Table:
+    column = table.schema.get_field_index("locator")
+    return table.set_column(column, "locator", pa.array([place] * table.num_rows))
+
+
+@pytest.mark.parametrize("to", ["csv", "xlsx"])
+def test_export_answers_writes_one_row_a_reading(scan: str, to: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["export", "answers", scan, "--to", to]) == 0
+    file = Path(scan) / "export" / f"answers.{to}"
+    assert json.loads(capsys.readouterr().out) == {
+        "file": str(file),
+        "rows": 20,
+        "cells_quoted": 0,
+        "cells_cut": 0,
+    }
+    if to == "csv":
+        rows = list(csv.DictReader(file.open(encoding="utf-8-sig", newline="")))
+        shown = {row["value"]: row["value_number"] for row in rows if row["question_id"] == "notice-period"}
+        assert shown == {"45": "45.0", "30": "30.0", "": ""}
+    else:
+        assert "xl/worksheets/sheet1.xml" in zipfile.ZipFile(file).namelist()
+
+
+def test_export_answers_goes_to_a_bucket(scan: str, s3_bucket: Location) -> None:
+    target = s3_bucket / "answers.csv"
+    export_answers(Location(uri=scan), target, to=SpreadsheetFormat.CSV)
+    assert target.read_bytes().startswith(b"\xef\xbb\xbfrun_id,")
+
+
+def test_diff_of_one_document_and_question_shows_nothing_else(scan: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["diff", "--output", scan, "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    only = rows[0]
+    names = ["--document", only["document_id"], "--question", only["question_id"]]
+    assert cli.main(["diff", "--output", scan, "--json", *names]) == 0
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [only]
+    assert len(rows) > 1

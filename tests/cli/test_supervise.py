@@ -1,0 +1,111 @@
+"""`memagent_batch.cli.supervise` with real processes: what is started again, what is not, and how it stops."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import sys
+from memagent_batch.cli.supervise import Supervisor
+sys.exit(Supervisor(sys.argv[2:]).run(max_runs=3, pause_seconds=float(sys.argv[1])))
+"""
+"""A supervisor with a pause of its own."""
+CHILD = """
+import os, signal, sys, time
+open(sys.argv[1], "a").write("run\\n")
+ends = sys.argv[2:]
+end = ends[min(open(sys.argv[1]).read().count("run"), len(ends)) - 1]
+if end == "waits":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    open(sys.argv[1] + ".waits", "w").close()
+    time.sleep(600)
+os.kill(os.getpid(), -int(end)) if int(end) < 0 else sys.exit(int(end))
+"""
+"""Ends as its arguments say, run after run; the last of them holds for all further runs. -9 is SIGKILL."""
+
+
+def supervised(runs: Path, ends: list[str], *, pause_seconds: float = 0) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-c", CHILD, str(runs), *ends]
+    return subprocess.Popen([sys.executable, "-c", PROGRAM, str(pause_seconds), *command])
+
+
+def num_runs(runs: Path) -> int:
+    return runs.read_text().count("run")
+
+
+@pytest.mark.parametrize(
+    ("ends", "exit_code", "started"),
+    [
+        (["0"], 0, 1),
+        (["1"], 1, 3),
+        (["2"], 2, 1),
+        (["3"], 3, 1),
+        (["4"], 4, 1),
+        (["5"], 5, 1),
+        (["6"], 6, 1),
+        (["130"], 130, 1),
+        (["137"], 137, 3),
+        (["143"], 143, 3),
+        (["-9"], 137, 3),
+        (["-11"], 139, 3),
+        (["-15"], 143, 3),
+        (["1", "-9", "0"], 0, 3),
+        (["1", "4"], 4, 2),
+        (["143", "0"], 0, 2),
+    ],
+)
+def test_command_runs_again_only_after_what_may_pass(
+    ends: list[str], exit_code: int, started: int, tmp_path: Path
+) -> None:
+    assert supervised(tmp_path / "runs", ends).wait(timeout=60) == exit_code
+    assert num_runs(tmp_path / "runs") == started
+
+
+def test_sigterm_to_the_supervisor_ends_its_command_and_starts_no_other(tmp_path: Path) -> None:
+    process = supervised(tmp_path / "runs", ["waits"])
+    wait_for(tmp_path / "runs.waits")
+    process.terminate()
+    assert process.wait(timeout=60) == 143
+    assert num_runs(tmp_path / "runs") == 1
+
+
+def test_sigterm_to_all_processes_of_a_job_starts_no_other_run(tmp_path: Path) -> None:
+    """As `ray job stop` does it."""
+    command = [sys.executable, "-c", CHILD, str(tmp_path / "runs"), "waits"]
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM, "0", *command], start_new_session=True)
+    wait_for(tmp_path / "runs.waits")
+    os.killpg(process.pid, signal.SIGTERM)
+    assert process.wait(timeout=60) == 143
+    assert num_runs(tmp_path / "runs") == 1
+
+
+def test_sigterm_in_the_pause_between_two_runs_ends_it(tmp_path: Path) -> None:
+    process = supervised(tmp_path / "runs", ["1"], pause_seconds=3600)
+    wait_for(tmp_path / "runs")
+    time.sleep(1)  # most often the run has ended by then; before, the outcome is the same
+    process.terminate()
+    assert process.wait(timeout=60) in (143, 1)
+    assert num_runs(tmp_path / "runs") == 1
+
+
+def test_supervised_memagent_ends_with_its_mistake_and_json_lines_alone(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("log_format: json\ndocuments: /nowhere\nquestionz: 1\n")
+    command = [sys.executable, "-m", "memagent_batch.cli.supervise", "answer", "--config", str(tmp_path / "job.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert [line["exit_code"] for line in lines] == [2, 2]
+    assert lines[-1]["event"] == "run_supervised"
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} does not appear"
+        time.sleep(0.05)

@@ -1,0 +1,89 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memagent_batch.cli.evaluate.run import MANUAL, policy_variants, read_variants, vary
+from memagent_batch.cli.main import parse_settings
+from memagent_batch.cli.settings import ReaderSettings
+from memagent_batch.errors import SettingsError
+
+
+def base(*arguments: str) -> ReaderSettings:
+    return parse_settings(ReaderSettings, MANUAL, ["--output=o", *arguments])
+
+
+def test_knobs_that_the_suite_sets_may_stand_in_a_shared_job_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "job.yaml").write_text(
+        "documents: texts\nquestions: q.csv\ninput: {text_column: body}\nlimit: 20\nmodel: m\n"
+    )
+    monkeypatch.setenv("MEMAGENT_ASK", '["Who?"]')
+    monkeypatch.setenv("MEMAGENT_LIMIT_SEED", "7")
+    assert base("--config", str(tmp_path / "job.yaml")).agent.model == "m"
+
+
+def test_vary_knobs_go_over_the_base_group_by_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMAGENT_POLICY__MEMORY_TOKENS", "77")
+    monkeypatch.setenv("MEMAGENT_OPENAI__API_KEY", "hunter2")
+    given = base("--policy.chunk-tokens=100", "--policy.answer-tokens=50", "--model=m")
+    varied = vary(given, {"policy": {"chunk_tokens": 200}, "window_tokens": 999}, name="v")
+    assert (varied.policy.chunk_tokens, varied.policy.answer_tokens, varied.policy.memory_tokens) == (200, 50, 77)
+    assert (varied.window_tokens, varied.model) == (999, "m")
+    assert varied.openai.api_key is not None
+    assert varied.openai.api_key.get_secret_value() == "hunter2"
+    assert vary(given, {}, name="v") == given
+
+
+def test_vary_variant_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMAGENT_POLICY__CHUNK_TOKENS", "77")
+    assert vary(base(), {"policy": {"chunk_tokens": 200}}, name="v").policy.chunk_tokens == 200
+
+
+@pytest.mark.parametrize(
+    ("knobs", "message"),
+    [
+        ({"policy": {"chunk_size": 1}}, r"variant 'v': policy\.chunk_size: there is no such knob"),
+        ({"policy": {"chunk_tokens": 0}}, r"variant 'v': policy\.chunk_tokens: 0 is below 1, the least"),
+        ({"policy": {"kind": "guess"}}, r"variant 'v': policy"),
+        ({"policy": 5}, r"variant 'v': policy"),
+        ({"colour": "blue"}, r"variant 'v': colour: there is no such knob"),
+    ],
+)
+def test_vary_wrong_knob_is_named_with_its_variant(knobs: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        vary(base(), knobs, name="v")
+
+
+def test_policy_variants_are_named_after_their_kind() -> None:
+    assert policy_variants(["overwrite"]) == {"overwrite": {"policy": {"kind": "overwrite"}}}
+
+
+def test_read_variants_names_and_knobs_are_read_in_order(tmp_path: Path) -> None:
+    (tmp_path / "v.yaml").write_text("b: {policy: {chunk_tokens: 5}}\na:\n")
+    assert list(read_variants(tmp_path / "v.yaml").items()) == [("b", {"policy": {"chunk_tokens": 5}}), ("a", {})]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "holds no variants"),
+        ("- a", "holds no variants"),
+        ("{", "can't be read as YAML"),
+        ("a/b: {}", "'a/b': a name has letters"),
+        ("5: {}", "variant 5: a name has letters"),
+        ("a: 5", "'a' holds no knobs"),
+        ("a: {output: x}", "'a' sets output, which is the same for all"),
+        ("a: {limit: 5}", "'a' sets limit, which is the same for all"),
+    ],
+)
+def test_read_variants_bad_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "v.yaml").write_text(text)
+    with pytest.raises(SettingsError, match=message):
+        read_variants(tmp_path / "v.yaml")
+
+
+def test_read_variants_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"gone\.yaml is not there"):
+        read_variants(tmp_path / "gone.yaml")

@@ -1,0 +1,185 @@
+"""Limits and bounds of real runs on Ray with two replicas, without a model."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.cli.settings import job_of
+from memagent_batch.config.engines import SimulatedConfig
+from memagent_batch.config.job import JobConfig
+from memagent_batch.errors import BoundReachedError, OutputError
+from memagent_batch.files.location import Location
+from memagent_batch.flows.answer import answer
+from memagent_batch.runs.history.comparison import compare_runs
+from memagent_batch.runs.history.history import find_run
+from memagent_batch.runs.manifest import Manifest
+from memagent_batch.runs.partial import write_partial
+from memagent_batch.runs.state import read_state
+from memagent_batch.runs.tables.table_files import read_tables
+
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
+
+NUM_DOCUMENTS = 12
+PRICE = 3600.0
+"""Of one replica's machine for an hour: a second costs 1."""
+OWN_COLUMNS = {"run_id", "started_at", "finished_at", "engine_seconds", "num_replayed_turns"}
+
+
+@pytest.fixture
+def job(tmp_path: Path, text_model: str) -> JobConfig:
+    (tmp_path / "in").mkdir()
+    rows = [{"document_id": f"d{number}", "text": f"Line {number} of a text. " * 20} for number in range(NUM_DOCUMENTS)]
+    (tmp_path / "in/all.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return job_of(
+        documents=str(tmp_path / "in"),
+        ask=["Who?"],
+        output=str(tmp_path / "out"),
+        engine="simulated",
+        model=text_model,
+        window_tokens=1000,
+        policy={"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
+        pool={"replicas": 2, "readings_in_flight": 2},
+        log={"flush_seconds": 0.1},
+    )
+
+
+def turns(job: JobConfig) -> list[dict[str, Any]]:
+    """The rows of the turn log; none where no turn was asked yet."""
+    folder = Path(job.output) / "log/turns"
+    rows: list[dict[str, Any]] = pq.read_table(folder).to_pylist() if folder.exists() else []
+    return rows
+
+
+def nights_end(job: JobConfig) -> tuple[Manifest | None, str]:
+    """The manifest of a run, or why it stopped at a bound."""
+    try:
+        return answer(job), ""
+    except BoundReachedError as error:
+        return None, str(error)
+
+
+def cells(job: JobConfig, manifest: Any, table: str) -> list[str]:
+    return comparable(read_tables(Location(uri=job.output), manifest["files"][table]))
+
+
+def comparable(rows: pa.Table) -> list[str]:
+    return sorted(str({key: row[key] for key in row.keys() - OWN_COLUMNS}) for row in rows.to_pylist())
+
+
+def test_a_bound_stops_a_run_below_it_and_the_next_runs_end_with_the_tables_of_an_unbounded_one(
+    job: JobConfig, tmp_path: Path
+) -> None:
+    unbounded = job.model_copy(update={"output": str(tmp_path / "unbounded")})
+    whole = answer(unbounded)
+    all_tokens = whole["totals"]["num_prompt_tokens"] + whole["totals"]["num_completion_tokens"]
+    assert whole["spent"]["num_turns"] == whole["totals"]["num_turns"]
+    most = all_tokens // 2
+    bounded = job.model_copy(update={"max_tokens": most})
+    stops = taken_before = 0
+    manifest = None
+    while manifest is None and stops < 10:
+        manifest, why = nights_end(bounded)
+        if manifest is None:
+            stops += 1
+            taken = sum(row["num_prompt_tokens"] + len(row["token_ids"]) for row in turns(bounded))
+            assert most / 3 < taken - taken_before <= most
+            taken_before = taken
+            state = read_state(Location(uri=job.output))
+            assert (state["state"], state["stopped_because"], state["counts"]) == ("stopped", why, None)
+            assert "max_tokens" in why
+            assert not (Path(job.output) / "answers").exists()
+            partial = write_partial(Location(uri=job.output))
+            assert 0 < partial["readings_shown"] < partial["readings_asked"] == NUM_DOCUMENTS
+            shown = read_tables(Location(uri=job.output), partial["files"])
+            assert shown.num_rows == partial["readings_shown"]
+            assert set(comparable(shown)) < set(cells(unbounded, whole, "answers"))
+    assert manifest is not None
+    assert stops >= 2
+    assert manifest["counts"] == whole["counts"]
+    for table in ("answers", "memories"):
+        assert cells(job, manifest, table) == cells(unbounded, whole, table)
+    assert len(turns(bounded)) == len(turns(unbounded)), "no turn was asked twice"
+    assert manifest["totals"] == whole["totals"]
+    with pytest.raises(OutputError, match="has finished"):
+        write_partial(Location(uri=job.output))
+    assert {path.name for path in (Path(job.output) / "answers").iterdir()} == {
+        Path(name).name for name in manifest["files"]["answers"]
+    }
+    assert manifest["spent"]["num_turns"] < whole["spent"]["num_turns"]
+
+
+def test_cost_is_bounded_by_the_prices_of_tokens_and_told_with_and_without_the_log(job: JobConfig) -> None:
+    prices = {"price_per_million_prompt_tokens": 2.5, "price_per_million_completion_tokens": 10.0}
+    priced = job.model_copy(update=prices)
+    with pytest.raises(BoundReachedError, match="max_cost"):
+        answer(priced.model_copy(update={"max_cost": 0.01}))
+    rows = turns(job)
+    cost = sum(2.5 * row["num_prompt_tokens"] + 10 * len(row["token_ids"]) for row in rows) / 10**6
+    assert 0.005 < cost <= 0.01
+    manifest = answer(priced)
+    totals, costs = manifest["totals"], manifest["cost"]
+    without_log = (2.5 * totals["num_prompt_tokens"] + 10 * totals["num_completion_tokens"]) / 10**6
+    assert costs["without_log"] == pytest.approx(without_log, abs=1e-6)
+    assert costs["this_run"] == pytest.approx(without_log - cost, abs=1e-6)
+
+
+def test_hours_that_have_gone_start_no_turn_and_leave_the_tables_of_the_night_before(job: JobConfig) -> None:
+    first = answer(job.model_copy(update={"limit": 2}))
+    num_turns = len(turns(job))
+    with pytest.raises(BoundReachedError, match="max_hours"):
+        answer(job.model_copy(update={"max_hours": 1e-6}))
+    assert len(turns(job)) == num_turns
+    assert json.loads((Path(job.output) / "manifest.json").read_text())["run_id"] == first["run_id"]
+    assert len(cells(job, first, "answers")) == 2
+
+
+def test_time_that_is_paid_for_ends_midway_and_the_next_run_asks_the_other_turns_alone(job: JobConfig) -> None:
+    seconds = 2.0
+    while not turns(job):
+        assert seconds < 200, "no turn was asked, however long the run"
+        seconds *= 2  # where the engines took all of it to start, no turn was asked
+        slow = SimulatedConfig(turn_seconds=seconds / 4)  # all turns take longer by far
+        bounds = {"price_per_hour": PRICE, "max_cost": 2 * PRICE * seconds / 3600, "max_hours": 10 * seconds / 3600}
+        bounded = job.model_copy(update=bounds)
+        with pytest.raises(BoundReachedError, match="max_cost"):
+            answer(bounded.with_agent(job.agent.model_copy(update={"simulated": slow})))
+    state = read_state(Location(uri=job.output))
+    assert (state["state"], "max_cost" in str(state["stopped_because"])) == ("stopped", True)
+    manifest = answer(job.model_copy(update={"price_per_hour": PRICE}))
+    assert manifest["counts"]["ok"] == NUM_DOCUMENTS
+    asked = [(row["document_hash"], row["path"]) for row in turns(job)]
+    assert len(asked) == len(set(asked)) == manifest["totals"]["num_turns"]
+    assert manifest["cost"]["this_run"] == pytest.approx(2 * PRICE * manifest["seconds"] / 3600, rel=0.01)
+
+
+def test_a_limit_grows_without_reading_twice_and_documents_outside_are_not_removed(job: JobConfig) -> None:
+    output = Location(uri=job.output)
+    few = answer(job.model_copy(update={"limit": 3}))
+    assert few["sample"] == {"limit": 3, "seed": 0, "taken": 3, "documents": NUM_DOCUMENTS}
+    assert read_state(output)["sample"] == few["sample"]
+    more = answer(job.model_copy(update={"limit": 7}))
+    assert more["changes"]["readings"] == {"read": 4, "kept": 3, "unreadable": 0, "not_read": 0}
+    assert more["changes"]["documents"] == {"added": 0, "changed": 0, "removed": 0, "unchanged": NUM_DOCUMENTS}
+    tables = compare_runs(find_run(output, "previous"), find_run(output, "latest"))
+    differences = [row for table in tables for row in table.to_pylist()]
+    assert {(row["change"], *row["why"]) for row in differences} == {("added", "limit")}
+    outside = {f"d{number}" for number in range(NUM_DOCUMENTS)} - {row["document_id"] for row in answered(job, more)}
+    gone = min(outside)
+    file = Path(job.output).parent / "in/all.jsonl"
+    file.write_text("\n".join(line for line in file.read_text().splitlines() if f'"{gone}"' not in line))
+    whole = answer(job)
+    assert "sample" not in whole
+    assert whole["counts"]["ok"] == NUM_DOCUMENTS - 1
+    assert whole["changes"]["readings"]["read"] == NUM_DOCUMENTS - 1 - 7
+    assert whole["changes"]["documents"]["removed"] == 1
+    removed = read_tables(output, whole["files"]["removed"]).to_pylist()
+    assert [row["document_id"] for row in removed] == [gone]
+
+
+def answered(job: JobConfig, manifest: Any) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = read_tables(Location(uri=job.output), manifest["files"]["answers"]).to_pylist()
+    return rows

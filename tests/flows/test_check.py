@@ -1,0 +1,92 @@
+"""What is refused before Ray starts, and how soon."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.cli.settings import job_of
+from memagent_batch.config.job import JobConfig
+from memagent_batch.config.sources import InputConfig
+from memagent_batch.errors import InputError
+from memagent_batch.flows.check import read_inputs
+
+COMMAND = "import sys\nfrom memagent_batch.cli.answer import main\ncode = main(sys.argv[1:])\nprint(code, *sys.modules)"
+
+
+def settings_of(documents: Path, **knobs: object) -> JobConfig:
+    return job_of(documents=str(documents), ask=("Who?",), output="run", input=InputConfig(**knobs))
+
+
+def refused(*arguments: str, **environment: str) -> tuple[list[str], set[str]]:
+    """What a command that is refused says on stderr, and the modules that it imported."""
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | environment,
+    )
+    code, *modules = done.stdout.split()
+    assert code == "2"
+    return done.stderr.splitlines(), set(modules)
+
+
+@pytest.mark.parametrize(
+    ("documents", "option", "said"),
+    [
+        ("absent", "--model=tiny", "absent: no such file or folder; check the path"),
+        ("texts", "--questions=absent.csv", "absent.csv: no such file or folder; check the path"),
+        ("rows.jsonl", "--input.text-column=body", "has no column 'body'; its columns: 'document_id', 'text'"),
+        ("rows.jsonl", "--input.document-id-column=id", "has no column 'id'; its columns: 'document_id', 'text'"),
+        ("texts", "--output=texts/run", "lies inside the documents"),
+    ],
+)
+def test_answer_refuses_a_path_or_column_without_ray_or_a_tokeniser(
+    documents: str, option: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.txt").write_text("a text")
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"document_id": "a", "text": "a text"}))
+    lines, modules = refused("--documents", documents, "--ask=Who?", "--output=run", option)
+    assert lines[0] == "checking inputs and model"
+    assert lines[1].startswith("error: ")
+    assert said in lines[1]
+    assert len(lines) == 2
+    assert not modules & {"ray", "vllm", "torch", "transformers"}
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("arguments", [["--log-format", "json"], ["--log-format=json"], ["--log_format=json"], []])
+def test_answer_tells_also_what_is_wrong_with_its_settings_as_json(arguments: list[str]) -> None:
+    environment = {} if arguments else {"MEMAGENT_LOG_FORMAT": "json"}
+    lines, _ = refused(*arguments, "--window-tokens=wide", **environment)
+    said = [json.loads(line) for line in lines]
+    assert [(line["event"], line["exit_code"]) for line in said] == [("run_stopped", 2)]
+
+
+def test_read_inputs_looks_into_the_first_file_of_each_format(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"document_id": ["a"], "text": ["a text"]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"id": ["b"]}), tmp_path / "b.parquet")
+    assert [shard.paths for shard in read_inputs(settings_of(tmp_path)).found.shards] == [
+        (str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet"))
+    ]
+    (tmp_path / "c.csv").write_text("document_id,body\nc,a text\n")
+    with pytest.raises(InputError, match=r"c\.csv has no column 'text'; its columns: 'document_id', 'body'"):
+        read_inputs(settings_of(tmp_path))
+
+
+def test_read_inputs_of_a_long_file_reads_no_further_than_its_first_records(tmp_path: Path) -> None:
+    rows = [json.dumps({"document_id": str(number), "text": "word " * 100_000}) for number in range(8)]
+    (tmp_path / "rows.jsonl").write_text("\n".join([*rows, "{no json"]))
+    assert len(read_inputs(settings_of(tmp_path / "rows.jsonl")).found.shards) == 1
+    (tmp_path / "rows.jsonl").write_text("\n".join([rows[0], "{no json"]))
+    with pytest.raises(InputError, match=r"line 2: malformed JSON"):
+        read_inputs(settings_of(tmp_path / "rows.jsonl"))

@@ -1,0 +1,349 @@
+"""Whole runs of `memagent convert` on real Ray: rows close, limits hold, nothing is converted twice."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow as pa
+import pytest
+import ray
+
+from memagent_batch.convert.plan import plan_batches
+from memagent_batch.convert.process.sandbox import Limits
+from memagent_batch.convert.record import ConvertManifest, begin_convert, close_convert
+from memagent_batch.convert.table import CONVERTED
+from memagent_batch.errors import InputError, NotReadError, OutputError, SupersededError, TooManyFailedError
+from memagent_batch.files.location import Location
+from memagent_batch.files.parquet import read_parquet
+from memagent_batch.flows import convert as pipeline
+from memagent_batch.flows.convert import ConvertJob, choose_converters, convert
+from memagent_batch.runs.tables.table_files import table_files
+from tests.convert import files
+from tests.convert.corpus import CONVERTERS, write_corpus
+
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
+
+ROOT = Path(__file__).parents[2]
+
+
+def job_of(folder: Path, **knobs: Any) -> ConvertJob:
+    limits = Limits(seconds=5, memory_bytes=512 << 20, output_bytes=4 << 20)
+    job = ConvertJob(
+        documents=(str(folder / "in"),),
+        output=str(folder / "out"),
+        converters=CONVERTERS,
+        allow_code=True,
+        limits=limits,
+        file_bytes=8 << 20,
+    )
+    return replace(job, **knobs)
+
+
+def table_of(job: ConvertJob) -> pa.Table:
+    names = table_files(job.output, "documents", storage_options=job.storage_options)
+    places = [Location(uri=name, storage_options=job.storage_options) for name in names]
+    return pa.concat_tables([read_parquet(place) for place in places])
+
+
+def endings(manifest: ConvertManifest) -> dict[str, int]:
+    counts = manifest["counts"]
+    return {name.removeprefix("files_"): counts[name] for name in counts if name.startswith("files_") and counts[name]}
+
+
+def require_closed(table: pa.Table, expected: Mapping[str, str]) -> None:
+    """Every file has rows; every row says how its part ended; ids and parts are unique and in order."""
+    rows = table.to_pylist()
+    assert table.schema.equals(CONVERTED)
+    assert {row["source"] for row in rows} == expected.keys()
+    keys = [(row["document_id"], row["part"]) for row in rows]
+    assert len(set(keys)) == len(keys)
+    for document_id in {row["document_id"] for row in rows}:
+        parts = [row["part"] for row in rows if row["document_id"] == document_id]
+        assert parts == list(range(1, len(parts) + 1))
+    for source, ending in expected.items():
+        assert ending in {row["status"] for row in rows if row["source"] == source}, source
+    for row in rows:
+        assert row["text"] is not None or row["status"] in ("failed", "skipped", "not_read")
+        assert row["reason"] or row["status"] in ("ok", "empty")
+
+
+def test_mixed_files_have_rows_whatever_they_hold(tmp_path: Path) -> None:
+    expected = write_corpus(tmp_path / "in", healthy=12, hostile=20)
+    job = job_of(tmp_path)
+    manifest = convert(job)
+    require_closed(table_of(job), expected)
+    assert endings(manifest) == {"converted": 32, **Counter(expected.values())}
+
+
+@pytest.mark.chaos
+def test_two_hundred_mixed_files_have_rows_whatever_they_hold(tmp_path: Path) -> None:
+    expected = write_corpus(tmp_path / "in", healthy=149, hostile=50)
+    pages = files.pdf(*["BT /F1 9 Tf 9 9 Td (x) Tj ET"] * 100_000)
+    (tmp_path / "in" / "pages.pdf").write_bytes(pages)
+    job = job_of(tmp_path, file_bytes=8 << 20)
+    manifest = convert(job)
+    require_closed(table_of(job), {**expected, "pages.pdf": "skipped"})
+    assert manifest["counts"]["files"] == 200
+
+    larger = replace(job, file_bytes=64 << 20, limits=Limits(seconds=60, output_bytes=64 << 20))
+    assert convert(larger)["counts"]["files_converted"] == 1 + len(huge(expected))
+    table = table_of(larger)
+    require_closed(table, {**expected, "pages.pdf": "ok"} | dict.fromkeys(huge(expected), "failed"))
+    assert table["source"].to_pylist().count("pages.pdf") == 100_000
+
+
+def huge(expected: Mapping[str, str]) -> list[str]:
+    return [name for name in expected if name.endswith("huge.pdf")]
+
+
+def test_second_run_converts_what_is_new_or_changed_and_nothing_else(tmp_path: Path) -> None:
+    expected = write_corpus(tmp_path / "in", healthy=6, hostile=2)
+    job = job_of(tmp_path)
+    first = convert(job)
+    same = convert(job)
+    assert same["counts"]["files_held"] == 8
+    assert same["files"] == first["files"]
+
+    changed, removed = list(expected)[:2]
+    (tmp_path / "in" / changed).write_bytes(files.pdf(files.written("Quite another text")))
+    (tmp_path / "in" / removed).unlink()
+    (tmp_path / "in" / "new.txt").write_text("a new note")
+    third = convert(job)
+    assert (third["counts"]["files_held"], third["counts"]["files_converted"]) == (6, 2)
+    table = table_of(job)
+    require_closed(table, {**{name: end for name, end in expected.items() if name != removed}, "new.txt": "ok"})
+    texts = {row["source"]: row["text"] for row in table.to_pylist() if row["part"] == 1}
+    assert texts[changed] == "Quite another text"
+    assert {path.name for path in (tmp_path / "out" / "documents").iterdir()} == {
+        Path(name).name for name in third["files"]["documents"]
+    }
+
+
+def test_failed_files_stay_until_they_are_asked_for_again(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.loop").write_text("x")
+    (tmp_path / "in" / "b.txt").write_text("fine")
+    job = job_of(tmp_path, limits=Limits(seconds=3))
+    assert endings(convert(job)) == {"converted": 2, "failed": 1, "ok": 1}
+    assert endings(convert(job)) == {"held": 2, "failed": 1, "ok": 1}
+    mended = replace(job, converters={".loop": "tests.convert.hostile:Quiet"}, retry_failed=True)
+    assert endings(convert(mended)) == {"held": 1, "converted": 1, "ok": 2}
+    with pytest.raises(TooManyFailedError, match="1 of 2 files failed"):
+        convert(replace(job, max_failed_share=0.1))
+
+
+def test_new_version_of_a_converter_converts_its_files_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_corpus(tmp_path / "in", healthy=6, hostile=0)
+    job = job_of(tmp_path)
+    convert(job)
+    choose = choose_converters
+
+    def upgraded(*own: Any, **knobs: Any) -> Any:
+        chosen = choose(*own, **knobs)
+        return {**chosen, "pdf": replace(chosen["pdf"], version="2")}
+
+    monkeypatch.setattr(pipeline, "choose_converters", upgraded)
+    manifest = convert(job)
+    assert (manifest["counts"]["files_held"], manifest["counts"]["files_converted"]) == (5, 1)
+    versions = {row["source"]: row["converter_version"] for row in table_of(job).to_pylist()}
+    assert versions["0/000.pdf"] == "2"
+
+
+def test_converter_named_for_an_ending_converts_the_files_that_it_now_concerns_and_no_other(tmp_path: Path) -> None:
+    mail = files.mail("s", "see below", files=[("b.rtf", b"attached")])
+    contents = {"a.rtf": b"none", "a.log": b"text", "a.png": b"BM picture", "a.eml": mail.as_bytes(), "a.txt": b"note"}
+    (tmp_path / "in").mkdir()
+    for name, data in contents.items():
+        (tmp_path / "in" / name).write_bytes(data)
+    plain = job_of(tmp_path)
+    assert endings(convert(plain)) == {"converted": 5, "skipped": 2, "needs_ocr": 1, "ok": 2}
+
+    own = replace(plain, converters=dict.fromkeys((".rtf", ".log", ".png"), "tests.convert.hostile:Quiet"))
+    assert endings(convert(own)) == {"held": 1, "converted": 4, "ok": 5}
+    texts = {row["document_id"]: row["text"] for row in table_of(own).to_pylist()}
+    assert (texts["a.rtf"], texts["a.log"], texts["a.png"]) == ("NONE", "TEXT", "BM PICTURE")
+    assert (texts["a.eml/1-b.rtf"], texts["a.txt"]) == ("ATTACHED", "note")
+    assert endings(convert(own)) == {"held": 5, "ok": 5}
+    assert endings(convert(plain)) == {"held": 1, "converted": 4, "skipped": 2, "needs_ocr": 1, "ok": 2}
+
+
+def test_run_goes_on_from_the_table_files_of_one_that_was_killed(tmp_path: Path) -> None:
+    expected = write_corpus(tmp_path / "in", healthy=24, hostile=0)
+    job = job_of(tmp_path)
+    first = convert(job)
+    (tmp_path / "out" / "manifest.json").unlink()
+    (tmp_path / "out" / first["files"]["documents"][-1]).unlink()
+    manifest = convert(job)
+    assert (manifest["counts"]["files_held"], manifest["counts"]["files_converted"]) == (16, 8)
+    assert manifest["files"]["documents"][:-1] == first["files"]["documents"][:-1]
+    require_closed(table_of(job), expected)
+
+
+@pytest.mark.chaos
+def test_run_killed_midway_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for number in range(24):
+        name = f"{number:02d}.sleep" if number % 8 == 7 else f"{number:02d}.txt"
+        (tmp_path / "in" / name).write_text("0.1" if number < 16 else "600")
+    arguments = ["--documents", str(tmp_path / "in"), "--output", str(tmp_path / "out"), "--seconds", "600"]
+    arguments += ["--converter", ".sleep=tests.convert.hostile:Sleeping", "--allow-code"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_ADDRESS": ray.get_runtime_context().gcs_address}
+    run = subprocess.Popen([sys.executable, "-m", "memagent_batch", "convert", *arguments], env=environment, cwd=ROOT)
+    deadline = time.monotonic() + 120
+    while len(list(tmp_path.glob("out/documents/part-*"))) < 2 and time.monotonic() < deadline:
+        assert run.poll() is None
+        time.sleep(0.05)
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    assert not (tmp_path / "out" / "manifest.json").exists()
+    (tmp_path / "in" / "23.sleep").write_text("0.1")
+    job = job_of(tmp_path, converters={".sleep": "tests.convert.hostile:Sleeping"})
+    manifest = convert(job)
+    assert (manifest["counts"]["files_held"], manifest["counts"]["files_converted"]) == (16, 8)
+    require_closed(table_of(job), {path.name: "ok" for path in (tmp_path / "in").iterdir()})
+
+
+def servers() -> set[psutil.Process]:
+    """Servers of converters that have a file under way."""
+    name = "memagent_batch.convert.process.server"
+    found = {process for process in psutil.process_iter(["cmdline"]) if name in (process.info["cmdline"] or ())}
+    return {process for process in found if children_of(process)}
+
+
+def children_of(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return process.children()
+    except psutil.NoSuchProcess:
+        return []
+
+
+def started_processes(run: "subprocess.Popen[bytes]", *, before: set[psutil.Process]) -> list[psutil.Process]:
+    """The server of a run's converters and the process of its file, once they are there."""
+    deadline = time.monotonic() + 120
+    while not (started := servers() - before) and time.monotonic() < deadline:
+        assert run.poll() is None
+        time.sleep(0.1)
+    (server,) = started
+    return [server, *server.children()]
+
+
+@pytest.mark.parametrize("killed", ["driver", "worker"])
+def test_killed_run_leaves_no_process_that_converts(tmp_path: Path, killed: str) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.loop").write_text("x")
+    arguments = ["--documents", str(tmp_path / "in"), "--output", str(tmp_path / "out"), "--seconds", "900"]
+    arguments += ["--converter", ".loop=tests.convert.hostile:Endless", "--allow-code"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_ADDRESS": ray.get_runtime_context().gcs_address}
+    before = servers()
+    with subprocess.Popen([sys.executable, "-m", "jobs.convert", *arguments], env=environment, cwd=ROOT) as run:
+        try:
+            converting = started_processes(run, before=before)
+            if killed == "worker":
+                worker = converting[0].parent()
+                assert worker is not None
+                worker.kill()
+                _, alive = psutil.wait_procs(converting, timeout=60)
+        finally:
+            run.kill()
+    if killed == "driver":
+        _, alive = psutil.wait_procs(converting, timeout=60)
+    assert not alive
+    deadline = time.monotonic() + 60
+    while servers() - before and time.monotonic() < deadline:  # the task that Ray had started again
+        time.sleep(0.1)
+    assert not servers() - before
+
+
+def test_hidden_files_are_named_and_a_link_out_of_the_folder_is_skipped(tmp_path: Path) -> None:
+    (tmp_path / "in" / ".git").mkdir(parents=True)
+    (tmp_path / "secret.txt").write_text("not asked for")
+    for name in ("a.txt", "_final.txt", ".git/x"):
+        (tmp_path / "in" / name).write_text("fine")
+    (tmp_path / "in" / "link.txt").symlink_to(tmp_path / "secret.txt")
+    job = job_of(tmp_path)
+    manifest = convert(job)
+    assert (manifest["counts"]["left_out"], manifest["left_out"]) == (2, [".git", "_final.txt"])
+    require_closed(table_of(job), {"a.txt": "ok", "link.txt": "skipped"})
+    assert "not asked for" not in str(table_of(job).to_pylist())
+    again = convert(job)
+    assert (again["counts"]["files_held"], again["files"]) == (2, manifest["files"])
+    (tmp_path / "in" / "a.txt").unlink()
+    (tmp_path / "in" / "link.txt").unlink()
+    with pytest.raises(InputError, match="all 2 names start with"):
+        convert(job)
+
+
+def test_run_superseded_while_it_converts_shows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("fine")
+    job, close = job_of(tmp_path), close_convert
+
+    def superseded(run: Any, *reports: Any, **knobs: Any) -> Any:
+        begin_convert(run.output, documents=run.documents)
+        return close(run, *reports, **knobs)
+
+    monkeypatch.setattr(pipeline, "close_convert", superseded)
+    with pytest.raises(SupersededError):
+        convert(job)
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_file_that_can_not_be_fetched_has_its_row_and_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in").mkdir()
+    for name in ("gone.txt", "there.txt"):
+        (tmp_path / "in" / name).write_text("fine")
+    job, plan = job_of(tmp_path), plan_batches
+
+    def vanishing(*found: Any, **knobs: Any) -> Any:
+        (tmp_path / "in" / "gone.txt").unlink(missing_ok=True)
+        return plan(*found, **knobs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "plan_batches", vanishing)
+        with pytest.raises(NotReadError, match="1 of 2 files were not read"):
+            convert(job)
+    require_closed(table_of(job), {"gone.txt": "not_read", "there.txt": "ok"})
+    (tmp_path / "in" / "gone.txt").write_text("back")
+    assert endings(convert(job)) == {"held": 1, "converted": 1, "ok": 2}
+
+
+def test_output_of_other_files_is_refused(tmp_path: Path) -> None:
+    for name in ("in", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.txt").write_text("fine")
+    job = job_of(tmp_path)
+    convert(job)
+    with pytest.raises(OutputError, match="choose another output"):
+        convert(replace(job, documents=(str(tmp_path / "other"),)))
+    with pytest.raises(OutputError, match="inside the documents"):
+        convert(replace(job, output=str(tmp_path / "in" / "out")))
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["counts"]["files"] == 1
+
+
+@pytest.mark.s3
+def test_bucket_is_converted_into_a_bucket(tmp_path: Path, s3_bucket: Location) -> None:
+    expected = write_corpus(tmp_path / "in", healthy=6, hostile=2)
+    for name in expected:
+        (s3_bucket / f"in/{name}").write_bytes((tmp_path / "in" / name).read_bytes())
+    job = job_of(
+        tmp_path,
+        documents=(f"{s3_bucket.uri}/in/",),
+        output=f"{s3_bucket.uri}/out",
+        storage_options=s3_bucket.storage_options,
+    )
+    convert(job)
+    require_closed(table_of(job), expected)
+    (s3_bucket / "in/new.md").write_bytes(b"# New")
+    assert convert(job)["counts"]["files_held"] == 8
+    require_closed(table_of(job), {**expected, "new.md": "ok"})

@@ -1,0 +1,243 @@
+"""`evaluate run` on real Ray, with an engine that needs no model and always answers `simulated`."""
+
+import json
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.cli import main as cli
+from memagent_batch.evaluation.suites.schemas import SCORES
+
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
+
+REFERENCES = ["simulated", "fox", "a Simulated thing", "simulated"]
+VARIANTS = "small: {policy: {chunk_tokens: 30}}\nlarge: {policy: {chunk_tokens: 60}, openai: {api_key: hunter2}}\n"
+JOB = """
+model: {model}
+engine: simulated
+window_tokens: 1000
+input: {{text_column: body}}
+ask: ["Why?"]
+policy: {{question_tokens: 60, memory_tokens: 40, answer_tokens: 40, chunk_tokens: 50}}
+"""
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, text_model: str, ray_here: None) -> Path:
+    """A folder in which two variants have read and scored a suite of MemAgent's."""
+    folder = tmp_path_factory.mktemp("evaluation")
+    write_job(folder, model=text_model)
+    assert evaluate(folder, "--variants", str(folder / "variants.yaml")) == 0
+    return folder
+
+
+@pytest.fixture
+def job(tmp_path: Path, text_model: str) -> Path:
+    """A folder with the same suite, that nothing has read yet."""
+    write_job(tmp_path, model=text_model)
+    return tmp_path
+
+
+def write_job(folder: Path, *, model: str) -> None:
+    write_suite(folder, [{"answers": [reference]} for reference in REFERENCES])
+    (folder / "variants.yaml").write_text(VARIANTS)
+    (folder / "job.yaml").write_text(JOB.format(model=model))
+
+
+def write_suite(folder: Path, records: list[dict[str, Any]]) -> None:
+    texts = [{"context": "some text " * 40 * (number + 1), "input": "Who?"} for number in range(len(records))]
+    whole = [text | record for text, record in zip(texts, records, strict=True)]
+    (folder / "eval_50.json").write_text(json.dumps(whole))
+
+
+def evaluate(folder: Path, *arguments: str, suite: str = "eval_50.json") -> int:
+    given = ["--suite", str(folder / suite), "--config", str(folder / "job.yaml"), "--output", str(folder / "out")]
+    return cli.main(["evaluate", "run", *given, *arguments])
+
+
+def evaluation(folder: Path) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads((folder / "out" / "evaluation.json").read_text())
+    return value
+
+
+def scores(folder: Path, variant: str) -> list[float]:
+    table = pq.read_table(folder / "out" / "scores" / f"{variant}.parquet")
+    assert table.schema.equals(SCORES)
+    values: list[float] = table["score"].to_pylist()
+    return values
+
+
+def cells(said: str) -> list[list[str]]:
+    return [line.split() for line in said.splitlines()]
+
+
+def test_evaluation_is_attached_to_a_scan_of_the_variant_that_read_it(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scan = tmp_path / "scan"
+    shutil.copytree(finished / "out" / "runs" / "small", scan)
+    assert cli.main(["evaluate", "attach", str(finished / "out"), "--to", str(scan)]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["attached"]
+    assert (row["variant"], row["of"], row["score"]) == ("small", "this reader", 0.5)
+    assert cli.main(["bundle", str(scan), "--to", str(tmp_path / "scan.zip")]) == 0
+    with zipfile.ZipFile(tmp_path / "scan.zip") as archive:
+        assert "by this reader:\n  - 4 readings scored on" in archive.read("card.md").decode()
+
+
+def test_evaluate_run_scores_each_variant_and_keeps_its_run(finished: Path) -> None:
+    assert scores(finished, "small") == scores(finished, "large") == [1.0, 0.0, 0.0, 1.0]
+    found = evaluation(finished)
+    assert (found["format"], found["suite_folder"]) == ("memagent-evaluation/1", "suite")
+    assert found["suite"].endswith("/eval_50.json")
+    for variant in found["variants"][:2]:
+        assert variant["score_on"] == "metric"
+        manifest = json.loads((finished / "out" / variant["run"] / "manifest.json").read_text())
+        assert (finished / "out" / variant["scores"]).exists()
+        for key in ("run_id", "reader_fingerprint", "finished_at", "seconds"):
+            assert variant[key] == manifest[key]
+        assert (variant["policy"], variant["model"]) == ("overwrite", manifest["settings"]["model"])
+        assert manifest["counts"]["asked"] == manifest["counts"]["ok"] == len(REFERENCES)
+
+
+def test_evaluate_run_knobs_of_variants_are_told_without_secrets(finished: Path) -> None:
+    knobs = [(variant["name"], variant["knobs"]) for variant in evaluation(finished)["variants"][:2]]
+    assert knobs[0] == ("small", {"policy": {"chunk_tokens": 30}})
+    assert knobs[1] == ("large", {"policy": {"chunk_tokens": 60}, "openai": {}})
+    told = [path for path in (finished / "out").rglob("*.json") if "hunter2" in path.read_text()]
+    assert not told
+
+
+def test_evaluate_run_scores_values_and_evidence_of_typed_questions(job: Path) -> None:
+    context = "Some words. " * 30 + "The fox is red."
+    asked = {"question": "Who?", "answers": [{"text": "fox", "answer_start": context.index("fox")}]}
+    qas = [asked | {"is_impossible": False}, {"question": "When?", "answers": [], "is_impossible": True}]
+    suite = {"version": "v2.0", "data": [{"paragraphs": [{"context": context, "qas": qas}]}]}
+    (job / "squad.json").write_text(json.dumps(suite))
+
+    assert evaluate(job, "--closing.evidence", suite="squad.json") == 0
+
+    rows = pq.read_table(job / "out" / "scores" / "overwrite.parquet").to_pylist()
+    manifest = json.loads((job / "out" / "runs" / "overwrite" / "manifest.json").read_text())
+    evidence = [
+        row
+        for name in manifest["files"]["evidence"]
+        for row in pq.read_table(job / "out" / "runs" / "overwrite" / name).to_pylist()
+        if row["how"] == "chosen"
+    ]
+    gold = range(context.index("fox"), context.index("fox") + 3)
+    assert [(row["task"], row["answer_type"], row["is_absent"]) for row in rows] == [
+        ("squad", "text", False),
+        ("squad", "text", True),
+    ]
+    assert all(row["value_status"] is not None and row["value_right"] is not None for row in rows)
+    for row in rows:
+        own = [each for each in evidence if each["question_id"] == row["question_id"]]
+        hit = any(place in gold for each in own for place in range(each["char_start"], each["char_end"]))
+        assert row["num_evidence"] == len(own)
+        assert row["evidence_hit"] == (None if row["is_absent"] else hit)
+
+
+def test_evaluate_run_again_costs_nothing_and_says_the_same(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = evaluation(finished)
+    assert evaluate(finished, "--variants", str(finished / "variants.yaml")) == 0
+    said = cells(capsys.readouterr().out)
+    for variant in ("small", "large"):
+        assert [variant, "eval_50", "-", "4", "0.500", "0.150", "to", "0.850", "0", "0", "0"] in said
+    assert evaluation(finished) == before
+
+
+def test_evaluate_run_one_variant_more_leaves_the_others(finished: Path) -> None:
+    before = evaluation(finished)["variants"]
+    assert evaluate(finished, "--policies", "overwrite") == 0
+    *kept, added = evaluation(finished)["variants"]
+    assert kept == before
+    assert (added["name"], added["knobs"]) == ("overwrite", {"policy": {"kind": "overwrite"}})
+
+
+def test_evaluate_run_another_suite_in_its_output_is_refused(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (finished / "other.json").write_text((finished / "eval_50.json").read_text())
+    assert evaluate(finished, suite="other.json") == 2
+    assert "belongs to an evaluation over the suite" in capsys.readouterr().err
+
+
+def test_evaluate_run_failed_samples_stay_in_the_n_until_the_suite_is_mended(
+    job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_suite(job, [{"answers": ["simulated"], "input": "Why? " * 40}, {"answers": ["fox"]}])
+    assert evaluate(job, "--sampling.samples=2") == 0
+    assert ["overwrite", "eval_50", "-", "4", "0.000", "0.000", "to", "0.658", "2", "0", "0"] in cells(
+        capsys.readouterr().out
+    )
+    write_suite(job, [{"answers": ["simulated"]}, {"answers": ["simulated"]}])
+    turns = set((job / "out" / "runs" / "overwrite" / "log" / "turns").iterdir())
+    assert evaluate(job, "--sampling.samples=2") == 0
+    assert scores(job, "overwrite") == [1.0] * 4
+    added = set((job / "out" / "runs" / "overwrite" / "log" / "turns").iterdir()) - turns
+    read = {row["document_hash"] for path in added for row in pq.read_table(path).to_pylist()}
+    assert len(read) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--documents=x"], "--documents: the suite brings documents and questions"),
+        (["--ask", "Who?"], "--ask: the suite brings documents and questions"),
+        (["--policies", "guess"], "variant 'guess': policy"),
+        (["--window-tokens=50"], "lower policy.chunk_tokens"),
+        (["--format", "ruler"], "can't be taken apart"),
+        (["--format", "msmarco"], "--format: invalid choice: 'msmarco'"),
+        (["--suite", "gone"], "gone: no such file or folder"),
+        (["--colour=blue"], "there is no option --colour"),
+    ],
+)
+def test_evaluate_run_bad_argument_is_refused_before_anything_is_read(
+    job: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert evaluate(job, *arguments) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert "Traceback" not in said
+    assert not (job / "out" / "runs").exists()
+
+
+def test_evaluate_run_output_of_something_else_is_refused(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (job / "out").mkdir()
+    (job / "out" / "thesis.txt").write_text("mine")
+    assert evaluate(job) == 2
+    assert "holds other files" in capsys.readouterr().err
+
+
+def test_evaluate_report_of_a_finished_evaluation_shows_its_scores_and_traces(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert cli.main(["evaluate", "report", str(finished / "out"), "--to", str(finished / "page")]) == 0
+    told = json.loads(capsys.readouterr().out)
+    num_variants = len(json.loads((finished / "out" / "evaluation.json").read_text())["variants"])
+    readings, failures = 4 * num_variants, 2 * num_variants
+    assert (told["questions"], told["readings"], told["failures"], told["traces"]) == (4, readings, failures, failures)
+    page = (finished / "page" / "report.html").read_text(encoding="utf-8")
+    assert page.count("<strong>turn 0</strong> update") == failures
+    assert '<dt>answer</dt><dd class="said" dir="auto">simulated</dd>' in page
+    assert "No turn of this reading" not in page
+
+
+def test_evaluate_run_warns_of_a_suite_whose_lengths_are_in_other_tokens(
+    tmp_path: Path, text_model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_job(tmp_path, model=text_model)
+    made = ["--tasks", "niah_single_1", "--lengths", "512", "--samples", "1"]
+    for model in ("tiny", text_model):
+        folder = tmp_path / Path(model).name
+        assert cli.main(["evaluate", "make", "--output", str(folder / "suite"), "--model", model, *made]) == 0
+        (folder / "job.yaml").write_text((tmp_path / "job.yaml").read_text())
+        capsys.readouterr()
+        assert evaluate(folder, suite="suite") == 0
+        warned = f"lengths of this suite are tokens of 'tiny', and {text_model!r} has another tokeniser"
+        assert (warned in capsys.readouterr().err) == (model == "tiny")

@@ -1,0 +1,226 @@
+"""Exit codes and last lines of real jobs on real Ray."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import ray
+
+from memagent_batch.cli.answer import main
+from memagent_batch.domain.turns import Completion, Prompt
+from memagent_batch.engines.engine import Engine
+from memagent_batch.errors import EngineRefusedError
+from memagent_batch.files.json_files import read_json, write_json
+from memagent_batch.files.location import Location
+from memagent_batch.flows import answer as pipeline
+from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
+from memagent_batch.prompts.files import save_prompt_set
+from memagent_batch.ray_data.actor import ActorLife, ReaderTask
+from memagent_batch.ray_data.reader import Reader
+from memagent_batch.runs.claim import remove_leftovers
+
+ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not find the modules of tests
+
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
+
+TEXTS = pa.schema([("document_id", pa.string()), ("text", pa.string())])
+WINNER = "20991231T000000.000Z.ffff"
+"""Id of a newer attempt."""
+
+
+@pytest.fixture
+def arguments(text_model: str, tmp_path: Path) -> list[str]:
+    """A job over three documents."""
+    rows = [{"document_id": f"d{number}", "text": f"{number} and some words " * 20} for number in range(3)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "documents.parquet")
+    knobs: dict[str, Any] = {
+        "documents": tmp_path / "documents.parquet",
+        "output": tmp_path / "run",
+        "ask": "Who?",
+        "model": text_model,
+        "window-tokens": 1000,
+        "policy.chunk-tokens": 40,
+        "policy.question-tokens": 60,
+        "policy.memory-tokens": 40,
+        "policy.answer-tokens": 40,
+        "log.flush-seconds": 0.1,
+    }
+    return [part for name, value in knobs.items() for part in (f"--{name}", str(value))]
+
+
+def claim(output: Path) -> None:
+    """Takes the output over, as a newer attempt does."""
+    record = read_json(Location(uri=str(output / "run.json")))
+    write_json(Location(uri=str(output / "run.json")), {**(record or {}), "run_id": WINNER})
+
+
+def test_job_superseded_while_it_writes_its_tables_ends_with_3_and_leaves_none(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "run"
+
+    def superseded(*place: Any, **run: Any) -> None:
+        remove_leftovers(*place, **run)
+        claim(output)
+
+    monkeypatch.setattr(pipeline, "remove_leftovers", superseded)
+    assert main([*arguments, "--engine", "simulated"]) == 3
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("superseded: ")
+    assert WINNER in last
+    assert not [*output.glob("answers/*"), *output.glob("memories/*"), *output.glob("manifest.json")]
+    assert json.loads((output / "run.json").read_text())["run_id"] == WINNER
+
+
+def test_job_whose_endpoint_is_not_there_ends_with_2_and_one_line(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    endpoint = ["--engine", "openai", "--openai.base-url", "http://127.0.0.1:9/v1", "--openai.max-retries", "0"]
+    assert main([*arguments, *endpoint]) == 2
+    *_, before, last = capsys.readouterr().err.splitlines()
+    assert last.startswith("error: the endpoint http://127.0.0.1:9/v1 can't be reached")
+    assert before.startswith("readings 0/3")
+
+
+def test_job_whose_prompt_set_is_edited_after_its_start_reads_nothing_under_the_old_name(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prompts, read = tmp_path / "prompts.json", pipeline.read_documents
+    save_prompt_set(DEFAULT_PROMPTS, prompts)
+
+    def edited(*bundles: Any, **run: Any) -> Any:
+        save_prompt_set(replace(DEFAULT_PROMPTS, first_memory="nothing at all"), prompts)
+        return read(*bundles, **run)
+
+    monkeypatch.setattr(pipeline, "read_documents", edited)
+    assert main([*arguments, "--engine", "simulated", "--prompt-set", str(prompts)]) == 1
+    assert "edited since the run began" in capsys.readouterr().err.splitlines()[-1]
+    assert not list((tmp_path / "run").glob("log/turns/*"))
+
+
+class RefusedReader(Reader):
+    """A reader whose key expires after some turns."""
+
+    def __init__(self, task: ReaderTask) -> None:
+        super().__init__(task)
+        self._life = ExpiringLife(task)
+
+
+class ExpiringLife(ActorLife):
+    """Starts an engine whose key expires."""
+
+    async def _start_engine(self) -> Engine:
+        return ExpiringEngine(await super()._start_engine())
+
+
+class ExpiringEngine:
+    """Answers five turns, then refuses."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._left = 5
+
+    async def start(self) -> None:
+        await self._engine.start()
+
+    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+        if not self._left:
+            raise EngineRefusedError("the endpoint answered 401: token expired; set a key that is good")
+        self._left -= 1
+        return await self._engine.complete(prompt, seed=seed)
+
+    async def stop(self) -> None:
+        await self._engine.stop()
+
+
+def test_job_whose_key_expires_in_mid_run_stops_with_2_and_goes_on_with_another(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slow_log = [*arguments, "--engine", "simulated", "--log.flush-seconds", "600"]
+    with monkeypatch.context() as expiring:
+        expiring.setattr(pipeline, "Reader", RefusedReader)
+        assert main(slow_log) == 2
+    *_, before, last = capsys.readouterr().err.splitlines()
+    assert last == "error: the endpoint answered 401: token expired; set a key that is good"
+    assert before.startswith("readings 0/3")
+    assert pq.read_table(tmp_path / "run" / "log" / "turns").num_rows == 5
+    assert not (tmp_path / "run" / "log" / "outcomes").exists()
+    assert main([*arguments, "--engine", "simulated"]) == 0
+    rows = pq.read_table(tmp_path / "run" / "answers").to_pylist()
+    assert sum(row["num_replayed_turns"] for row in rows) == 5
+
+
+def test_job_whose_document_is_away_ends_with_1_and_the_same_command_reads_it(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts, read = tmp_path / "texts", pipeline.read_documents
+    texts.mkdir()
+    for name in ("a", "b", "c"):
+        (texts / f"{name}.txt").write_text(f"{name} has some words. " * 20)
+    command = [*arguments, "--engine", "simulated"]
+    command[command.index("--documents") + 1] = str(texts)
+
+    def away(*bundles: Any, **run: Any) -> Any:
+        for name in ("b", "c"):
+            (texts / f"{name}.txt").rename(tmp_path / f"{name}.txt")
+        return read(*bundles, **run)
+
+    with monkeypatch.context() as gone:
+        gone.setattr(pipeline, "read_documents", away)
+        assert main(command) == 1
+    said = capsys.readouterr()
+    assert "2 of 3 readings were not read (2 x TextUnavailableError: " in said.err.splitlines()[-1]
+    assert sum("reading not read" in line for line in said.err.splitlines()) == 1
+    counts = json.loads(said.out)
+    assert [counts[name] for name in ("asked", "ok", "failed", "not_read", "answers_rows")] == [3, 1, 0, 2, 3]
+    rows = {row["document_id"]: row for row in pq.read_table(tmp_path / "run" / "answers").to_pylist()}
+    assert {name: row["status"] for name, row in rows.items()} == {
+        "a.txt": "ok",
+        "b.txt": "not_read",
+        "c.txt": "not_read",
+    }
+    assert "b.txt" in rows["b.txt"]["error_message"]
+    for name in ("b", "c"):
+        (tmp_path / f"{name}.txt").rename(texts / f"{name}.txt")
+    assert main(command) == 0
+    rows = {row["document_id"]: row for row in pq.read_table(tmp_path / "run" / "answers").to_pylist()}
+    assert {row["status"] for row in rows.values()} == {"ok"}
+
+
+def test_job_in_which_every_reading_fails_writes_its_tables_and_ends_with_4(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"document_id": name, "text": None} for name in ("a", "b")]
+    pq.write_table(pa.Table.from_pylist(rows, schema=TEXTS), tmp_path / "documents.parquet")
+    assert main([*arguments, "--engine", "simulated"]) == 4
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("failed: 2 of 2 readings failed (2 x DocumentError: ")
+    assert "the text is null" in last
+    assert json.loads((tmp_path / "run" / "manifest.json").read_text())["counts"]["failed"] == 2
+
+
+def test_job_with_a_share_of_failed_readings_ends_with_0_or_4_as_was_asked(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"document_id": "a", "text": None}, {"document_id": "b", "text": "some words"}]
+    pq.write_table(pa.Table.from_pylist(rows, schema=TEXTS), tmp_path / "documents.parquet")
+    command = [*arguments, "--engine", "simulated"]
+    assert main(command) == 0
+    closing = capsys.readouterr().err.splitlines()[-1]
+    assert "1 ok, 1 failed (1 x DocumentError: " in closing
+    assert main([*command, "--max-failed-share", "0.4"]) == 4
+    assert "1 of 2 readings failed, max_failed_share is 0.4" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_job_stopped_at_a_bound_ends_with_6_and_the_same_command_without_it_goes_on(
+    arguments: list[str], tmp_path: Path
+) -> None:
+    command = [*arguments, "--engine", "simulated"]
+    assert main([*command, "--max-tokens", "1"]) == 6
+    assert not (tmp_path / "run" / "manifest.json").exists()
+    assert main(command) == 0

@@ -1,0 +1,211 @@
+"""Hostile input, one outcome each: read as plain text, a failed row, or refused before anything is read.
+
+What a file's reader refuses by itself is in tests/inputs; the mistakes of users are in tests/cli/test_bad_input.py.
+"""
+
+import json
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import tests.flows.hostile_documents as hostile
+from memagent_batch.cli.settings import job_of
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import JobConfig
+from memagent_batch.domain.addresses import text_hash, token_hash
+from memagent_batch.domain.prompts import Slot, TokenTemplate
+from memagent_batch.domain.readings import QuestionTokens
+from memagent_batch.domain.turns import Completion, Prompt
+from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.errors import InputError
+from memagent_batch.flows.answer import answer
+from memagent_batch.log.schemas import TurnRow
+from memagent_batch.plugins import make_policy
+from memagent_batch.reading.turns import completion_of
+from memagent_batch.wiring import make_prompt_tokens
+
+pytestmark = [pytest.mark.ray]
+
+BIG = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(3600)]
+"""For `make test-chaos`."""
+CHUNK_TOKENS = 50
+Turns = Mapping[str, TurnRow]
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory, ray_here: None) -> JobConfig:
+    """A job over all hostile documents and questions, which has ended."""
+    folder = tmp_path_factory.mktemp("hostile")
+    hostile.write_hostile(folder)
+    job = settings_of(
+        folder / "documents.jsonl",
+        questions=str(folder / "questions.jsonl"),
+        input={"carry_columns": tuple(hostile.CARRIED)},
+    )
+    answer(job)
+    return job
+
+
+@pytest.fixture(scope="module")
+def rows(job: JobConfig) -> list[dict[str, Any]]:
+    """The rows of `answers`."""
+    return rows_in(Path(job.output) / "answers")
+
+
+def settings_of(documents: Path, **knobs: Any) -> JobConfig:
+    given: dict[str, Any] = {
+        "documents": str(documents),
+        "output": str(documents.with_name("run")),
+        "engine": "simulated",
+        "model": "tiny",
+        "window_tokens": 1000,
+        "policy": {"chunk_tokens": CHUNK_TOKENS, "question_tokens": 200, "memory_tokens": 40, "answer_tokens": 40},
+        "log": {"flush_seconds": 0.1},
+    }
+    return job_of(**given | knobs)
+
+
+def rows_in(folder: Path) -> list[Any]:
+    found: list[Any] = pq.read_table(folder).to_pylist()
+    return found
+
+
+async def prompts_of(
+    text: str, question: str, *, turns: Turns, agent: AgentConfig, tokenizer: Tokenizer
+) -> list[Prompt]:
+    """The prompts of a logged reading, made again by its policy; the hashes in the log show that they are equal."""
+    shown: list[Prompt] = []
+
+    async def replay(prompt: Prompt) -> Completion:
+        assert token_hash(prompt.token_ids) == turns[prompt.path]["prompt_hash"]
+        shown.append(prompt)
+        return completion_of(turns[prompt.path])
+
+    asked = QuestionTokens(token_ids=tokenizer.encode(question))
+    await make_policy(agent).read(tokenizer.document(text), asked, prompts=make_prompt_tokens(agent), turns=replay)
+    return shown
+
+
+def control_tokens(template: TokenTemplate, tokenizer: Tokenizer) -> list[int]:
+    """Those of the chat template itself."""
+    fixed = [token for piece in template.pieces if not isinstance(piece, Slot) for token in piece]
+    return [token for token in fixed if token in tokenizer.control_token_ids]
+
+
+def test_hostile_text_is_read_whole_for_every_question_and_costs_no_other(rows: list[dict[str, Any]]) -> None:
+    failed = [row for row in rows if row["status"] == "failed"]
+    assert {(row["document_id"], row["error_type"]) for row in failed} == {(hostile.SURROGATE, "DocumentError")}
+    assert all("lone surrogate at character 3" in row["error_message"] for row in failed)
+    asked = {(name, question) for name in [*hostile.READ_AS_TEXT, hostile.SURROGATE] for question in hostile.QUESTIONS}
+    assert {(row["document_id"], row["question"]) for row in rows} == asked
+    assert len(rows) == len(asked)
+
+
+def test_hostile_columns_are_carried_as_text_and_never_become_ours(rows: list[dict[str, Any]]) -> None:
+    carried = {name: value if isinstance(value, str) else json.dumps(value) for name, value in hostile.CARRIED.items()}
+    for row in rows:
+        assert {name: row[name] for name in carried} == carried
+        assert "owned" not in {row[name] for name in hostile.OURS}
+
+
+async def test_hostile_text_yields_no_control_token_in_any_prompt(job: JobConfig, tiny_tokenizer: Tokenizer) -> None:
+    turns: dict[tuple[str, str], dict[str, TurnRow]] = defaultdict(dict)
+    for row in rows_in(Path(job.output) / "log" / "turns"):
+        turns[row["document_hash"], row["question_hash"]][row["path"]] = row
+    prompts = make_prompt_tokens(job.agent)
+    expected = {
+        "update": control_tokens(prompts.update, tiny_tokenizer),
+        "answer": control_tokens(prompts.answer, tiny_tokenizer),
+    }
+    num_prompts = 0
+    for text in hostile.READ_AS_TEXT.values():
+        for question in hostile.QUESTIONS:
+            logged = turns[text_hash(text), text_hash(question)]
+            shown = await prompts_of(text, question, turns=logged, agent=job.agent, tokenizer=tiny_tokenizer)
+            for prompt in shown:
+                found = [token for token in prompt.token_ids if token in tiny_tokenizer.control_token_ids]
+                assert found == expected[prompt.kind]
+            num_prompts += len(shown)
+    assert num_prompts == sum(map(len, turns.values()))
+
+
+def test_hostile_text_is_shown_to_the_model_letter_for_letter(tiny_tokenizer: Tokenizer) -> None:
+    for text in hostile.READ_AS_TEXT.values():
+        assert tiny_tokenizer.decode(tiny_tokenizer.encode(text)) == text
+
+
+@pytest.mark.usefixtures("ray_here")
+@pytest.mark.parametrize(
+    ("row", "knobs", "said"),
+    [
+        ({"more": "[" * 200_000 + "]" * 200_000}, {}, "line 1: malformed JSON .*recursion"),
+        ({"document_id": "a\ud800"}, {}, "line 1: column 'document_id' can't be read: lone surrogate at character 2"),
+        ({"source": "\ud800"}, {"input": {"carry_columns": ("source",)}}, "column 'source' can't be read: lone surr"),
+        ({"answer": "x"}, {"input": {"carry_columns": ("answer",)}}, "`answers` has a column 'answer' of its own"),
+    ],
+)
+def test_hostile_value_that_can_stand_in_no_table_is_refused_with_its_place(
+    row: dict[str, str], knobs: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    line = json.dumps({"document_id": "a", "text": "b"} | row)
+    if "more" in row:
+        line = line.replace(f'"{row["more"]}"', row["more"])
+    (tmp_path / "documents.jsonl").write_text(line)
+    with pytest.raises(InputError, match=said):
+        answer(settings_of(tmp_path / "documents.jsonl", **{"ask": ("Who?",)} | knobs))
+    assert not (tmp_path / "run").exists()
+
+
+def test_dictionary_that_unpacks_to_gigabytes_is_indexed_in_little_memory(tmp_path: Path) -> None:
+    hostile.write_bomb(tmp_path / "documents.parquet", rows=100, row_bytes=16_000_000)
+    assert (tmp_path / "documents.parquet").stat().st_size < 1_000_000
+    script = Path(__file__).with_name("bounded_index.py")
+    done = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True, check=True)
+    told = json.loads(done.stdout)
+    assert (told["texts"], told["lengths"]) == (100, [16_000_000])
+    assert told["peak_mib"] < 1000  # of 1,600 MB of text
+
+
+@pytest.mark.usefixtures("ray_here")
+@pytest.mark.parametrize("rows", [pytest.param(100_000, marks=BIG)])
+def test_empty_documents_have_a_row_each_and_one_turn_in_all(rows: int, tmp_path: Path) -> None:
+    hostile.write_empty(tmp_path / "documents.parquet", rows=rows)
+    answer(settings_of(tmp_path / "documents.parquet", ask=("Who?",)))
+    answers = pq.read_table(tmp_path / "run" / "answers")
+    assert len(set(answers["document_id"].to_pylist())) == answers.num_rows == rows
+    assert set(answers["status"].to_pylist()) == {"ok"}
+    assert len(rows_in(tmp_path / "run" / "log" / "turns")) == 1
+
+
+@pytest.mark.usefixtures("ray_here")
+@pytest.mark.parametrize("num_bytes", [pytest.param(100_000_000, marks=BIG)])
+def test_line_without_a_place_to_cut_is_read_whole(num_bytes: int, tmp_path: Path) -> None:
+    hostile.write_long_line(tmp_path / "documents.jsonl", num_bytes=num_bytes)
+    require_read(tmp_path / "documents.jsonl", num_chars=num_bytes)
+
+
+@pytest.mark.usefixtures("ray_here")
+@pytest.mark.parametrize("num_tokens", [pytest.param(10_000_000, marks=BIG)])
+def test_document_of_millions_of_tokens_is_read_whole(num_tokens: int, tmp_path: Path) -> None:
+    text = "the fox jumps over 12345 dogs. " * (num_tokens // 18 + 1)
+    hostile.write_text(tmp_path / "documents.parquet", text)
+    row = require_read(tmp_path / "documents.parquet", num_chars=len(text))
+    assert row["num_document_tokens"] >= num_tokens
+
+
+def require_read(documents: Path, *, num_chars: int) -> Any:
+    """The row of the one document, every character of which was shown."""
+    policy = {"chunk_tokens": 20_000, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40}
+    answer(settings_of(documents, ask=("Who?",), window_tokens=21_000, policy=policy))
+    (row,) = rows_in(documents.with_name("run") / "answers")
+    spans = [turn for turn in rows_in(documents.with_name("run") / "memories") if turn["chunk_index"] is not None]
+    assert row["status"] == "ok"
+    assert row["num_chunks"] == len(spans) == -(-row["num_document_tokens"] // 20_000)
+    assert [0, *(turn["char_end"] for turn in spans)] == [*(turn["char_start"] for turn in spans), num_chars]
+    return row

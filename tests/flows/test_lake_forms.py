@@ -1,0 +1,86 @@
+"""One corpus in five forms, on real Ray, without a model: the same answers, and the version of each table is told."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.cli.settings import job_of
+from memagent_batch.config.job import JobConfig
+from memagent_batch.errors import InputError
+from memagent_batch.files.location import Location
+from memagent_batch.flows.answer import answer
+from memagent_batch.inputs import shards
+from memagent_batch.runs.state import read_state
+from tests.inputs.lake.forms import FORMS, TEXTS, write_delta, write_pages
+
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
+
+
+def _job(documents: str, output: Path, model: str, **knobs: Any) -> JobConfig:
+    return job_of(
+        documents=documents,
+        ask="Who ran?",
+        output=str(output),
+        engine="simulated",
+        model=model,
+        window_tokens=1000,
+        policy={"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
+        log={"flush_seconds": 0.1},
+        **knobs,
+    )
+
+
+def _answers(output: Path) -> dict[str, Any]:
+    manifest = json.loads((output / "manifest.json").read_bytes())
+    rows = [row for name in manifest["files"]["answers"] for row in pq.read_table(output / name).to_pylist()]
+    return {row["document_id"]: (row["status"], row["answer"], row["num_turns"]) for row in rows}
+
+
+def test_answer_one_corpus_in_five_forms_has_the_same_answers(tmp_path: Path, text_model: str) -> None:
+    found = {}
+    for form, write in FORMS.items():
+        paged = {"input": {"order_columns": "page", "locator": "page {page}"}} if form == "pages" else {}
+        job = _job(write(tmp_path / form), tmp_path / f"{form}-out", text_model, **paged)
+        manifest = answer(job)
+        found[form] = _answers(tmp_path / f"{form}-out")
+        assert list(manifest["tables"]) == ([job.documents[0]] if "://" in job.documents[0] else [])
+    assert found["parquet"].keys() == TEXTS.keys()
+    assert {status for status, *_ in found["parquet"].values()} == {"ok"}
+    assert [form for form, answers in found.items() if answers != found["parquet"]] == []
+
+
+def test_answer_table_whose_files_are_known_is_not_indexed_again(tmp_path: Path, text_model: str) -> None:
+    uri = write_delta(tmp_path)
+    output = tmp_path / "out"
+    answer(_job(f"{uri}@0", output, text_model))
+    first = answer(_job(uri, output, text_model))
+    assert first["changes"]["tables"] == {uri: {"before": "0", "now": "2"}}
+    assert first["changes"]["documents"] == {"added": 0, "changed": 1, "removed": 1, "unchanged": 3}
+    _, *days = sorted((tmp_path / "in").glob("day=*"))  # of the first day's file a row is read to check columns
+    for file in (file for day in days for file in day.glob("*.parquet")):
+        file.write_bytes(b"damaged")
+    second = answer(_job(uri, output, text_model))
+    assert second["changes"]["documents"] == {"added": 0, "changed": 0, "removed": 0, "unchanged": 4}
+    assert second["changes"]["readings"]["kept"] == 4
+    assert read_state(Location(uri=str(output)))["tables"] == {uri: "2"}
+    with pytest.raises(InputError):
+        answer(_job(uri, output, text_model, input={"where": "document_id != 'a'"}))
+
+
+def test_answer_page_that_is_gone_is_a_change_of_its_document_alone(
+    tmp_path: Path, text_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards, "_SHARD_FILES", 1)  # two tasks index the rows, and two group them
+    uri, output = write_pages(tmp_path), tmp_path / "out"
+    knobs = {"input": {"order_columns": "page", "locator": "page {page}"}}
+    answer(_job(uri, output, text_model, **knobs))
+    pages = pq.read_table(f"{uri}/one.parquet")
+    gone = pages.to_pylist()[0]["document_id"]
+    pq.write_table(pages.slice(1), f"{uri}/one.parquet", row_group_size=3)
+    changes = answer(_job(uri, output, text_model, **knobs))["changes"]
+    assert changes["documents"] == {"added": 0, "changed": 1, "removed": 0, "unchanged": 3}
+    assert (changes["readings"]["read"], changes["readings"]["kept"]) == (1, 3)
+    assert len(TEXTS[gone].split("\n\n")) > 1

@@ -1,0 +1,64 @@
+"""What `memagent plan` prices: the readings that are left, whatever the output already holds."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memagent_batch.cli.settings import job_of
+from memagent_batch.config.job import JobConfig
+from memagent_batch.flows.answer import answer
+from memagent_batch.flows.check import check
+from memagent_batch.flows.plan import plan_checked
+from memagent_batch.runs.planning.estimate import Rates, estimate
+
+COSTS = ("turns", "prompt_tokens_at_least", "prompt_tokens_at_most", "completion_tokens_at_most", "document_tokens")
+
+
+@pytest.fixture
+def job(text_model: str, tmp_path: Path) -> JobConfig:
+    """Three documents of unlike lengths, one of them unreadable, and one question."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("some words " * 40)
+    (tmp_path / "in" / "b.txt").write_text("other words " * 80)
+    (tmp_path / "in" / "broken.txt").write_bytes(b"\xff")
+    policy = {"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40}
+    return job_of(
+        documents=str(tmp_path / "in"),
+        ask=("Who?",),
+        output=str(tmp_path / "run"),
+        engine="simulated",
+        model=text_model,
+        window_tokens=1000,
+        policy=policy,
+    )
+
+
+def _hours(plan: Mapping[str, Any]) -> float:
+    return float(estimate(plan, Rates(tokens_per_second=0.1), replicas=1)["hours_at_most"])
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_here")
+def test_plan_prices_only_what_the_output_does_not_hold(job: JobConfig, tmp_path: Path) -> None:
+    first: Mapping[str, Any] = plan_checked(check(job))
+    assert (first["documents"], first["unreadable_documents"]) == (3, 1)
+    assert (first["documents_to_read"], first["readings_to_do"]) == (2, 2)
+    assert first["largest_document"]["document_id"] == "b.txt"
+    assert first["question_lists"] is None
+    assert answer(job)["totals"]["num_turns"] == first["turns"]
+
+    done: Mapping[str, Any] = plan_checked(check(job))
+    assert (done["readings"], done["readings_done"], done["readings_failed"], done["readings_to_do"]) == (3, 2, 1, 0)
+    assert {name: done[name] for name in COSTS} == dict.fromkeys(COSTS, 0)
+    assert done["largest_document"] is None
+    assert _hours(done) == 0.0
+
+    (tmp_path / "in" / "a.txt").write_text("new words " * 40)
+    changed: Mapping[str, Any] = plan_checked(check(job))
+    assert (changed["documents"], changed["documents_to_read"], changed["readings_to_do"]) == (3, 1, 1)
+    assert (first["documents_read_before"], changed["documents_read_before"]) == (0, 1)
+    assert changed["largest_document"]["document_id"] == "a.txt"
+    assert all(0 < changed[name] < first[name] for name in COSTS)
+    assert 0 < _hours(changed) < _hours(first)

@@ -1,0 +1,287 @@
+"""Collected rollouts on the simulated engine, whose responses are all the same: what becomes of each sample."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+import ray
+
+from memagent_batch.cli.settings import job_of
+from memagent_batch.config.job import JobConfig
+from memagent_batch.domain.addresses import text_hash
+from memagent_batch.errors import CountsError, InputError, SettingsError, SupersededError
+from memagent_batch.files.json_files import read_json
+from memagent_batch.flows.answer import answer
+from memagent_batch.flows.collect import collect, sampled_job, write_rollouts_table
+from memagent_batch.flows.plan import make_plan
+from memagent_batch.log.index import scan_log
+from memagent_batch.runs.planning.parts import plan_parts
+from memagent_batch.training.rollouts.table import RolloutsRecord
+from memagent_batch.training.rollouts.write import RolloutTask, project_rollouts
+from memagent_batch.wiring import identify_reader, make_output
+from tests.flows.opened_files import watched_openings
+from tests.flows.training.collected import NOISE, rows_of, write_inputs
+
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
+
+
+def settings_of(folder: Path, model: str, **rollouts: Any) -> JobConfig:
+    return job_of(
+        documents=str(folder / "documents.parquet"),
+        questions=str(folder / "questions.parquet"),
+        output=str(folder / "run"),
+        engine="simulated",
+        model=model,
+        window_tokens=1000,
+        policy={"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
+        log={"flush_seconds": 0.1},
+        rollouts={"group_size": 3, **rollouts},
+        allow_code=True,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """A finished collection over two documents, for one test alone."""
+
+    folder: Path
+    """Its inputs, and its output in `run`."""
+    job: JobConfig
+    """What was asked for."""
+    record: RolloutsRecord
+    """What `rollouts.json` says."""
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, text_model: str, ray_here: None) -> Path:
+    folder = tmp_path_factory.mktemp("finished")
+    write_inputs(folder, {"d": NOISE, "e": NOISE * 2}, references=["simulated"])
+    collect(settings_of(folder, text_model))
+    return folder
+
+
+@pytest.fixture
+def collected(finished: Path, tmp_path: Path, text_model: str) -> Collected:
+    folder = shutil.copytree(finished, tmp_path / "copy")
+    job = settings_of(folder, text_model).model_copy(update={"adopt_output": True})
+    return Collected(folder=folder, job=job, record=json.loads((folder / "run" / "rollouts.json").read_text()))
+
+
+def table_again(job: JobConfig) -> RolloutsRecord:
+    """`rollouts` once more, of the run that is there."""
+    manifest = read_json(make_output(job) / "manifest.json")
+    assert manifest is not None
+    sampled = sampled_job(job)
+    return write_rollouts_table(make_plan(sampled), manifest, job=sampled)
+
+
+def test_collect_takes_the_turns_that_led_to_the_outcome(collected: Collected) -> None:
+    output = collected.folder / "run"
+    rows = rows_of(output)
+    log = output / "log" / "turns"
+    turns = pq.read_table(log)
+    later = [{**row, "run_id": f"9{row['run_id'][1:]}", "token_ids": row["token_ids"][:1]} for row in turns.to_pylist()]
+    first = [row for row in later if row["path"] == rows[0]["kind"] + "/0"]
+    assert first
+    name = f"{first[0]['run_id']}-other.parquet"
+    pq.write_table(pa.Table.from_pylist(first, schema=turns.schema), log / name)
+    assert table_again(collected.job)["counts"] == collected.record["counts"]
+    assert rows_of(output) == rows
+
+
+@pytest.mark.chaos
+def test_collect_killed_in_the_middle_goes_on_to_the_rows_of_one_left_alone(
+    collected: Collected, text_model: str
+) -> None:
+    folder, output = collected.folder, collected.folder / "killed"
+    command = [
+        *(
+            sys.executable,
+            "-m",
+            "memagent_batch.cli.collect",
+            "--engine",
+            "simulated",
+            "--simulated.turn-seconds",
+            "0.2",
+        ),
+        *("--documents", str(folder / "documents.parquet"), "--questions", str(folder / "questions.parquet")),
+        *("--output", str(output), "--model", text_model, "--group-size", "3", "--window-tokens", "1000"),
+        *("--policy.chunk-tokens", "50", "--policy.question-tokens", "60", "--policy.memory-tokens", "40"),
+        *("--policy.answer-tokens", "40", "--log.flush-seconds", "0.1"),
+    ]
+    environment = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as killed:
+        while not list(output.glob("log/turns/*.parquet")):
+            assert killed.poll() is None
+            time.sleep(0.05)
+        killed.kill()
+    assert not (output / "rollouts.json").exists()
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    first, second = ([{**row, "run_id": ""} for row in rows_of(place)] for place in (collected.folder / "run", output))
+    assert first == second
+
+
+def test_collect_indexes_the_documents_once(tmp_path: Path, text_model: str) -> None:
+    """Beside what `answer` opens, the texts are fetched once more, for the prompts of the rollouts."""
+    write_inputs(tmp_path, {"d": NOISE}, references=["simulated"])
+    settings = sampled_job(settings_of(tmp_path, text_model))
+    opened = []
+    for step in (
+        lambda: collect(settings),
+        lambda: answer(settings.model_copy(update={"output": str(tmp_path / "answers")})),
+        lambda: make_plan(settings),
+        lambda: table_again(settings),
+    ):
+        with watched_openings(tmp_path / "documents.parquet") as openings:
+            step()
+            opened.append(openings.count())
+    collecting, answering, planning, planning_and_rollouts = opened
+    assert planning > 0
+    assert collecting == answering + planning_and_rollouts - planning
+
+
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [({"d": NOISE, "e": None}, r"'asked': 6, 'failed': 3\}"), ({"d": NOISE}, r"'asked': 3, 'failed': 0\}")],
+)
+def test_collect_document_that_changed_or_went_since_it_was_read_is_refused(
+    collected: Collected, left: dict[str, str | None], said: str
+) -> None:
+    record = collected.folder / "run" / "rollouts.json"
+    before = record.read_bytes()
+    write_inputs(collected.folder, left, references=["simulated"])
+    with pytest.raises(CountsError, match=rf"{said} samples where answers has .*'failed': 0\}}.*Put back a document"):
+        table_again(collected.job)
+    assert record.read_bytes() == before
+
+
+def test_collect_names_samples_that_ended_but_can_not_be_replayed(collected: Collected) -> None:
+    for log in (collected.folder / "run" / "log" / "turns").glob("*.parquet"):
+        turns = pq.read_table(log)
+        is_answer = pc.equal(turns["path"], "answer")
+        is_gone = pc.or_(pc.equal(turns["sample"], 1), pc.and_(is_answer, pc.equal(turns["sample"], 0)))
+        is_gone = pc.and_(is_gone, pc.equal(turns["document_hash"], text_hash(NOISE)))
+        pq.write_table(turns.filter(pc.invert(is_gone)), log)
+    missing = "document 'd', question 'q', sample 0: NotHeldError: answer; document 'd', question 'q', sample 1"
+    with pytest.raises(CountsError, match=missing):
+        table_again(collected.job)
+
+
+def test_collect_superseded_leaves_the_newer_rollouts_alone(collected: Collected) -> None:
+    output = collected.folder / "run"
+    run = output / "run.json"
+    run.write_text(json.dumps({**json.loads(run.read_text()), "run_id": "9-newer"}))
+    before = {path: path.read_bytes() for path in output.glob("rollouts*/*")}
+    with pytest.raises(SupersededError, match="9-newer"):
+        table_again(collected.job)
+    assert before
+    assert {path: path.read_bytes() for path in output.glob("rollouts*/*")} == before
+    assert (output / "rollouts.json").exists()
+
+
+def test_collect_superseded_while_it_wrote_leaves_no_file(
+    collected: Collected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = sampled_job(collected.job)
+    reader, output = identify_reader(settings.agent), make_output(settings)
+    [part] = plan_parts(make_plan(settings), scan_log(output, reader_fingerprint=reader.fingerprint))
+    rollouts = collected.folder / "run" / "rollouts"
+    shutil.rmtree(rollouts)
+    written: list[list[str]] = []
+
+    def claim(*_: Any, **__: Any) -> None:
+        written.append([path.name for path in rollouts.glob("*")])
+        if written[-1]:
+            raise SupersededError("a newer attempt")
+
+    monkeypatch.setattr("memagent_batch.training.rollouts.write.require_claim", claim)
+    with pytest.raises(SupersededError):
+        project_rollouts(
+            part,
+            task=RolloutTask(job=settings, run_id=collected.record["run_id"], reader=reader),
+        )
+    assert [len(names) for names in written] == [0, 1]
+    assert not list(rollouts.iterdir())
+
+
+def test_collect_with_another_number_of_samples_is_refused(tmp_path: Path, text_model: str) -> None:
+    job = settings_of(tmp_path, text_model)
+    other = job.with_agent(
+        job.agent.model_copy(update={"sampling": job.agent.sampling.model_copy(update={"samples": 5})})
+    )
+    with pytest.raises(SettingsError, match=r"sampling\.samples is 5, rollouts\.group_size 3"):
+        sampled_job(other)
+
+
+def test_collect_with_a_reward_of_the_user_marks_the_samples_it_fails_on(tmp_path: Path, text_model: str) -> None:
+    write_inputs(tmp_path, {"d": NOISE, "unread": None}, references=["x"])
+    knobs = {"reward": "tests.training.rollouts.rewards_of_mine:raises"}
+    record = collect(settings_of(tmp_path, text_model, **knobs))
+    assert record["counts"] == {
+        "groups": 2,
+        "dropped_groups": 0,
+        "samples": 6,
+        "failed_samples": 3,
+        "samples_without_reward": 3,
+        "rows": 3 + sum(row["turn"] is not None for row in rows_of(tmp_path / "run")),
+        "tokens": 0,
+    }
+    assert record["mean_reward"] is None
+    ended = [row for row in rows_of(tmp_path / "run") if row["status"] == "ok"]
+    assert {row["reward_error"] for row in ended} == {"KeyError: 'score'"}
+    assert not any(any(row["response_mask"]) for row in ended)
+    failed = [row for row in rows_of(tmp_path / "run") if row["status"] == "failed"]
+    assert [(row["document_id"], row["sample"], row["turn"]) for row in failed] == [
+        ("unread", sample, None) for sample in range(3)
+    ]
+
+
+def test_collect_leaves_out_groups_that_teach_nothing_where_asked(collected: Collected, text_model: str) -> None:
+    kept = collected.record
+    assert (kept["counts"]["groups"], kept["counts"]["dropped_groups"], kept["mean_reward"]) == (2, 0, 1.0)
+    assert {row["advantage"] for row in rows_of(collected.folder / "run")} == {0.0}
+    dropping = settings_of(collected.folder, text_model, drop_equal=True)
+    dropped = collect(dropping.model_copy(update={"adopt_output": True}))
+    assert (dropped["counts"]["dropped_groups"], dropped["counts"]["rows"], dropped["files"]) == (2, 0, [])
+    assert not list((collected.folder / "run" / "rollouts").iterdir())
+
+
+def test_collect_rewards_cut_samples_as_asked_without_another_turn(tmp_path: Path, text_model: str) -> None:
+    write_inputs(tmp_path, {"d": NOISE}, references=["simulated"])
+    files = []
+    for overlong, reward in (("keep", 1.0), ("zero", 0.0), ("mask", None)):
+        job = settings_of(tmp_path, text_model, overlong=overlong)
+        cut = job.agent.policy.model_copy(update={"memory_tokens": 5})
+        collect(job.with_agent(job.agent.model_copy(update={"policy": cut})))
+        rows = rows_of(tmp_path / "run")
+        assert {row["reward"] for row in rows} == {reward}
+        assert {mark for row in rows for mark in row["response_mask"]} == {0 if reward is None else 1}
+        files.append({path.name for path in (tmp_path / "run" / "log" / "turns").iterdir()})
+    assert files[0] == files[1] == files[2]
+
+
+def test_collect_without_any_reference_is_refused(tmp_path: Path, text_model: str) -> None:
+    write_inputs(tmp_path, {"d": NOISE}, references=None)
+    with pytest.raises(InputError, match="no question has references"):
+        collect(settings_of(tmp_path, text_model))
+    assert not (tmp_path / "run").exists()
+
+
+def test_collect_at_another_temperature_is_refused(tmp_path: Path, text_model: str) -> None:
+    write_inputs(tmp_path, {"d": NOISE}, references=["x"])
+    job = settings_of(tmp_path, text_model)
+    warm = job.with_agent(
+        job.agent.model_copy(update={"sampling": job.agent.sampling.model_copy(update={"temperature": 0.7})})
+    )
+    with pytest.raises(SettingsError, match=r"temperature 0\.7"):
+        collect(warm)

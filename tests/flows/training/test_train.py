@@ -1,0 +1,223 @@
+"""Whole `memagent train` runs over small tables, made by the project's own writer."""
+
+import json
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.rollouts import RolloutConfig
+from memagent_batch.config.training import LearnerConfig, TrainConfig
+from memagent_batch.domain.addresses import ReadingAddress
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.engines.weights import model_sha256, weights_version
+from memagent_batch.errors import InputError, LearningError, OutputError, SettingsError
+from memagent_batch.files.location import Location
+from memagent_batch.flows.train import train
+from memagent_batch.flows.train_loop import update_step
+from memagent_batch.training.learner.batches import LEARNT_COLUMNS, conversations
+from memagent_batch.training.learner.learner import load_learner
+from memagent_batch.training.learner.steps import Step
+from memagent_batch.training.rollouts.groups import GroupMaker, GroupQuestion, GroupSample
+from memagent_batch.training.rollouts.reader import read_groups, read_rollouts_record
+from memagent_batch.training.rollouts.table import ROLLOUTS, write_record, write_rollouts
+from memagent_batch.wiring import TINY_MODEL, identify_reader
+from tests.training.learner.loop_inputs import loop_config
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+GROUPS = RolloutConfig()
+RIGHT, WRONG = "\\boxed{7}", "\\boxed{8}"
+
+
+def sample_of(number: int, *, response: str | None, num_turns: int = 2) -> GroupSample:
+    address = ReadingAddress(document_hash="d", question_hash="q", sample=number, reader_fingerprint="r")
+    turns = [
+        (
+            Prompt(path=f"update/{turn}", kind="update", token_ids=[5, 6, 7 + turn], max_tokens=4),
+            Completion(
+                token_ids=[20 + number, 30 + turn, 2],
+                text="",
+                finish_reason=FinishReason.STOP,
+                logprobs=[-5.0, -5.0, -5.0],
+            ),
+        )
+        for turn in range(num_turns)
+    ]
+    return GroupSample(address=address, turns=turns, response=response)
+
+
+def write_table(
+    folder: Path, groups: Sequence[Sequence[str | None]], *, rollouts: RolloutConfig = GROUPS, **knobs: Any
+) -> Path:
+    """A table with a group for each list of responses; None for a sample that failed."""
+    agent = AgentConfig(**knobs)
+    maker = GroupMaker(agent, rollouts, run_id="run", reader=identify_reader(agent))
+    made = []
+    for number, responses in enumerate(groups):
+        asked = GroupQuestion(document_id=f"d{number}", document_hash="d", question_id="q", references=["7"])
+        made.append(maker.group(asked, [sample_of(place, response=said) for place, said in enumerate(responses)]))
+    output = Location(uri=str(folder))
+    files = list(write_rollouts(output, (group for group in made if group is not None), part=0, run_id="run"))
+    write_record(output, maker.counts, files, sampling=agent.sampling, rollouts=rollouts, run_id="run")
+    return folder
+
+
+def settings_of(rollouts: Path, output: Path, **knobs: Any) -> TrainConfig:
+    learner = LearnerConfig(
+        questions_per_optimiser_step=2, learning_rate=1e-4, device="cpu", **knobs.pop("learner", {})
+    )
+    return TrainConfig(rollouts=str(rollouts), model="tiny", output=str(output), learner=learner, **knobs)
+
+
+def test_train_writes_a_whole_model_with_metrics_and_a_record(tmp_path: Path, tiny_model: str) -> None:
+    table = write_table(tmp_path / "table", [[RIGHT, WRONG, None], [WRONG, RIGHT], [RIGHT, RIGHT, WRONG]])
+    record = train(settings_of(table, tmp_path / "model"))
+    lines = [json.loads(line) for line in (tmp_path / "model" / "metrics.jsonl").read_text().splitlines()]
+    assert [(line["step"], line["num_groups"], line["num_conversations"]) for line in lines] == [(1, 2, 8), (2, 1, 6)]
+    assert [line["mean_reward"] for line in lines] == pytest.approx([0.5, 2 / 3])
+    assert [line["num_learnt_tokens"] for line in lines] == [24, 18]
+    assert lines[0]["kl"] == pytest.approx(0.0, abs=1e-9)
+    assert lines[1]["kl"] > 0
+    assert record["weights_version"] == weights_version(model_sha256(str(tmp_path / "model")))
+    assert record["parent"]["model_sha256"] == model_sha256(tiny_model) != model_sha256(str(tmp_path / "model"))
+    assert not (tmp_path / "model.partial").exists()
+    modes = {path.name: path.stat().st_mode for path in (tmp_path / "model").iterdir()}
+    assert modes["model.safetensors"] == modes["training.json"] == (Path(tiny_model) / "config.json").stat().st_mode
+
+
+def test_train_rollouts_of_other_weights_are_refused_unless_allowed(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "table", [[RIGHT, WRONG]], weights_version="night-3")
+    with pytest.raises(SettingsError, match=r"weights 'night-3'.*--allow-other-weights"):
+        train(settings_of(table, tmp_path / "model"))
+    assert not (tmp_path / "model").exists()
+    assert train(settings_of(table, tmp_path / "named", weights_version="night-3"))["num_steps"] == 1
+    assert train(settings_of(table, tmp_path / "allowed", allow_other_weights=True))["num_steps"] == 1
+
+
+def test_train_table_that_is_not_whole_is_refused(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "table", [[RIGHT, WRONG]])
+    (table / "rollouts.json").unlink()
+    with pytest.raises(InputError, match=r"there is no rollouts\.json.*`memagent collect`"):
+        train(settings_of(table, tmp_path / "model"))
+
+
+def test_train_output_that_is_there_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    with pytest.raises(OutputError, match="is there already"):
+        train(settings_of(tmp_path / "table", tmp_path / "model"))
+
+
+@pytest.mark.parametrize(
+    ("learner", "said"),
+    [
+        ({}, r"16 bytes for each and 4 for the reference \(none with .*\): 163\d\d GB before activations, and this"),
+        ({"kl_weight": 0}, r"16 bytes for each: 131\d\d GB before activations, and this machine has \d+ GB"),
+    ],
+)
+def test_train_model_that_does_not_fit_the_memory_is_refused_before_anything_is_read(
+    tmp_path: Path, learner: dict[str, Any], said: str
+) -> None:
+    model = tmp_path / "huge"
+    shutil.copytree(TINY_MODEL, model)
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | {"vocab_size": 6_400_000_000}))
+    training = settings_of(tmp_path / "absent", tmp_path / "out", learner=learner)
+    with pytest.raises(SettingsError, match=rf"{model} has 819\.\d billion weights; training takes {said}"):
+        train(training.model_copy(update={"model": str(model)}))
+
+
+def test_train_table_without_a_group_is_refused(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "table", [[RIGHT, RIGHT]], rollouts=RolloutConfig(drop_equal=True))
+    with pytest.raises(InputError, match="every group was left out"):
+        train(settings_of(table, tmp_path / "model"))
+
+
+def test_train_table_without_an_advantage_is_refused(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "table", [[None, None]])
+    with pytest.raises(InputError, match="no sample has an advantage and a response"):
+        train(settings_of(table, tmp_path / "model"))
+    assert [path.name for path in tmp_path.iterdir()] == ["table"]
+
+
+def test_train_table_of_equal_rewards_is_refused_and_no_model_is_written(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "table", [[RIGHT, RIGHT], [WRONG, WRONG, None]])
+    with pytest.raises(LearningError, match=r"nothing to learn: the rewards of every group are equal \(mean 0\.5\)"):
+        train(settings_of(table, tmp_path / "model"))
+    assert [path.name for path in tmp_path.iterdir()] == ["table"]
+
+
+def test_train_makes_an_optimiser_step_of_every_so_many_questions(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "table", [[RIGHT, WRONG]] * 17)
+    defaults = LearnerConfig(device="cpu")
+    training = settings_of(table, tmp_path / "model").model_copy(update={"learner": defaults})
+    assert train(training)["num_steps"] == 3
+    lines = [json.loads(line) for line in (tmp_path / "model" / "metrics.jsonl").read_text().splitlines()]
+    assert [(line["num_groups"], line["num_teaching_conversations"]) for line in lines] == [(8, 32), (8, 32), (1, 4)]
+
+
+def test_update_of_a_loop_step_is_several_optimiser_steps_one_after_another(tmp_path: Path, tiny_model: str) -> None:
+    training = loop_config(tmp_path, max_steps=1, questions_per_optimiser_step=2)
+    step = Step(tmp_path / "loop", 1)
+    write_table(step.folder, [[RIGHT, WRONG], [WRONG, RIGHT, WRONG], [None, None], [WRONG, WRONG, RIGHT]])
+    together, alone = (
+        load_learner(Path(tiny_model), reference=Path(tiny_model), settings=training.learner) for _ in "12"
+    )
+    update_step(training, together, step, began=time.monotonic())
+    groups = list(read_groups(step.place, files=read_rollouts_record(step.place)["files"], columns=LEARNT_COLUMNS))
+    first, second = (
+        alone.step([row for group in lot for row in conversations(group)]) for lot in (groups[:2], groups[2:])
+    )
+    assert first is not None
+    assert second is not None
+    for one, other in zip(together.network.parameters(), alone.network.parameters(), strict=True):
+        assert torch.equal(one, other)
+    line = step.update()
+    assert line is not None
+    assert (line["optimiser_steps"], line["num_groups"], line["num_conversations"]) == (2, 4, 16)
+    assert line["engine_difference"] == pytest.approx(first.max_logprob_change)
+    assert line["gradient_norm"] == pytest.approx(max(first.gradient_norm, second.gradient_norm))
+    assert line["loss"] == pytest.approx((30 * first.loss + 18 * second.loss) / 48)
+
+
+def test_train_turn_without_all_its_logprobs_is_refused_by_name(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "table", [[RIGHT, WRONG]])
+    [file] = (table / "rollouts").iterdir()
+    rows = pq.read_table(file).to_pylist()
+    rows[-1]["response_logprobs"] = [-5.0]
+    pq.write_table(pa.Table.from_pylist(rows, schema=ROLLOUTS), file)
+    with pytest.raises(InputError, match=r"sample 1: not every token of its responses has a log-probability"):
+        train(settings_of(table, tmp_path / "model"))
+
+
+def test_train_into_an_object_store_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="a folder of this machine, not to s3://bucket/model"):
+        train(settings_of(tmp_path / "table", tmp_path).model_copy(update={"output": "s3://bucket/model"}))
+
+
+def test_learner_sure_above_with_a_reference_is_refused() -> None:
+    with pytest.raises(ValueError, match="say kl_weight 0"):
+        LearnerConfig(sure_above=0.9)
+
+
+def test_read_groups_gives_each_group_whole_across_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memagent_batch.training.rollouts.table.ROLLOUT_FILE_BYTES", 700)
+    monkeypatch.setattr("memagent_batch.training.rollouts.reader.BATCH_ROWS", 3)
+    table = write_table(tmp_path / "table", [[RIGHT, WRONG], [WRONG] * 5, [None, RIGHT, WRONG]])
+    record = json.loads((table / "rollouts.json").read_text())
+    assert len(record["files"]) > 3
+    groups = list(read_groups(Location(uri=str(table)), files=record["files"], columns=["document_id", "sample"]))
+    found = [(group["document_id"].unique().to_pylist(), group["sample"].to_pylist()) for group in groups]
+    assert found == [(["d0"], [0, 0, 1, 1]), (["d1"], [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]), (["d2"], [0, 0, 1, 1, 2, 2])]
+
+
+def test_read_groups_file_that_is_gone_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"gone\.parquet can't be read"):
+        list(read_groups(Location(uri=str(tmp_path)), files=["rollouts/gone.parquet"], columns=["sample"]))

@@ -1,0 +1,203 @@
+"""Simulated reviews of scans of known truth: how often their intervals cover it.
+
+Each simulated review draws its truth again, a sample is drawn and labelled, and each interval covers the truth or not.
+A sequence looks after every twentieth of the labels, and a review is covered if no look missed. With errors, people
+err, and a second and third person read as `review make` says.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from memagent_batch.review.sample.strata import Stratum, allocate, is_found
+from memagent_batch.review.statistics.counts import StratumCounts
+from memagent_batch.review.statistics.measures import (
+    Measure,
+    MeasureEstimate,
+    estimate_error_rate,
+    estimate_measures,
+)
+from memagent_batch.review.statistics.reviewers import draw_true_totals
+from memagent_batch.review.statistics.sequences import sequence_measures
+from memagent_batch.review.statistics.totals import draw_totals
+
+PRECISION = 0.8
+SHARE_FAILED = 0.02
+ERROR_RATES = (0.0, 0.02, 0.05)
+NUM_DRAWS = 1_000
+LOOKS = 20
+SECOND_SHARE = 0.1
+
+Estimates = dict[Measure, MeasureEstimate]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """A scan, and how many labels its review has."""
+
+    documents: int
+    richness: float
+    elusion: float
+    labels: int
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Readings of each stratum."""
+        failed = round(self.documents * SHARE_FAILED)
+        answered = self.documents - failed
+        flagged = round(answered * (self.richness - self.elusion) / (PRECISION - self.elusion))
+        return {Stratum.FAILED: failed, Stratum.FLAGGED: flagged, Stratum.NOT_FLAGGED: answered - flagged}
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Share of positives in each stratum."""
+        return {Stratum.FAILED: self.richness, Stratum.FLAGGED: PRECISION, Stratum.NOT_FLAGGED: self.elusion}
+
+
+def fixed_figures(cell: Cell, *, reviews: int, rng: np.random.Generator) -> Iterator[dict[str, Any]]:
+    """Coverage and width of the intervals of a sample of fixed size."""
+    covered, widths = [], []
+    for _ in range(reviews):
+        truth, counts = simulated(cell, rng=rng)
+        true = true_measures(cell, truth)
+        estimates = estimate_measures(counts, draw_totals(counts, seed=int(rng.integers(2**31)), num_draws=NUM_DRAWS))
+        estimates[Measure.ERROR_RATE] = error_rate(cell, counts, rng=rng)
+        covered.append([estimates[name].low <= true[name] <= estimates[name].high for name in true])
+        widths.append(estimates[Measure.RECALL].high - estimates[Measure.RECALL].low)
+    shares = np.mean(covered, axis=0)
+    yield {
+        "coverage": {name.value: round(float(share), 3) for name, share in zip(true, shares, strict=True)},
+        "recall_width": round(float(np.mean(widths)), 3),
+    }
+
+
+def sequence_figures(cell: Cell, *, reviews: int, rng: np.random.Generator) -> Iterator[dict[str, Any]]:
+    """How often no look of many misses recall; and how often a fixed interval at the same looks never misses it."""
+    held, naive, widths = [], [], []
+    for _ in range(reviews):
+        truth, orders = simulated_orders(cell, rng=rng)
+        true = true_measures(cell, truth)[Measure.RECALL]
+        misses = [False, False]
+        for look in range(1, LOOKS + 1):
+            counts = [_seen(cell, name, order[: -(-len(order) * look // LOOKS)]) for name, order in orders.items()]
+            sequence = sequence_measures(counts)[Measure.RECALL]
+            fixed = estimate_measures(counts, draw_totals(counts, num_draws=200))[Measure.RECALL]
+            misses = [
+                miss or not each.low <= true <= each.high for miss, each in zip(misses, (sequence, fixed), strict=True)
+            ]
+        held.append(not misses[0])
+        naive.append(not misses[1])
+        widths.append(sequence.high - sequence.low)
+    yield {
+        "recall_at_all_looks": round(float(np.mean(held)), 3),
+        "recall_at_all_looks_fixed": round(float(np.mean(naive)), 3),
+        "recall_width": round(float(np.mean(widths)), 3),
+    }
+
+
+def error_figures(cell: Cell, *, reviews: int, rng: np.random.Generator) -> Iterator[dict[str, Any]]:
+    """Coverage where people err: of one person's labels, of what most of three say, and allowing for errors."""
+    for error in ERROR_RATES:
+        covered: dict[str, list[bool]] = {}
+        widths = []
+        for _ in range(reviews):
+            truth, orders = simulated_orders(cell, rng=rng)
+            true = true_measures(cell, truth)
+            one, most = labelled(cell, orders, error=error, rng=rng)
+            ways: dict[str, Estimates] = {
+                "one": estimate_measures(one, draw_totals(one)),
+                "most": estimate_measures(most, draw_totals(most)),
+                "allowed": estimate_measures(most, draw_true_totals(most, seed=1), is_point_of_draws=True),
+            }
+            for way, name in product(ways, (Measure.RECALL, Measure.PRECISION)):
+                estimate = ways[way][name]
+                covered.setdefault(f"{name}_{way}", []).append(estimate.low <= true[name] <= estimate.high)
+            widths.append(ways["allowed"][Measure.RECALL].high - ways["allowed"][Measure.RECALL].low)
+        shares = {name: round(float(np.mean(each)), 3) for name, each in covered.items()}
+        yield {"error_rate_of_people": error, **shares, "recall_width_allowed": round(float(np.mean(widths)), 3)}
+
+
+def simulated(cell: Cell, *, rng: np.random.Generator) -> tuple[dict[str, int], list[StratumCounts]]:
+    """Positives of each stratum, and what a sample of it says."""
+    drawn = allocate(cell.labels, cell.sizes)
+    truth = {name: int(rng.binomial(size, cell.shares[name])) for name, size in cell.sizes.items()}
+    counts = []
+    for name, size in cell.sizes.items():
+        number = int(rng.hypergeometric(truth[name], size - truth[name], drawn[name])) if drawn[name] else 0
+        counts.append(_counts(cell, name, labelled=drawn[name], positive=number))
+    return truth, counts
+
+
+def simulated_orders(cell: Cell, *, rng: np.random.Generator) -> tuple[dict[str, int], dict[str, Any]]:
+    """Positives of each stratum, and the truth of its sample in the order in which it is read."""
+    truth, counts = simulated(cell, rng=rng)
+    orders = {}
+    for stratum in counts:
+        order = np.arange(stratum.num_labelled) < stratum.num_positive
+        rng.shuffle(order)
+        orders[stratum.name] = order
+    return truth, orders
+
+
+def labelled(
+    cell: Cell, orders: dict[str, Any], *, error: float, rng: np.random.Generator
+) -> tuple[list[StratumCounts], list[StratumCounts]]:
+    """What one person says, and what up to three say as `review make` has them read."""
+    one, most = [], []
+    for name, true in orders.items():
+        labels = [true != (rng.random(len(true)) < error) for _ in range(3)]
+        second = np.arange(len(true)) < -int(-SECOND_SHARE * len(true) // 1)
+        second |= labels[0] != (name == Stratum.FLAGGED)
+        third = second & (labels[0] != labels[1])
+        positive = labels[0].astype(int) + (second & labels[1]) + (third & labels[2])
+        number = 1 + second.astype(int) + third
+        kinds, times = np.unique(np.stack([positive, number]), axis=1, return_counts=True)
+        votes = {(int(kind[0]), int(kind[1])): int(count) for kind, count in zip(kinds.T, times, strict=True)}
+        one.append(_seen(cell, name, labels[0]))
+        counted = _seen(cell, name, positive * 2 > number)
+        most.append(replace(counted, votes=votes))
+    return one, most
+
+
+def true_measures(cell: Cell, truth: dict[str, int]) -> dict[Measure, float]:
+    """The measures of the scan itself."""
+    sizes = cell.sizes
+    right, every = truth[Stratum.FLAGGED], sum(truth.values())
+    flagged, size = sizes[Stratum.FLAGGED], sum(sizes.values())
+    missed = truth[Stratum.NOT_FLAGGED]
+    return {
+        Measure.PRECISION: right / flagged,
+        Measure.RECALL: right / every,
+        Measure.F1: 2 * right / (flagged + every),
+        Measure.ELUSION: (every - right) / (size - flagged),
+        Measure.RICHNESS: every / size,
+        Measure.ERROR_RATE: (flagged - right + missed + sizes[Stratum.FAILED]) / size,
+    }
+
+
+def error_rate(cell: Cell, counts: Sequence[StratumCounts], *, rng: np.random.Generator) -> MeasureEstimate:
+    """The error rate by the same labels."""
+    right = [
+        each if each.is_found else replace(each, num_positive=each.num_labelled - each.num_positive)
+        for each in counts
+        if each.name != Stratum.FAILED
+    ]
+    draws = draw_totals(right, seed=int(rng.integers(2**31)), num_draws=NUM_DRAWS)
+    return estimate_error_rate(right, draws, num_unanswered=cell.sizes[Stratum.FAILED])
+
+
+def _seen(cell: Cell, name: str, labels: Any) -> StratumCounts:
+    return _counts(cell, name, labelled=len(labels), positive=int(labels.sum()))
+
+
+def _counts(cell: Cell, name: str, *, labelled: int, positive: int) -> StratumCounts:
+    return StratumCounts(
+        name=name,
+        num_readings=cell.sizes[name],
+        num_labelled=labelled,
+        num_positive=positive,
+        is_found=is_found(name),
+    )
