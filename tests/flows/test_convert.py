@@ -244,7 +244,9 @@ def test_killed_run_leaves_no_process_that_converts(tmp_path: Path, killed: str)
     arguments += ["--converter", ".loop=tests.convert.hostile:Endless", "--allow-code"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_ADDRESS": ray.get_runtime_context().gcs_address}
     before = servers()
-    with subprocess.Popen([sys.executable, "-m", "jobs.convert", *arguments], env=environment, cwd=ROOT) as run:
+    with subprocess.Popen(
+        [sys.executable, "-m", "memagent_batch", "convert", *arguments], env=environment, cwd=ROOT
+    ) as run:
         try:
             converting = started_processes(run, before=before)
             if killed == "worker":
