@@ -119,11 +119,12 @@ CONVERTERS = Seam(
     group="memagent_batch.converters",
     built_in={
         "pypdfium2": "memagent_batch.convert.pdf:PdfConverter",
-        "trafilatura": "memagent_batch.convert.html:HtmlConverter",
+        "lxml": "memagent_batch.convert.html:HtmlConverter",
         "python-docx": "memagent_batch.convert.docx:DocxConverter",
         "email": "memagent_batch.convert.mail:MailConverter",
         "markdown": "memagent_batch.convert.text:MarkdownConverter",
         "text": "memagent_batch.convert.text:TextConverter",
+        "zip": "memagent_batch.convert.archive:ZipConverter",
     },
 )
 

@@ -58,7 +58,10 @@ _ENDINGS: Mapping[str, Format] = {
     ".text": Format.TEXT,
     ".md": Format.TEXT,
 }
-UNKNOWN_REMEDY = "move it away, or say what the files are with --input.format"
+UNKNOWN_REMEDY = (
+    "convert PDF, HTML, DOCX, e-mail and ZIP files with `memagent convert` first; move others away, or name their "
+    "format with --input.format"
+)
 """What the user can do where the ending of a document's file is none of ours."""
 _REFUSED = frozenset({".xz", ".lz4", ".zip"})
 """Compressions that are not read."""
