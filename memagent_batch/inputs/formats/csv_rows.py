@@ -92,7 +92,9 @@ def _csv_header(lines: ByteLines) -> list[str]:
 
 
 def _field(header: Sequence[str], *, column: Column, path: str) -> int | None:
-    """Position of a column; None where it is optional and absent."""
+    """Position of a column; None where it is optional and absent, or a key of the file's folder."""
+    if column.is_partition:
+        return None
     count = header.count(column.name)
     if count > 1:
         raise InputError(f"{path} has {count} columns {column.name!r}; rename all but one")

@@ -81,9 +81,11 @@ def _json_values(
 
 
 def _item_values(item: Mapping[str, JsonValue], *, columns: Sequence[Column], where: str) -> tuple[Value, ...]:
-    return tuple(
-        column_value(item.get(column.name, column.substitute), column=column, where=where) for column in columns
-    )
+    return tuple(column_value(_item_value(item, column), column=column, where=where) for column in columns)
+
+
+def _item_value(item: Mapping[str, JsonValue], column: Column) -> JsonValue:
+    return column.substitute if column.is_partition else item.get(column.name, column.substitute)
 
 
 def json_object(line: str, *, where: str) -> dict[str, JsonValue]:

@@ -73,6 +73,8 @@ class Column:
     """What the table says that a column with an id is named in files without ids; None where it says nothing."""
     absent: Absent | None = None
     """What a file without the column has instead; by default `presence` decides."""
+    is_partition: bool = False
+    """Whether the folder of the file gives the value, whatever the file itself has under the column's name."""
     is_part: bool = False
     """Whether a text is one row of a document: then an empty field in CSV is a blank page, and else no text at all."""
 
