@@ -148,7 +148,7 @@ def _csv_value(row: Sequence[str], *, field: int | None, column: Column) -> obje
     if isinstance(value, str) and column.kind is Kind.REFERENCES and value.startswith("["):
         try:
             return list(json.loads(value))
-        except ValueError:
+        except (ValueError, RecursionError):
             return value
     return value
 
