@@ -55,6 +55,7 @@ def text_column(settings: InputConfig) -> Column:
         presence=Presence.SOME,
         knob="input.text_column",
         is_part=bool(settings.order_columns),
+        max_bytes=settings.max_document_bytes,
     )
 
 
