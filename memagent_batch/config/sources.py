@@ -30,7 +30,7 @@ _Question = Annotated[
 Asked = Annotated[tuple[_Question, ...], BeforeValidator(as_tuple)]
 """One question or several: texts, or rows of a question list."""
 
-_Bytes = Annotated[int, Field(ge=1, le=2**60)]
+_Bytes = Annotated[int, Field(ge=1, le=10**15)]
 
 
 class OnBadFile(StrEnum):
