@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.files.json_files import read_json
+from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import scan_log
 from memagent_batch.runs import partial
@@ -22,7 +22,6 @@ def test_partial_answers_that_are_written_twice_at_once_are_whole(
 ) -> None:
     output = _stopped_run(tmp_path)
     partial.write_partial(output)
-    json_bytes = partial.json_bytes
 
     def while_another_writes(record: Any) -> bytes:
         """Another one begins and ends after the first has written its tables, and before it shows them."""
