@@ -84,7 +84,7 @@ def present_columns(schema: pa.Schema, *, columns: Sequence[Column], where: str)
 
 def _present_column(schema: pa.Schema, column: Column, *, where: str) -> Column:
     name = "" if column.is_partition else stored_name(schema, column, where=where)
-    count = schema.names.count(name)
+    count = schema.names.count(name) if name else 0
     if count > 1:
         raise InputError(f"{where} has {count} columns {name!r}; rename all but one")
     if count == 0:
