@@ -25,7 +25,7 @@ from memagent_batch.runs.history.history import find_run
 from memagent_batch.runs.partial import write_partial
 from memagent_batch.runs.state import read_state
 from memagent_batch.runs.tables.table_files import read_tables
-from tests.verification.scan import verify_here
+from tests.audit.scan import verify_here
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
 

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from memagent_batch.audit.stand_ins import stand_ins
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.closing import ClosingConfig
 from memagent_batch.config.job import LogConfig
@@ -37,7 +38,6 @@ from memagent_batch.runs.rows.projection import Projection, SecondProjection
 from memagent_batch.runs.tables.parts import attach_not_read, detach_not_read
 from memagent_batch.runs.tables.table_files import read_tables
 from memagent_batch.runs.tables.tables import project
-from memagent_batch.verification.stand_ins import stand_ins
 from tests.runs.projections import projection_at
 
 NOW = datetime.now(UTC)

@@ -5,6 +5,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from memagent_batch.audit.draw import DrawnTurn, count_turns, draw_turns
+from memagent_batch.audit.log_places import LogPlaces, find_places
 from memagent_batch.budgets import fitted
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import token_hash
@@ -31,8 +33,6 @@ from memagent_batch.reading.turns import NO_ROWS, LoggedTurns, ReadingTurns, Rep
 from memagent_batch.runs.history.document_texts import DocumentText, DocumentTexts
 from memagent_batch.runs.history.history import RUNS_FOLDER, PastRun
 from memagent_batch.runs.record.projections import PROJECTION_FILE, turns_of_second_reader
-from memagent_batch.verification.draw import DrawnTurn, count_turns, draw_turns
-from memagent_batch.verification.log_places import LogPlaces, find_places
 from memagent_batch.wiring import identify_reader, make_engine, make_tokenizer
 
 IN_FLIGHT = 64
