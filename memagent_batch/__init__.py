@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from memagent_batch.config.bounds import BoundsConfig
     from memagent_batch.config.closing import ClosingConfig
     from memagent_batch.config.engines import OpenAIConfig, VllmConfig
-    from memagent_batch.config.escalation import EscalateConfig
     from memagent_batch.config.job import LogConfig, PoolConfig, TableFormat
     from memagent_batch.config.sources import InputConfig
     from memagent_batch.domain.closing.answer_types import Bool, Date, Json, Label, Labels, Number
@@ -52,7 +51,6 @@ _NAMES = {
     "memagent_batch.config.bounds": ("BoundsConfig",),
     "memagent_batch.config.closing": ("ClosingConfig",),
     "memagent_batch.config.engines": ("OpenAIConfig", "VllmConfig"),
-    "memagent_batch.config.escalation": ("EscalateConfig",),
     "memagent_batch.config.job": ("LogConfig", "PoolConfig", "TableFormat"),
     "memagent_batch.config.sources": ("InputConfig",),
     "memagent_batch.domain.closing.answer_types": ("Bool", "Date", "Json", "Label", "Labels", "Number"),
@@ -69,7 +67,6 @@ __all__ = [
     "BoundsConfig",
     "ClosingConfig",
     "Date",
-    "EscalateConfig",
     "Gated",
     "InputConfig",
     "Json",

@@ -90,7 +90,7 @@ REVIEW_COMMANDS = {
     "make": "draws the sample, and writes the page and the sheet that people label on",
     "import": "takes labels in, from labels.csv files of the page or a spreadsheet",
     "estimate": "says how good the scan is: recall, precision, error rate, each with its interval",
-    "calibrate": "learns from labels which answers need a second look, for escalate.target",
+    "calibrate": "says by labels which answers need a second pass, to hold a recall",
 }
 NESTED_COMMANDS = {"evaluate": EVALUATE_COMMANDS, "review": REVIEW_COMMANDS}
 

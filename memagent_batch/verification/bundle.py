@@ -15,11 +15,9 @@ from memagent_batch.files.errors import FILE_ERRORS, storage_errors
 from memagent_batch.files.location import Location
 from memagent_batch.log.question_list import ASKED_FOLDER
 from memagent_batch.runs.claim import ANSWER_TABLES
-from memagent_batch.runs.escalation.thresholds import THRESHOLDS_FOLDER
 from memagent_batch.runs.history.history import RUNS_FOLDER, PastRun
 from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE
 from memagent_batch.runs.record.card import CARD_FILE, card
-from memagent_batch.runs.record.confidences import read_confidences
 from memagent_batch.runs.record.estimates import REVIEWS_FOLDER, read_estimates
 from memagent_batch.runs.record.evaluations import read_evaluations
 from memagent_batch.runs.record.hashes import READ_BYTES, file_hash
@@ -31,8 +29,8 @@ RECORDED = frozenset({MANIFEST_FILE, *RECORD_FILES})
 """Files of `runs/RUN_ID/` that are packed: all but the index of a table, which says where its files lie."""
 REVIEWED = frozenset({"review.json", "sample.parquet", "estimate.json", "estimate.md"})
 """Files of `review/ID/` that are packed: not the pages and sheets, which hold texts."""
-LEARNT = (f"{REVIEWS_FOLDER}/labels/", f"{THRESHOLDS_FOLDER}/")
-"""Folders of reviews that are packed whole: labels, and the thresholds that they taught."""
+LABELS = f"{REVIEWS_FOLDER}/labels/"
+"""Folder of reviews that is packed whole."""
 
 
 class Packed(TypedDict):
@@ -69,9 +67,7 @@ def write_bundle(past: PastRun, target: Location, *, with_tables: bool) -> Packe
         file = Path(folder) / "bundle.zip"
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             hashes = {name: _pack(archive, name, output / name) for name in names}
-            confidences = read_confidences(output, past.manifest, questions=past.questions)
-            estimates = read_estimates(output)
-            text = card(past, estimates=estimates, evaluations=[*evaluations.values()], confidences=confidences)
+            text = card(past, estimates=read_estimates(output), evaluations=[*evaluations.values()])
             data = text.encode()
             archive.writestr(_entry(CARD_FILE), data)
             hashes[CARD_FILE] = sha256(data).hexdigest()
@@ -105,9 +101,9 @@ def _record(output: Location) -> Iterator[str]:
 
 
 def _reviews(output: Location) -> Iterator[str]:
-    """Samples and estimates of reviews, the labels, and the thresholds that they taught."""
+    """Samples and estimates of reviews, and the labels."""
     for name in _below(output, REVIEWS_FOLDER):
-        if name.startswith(LEARNT) or name.rpartition("/")[2] in REVIEWED:
+        if name.startswith(LABELS) or name.rpartition("/")[2] in REVIEWED:
             yield name
 
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
 from memagent_batch.log.question_list import with_asked
-from memagent_batch.log.schemas import OUTCOME_LOG
+from memagent_batch.log.schemas import OUTCOME_LOG, OutcomeRow
 from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
-from memagent_batch.runs.escalation.standing import SUMMED
 from memagent_batch.runs.history.document_texts import DocumentTexts
 from memagent_batch.runs.history.history import PastRun
 from memagent_batch.runs.rows.projection import Projection
@@ -21,7 +21,6 @@ from memagent_batch.verification.comparison import SHOWN_ROWS, differences, with
 from memagent_batch.verification.findings import Finding, Kind, Report, Unchecked
 from memagent_batch.verification.links import record_name
 from memagent_batch.verification.log_places import LogPlaces, find_places
-from memagent_batch.verification.stand_ins import stand_ins, unread_again
 
 READING = ("document_id", "question_id", "sample")
 KEYS = {
@@ -56,8 +55,6 @@ class RowCheck:
     """Rows that were compared so far."""
     _num_without_text: int = 0
     """Documents whose texts could not be compared."""
-    _num_unread_again: int = 0
-    """Readings that the second reader could not read when the run closed."""
 
     def reports(self) -> Iterator[Report]:
         """What does not follow from the log."""
@@ -84,9 +81,6 @@ class RowCheck:
         if self._num_without_text:
             why = "their texts are gone or have changed, can't be fetched now, or could not be when the run wrote it"
             yield Unchecked(what=f"evidence and locators of {self._num_without_text:,} documents", why=why)
-        if self._num_unread_again:
-            why = "the second reader could not read them then, and the log does not say what it took"
-            yield Unchecked(what=f"turns and tokens of {self._num_unread_again:,} readings", why=why)
 
     def _documents(self, part: PartReport, rows: dict[str, int]) -> list[int]:
         """Rows of the plan that a part is of."""
@@ -143,10 +137,8 @@ class RowCheck:
         self._num_without_text += len(gone)
         unreadable: list[str] = planned.filter(pc.is_valid(planned["error"]))["document_id"].to_pylist()
         located = names if gone or self.texts is None else []
-        unread = unread_again(answers, projection=self.projection)["document_id"].to_pylist()
-        self._num_unread_again += len(unread)
         hidden: dict[str, Sequence[Hidden]] = {
-            "answers_file": [(OF_UNREADABLE, unreadable), (SUMMED, unread)],
+            "answers_file": [(OF_UNREADABLE, unreadable)],
             "memories_file": [(OF_TEXT, located)],
         }
         yield from self._of_tables(part, made, gone=gone, hidden=hidden)
@@ -196,7 +188,8 @@ class RowCheck:
 
     def _projected(self, planned: pa.Table, answers: pa.Table, *, readable: pa.Table) -> PartTables:
         """The rows of a part; evidence of documents whose texts are there."""
-        rows = stand_ins(answers, projection=self.projection)
+        not_read = answers.filter(pc.equal(answers["status"], Status.NOT_READ))  # no log has their outcomes
+        rows: list[OutcomeRow] = not_read.select(OUTCOME_LOG.names).to_pylist()
         if readable is planned:
             return project(planned, projection=self.projection, not_read=rows)
         plain = project(planned, projection=replace(self.projection, documents=None), not_read=rows)

@@ -13,7 +13,6 @@ from memagent_batch.files.location import Location
 from memagent_batch.flows.bundle import bundle
 from memagent_batch.flows.review import Asked, estimate
 from memagent_batch.review.sample.record import rule_of
-from memagent_batch.runs.escalation.thresholds import THRESHOLDS_FOLDER
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.runs.record.evaluations import EVALUATIONS_FOLDER, readers_of
 from tests.review.test_review import label_all
@@ -42,13 +41,11 @@ def reviewed(copy: Copy) -> Copy:
 
 def test_bundle_holds_record_and_reviews_without_texts(copied: Callable[[], Copy], tmp_path: Path) -> None:
     copy = reviewed(copied())
-    write_json(Location(uri=str(copy.folder)) / THRESHOLDS_FOLDER / "hash.json", {"up_to": 0.7})
     folder = unpacked(copy, tmp_path)
     names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     roots = {name.split("/")[0] for name in names}
     assert roots == {"bundle.json", "card.md", "manifest.json", "run.json", "runs", "review", "log"}
     assert not any(name.startswith(("log/turns", "log/outcomes", "log/closings")) for name in names)
-    assert f"{THRESHOLDS_FOLDER}/hash.json" in names
     learnt = ("review/labels/", "review/thresholds/")
     of_review = {Path(name).name for name in names if name.startswith("review/") and not name.startswith(learnt)}
     assert of_review == {"review.json", "sample.parquet", "estimate.json", "estimate.md"}

@@ -14,7 +14,7 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason
 from memagent_batch.masking import DIGEST, shown
 from memagent_batch.runs.history.history import PastRun
-from memagent_batch.runs.manifest import LearntTarget, Manifest, SecondLookSummary
+from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.record.estimates import ReviewEstimates
 from memagent_batch.runs.record.evaluations import (
     ReaderEvaluation,
@@ -32,20 +32,13 @@ OF_PLACES = frozenset({"output", "documents", "questions", "ask"})
 """Knobs that the command to repeat a run shows whatever they are."""
 
 
-def card(
-    past: PastRun,
-    *,
-    estimates: Sequence[ReviewEstimates],
-    evaluations: Sequence[ReaderEvaluation] = (),
-    confidences: Sequence[str] = (),
-) -> str:
+def card(past: PastRun, *, estimates: Sequence[ReviewEstimates], evaluations: Sequence[ReaderEvaluation] = ()) -> str:
     """The card of a finished run, Markdown.
 
     Args:
         past: The run.
         estimates: What reviews of the output say, the latest first.
         evaluations: What evaluations found of its readers, the latest first.
-        confidences: What labels say that its confidences are worth.
     """
     manifest = past.manifest
     sections: dict[str, Iterator[str]] = {
@@ -55,7 +48,7 @@ def card(
         "What came out": _counts(manifest),
         "How good it is": chain(estimate_lines(manifest, estimates), evaluation_lines(manifest, evaluations)),
         "Where it fails": _failures(past),
-        "Limits": _limits(manifest, confidences),
+        "Limits": _limits(manifest),
         "How to repeat it": _command(manifest),
     }
     lines = [f"# Scan {inline(manifest['run_id'])}", "", f"{manifest['started_at']} to {manifest['finished_at']}."]
@@ -80,6 +73,10 @@ def _documents(past: PastRun) -> Iterator[str]:
     yield f"- Documents: {past.plan.num_rows:,}, of {', '.join(places) or 'a program'}"
     for name, version in manifest["tables"].items():
         yield f"- Table {inline(name)}: version {inline(version)}"
+    if "again" in manifest:
+        again = manifest["again"]
+        what = f"{again['pairs']:,} documents with a question of {inline(again['output'])}, run {again['run_id']}"
+        yield f"- A second pass over {what}, where {inline(again['where'])}"
     if "sample" in manifest:
         sample = manifest["sample"]
         yield f"- A sample: {sample['taken']:,} of {sample['documents']:,} documents, seed {sample['seed']}"
@@ -95,9 +92,6 @@ def _reader(manifest: Manifest) -> Iterator[str]:
         yield "- Evidence was asked for after each answer"
     yield f"- reader_fingerprint: {manifest['reader_fingerprint']}"
     yield f"- {', '.join(f'{inline(name)} {inline(version)}' for name, version in manifest['versions'].items())}"
-    look = manifest.get("second_look")
-    if look is not None:
-        yield from _second_look(look)
 
 
 def _parts_of_reader(reader: Mapping[str, Any]) -> Iterator[str]:
@@ -107,30 +101,6 @@ def _parts_of_reader(reader: Mapping[str, Any]) -> Iterator[str]:
     for name in ("policy", "sampling", "engine"):
         if reader.get(name):
             yield f"- {name}: {inline(json.dumps(reader[name], sort_keys=True, default=str))}"
-
-
-def _second_look(look: SecondLookSummary) -> Iterator[str]:
-    """What read doubtful readings again, or that people look at them."""
-    counts = look["counts"]
-    yield ""
-    yield f"{counts['escalated']:,} readings were doubtful. {counts['needs_review']:,} of them are left to people."
-    if "target" in look:
-        yield _target(look["target"])
-    if look["reader"]:
-        yield f"A second reader read them again, and {counts['answered']:,} of the answers are its own:"
-        yield ""
-        yield from _parts_of_reader(look["reader"])
-        yield f"- reader_fingerprint: {look['reader_fingerprint']}"
-
-
-def _target(target: LearntTarget) -> str:
-    """What labels taught, and the run went by."""
-    shown_thresholds = [f"{up_to:.4g} ({inline(name)})" for name, up_to in target["up_to"].items()][:SHOWN_QUESTIONS]
-    more = ", …" if len(target["up_to"]) > SHOWN_QUESTIONS else ""
-    return (
-        f"The target was a recall of {target['recall']}, missed with probability {target['delta']} at most. By labels, "
-        f"a no was looked at again up to a confidence of {', '.join(shown_thresholds)}{more}."
-    )
 
 
 def _counts(manifest: Manifest) -> Iterator[str]:
@@ -163,15 +133,9 @@ def _reasons(rows: Sequence[ReasonRow]) -> str:
     return f" ({'; '.join(texts)})" if texts else ""
 
 
-def _limits(manifest: Manifest, confidences: Sequence[str]) -> Iterator[str]:
+def _limits(manifest: Manifest) -> Iterator[str]:
     yield from _limits_of_reader(manifest["reader"])
-    look = manifest.get("second_look")
-    if look is not None and look["reader"]:
-        yield "- The second reader saw only what was doubtful. A wrong answer that the first was sure of stands."
-        yield f"- Of the {look['counts']['answered']:,} answers of the second reader:"
-        yield from (f"  {line}" for line in _limits_of_reader(look["reader"]))
     yield "- A confidence is a probability given the notes, not given the document."
-    yield from (f"  - {inline(each)}" for each in confidences)
 
 
 def _limits_of_reader(reader: Mapping[str, Any]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from memagent_batch.errors import OutputError
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
 from memagent_batch.logs import EventKind
-from memagent_batch.runs.manifest import Manifest, SecondLookSummary
+from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.record.estimates import Share
 
 log = logging.getLogger(__name__)
@@ -67,10 +67,6 @@ class Readers:
     """The reader."""
     closing: Mapping[str, ClosingTurn]
     """What was asked after the answers, by kind; none where nothing was, or an older version read."""
-    second: Reader | None = None
-    """The same of what reads doubtful readings again; None where nothing does."""
-    escalate: Mapping[str, Any] | None = None
-    """Which readings it gets; None where there is no second reader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +125,7 @@ class ReaderEvaluation:
 
 def readers_of(manifest: Manifest) -> Readers:
     """What decided the answers of a run."""
-    settings, look = manifest["settings"], manifest.get("second_look")
+    settings = manifest["settings"]
     first = Reader(
         reader_fingerprint=manifest["reader_fingerprint"], extraction=settings["extraction"], parts=manifest["reader"]
     )
@@ -137,37 +133,17 @@ def readers_of(manifest: Manifest) -> Readers:
         kind: ClosingTurn(texts=texts, max_tokens=settings["closing"][CLOSING_KNOBS[kind]])
         for kind, texts in manifest.get("closing_texts", {}).items()
     }
-    second = _second_reader(look) if look else None
-    if second is None:
-        return Readers(first=first, closing=closing)
-    escalate = {name: value for name, value in settings.get("escalate", {}).items() if name != "to"}
-    return Readers(first=first, closing=closing, second=second, escalate=escalate)
+    return Readers(first=first, closing=closing)
 
 
 def whom(evaluated: Readers, *, scan: Readers) -> str | None:
-    """Whose reading of a scan an evaluation is of; None where no reader of the scan is the one that was evaluated.
-
-    With two readers closing turns decide too: by them readings are doubtful.
-    """
-    is_first = evaluated.first.answers_like(scan.first)
-    if evaluated.second is not None:
-        is_second = evaluated.second.answers_like(scan.second)
-        is_divided_alike = evaluated.escalate == scan.escalate and evaluated.closing == scan.closing
-        return "both readers" if is_first and is_second and is_divided_alike else None
-    if is_first:
-        return "this reader" if scan.second is None else "the first reader alone"
-    return "the second reader alone" if evaluated.first.answers_like(scan.second) else None
+    """Whose reading of a scan an evaluation is of; None if its reader is not the one that was evaluated."""
+    return "this reader" if evaluated.first.answers_like(scan.first) else None
 
 
 def differing_knobs(evaluated: Readers, *, scan: Readers) -> list[str]:
-    """The knobs in which they differ, by name; those of a second reader begin with `escalate`."""
-    names = [*_differing(evaluated.first.knobs(), scan.first.knobs())]
-    if evaluated.second is not None:
-        there = scan.second.knobs() if scan.second else {}
-        names += _differing(evaluated.second.knobs(), there, prefix="escalate.to.")
-        names += _differing(evaluated.escalate or {}, scan.escalate or {}, prefix="escalate.")
-        names += differing_closing(evaluated, scan=scan, kinds=[*_ASKED_BY])
-    return names
+    """The knobs in which they differ, by name."""
+    return [*_differing(evaluated.first.knobs(), scan.first.knobs())]
 
 
 def closes_alike(evaluated: Readers, *, scan: Readers, kind: str) -> bool:
@@ -206,14 +182,6 @@ def read_evaluations(output: Location) -> dict[str, ReaderEvaluation]:
     return dict(sorted(found.items(), key=lambda each: each[1].finished_at, reverse=True))
 
 
-def _second_reader(look: SecondLookSummary) -> Reader | None:
-    """The second reader; None where people look."""
-    parts, fingerprint, extraction = look["reader"], look["reader_fingerprint"], look["extraction"]
-    if parts is None or fingerprint is None or extraction is None:
-        return None
-    return Reader(reader_fingerprint=fingerprint, extraction=extraction, parts=parts)
-
-
 def _differing(one: Mapping[str, Any], other: Mapping[str, Any], *, prefix: str = "") -> Iterator[str]:
     """Names of the values that differ, group by group."""
     left_out = {"model"} if one.get("model_sha256") else set()
@@ -228,7 +196,10 @@ def _differing(one: Mapping[str, Any], other: Mapping[str, Any], *, prefix: str 
 def _read(place: Location) -> ReaderEvaluation | None:
     """The evaluation in a file; None where it holds something else."""
     try:
-        return TypeAdapter(ReaderEvaluation).validate_python(read_json(place))
+        value = read_json(place) or {}
+        if value.get("readers", {}).get("second") is None:
+            return TypeAdapter(ReaderEvaluation).validate_python(value)
+        problem = "it is of two readers in one run, as older versions had them"
     except OutputError:
         problem = "it is no JSON object"
     except ValidationError as error:

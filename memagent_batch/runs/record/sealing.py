@@ -15,7 +15,6 @@ from memagent_batch.runs.claim import require_claim
 from memagent_batch.runs.history.history import INDEX_FILE, PLAN_FILE, REMOVED_FILE, RUNS_FOLDER, PastRun
 from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE, Manifest
 from memagent_batch.runs.record.card import CARD_FILE, card
-from memagent_batch.runs.record.confidences import read_confidences
 from memagent_batch.runs.record.estimates import read_estimates
 from memagent_batch.runs.record.evaluations import read_evaluations
 from memagent_batch.runs.record.hashes import file_hash, file_hashes
@@ -54,8 +53,7 @@ def sealed(
     write_json(output / f"{folder}/{PROJECTION_FILE}", projection_record(projection))
     write_log_files(output / f"{folder}/{LOG_FILES}", hash_log(output, log_files, _known(before)))
     evaluations = [*read_evaluations(output).values()]
-    confidences = read_confidences(output, past.manifest, questions=past.questions)
-    text = card(past, estimates=read_estimates(output), evaluations=evaluations, confidences=confidences)
+    text = card(past, estimates=read_estimates(output), evaluations=evaluations)
     (output / f"{folder}/{CARD_FILE}").write_bytes(text.encode())
     tables = {**_recorded(before), **_written(reports)}
     names = [*chain.from_iterable(past.manifest["files"].values())]

@@ -40,14 +40,10 @@ CHEAP = Reader(reader_fingerprint="c", extraction="auto", parts=PARTS)
 BETTER = Reader(
     reader_fingerprint="b", extraction="auto", parts=PARTS | {"policy": {"kind": "overwrite", "chunk_tokens": 500}}
 )
-ESCALATE = {"when": ["failed"], "answers": []}
 
 
 def readers(first: Reader, **rest: Any) -> Readers:
     return Readers(first=first, **{"closing": {}, **rest})
-
-
-BOTH = readers(CHEAP, second=BETTER, escalate=ESCALATE)
 
 
 def with_parts(reader: Reader, **parts: Any) -> Reader:
@@ -93,14 +89,7 @@ def card_of(nights: Nights, run_id: str) -> str:
         (readers(with_parts(CHEAP, model="moved/small")), readers(CHEAP), "this reader"),
         (readers(replace(CHEAP, extraction="boxed")), readers(CHEAP), None),
         (readers(BETTER), readers(CHEAP), None),
-        (readers(CHEAP), BOTH, "the first reader alone"),
-        (readers(BETTER), BOTH, "the second reader alone"),
-        (BOTH, BOTH, "both readers"),
-        (BOTH, readers(CHEAP), None),
-        (replace(BOTH, escalate={"when": ["not_stated"]}), BOTH, None),
-        (replace(BOTH, second=CHEAP), BOTH, None),
-        (replace(BOTH, closing={EVIDENCE: TURN}), BOTH, None),
-        (readers(CHEAP, closing={EVIDENCE: TURN}), BOTH, "the first reader alone"),
+        (readers(CHEAP, closing={EVIDENCE: TURN}), readers(CHEAP), "this reader"),
     ],
 )
 def test_evaluation_is_of_the_readers_that_it_was_read_with(evaluated: Readers, scan: Readers, of: str | None) -> None:
@@ -112,12 +101,10 @@ def test_evaluation_is_of_the_readers_that_it_was_read_with(evaluated: Readers, 
     [
         (readers(with_parts(BETTER, model="b")), readers(CHEAP), ["policy.kind"]),
         (readers(with_parts(CHEAP, model_sha256="t")), readers(CHEAP), ["model_sha256"]),
-        (replace(BOTH, escalate={"when": ["invalid"], "answers": []}), BOTH, ["escalate.when"]),
-        (replace(BOTH, closing={EVIDENCE: TURN, SUPPORT: TURN}), BOTH, ["closing.evidence", "closing.support"]),
         (
-            replace(BOTH, second=with_parts(BETTER, policy={"kind": "overwrite", "chunk_tokens": 9})),
-            BOTH,
-            ["escalate.to.policy.chunk_tokens"],
+            readers(with_parts(CHEAP, policy={"kind": "truncate", "chunk_tokens": 9})),
+            readers(CHEAP),
+            ["policy.chunk_tokens"],
         ),
     ],
 )
@@ -202,13 +189,14 @@ def test_card_shows_evaluations_of_its_reader_before_later_ones_of_others(tmp_pa
 
 def test_damaged_evaluation_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     nights = Nights(Location(uri=str(tmp_path / "run")))
-    whole: dict[str, Any] = asdict(evaluation_of(BOTH))
+    whole: dict[str, Any] = asdict(evaluation_of(readers(CHEAP)))
     first = whole["readers"]["first"]
     lacking = {
         name: whole | {"readers": whole["readers"] | {"first": {key: first[key] for key in first if key != name}}}
         for name in ("reader_fingerprint", "extraction", "parts")
     }
-    lacking["closing"] = whole | {"readers": {name: whole["readers"][name] for name in ("first", "second", "escalate")}}
+    lacking["closing"] = whole | {"readers": {"first": first}}
+    lacking["second"] = whole | {"readers": whole["readers"] | {"second": first}}
     texts = {name: json.dumps(value) for name, value in lacking.items()} | {"a": "{", "b": "{}", "c": "[]"}
     texts["d"] = json.dumps({**whole, "suite": ["the secret place"]})
     for name, text in texts.items():
