@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from memagent_batch.config.sources import InputConfig
     from memagent_batch.domain.closing.answer_types import Bool, Date, Json, Label, Labels, Number
     from memagent_batch.flows.from_python import answer
+    from memagent_batch.runs.tables.merged import merged_answers
     from memagent_batch.runs.tables.table_files import table_files
 
 _NAMES = {
@@ -54,6 +55,7 @@ _NAMES = {
     "memagent_batch.config.job": ("LogConfig", "PoolConfig", "TableFormat"),
     "memagent_batch.config.sources": ("InputConfig",),
     "memagent_batch.domain.closing.answer_types": ("Bool", "Date", "Json", "Label", "Labels", "Number"),
+    "memagent_batch.runs.tables.merged": ("merged_answers",),
     "memagent_batch.runs.tables.table_files": ("table_files",),
     "memagent_batch.flows.from_python": ("answer",),
 }
@@ -89,6 +91,7 @@ __all__ = [
     "Turn",
     "VllmConfig",
     "answer",
+    "merged_answers",
     "read",
     "table_files",
 ]

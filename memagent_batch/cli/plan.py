@@ -18,7 +18,7 @@ MANUAL = Manual(
     command="memagent plan",
     about="Shows what `answer` would read and cost; starts no engine.",
     knobs=JobSettings,
-    common=(*INPUT, "output", *MODEL, "pool.replicas", "limit", "again_from", "again_where", "price_per_hour"),
+    common=(*INPUT, "output", *MODEL, "pool.replicas", "limit", "price_per_hour"),
     short={"again_where": "--where"},
     unused=(
         *("rollouts", "log", "table_format", "simulated", "max_tokens", "max_cost", "max_hours", "max_failed_share"),

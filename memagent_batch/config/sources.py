@@ -123,10 +123,9 @@ class SourceConfig(Storage):
     limit_seed: int = 0
     """Another seed takes another sample."""
     again_from: str | None = None
-    """A second pass: reads readings of this output of another run again, those alone that `again_where` takes."""
+    """Another output: reads its readings that `again_where` takes, and no others."""
     again_where: Text | None = None
-    """Condition on the rows of the `answers` of `again_from`, as in SQL: `value_status = 'not_stated' or confidence <
-    0.8`; `answer ~ '(?i)^unclear'` is a regular expression that is found anywhere."""
+    """Filter of the answers of `again_from`, as in SQL: `confidence < 0.8`."""
     ask: Asked = ()
     """A question for every document, given here; can be repeated. In a job file it may be a group with the columns of a
     question list, such as question and answer_type."""

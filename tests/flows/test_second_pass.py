@@ -13,7 +13,6 @@ from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.flows import answer as answer_module
 from memagent_batch.flows.answer import answer
-from memagent_batch.flows.verify import verify
 from memagent_batch.runs.history.causes import Cause
 from memagent_batch.runs.history.comparison import compare_runs
 from memagent_batch.runs.history.history import find_run
@@ -81,10 +80,11 @@ def test_second_pass_reads_what_the_condition_takes_and_is_a_run_like_any_other(
     assert (second["again"]["where"], second["again"]["pairs"]) == (WHERE, 2)
     assert second["changes"]["documents"]["removed"] == 0
     output = Location(uri=str(passes.folder / "second"))
-    assert "A second pass over 2 documents with a question" in (
-        passes.folder / f"second/runs/{second['run_id']}/card.md"
-    ).read_text()
-    assert not verify(output).findings
+    assert (
+        "A second pass over 2 documents with a question"
+        in (passes.folder / f"second/runs/{second['run_id']}/card.md").read_text()
+    )
+    assert main(["verify", output.uri]) == 0
     state = read_state(output)
     assert state["again"] == second["again"]
     later = passes.second("document_id = 'b'")
@@ -130,7 +130,7 @@ def test_second_pass_fails_readings_of_documents_that_are_gone(passes: Passes) -
 
 
 def test_second_pass_that_can_not_be_read_is_refused(passes: Passes, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(OutputError, match="no run has finished at .*first"):
+    with pytest.raises(OutputError, match=r"no run has finished at .*first"):
         passes.second()
     passes.first()
     with pytest.raises(InputError, match=r"^again_where: there is no column 'confidenc'"):
