@@ -73,8 +73,9 @@ def merged_batches(outputs: Sequence[Location]) -> Iterator[pa.RecordBatch]:
     """The same in batches; see `merged_answers`."""
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory())
-        config = {"memory_limit": MEMORY_LIMIT, "temp_directory": str(Path(folder) / "spilled")}
-        database = stack.enter_context(duckdb.connect(config=config))
+        spilled = str(Path(folder) / "spilled")
+        connected = duckdb.connect(config={"memory_limit": MEMORY_LIMIT, "temp_directory": spilled})
+        database = stack.enter_context(connected)
         database.execute("set timezone = 'UTC'")
         for place, output in enumerate(outputs):
             database.register(f"answers_{place}", _answers(output))
