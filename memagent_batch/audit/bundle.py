@@ -12,7 +12,6 @@ from memagent_batch.errors import OutputChangedError
 from memagent_batch.files.errors import FILE_ERRORS, storage_errors
 from memagent_batch.files.location import Location
 from memagent_batch.log.question_list import ASKED_FOLDER
-from memagent_batch.runs.escalation.thresholds import THRESHOLDS_FOLDER
 from memagent_batch.runs.history.history import RUNS_FOLDER, PastRun
 from memagent_batch.runs.manifest import MANIFEST_FILE
 from memagent_batch.runs.record.card import CARD_FILE, run_card
@@ -35,8 +34,8 @@ RECORDED = frozenset({MANIFEST_FILE, SUMS_FILE, SIGNATURE_FILE, *RECORD_FILES})
 """Files of `runs/RUN_ID/` that are packed: all but the index of a table, which says where its files lie."""
 REVIEWED = frozenset({"review.json", "sample.parquet", "estimate.json", "estimate.md"})
 """Files of `review/ID/` that are packed: not the pages and sheets, which hold texts."""
-LABELS = (f"{REVIEWS_FOLDER}/labels/", f"{THRESHOLDS_FOLDER}/")
-"""Folders of reviews that are packed whole: labels, and the thresholds that follow from them."""
+LABELS = f"{REVIEWS_FOLDER}/labels/"
+"""A folder that is packed whole."""
 README = """# The record of run {run_id}
 
 `memagent verify` found nothing wrong with it before it was packed on {packed_at}. To check it without this software:

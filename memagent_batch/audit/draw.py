@@ -72,16 +72,6 @@ def draw_turns(
     return list(drawn)
 
 
-def count_turns(
-    output: Location, names: Iterable[str], *, document_hashes: Collection[str], fingerprints: Collection[str]
-) -> int:
-    """How many turns of these fingerprints some engine was asked; see `draw_turns`."""
-    if not fingerprints:
-        return 0
-    found = _asked_turns(output, names, document_hashes=document_hashes, fingerprints=fingerprints)
-    return sum(len(turns) for turns in found)
-
-
 def _asked_turns(
     output: Location, names: Iterable[str], *, document_hashes: Collection[str], fingerprints: Collection[str]
 ) -> Iterator[set[DrawnTurn]]:

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from memagent_batch.audit.draw import DrawnTurn, count_turns, draw_turns
+from memagent_batch.audit.draw import DrawnTurn, draw_turns
 from memagent_batch.audit.log_places import LogPlaces, find_places
 from memagent_batch.budgets import fitted
 from memagent_batch.config.job import JobConfig
@@ -15,7 +15,6 @@ from memagent_batch.domain.texts.sentences import Sentences, split_sentences
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine, require_guides
 from memagent_batch.errors import DocumentError, NotReadError, ReadingError, SettingsError
-from memagent_batch.files.json_files import read_json
 from memagent_batch.inputs.questions import asked_types
 from memagent_batch.log.schemas import TurnRow
 from memagent_batch.log.turns import read_turns_of
@@ -31,8 +30,7 @@ from memagent_batch.reading.questions import Questions
 from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import NO_ROWS, LoggedTurns, ReadingTurns, ReplayOnly
 from memagent_batch.runs.history.document_texts import DocumentText, DocumentTexts
-from memagent_batch.runs.history.history import RUNS_FOLDER, PastRun
-from memagent_batch.runs.record.projections import PROJECTION_FILE, turns_of_second_reader
+from memagent_batch.runs.history.history import PastRun
 from memagent_batch.wiring import identify_reader, make_engine, make_tokenizer
 
 IN_FLIGHT = 64
@@ -57,8 +55,6 @@ class Reread:
 
     num_drawn: int
     """Turns that were drawn: of the reader of all readings, and of what is asked after its answers."""
-    num_of_second_reader: int = 0
-    """Turns of the second reader. None is drawn: its agent is not the job's."""
     num_asked: int = 0
     """Turns that the engine was asked again."""
     different: list[DifferentTurn] = field(default_factory=list)
@@ -80,7 +76,7 @@ class _Replayed:
 
 
 def reread(past: PastRun, job: JobConfig, *, texts: DocumentTexts, log: Sequence[str], num: int, seed: int) -> Reread:
-    """Draws turns of a run and asks the engine of the job for them again; those of a second reader are counted.
+    """Draws turns of a run and asks the engine of the job for them again.
 
     Args:
         past: The run.
@@ -103,10 +99,7 @@ def reread(past: PastRun, job: JobConfig, *, texts: DocumentTexts, log: Sequence
     drawn = draw_turns(
         past.output, log, num=num, seed=seed, document_hashes=replay.document_hashes, fingerprints=replay.fingerprints
     )
-    place = past.output / f"{RUNS_FOLDER}/{past.run_id}/{PROJECTION_FILE}"
-    others = turns_of_second_reader(read_json(place) or {})
-    num_others = count_turns(past.output, log, document_hashes=replay.document_hashes, fingerprints=others)
-    result = Reread(num_drawn=len(drawn), num_of_second_reader=num_others)
+    result = Reread(num_drawn=len(drawn))
     asyncio.run(_ask_again(replay, drawn, result))
     return result
 

@@ -9,12 +9,11 @@ import pyarrow.compute as pc
 from memagent_batch.audit.comparison import SHOWN_ROWS, differences, without
 from memagent_batch.audit.findings import Finding, Kind, Report, Unchecked
 from memagent_batch.audit.log_places import LogPlaces, find_places
-from memagent_batch.audit.stand_ins import stand_ins, unread_again
+from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
 from memagent_batch.log.question_list import with_asked
-from memagent_batch.log.schemas import OUTCOME_LOG
+from memagent_batch.log.schemas import OUTCOME_LOG, OutcomeRow
 from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
-from memagent_batch.runs.escalation.standing import SUMMED
 from memagent_batch.runs.history.document_texts import DocumentTexts
 from memagent_batch.runs.history.history import PastRun
 from memagent_batch.runs.manifest import MANIFEST_FILE
@@ -59,8 +58,6 @@ class RowCheck:
     """Rows that were compared so far."""
     _num_without_text: int = 0
     """Documents whose texts could not be compared."""
-    _num_unread_again: int = 0
-    """Readings that the second reader could not read when the run closed."""
 
     def reports(self) -> Iterator[Report]:
         """What does not follow from the log."""
@@ -85,9 +82,6 @@ class RowCheck:
         if self._num_without_text:
             why = "their texts are gone or have changed, can't be fetched now, or could not be when the run wrote it"
             yield Unchecked(what=f"evidence and locators of {self._num_without_text:,} documents", why=why)
-        if self._num_unread_again:
-            why = "the second reader could not read them then, and the log does not say what it took"
-            yield Unchecked(what=f"turns and tokens of {self._num_unread_again:,} readings", why=why)
 
     def _of_part(
         self, part: PartReport, documents: Sequence[int], *, rows: Mapping[str, int], places: LogPlaces
@@ -161,10 +155,8 @@ class RowCheck:
         self._num_without_text += len(gone)
         unreadable: list[str] = planned.filter(pc.is_valid(planned["error"]))["document_id"].to_pylist()
         located = names if gone or self.texts is None else []
-        unread = unread_again(answers, projection=self.projection)["document_id"].to_pylist()
-        self._num_unread_again += len(unread)
         hidden: dict[str, Sequence[Hidden]] = {
-            "answers_file": [(OF_UNREADABLE, unreadable), (SUMMED, unread)],
+            "answers_file": [(OF_UNREADABLE, unreadable)],
             "memories_file": [(OF_TEXT, located)],
         }
         yield from self._of_tables(part, made, gone=gone, hidden=hidden)
@@ -214,7 +206,8 @@ class RowCheck:
 
     def _projected(self, planned: pa.Table, answers: pa.Table, *, readable: pa.Table) -> PartTables:
         """The rows of a part; evidence of documents whose texts are there."""
-        rows = stand_ins(answers, projection=self.projection)
+        not_read = answers.filter(pc.equal(answers["status"], Status.NOT_READ))  # no log has their outcomes
+        rows: list[OutcomeRow] = not_read.select(OUTCOME_LOG.names).to_pylist()
         if readable is planned:
             return project(planned, projection=self.projection, not_read=rows)
         plain = project(planned, projection=replace(self.projection, documents=None), not_read=rows)

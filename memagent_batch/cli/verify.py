@@ -52,8 +52,7 @@ def _verify(arguments: Sequence[str]) -> None:
         type=int,
         metavar="N",
         default=0,
-        help="ask the engine again for N turns of the first reader, drawn by permanent random numbers, and compare the "
-        "tokens",
+        help="ask the engine again for N turns, drawn by permanent random numbers, and compare the tokens",
     )
     parser.add_argument("--seed", type=int, metavar="N", default=0, help="another seed draws other turns")
     parser.add_argument(
@@ -140,8 +139,6 @@ def _lines_of_turns(again: "Reread") -> Iterator[str]:
         )
     if again.different:
         yield "  " + DIFFERENCES
-    if again.num_of_second_reader:
-        yield f"  {again.num_of_second_reader:,} turns of the second reader (escalate.to) are not drawn: {FIRST_ALONE}"
     for why in again.not_asked[:SHOWN]:
         yield f"  not asked: {why}"
     if len(again.not_asked) > SHOWN:
@@ -153,11 +150,9 @@ DIFFERENCES = (
     "Another machine, another version of the engine, or an endpoint's other weights give other tokens too"
 )
 """Why tokens may differ though nothing was changed."""
-FIRST_ALONE = "--reread asks the first reader only"
-"""Why turns of a second reader are not asked again."""
 
 
-UNTRUSTED = ("allow_code", "escalate", "openai.base_url", "vllm.engine_args")
+UNTRUSTED = ("allow_code", "openai.base_url", "vllm.engine_args")
 """Knobs that no record decides: they run code, or say where a key is sent. `--job` and the environment do."""
 
 

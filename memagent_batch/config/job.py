@@ -8,7 +8,6 @@ from pydantic import Field, model_validator
 from memagent_batch.config.agent import AgentTask
 from memagent_batch.config.bounds import BoundsConfig
 from memagent_batch.config.closing import ClosingConfig
-from memagent_batch.config.escalation import EscalateConfig
 from memagent_batch.config.rollouts import RolloutConfig
 from memagent_batch.config.section import Count, Seconds, Section, Text
 from memagent_batch.config.sources import SourceConfig, Storage
@@ -82,8 +81,6 @@ class RunConfig(BoundsConfig, Storage):
     """The record that a finished run of `memagent answer` leaves."""
     closing: ClosingConfig = ClosingConfig()
     """What is asked after each answer."""
-    escalate: EscalateConfig = EscalateConfig()
-    """Which readings a second reader reads again."""
 
     rollouts: RolloutConfig = RolloutConfig()
     """Knobs of `memagent collect`."""

@@ -22,7 +22,6 @@ from memagent_batch.logs import EventKind
 from memagent_batch.prompts.closing import CLOSING_PROMPTS
 from memagent_batch.runs.bounds import Spent, cost
 from memagent_batch.runs.claim import ANSWER_TABLES, publish, removed_on_failure, require_claim
-from memagent_batch.runs.escalation.summary import learnt_target, sum_up_second_look
 from memagent_batch.runs.history.changes import Changes, find_changes, removed_documents
 from memagent_batch.runs.history.history import PastRun, write_plan, write_record_manifest
 from memagent_batch.runs.manifest import FORMAT, Manifest, MarkerCounts, RunCounts, package_versions, public_settings
@@ -170,9 +169,8 @@ def _with_own_parts(
             manifest["cost"] = {"this_run": this_run, "without_log": cost(run.job, manifest["totals"])}
     if run.sample is not None:
         manifest["sample"] = run.sample
-    if (doubts := run.projection.doubts) is not None:
-        target = learnt_target(run.job.escalate.target, doubts.thresholds, questions=questions)
-        manifest["second_look"] = sum_up_second_look(run.second, reports, asked=run.asked, target=target)
+    if run.again is not None:
+        manifest["again"] = run.again
     if closing_texts := _closing_texts(run, questions):
         manifest["closing_texts"] = closing_texts
     return manifest

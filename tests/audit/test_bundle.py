@@ -16,7 +16,6 @@ from memagent_batch.files.location import Location
 from memagent_batch.flows.audit import bundle
 from memagent_batch.flows.review import Asked, estimate
 from memagent_batch.review.sample.record import rule_of
-from memagent_batch.runs.escalation.thresholds import THRESHOLDS_FOLDER
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.runs.record.evaluations import EVALUATIONS_FOLDER, evaluation_file
 from tests.audit.scan import Copy, verify_here
@@ -49,7 +48,6 @@ def reviewed(copy: Copy) -> Copy:
 
 def test_bundle_holds_one_run_its_tables_and_its_reviews(copied: Callable[[], Copy], tmp_path: Path) -> None:
     copy = reviewed(copied())
-    write_json(Location(uri=str(copy.folder)) / THRESHOLDS_FOLDER / "hash.json", {"up_to": 0.7})
     folder = unpacked(copy, tmp_path)
     names, last = names_of(folder), copy.runs[-1]
     assert {name for name in names if "/" not in name} == {"README.md", "SHA256SUMS", "card.md"}
@@ -58,10 +56,9 @@ def test_bundle_holds_one_run_its_tables_and_its_reviews(copied: Callable[[], Co
     tables = {name for table in ("answers", "evidence") for name in copy.manifest["files"][table]}
     assert {name for name in names if name.startswith(("answers/", "evidence/", "memories/", "results/"))} == tables
     assert {name for name in names if name.startswith("log/")} == {f"log/questions/{last}.parquet"}
-    learnt = ("review/labels/", "review/thresholds/")
-    of_review = {Path(name).name for name in names if name.startswith("review/") and not name.startswith(learnt)}
+    labels = "review/labels/"
+    of_review = {Path(name).name for name in names if name.startswith("review/") and not name.startswith(labels)}
     assert of_review == {"review.json", "sample.parquet", "estimate.json", "estimate.md"}
-    assert f"{THRESHOLDS_FOLDER}/hash.json" in names
     assert any(name.startswith("review/labels/") for name in names)
     assert "recall" in (folder / "card.md").read_text()
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from memagent_batch.audit.reread import Reread
 from memagent_batch.cli.main import main
-from memagent_batch.cli.verify import _job_of, _lines_of_turns
+from memagent_batch.cli.verify import _job_of
 from memagent_batch.files.location import Location
 from memagent_batch.runs.history.history import LATEST, find_run
 from tests.audit.scan import Copy
@@ -59,12 +58,6 @@ def test_reread_takes_the_agent_from_the_record_or_from_a_job_file(
     assert (again["num_drawn"], again["num_asked"], again["different"]) == (5, 5, [])
 
 
-def test_reread_says_how_many_turns_of_the_second_reader_were_not_drawn() -> None:
-    lines = list(_lines_of_turns(Reread(num_drawn=3, num_asked=3, num_of_second_reader=7)))
-    assert lines[0] == "3 of 3 turns were asked again: 0 have other tokens"
-    assert lines[1].strip().startswith("7 turns of the second reader (escalate.to) are not drawn")
-
-
 def test_reread_takes_no_code_and_no_address_from_a_record(
     copied: Callable[[], Copy], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,10 +78,10 @@ def test_reread_takes_no_code_and_no_address_from_a_record(
     assert "this is not the reader" in capsys.readouterr().err
 
 
-def test_engine_arguments_and_a_second_reader_are_not_taken_from_a_record(copied: Callable[[], Copy]) -> None:
+def test_engine_arguments_are_not_taken_from_a_record(copied: Callable[[], Copy]) -> None:
     copy = copied()
     past = find_run(Location(uri=str(copy.folder)), LATEST)
-    given = {"vllm": {"engine_args": {"trust_remote_code": True}, "dtype": "half"}, "escalate": {"when": 3}}
+    given = {"vllm": {"engine_args": {"trust_remote_code": True}, "dtype": "half"}}
     past.manifest["settings"] = {**past.manifest["settings"], **given, "engine": "vllm"}
     job = _job_of(past, job=None, output="x", storage_options={})
     assert (job.agent.vllm.engine_args, job.agent.vllm.dtype) == ({}, "half")

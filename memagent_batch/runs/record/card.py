@@ -14,7 +14,6 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.texts.markdown import escaped
 from memagent_batch.masking import DIGEST, printable, shown
 from memagent_batch.runs.history.history import PastRun
-from memagent_batch.runs.record.confidences import read_confidences
 from memagent_batch.runs.record.estimates import ReviewEstimates, read_estimates
 from memagent_batch.runs.record.evaluations import ReaderEvaluation, follow_up_texts, read_evaluations
 
@@ -31,7 +30,7 @@ PLACES = frozenset({"output", "documents", "questions", "ask"})
 
 
 def run_card(past: PastRun) -> str:
-    """The card of a run, with what its output has by now of estimates, evaluations and confidences.
+    """The card of a run, with what its output has by now of estimates and evaluations.
 
     Raises:
         StorageError: one of them can't be read.
@@ -40,24 +39,16 @@ def run_card(past: PastRun) -> str:
         past,
         estimates=read_estimates(past.output),
         evaluations=read_evaluations(past.output, past.manifest),
-        confidences=read_confidences(past.output, past.manifest, questions=past.questions),
     )
 
 
-def card(
-    past: PastRun,
-    *,
-    estimates: Sequence[ReviewEstimates],
-    evaluations: Sequence[ReaderEvaluation] = (),
-    confidences: Sequence[str] = (),
-) -> str:
+def card(past: PastRun, *, estimates: Sequence[ReviewEstimates], evaluations: Sequence[ReaderEvaluation] = ()) -> str:
     """The card of a finished run, Markdown.
 
     Args:
         past: The run.
         estimates: What reviews of the output say, the latest first.
         evaluations: What evaluations found of its reader, the latest first.
-        confidences: What labels say that its confidences are worth.
     """
     manifest = past.manifest
     documents = manifest["settings"].get("documents") or []
@@ -74,7 +65,6 @@ def card(
         estimates=estimates,
         evaluations=evaluations,
         asks_as=lambda each, kind: kind in texts and each.follow_ups.get(kind) == texts[kind],
-        confidences=confidences,
         job=json.dumps(_changed(manifest["settings"]), indent=2).replace("`", "\\u0060"),  # else it could end the block
         reader_fields=READER_FIELDS,
         shown_questions=SHOWN_QUESTIONS,
