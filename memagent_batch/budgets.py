@@ -19,7 +19,7 @@ from memagent_batch.domain.closing.plan import (
 from memagent_batch.domain.closing.values import budget_of
 from memagent_batch.engines.window import model_window
 from memagent_batch.errors import SettingsError
-from memagent_batch.plugins import engine_config, knob_names, policy_class
+from memagent_batch.plugins import engine_settings, knob_names, policy_class
 from memagent_batch.turn_sizes import turn_sizes
 from memagent_batch.wiring import make_closing_tokens, make_prompt_tokens, make_tokenizer, resolve_model
 
@@ -132,7 +132,7 @@ def _effective_window(agent: AgentConfig) -> int:
     """The window as given, or the model's own where that is below the default."""
     window = agent.window_tokens
     is_given = "window_tokens" in agent.model_fields_set
-    has_weights = engine_config(agent).has_weights
+    has_weights = engine_settings(agent).has_weights
     if is_given and (not has_weights or _is_stretched(agent)):
         return window
     own = model_window(resolve_model(agent.model if has_weights else agent.tokenizer or agent.model))

@@ -18,8 +18,6 @@ class Speculation(StrEnum):
     """One token at a time."""
     NGRAM = "ngram"
     """What followed the same words earlier in the prompt; a new memory is mostly a copy of the last."""
-    TAIL = "tail"
-    """The same on a GPU, while few requests run: at the end of a run, and not while the engine is full."""
 
 
 class VllmConfig(Section):

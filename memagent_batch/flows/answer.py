@@ -17,7 +17,7 @@ from memagent_batch.flows.check import Checked, check
 from memagent_batch.flows.plan import last_versions, make_plan, scan_plan
 from memagent_batch.log.index import TurnIndex, turns_of_runs
 from memagent_batch.logs import EventKind
-from memagent_batch.plugins import engine_config
+from memagent_batch.plugins import engine_settings
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.leaving import OrderlyLeave
 from memagent_batch.ray_data.ledger import BoundedRun, start_ledger
@@ -306,5 +306,5 @@ def write(plan: Plan, read: ReadPlan, *, run: Run, look: SecondLook | None) -> l
 
 def _starting(agent: AgentConfig) -> str:
     """What the run waits for until the first turn."""
-    engine = engine_config(agent)
+    engine = engine_settings(agent)
     return f"{engine.first_step} ({agent.model})" if engine.has_weights else engine.first_step

@@ -19,7 +19,7 @@ import ray
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.closing import ClosingConfig
 from memagent_batch.config.job import JobConfig, LogConfig, PoolConfig, RunConfig
-from memagent_batch.engines.engine import Engine, RemoteEngine, require_guides
+from memagent_batch.engines.engine import Completer, Engine
 from memagent_batch.errors import EngineDeadError, StorageError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.questions import value_types
@@ -125,7 +125,9 @@ class StartedActor:
     questions: Questions
     """The question list of the run."""
     engine: Engine
-    """The engine."""
+    """Started; stopped when it dies."""
+    completer: Completer
+    """The engine within the run's bounds, if it has any."""
     allowance: Allowance | None
     """What its turns may still take of the run's bounds; None where there are none."""
     journal: Journal
@@ -200,7 +202,7 @@ class ActorLife:
         held = await self.held()
         engine = await self._start_engine()
         if closing is not None:
-            await require_guides(engine, closing.turns.plan.guide_kinds(filter(None, set(questions.types))))
+            await engine.require_guides(closing.turns.plan.guide_kinds(filter(None, set(questions.types))))
         reporter = Reporter(
             board=task.board, log=log, run_id=task.run_id, model=agent.model, policy=task.agent.policy.kind
         )
@@ -210,7 +212,8 @@ class ActorLife:
         return StartedActor(
             agent=agent,
             questions=questions,
-            engine=BoundedEngine(engine, allowance) if allowance else engine,
+            engine=engine,
+            completer=BoundedEngine(engine, allowance) if allowance else engine,
             allowance=allowance,
             journal=Journal(log=log, suspects=suspects),
             reporter=reporter,
@@ -252,7 +255,7 @@ class ActorLife:
 
     async def _start_engine(self) -> Engine:
         engine = make_engine(self._task.agent)
-        if isinstance(engine, RemoteEngine) and await self._is_under_way():
+        if await self._is_under_way():
             await engine.rejoin()
         else:
             await engine.start()

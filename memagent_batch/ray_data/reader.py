@@ -102,7 +102,7 @@ class Reader:
             reporter.in_flight += 1
             held = await asyncio.shield(shared.held)
             turns = ReadingTurns(
-                engine=ClosingsOnly(actor.engine) if asked.is_answered else actor.engine,
+                engine=ClosingsOnly(actor.completer) if asked.is_answered else actor.completer,
                 address=address,
                 seed=self._task.agent.sampling.seed,
                 held=held[address.reader_fingerprint],

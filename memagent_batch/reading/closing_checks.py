@@ -8,9 +8,8 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.closing import ClosingConfig
 from memagent_batch.domain.closing.answer_types import AnswerType, ValueType
 from memagent_batch.domain.closing.values import guide_of
-from memagent_batch.engines.engine import require_guided
 from memagent_batch.errors import SettingsError, ValueTypeError
-from memagent_batch.plugins import engine_config
+from memagent_batch.plugins import engine_settings
 from memagent_batch.reading.closed import Closing, make_closing
 from memagent_batch.wiring import make_engine
 
@@ -37,7 +36,7 @@ def checked_closing(
         return None
     _require_votes(agent, types=asked)
     require_closing_window(plan, agent, types=asked)
-    require_guided(make_engine(agent), plan.guide_kinds(asked))
+    make_engine(agent).check_guides(plan.guide_kinds(asked))
     return closing
 
 
@@ -69,7 +68,7 @@ def require_compiled(types: Mapping[ValueType, str], agent: AgentConfig) -> None
         ValueTypeError: one can't be compiled; names the place and says what xgrammar says.
     """
     asked = [(place, guide_of(each)) for each, place in types.items() if each.type is AnswerType.JSON]
-    if not asked or not engine_config(agent).has_weights:
+    if not asked or not engine_settings(agent).has_weights:
         return
     try:
         import xgrammar  # here, since it loads torch

@@ -12,7 +12,7 @@ from memagent_batch.errors import OutputError, StorageError
 from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
 from memagent_batch.masking import recorded
-from memagent_batch.plugins import ENGINES, engine_config
+from memagent_batch.plugins import ENGINES, engine_settings
 from memagent_batch.runs.bounds import Spent
 from memagent_batch.runs.record.seal import Seal
 from memagent_batch.runs.tables.part_report import AnswerSums, PartReport, ReasonRow
@@ -225,7 +225,7 @@ def _secrets(agent: AgentConfig) -> Any:
     """Knobs that no record holds, as pydantic leaves them out."""
     secrets: dict[str, set[str]] = {kind: set(ENGINES.find(kind).secrets) for kind in ENGINES.built_in}
     if agent.engine not in ENGINES.built_in:
-        secrets["engine_knobs"] = set(engine_config(agent).secrets)
+        secrets["engine_knobs"] = set(engine_settings(agent).secrets)
     return {"storage_options": True, "sources": {"storage_options"}, "agent": secrets}
 
 

@@ -11,7 +11,7 @@ from memagent_batch.domain.addresses import token_hash
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.sentences import Sentences, split_sentences
 from memagent_batch.domain.turns import Completion, Prompt
-from memagent_batch.engines.engine import Engine, require_guides
+from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import DocumentError, NotReadError, ReadingError, SettingsError
 from memagent_batch.files.json_files import read_json
 from memagent_batch.inputs.questions import asked_types
@@ -128,7 +128,7 @@ async def _ask_again(replay: "_Replay", drawn: Sequence[DrawnTurn], result: Rere
         await engine.start()
     try:
         if kinds := {each.prompt.guide.kind for each in replayed if each.prompt.guide is not None}:
-            await require_guides(engine, kinds)
+            await engine.require_guides(kinds)
         places = asyncio.Semaphore(IN_FLIGHT)
         await asyncio.gather(*(_compare(engine, each, places, result) for each in replayed))
     finally:

@@ -39,6 +39,7 @@ from memagent_batch.ray_data.answers import AnswerReader
 from memagent_batch.wiring import identify_reader
 from tests import prompt_dependent_engine
 from tests.api.conftest import QUESTIONS, TEXTS, agent_of, by_reading, logged_turns, table_of
+from tests.engine_context import MadeEngine
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
 
@@ -248,7 +249,7 @@ def test_actor_killed_in_mid_reading_is_replaced_and_the_rows_are_the_same(text_
     assert by_reading(replayed) == by_reading(whole)
 
 
-class PoisonedEngine:
+class PoisonedEngine(MadeEngine):
     """Dies of a word in the prompt."""
 
     def __init__(self, engine: Engine, *, model: str) -> None:

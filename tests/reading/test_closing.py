@@ -24,7 +24,7 @@ from memagent_batch.domain.guides import GuideKind
 from memagent_batch.domain.readings import Question
 from memagent_batch.domain.texts.sentences import Sentences, split_sentences
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.engines.engine import Engine, require_guides
+from memagent_batch.engines.engine import Engine
 from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import ClosingError, EngineDeadError, EngineRequestError
 from memagent_batch.files.location import Location
@@ -427,7 +427,7 @@ async def test_shipped_policy_writes_valid_values_and_numbers_of_sentences_under
 ) -> None:
     text = "Grass is green. " + FACT + " The sky is blue."
     types = [Bool(), Label("a", "b"), Labels("a", "b", "c"), Number(), Json(SCHEMA), ValueType()]
-    await require_guides(engine, PLAN.guide_kinds(types))
+    await engine.require_guides(PLAN.guide_kinds(types))
     for value_type in types:
         turns = ReadingTurns(engine=engine, address=address_of(text), seed=0)
         trace = MemoryTrace()

@@ -191,7 +191,7 @@ def choose_candidates(
 def evidence_guide(num_sentences: int) -> Guide:
     """What an evidence turn may write: up to five numbers of sentences that are shown, the best first, or `none`."""
     one = number_regex(num_sentences)
-    return matching(f"({one}(, {one}){{0,{min(MAX_CHOSEN, num_sentences) - 1}}}|{NO_SENTENCE})")
+    return matching(f"({one}(, {one}){{0,{min(MAX_CHOSEN, num_sentences) - 1}}}|{NO_SENTENCE})", example="1")
 
 
 def evidence_of(text: str, candidates: Sequence[Candidate]) -> tuple[Evidence, ...]:

@@ -44,6 +44,14 @@ MAX_NUMBER = 10**15
 """Largest number where the schema names no bound: else a model may write digits until its budget is spent."""
 MAX_INTEGER = 2**63 - 1
 """Largest bound of an integer that engines know."""
+EXAMPLES = {
+    "date": "2000-01-01",
+    "date-time": "2000-01-01T00:00:00Z",
+    "time": "00:00:00Z",
+    "email": "a@example.org",
+    "uuid": "00000000-0000-0000-0000-000000000000",
+}
+"""Strings of the formats that schemas may ask for."""
 MAX_PARTS = 1000
 """Most parts of a schema once its references are resolved: a reference that doubles at each level has no end soon."""
 REASONS = ("reason", "reasons", "reasoning", "rationale", "explanation", "why")
@@ -125,6 +133,26 @@ def misfit(value: Any, *, schema: Schema) -> str | None:
     """Where and how a value departs from the schema; None where it fits."""
     error = jsonschema.exceptions.best_match(_validator(schema).iter_errors(value))
     return None if error is None else f"value{_pointer(error.absolute_path)}: {error.message}"
+
+
+def example_value(schema: Schema) -> Any:
+    """The smallest value that fits: the first choice, empty arrays, zeros."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    if "anyOf" in schema:
+        return example_value(schema["anyOf"][0])
+    match schema["type"]:
+        case "object":
+            return {name: example_value(part) for name, part in schema["properties"].items()}
+        case "array":
+            return [example_value(schema["items"])] * schema.get("minItems", 0)
+        case "string":
+            return EXAMPLES.get(schema.get("format", ""), "a" * schema.get("minLength", 0))
+        case "integer" | "number":
+            return max(schema.get("minimum", 0), min(0, schema.get("maximum", 0)))
+        case "boolean":
+            return False
+    return None
 
 
 def _validator(schema: Schema) -> Any:
