@@ -25,7 +25,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.inputs.lake.tables import documents_place, texts_place
 from memagent_batch.masking import recorded
 from memagent_batch.plugins import engine_settings, knob_names, make_policy, policy_class, source_sha256
-from memagent_batch.prompts.closing import CLOSING_PROMPTS
+from memagent_batch.prompts.closing import CLOSING_TEXTS
 from memagent_batch.prompts.files import load_prompt_set
 from memagent_batch.turn_sizes import fits_with_chunk, knobs_of_size, turn_sizes
 
@@ -93,7 +93,7 @@ def make_prompt_tokens(agent: AgentConfig) -> PromptTokens:
 def make_closing_tokens(agent: AgentConfig) -> ClosingTokens:
     """The closing turns as the model's tokeniser writes them."""
     return make_tokenizer(agent).closing_tokens(
-        CLOSING_PROMPTS, chat_template_kwargs=agent.chat_template_kwargs, template=make_template(agent)
+        CLOSING_TEXTS, chat_template_kwargs=agent.chat_template_kwargs, template=make_template(agent)
     )
 
 

@@ -34,9 +34,7 @@ from memagent_batch.logs import quiet_libraries
 from memagent_batch.plugins import built_policy, engine_settings, make_policy
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.breaks import with_breaks
-from memagent_batch.reading.closed import Closing, close_reading
-from memagent_batch.reading.closing import Tracer
-from memagent_batch.reading.closing_checks import checked_closing, require_compiled
+from memagent_batch.reading.closing import Closing, Tracer, checked_closing, close_reading, require_compiled
 from memagent_batch.reading.documents import unreadable
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import ReadingTurns, TurnCounts
@@ -272,7 +270,7 @@ class AgentReader:
             )
             require_compiled({value_type: "type"} if value_type else {}, self._config)
             if closing is not None:
-                kinds = closing.turns.plan.guide_kinds([value_type] if value_type else [])
+                kinds = closing.config.guide_kinds([value_type] if value_type else [])
                 await self._engine.require_guides(kinds)
             self._closings[value_type] = closing
         return self._closings[value_type]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memagent_batch.domain.closing.plan import ClosingSet, ClosingTokens
+from memagent_batch.domain.closing.plan import ClosingTokens
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import (
     PASSAGE_GAP,
@@ -171,7 +171,7 @@ class Tokenizer:
 
     def closing_tokens(
         self,
-        closings: ClosingSet,
+        texts: Mapping[str, str],
         *,
         chat_template_kwargs: Mapping[str, Any] = {},
         template: Template | None = None,
@@ -179,7 +179,7 @@ class Tokenizer:
         """The closing turns as this tokeniser and its chat template write them, each behind a thought that has ended.
 
         Args:
-            closings: their texts.
+            texts: text of each kind.
             chat_template_kwargs: what the user gives the chat template.
             template: what wraps a message, where it is not the tokeniser's own chat template.
         """
@@ -190,7 +190,7 @@ class Tokenizer:
         ending = template.thought_end(values, has_tags=self.ends_thoughts)
         shown = partial(self._template, template=template, values=values, ending=ending)
         return ClosingTokens(
-            templates={kind: shown(text) for kind, text in closings.texts.items()},
+            templates={kind: shown(text) for kind, text in texts.items()},
             encode=PlainText(model=self.model),
             decode=TokenText(model=self.model),
         )

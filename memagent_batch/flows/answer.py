@@ -29,7 +29,7 @@ from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.stages import read_calls, tokenised_plan
 from memagent_batch.ray_data.stop import noted_stop
 from memagent_batch.ray_data.write import write_tables
-from memagent_batch.reading.closed import Closing
+from memagent_batch.reading.closing import Closing
 from memagent_batch.runs.bounds import Spent, bounds_of, num_actors, stopping_line
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure, require_claim
 from memagent_batch.runs.escalation.doubtful import doubtful_readings
@@ -259,7 +259,7 @@ def read_documents(
         bounded=bounded,
         singly=singly,
     )
-    splits = closing is not None and closing.turns.plan.evidence
+    splits = closing is not None and closing.config.evidence
     tokenised = tokenised_plan(calls, agent=job.agent, sources=run.sources, splits=splits, bounded=bounded)
     rows = read_calls(tokenised, Reader, task=task, pool=job.pool)
     keep = partial(write_progress, output=run.output, run_id=run.run_id)

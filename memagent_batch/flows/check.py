@@ -16,8 +16,7 @@ from memagent_batch.inputs.questions import asked_types, inline_type, read_quest
 from memagent_batch.inputs.shards import FoundShards, find_shards
 from memagent_batch.logs import EventKind
 from memagent_batch.reading.breaks import require_rows
-from memagent_batch.reading.closed import Closing
-from memagent_batch.reading.closing_checks import checked_closing, require_compiled
+from memagent_batch.reading.closing import Closing, checked_closing, require_compiled
 from memagent_batch.runs.escalation.second_reader import Escalation, checked_escalation
 from memagent_batch.runs.output_place import claim_output
 from memagent_batch.runs.tables.schemas import ANSWERS

@@ -40,7 +40,7 @@ from memagent_batch.plugins import make_policy
 from memagent_batch.ray_data.index import indexed_shards
 from memagent_batch.ray_data.pool import require_node
 from memagent_batch.ray_data.session import ray_session
-from memagent_batch.reading.closed import Closing
+from memagent_batch.reading.closing import Closing
 from memagent_batch.reading.question_lengths import require_questions_fit
 from memagent_batch.runs.escalation.doubtful import doubtful_readings, open_readings
 from memagent_batch.runs.escalation.second_reader import Escalation, SecondReader, require_second_looks

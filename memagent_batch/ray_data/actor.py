@@ -32,7 +32,7 @@ from memagent_batch.ray_data.ledger import BoundedRun
 from memagent_batch.ray_data.progress.reporter import Reporter, is_replacement
 from memagent_batch.reading.agent import LoadedAgent, make_agent
 from memagent_batch.reading.allowance import Allowance, BoundedEngine
-from memagent_batch.reading.closed import Closing, make_closing
+from memagent_batch.reading.closing import Closing, make_closing
 from memagent_batch.reading.places import TURNS_AT_ONCE, TurnPlaces
 from memagent_batch.reading.questions import Questions
 from memagent_batch.reading.suspects import Suspects
@@ -202,7 +202,7 @@ class ActorLife:
         held = await self.held()
         engine = await self._start_engine()
         if closing is not None:
-            await engine.require_guides(closing.turns.plan.guide_kinds(filter(None, set(questions.types))))
+            await engine.require_guides(closing.config.guide_kinds(filter(None, set(questions.types))))
         reporter = Reporter(
             board=task.board, log=log, run_id=task.run_id, model=agent.model, policy=task.agent.policy.kind
         )

@@ -138,7 +138,7 @@ class Manifest(TypedDict):
     record: NotRequired[Seal]
     """Hashes of its files and of the run before; none in outputs of versions without it."""
     closing_texts: NotRequired[dict[str, str]]
-    """`ClosingSet.fingerprint` of each kind of closing turn that was asked; there where one was."""
+    """`closing_text_sha256` of each kind of closing turn that was asked; there where one was."""
     second_look: NotRequired[SecondLookSummary]
     """There where doubtful readings were read again."""
 

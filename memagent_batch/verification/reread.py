@@ -21,9 +21,7 @@ from memagent_batch.log.writer import TURNS_FOLDER
 from memagent_batch.logs import quiet_libraries
 from memagent_batch.reading.agent import LoadedAgent, make_agent
 from memagent_batch.reading.breaks import with_breaks
-from memagent_batch.reading.closed import Closing, close_reading
-from memagent_batch.reading.closing import Tracer
-from memagent_batch.reading.closing_checks import checked_closing, require_compiled
+from memagent_batch.reading.closing import Closing, Tracer, checked_closing, close_reading, require_compiled
 from memagent_batch.reading.documents import unreadable
 from memagent_batch.reading.questions import Questions
 from memagent_batch.reading.read import read
@@ -286,7 +284,7 @@ class _Replay:
                 self._questions.types[row],
                 question=self._questions[row].text,
                 document=document,
-                sentences=split_sentences(text) if self._closing.turns.plan.evidence else Sentences(),
+                sentences=split_sentences(text) if self._closing.config.evidence else Sentences(),
                 trace=tracer.trace,
                 closing=self._closing,
                 turns=turns,

@@ -27,7 +27,7 @@ from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import EngineRefusedError, EngineRequestError, EngineStartError, EngineUnavailableError
 from memagent_batch.flows.answer import answer
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
-from memagent_batch.prompts.closing import CLOSING_PROMPTS
+from memagent_batch.prompts.closing import CLOSING_TEXTS
 from memagent_batch.wiring import identify_reader
 from tests.engine_context import context_of
 from tests.engines.scripted_server import THERE, Reply, Script, scripted_server
@@ -128,7 +128,7 @@ def test_prompt_sets_have_no_markers_of_their_own_so_that_only_what_is_read_coun
 ) -> None:
     markers = Markers(tiny_tokenizer.control_texts)
     texts = [each for each in asdict(prompts).values() if isinstance(each, str)]
-    assert markers.neutralise("\n".join([*texts, *CLOSING_PROMPTS.texts.values()])).num_markers == 0
+    assert markers.neutralise("\n".join([*texts, *CLOSING_TEXTS.values()])).num_markers == 0
 
 
 async def test_message_shows_the_prompt_as_text_without_markers_and_no_token_ids(tiny_tokenizer: Tokenizer) -> None:

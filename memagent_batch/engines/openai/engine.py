@@ -38,7 +38,7 @@ from memagent_batch.errors import (
     EngineStartError,
     EngineUnavailableError,
 )
-from memagent_batch.prompts.closing import CLOSING_PROMPTS
+from memagent_batch.prompts.closing import CLOSING_TEXTS
 
 PROBE_SECONDS = 60.0
 """Longest wait for the one token of a probe; an endpoint that takes longer has no room for a reading either."""
@@ -237,7 +237,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
         """A value turn as readings ask it: a guide may be obeyed behind a chat template only."""
         own = self._tokenizer.chat_template
         tokens = self._tokenizer.closing_tokens(
-            CLOSING_PROMPTS,
+            CLOSING_TEXTS,
             chat_template_kwargs=self._context.chat_template_kwargs,
             template=ServerTemplate(own=own) if self.takes_messages else own,
         )

@@ -8,9 +8,8 @@ from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.escalation import Doubt, Doubts, Verdicts
 from memagent_batch.domain.readings import Status
 from memagent_batch.files.location import Location
-from memagent_batch.log.closings import read_closings
 from memagent_batch.log.files import LOG_THREADS, ReadingKey
-from memagent_batch.log.index import TurnIndex, read_outcomes
+from memagent_batch.log.index import TurnIndex, read_closings, read_outcomes
 from memagent_batch.log.schemas import ClosingColumns
 from memagent_batch.runs.planning.plan import Plan, PlannedReading
 from memagent_batch.runs.planning.work import Work
@@ -85,7 +84,7 @@ def has_ended(reading: PlannedReading, index: TurnIndex, *, is_unread: bool) -> 
     closed = index.closings.get(reading.closing, {}).get(reading.key) if reading.closing else None
     if is_answered and reading.closing and closed is None:
         return False
-    return not is_unread or (is_answered and not (closed and closed.is_failed))
+    return not is_unread or (is_answered and not (closed and closed.status is Status.FAILED))
 
 
 def reading_keys(rows: pa.Table | None) -> frozenset[ReadingKey]:

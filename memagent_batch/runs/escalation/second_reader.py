@@ -15,8 +15,7 @@ from memagent_batch.domain.escalation import Doubt, Doubts
 from memagent_batch.errors import SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.plugins import make_policy, problem_message
-from memagent_batch.reading.closed import Closing
-from memagent_batch.reading.closing_checks import checked_closing
+from memagent_batch.reading.closing import Closing, checked_closing
 from memagent_batch.reading.question_lengths import require_questions_fit
 from memagent_batch.runs.escalation.thresholds import Thresholds, read_thresholds
 from memagent_batch.runs.planning.plan import Plan

@@ -5,9 +5,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from memagent_batch.files.json_files import read_json
-from memagent_batch.log.closings import LoggedClosing, StandingClosing, read_closings, scan_closings
 from memagent_batch.log.files import ReadingKey
+from memagent_batch.log.index import LoggedOutcome, read_closings, scan_closings
 from memagent_batch.log.question_list import CLOSING_FINGERPRINT
+from memagent_batch.log.schemas import ClosingRow
 from memagent_batch.runs.history.history import RUNS_FOLDER, PastRun
 from memagent_batch.runs.record.projections import PROJECTION_FILE, closings_of_second_reader
 
@@ -42,7 +43,7 @@ class PastValues:
         again = closings_of_second_reader(read_json(place) or {}) if has_closings else {}
         self.fingerprints: list[tuple[str | None, str | None]] = [(each, again.get(each or "")) for each in first]
         """Fingerprints of what closes the readings of each question, by tier; None where nothing does."""
-        self._files: Mapping[str, Mapping[ReadingKey, LoggedClosing]] = {}
+        self._files: Mapping[str, Mapping[ReadingKey, LoggedOutcome]] = {}
 
     def index(self, fingerprints: Collection[str]) -> None:
         """Finds the log files that hold what was asked under these fingerprints."""
@@ -73,5 +74,5 @@ class PastValues:
         return {(fingerprint, key): _given(row) for fingerprint, rows in found.items() for key, row in rows.items()}
 
 
-def _given(row: StandingClosing) -> GivenValue:
+def _given(row: ClosingRow) -> GivenValue:
     return GivenValue(value=row["value"], value_status=row["value_status"])

@@ -54,7 +54,7 @@ class ClosingTurn:
     """What decides a kind of closing turn beside the reader, whose fingerprint leaves it out."""
 
     texts: str
-    """`ClosingSet.fingerprint`, hex."""
+    """`closing_text_sha256`, hex."""
     max_tokens: int | None
     """The knob of `CLOSING_KNOBS`; None for the default, which follows from the reader."""
 

@@ -24,7 +24,7 @@ from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.log.schemas import CLOSING_LOG, OUTCOME_LOG
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.ray_data.write import write_tables
-from memagent_batch.reading.closed import make_closing
+from memagent_batch.reading.closing import make_closing
 from memagent_batch.runs.bounds import NOTHING
 from memagent_batch.runs.escalation.doubtful import doubtful_readings
 from memagent_batch.runs.escalation.second_look import SecondLook, first_kept
