@@ -16,9 +16,9 @@ from memagent_batch.domain.closing.plan import (
 )
 from memagent_batch.domain.closing.values import budget_of
 from memagent_batch.domain.readings import Cost
-from memagent_batch.engines.window import model_window
 from memagent_batch.errors import SettingsError
 from memagent_batch.plugins import engine_settings, knob_names, policy_class
+from memagent_batch.tokens.pretrained import model_window
 from memagent_batch.turn_sizes import turn_sizes
 from memagent_batch.wiring import make_closing_tokens, make_prompt_tokens, make_tokenizer, resolve_model
 

@@ -16,17 +16,17 @@ from memagent_batch.domain.closing.plan import ClosingTokens
 from memagent_batch.domain.prompts import PromptSet, PromptTokens
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.domain.turns import DECOMPOSE
-from memagent_batch.engines.chat_template import TEMPLATE_TIME, THINKING_WORD, ServerTemplate, Template
 from memagent_batch.engines.engine import Engine, EngineContext
-from memagent_batch.engines.tokenizer import Tokenizer, load_tokenizer
-from memagent_batch.engines.weights import model_sha256
 from memagent_batch.errors import PromptSetError, RunFailedError, SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.lake.tables import documents_place, texts_place
 from memagent_batch.masking import recorded
+from memagent_batch.models.weights import model_sha256
 from memagent_batch.plugins import engine_settings, knob_names, make_policy, policy_class, source_sha256
 from memagent_batch.prompts.closing import CLOSING_TEXTS
 from memagent_batch.prompts.files import load_prompt_set
+from memagent_batch.tokens.chat_template import TEMPLATE_TIME, THINKING_WORD, ServerTemplate, Template
+from memagent_batch.tokens.tokenizer import Tokenizer, load_tokenizer
 from memagent_batch.turn_sizes import fits_with_chunk, knobs_of_size, turn_sizes
 
 TINY_MODEL = Path(__file__).parent / "models" / "tiny"

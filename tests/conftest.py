@@ -23,10 +23,10 @@ from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.engines.engine import Engine
 from memagent_batch.engines.openai.engine import OpenAIEngine
 from memagent_batch.engines.simulated import SimulatedEngine
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.files.location import Location
 from memagent_batch.logs import end_log
+from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import TINY_MODEL
 from tests.engine_context import context_of
 from tests.faults.loopback.cluster import free_port

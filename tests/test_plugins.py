@@ -20,7 +20,6 @@ from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.readings import Policy
 from memagent_batch.engines.engine import Engine, EngineContext
 from memagent_batch.engines.simulated import SimulatedEngine
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import SettingsError
 from memagent_batch.plugins import ENGINES, POLICIES, engine_settings, make_policy
 from memagent_batch.policies.overwrite import OverwritePolicy
@@ -28,6 +27,7 @@ from memagent_batch.policies.truncate import TruncatePolicy
 from memagent_batch.ray_data.pool import replica_gpus
 from memagent_batch.runs.manifest import public_settings
 from memagent_batch.testing import GuidedEngineContract, PolicyContract
+from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.training.rollouts.rewarder import Rewarder
 from memagent_batch.wiring import identify_reader, make_engine
 

@@ -11,7 +11,7 @@ from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.errors import EngineStartError, PromptTooLongError
 
 if TYPE_CHECKING:
-    from memagent_batch.engines.tokenizer import Tokenizer
+    from memagent_batch.tokens.tokenizer import Tokenizer
 
 
 class Completer(Protocol):

@@ -11,7 +11,7 @@ from pydantic import PrivateAttr
 from memagent_batch.config.engines import SimulatedConfig
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine, EngineContext, require_fit
-from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.tokens.tokenizer import Tokenizer
 
 ANSWER_TEXT = "\\boxed{simulated}"
 MEMORY_TEXT = "simulated memory "

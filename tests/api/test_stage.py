@@ -23,7 +23,6 @@ from memagent_batch.budgets import fitted
 from memagent_batch.config.job import PoolConfig, RunConfig
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import (
     EngineDeadError,
     EngineStartError,
@@ -36,6 +35,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.ray_data import stages
 from memagent_batch.ray_data.actor import ActorLife, ReaderTask
 from memagent_batch.ray_data.answers import AnswerReader
+from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import identify_reader
 from tests import prompt_dependent_engine
 from tests.api.conftest import QUESTIONS, TEXTS, agent_of, by_reading, logged_turns, table_of

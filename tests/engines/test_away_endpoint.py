@@ -12,13 +12,13 @@ import pytest
 
 from memagent_batch.domain.turns import Completion
 from memagent_batch.engines.openai.engine import OpenAIEngine
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import (
     EngineRefusedError,
     EngineRequestError,
     EngineStartError,
     EngineUnavailableError,
 )
+from memagent_batch.tokens.tokenizer import Tokenizer
 from tests.engine_context import context_of
 from tests.engines.scripted_server import THERE, Reply, Script, scripted_server
 from tests.engines.test_openai import PROMPT, TIMEOUT_SECONDS, completion_reply, error_reply, started

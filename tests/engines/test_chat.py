@@ -23,11 +23,11 @@ from memagent_batch.domain.thoughts import after_thoughts
 from memagent_batch.domain.turns import FinishReason, Prompt
 from memagent_batch.engines.openai.engine import OpenAIEngine
 from memagent_batch.engines.openai.markers import Markers
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import EngineRefusedError, EngineRequestError, EngineStartError, EngineUnavailableError
 from memagent_batch.flows.answer import answer
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 from memagent_batch.prompts.closing import CLOSING_TEXTS
+from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import identify_reader
 from tests.engine_context import context_of
 from tests.engines.scripted_server import THERE, Reply, Script, scripted_server

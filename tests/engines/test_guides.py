@@ -16,9 +16,9 @@ from memagent_batch.domain.closing.values import ValueStatus, guide_of, value_of
 from memagent_batch.domain.guides import Guide, GuideKind, choice_of
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.testing import GUIDED_TOKENS, GUIDES
+from memagent_batch.tokens.tokenizer import Tokenizer
 from tests.domain.closing.test_values import GUIDED_TYPES
 from tests.engine_context import context_of
 

@@ -13,8 +13,8 @@ from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.domain.guides import GuideKind, choice_of, json_of, matching
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.openai.engine import OpenAIEngine
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import EngineRequestError, EngineStartError
+from memagent_batch.tokens.tokenizer import Tokenizer
 from tests.engine_context import MadeEngine, context_of
 from tests.engines.scripted_server import THERE, Reply, Script, scripted_server
 

@@ -20,12 +20,12 @@ from memagent_batch.domain.guides import Guide, choice_of
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.openai.engine import OpenAIEngine
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.errors import EngineStartError, SettingsError
 from memagent_batch.flows.check import check
 from memagent_batch.logs import EventKind
 from memagent_batch.runs.escalation.second_reader import second_fingerprint
+from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import identify_reader
 from tests.conftest import THOUGHT_TAGS
 from tests.engine_context import context_of

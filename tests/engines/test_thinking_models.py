@@ -22,12 +22,12 @@ from memagent_batch.domain.prompts import AnswerForm, PromptTokens, Slot, new_me
 from memagent_batch.domain.readings import Outcome, QuestionTokens
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import EngineStartError, SettingsError
 from memagent_batch.flows.answer import answer
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly, TurnCounts
+from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import ReaderIdentity, identify_reader, make_closing_tokens, make_engine
 from tests.engines.scripted_server import Reply, Script, scripted_server
 

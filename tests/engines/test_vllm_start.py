@@ -13,12 +13,12 @@ from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import QuestionTokens
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.engines.vllm.start import LOOKUP, engine_arguments, engine_environment, speculates
 from memagent_batch.errors import EngineStartError
 from memagent_batch.plugins import make_policy
 from memagent_batch.reading.turns import ReadingTurns
+from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import make_prompt_tokens
 from tests.engine_context import context_of
 

@@ -26,7 +26,6 @@ from memagent_batch.domain.readings import Question
 from memagent_batch.domain.texts.sentences import Sentences, split_sentences
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import EngineDeadError, EngineRequestError
 from memagent_batch.files.location import Location
 from memagent_batch.log.schemas import ClosedRow
@@ -39,6 +38,7 @@ from memagent_batch.reading.closing import Closing, FinishedReading, Tracer, ask
 from memagent_batch.reading.read import read
 from memagent_batch.reading.suspects import Suspects
 from memagent_batch.reading.turns import Journal, ReadingTurns, ReplayOnly
+from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import make_closing_tokens
 
 FACT = "The access code of amber-falcon is 71."

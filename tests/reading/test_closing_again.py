@@ -13,7 +13,6 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.closing.answer_types import Bool, Label, ValueType
 from memagent_batch.domain.closing.plan import EVIDENCE, SUPPORT, VALUE
 from memagent_batch.domain.turns import Completion, FinishReason
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.files.location import Location
 from memagent_batch.log.turns import read_turns_of
 from memagent_batch.log.writer import TurnLogWriter
@@ -21,6 +20,7 @@ from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.closing import Closing, ask_closing_turns
 from memagent_batch.reading.suspects import Suspects
 from memagent_batch.reading.turns import Journal, ReadingTurns, ReplayOnly
+from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import make_closing_tokens
 from tests.reading.test_closing import PLAN, TEXT, Scripted, address_of, cut, finished
 

@@ -12,7 +12,6 @@ from pydantic import BaseModel, Field, JsonValue, ValidationError
 from memagent_batch.domain.guides import Guide, menu_logprobs, num_candidates
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.engines.chat_template import THINKING_WORD, ServerTemplate
 from memagent_batch.engines.engine import EngineContext
 from memagent_batch.engines.openai.guides import OBJECT_TOKENS, GuideForm, guide_fields, value_text
 from memagent_batch.engines.openai.markers import Markers, Neutralised
@@ -27,8 +26,9 @@ from memagent_batch.engines.openai.protocol import (
     refused_fields,
     sampling_fields,
 )
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import EngineRequestError, EngineStartError
+from memagent_batch.tokens.chat_template import THINKING_WORD, ServerTemplate
+from memagent_batch.tokens.tokenizer import Tokenizer
 
 MAX_COMPLETION_TOKENS = "max_completion_tokens"
 """The budget of a completion, its hidden thoughts included; older servers know `max_tokens` only."""

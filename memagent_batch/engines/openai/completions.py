@@ -18,8 +18,8 @@ from memagent_batch.engines.openai.protocol import (
     refused_fields,
     sampling_fields,
 )
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import EngineRequestError
+from memagent_batch.tokens.tokenizer import Tokenizer
 
 RETURN_TOKEN_IDS = "return_token_ids"
 """vLLM's extension that returns the tokens of a completion beside its text."""

@@ -13,7 +13,6 @@ from memagent_batch.domain.closing.plan import VALUE
 from memagent_batch.domain.guides import Guide, GuideKind
 from memagent_batch.domain.prompts import Slot
 from memagent_batch.domain.turns import Completion, Prompt
-from memagent_batch.engines.chat_template import ServerTemplate
 from memagent_batch.engines.engine import Engine, EngineContext, require_fit
 from memagent_batch.engines.openai.chat import ChatApi
 from memagent_batch.engines.openai.client import OpenAIClient
@@ -31,7 +30,6 @@ from memagent_batch.engines.openai.protocol import (
     holds_choices,
     refused_fields,
 )
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import (
     EngineRefusedError,
     EngineRequestError,
@@ -39,6 +37,8 @@ from memagent_batch.errors import (
     EngineUnavailableError,
 )
 from memagent_batch.prompts.closing import CLOSING_TEXTS
+from memagent_batch.tokens.chat_template import ServerTemplate
+from memagent_batch.tokens.tokenizer import Tokenizer
 
 PROBE_SECONDS = 60.0
 """Longest wait for the one token of a probe; an endpoint that takes longer has no room for a reading either."""

@@ -18,8 +18,9 @@ from memagent_batch.config.engines import Speculation, VllmConfig
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.engines.vllm import orphan_guard
 from memagent_batch.engines.vllm.outputs import inner_message
-from memagent_batch.engines.weights import WEIGHT_ENDINGS, names_folder
 from memagent_batch.errors import EngineDeadError, EngineStartError
+from memagent_batch.models.weights import WEIGHT_ENDINGS
+from memagent_batch.tokens.pretrained import names_folder
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM

@@ -39,8 +39,8 @@ from memagent_batch.domain.closing.values import (
 )
 from memagent_batch.domain.guides import GuideKind, menu_logprobs
 from memagent_batch.domain.turns import Completion, FinishReason
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import ValueTypeError
+from memagent_batch.tokens.tokenizer import Tokenizer
 from tests.conftest import save_tokenizer
 
 
