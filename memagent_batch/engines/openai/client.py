@@ -18,7 +18,6 @@ from yarl import URL
 
 from memagent_batch.config.engines import OpenAIConfig
 from memagent_batch.engines.openai.outage import Failure
-from memagent_batch.engines.openai.pace import LIMITS, parse_reset
 from memagent_batch.engines.openai.protocol import Response, error_message
 from memagent_batch.errors import EngineDeadError, EngineStartError
 from memagent_batch.masking import SECRET_NAME
@@ -185,15 +184,10 @@ def parse_retry_after(value: str | None, *, now: datetime) -> float | None:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """The pause that a response asks for, seconds: its own words, else the reset of a limit that is spent."""
+    """The pause that a response asks for, seconds."""
+    milliseconds = headers.get("retry-after-ms", "")
     asked = parse_retry_after(headers.get("Retry-After"), now=datetime.now(UTC))
-    if asked is not None:
-        return asked
-    if headers.get("retry-after-ms", "").isdecimal():
-        return float(headers["retry-after-ms"]) / 1000
-    spent = [name for name in LIMITS if headers.get(f"x-ratelimit-remaining-{name}") == "0"]
-    resets = [parse_reset(headers.get(f"x-ratelimit-reset-{name}")) for name in spent]
-    return max((seconds for seconds in resets if seconds is not None), default=None)
+    return float(milliseconds) / 1000 if asked is None and milliseconds.isdecimal() else asked
 
 
 def _tls_context() -> ssl.SSLContext:

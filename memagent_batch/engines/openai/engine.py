@@ -87,7 +87,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
         self._client = OpenAIClient(self)
         self._backoff = Backoff(max_retries=self.max_retries, first_seconds=self.backoff_seconds)
         self._api = (ChatApi if self.takes_messages else CompletionsApi)(context, tokenizer=self._tokenizer)
-        self._pace = Pace(requests_per_minute=self.requests_per_minute, tokens_per_minute=self.tokens_per_minute)
+        self._pace = Pace()
         self._outage = CircuitBreaker(self._probe, backoff=self._backoff, longest_seconds=self.outage_seconds)
         self._guide_forms = GuideForms(self._obeys, forms=self._api.forms)
         return self
@@ -158,8 +158,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
                 "its choices must be numbers",
                 is_turned_away=True,
             )
-        num_tokens = len(prompt.token_ids) + prompt.max_tokens
-        response = await self._outage.answer(lambda: self._paced(body, num_tokens=num_tokens))
+        response = await self._outage.answer(lambda: self._paced(body))
         if response.status_code != 200:
             await self._require_served()
             message = f"turn {prompt.path}: {self._client.refusal(response)}"
@@ -185,12 +184,12 @@ class OpenAIEngine(OpenAIConfig, Engine):
             return None
         return {name: value for name, value in {**body, **self.extra_body}.items() if value is not None}
 
-    async def _paced(self, body: Mapping[str, JsonValue], *, num_tokens: int) -> Response | Failure:
+    async def _paced(self, body: Mapping[str, JsonValue]) -> Response | Failure:
         """One try of a reading's request, as soon as the endpoint's limits let it."""
-        async with self._pace.place(num_tokens=num_tokens) as began_at:
+        async with self._pace.place() as began_at:
             result = await self._ask(body)
             if isinstance(result, Response):
-                self._pace.answered(result.headers)
+                self._pace.answered()
             elif result.turned_away:
                 self._pace.turned_away(began_at=began_at)
             return result
