@@ -297,14 +297,14 @@ def reading_key(address: ReadingAddress) -> ReadingKey:
 def _best(tables: Iterable[tuple[str, pa.Table]], *, keep: Callable[[str, Row], T]) -> dict[str, dict[ReadingKey, T]]:
     """What `keep` makes of the rows that count, by fingerprint and reading: one for each, that of the highest rank."""
     kept: dict[str, dict[ReadingKey, T]] = defaultdict(dict)
-    ranks: dict[tuple[str, ReadingKey], Rank] = {}
+    ranks: dict[str, dict[ReadingKey, Rank]] = defaultdict(dict)
     for file, table in tables:
         for row in table.to_pylist():
             row |= {name: sys.intern(row[name]) for name in ("reader_fingerprint", "question_hash", "run_id")}
             fingerprint, key = row["reader_fingerprint"], (row["document_hash"], row["question_hash"], row["sample"])
             rank = _rank(row)
-            if (fingerprint, key) not in ranks or rank > ranks[fingerprint, key]:
-                ranks[fingerprint, key] = rank
+            if key not in ranks[fingerprint] or rank > ranks[fingerprint][key]:
+                ranks[fingerprint][key] = rank
                 kept[fingerprint][key] = keep(file, row)
     return dict(kept)
 
