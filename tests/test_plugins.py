@@ -1,6 +1,7 @@
 """Plug-ins from outside of the package: a policy, an engine and a reward that nothing here names."""
 
 import ast
+import pickle
 import sys
 import textwrap
 from dataclasses import dataclass
@@ -192,6 +193,12 @@ def test_code_of_the_users_needs_consent_and_is_not_imported_without(knobs: dict
         job_of(**given, **knobs)
     assert job_of(**given, **knobs, allow_code=True)
     assert "a.b" not in sys.modules
+
+
+@pytest.mark.parametrize("kind", ENGINES.built_in)
+def test_built_in_engine_before_it_is_opened_is_a_value_that_pickles(kind: str) -> None:
+    engine = engine_settings(AgentConfig(engine=kind))
+    assert pickle.loads(pickle.dumps(engine)) == engine
 
 
 def test_built_in_kinds_are_importable_and_named_as_they_are() -> None:

@@ -74,7 +74,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
     _client: OpenAIClient = PrivateAttr()
     _outage: CircuitBreaker = PrivateAttr()
     _guide_forms: GuideForms = PrivateAttr()
-    _checking: asyncio.Lock = PrivateAttr(default_factory=asyncio.Lock)
+    _checking: asyncio.Lock = PrivateAttr()
     _is_checked: bool = PrivateAttr(False)
 
     def open(self, context: EngineContext) -> Self:
@@ -87,7 +87,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
         self._client = OpenAIClient(self)
         self._backoff = Backoff(max_retries=self.max_retries, first_seconds=self.backoff_seconds)
         self._api = (ChatApi if self.takes_messages else CompletionsApi)(context, tokenizer=self._tokenizer)
-        self._pace = Pace()
+        self._pace, self._checking = Pace(), asyncio.Lock()
         self._outage = CircuitBreaker(self._probe, backoff=self._backoff, longest_seconds=self.outage_seconds)
         self._guide_forms = GuideForms(self._obeys, forms=self._api.forms)
         return self

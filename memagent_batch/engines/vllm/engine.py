@@ -46,7 +46,7 @@ class VllmEngine(VllmConfig, Engine):
 
     _context: EngineContext = PrivateAttr()
     _draws: bool = PrivateAttr(False)  # for as long as it runs: also of what `with_sampling` makes of it
-    _request_ids: Iterator[int] = PrivateAttr(default_factory=itertools.count)
+    _request_ids: Iterator[int] = PrivateAttr()
     _llm: Optional["AsyncLLM"] = PrivateAttr(None)
 
     def open(self, context: EngineContext) -> Self:
@@ -61,7 +61,7 @@ class VllmEngine(VllmConfig, Engine):
                 "read through an endpoint"
             )
         require_model(context.model, load_format=self.engine_args.get("load_format"))
-        self._context, self._draws = context, context.sampling.temperature > 0
+        self._context, self._draws, self._request_ids = context, context.sampling.temperature > 0, itertools.count()
         return self
 
     async def start(self) -> None:
