@@ -13,7 +13,7 @@ from memagent_batch.domain.addresses import token_hash
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.sentences import Sentences, split_sentences
 from memagent_batch.domain.turns import Completion, Prompt
-from memagent_batch.engines.engine import Engine, require_guides
+from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import DocumentError, NotReadError, ReadingError, SettingsError
 from memagent_batch.inputs.questions import asked_types
 from memagent_batch.log.schemas import TurnRow
@@ -22,9 +22,7 @@ from memagent_batch.log.writer import TURNS_FOLDER
 from memagent_batch.logs import quiet_libraries
 from memagent_batch.reading.agent import LoadedAgent, make_agent
 from memagent_batch.reading.breaks import with_breaks
-from memagent_batch.reading.closed import Closing, close_reading
-from memagent_batch.reading.closing import Tracer
-from memagent_batch.reading.closing_checks import checked_closing, require_compiled
+from memagent_batch.reading.closing import Closing, Tracer, checked_closing, close_reading, require_compiled
 from memagent_batch.reading.documents import unreadable
 from memagent_batch.reading.questions import Questions
 from memagent_batch.reading.read import read
@@ -121,7 +119,7 @@ async def _ask_again(replay: "_Replay", drawn: Sequence[DrawnTurn], result: Rere
         await engine.start()
     try:
         if kinds := {each.prompt.guide.kind for each in replayed if each.prompt.guide is not None}:
-            await require_guides(engine, kinds)
+            await engine.require_guides(kinds)
         places = asyncio.Semaphore(IN_FLIGHT)
         await asyncio.gather(*(_compare(engine, each, places, result) for each in replayed))
     finally:
@@ -279,7 +277,7 @@ class _Replay:
                 self._questions.types[row],
                 question=self._questions[row].text,
                 document=document,
-                sentences=split_sentences(text) if self._closing.turns.plan.evidence else Sentences(),
+                sentences=split_sentences(text) if self._closing.config.evidence else Sentences(),
                 trace=tracer.trace,
                 closing=self._closing,
                 turns=turns,

@@ -15,7 +15,7 @@ from memagent_batch.errors import BoundReachedError
 from memagent_batch.flows.check import Checked, check
 from memagent_batch.flows.plan import last_versions, make_plan, scan_plan
 from memagent_batch.log.index import TurnIndex
-from memagent_batch.plugins import engine_config
+from memagent_batch.plugins import engine_settings
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.leaving import OrderlyLeave
 from memagent_batch.ray_data.ledger import BoundedRun, start_ledger
@@ -27,7 +27,7 @@ from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.ray_data.stages import read_calls, tokenised_plan
 from memagent_batch.ray_data.stop import noted_stop
 from memagent_batch.ray_data.write import write_tables
-from memagent_batch.reading.closed import Closing
+from memagent_batch.reading.closing import Closing
 from memagent_batch.runs.bounds import bounds_of, num_actors, stopping_line
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure, require_claim
 from memagent_batch.runs.finalise import close_run
@@ -166,7 +166,7 @@ def read_documents(
         closes=closing is not None,
         bounded=bounded,
     )
-    splits = closing is not None and closing.turns.plan.evidence
+    splits = closing is not None and closing.config.evidence
     tokenised = tokenised_plan(calls, agent=job.agent, sources=run.sources, splits=splits, bounded=bounded)
     rows = read_calls(tokenised, Reader, task=task, pool=job.pool)
     keep = partial(write_progress, output=run.output, run_id=run.run_id)
@@ -212,5 +212,5 @@ def write(plan: Plan, read: ReadPlan, *, run: Run) -> list[PartReport]:
 
 def _starting(agent: AgentConfig) -> str:
     """What the run waits for until the first turn."""
-    engine = engine_config(agent)
+    engine = engine_settings(agent)
     return f"{engine.first_step} ({agent.model})" if engine.has_weights else engine.first_step

@@ -19,8 +19,7 @@ from memagent_batch.inputs.where.parser import parse_where
 from memagent_batch.logs import EventKind
 from memagent_batch.plugins import make_policy
 from memagent_batch.reading.breaks import require_rows
-from memagent_batch.reading.closed import Closing
-from memagent_batch.reading.closing_checks import checked_closing, require_compiled
+from memagent_batch.reading.closing import Closing, checked_closing, require_compiled
 from memagent_batch.runs.output_place import claim_output
 from memagent_batch.runs.record.sums import signature
 from memagent_batch.runs.tables.schemas import ANSWERS

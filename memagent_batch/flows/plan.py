@@ -39,7 +39,7 @@ from memagent_batch.plugins import make_policy
 from memagent_batch.ray_data.index import indexed_shards
 from memagent_batch.ray_data.pool import require_node
 from memagent_batch.ray_data.session import ray_session
-from memagent_batch.reading.closed import Closing
+from memagent_batch.reading.closing import Closing
 from memagent_batch.reading.question_lengths import require_questions_fit
 from memagent_batch.runs.again import select_again
 from memagent_batch.runs.history.history import PastRun, last_hashes, last_run, read_kept_index

@@ -12,7 +12,7 @@ import torch
 
 from memagent_batch.budgets import fitted
 from memagent_batch.config.training import TrainLoopConfig
-from memagent_batch.engines.engine import RenewableEngine
+from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.report.learning_curve import draw_curve
 from memagent_batch.files.location import Location
@@ -38,7 +38,7 @@ from memagent_batch.training.learner.tasks import Task, Tasks
 from memagent_batch.training.rollouts.reader import read_groups, read_rollouts_record
 from memagent_batch.training.rollouts.rewarder import require_reward
 from memagent_batch.training.rollouts.table import mean_reward
-from memagent_batch.wiring import identify_reader, make_renewable_engine
+from memagent_batch.wiring import identify_reader, make_engine
 
 log = logging.getLogger(__name__)
 
@@ -60,13 +60,15 @@ def train_loop(training: TrainLoopConfig, *, tasks: Tasks, held_out: Sequence[Ta
     identify_reader(current.agent)
     require_reward(current.rollouts)
     require_memory(model_folder(training.agent.model), settings=training.learner)
-    engine = make_renewable_engine(current.agent)
+    engine = make_engine(current.agent)
+    if not engine.has_weights:
+        raise SettingsError(f"engine: {engine.kind!r} can't take new weights from here; leave it at vllm")
     claim_loop(training)
     return asyncio.run(_with_engine(training, tasks, held_out, engine=engine))
 
 
 async def _with_engine(
-    training: TrainLoopConfig, tasks: Tasks, held_out: Sequence[Task], *, engine: RenewableEngine
+    training: TrainLoopConfig, tasks: Tasks, held_out: Sequence[Task], *, engine: Engine
 ) -> dict[str, str | float | None]:
     await engine.start()
     try:
@@ -76,7 +78,7 @@ async def _with_engine(
 
 
 async def go_on(
-    training: TrainLoopConfig, tasks: Tasks, held_out: Sequence[Task], *, engine: RenewableEngine
+    training: TrainLoopConfig, tasks: Tasks, held_out: Sequence[Task], *, engine: Engine
 ) -> dict[str, str | float | None]:
     """The loop itself, with an engine that serves the weights of the last step."""
     folder, start = claim_loop(training), model_folder(training.agent.model)
@@ -122,7 +124,7 @@ def is_kept(step: Step, training: TrainLoopConfig) -> bool:
 
 
 async def collect_step(
-    training: TrainLoopConfig, before: Step, step: Step, tasks: Sequence[Task], *, engine: RenewableEngine
+    training: TrainLoopConfig, before: Step, step: Step, tasks: Sequence[Task], *, engine: Engine
 ) -> None:
     """Reads a step's tasks G times with the weights of the step before, unless that is done."""
     if step.has_rollouts():
@@ -187,7 +189,7 @@ def _warn_of_difference(training: TrainLoopConfig, step: Step, difference: float
         log.warning(message, extra={"event": EventKind.PROBABILITIES_DIFFER, **fields})
 
 
-async def evaluate(training: TrainLoopConfig, step: Step, held_out: Sequence[Task], *, engine: RenewableEngine) -> None:
+async def evaluate(training: TrainLoopConfig, step: Step, held_out: Sequence[Task], *, engine: Engine) -> None:
     """Reads the held-out questions greedily, where they are due and not read yet."""
     if not held_out or step.number % training.loop.evaluate_every or step.evaluation() is not None:
         return

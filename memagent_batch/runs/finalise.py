@@ -19,7 +19,7 @@ from memagent_batch.files.errors import storage_errors
 from memagent_batch.log.index import RunTurns
 from memagent_batch.log.question_list import read_asked
 from memagent_batch.logs import EventKind
-from memagent_batch.prompts.closing import CLOSING_PROMPTS
+from memagent_batch.prompts.closing import closing_text_sha256
 from memagent_batch.runs.bounds import Spent, cost
 from memagent_batch.runs.claim import ANSWER_TABLES, publish, removed_on_failure, require_claim
 from memagent_batch.runs.history.changes import Changes, find_changes, removed_documents
@@ -185,7 +185,7 @@ def _closing_texts(run: Run, questions: pa.Table) -> dict[str, str]:
         EVIDENCE: run.job.closing.evidence,
         SUPPORT: run.job.closing.support,
     }
-    return {kind: CLOSING_PROMPTS.fingerprint(kind) for kind in is_asked if is_asked[kind]}
+    return {kind: closing_text_sha256(kind) for kind in is_asked if is_asked[kind]}
 
 
 def _sum_markers(reports: Sequence[PartReport]) -> MarkerCounts | None:

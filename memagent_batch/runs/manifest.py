@@ -11,7 +11,7 @@ from memagent_batch.errors import OutputError, StorageError
 from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
 from memagent_batch.masking import recorded
-from memagent_batch.plugins import ENGINES, engine_config
+from memagent_batch.plugins import ENGINES, engine_settings
 from memagent_batch.runs.bounds import Spent
 from memagent_batch.runs.tables.part_report import AnswerSums, PartReport, ReasonRow
 
@@ -109,7 +109,7 @@ class Manifest(TypedDict):
     record: NotRequired[str]
     """Name of its list `SHA256SUMS`; outputs of older versions have none, or a mapping."""
     closing_texts: NotRequired[dict[str, str]]
-    """`ClosingSet.fingerprint` of each kind of closing turn that was asked; there where one was."""
+    """`closing_text_sha256` of each kind of closing turn that was asked; there if one was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +187,7 @@ def _secrets(agent: AgentConfig) -> Any:
     """Knobs that no record holds, as pydantic leaves them out."""
     secrets: dict[str, set[str]] = {kind: set(ENGINES.find(kind).secrets) for kind in ENGINES.built_in}
     if agent.engine not in ENGINES.built_in:
-        secrets["engine_knobs"] = set(engine_config(agent).secrets)
+        secrets["engine_knobs"] = set(engine_settings(agent).secrets)
     return {"storage_options": True, "sources": {"storage_options"}, "agent": secrets}
 
 

@@ -137,7 +137,7 @@ async def read_here(job: JobConfig, *, num_documents: int | None = None) -> Mani
         board=SilentBoard(),
         closes=checked.closing is not None,
     )
-    reader, splits = Reader(task), checked.closing is not None and checked.closing.turns.plan.evidence
+    reader, splits = Reader(task), checked.closing is not None and checked.closing.config.evidence
     calls = [call for each in bundles for call in tokenise(each, agent=job.agent, sources=job, splits=splits)]
     not_read = collect_not_read(await asyncio.gather(*map(reader, calls[:num_documents])))
     if num_documents is not None and num_documents < len(calls):

@@ -22,7 +22,7 @@ from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.log.schemas import CLOSING_LOG, OUTCOME_LOG
 from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER
 from memagent_batch.ray_data.write import write_tables
-from memagent_batch.reading.closed import Closing
+from memagent_batch.reading.closing import Closing
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers
 from memagent_batch.runs.finalise import close_run
 from memagent_batch.runs.history.history import (

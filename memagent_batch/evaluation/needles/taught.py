@@ -11,7 +11,7 @@ from memagent_batch.evaluation.needles.stories import CHAIN_ASKED, LATEST_ASKED,
 from memagent_batch.evaluation.needles.words import NUMBER_ATTRIBUTES, WORD_ATTRIBUTES
 from memagent_batch.evaluation.tasks.wordings import OR_NOT, STATUS_ATTRIBUTE
 from memagent_batch.logs import EventKind
-from memagent_batch.plugins import engine_config
+from memagent_batch.plugins import engine_settings
 from memagent_batch.wiring import SHIPPED_MODELS
 
 log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ EXAMPLE = "What is the access code of quiet-harbour?"
 
 def warn_of_untaught(questions: Iterable[str], *, agent: AgentConfig) -> None:
     """Warns where a shipped policy is asked for what it was not taught; it would answer all the same."""
-    if not engine_config(agent).has_weights or agent.model not in SHIPPED_MODELS:
+    if not engine_settings(agent).has_weights or agent.model not in SHIPPED_MODELS:
         return
     asked = list(dict.fromkeys(questions))
     untaught = [question for question in asked if not is_taught(question)]

@@ -4,9 +4,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from memagent_batch.log.closings import LoggedClosing, StandingClosing, read_closings, scan_closings
 from memagent_batch.log.files import ReadingKey
+from memagent_batch.log.index import LoggedOutcome, read_closings, scan_closings
 from memagent_batch.log.question_list import CLOSING_FINGERPRINT
+from memagent_batch.log.schemas import ClosingRow
 from memagent_batch.runs.history.history import PastRun
 
 ClosedPlace = tuple[str, ReadingKey]
@@ -39,7 +40,7 @@ class PastValues:
             run.questions[CLOSING_FINGERPRINT].to_pylist() if has_closings else [None] * run.questions.num_rows
         )
         """The fingerprint of what closes the readings of each question; None if nothing does."""
-        self._files: Mapping[str, Mapping[ReadingKey, LoggedClosing]] = {}
+        self._files: Mapping[str, Mapping[ReadingKey, LoggedOutcome]] = {}
 
     def index(self, fingerprints: Collection[str]) -> None:
         """Finds the log files that hold what was asked under these fingerprints."""
@@ -70,5 +71,5 @@ class PastValues:
         return {(fingerprint, key): _given(row) for fingerprint, rows in found.items() for key, row in rows.items()}
 
 
-def _given(row: StandingClosing) -> GivenValue:
+def _given(row: ClosingRow) -> GivenValue:
     return GivenValue(value=row["value"], value_status=row["value_status"])

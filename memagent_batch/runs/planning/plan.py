@@ -20,7 +20,7 @@ from memagent_batch.inputs.document_index import ROWS_COLUMN, is_there
 from memagent_batch.inputs.lake.known import IndexedTable
 from memagent_batch.log.files import ReadingKey, log_line
 from memagent_batch.log.index import TurnIndex
-from memagent_batch.reading.closed import Closing
+from memagent_batch.reading.closing import Closing
 from memagent_batch.runs.manifest import AgainRecord
 from memagent_batch.runs.planning.questions import PlannedQuestions
 from memagent_batch.runs.planning.work import WORK_COLUMNS, ReadingLists
@@ -149,7 +149,7 @@ class Plan:
         if fingerprint is None or outcome is None or outcome.status != Status.OK:
             return False
         closed = index.closings.get(fingerprint, {}).get(key)
-        return closed is None or (retry_failed and closed.is_failed)
+        return closed is None or (retry_failed and closed.status is Status.FAILED)
 
     def pending(
         self,

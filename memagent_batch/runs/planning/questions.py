@@ -11,7 +11,7 @@ from memagent_batch.domain.closing.answer_types import ValueType
 from memagent_batch.errors import InputError
 from memagent_batch.inputs.questions import type_fields, value_types
 from memagent_batch.log.question_list import CLOSING_FINGERPRINT, LIST_HASH, with_hashes
-from memagent_batch.reading.closed import Closing
+from memagent_batch.reading.closing import Closing
 
 
 class PlannedQuestions:
@@ -75,7 +75,7 @@ class PlannedQuestions:
         if self.closing is None:
             return {}
         types = dict.fromkeys(self.types)
-        of_types = {self.closing.of_type(each): self.closing.turns_of_type(each) for each in types}
+        of_types = {self.closing.of_type(each): self.closing.of_turns([each]) for each in types}
         return {fingerprint: turns for fingerprint, turns in of_types.items() if fingerprint}
 
     def keep_only(self, questions: Mapping[str, Collection[str]]) -> None:

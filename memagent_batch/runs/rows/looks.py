@@ -12,9 +12,8 @@ from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import FinishReason
 from memagent_batch.errors import DocumentError
-from memagent_batch.log.closings import read_closings
 from memagent_batch.log.files import ReadingKey
-from memagent_batch.log.index import read_outcomes
+from memagent_batch.log.index import read_closings, read_outcomes
 from memagent_batch.log.question_list import AskedQuestion
 from memagent_batch.log.rows import turn_memory
 from memagent_batch.log.schemas import ClosedRow, ClosingColumns, OutcomeRow, ResultRow, SpanRow, TurnRow

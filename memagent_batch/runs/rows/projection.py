@@ -84,7 +84,7 @@ def make_projection(output: Location, job: JobConfig, *, run_id: str, reader: Re
         table_format=job.table_format,
         opens_thought=make_prompt_tokens(job.agent).opens_thought,
         closings=plan.asked.turns_of_closings(),
-        has_evidence=plan.asked.closing is not None and plan.asked.closing.turns.plan.evidence,
+        has_evidence=plan.asked.closing is not None and plan.asked.closing.config.evidence,
         results=result_questions(plan.asked.table) if plan.asked.closing is not None else {},
         documents=make_texts_place(plan.pinned(job)),
         input=job.input,

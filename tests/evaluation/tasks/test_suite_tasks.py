@@ -4,7 +4,6 @@ from collections import Counter
 
 import pytest
 
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.needles.facts import Split, words_of
 from memagent_batch.evaluation.needles.words import ADJECTIVES, NOISE, NOUNS
@@ -19,6 +18,7 @@ from memagent_batch.evaluation.tasks.sample import Materials, SuiteSample
 from memagent_batch.evaluation.tasks.tasks import TASKS
 from memagent_batch.evaluation.tasks.wordings import NOT_STATED
 from memagent_batch.evaluation.tasks.words import FREQUENCY_EXPONENT, NUM_COMMON, ZETA
+from memagent_batch.tokens.tokenizer import Tokenizer
 
 NEEDLE = re.compile(r"One of the special magic (\w+)s for (\S+) is: (\S+)\.")
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")

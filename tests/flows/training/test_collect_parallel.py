@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli.settings import job_of
-from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.files.location import Location
 from memagent_batch.flows.collect import collect
 from memagent_batch.flows.export import BRIDGES, export
+from memagent_batch.tokens.tokenizer import load_tokenizer
 from tests.flows.training import drawing_engine
 from tests.flows.training.collected import NOISE, rows_of, write_inputs
 

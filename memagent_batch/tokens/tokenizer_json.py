@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
-from memagent_batch.engines.byte_places import BytePlaces
+from memagent_batch.tokens.spans import BytePlaces
 
 if TYPE_CHECKING:
     import tokenizers

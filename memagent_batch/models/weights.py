@@ -5,8 +5,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
-from memagent_batch.engines.hub import hub_failure
 from memagent_batch.errors import SettingsError
+from memagent_batch.tokens.pretrained import hub_failure
 
 WEIGHT_ENDINGS = frozenset({".safetensors", ".bin", ".gguf", ".pt", ".pth"})
 """Endings of files that hold weights."""
@@ -108,8 +108,3 @@ def _hub_sha256(model: str) -> str:
     except (OSError, ValueError):
         return hashlib.sha256(f"hub name {model}".encode()).hexdigest()
     return hashlib.sha256(f"hub commit {Path(snapshot).name}".encode()).hexdigest()
-
-
-def names_folder(model: str) -> bool:
-    """Whether the name of a model is plainly a path, and no name at a hub (`owner/model`)."""
-    return Path(model).is_absolute() or model.startswith((".", "~")) or model.count("/") > 1 or model.endswith("/")

@@ -5,15 +5,15 @@ from threading import Thread
 import huggingface_hub.constants
 import pytest
 
-from memagent_batch.engines import hub
-from memagent_batch.engines.hub import hub_failure
-from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.errors import SettingsError
+from memagent_batch.tokens import pretrained
+from memagent_batch.tokens.pretrained import hub_failure
+from memagent_batch.tokens.tokenizer import load_tokenizer
 
 
 @pytest.fixture(autouse=True)
 def _forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(hub, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(pretrained, "HUB_PAUSE_SECONDS", 0.0)
     hub_failure.cache_clear()
     yield
     hub_failure.cache_clear()

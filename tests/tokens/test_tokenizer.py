@@ -16,11 +16,11 @@ from transformers import PreTrainedTokenizerFast
 
 from memagent_batch.domain.prompts import AnswerForm, Slot
 from memagent_batch.domain.turns import Completion, FinishReason
-from memagent_batch.engines.chat_template import ServerTemplate
-from memagent_batch.engines.segments import SEGMENT_CHARS
-from memagent_batch.engines.tokenizer import Tokenizer, load_tokenizer
 from memagent_batch.errors import DocumentError, PromptSetError, SettingsError
 from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
+from memagent_batch.tokens.chat_template import ServerTemplate
+from memagent_batch.tokens.spans import SEGMENT_CHARS
+from memagent_batch.tokens.tokenizer import Tokenizer, load_tokenizer
 
 SAMPLE = "The quick brown fox jumps over the lazy dog. Numbers 12345 and 67890 are noted in the memory of it.\n"
 WORDS = "It's a word, another word; 3.14 (and so on) — Zürich, 北京, emoji 🏔 done.\n\n\tIndented   text"
@@ -315,7 +315,7 @@ def test_hashes_change_with_vocabulary_and_chat_template(tokenizer: Tokenizer, t
 
 def test_loading_a_tokenizer_imports_no_torch(tokenizer: Tokenizer) -> None:
     code = (
-        "import sys; from memagent_batch.engines.tokenizer import Tokenizer; "
+        "import sys; from memagent_batch.tokens.tokenizer import Tokenizer; "
         "Tokenizer(sys.argv[1]).encode('text'); print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code, tokenizer.model], capture_output=True, text=True, check=True)

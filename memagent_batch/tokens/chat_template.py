@@ -38,6 +38,10 @@ MESSAGE_MARK = "\ue000message\ue001"
 """Private-use text that stands for a message, to see what the template puts behind it."""
 
 
+NO_THOUGHT = f"{THOUGHT_END}\n\n"
+"""Ends a thought that the chat template opened: a guided completion has no room for one."""
+
+
 class Template(Protocol):
     """What a user message becomes before it is tokenised."""
 
@@ -53,6 +57,16 @@ class Template(Protocol):
 
     def opens_thought(self, values: Mapping[str, JsonValue]) -> bool:
         """Whether a prompt ends inside a thought, so that completions begin there."""
+
+    def thought_end(self, values: Mapping[str, JsonValue], *, has_tags: bool) -> str:
+        """What goes behind the prompt of a guided turn, which has no room for a thought; empty if nothing is needed.
+
+        vLLM's server with a `--reasoning-parser` applies no guide before the thought ends.
+
+        Args:
+            values: what the template is given.
+            has_tags: whether the tokeniser has a token for each tag of a thought, so that the model may begin one.
+        """
 
     def prints_time(self, values: Mapping[str, JsonValue]) -> bool:
         """Whether prompts show `TEMPLATE_TIME`."""
@@ -105,7 +119,14 @@ class ChatTemplate:
 
     def opens_thought(self, values: Mapping[str, JsonValue]) -> bool:
         """Whether it ends each prompt inside a thought."""
-        return ends_in_thought(self.render(MESSAGE_MARK, values=values).rpartition(MESSAGE_MARK)[2])
+        return ends_in_thought(self._tail(values))
+
+    def thought_end(self, values: Mapping[str, JsonValue], *, has_tags: bool) -> str:
+        """What ends the thought that it opens, or stands for one that the model would begin itself."""
+        tail = self._tail(values)
+        if ends_in_thought(tail):
+            return NO_THOUGHT
+        return f"{OPENING}\n\n{NO_THOUGHT}" if has_tags and THOUGHT_END not in tail else ""
 
     def prints_time(self, values: Mapping[str, JsonValue]) -> bool:
         """Whether prompts show `TEMPLATE_TIME`."""
@@ -119,6 +140,10 @@ class ChatTemplate:
     def whole_text(self) -> str:
         """Its text, and a prompt, where some templates put markers together; empty if the tokeniser has none."""
         return self._text + self.render(MESSAGE_MARK, values=self.defaults) if self.is_there else ""
+
+    def _tail(self, values: Mapping[str, JsonValue]) -> str:
+        """What follows a message."""
+        return self.render(MESSAGE_MARK, values=values).rpartition(MESSAGE_MARK)[2]
 
     def _render(self, content: str, *, values: Mapping[str, JsonValue], time: datetime) -> str:
         from jinja2 import TemplateError
@@ -172,6 +197,10 @@ class ServerTemplate:
         """Never: the engine puts the tag before a completion that begins inside a thought."""
         return False
 
+    def thought_end(self, values: Mapping[str, JsonValue], *, has_tags: bool) -> str:
+        """Nothing: the server's own template decides."""
+        return ""
+
     def prints_time(self, values: Mapping[str, JsonValue]) -> bool:
         """Never, as far as is seen here."""
         return False
@@ -179,49 +208,3 @@ class ServerTemplate:
     def other_thought_tags(self) -> list[str]:
         """None: the server tells thoughts apart."""
         return []
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClosedThoughts:
-    """A template whose prompts end behind a thought, as those of guided turns do.
-
-    Their budgets have no room for a thought, and vLLM's server with a `--reasoning-parser` applies no guide before the
-    thought ends.
-    """
-
-    template: Template
-    """What wraps a message."""
-    has_tags: bool
-    """Whether the tokeniser has a token for each tag of a thought, so that the model may begin one itself."""
-
-    @property
-    def sha256(self) -> str:
-        """Hash of the template's text; see `Template.sha256`."""
-        return self.template.sha256
-
-    def values(self, given: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-        """The template's, with thinking switched off if it knows the word."""
-        values = self.template.values(given)
-        return {**values, THINKING_WORD: False} if THINKING_WORD in values else values
-
-    def render(self, content: str, *, values: Mapping[str, JsonValue]) -> str:
-        """One user message, and a thought that is closed; see `Template.render`."""
-        rendered = self.template.render(content, values=values)
-        if self.template.opens_thought(values):
-            return f"{rendered}{THOUGHT_END}\n\n"
-        if not self.has_tags or isinstance(self.template, ServerTemplate):
-            return rendered
-        is_closed = THOUGHT_END in self.template.render(MESSAGE_MARK, values=values).rpartition(MESSAGE_MARK)[2]
-        return rendered if is_closed else f"{rendered}{OPENING}\n\n{THOUGHT_END}\n\n"
-
-    def opens_thought(self, values: Mapping[str, JsonValue]) -> bool:
-        """Never."""
-        return False
-
-    def prints_time(self, values: Mapping[str, JsonValue]) -> bool:
-        """Whether the template's prompts show the time; see `Template.prints_time`."""
-        return self.template.prints_time(values)
-
-    def other_thought_tags(self) -> list[str]:
-        """The template's; see `Template.other_thought_tags`."""
-        return self.template.other_thought_tags()

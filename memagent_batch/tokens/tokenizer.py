@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memagent_batch.domain.closing.plan import ClosingSet, ClosingTokens
+from memagent_batch.domain.closing.plan import ClosingTokens
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import (
     PASSAGE_GAP,
@@ -25,18 +25,14 @@ from memagent_batch.domain.prompts import (
     TokenTemplate,
     split_slots,
 )
-from memagent_batch.domain.thoughts import THOUGHT_END
-from memagent_batch.engines.chat_template import ChatTemplate, Template
-from memagent_batch.engines.pretrained import load_pretrained
-from memagent_batch.engines.segments import segments_of
-from memagent_batch.engines.tokenizer_json import TokenizerJson
 from memagent_batch.errors import DocumentError, PromptSetError
+from memagent_batch.tokens.chat_template import THINKING_WORD, ChatTemplate, Template
+from memagent_batch.tokens.pretrained import load_pretrained
+from memagent_batch.tokens.spans import segments_of
+from memagent_batch.tokens.tokenizer_json import TokenizerJson
 
 CONTEXT_TOKENS = 8
 """Tokens of a prompt that are decoded before what follows it: more than the control tokens that end a chat template."""
-
-NO_THOUGHT = f"{THOUGHT_END}\n\n"
-"""Ends a thought that the chat template opened: a guided completion has no room for one."""
 
 SLOT_MARKS = {slot: f"\ue000{slot.value}\ue001" for slot in Slot}
 """Private-use text that stands for a slot while the chat template is rendered."""
@@ -175,24 +171,26 @@ class Tokenizer:
 
     def closing_tokens(
         self,
-        closings: ClosingSet,
+        texts: Mapping[str, str],
         *,
         chat_template_kwargs: Mapping[str, Any] = {},
         template: Template | None = None,
     ) -> ClosingTokens:
-        """The closing turns as this tokeniser and its chat template write them; a thought that the template opens ends.
+        """The closing turns as this tokeniser and its chat template write them, each behind a thought that has ended.
 
         Args:
-            closings: their texts.
+            texts: text of each kind.
             chat_template_kwargs: what the user gives the chat template.
             template: what wraps a message, where it is not the tokeniser's own chat template.
         """
         template = template or self.chat_template
-        shown = partial(
-            self._template, template=template, values=template.values(chat_template_kwargs), ends_thought=True
-        )
+        values = template.values(chat_template_kwargs)
+        if THINKING_WORD in values:
+            values[THINKING_WORD] = False
+        ending = template.thought_end(values, has_tags=self.ends_thoughts)
+        shown = partial(self._template, template=template, values=values, ending=ending)
         return ClosingTokens(
-            templates={kind: shown(text) for kind, text in closings.texts.items()},
+            templates={kind: shown(text) for kind, text in texts.items()},
             encode=PlainText(model=self.model),
             decode=TokenText(model=self.model),
         )
@@ -227,14 +225,9 @@ class Tokenizer:
         token_chars = np.fromiter((first for first, _ in slow.offsets), np.int64)
         return TokenisedText(token_ids=np.asarray(slow.ids, np.int32), token_chars=token_chars)
 
-    def _template(
-        self, text: str, *, template: Template, values: Mapping[str, Any], ends_thought: bool = False
-    ) -> TokenTemplate:
+    def _template(self, text: str, *, template: Template, values: Mapping[str, Any], ending: str = "") -> TokenTemplate:
         marked = "".join(SLOT_MARKS[piece] if isinstance(piece, Slot) else piece for piece in split_slots(text))
-        rendered = template.render(marked, values=values)
-        if ends_thought and template.opens_thought(values):
-            rendered += NO_THOUGHT
-        pieces = _split_marks(rendered)
+        pieces = _split_marks(template.render(marked, values=values) + ending)
         found = sorted(piece for piece in pieces if isinstance(piece, Slot))
         if found != sorted(piece for piece in split_slots(text) if isinstance(piece, Slot)):
             raise PromptSetError(
