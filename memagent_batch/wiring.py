@@ -28,7 +28,7 @@ from memagent_batch.engines.tokenizer import Tokenizer, load_tokenizer
 from memagent_batch.engines.weights import model_sha256
 from memagent_batch.errors import PromptSetError, RunFailedError, SettingsError
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.lake.tables import documents_place
+from memagent_batch.inputs.lake.tables import documents_place, texts_place
 from memagent_batch.masking import recorded
 from memagent_batch.plugins import engine_config, knob_names, make_policy, policy_class, source_sha256
 from memagent_batch.prompts.closing import CLOSING_PROMPTS
@@ -140,6 +140,11 @@ def make_renewable_engine(agent: AgentConfig) -> RenewableEngine:
 def make_documents(sources: SourceConfig) -> list[Location]:
     """The places of the documents. All are on one file system, so that each can open the files of all."""
     return [documents_place(uri, sources.storage_options) for uri in sources.documents]
+
+
+def make_texts_place(sources: SourceConfig) -> Location:
+    """Where texts of the documents are fetched from."""
+    return texts_place(sources.documents, sources.storage_options)
 
 
 def make_output(run: RunConfig) -> Location:

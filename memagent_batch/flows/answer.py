@@ -260,7 +260,7 @@ def read_documents(
         singly=singly,
     )
     splits = closing is not None and closing.turns.plan.evidence
-    tokenised = tokenised_plan(calls, agent=job.agent, sources=job, splits=splits, bounded=bounded)
+    tokenised = tokenised_plan(calls, agent=job.agent, sources=run.sources, splits=splits, bounded=bounded)
     rows = read_calls(tokenised, Reader, task=task, pool=job.pool)
     keep = partial(write_progress, output=run.output, run_id=run.run_id)
     shown = progress.shown(board, pending=count_pending(bundles), starting=_starting(job.agent), keep=keep)

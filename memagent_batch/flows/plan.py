@@ -109,7 +109,7 @@ def plan_checked(checked: Checked) -> PlanSummary:
             before = last_run(output)
             held_for = last_versions(output, before, plan, index=index, agent=job.agent)
             bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=held_for))
-            documents = document_lengths(bundles, agent=job.agent, sources=job)
+            documents = document_lengths(bundles, agent=job.agent, sources=plan.pinned(job))
             again = checked.escalation
             return {
                 **summarise_plan(plan, index, bundles),
@@ -152,7 +152,7 @@ def second_reader_price(
     left, bundles = (
         list(again.pending(looked, retry_failed=job.retry_failed, only=only)) for only in (doubtful, at_most)
     )
-    price = reading_price(again, document_lengths(bundles, agent=agent, sources=job), bundles, agent=agent)
+    price = reading_price(again, document_lengths(bundles, agent=agent, sources=plan.pinned(job)), bundles, agent=agent)
     return {
         "readings_to_do": count_pending(left).readings,
         "readings_at_most": count_pending(bundles).readings,
@@ -228,6 +228,7 @@ def make_plan(
         closing=closing,
         table=table,
         outside=sample.outside,
+        places=inputs.found.places,
     )
     if not plan.asked.table.num_rows:
         raise InputError("no question is asked: the question list is empty, and no document brings one")

@@ -99,9 +99,20 @@ def list_places(places: Sequence[Location], *, keep_left_out: bool = False) -> l
                 f"documents: {places[0]} and {place} are on two file systems; copy them to one, or read each in a run "
                 "of its own"
             )
-    roots = {file.root.rstrip("/") for file in files.values()}
-    root = "".join(f"{part}/" for part in posixpath.commonprefix([root.split("/") for root in roots]))
+    root = f"{_common_path([file.root.rstrip('/') for file in files.values()])}/"
     return [replace(files[path], root=root) for path in sorted(files)]
+
+
+def common_folder(places: Sequence[Location]) -> Location:
+    """The folder that holds the files of all places; a place alone that is no glob is that place."""
+    if len(places) == 1 and not _MAGIC & set(places[0].path):
+        return places[0]
+    paths = [_glob_root(place.path) if _MAGIC & set(place.path) else place.path for place in places]
+    return places[0].at(_common_path([path.rstrip("/") for path in paths]))
+
+
+def _common_path(paths: Sequence[str]) -> str:
+    return "/".join(posixpath.commonprefix([path.split("/") for path in paths]))
 
 
 def _info(location: Location) -> Mapping[str, Any] | None:
