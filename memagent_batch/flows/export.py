@@ -24,11 +24,11 @@ class ExportCounts:
     samples: int = 0
     """Samples in the file."""
     samples_left_out: int = 0
-    """Samples without an advantage: they failed, or have no reward."""
+    """Samples without an advantage (they failed, or have no reward), and the only ones of their group."""
     turns: int = 0
     """Turns in the file."""
     turns_left_out: int = 0
-    """Turns without an advantage, or without a token in their response."""
+    """Turns of samples that are left out, or without a token in their response."""
     group_size: int = 0
     """Samples of the largest group."""
     longest_prompt_tokens: int = 0
@@ -77,8 +77,8 @@ def export(rollouts: Location, target: Location, *, to: str) -> Mapping[str, int
                     writer.write_table(bridge.rows(learnt))
         if not counts.samples:
             raise InputError(
-                f"{rollouts.uri}: none of its {counts.samples_left_out} samples has an advantage: all "
-                "failed or have no reward; see error_message in answers/ and reward_error in rollouts/, and collect "
+                f"{rollouts.uri}: none of its {counts.samples_left_out} samples can be learnt from: "
+                "all failed, have no reward, or are the only ones of their group; see error_message in answers/ and reward_error in rollouts/, and collect "
                 "again with --retry-failed"
             )
         target.write_file(file)

@@ -121,9 +121,13 @@ def _joined(before: Sequence[np.ndarray[Any, Any]], after: Sequence[np.ndarray[A
 
 
 def learnable(group: pa.Table) -> pa.Table:
-    """The turns of a group that can be learnt from: with an advantage, and a response that is not empty."""
+    """The turns of a group that can be learnt from: with an advantage, and a response that is not empty.
+
+    None of a group with one such sample: verl and SkyRL would take its reward for its advantage, which is 0.
+    """
     has_response = pc.greater(pc.list_value_length(group["response_token_ids"]), 0)
-    return group.filter(pc.and_(pc.is_valid(group["advantage"]), has_response))
+    learnt = group.filter(pc.and_(pc.is_valid(group["advantage"]), has_response))
+    return learnt if pc.count_distinct(learnt["sample"]).as_py() > 1 else learnt.slice(0, 0)
 
 
 TRL = pa.schema(

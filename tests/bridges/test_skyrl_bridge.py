@@ -18,12 +18,13 @@ from memagent_batch.domain.scoring.advantages import Advantage
 from tests.bridges.exported import Groups, export_groups, module_of_page, settings_of_page, tiny_tokenizer
 
 GROUPS: Groups = [[1.0, 0.0, None, 0.25], [0.5, None, 0.0], [0.75, None]]
+LONE_GROUP = "group-2"
+"""Its only sample is left out."""
 
 
 @pytest.mark.parametrize("advantage", list(Advantage))
 def test_skyrl_makes_of_the_replayed_rewards_the_advantages_of_the_table(tmp_path: Path, advantage: Advantage) -> None:
-    groups = GROUPS[:2] if advantage is Advantage.LEAVE_ONE_OUT else GROUPS  # SkyRL's rloo gives an only sample 0
-    export = export_groups(tmp_path, groups, to="skyrl", advantage=advantage)
+    export = export_groups(tmp_path, GROUPS, to="skyrl", advantage=advantage)
     settings = settings_of_page(
         "skyrl",
         train_data=f"['{export}']",
@@ -32,13 +33,13 @@ def test_skyrl_makes_of_the_replayed_rewards_the_advantages_of_the_table(tmp_pat
         grpo_norm_by_std=str(advantage is Advantage.STANDARDISED).lower(),
     )
     config = SkyRLTrainConfig.from_cli_overrides(settings)
-    config.trainer.train_batch_size = config.trainer.policy_mini_batch_size = len(groups)
+    config.trainer.train_batch_size = config.trainer.policy_mini_batch_size = 2
     trainer = SimpleNamespace(
         cfg=config, tokenizer=tiny_tokenizer(), all_metrics={}, dispatch=SimpleNamespace(get_lcm_dp_size=lambda: 1)
     )
 
     generated = replay(export, samples=config.generator.n_samples_per_prompt)
-    validate_generator_output(len(groups), generated, step_wise=True)
+    validate_generator_output(2, generated, step_wise=True)
     uids = [trajectory.instance_id for trajectory in generated["trajectory_ids"]]
     generated, uids = RayPPOTrainer.postprocess_generator_output(trainer, generated, uids)
     batch = RayPPOTrainer.convert_to_training_input(trainer, generated, uids)
@@ -46,7 +47,9 @@ def test_skyrl_makes_of_the_replayed_rewards_the_advantages_of_the_table(tmp_pat
     batch = RayPPOTrainer.compute_advantages_and_returns(trainer, batch)
 
     table = [
-        row for row in pq.read_table(export.parent / "rollouts/rollouts").to_pylist() if row["advantage"] is not None
+        row
+        for row in pq.read_table(export.parent / "rollouts/rollouts").to_pylist()
+        if row["advantage"] is not None and row["group_id"] != LONE_GROUP
     ]
     for row, advantages, mask in zip(table, batch["advantages"], batch["response_mask"], strict=True):
         learnt = advantages[mask.bool()]

@@ -4,7 +4,6 @@ TransferQueue, which carries turns between processes, is a dictionary here; all 
 """
 
 import asyncio
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,8 @@ from tests.bridges.exported import (
 )
 
 GROUPS: Groups = [[1.0, 0.0, None, 0.25], [0.5, None, 0.0], [0.75, None]]
+LONE_GROUP = "group-2"
+"""Its only sample is left out."""
 
 
 class Queue:
@@ -108,18 +109,6 @@ def test_verl_keeps_tokens_masks_and_logprobs_of_each_turn(tmp_path: Path, queue
     assert all(tag["min_global_steps"] == 7 for tag in queue.tags.values())
 
 
-def test_verl_that_asks_for_more_samples_than_a_group_has_is_told(
-    tmp_path: Path, queue: Queue, caplog: pytest.LogCaptureFixture
-) -> None:
-    export = export_groups(tmp_path, GROUPS, to="verl")
-
-    with caplog.at_level(logging.ERROR, logger=agent_loop_tq.logger.name):
-        asyncio.run(replay(export, verl_config(export), samples=2))
-
-    assert sorted(queue.status.values()) == ["failure", "finished", "finished"]
-    assert "list index out of range" in caplog.text
-
-
 def verl_config(export: Path, **changes: object) -> DictConfig:
     """verl's own defaults with the settings of the page, as `python -m verl.trainer.main_ppo` composes them."""
     module_of_page("replay_verl.py")
@@ -130,13 +119,11 @@ def verl_config(export: Path, **changes: object) -> DictConfig:
         return compose("ppo_trainer", overrides=settings_of_page("verl", **places, n=3, **changes))
 
 
-async def replay(export: Path, config: DictConfig, *, samples: int | None = None) -> None:
+async def replay(export: Path, config: DictConfig) -> None:
     """verl's worker runs all prompts of the export's data set at step 7, as in its v1 trainer."""
     data = RLHFDataset(str(export), tiny_tokenizer(), config.data)
     rows = collate_fn([data[number] for number in range(len(data))])
     rows["uid"] = np.array([row["group_id"] for row in rows["extra_info"]], dtype=object)
-    if samples:
-        rows["__rollout_n__"] = np.array([samples] * len(data), dtype=object)
     batch = tu.get_tensordict(rows)
     tu.assign_non_tensor_data(batch, "global_steps", 7)
     worker = agent_loop_tq.AgentLoopWorkerTQ.__ray_metadata__.modified_class(config, llm_client=None)
@@ -158,11 +145,11 @@ def stored(queue: Queue) -> DataProto:
 
 
 def table_rows(export: Path, *, column: str) -> dict[str, tuple[Any, int]]:
-    """Of the table's rows with an advantage: a column and the number of response tokens, by verl's key."""
+    """Of the table's rows that can be learnt from: a column and the number of response tokens, by verl's key."""
     sessions: dict[str, list[int]] = {}
     found = {}
     for row in pq.read_table(export.parent / "rollouts/rollouts").to_pylist():
-        if row["advantage"] is not None:
+        if row["advantage"] is not None and row["group_id"] != LONE_GROUP:
             samples = sessions.setdefault(row["group_id"], [])
             samples += [row["sample"]] if row["sample"] not in samples else []
             key = f"{row['group_id']}_{samples.index(row['sample'])}_{row['turn']}"

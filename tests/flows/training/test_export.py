@@ -18,8 +18,8 @@ from memagent_batch.training.rollouts import table as rollouts
 from tests.training.rollouts.rollout_tables import NUM_TURNS, write_table
 
 TARGETS = list(BRIDGES)
-GROUPS: list[list[float | None]] = [[1.0, 0.0, None, 0.5], [None, None], [0.25, None]]
-"""A group with a failed sample, one of which all failed, one with a single reward."""
+GROUPS: list[list[float | None]] = [[1.0, 0.0, None, 0.5], [None, None], [0.25, 0.75], [1.0, None]]
+"""A group with a failed sample, one of which all failed, one with all rewards, one with a single reward."""
 
 
 @pytest.mark.parametrize("to", TARGETS)
@@ -28,16 +28,16 @@ def test_export_of_failed_samples_counts_what_is_left_out(tmp_path: Path, to: st
 
     assert counts == {
         "groups": 2,
-        "samples": 4,
-        "samples_left_out": 4,
-        "turns": 4 * NUM_TURNS,
-        "turns_left_out": 4,
+        "samples": 5,
+        "samples_left_out": 5,
+        "turns": 5 * NUM_TURNS,
+        "turns_left_out": 4 + NUM_TURNS,
         "group_size": 3,
         "longest_prompt_tokens": 6,
         "longest_response_tokens": 5,
     }
     rows = pq.read_table(tmp_path / "out.parquet")
-    assert rows.num_rows == (4 * NUM_TURNS if to == "trl" else 2)
+    assert rows.num_rows == (5 * NUM_TURNS if to == "trl" else 2)
     assert rows.schema.names == BRIDGES[to].schema.names
 
 
@@ -67,8 +67,8 @@ def test_export_of_groups_holds_each_sample_with_its_turns(tmp_path: Path, to: s
         [110, 120, 130],
         [310, 320, 330],
     ]
-    [only] = second["samples"]
-    assert only["turns"][2] == {
+    lower, _ = second["samples"]
+    assert lower["turns"][2] == {
         "prompt_token_ids": [1, 2, 3, 4, 5, 6],
         "response_token_ids": [30, 31],
         "response_logprobs": [-0.5, -1.0],
@@ -82,7 +82,7 @@ def test_export_to_verl_says_how_many_samples_each_group_has(tmp_path: Path) -> 
 
     rows = pq.read_table(tmp_path / "out.parquet").to_pylist()
 
-    assert [row["__rollout_n__"] for row in rows] == [3, 1]
+    assert [row["__rollout_n__"] for row in rows] == [3, 2]
     assert rows[0]["reward_model"] == {"style": "rule", "ground_truth": ["42"]}
 
 
@@ -145,7 +145,7 @@ def test_export_of_rows_without_logprobs_names_the_group_and_leaves_the_file_tha
 
 
 def test_export_of_failed_samples_only_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="none of its 3 samples has an advantage"):
+    with pytest.raises(InputError, match="none of its 3 samples can be learnt from"):
         run_export(write_table(tmp_path / "in", [[None, None, None]]), tmp_path / "out.parquet", to="skyrl")
 
     assert not (tmp_path / "out.parquet").exists()
