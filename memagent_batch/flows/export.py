@@ -77,9 +77,9 @@ def export(rollouts: Location, target: Location, *, to: str) -> Mapping[str, int
                     writer.write_table(bridge.rows(learnt))
         if not counts.samples:
             raise InputError(
-                f"{rollouts.uri}: none of its {counts.samples_left_out} samples can be learnt from: "
-                "all failed, have no reward, or are the only ones of their group; see error_message in answers/ and reward_error in rollouts/, and collect "
-                "again with --retry-failed"
+                f"{rollouts.uri}: none of its {counts.samples_left_out} samples can be learnt from: all failed, have "
+                "no reward, or are the only ones of their group; see error_message in answers/ and reward_error in "
+                "rollouts/, and collect again with --retry-failed"
             )
         target.write_file(file)
     return asdict(counts)
