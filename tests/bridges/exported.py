@@ -32,6 +32,7 @@ def export_groups(folder: Path, groups: Groups, *, to: str, **table: Any) -> Pat
 
 def block_of_page(title: str) -> str:
     """The text of the page's code block with this title."""
+    text: str
     [text] = re.findall(rf'^```\w+ title="{re.escape(title)}"\n(.*?)^```$', PAGE, flags=re.MULTILINE | re.DOTALL)
     return text
 

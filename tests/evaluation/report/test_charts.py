@@ -1,3 +1,4 @@
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from xml.etree import ElementTree
 
@@ -28,8 +29,10 @@ def chart(*, x: Axis, names: tuple[str, ...] = ("a",), points: tuple[Point, ...]
 
 @pytest.mark.parametrize("make", [magnitude_axis, number_axis])
 @pytest.mark.parametrize("values", [(3.1, 4.2), (0.02, 0.15), (5.0, 5.0), (120.0, 90_000.0), (1.0, 3e5)])
-def test_axis_holds_the_values_and_shows_two_to_six_numbers(make: type[Axis], values: tuple[float, float]) -> None:
-    axis = make("tokens", values)  # type: ignore[arg-type, misc]
+def test_axis_holds_the_values_and_shows_two_to_six_numbers(
+    make: Callable[[str, Sequence[float]], Axis], values: tuple[float, float]
+) -> None:
+    axis = make("tokens", values)
     assert axis.low <= min(values) <= max(values) <= axis.high
     assert 2 <= len(set(axis.ticks.values())) <= 6
 
