@@ -38,7 +38,8 @@ LOOP = Manual(
         *MODEL,
     ),
     unused=(
-        *("ask", "log", "closing", "escalate", "table_format", "retry_failed", "max_failed_share", "adopt_output"),
+        *("ask", "again_from", "again_where", "log", "closing", "table_format"),
+        *("retry_failed", "max_failed_share", "adopt_output"),
         *("sampling.temperature", "sampling.top_p", "sampling.top_k", *BOUNDS),
         *("pool.replicas", "pool.max_replicas", "pool.cpus_per_replica", "pool.gpus_per_replica"),
         "pool.turns_in_flight",
@@ -74,9 +75,6 @@ def _train(arguments: Sequence[str]) -> None:
 def _loop(arguments: Sequence[str]) -> None:
     settings = parse_settings(TrainLoopSettings, LOOP, arguments)
     require_extra("train", package="torch")
-    from memagent_batch.flows.collect import require_one_reader
-
-    require_one_reader(settings.escalate, command="train loop")
     training = settings.training()
     quiet_engine()
     from memagent_batch.flows.train_loop import train_loop

@@ -121,16 +121,6 @@ def scan_log(
     return index
 
 
-def turns_of_runs(*indexes: TurnIndex) -> dict[str, RunTurns]:
-    """Turns by run, of several readers."""
-    asked, held = Counter[str](), Counter[str]()
-    for index in indexes:
-        for run_id, turns in index.run_turns.items():
-            asked[run_id] += turns.asked
-            held[run_id] += turns.held
-    return {run_id: RunTurns(asked=count, held=held[run_id]) for run_id, count in asked.items()}
-
-
 def last_run_id(output: Location) -> str:
     """The last run that wrote to the log; empty where none did.
 

@@ -24,7 +24,7 @@ from memagent_batch.errors import EngineDeadError, StorageError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.questions import value_types
 from memagent_batch.log.index import scan_log, scan_turn_files
-from memagent_batch.log.question_list import read_asked, read_asked_singly
+from memagent_batch.log.question_list import read_asked
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.ray_data.held import HeldReadings, LookUp
 from memagent_batch.ray_data.leaving import heed_actor_sigterm
@@ -84,13 +84,8 @@ class ReaderTask:
         board: Any,
         closes: bool = False,
         bounded: BoundedRun | None = None,
-        singly: bool = False,
     ) -> Self:
-        """The task of a job's readers, whose plan names the log files of each document, and says what `closes`.
-
-        `singly`: they take questions one by one, even where the run's list is for a reader that takes it whole.
-        """
-        load_questions = read_asked_singly if singly else read_asked
+        """The task of a job's readers, whose plan names the log files of each document, and says what `closes`."""
         return cls(
             agent=job.agent,
             pool=job.pool,
@@ -99,7 +94,7 @@ class ReaderTask:
             board=board,
             place=job,
             log=job.log,
-            load_questions=partial(load_questions, make_output(job), run_id=run_id),
+            load_questions=partial(read_asked, make_output(job), run_id=run_id),
             closing=job.closing if closes else None,
             bounded=bounded,
         )

@@ -145,7 +145,6 @@ def _begun_run(output: Location) -> _BegunRun:
             reader_fingerprint=fingerprint,
             model=settings["model"],
             extraction=Extraction(settings["extraction"]),
-            tier=1 if record.get("second_reader_fingerprint") else None,
         ),
         asked=record["asked"],
     )

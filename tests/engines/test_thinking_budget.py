@@ -14,7 +14,6 @@ from transformers import PreTrainedTokenizerFast
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig, SamplingConfig
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig, VllmConfig
-from memagent_batch.config.escalation import EscalateConfig
 from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.guides import Guide, choice_of
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
@@ -25,7 +24,6 @@ from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.errors import EngineStartError, SettingsError
 from memagent_batch.flows.check import check
 from memagent_batch.logs import EventKind
-from memagent_batch.runs.escalation.second_reader import second_fingerprint
 from memagent_batch.wiring import identify_reader
 from tests.conftest import THOUGHT_TAGS
 from tests.engines.scripted_server import PROBED, THERE, Reply, Script, scripted_server
@@ -160,17 +158,6 @@ def test_model_that_marks_its_thoughts_in_another_way_is_refused_unless_a_server
     with pytest.raises(SettingsError, match=rf"marks thoughts with {re.escape(tag)};.*openai\.api 'chat'"):
         identify_reader(agent)
     assert identify_reader(agent.model_copy(update={"openai": OpenAIConfig(api=EndpointApi.CHAT)})).fingerprint
-
-
-def test_second_reader_without_a_budget_of_its_own_has_that_of_the_first_unless_it_is_set_to_null(
-    tmp_path: Path, text_model: str
-) -> None:
-    first = agent_of(save_model(tmp_path, text_model, template=OPENS_THOUGHT))
-    to: dict[str, Any] = {"engine": "simulated"}
-    with pytest.raises(SettingsError, match=r"engine 'simulated' .*, or set it to null"):
-        second_fingerprint(EscalateConfig(when=("failed",), to=to), first)
-    to["sampling"] = {"thinking_tokens": None}
-    assert second_fingerprint(EscalateConfig(when=("failed",), to=to), first)
 
 
 def test_budget_of_a_chat_api_does_not_ask_for_the_tags_of_a_tokeniser_that_only_counts(text_model: str) -> None:

@@ -57,8 +57,6 @@ class Look:
     """Sentences that the answer rests on."""
     memories: Sequence[MemoryRow]
     """Its rows of `memories`."""
-    second_status: Status | None = None
-    """How the second reader's reading ended, where the first one's answer was doubtful."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,12 +206,6 @@ def answer_row(
         "value_unit": question.get("unit"),
         "votes": None,
         "num_evidence": len(closed["evidence"]) if closed and closed["evidence"] is not None else None,
-        "tier": origin.tier,
-        "escalated_because": None,
-        "escalation_error": None,
-        "first_value": None,
-        "first_confidence": None,
-        "needs_review": None if origin.tier is None else False,
     }
     return _with_answer(row, extraction=origin.extraction) if row["status"] == Status.OK else row
 
