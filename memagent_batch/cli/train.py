@@ -9,6 +9,7 @@ from functools import partial
 from memagent_batch.cli.main import parse_settings, run_command
 from memagent_batch.cli.options import BOUNDS, MODEL, Manual
 from memagent_batch.cli.settings import TrainLoopSettings, TrainSettings
+from memagent_batch.extras import require_extra
 from memagent_batch.masking import shown
 
 MANUAL = Manual(
@@ -63,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _train(arguments: Sequence[str]) -> None:
     training = parse_settings(TrainSettings, MANUAL, arguments).training()
+    require_extra("train", package="torch")
     from memagent_batch.flows.train import train  # here, so that --help needs no torch
 
     record = train(training)
@@ -72,7 +74,7 @@ def _train(arguments: Sequence[str]) -> None:
 
 def _loop(arguments: Sequence[str]) -> None:
     settings = parse_settings(TrainLoopSettings, LOOP, arguments)
-
+    require_extra("train", package="torch")
     training = settings.training()
     quiet_engine()
     from memagent_batch.flows.train_loop import train_loop

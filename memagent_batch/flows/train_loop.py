@@ -14,7 +14,8 @@ from memagent_batch.budgets import fitted
 from memagent_batch.config.training import TrainLoopConfig
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import SettingsError
-from memagent_batch.evaluation.report.learning_curve import draw_curve
+from memagent_batch.evaluation.report.charts import render_chart
+from memagent_batch.evaluation.report.curves import chart_learning
 from memagent_batch.files.location import Location
 from memagent_batch.flows.collect import sampled_agent
 from memagent_batch.flows.train import TRAINING_FORMAT, learn_from, local_folder, model_folder, rounded, step_text
@@ -213,12 +214,12 @@ async def evaluate(training: TrainLoopConfig, step: Step, held_out: Sequence[Tas
 
 
 def report(folder: Path) -> Figures | None:
-    """Writes `metrics.jsonl` and `curve.png` from the steps, and returns the last line."""
+    """Writes `metrics.jsonl` and `curve.svg` from the steps, and returns the last line."""
     lines = metric_lines(folder)
     write_metrics(folder, lines)
-    picture = draw_curve(lines)
-    if picture is not None:
-        Location(uri=str(folder / "curve.png")).write_bytes(picture.png)
+    chart = chart_learning(lines)
+    if chart is not None:
+        Location(uri=str(folder / "curve.svg")).write_bytes(render_chart(chart).encode())
     return lines[-1] if lines else None
 
 

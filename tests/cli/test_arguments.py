@@ -26,7 +26,7 @@ from memagent_batch.errors import CountsError, OutputError, SettingsError, Stora
 
 GIVEN = ["--documents=docs", "--ask=Who?", "--output=run"]
 HEAVY = ["ray", "vllm", "torch", "transformers"]
-HALF_HEAVY = ["tokenizers", "pyarrow", "numpy", "matplotlib"]
+HALF_HEAVY = ["tokenizers", "pyarrow", "numpy"]
 """Only the commands that everybody uses do without these."""
 
 
