@@ -60,6 +60,14 @@ class LogConfig(Section):
     """Longest time that a failing flush is tried again; turns wait meanwhile, and then the run stops."""
 
 
+class RecordConfig(Section):
+    """The record that a finished run of `memagent answer` leaves."""
+
+    sign: Text | None = None
+    """SSH key that signs the list of a run's files, `SHA256SUMS`, by `ssh-keygen -Y sign`: a file with a private key
+    without a passphrase, or with a public key whose private one an agent has."""
+
+
 class RunConfig(BoundsConfig, Storage):
     """Where a run writes and how it goes: everything but its inputs and the agent."""
 
@@ -69,6 +77,8 @@ class RunConfig(BoundsConfig, Storage):
     """The actor pool."""
     log: LogConfig = LogConfig()
     """The turn log."""
+    record: RecordConfig = RecordConfig()
+    """The record that a finished run of `memagent answer` leaves."""
     closing: ClosingConfig = ClosingConfig()
     """What is asked after each answer."""
 

@@ -43,7 +43,7 @@ from memagent_batch.runs.planning.calls import group_documents
 from memagent_batch.runs.planning.parts import plan_parts
 from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.planning.work import count_pending
-from memagent_batch.runs.record.log_files import list_log, used_files
+from memagent_batch.runs.record.sums import list_log, used_files
 from memagent_batch.runs.run import Run, begin_run
 from memagent_batch.runs.state import write_progress
 from memagent_batch.runs.tables.part_report import PartReport

@@ -22,6 +22,7 @@ from memagent_batch.reading.breaks import require_rows
 from memagent_batch.reading.closed import Closing
 from memagent_batch.reading.closing_checks import checked_closing, require_compiled
 from memagent_batch.runs.output_place import claim_output
+from memagent_batch.runs.record.sums import signature
 from memagent_batch.runs.tables.schemas import ANSWERS
 from memagent_batch.wiring import (
     ReaderIdentity,
@@ -65,6 +66,8 @@ def check(job: JobConfig) -> Checked:
     Raises:
         UsageError: one of them can't be used; names it.
     """
+    if job.record.sign is not None:
+        signature(b"", key=job.record.sign)
     claim_output(make_output(job), job)
     if job.again_where is not None:
         parse_where(job.again_where, option="again_where")

@@ -25,7 +25,8 @@ from memagent_batch.runs.claim import ANSWER_TABLES, publish, removed_on_failure
 from memagent_batch.runs.history.changes import Changes, find_changes, removed_documents
 from memagent_batch.runs.history.history import PastRun, write_plan, write_record_manifest
 from memagent_batch.runs.manifest import FORMAT, Manifest, MarkerCounts, RunCounts, package_versions, public_settings
-from memagent_batch.runs.record.sealing import sealed
+from memagent_batch.runs.record.record import write_record
+from memagent_batch.runs.record.sums import SUMS_FILE, record_file
 from memagent_batch.runs.run import Run
 from memagent_batch.runs.tables.part_report import PartReport, ReasonRow, reason_rows, rows_of_files
 from memagent_batch.runs.tables.tables import (
@@ -90,8 +91,7 @@ def close_run(
         output=run.output, run_id=run.run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed
     )
     write_plan(past)
-    past = sealed(past, projection=run.projection, reports=reports, log_files=log_files, before=before)
-    manifest = past.manifest
+    write_record(past, run=run, reports=reports, log_files=log_files, before=before)
     publish(run.output, manifest, tables=ANSWER_TABLES, run_id=run.run_id)
     write_record_manifest(past)
     _log_closed(manifest)
@@ -151,6 +151,7 @@ def _manifest(
         "changes": asdict(changes),
         "tables": {**run.tables},
         "parts": [_recorded_part(report) for report in reports],
+        "record": record_file(run.run_id, SUMS_FILE),
     }
 
 

@@ -13,7 +13,6 @@ from memagent_batch.files.location import Location
 from memagent_batch.masking import recorded
 from memagent_batch.plugins import ENGINES, engine_config
 from memagent_batch.runs.bounds import Spent
-from memagent_batch.runs.record.seal import Seal
 from memagent_batch.runs.tables.part_report import AnswerSums, PartReport, ReasonRow
 
 RUN_FILE = "run.json"
@@ -107,8 +106,8 @@ class Manifest(TypedDict):
     """What a second pass reads again."""
     markers: NotRequired[MarkerCounts]
     """There where a chat API was sent what stands in documents, questions and memories."""
-    record: NotRequired[Seal]
-    """Hashes of its files and of the run before; none in outputs of versions without it."""
+    record: NotRequired[str]
+    """Name of its list `SHA256SUMS`; outputs of older versions have none, or a mapping."""
     closing_texts: NotRequired[dict[str, str]]
     """`ClosingSet.fingerprint` of each kind of closing turn that was asked; there where one was."""
 

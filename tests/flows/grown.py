@@ -27,7 +27,7 @@ from memagent_batch.runs.history.history import keep_last_run, recorded_plan, wr
 from memagent_batch.runs.manifest import Manifest, require_manifest
 from memagent_batch.runs.planning.parts import plan_parts
 from memagent_batch.runs.planning.plan import Plan
-from memagent_batch.runs.record.log_files import list_log
+from memagent_batch.runs.record.sums import list_log
 from memagent_batch.runs.run import begin_run
 from memagent_batch.runs.tables.parts import attach_not_read, collect_not_read, kept_parts
 from memagent_batch.wiring import make_documents, make_output

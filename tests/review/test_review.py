@@ -435,7 +435,7 @@ def test_commands_run_from_plan_to_estimate(tmp_path: Path, capsys: pytest.Captu
     (tmp_path / "labels.csv").write_bytes(fill_sheet(folder / "labels.csv", truth, reviewer=""))
     assert main(["review", "import", str(output), str(tmp_path / "labels.csv")]) == 2
     assert main(["review", "import", str(output), str(tmp_path / "labels.csv"), "--reviewer", "ada"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"labels": 120, "added": 120}
+    assert json.loads(capsys.readouterr().out) == {"labels": 120, "added": 120, "reviewers": ["ada"]}
     assert main(["review", "estimate", str(output)]) == 0
     assert "| recall |" in capsys.readouterr().out
     assert main(["review", "estimate", str(output), "--json"]) == 0

@@ -6,7 +6,6 @@ from typing import NotRequired, TypedDict
 import pyarrow as pa
 
 from memagent_batch.domain.reasons import Reason
-from memagent_batch.runs.record.seal import FileHash
 
 _REASONS = pa.list_(
     pa.struct([("error_type", pa.string()), ("error_message", pa.string()), ("num_readings", pa.int64())])
@@ -39,6 +38,13 @@ PART_REPORT = pa.schema(
     ]
 )
 """What a written part of the tables reports. The manifest keeps all of it but `missing` and `hashes`."""
+
+
+class FileHash(TypedDict):
+    """The hash of a file that a task has written."""
+
+    file: str
+    sha256: str
 
 
 class ReasonRow(TypedDict):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.audit.scan import Copy, make_scan
 from tests.flows.grown import Stream
-from tests.verification.scan import Copy, make_scan
 
 
 @pytest.fixture(scope="session")

@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from memagent_batch.audit.draw import draw_turns
 from memagent_batch.errors import SettingsError
 from memagent_batch.files.json_files import json_bytes
 from memagent_batch.files.location import Location
-from memagent_batch.verification.draw import draw_turns
+from tests.audit.scan import Copy, verify_here
 from tests.flows.grown import Stream, text_of
 from tests.flows.test_grown_documents import Pages
-from tests.verification.scan import Copy, verify_here
 
 ALL = 1_000
 """More turns than the scan has."""
@@ -92,7 +92,6 @@ def test_documents_that_are_gone_are_the_reason_that_no_turn_is_asked(copied: Ca
     copy = copied()
     record = json.loads((copy.folder / "run.json").read_text())
     (copy.folder / "run.json").write_bytes(json_bytes({**record, "documents": "/nowhere/documents.parquet"}))
-    copy.rewrite(lambda manifest: None)
     result = copy.verify(reread=3)
     assert (result.findings, result.reread) == ([], None)
     assert result.not_asked == "3 turns were to be asked again, and none was: the documents can't be read"

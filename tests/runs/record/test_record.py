@@ -1,6 +1,7 @@
 """What a run records of its files, and what it takes over from the run before."""
 
 import json
+import subprocess
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -12,21 +13,24 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli.settings import job_of
+from memagent_batch.errors import SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.flows import answer
+from memagent_batch.flows.check import check
 from memagent_batch.flows.plan import scan_plan
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.ray_data.progress.progress import Progress
 from memagent_batch.runs.finalise import close_run
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.record.estimates import latest_estimates
-from memagent_batch.runs.record.log_files import list_log, read_log_list, write_log_files
+from memagent_batch.runs.record.sums import list_log, parse_sums, signature
 from memagent_batch.runs.run import Run, begin_run
 from memagent_batch.wiring import ReaderIdentity
+from tests.audit.scan import found, verify_here
+from tests.audit.test_verify import signers
 from tests.runs import recorded_nights
 from tests.runs.recorded_nights import Killed, Nights, plan_of
-from tests.verification.scan import found, verify_here
 
 DOCUMENTS = {"a": "one", "b": "two"}
 QUESTIONS = {"q": "Why?"}
@@ -59,20 +63,28 @@ def flip(nights: Nights, name: str) -> None:
     place.write_bytes(data[:60] + bytes([data[60] ^ 1]) + data[61:])
 
 
-def test_manifest_has_the_hash_of_every_file_and_of_the_manifest_before(nights: Nights) -> None:
+def sums_of(nights: Nights, run_id: str) -> dict[str, str]:
+    name = f"runs/{run_id}/SHA256SUMS"
+    return parse_sums((nights.output / name).read_bytes(), name=name)
+
+
+def test_list_of_a_run_has_every_file_and_the_list_before(nights: Nights) -> None:
     first = nights.run(DOCUMENTS, QUESTIONS)
     second = nights.run({**DOCUMENTS, "c": "three"}, QUESTIONS)
-    files = second["record"]["files"]
+    run_id = second["run_id"]
+    assert second["record"] == f"runs/{run_id}/SHA256SUMS"
+    files = sums_of(nights, run_id)
     assert files == hashes(nights, files)
     tables = {name for names in second["files"].values() for name in names}
-    record = {f"runs/{second['run_id']}/{name}" for name in ("plan.parquet", "removed.parquet", "log.parquet")}
-    assert files.keys() >= tables | record | {"run.json", f"log/questions/{second['run_id']}.parquet"}
-    before = second["record"]["before"]
-    assert before is not None
-    assert before["run_id"] == first["run_id"]
-    recorded = (nights.output / f"runs/{first['run_id']}/manifest.json").read_bytes()
-    assert before["sha256"] == sha256(recorded).hexdigest()
-    assert first["record"]["before"] is None
+    record = ("plan.parquet", "removed.parquet", "projection.json", "card.md", "manifest.json")
+    assert files.keys() == {
+        *tables,
+        *list_log(nights.output),
+        *(f"runs/{run_id}/{name}" for name in record),
+        f"log/questions/{run_id}.parquet",
+        f"runs/{first['run_id']}/SHA256SUMS",
+    }
+    assert not any(name.endswith("/SHA256SUMS") for name in sums_of(nights, first["run_id"]))
 
 
 def test_hashes_of_unchanged_files_are_taken_over_so_that_damage_between_two_nights_is_found(nights: Nights) -> None:
@@ -83,45 +95,55 @@ def test_hashes_of_unchanged_files_are_taken_over_so_that_damage_between_two_nig
     second = nights.run(DOCUMENTS, QUESTIONS)
     assert second["files"]["memories"] == first["files"]["memories"]
     flip(nights, log)
-    findings = verify_here(nights.output).findings
-    assert {(each.where, each.since) for each in findings if each.kind == "changed"} == {
-        (table, first["run_id"]),
-        (log, first["run_id"]),
-    }
+    assert found(verify_here(nights.output)) == {("changed", table), ("changed", log)}
 
 
-def test_output_whose_last_run_had_no_hashes_gets_them_from_its_files(nights: Nights) -> None:
-    nights.run(DOCUMENTS, QUESTIONS)
-    for name in ("manifest.json", f"runs/{nights.last().run_id}/manifest.json"):
+def test_output_whose_last_run_had_no_list_gets_one_from_its_files(nights: Nights) -> None:
+    first = nights.run(DOCUMENTS, QUESTIONS)["run_id"]
+    for name in ("manifest.json", f"runs/{first}/manifest.json"):
         manifest = json.loads((nights.output / name).read_bytes())
-        del manifest["record"]
+        manifest["record"] = {"before": None, "files": {}}
         (nights.output / name).write_bytes(json.dumps(manifest, indent=2, ensure_ascii=False).encode())
-    for name in ("log.parquet", "projection.json", "card.md"):
-        (nights.output / f"runs/{nights.last().run_id}/{name}").delete()
-    second = nights.run(DOCUMENTS, QUESTIONS)
-    assert second["record"]["files"] == hashes(nights, second["record"]["files"])
-    result = verify_here(nights.output)
-    assert (result.findings, result.num_runs) == ([], 2)
+    for name in ("SHA256SUMS", "projection.json", "card.md"):
+        (nights.output / f"runs/{first}/{name}").delete()
+    second = nights.run(DOCUMENTS, QUESTIONS)["run_id"]
+    files = sums_of(nights, second)
+    assert files == hashes(nights, files)
+    assert f"runs/{first}/manifest.json" in files
+    result = verify_here(nights.output, all_runs=True)
+    assert (result.findings, result.num_runs) == ([], 1)
+    assert [each.what for each in result.unchecked] == ["files of 1 runs"]
 
 
-@pytest.mark.parametrize("damage", ["flipped", "forged", "gone"])
-def test_list_of_the_night_before_is_not_trusted_where_it_is_not_the_recorded_one(
-    nights: Nights, damage: str, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.parametrize("damage", ["cut short", "gone"])
+def test_list_of_the_night_before_is_not_trusted_if_it_is_damaged(nights: Nights, damage: str) -> None:
     first = nights.run(DOCUMENTS, QUESTIONS)
-    name = f"runs/{first['run_id']}/log.parquet"
-    if damage == "flipped":
-        flip(nights, name)
-    elif damage == "gone":
+    name = f"runs/{first['run_id']}/SHA256SUMS"
+    data = (nights.output / name).read_bytes()
+    if damage == "gone":
         (nights.output / name).delete()
     else:
-        write_log_files(nights.output / name, dict.fromkeys(list_log(nights.output), "0" * 64))
+        (nights.output / name).write_bytes(data[:-70])
     second = nights.run({**DOCUMENTS, "c": "three"}, QUESTIONS)
-    listed = read_log_list(nights.output / f"runs/{second['run_id']}/log.parquet")
-    assert listed == hashes(nights, listed)
-    assert len(listed) == 2
-    assert "the whole turn log is hashed again" in caplog.text
-    assert {where for _, where in found(verify_here(nights.output))} == {name}
+    files = sums_of(nights, second["run_id"])
+    assert files == hashes(nights, files)
+    assert verify_here(nights.output).findings == []
+
+
+def test_record_is_signed_by_the_key_of_the_settings(nights: Nights, tmp_path: Path) -> None:
+    allowed = signers(tmp_path)
+    nights.run(DOCUMENTS, QUESTIONS, record={"sign": str(tmp_path / "key")})
+    result = verify_here(nights.output, allowed_signers=allowed)
+    assert (result.findings, result.signer) == ([], "scans@example.org")
+    nights.run(DOCUMENTS, QUESTIONS)
+    assert {kind for kind, _ in found(verify_here(nights.output, allowed_signers=allowed))} == {"signature"}
+
+
+def test_key_that_can_not_sign_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "a passphrase", "-f", str(tmp_path / "key")], check=True)
+    for key in ("/nowhere/key", str(tmp_path / "key")):
+        with pytest.raises(SettingsError, match=r"record\.sign: .* can't sign: .*; pass a key"):
+            signature(b"", key=key)
 
 
 @pytest.mark.parametrize("text", ['{"values": [', "{}", '{"values": [{"value": 1}]}', '{"values": 3}', "[]"])
@@ -179,16 +201,23 @@ def test_log_files_of_a_run_are_those_that_its_tables_are_planned_from(
 
 
 @pytest.mark.parametrize("killed_at", ["reading", "tables", "manifest"])
-def test_chain_goes_on_over_runs_that_were_killed(nights: Nights, killed_at: str) -> None:
+def test_lists_go_on_over_runs_that_were_killed(nights: Nights, killed_at: str) -> None:
     nights.run(DOCUMENTS, QUESTIONS)
     with pytest.raises(Killed):
         nights.run({**DOCUMENTS, "c": "three"}, QUESTIONS, killed_at=killed_at)
     assert found(verify_here(nights.output)) == set()
     nights.run({**DOCUMENTS, "c": "three"}, QUESTIONS)
-    result = verify_here(nights.output)
+    result = verify_here(nights.output, all_runs=True)
     assert (result.findings, result.unchecked, result.num_runs) == ([], [], 2)
 
 
 def test_readings_that_were_not_read_follow_from_the_log_too(nights: Nights) -> None:
     nights.run({"a": "1 away", "b": "two"}, QUESTIONS, away=True)
     assert verify_here(nights.output).findings == []
+
+
+def test_key_of_the_settings_is_tried_before_anything_is_written(tmp_path: Path) -> None:
+    job = job_of(documents="docs", questions="list", output=str(tmp_path / "run"), record={"sign": "/nowhere/key"})
+    with pytest.raises(SettingsError, match=r"record\.sign"):
+        check(job)
+    assert not (tmp_path / "run").exists()

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,9 @@ from typing import Any
 from memagent_batch.config.job import JobConfig
 from memagent_batch.files.json_files import json_bytes
 from memagent_batch.files.location import Location
-from memagent_batch.flows.verify import Drawn, Verification, verify
+from memagent_batch.flows.audit import Drawn, Verification, verify
 from memagent_batch.runs.history.history import PastRun
-from memagent_batch.runs.record.log_files import hash_log, list_log, write_log_files
+from memagent_batch.runs.record.sums import list_log, parse_sums, sums_bytes
 from tests.flows.grown import Stream, text_of
 
 ASK = [
@@ -63,42 +63,55 @@ class Copy:
         """Checks it."""
         return verify_here(Location(uri=str(self.folder)), job=self.job, **knobs)
 
-    def rewrite(self, change: Callable[[dict[str, Any]], None], *, run_id: str = "", seals: bool = True) -> None:
-        """Changes the manifest of a run: the last one's where it is shown too, and its hashes of the files as well."""
+    def rewrite(
+        self, change: Callable[[dict[str, Any]], None] = lambda manifest: None, *, run_id: str = "", seals: bool = True
+    ) -> None:
+        """Changes the manifest of a run, the last one's where it is shown too; `seals` makes the lists fit again."""
         run_id = run_id or self.runs[-1]
         place = self.folder / "runs" / run_id / "manifest.json"
         manifest = json.loads(place.read_text())
         change(manifest)
-        for name in manifest["record"]["files"] if seals else ():
-            if (self.folder / name).exists():
-                manifest["record"]["files"][name] = sha256((self.folder / name).read_bytes()).hexdigest()
         place.write_bytes(json_bytes(manifest))
         if run_id == self.runs[-1]:
             (self.folder / "manifest.json").write_bytes(json_bytes(manifest))
+        if seals:
+            self.reseal(run_id)
+
+    def sums(self, run_id: str = "") -> dict[str, str]:
+        """The list of a run, by default of the last one."""
+        place = self.folder / "runs" / (run_id or self.runs[-1]) / "SHA256SUMS"
+        return parse_sums(place.read_bytes(), name=place.name)
+
+    def reseal(self, run_id: str = "", *, without: Collection[str] = (), more: Collection[str] = ()) -> None:
+        """Makes the list of a run fit the files as they are now, with some left out and some more."""
+        names = {*self.sums(run_id), *more} - {*without}
+        hashes = {
+            name: sha256((self.folder / name).read_bytes()).hexdigest()
+            for name in names
+            if (self.folder / name).exists()
+        }
+        place = self.folder / "runs" / (run_id or self.runs[-1]) / "SHA256SUMS"
+        place.write_bytes(sums_bytes(hashes))
 
     def strip(self, run_id: str) -> None:
-        """Makes the record of a run one of a version without hashes."""
-        self.rewrite(lambda manifest: manifest.pop("record"), run_id=run_id, seals=False)
-        for name in ("log.parquet", "projection.json", "card.md"):
-            (self.folder / "runs" / run_id / name).unlink()
+        """Makes the record of a run one of a version without lists."""
+        self.rewrite(lambda manifest: manifest.update(record={"before": None, "files": {}}), run_id=run_id, seals=False)
+        (self.folder / "runs" / run_id / "SHA256SUMS").unlink()
 
     def seal_log(self) -> None:
         """Has the last run list the log as it is now."""
-        output = Location(uri=str(self.folder))
-        write_log_files(output / f"runs/{self.runs[-1]}/log.parquet", hash_log(output, list_log(output), {}))
-        self.rewrite(lambda manifest: None)
+        self.reseal(more=[*list_log(Location(uri=str(self.folder)))])
 
 
-def verify_here(output: Location, *, job: JobConfig | None = None, **knobs: Any) -> Verification:
+def verify_here(output: Location, *, job: JobConfig | None = None, **settings: Any) -> Verification:
     """Checks an output; asks no engine where `reread` is not given."""
 
     def job_of(past: PastRun) -> JobConfig:
         assert job is not None
         return job
 
-    drawn = Drawn(num=knobs.pop("reread", 0), seed=knobs.pop("seed", 0), job_of=job_of)
-    given: dict[str, Any] = {"expected": None, "with_text": True}
-    return verify(output, drawn=drawn, **given | knobs)
+    drawn = Drawn(num=settings.pop("reread", 0), seed=settings.pop("seed", 0), job_of=job_of)
+    return verify(output, drawn=drawn, **settings)
 
 
 def found(result: Verification) -> set[tuple[str, str]]:

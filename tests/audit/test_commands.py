@@ -11,25 +11,30 @@ from memagent_batch.cli.main import main
 from memagent_batch.cli.verify import _job_of
 from memagent_batch.files.location import Location
 from memagent_batch.runs.history.history import LATEST, find_run
-from tests.verification.scan import Copy
+from tests.audit.scan import Copy
 
 
-def test_verify_ends_with_0_where_all_holds_and_with_5_where_something_does_not(
+def test_verify_ends_with_0_if_all_holds_and_with_5_if_something_does_not(
     copied: Callable[[], Copy], capsys: pytest.CaptureFixture[str]
 ) -> None:
     copy = copied()
     assert main(["verify", str(copy.folder)]) == 0
     whole = capsys.readouterr().out
-    assert "3 runs" in whole
+    assert f"run {copy.runs[-1]}: " in whole
+    assert main(["verify", str(copy.folder), "--all"]) == 0
+    assert "by 3 runs" in capsys.readouterr().out
     (copy.folder / copy.manifest["files"]["memories"][0]).unlink()
     assert main(["verify", str(copy.folder), "--json"]) == 5
     result = json.loads(capsys.readouterr().out)
     assert [each["where"] for each in result["findings"]] == [copy.manifest["files"]["memories"][0]]
-    assert f"SHA-256 of the last manifest: {result['sha256']}" in whole
-    assert main(["verify", str(copy.folder)]) == 5
-    assert "(since run" not in capsys.readouterr().out  # the line says which run recorded the file
-    assert main(["verify", str(copy.folder), "--expect", "0" * 64]) == 5
-    assert "no manifest on the chain has the SHA-256 000" in capsys.readouterr().out
+    assert f"SHA-256 of its list of files: {result['sha256']}" in whole
+
+
+def test_verify_refuses_a_file_of_signers_that_is_not_there(
+    copied: Callable[[], Copy], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["verify", str(copied().folder), "--allowed-signers", "/nowhere"]) == 2
+    assert "there is no file /nowhere" in capsys.readouterr().err
 
 
 def test_verify_of_a_folder_without_a_run_is_the_users_mistake(
@@ -86,8 +91,9 @@ def test_bundle_says_what_it_packed(
     copied: Callable[[], Copy], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     copy = copied()
-    assert main(["bundle", str(copy.folder), "--to", str(tmp_path / "scan.zip"), "--with-tables"]) == 0
+    assert main(["bundle", str(copy.folder), "--to", str(tmp_path / "scan.zip"), "--without-text"]) == 0
     packed = json.loads(capsys.readouterr().out)
     assert packed["run_id"] == copy.runs[-1]
     assert packed["sha256"] == sha256((tmp_path / "scan.zip").read_bytes()).hexdigest()
-    assert packed["left_out"] == ["the turn log", "the index of a table that was read"]
+    copy.rewrite(lambda manifest: manifest.update(seconds=1.0), seals=False)
+    assert main(["bundle", str(copy.folder), "--to", str(tmp_path / "again.zip"), "--without-text"]) == 5

@@ -6,6 +6,9 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memagent_batch.audit.comparison import SHOWN_ROWS, differences, without
+from memagent_batch.audit.findings import Finding, Kind, Report, Unchecked
+from memagent_batch.audit.log_places import LogPlaces, find_places
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
 from memagent_batch.log.question_list import with_asked
@@ -13,14 +16,12 @@ from memagent_batch.log.schemas import OUTCOME_LOG, OutcomeRow
 from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
 from memagent_batch.runs.history.document_texts import DocumentTexts
 from memagent_batch.runs.history.history import PastRun
+from memagent_batch.runs.manifest import MANIFEST_FILE
+from memagent_batch.runs.record.sums import record_file
 from memagent_batch.runs.rows.projection import Projection
 from memagent_batch.runs.tables.part_report import PartReport
 from memagent_batch.runs.tables.table_files import read_tables
 from memagent_batch.runs.tables.tables import PartTables, project
-from memagent_batch.verification.comparison import SHOWN_ROWS, differences, without
-from memagent_batch.verification.findings import Finding, Kind, Report, Unchecked
-from memagent_batch.verification.links import record_name
-from memagent_batch.verification.log_places import LogPlaces, find_places
 
 READING = ("document_id", "question_id", "sample")
 KEYS = {
@@ -51,6 +52,8 @@ class RowCheck:
     """Files of the log that they rest on, below the output."""
     texts: DocumentTexts | None
     """Texts of the documents, for evidence; None where they are not to be had."""
+    wrong: Collection[str] = ()
+    """Files that are not as they were recorded: what follows from that in other files is not reported."""
     num_rows: int = 0
     """Rows that were compared so far."""
     _num_without_text: int = 0
@@ -62,27 +65,43 @@ class RowCheck:
         places = find_places(self.past.output, self.log, document_hashes=[each for each in hashes if each])
         rows = {name: row for row, name in enumerate(self.past.plan["document_id"].to_pylist())}
         seen: set[int] = set()
-        is_readable = True
+        is_whole = not any(self._is_wrong(part) for part in self.past.manifest["parts"])
         for part in self.past.manifest["parts"]:
             try:
                 documents = self._documents(part, rows)
-            except OutputError:  # it is gone or damaged, as its hash shows
-                is_readable = False
+            except OutputError as error:
+                is_whole = False
+                if not self._is_wrong(part):
+                    yield Finding(kind=Kind.ROWS, where=part["answers_file"], what=str(error))
                 continue
-            yield from _twice(part, documents, seen)
+            reports = [*_twice(part, documents, seen), *self._of_part(part, documents, rows=rows, places=places)]
             seen.update(documents)
-            planned = self._part(documents, places)
-            gone = self._without_text(planned)
-            there = sorted(set(documents) - {rows[name] for name in gone})
-            readable = self._part(there, places) if gone else planned
-            yield from self._compared(part, planned, readable=readable, gone=gone)
-        if is_readable:  # else nobody knows what the damaged part had
+            yield from (each for each in reports if self._is_own(each, part))
+        if is_whole:  # else nobody knows what the damaged part had
             yield from self._unseen(seen)
         if self._num_without_text:
             why = "their texts are gone or have changed, can't be fetched now, or could not be when the run wrote it"
             yield Unchecked(what=f"evidence and locators of {self._num_without_text:,} documents", why=why)
 
-    def _documents(self, part: PartReport, rows: dict[str, int]) -> list[int]:
+    def _of_part(
+        self, part: PartReport, documents: Sequence[int], *, rows: Mapping[str, int], places: LogPlaces
+    ) -> Iterator[Report]:
+        """What is other in a part."""
+        planned = self._part(documents, places)
+        gone = self._without_text(planned)
+        there = sorted(set(documents) - {rows[name] for name in gone})
+        readable = self._part(there, places) if gone else planned
+        yield from self._compared(part, planned, readable=readable, gone=gone)
+
+    def _is_own(self, report: Report, part: PartReport) -> bool:
+        """Whether a report is not a mere consequence of what is wrong with another file of its part."""
+        return isinstance(report, Unchecked) or report.where in self.wrong or not self._is_wrong(part)
+
+    def _is_wrong(self, part: PartReport) -> bool:
+        """Whether a file of a part is not as it was recorded."""
+        return any(part[name] in self.wrong for name in KEYS)  # type: ignore[literal-required]
+
+    def _documents(self, part: PartReport, rows: Mapping[str, int]) -> list[int]:
         """Rows of the plan that a part is of."""
         files = [name for name in (part["answers_file"], part["results_file"]) if name]
         tables = [_valid(read_tables(self.past.output, [name]), columns=["document_id"]) for name in files]
@@ -120,17 +139,16 @@ class RowCheck:
         self, part: PartReport, planned: pa.Table, *, readable: pa.Table, gone: Sequence[str]
     ) -> Iterator[Report]:
         """What is other in the files of a part; `readable` is it without documents whose texts are `gone`."""
-        since = self.past.run_id
         try:
             answers = _valid(read_tables(self.past.output, [part["answers_file"]]), columns=OUTCOME_LOG.names)
             made = self._projected(planned, answers, readable=readable)
         except OutputError as error:
-            yield Finding(kind=Kind.ROWS, where=part["answers_file"], what=str(error), since=since)
+            yield Finding(kind=Kind.ROWS, where=part["answers_file"], what=str(error))
             return
         more = len(made.missing) - SHOWN_ROWS
         lines = [f"{missing}: the log holds no outcome" for missing in made.missing[:SHOWN_ROWS]]
         for what in [*lines, *([f"and {more:,} more readings without an outcome"] if more > 0 else [])]:
-            yield Finding(kind=Kind.ROWS, where=part["answers_file"], what=what, since=since)
+            yield Finding(kind=Kind.ROWS, where=part["answers_file"], what=what)
         names = planned["document_id"].to_pylist()
         if self._needs_texts and (part["key"] is None or not made.is_whole):  # a text could not be fetched then, or now
             gone = names
@@ -162,23 +180,23 @@ class RowCheck:
             name: str | None = part[field]  # type: ignore[literal-required]
             is_asked = self.projection.has_evidence if field == "evidence_file" else expected is not None
             if is_asked != (name is not None):
-                where = name or record_name(self.past.run_id)
+                where = name or record_file(self.past.run_id, MANIFEST_FILE)
                 what = f"the run asked for no such table: {name}" if name else f"a part of the tables has no {field!r}"
-                yield Finding(kind=Kind.ROWS, where=where, what=what, since=self.past.run_id)
+                yield Finding(kind=Kind.ROWS, where=where, what=what)
             if name is None or expected is None:
                 continue
             own = hidden.get(field, ())
             for line in self._differences(name, expected, keys=KEYS[field], hidden=own, gone=gone):
-                yield Finding(kind=Kind.ROWS, where=name, what=line, since=self.past.run_id)
+                yield Finding(kind=Kind.ROWS, where=name, what=line)
 
     def _differences(
         self, name: str, expected: pa.Table, *, keys: Sequence[str], hidden: Sequence[Hidden], gone: Sequence[str]
     ) -> list[str]:
-        """What is other in a file of a table; nothing where it is damaged, as its hash shows."""
+        """What is other in a file of a table."""
         try:
             actual = _valid(read_tables(self.past.output, [name]), columns=())
-        except OutputError:
-            return []
+        except OutputError as error:
+            return [] if name in self.wrong else [str(error)]
         if "how" in keys:
             expected, actual = _of_others(expected, gone), _of_others(actual, gone)
         self.num_rows += actual.num_rows
@@ -203,14 +221,14 @@ class RowCheck:
         if unseen:
             first = self.past.plan["document_id"][unseen[0]].as_py()
             what = f"{len(unseen):,} documents have no row in `answers`, the first is {first!r}"
-            yield Finding(kind=Kind.ROWS, where="answers", what=what, since=self.past.run_id)
+            yield Finding(kind=Kind.ROWS, where="answers", what=what)
 
 
 def _twice(part: PartReport, documents: Sequence[int], seen: set[int]) -> Iterator[Report]:
     both = seen.intersection(documents)
     if both:
         what = f"{len(both):,} documents have rows in another file of `answers` too"
-        yield Finding(kind=Kind.ROWS, where=part["answers_file"], what=what, since="")
+        yield Finding(kind=Kind.ROWS, where=part["answers_file"], what=what)
 
 
 def _masked(table: pa.Table, hidden: Hidden) -> pa.Table:

@@ -1,7 +1,7 @@
 """What a check of an output finds, and what it can't check."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -14,13 +14,13 @@ class Kind(StrEnum):
     GONE = "gone"
     """A file that a run recorded is not there."""
     CHAIN = "chain"
-    """Manifests do not follow one from the other."""
+    """Runs do not follow one from the other."""
+    SIGNATURE = "signature"
+    """A list is not signed by one of the allowed signers."""
     COUNTS = "counts"
     """Numbers of rows or readings do not add up."""
     ROWS = "rows"
     """Rows do not follow from the log."""
-    CLOCK = "clock"
-    """A clock went back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,13 +28,10 @@ class Finding:
     """One thing that is wrong."""
 
     kind: Kind
-    """What kind."""
     where: str
-    """The file below the output, or the run."""
+    """The file below the output."""
     what: str
     """What is wrong with it."""
-    since: str
-    """The run that recorded it as right, or with which it became wrong; empty where that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,16 +39,18 @@ class Unchecked:
     """What could not be checked. It is no sign that something is wrong."""
 
     what: str
-    """What."""
     why: str
-    """Why."""
 
 
 Report: TypeAlias = Finding | Unchecked
 
 
 def split(reports: Iterable[Report]) -> tuple[list[Finding], list[Unchecked]]:
-    """What is wrong, and what could not be checked; each once."""
+    """What is wrong, one finding for each place, and what could not be checked, each once."""
     each = list(dict.fromkeys(reports))
-    found = [report for report in each if isinstance(report, Finding)]
-    return found, [report for report in each if isinstance(report, Unchecked)]
+    found: dict[str, Finding] = {}
+    for report in each:
+        if isinstance(report, Finding):
+            first = found.get(report.where)
+            found[report.where] = replace(first, what=f"{first.what}; {report.what}") if first else report
+    return [*found.values()], [report for report in each if isinstance(report, Unchecked)]

@@ -1,9 +1,8 @@
 """`verify` on copies of a finished scan: a whole one holds, and each kind of damage is found."""
 
 import json
+import subprocess
 from collections.abc import Callable
-from datetime import datetime, timedelta
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.audit.findings import Kind
 from memagent_batch.files.json_files import json_bytes
 from memagent_batch.files.location import Location
-from memagent_batch.log import writer as turn_log
-from memagent_batch.runs import finalise
-from memagent_batch.verification.findings import Kind
+from memagent_batch.runs.record.sums import signature
+from tests.audit.scan import ASK, NIGHTS, Copy, found, verify_here
 from tests.flows.grown import Stream
 from tests.runs.recorded_nights import Nights
-from tests.verification.scan import ASK, NIGHTS, Copy, found, verify_here
 
 
 def flip(place: Path) -> None:
@@ -27,9 +25,9 @@ def flip(place: Path) -> None:
     place.write_bytes(data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :])
 
 
-def places(copy: Copy) -> set[str]:
+def places(copy: Copy, *, all_runs: bool = False) -> set[str]:
     """Files that a check names."""
-    return {name for _, where in found(copy.verify(with_text=False)) for name in where.split(", ")}
+    return {where for _, where in found(copy.verify(with_text=False, all_runs=all_runs))}
 
 
 def tables_of(copy: Copy, table: str) -> list[Path]:
@@ -40,7 +38,10 @@ def test_whole_output_holds_and_every_row_is_compared(copied: Callable[[], Copy]
     copy = copied()
     result = copy.verify()
     assert (result.findings, result.unchecked) == ([], [])
-    assert (result.since, result.run_id, result.num_runs) == (copy.runs[0], copy.runs[-1], 3)
+    assert (result.run_id, result.num_runs) == (copy.runs[-1], 1)
+    every = copy.verify(all_runs=True)
+    assert (every.findings, every.unchecked, every.num_runs) == ([], [], 3)
+    assert every.num_files > result.num_files
     manifest = copy.manifest
     counts = manifest["counts"]
     rows = counts["answers_rows"] + counts["memories_rows"] + sum(part["num_evidence"] for part in manifest["parts"])
@@ -50,8 +51,11 @@ def test_whole_output_holds_and_every_row_is_compared(copied: Callable[[], Copy]
 
 def test_flipped_byte_is_found_in_every_table_file_and_log_file(copied: Callable[[], Copy]) -> None:
     copy = copied()
-    flipped = [name for name in copy.files() if not name.startswith("runs/") and name != "manifest.json"]
-    assert {name.split("/")[0] for name in flipped} >= {"answers", "memories", "evidence", "results", "log", "run.json"}
+    flipped = [
+        name for name in copy.files() if not name.startswith("runs/") and name not in ("manifest.json", "run.json")
+    ]
+    flipped = [name for name in flipped if not name.startswith("log/questions/") or copy.runs[-1] in name]
+    assert {name.split("/")[0] for name in flipped} >= {"answers", "memories", "evidence", "results", "log"}
     for name in flipped:
         flip(copy.folder / name)
     assert places(copy) >= set(flipped)
@@ -60,10 +64,12 @@ def test_flipped_byte_is_found_in_every_table_file_and_log_file(copied: Callable
 def test_flipped_byte_is_found_in_every_file_of_a_record(copied: Callable[[], Copy]) -> None:
     copy = copied()
     flipped = [name for name in copy.files() if name.startswith("runs/") and not name.endswith("/manifest.json")]
-    assert {Path(name).name for name in flipped} >= {"plan.parquet", "log.parquet", "card.md", "projection.json"}
+    assert {Path(name).name for name in flipped} >= {"plan.parquet", "card.md", "projection.json", "SHA256SUMS"}
     for name in flipped:
+        whole = (copy.folder / name).read_bytes()
         flip(copy.folder / name)
-    assert places(copy) >= set(flipped)
+        assert places(copy, all_runs=True), name
+        (copy.folder / name).write_bytes(whole)
 
 
 def test_flipped_byte_is_found_in_every_manifest(copied: Callable[[], Copy]) -> None:
@@ -71,9 +77,9 @@ def test_flipped_byte_is_found_in_every_manifest(copied: Callable[[], Copy]) -> 
     for name in ("manifest.json", *(f"runs/{run_id}/manifest.json" for run_id in copy.runs)):
         whole = (copy.folder / name).read_bytes()
         flip(copy.folder / name)
-        assert name in places(copy)
+        assert places(copy, all_runs=True) == {name}
         (copy.folder / name).write_bytes(whole)
-    assert places(copy) == set()
+    assert places(copy, all_runs=True) == set()
 
 
 def test_table_file_that_is_damaged_is_one_finding_and_not_one_more_for_the_rows_it_had(
@@ -85,19 +91,26 @@ def test_table_file_that_is_damaged_is_one_finding_and_not_one_more_for_the_rows
     assert found(copy.verify()) == {(Kind.CHANGED.value, str(place.relative_to(copy.folder)))}
 
 
-def test_removed_row_is_found_by_its_hash_its_count_and_its_reading(copied: Callable[[], Copy]) -> None:
+def test_removed_row_is_one_finding_that_names_the_row(copied: Callable[[], Copy]) -> None:
     copy = copied()
     place = tables_of(copy, "answers")[0]
     name, table = str(place.relative_to(copy.folder)), pq.read_table(place)
     pq.write_table(table.slice(1), place)
-    result = copy.verify()
-    assert {(kind.value, name) for kind in (Kind.CHANGED, Kind.COUNTS, Kind.ROWS)} <= found(result)
-    (gone,) = [each.what for each in result.findings if each.kind is Kind.ROWS]
+    (finding,) = copy.verify().findings
     row = table.slice(0, 1).to_pylist()[0]
-    assert (
-        gone
-        == f"document_id {row['document_id']!r}, question_id {row['question_id']!r}, sample 0: its row is not there"
-    )
+    gone = f"document_id {row['document_id']!r}, question_id {row['question_id']!r}, sample 0: its row is not there"
+    assert (finding.kind, finding.where) == (Kind.CHANGED, name)
+    assert gone in finding.what
+
+
+def test_changed_id_of_a_document_is_one_finding(copied: Callable[[], Copy]) -> None:
+    copy = copied()
+    place = tables_of(copy, "answers")[0]
+    table = pq.read_table(place)
+    names = pa.array([f"{name}-other" for name in table["document_id"].to_pylist()])
+    column = table.schema.get_field_index("document_id")
+    pq.write_table(table.set_column(column, table.schema.field(column), names), place)
+    assert found(copy.verify()) == {(Kind.CHANGED.value, str(place.relative_to(copy.folder)))}
 
 
 def test_removed_row_is_found_where_hashes_and_counts_were_made_to_fit(copied: Callable[[], Copy]) -> None:
@@ -117,8 +130,7 @@ def test_removed_row_is_found_where_hashes_and_counts_were_made_to_fit(copied: C
 
     copy.rewrite(forge)
     kinds = {each.kind for each in copy.verify().findings}
-    assert {Kind.COUNTS, Kind.ROWS} <= kinds
-    assert Kind.CHANGED not in kinds
+    assert kinds == {Kind.COUNTS, Kind.ROWS}
 
 
 def test_changed_answer_is_found_where_the_hash_was_made_to_fit(copied: Callable[[], Copy]) -> None:
@@ -130,7 +142,7 @@ def test_changed_answer_is_found_where_the_hash_was_made_to_fit(copied: Callable
     answers[row] = "another"
     column = table.schema.get_field_index("answer")
     pq.write_table(table.set_column(column, table.schema.field(column), pa.array(answers, pa.string())), place)
-    copy.rewrite(lambda manifest: None)
+    copy.reseal()
     (finding,) = copy.verify().findings
     assert (finding.kind, finding.where) == (Kind.ROWS, str(place.relative_to(copy.folder)))
     assert finding.what.endswith("answer is not what the log says")
@@ -143,8 +155,10 @@ def test_removed_row_of_another_table_is_found_where_the_hash_was_made_to_fit(
     copy = copied()
     place = next(place for place in tables_of(copy, table) if pq.read_metadata(place).num_rows)
     pq.write_table(pq.read_table(place).slice(1), place)
-    copy.rewrite(lambda manifest: None)
-    assert (Kind.ROWS.value, str(place.relative_to(copy.folder))) in found(copy.verify())
+    copy.reseal()
+    (finding,) = copy.verify().findings
+    assert finding.where == str(place.relative_to(copy.folder))
+    assert "its row is not there" in finding.what
 
 
 def test_swapped_table_is_found(copied: Callable[[], Copy]) -> None:
@@ -157,33 +171,36 @@ def test_swapped_table_is_found(copied: Callable[[], Copy]) -> None:
     assert {(Kind.CHANGED.value, name) for name in names} <= found(copy.verify())
 
 
-def test_log_file_that_is_gone_is_found_with_the_run_that_wrote_it(copied: Callable[[], Copy]) -> None:
+def test_log_file_that_is_gone_is_one_finding(copied: Callable[[], Copy]) -> None:
     copy = copied()
     gone = sorted((copy.folder / "log/turns").iterdir())[0]
     gone.unlink()
     result = copy.verify()
-    (finding,) = [each for each in result.findings if each.kind is Kind.GONE]
-    assert (finding.where, finding.since) == (f"log/turns/{gone.name}", copy.runs[0])
-    assert any(each.kind is Kind.ROWS for each in result.findings)
+    assert found(result) == {(Kind.GONE.value, f"log/turns/{gone.name}")}
+    assert [each.what for each in result.unchecked] == ["whether the rows follow from the log"]
 
 
-def test_log_file_that_was_gone_when_a_later_run_closed_is_found(copied: Callable[[], Copy]) -> None:
+def test_log_file_that_was_gone_when_a_later_run_closed_is_found_in_the_lists_before(
+    copied: Callable[[], Copy],
+) -> None:
     copy = copied()
     for folder in ("turns", "outcomes", "closings"):
         sorted((copy.folder / "log" / folder).iterdir())[-1].unlink()
     nights = Nights(Location(uri=str(copy.folder)))
-    run_id = nights.run({"x": "one"}, {"q": "Why?"}, adopt_output=True)["run_id"]
-    dropped = {each.where.rpartition("/")[0]: each.since for each in copy.verify().findings if each.kind is Kind.GONE}
-    assert dropped == dict.fromkeys(("log/turns", "log/outcomes", "log/closings"), run_id)
+    nights.run({"x": "one"}, {"q": "Why?"}, adopt_output=True)
+    assert copy.verify().findings == []
+    dropped = {where.rpartition("/")[0] for kind, where in found(copy.verify(all_runs=True)) if kind == "gone"}
+    assert dropped == {"log/turns", "log/outcomes", "log/closings"}
 
 
-def test_manifest_that_was_replaced_is_found_by_the_run_behind_it(copied: Callable[[], Copy]) -> None:
+def test_record_of_an_older_run_is_checked_with_all(copied: Callable[[], Copy]) -> None:
     copy = copied()
-    first, second, _ = copy.runs
-    copy.rewrite(lambda manifest: manifest["counts"].update(failed=0), run_id=first)
-    (finding,) = copy.verify().findings
-    name = f"runs/{first}/manifest.json"
-    assert (finding.kind, finding.where, finding.since) == (Kind.CHANGED, name, second)
+    first = copy.runs[0]
+    copy.rewrite(lambda manifest: manifest["counts"].update(failed=0), run_id=first, seals=False)
+    assert copy.verify().findings == []
+    assert found(copy.verify(all_runs=True)) == {(Kind.CHANGED.value, f"runs/{first}/manifest.json")}
+    copy.reseal(first)
+    assert found(copy.verify(all_runs=True)) == {(Kind.CHANGED.value, f"runs/{first}/SHA256SUMS")}
 
 
 def test_manifest_of_an_earlier_run_in_the_place_of_the_last_one_is_found(copied: Callable[[], Copy]) -> None:
@@ -195,60 +212,76 @@ def test_manifest_of_an_earlier_run_in_the_place_of_the_last_one_is_found(copied
 
 def test_record_of_a_run_that_no_later_run_names_is_found(copied: Callable[[], Copy]) -> None:
     copy = copied()
-    before, last = copy.runs[0], copy.runs[-1]
-    link = {"run_id": before, "sha256": sha256((copy.folder / f"runs/{before}/manifest.json").read_bytes()).hexdigest()}
-    copy.rewrite(lambda manifest: manifest["record"].update(before=link), run_id=last)
-    assert (Kind.CHAIN.value, f"runs/{copy.runs[1]}/manifest.json") in found(copy.verify())
+    first, second, _ = copy.runs
+    copy.reseal(without=[f"runs/{second}/SHA256SUMS"], more=[f"runs/{first}/SHA256SUMS"])
+    assert found(copy.verify(all_runs=True)) == {(Kind.CHAIN.value, f"runs/{second}/SHA256SUMS")}
 
 
-def test_replaced_last_manifest_is_found_by_who_kept_its_hash(copied: Callable[[], Copy]) -> None:
+def test_signed_record_holds_until_its_list_is_made_anew(copied: Callable[[], Copy], tmp_path: Path) -> None:
     copy = copied()
-    kept = copy.verify().sha256
-    assert copy.verify(expected=kept).findings == []
+    allowed = signers(tmp_path)
+    place = copy.folder / "runs" / copy.runs[-1] / "SHA256SUMS"
+    assert found(copy.verify(allowed_signers=allowed)) == {
+        (Kind.SIGNATURE.value, str(place.relative_to(copy.folder)))
+    }, "it is not signed"
+    place.with_name("SHA256SUMS.sig").write_bytes(signature(place.read_bytes(), key=str(tmp_path / "key")))
+    result = copy.verify(allowed_signers=allowed)
+    assert (result.findings, result.signer) == ([], "scans@example.org")
+    assert [each.why for each in copy.verify().unchecked] == ["it needs --allowed-signers"]
     copy.rewrite(lambda manifest: manifest["settings"].update(model="another"))
     assert copy.verify().findings == []
-    assert found(copy.verify(expected=kept)) == {(Kind.CHAIN.value, "runs")}
+    assert found(copy.verify(allowed_signers=allowed)) == {(Kind.SIGNATURE.value, str(place.relative_to(copy.folder)))}
+    stranger = signers(tmp_path / "stranger")
+    assert found(copy.verify(allowed_signers=stranger))
+    for run_id in copy.runs:
+        copy.strip(run_id)
+        (copy.folder / f"runs/{run_id}/SHA256SUMS.sig").unlink(missing_ok=True)
+    assert copy.verify().findings == [], "as if an older version had closed it"
+    assert {kind for kind, _ in found(copy.verify(allowed_signers=allowed))} == {Kind.SIGNATURE.value}
 
 
-def test_clock_that_went_back_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class EarlyClock(datetime):
-        @classmethod
-        def now(cls, tz: object = None) -> datetime:  # type: ignore[override]
-            return datetime.now(tz) - timedelta(hours=1)  # type: ignore[arg-type]
-
-    nights = Nights(Location(uri=str(tmp_path / "run")))
-    nights.run({"a": "one"}, {"q": "Why?"})
-    for module in (finalise, turn_log):
-        monkeypatch.setattr(module, "datetime", EarlyClock)
-    second = nights.run({"a": "one"}, {"q": "Why?"})["run_id"]
-    (finding,) = verify_here(nights.output).findings
-    assert (finding.kind, finding.where) == (Kind.CLOCK, f"runs/{second}/manifest.json")
+def signers(folder: Path) -> Path:
+    """A key without a passphrase, and the file that allows it."""
+    folder.mkdir(exist_ok=True)
+    key = folder / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    allowed = folder / "allowed_signers"
+    allowed.write_text(f"scans@example.org {key.with_suffix('.pub').read_text()}")
+    return allowed
 
 
-def test_deleted_folder_of_an_old_night_shortens_the_chain_and_is_no_fault(copied: Callable[[], Copy]) -> None:
+def test_files_of_a_run_are_checked_without_this_software(copied: Callable[[], Copy]) -> None:
+    copy = copied()
+    command = ["sha256sum", "-c", "--quiet", f"runs/{copy.runs[-1]}/SHA256SUMS"]
+    assert subprocess.run(command, cwd=copy.folder, check=False).returncode == 0
+    flip(tables_of(copy, "memories")[0])
+    assert subprocess.run(command, cwd=copy.folder, check=False, capture_output=True).returncode == 1
+
+
+def test_deleted_folder_of_an_old_run_is_no_fault(copied: Callable[[], Copy]) -> None:
     copy = copied()
     first, second, _ = copy.runs
-    for place in (copy.folder / "runs" / first).iterdir():
+    for place in (copy.folder / "runs" / second).iterdir():
         place.unlink()
-    result = copy.verify()
-    assert (result.findings, result.since, result.num_runs) == ([], second, 2)
-    assert [each.what for each in result.unchecked] == [f"run {first}"]
+    result = copy.verify(all_runs=True)
+    assert (result.findings, result.num_runs) == ([], 2)
+    assert [each.what for each in result.unchecked] == [f"run {second}"]
+    (copy.folder / f"runs/{first}/card.md").write_text("Forged")
+    assert found(copy.verify(all_runs=True)) == {("changed", f"runs/{first}/card.md")}
 
 
-def test_output_of_a_version_without_hashes_holds_from_the_first_run_with_them(copied: Callable[[], Copy]) -> None:
+def test_output_that_an_older_version_closed_is_checked_as_far_as_it_goes(copied: Callable[[], Copy]) -> None:
     copy = copied()
-    first, second, last = copy.runs
-    copy.strip(first)
-    old = copy.folder / f"runs/{first}/manifest.json"
-    link = {"run_id": first, "sha256": sha256(old.read_bytes()).hexdigest()}
-    copy.rewrite(lambda manifest: manifest["record"].update(before=link), run_id=second)
-    again = (copy.folder / f"runs/{second}/manifest.json").read_bytes()
-    link = {"run_id": second, "sha256": sha256(again).hexdigest()}
-    copy.rewrite(lambda manifest: manifest["record"].update(before=link), run_id=last)
-    result = copy.verify()
-    assert result.findings == []
-    assert result.since == first
-    assert any(f"files of run {first}" in each.what for each in result.unchecked)
+    for run_id in copy.runs:
+        copy.strip(run_id)
+    result = copy.verify(all_runs=True)
+    assert (result.findings, result.num_runs, result.num_rows > 20) == ([], 0, True)
+    assert [each.what for each in result.unchecked] == ["files", "files of 2 runs"]
+    place = tables_of(copy, "answers")[0]
+    pq.write_table(pq.read_table(place).slice(1), place)
+    (finding,) = copy.verify().findings
+    assert finding.where == str(place.relative_to(copy.folder))
+    assert "its row is not there" in finding.what
 
 
 @pytest.mark.parametrize(
@@ -300,6 +333,6 @@ def test_documents_that_are_gone_or_have_changed_leave_only_evidence_unchecked(
     ]
     pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), moved)
     (copy.folder / "run.json").write_bytes(json_bytes({**record, "documents": str(moved)}))
-    copy.rewrite(lambda manifest: None)
+    copy.reseal()
     result = copy.verify()
     assert (result.findings, [each.what for each in result.unchecked]) == ([], ["evidence and locators of 1 documents"])

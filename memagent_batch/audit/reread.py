@@ -5,6 +5,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from memagent_batch.audit.draw import DrawnTurn, draw_turns
+from memagent_batch.audit.log_places import LogPlaces, find_places
 from memagent_batch.budgets import fitted
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import token_hash
@@ -29,8 +31,6 @@ from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import NO_ROWS, LoggedTurns, ReadingTurns, ReplayOnly
 from memagent_batch.runs.history.document_texts import DocumentText, DocumentTexts
 from memagent_batch.runs.history.history import PastRun
-from memagent_batch.verification.draw import DrawnTurn, draw_turns
-from memagent_batch.verification.log_places import LogPlaces, find_places
 from memagent_batch.wiring import identify_reader, make_engine, make_tokenizer
 
 IN_FLIGHT = 64
