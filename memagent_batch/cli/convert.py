@@ -1,4 +1,4 @@
-"""`memagent convert`: files of PDF, HTML, DOCX, e-mail, Markdown and text to a table of documents with locators."""
+"""`memagent convert`: PDF, HTML, DOCX, e-mail, Markdown, text and ZIP files to a table of documents with locators."""
 
 import argparse
 import json
@@ -14,7 +14,7 @@ from memagent_batch.masking import shown
 
 MANUAL = Manual(
     command="memagent convert",
-    about="Converts PDF, HTML, DOCX, e-mail, Markdown and text files to Parquet rows with locators: a page, a\n"
+    about="Converts PDF, HTML, DOCX, e-mail, Markdown, text and ZIP files to Parquet rows with locators: a page, a\n"
     "message, a section. Each file is converted in a process of its own, with limits. A file that can't be\n"
     "converted is a row that says why. The second run converts only new and changed files.",
     examples=(
@@ -63,8 +63,8 @@ def _parser() -> OptionParser:
         action="append",
         default=[],
         metavar="KIND=NAME",
-        help="another converter for a kind (pdf, html, docx, email, markdown, text) or an ending (.rtf): the name that "
-        "an installed package gives it, or package.module:Class; can be repeated",
+        help="another converter for a kind (pdf, html, docx, email, markdown, text, zip) or an ending (.rtf): the name "
+        "that an installed package gives it, or package.module:Class; can be repeated",
     )
     parser.add_argument(
         "--allow-code", action="store_true", help="allow --converter to name code of yours, which is then run"

@@ -30,6 +30,8 @@ _Question = Annotated[
 Asked = Annotated[tuple[_Question, ...], BeforeValidator(as_tuple)]
 """One question or several: texts, or rows of a question list."""
 
+_Bytes = Annotated[int, Field(ge=1, le=10**15)]
+
 
 class OnBadFile(StrEnum):
     """How a run treats a file that can't be read: malformed, or with an ending that is not known."""
@@ -69,6 +71,10 @@ class InputConfig(Section):
     """Line above the text of each row, with columns in braces: `{sender}, {sent_at}`. For `order_columns`."""
     separator: str = "\n\n"
     """Text between the rows of a document. For `order_columns`."""
+    max_document_bytes: _Bytes | None = 1024**3
+    """Longest text of a document, unpacked, in UTF-8, bytes; of JSONL and CSV also the longest line. A longer text is
+    not read: its document fails, and all others are read. By default 1 GiB, some 250 million tokens; null for no bound.
+    """
     on_bad_file: OnBadFile = OnBadFile.FAIL
     """Treatment of a file, line or row that can't be read: `fail` refuses the run, `record` makes `failed` rows of it.
     A store that does not answer stops the run either way."""
@@ -116,11 +122,23 @@ class SourceConfig(Storage):
     and more. By default all."""
     limit_seed: int = 0
     """Another seed takes another sample."""
+    again_from: str | None = None
+    """Another output: reads its readings that `again_where` takes, and no others."""
+    again_where: Text | None = None
+    """Filter of the answers of `again_from`, as in SQL: `confidence < 0.8`."""
     ask: Asked = ()
     """A question for every document, given here; can be repeated. In a job file it may be a group with the columns of a
     question list, such as question and answer_type."""
     input: InputConfig = InputConfig()
     """Where texts and questions stand in the input."""
+
+    @model_validator(mode="after")
+    def _check_again(self) -> Self:
+        if (self.again_from is None) != (self.again_where is None):
+            raise ValueError("again_from and again_where need each other: which output, and which of its readings")
+        if self.again_from is not None and self.limit is not None:
+            raise ValueError("limit is not for a second pass: narrow again_where")
+        return self
 
     @field_serializer("documents")
     def _documents(self, documents: tuple[str, ...]) -> str | list[str]:

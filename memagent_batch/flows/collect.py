@@ -9,7 +9,6 @@ import ray
 from memagent_batch.budgets import fitted
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.closing import ClosingConfig
-from memagent_batch.config.escalation import EscalateConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.rollouts import RolloutConfig
 from memagent_batch.errors import CountsError, InputError, SettingsError
@@ -43,7 +42,6 @@ def collect(job: JobConfig) -> RolloutsRecord:
         SupersededError: a newer attempt has claimed the output.
     """
     require_reward(job.rollouts)
-    require_one_reader(job.escalate, command="collect")
     checked = replace(check(sampled_job(job)), closing=None)  # what is learnt from is the reading alone
     with ray_session() as is_own:
         require_node(checked.job.agent, checked.job.pool, may_grow=not is_own)
@@ -54,19 +52,6 @@ def collect(job: JobConfig) -> RolloutsRecord:
         record = write_rollouts_table(plan, manifest, job=checked.job)
     require_success(manifest, max_failed_share=job.max_failed_share)
     return record
-
-
-def require_one_reader(escalate: EscalateConfig, *, command: str) -> None:
-    """Rollouts come from the policy that is learnt.
-
-    Raises:
-        SettingsError: doubtful readings are to be read again.
-    """
-    if escalate.reasons:
-        raise SettingsError(
-            "escalate: a second reader's samples are no draws of the policy that is learnt; leave it out of "
-            f"`{command}`"
-        )
 
 
 def sampled_job(job: JobConfig) -> JobConfig:
@@ -125,7 +110,7 @@ def write_rollouts_table(plan: Plan, manifest: Mapping[str, Any], *, job: JobCon
         SupersededError: a newer attempt has claimed the output; none of its files was touched.
     """
     run_id, output = manifest["run_id"], make_output(job)
-    task = RolloutTask(job=job, run_id=run_id, reader=identify_reader(job.agent))
+    task = RolloutTask(job=plan.pinned(job), run_id=run_id, reader=identify_reader(job.agent))
     remove_leftovers(output, tables=ROLLOUT_TABLES, run_id=run_id)
     with removed_on_failure(output, tables=ROLLOUT_TABLES, run_id=run_id):
         reports = _project(plan, output, task=task)

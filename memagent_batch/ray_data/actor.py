@@ -19,7 +19,7 @@ import ray
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.closing import ClosingConfig
 from memagent_batch.config.job import JobConfig, LogConfig, PoolConfig, RunConfig
-from memagent_batch.engines.engine import Engine, RemoteEngine, require_guides
+from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineDeadError, StorageError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.questions import value_types
@@ -30,7 +30,7 @@ from memagent_batch.ray_data.held import HeldReadings, LookUp
 from memagent_batch.ray_data.leaving import heed_actor_sigterm
 from memagent_batch.ray_data.progress.reporter import Reporter, is_replacement
 from memagent_batch.reading.agent import LoadedAgent, make_agent
-from memagent_batch.reading.closed import Closing, make_closing
+from memagent_batch.reading.closing import Closing, make_closing
 from memagent_batch.reading.places import TURNS_AT_ONCE, TurnPlaces
 from memagent_batch.reading.questions import Questions
 from memagent_batch.reading.suspects import Suspects
@@ -118,7 +118,7 @@ class StartedActor:
     questions: Questions
     """The question list of the run."""
     engine: Engine
-    """The engine."""
+    """Started; stopped when it dies."""
     journal: Journal
     """The turn log, and the turns under way."""
     reporter: Reporter
@@ -191,7 +191,7 @@ class ActorLife:
         held = await self.held()
         engine = await self._start_engine()
         if closing is not None:
-            await require_guides(engine, closing.turns.plan.guide_kinds(filter(None, set(questions.types))))
+            await engine.require_guides(closing.config.guide_kinds(filter(None, set(questions.types))))
         reporter = Reporter(
             board=task.board, log=log, run_id=task.run_id, model=agent.model, policy=task.agent.policy.kind
         )
@@ -243,7 +243,7 @@ class ActorLife:
 
     async def _start_engine(self) -> Engine:
         engine = make_engine(self._task.agent)
-        if isinstance(engine, RemoteEngine) and await self._is_under_way():
+        if await self._is_under_way():
             await engine.rejoin()
         else:
             await engine.start()
