@@ -1,15 +1,15 @@
 """`memagent verify`: checks that an output is as its runs recorded it, and that its tables follow from its log."""
 
 import json
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from memagent_batch.cli.main import run_command
-from memagent_batch.cli.options import Manual, OptionParser, output_of
+from pydantic import Field
+
+from memagent_batch.cli.command import OutputCommand
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import NotVerifiedError, SettingsError
 from memagent_batch.masking import DIGEST, printable
@@ -20,63 +20,48 @@ if TYPE_CHECKING:
     from memagent_batch.runs.history.history import PastRun
     from memagent_batch.verification.reread import Reread
 
-MANUAL = Manual(
-    command="memagent verify",
-    about="Checks an output of `memagent answer`, or an unpacked bundle: the chain of manifests, every file, the\n"
-    "counts, and that every row of the tables follows from the turn log. Exit code 0 where all holds, 5 where\n"
-    "something does not: what, where, and since when.",
-    examples=("memagent verify s3://bucket/scan/", "memagent verify out/ --reread 50 --json"),
-    page="docs/how-to/record.md",
-)
 BEGAN = frozenset({"chain", "clock", "rows"})
 """Kinds of findings whose `since` is the run that they began with. The others name their run in the line."""
 SHOWN = 10
 """Turns that are named; --json has all."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints what is not as it was recorded; returns the exit code."""
-    return run_command(partial(_verify, sys.argv[1:] if arguments is None else arguments))
+class Verify(OutputCommand):
+    """Checks an output of `memagent answer`, or an unpacked bundle: the chain of manifests, every file, the
+    counts, and that every row of the tables follows from the turn log. Exit code 0 if all holds, 5 if something
+    does not: what, where, and since when.
+    """
 
+    command = "memagent verify"
+    examples = ("memagent verify s3://bucket/scan/", "memagent verify out/ --reread 50 --json")
+    page = "docs/how-to/record.md"
 
-def _verify(arguments: Sequence[str]) -> None:
-    parser = OptionParser(MANUAL)
-    parser.add_argument("output", help="the output: a folder or any fsspec URL")
-    parser.add_argument(
-        "--expect", metavar="SHA256", help="the hash that an earlier check has printed: its run must be on the chain"
-    )
-    parser.add_argument(
-        "--reread",
-        type=int,
-        metavar="N",
-        default=0,
-        help="ask the engine again for N turns of the first reader, drawn by permanent random numbers, and compare the "
-        "tokens",
-    )
-    parser.add_argument("--seed", type=int, metavar="N", default=0, help="another seed draws other turns")
-    parser.add_argument(
-        "--job",
-        metavar="FILE",
-        help="job file of the run, for --reread, where its record lacks what it needs, such as an endpoint's fields",
-    )
-    parser.add_argument(
-        "--without-text", action="store_true", help="read no documents; the table `evidence` is then not compared"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_storage_options()
-    options = parser.parse_args(arguments)
-    if options.reread < 0:
-        raise SettingsError(f"--reread: {options.reread} is below 0; say how many turns are asked again")
-    from memagent_batch.flows.verify import Drawn, verify
+    expect: str | None = None
+    """The hash (SHA-256) that an earlier check has printed: its run must be on the chain."""
+    reread: Annotated[int, Field(ge=0)] = 0
+    """Ask the engine again for so many turns of the first reader, drawn by permanent random numbers, and compare the
+    tokens."""
+    seed: int = 0
+    """Another seed draws other turns."""
+    job: str | None = None
+    """Job file of the run, for --reread, if its record lacks what it needs, such as an endpoint's fields."""
+    without_text: bool = False
+    """Read no documents; the table `evidence` is then not compared."""
+    as_json: bool = Field(default=False, alias="json")
+    """Print JSON."""
 
-    job_of = partial(_job_of, job=options.job, output=options.output, storage_options=options.storage_options)
-    result = verify(
-        output_of(options),
-        expected=options.expect,
-        with_text=not options.without_text,
-        drawn=Drawn(num=options.reread, seed=options.seed, job_of=job_of),
-    )
-    _tell(result, as_json=options.json)
+    def run(self) -> None:
+        """Prints what is not as it was recorded."""
+        from memagent_batch.flows.verify import Drawn, verify
+
+        job_of = partial(_job_of, job=self.job, output=self.output, storage_options=self.storage_options)
+        result = verify(
+            self.location,
+            expected=self.expect,
+            with_text=not self.without_text,
+            drawn=Drawn(num=self.reread, seed=self.seed, job_of=job_of),
+        )
+        _tell(result, as_json=self.as_json)
 
 
 def _tell(result: "Verification", *, as_json: bool) -> None:
@@ -153,7 +138,8 @@ UNTRUSTED = ("allow_code", "escalate", "openai.base_url", "vllm.engine_args")
 
 def _job_of(past: "PastRun", *, job: str | None, output: str, storage_options: object) -> "JobConfig":
     """The job of a run: as its record has it, with secrets from the environment; or as a job file has it."""
-    from memagent_batch.cli.settings import JobSettings, read_settings, read_yaml
+    from memagent_batch.cli.settings import JobSettings
+    from memagent_batch.cli.sources import read_settings, read_yaml
 
     recorded = _without(_public(past.manifest["settings"]), UNTRUSTED)
     given = {name: value for name, value in recorded.items() if name in JobSettings.model_fields}
@@ -192,7 +178,3 @@ def _public(value: Any) -> Any:
             if not (isinstance(each, str) and DIGEST.fullmatch(each)) and each is not None
         }
     return value
-
-
-if __name__ == "__main__":
-    sys.exit(main())

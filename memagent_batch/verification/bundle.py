@@ -11,13 +11,13 @@ from tempfile import TemporaryDirectory
 from typing import TypedDict
 
 from memagent_batch.errors import OutputError
-from memagent_batch.files.errors import FILE_ERRORS, storage_errors
+from memagent_batch.files.errors import FILE_ERRORS, output_errors, storage_errors
 from memagent_batch.files.location import Location
 from memagent_batch.log.question_list import ASKED_FOLDER
 from memagent_batch.runs.claim import ANSWER_TABLES
 from memagent_batch.runs.escalation.thresholds import THRESHOLDS_FOLDER
-from memagent_batch.runs.history.history import RUNS_FOLDER, PastRun
-from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE
+from memagent_batch.runs.history.history import LATEST, RUNS_FOLDER, PastRun, find_run
+from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE, require_manifest
 from memagent_batch.runs.record.card import CARD_FILE, card
 from memagent_batch.runs.record.confidences import read_confidences
 from memagent_batch.runs.record.estimates import REVIEWS_FOLDER, read_estimates
@@ -48,19 +48,21 @@ class Packed(TypedDict):
     """Of the archive, hex: whoever gets it can tell that it is this one."""
 
 
-def write_bundle(past: PastRun, target: Location, *, with_tables: bool) -> Packed:
-    """Packs the record up to a run into a zip archive, which appears whole or not at all.
+def write_bundle(output: Location, target: Location, *, with_tables: bool) -> Packed:
+    """Packs the record up to the last finished run into a zip archive, which appears whole or not at all.
 
     Args:
-        past: The last finished run.
+        output: The output.
         target: The archive.
-        with_tables: Whether its tables are packed too.
+        with_tables: Whether the tables of the run are packed too.
 
     Raises:
-        OutputError: the manifest names a file that is not below the output.
+        OutputError: no run has finished, or the manifest names a file that is gone or not below the output.
         StorageError: a file can't be read or written.
     """
-    output = past.output
+    with output_errors(output.uri):
+        require_manifest(output)
+    past = find_run(output, LATEST)
     left_out = [what for what in LEFT_OUT if what != TABLES_LEFT_OUT or not with_tables]
     evaluations = read_evaluations(output)
     measured = [*_reviews(output), *evaluations]

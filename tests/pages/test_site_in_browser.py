@@ -17,7 +17,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from memagent_batch.files.location import Location
-from memagent_batch.flows.page import page
+from memagent_batch.pages.site import write_site
 from tests.pages.reviewed_run import QUESTIONS, Scan, write_scan
 from tests.runs.recorded_nights import Nights
 
@@ -35,7 +35,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def site_of(output: Location) -> Path:
-    page(output, output / "page", context_chars=2000, is_large_allowed=False)
+    write_site(output, output / "page", context_chars=2000, is_large_allowed=False)
     return Path((output / "page/index.html").path)
 
 

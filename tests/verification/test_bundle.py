@@ -10,7 +10,7 @@ import pytest
 from memagent_batch.errors import SettingsError
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
-from memagent_batch.flows.bundle import bundle
+from memagent_batch.verification.bundle import write_bundle
 from memagent_batch.flows.review import Asked, estimate
 from memagent_batch.review.sample.record import rule_of
 from memagent_batch.runs.escalation.thresholds import THRESHOLDS_FOLDER
@@ -27,7 +27,7 @@ CLAUSE = Asked(
 
 def unpacked(copy: Copy, folder: Path, *, with_tables: bool = False) -> Path:
     target = folder / "scan.zip"
-    bundle(Location(uri=str(copy.folder)), Location(uri=str(target)), with_tables=with_tables)
+    write_bundle(Location(uri=str(copy.folder)), Location(uri=str(target)), with_tables=with_tables)
     with zipfile.ZipFile(target) as archive:
         archive.extractall(folder / "bundle")
     return folder / "bundle"

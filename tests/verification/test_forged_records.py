@@ -12,7 +12,7 @@ import pytest
 
 from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
-from memagent_batch.flows.bundle import bundle
+from memagent_batch.verification.bundle import write_bundle
 from memagent_batch.verification.contents import BUNDLE_FORMAT
 from memagent_batch.verification.findings import Kind
 from tests.verification.scan import Copy, found
@@ -49,7 +49,7 @@ def test_bundle_file_in_an_output_switches_no_check_off(copied: Callable[[], Cop
 
 def test_tables_that_lie_beside_a_bundle_without_tables_are_checked(copied: Callable[[], Copy], tmp_path: Path) -> None:
     copy = copied()
-    bundle(Location(uri=str(copy.folder)), Location(uri=str(tmp_path / "scan.zip")), with_tables=False)
+    write_bundle(Location(uri=str(copy.folder)), Location(uri=str(tmp_path / "scan.zip")), with_tables=False)
     name = forge_answer(copy)
     with zipfile.ZipFile(tmp_path / "scan.zip") as archive:
         archive.extractall(copy.folder, members=["bundle.json", "card.md"])
@@ -107,7 +107,7 @@ def test_names_outside_of_the_output_are_neither_read_nor_packed(
     copy.rewrite(lambda manifest: manifest["files"]["answers"].append(name), seals=False)
     target = tmp_path / "scan.zip"
     with pytest.raises(OutputError, match="as a file of a table"):
-        bundle(Location(uri=str(copy.folder)), Location(uri=str(target)), with_tables=True)
+        write_bundle(Location(uri=str(copy.folder)), Location(uri=str(target)), with_tables=True)
     assert not target.exists()
     assert ("changed", "manifest.json") in found(copy.verify())
 
@@ -116,7 +116,7 @@ def test_bundle_packs_no_other_file_of_the_output_as_a_table(copied: Callable[[]
     copy = copied()
     copy.rewrite(lambda manifest: manifest["files"]["answers"].append("input/documents.parquet"), seals=False)
     with pytest.raises(OutputError, match="as a file of a table"):
-        bundle(Location(uri=str(copy.folder)), Location(uri=str(tmp_path / "scan.zip")), with_tables=True)
+        write_bundle(Location(uri=str(copy.folder)), Location(uri=str(tmp_path / "scan.zip")), with_tables=True)
 
 
 @pytest.mark.parametrize("field", ["before", "files"])
