@@ -14,10 +14,9 @@ class Collect(JobSettings, Command):
     command = "memagent collect"
     common = (*INPUT, "output", "rollouts.group_size", "rollouts.reward", *MODEL)
     unused = ("sampling.temperature", "sampling.top_p", "sampling.top_k", "closing", "escalate")
-    short = {"rollouts.group_size": "--group-size"}
     examples = (
         "memagent collect --config job.yaml --documents texts/ --questions questions.parquet --output rollouts/ "
-        "--group-size 16",
+        "--rollouts.group-size 16",
         "memagent collect --documents texts/ --questions questions.parquet --output rollouts/ --rollouts.reward em "
         "--model my-model/",
     )

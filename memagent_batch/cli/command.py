@@ -1,6 +1,5 @@
 """What a command is: its fields are its options, its docstring is what its help says."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from memagent_batch.config.section import Section, Text
@@ -25,8 +24,6 @@ class Command(Section):
     """Settings that stand first; `--help` shows them alone, `--help-all` the others too."""
     unused: ClassVar[tuple[str, ...]] = ()
     """Settings, and groups of them, that the command takes, so that it can share a job file, but does not use."""
-    short: ClassVar[Mapping[str, str]] = {}
-    """Another name of an option: `{"rollouts.group_size": "--group-size"}`."""
 
     def run(self) -> None:
         """Does what the command is for."""

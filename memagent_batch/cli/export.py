@@ -23,7 +23,7 @@ class Export(OutputCommand):
     to: Literal["csv", "xlsx", "verl", "trl", "skyrl"]
     """`csv` or `xlsx` for answers; the trainer for rollouts."""
     into: str | None = None
-    """Where to write: a file for a spreadsheet (default: OUTPUT/export/answers.csv or .xlsx), a folder for a trainer."""
+    """Where to write: a file for a spreadsheet (default: OUTPUT/export/answers.csv or .xlsx), or a trainer's folder."""
 
     def run(self) -> None:
         """Exports answers or rollouts."""

@@ -119,6 +119,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
+def split_name(words: list[str]) -> tuple[str, list[str]]:
+    """The longest name of a command, or of a group of them, that the words begin with; and the other words."""
+    names = {"", *COMMANDS, *(name.split()[0] for name in COMMANDS)}
+    num = next(num for num in (2, 1, 0) if " ".join(words[:num]) in names)
+    return " ".join(words[:num]), words[num:]
+
+
 def command_class(name: str) -> type[Command]:
     """The class of a command; nothing heavy is imported for it."""
     module, _, kind = COMMANDS[name][0].partition(":")
@@ -155,7 +162,7 @@ def run_command(command: Callable[[], object], words: Sequence[str] = ()) -> int
 
 def _run(words: list[str]) -> None:
     """Runs a command, or prints its help."""
-    name, rest = _split_name(words)
+    name, rest = split_name(words)
     if "--version" in (*words[:1], *words[-1:]) and not any(word.startswith("-") for word in words[1:-1]):
         print(f"memagent-batch {version('memagent-batch')}")
     elif name not in COMMANDS:
@@ -164,13 +171,6 @@ def _run(words: list[str]) -> None:
         print(help_text(command_class(name), is_whole=HELP_ALL in rest), end="")
     else:
         read_command(command_class(name), rest).run()
-
-
-def _split_name(words: list[str]) -> tuple[str, list[str]]:
-    """The longest name of a command, or of a group of them, that the words begin with; and the other words."""
-    names = {"", *COMMANDS, *(name.split()[0] for name in COMMANDS)}
-    num = next(num for num in (2, 1, 0) if " ".join(words[:num]) in names)
-    return " ".join(words[:num]), words[num:]
 
 
 def _list_commands(group: str, words: Sequence[str]) -> None:

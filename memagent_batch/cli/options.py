@@ -88,7 +88,7 @@ CONFIG = Option(
     name="config",
     kind=str,
     info=FieldInfo(
-        description="A job file: YAML, with `name: value` on each line; or the name of one that is shipped, such as tiny."
+        description="A job file: YAML, `name: value` on each line; or the name of one that is shipped, such as tiny."
     ),
 )
 """The option of each command with settings."""
@@ -180,7 +180,6 @@ def _options_by_flag(kind: type[Command]) -> dict[str, Option]:
     """The options by each of their names on the command line."""
     options = [*options_of(kind), *([CONFIG] if issubclass(kind, Settings) else [])]
     by_flag = {option.flag: option for option in options}
-    by_flag |= {kind.short[option.name]: option for option in options if option.name in kind.short}
     return by_flag | {_negative(option): option for option in options if option.kind is bool}
 
 
@@ -262,13 +261,12 @@ def _place(kind: type[Command], name: str) -> str:
 
 
 def _add_help(parser: Any, option: Option, kind: type[Command]) -> None:
-    names = [kind.short[option.name], option.flag] if option.name in kind.short else [option.flag]
     text = (" ".join((option.info.description or "").split()) + _shown_default(option)).replace("%", "%%")
     if option.kind is bool:
-        names += [_negative(option)] if option.info.default is True else []
-        parser.add_argument(*names, dest=option.name, action="store_true", help=text)
+        names = [option.flag, _negative(option)] if option.info.default is True else [option.flag]
+        parser.add_argument(*names, action="store_true", help=text)
     else:
-        parser.add_argument(*names, dest=option.name, metavar=_metavar(option, kind), help=text)
+        parser.add_argument(option.flag, metavar=_metavar(option, kind), help=text)
 
 
 def _is_below(name: str, groups: Iterable[str]) -> bool:

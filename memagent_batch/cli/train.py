@@ -51,7 +51,6 @@ class TrainLoop(TrainLoopSettings, Command):
         *("pool.replicas", "pool.max_replicas", "pool.cpus_per_replica", "pool.gpus_per_replica"),
         "pool.turns_in_flight",
     )
-    short = {"rollouts.group_size": "--group-size"}
     examples = (
         "memagent train loop --documents texts/ --questions questions.parquet --model my-model/ --output loop/ "
         "--loop.max-steps 200",

@@ -146,7 +146,7 @@ def _job_of(past: "PastRun", *, job: str | None, output: str, storage_options: o
     if job is not None:
         knobs = read_yaml(Path(job), option="--job")
         if not isinstance(knobs, dict):
-            raise SettingsError(f"--job: {job} holds no knobs; write one on each line, as `name: value`")
+            raise SettingsError(f"--job: {job} holds no settings; write one on each line, as `name: value`")
         given = {**knobs, **{name: given[name] for name in ("documents", "questions", "ask") if name in given}}
     places = {"output": output, "storage_options": storage_options}
     found = read_settings(JobSettings, {**given, **places}, config=None).job()

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.cli import answer, plan
 from memagent_batch.cli import main as cli
 from memagent_batch.ray_data.session import LEVEL_VARIABLE
 from tests.job_process import run_job
@@ -37,7 +36,7 @@ def refused(job: dict[str, str], capsys: pytest.CaptureFixture[str]) -> Run:
 
     def run(**knobs: str | None) -> str:
         changed = {name.replace("__", ".").replace("_", "-"): value for name, value in knobs.items()}
-        assert answer.main(arguments_of(job | changed)) == 2
+        assert cli.main(["answer", *arguments_of(job | changed)]) == 2
         *steps, said = capsys.readouterr().err.strip().split("\n")
         assert said.startswith("error: ")
         assert all(step.startswith(STEPS) for step in steps)
@@ -65,7 +64,7 @@ def files_below(folder: Path) -> list[Path]:
         ({"policy__chunk_tokens": "0"}, "policy.chunk_tokens: 0 is below 1, the least"),
         ({"policy__chunk_tokens": "many"}, "policy.chunk_tokens: 'many' is no whole number"),
         ({"policy__overlap_tokens": "50"}, "policy.overlap_tokens must be below policy.chunk_tokens"),
-        ({"engine": "guess"}, "engine: 'guess' is none of 'vllm', 'openai' or 'simulated'"),
+        ({"engine": "guess"}, "engine: 'guess' is not one of 'vllm', 'openai' or 'simulated'"),
         ({"chunk_size": "7"}, "there is no option --chunk-size; see memagent answer --help-all"),
         ({"documents": None}, "documents: missing; give --documents"),
         ({"ask": None}, "no question: give --questions, --ask or --input.question-column"),
@@ -222,7 +221,7 @@ def test_answer_bad_questions_are_named(refused: Run, tmp_path: Path) -> None:
 def test_plan_tells_what_answer_would_read_and_writes_nothing(
     job: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert plan.main([*arguments_of(job), "--tokens-per-second=100", "--price-per-hour=2"]) == 0
+    assert cli.main(["plan", *arguments_of(job), "--tokens-per-second=100", "--price-per-hour=2"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["documents"], told["readings"], told["readings_to_do"], told["turns"]) == (2, 2, 2, 4)
     assert told["prompt_tokens_at_least"] <= told["prompt_tokens_at_most"]
@@ -235,7 +234,7 @@ def test_plan_tells_what_answer_would_read_and_writes_nothing(
 def test_answer_into_the_output_of_another_job_is_refused(
     job: dict[str, str], refused: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert answer.main(arguments_of(job | {"log.flush-seconds": "0.1"})) == 0
+    assert cli.main(["answer", *arguments_of(job | {"log.flush-seconds": "0.1"})]) == 0
     assert json.loads(capsys.readouterr().out)["answers_rows"] == 2
     before = files_below(tmp_path / "run")
     assert "belongs to a run over documents" in refused(ask="What?")

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memagent_batch.cli import answer
-from memagent_batch.cli.main import EXIT_TOO_MANY_FAILED
+from memagent_batch.cli.main import EXIT_TOO_MANY_FAILED, main
 from memagent_batch.cli.screen import ending
 from memagent_batch.config.job import TableFormat
 from memagent_batch.files.location import Location
@@ -54,12 +53,12 @@ def test_answer_on_a_terminal_ends_for_a_person_and_elsewhere_with_json_and_the_
         *(f"--policy.{name}={value}" for name, value in budgets.items()),
         "--max-failed-share=0.4",
     ]
-    assert answer.main(arguments) == EXIT_TOO_MANY_FAILED
+    assert main(["answer", *arguments]) == EXIT_TOO_MANY_FAILED
     assert json.loads(capsys.readouterr().out)["ok"] == 1
     reader, writer = os.openpty()
     with os.fdopen(writer, "w") as terminal:
         monkeypatch.setattr(sys, "stdout", terminal)
-        assert answer.main(arguments) == EXIT_TOO_MANY_FAILED
+        assert main(["answer", *arguments]) == EXIT_TOO_MANY_FAILED
         terminal.flush()
         shown = os.read(reader, 100_000).decode()
     os.close(reader)

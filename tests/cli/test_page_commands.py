@@ -14,8 +14,7 @@ import pytest
 
 from memagent_batch.cli import main as cli
 from memagent_batch.files.location import Location
-from memagent_batch.pages.spreadsheets import export_answers
-from memagent_batch.pages.spreadsheets import SpreadsheetFormat
+from memagent_batch.pages.spreadsheets import SpreadsheetFormat, export_answers
 from tests.pages.reviewed_run import Scan, write_scan
 from tests.runs.recorded_nights import Nights
 

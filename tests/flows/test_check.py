@@ -16,7 +16,10 @@ from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import InputError
 from memagent_batch.flows.check import read_inputs
 
-COMMAND = "import sys\nfrom memagent_batch.cli.answer import main\ncode = main(sys.argv[1:])\nprint(code, *sys.modules)"
+COMMAND = """import sys
+from memagent_batch.cli.main import main
+print(main(["answer", *sys.argv[1:]]), *sys.modules)
+"""
 
 
 def settings_of(documents: Path, **knobs: object) -> JobConfig:

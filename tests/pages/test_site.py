@@ -14,10 +14,9 @@ from memagent_batch.errors import InputError, OutputError
 from memagent_batch.evaluation.report.templates import content_policy
 from memagent_batch.files.json_files import read_json, write_json
 from memagent_batch.files.location import Location
-from memagent_batch.pages import site as pipeline
-from memagent_batch.pages.site import write_site
 from memagent_batch.pages import site
-from memagent_batch.pages.site import WrittenSite
+from memagent_batch.pages import site as pipeline
+from memagent_batch.pages.site import WrittenSite, write_site
 from memagent_batch.pages.size import estimate_size
 from memagent_batch.pages.templates import seen_json
 from memagent_batch.runs.manifest import RUN_FILE, require_manifest

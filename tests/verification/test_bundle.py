@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from memagent_batch.cli.bundle import Bundle
+from memagent_batch.cli.main import read_command
 from memagent_batch.errors import SettingsError
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
-from memagent_batch.verification.bundle import write_bundle
 from memagent_batch.flows.review import Asked, estimate
 from memagent_batch.review.sample.record import rule_of
 from memagent_batch.runs.escalation.thresholds import THRESHOLDS_FOLDER
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.runs.record.evaluations import EVALUATIONS_FOLDER, readers_of
+from memagent_batch.verification.bundle import write_bundle
 from tests.review.test_review import label_all
 from tests.runs.record.test_evaluations import evaluation_of
 from tests.verification.scan import Copy, found, verify_here
@@ -115,7 +117,6 @@ def test_flipped_byte_is_found_in_every_file_of_a_bundle(copied: Callable[[], Co
 
 
 def test_bundle_of_another_ending_is_refused(copied: Callable[[], Copy], tmp_path: Path) -> None:
-    from memagent_batch.cli.bundle import _bundle
-
+    command = read_command(Bundle, [str(copied().folder), "--to", str(tmp_path / "scan.tar")])
     with pytest.raises(SettingsError, match=r"does not end in \.zip"):
-        _bundle([str(copied().folder), "--to", str(tmp_path / "scan.tar")])
+        command.run()

@@ -85,7 +85,7 @@ def read_variants(file: Path) -> dict[str, dict[str, object]]:
         if not isinstance(name, str) or not NAME.fullmatch(name):
             raise SettingsError(f"{where}: a name has letters, digits, dots, underscores and hyphens; write another")
         if not isinstance(knobs, dict | None):
-            raise SettingsError(f"{where} holds no knobs; write them below it as in a job file")
+            raise SettingsError(f"{where} holds no settings; write them below it as in a job file")
         if reserved := sorted(SET_BY_SUITE.intersection(knobs or {})):
             raise SettingsError(f"{where} sets {reserved[0]}, which is the same for all variants; take it out")
     return {name: knobs or {} for name, knobs in variants.items()}

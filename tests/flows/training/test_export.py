@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.cli.export import main
+from memagent_batch.cli.main import main
 from memagent_batch.domain.scoring.advantages import Advantage
 from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.files.location import Location
@@ -122,7 +122,7 @@ def test_export_of_an_unfinished_table_names_the_remedy(tmp_path: Path, capsys: 
     table = write_table(tmp_path / "in", GROUPS)
     (table / "rollouts.json").unlink()
 
-    code = main(["--rollouts", str(table), "--to", "verl", "--output", str(tmp_path / "out")])
+    code = main(["export", str(table), "--to", "verl", "--into", str(tmp_path / "out")])
 
     assert code == 2
     assert "there is no rollouts.json" in capsys.readouterr().err
