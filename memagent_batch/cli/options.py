@@ -31,7 +31,7 @@ from memagent_batch.plugins import ENGINES, NAME_LIKENESS, POLICIES, REWARDS
 
 HELP = frozenset({"-h", "--help"})
 HELP_ALL = "--help-all"
-SOURCES = "can also stand in a YAML file (--config FILE) or in MEMAGENT_... variables."
+SOURCES = "can also stand in a YAML file (--config FILE) or in MEMAGENT_... variables. --no-NAME turns a flag off."
 HELP_WIDTH = 100
 """Characters of a line of help that is wrapped."""
 
@@ -263,8 +263,7 @@ def _place(kind: type[Command], name: str) -> str:
 def _add_help(parser: Any, option: Option, kind: type[Command]) -> None:
     text = (" ".join((option.info.description or "").split()) + _shown_default(option)).replace("%", "%%")
     if option.kind is bool:
-        names = [option.flag, _negative(option)] if option.info.default is True else [option.flag]
-        parser.add_argument(*names, action="store_true", help=text)
+        parser.add_argument(option.flag, action="store_true", help=text)
     else:
         parser.add_argument(option.flag, metavar=_metavar(option, kind), help=text)
 

@@ -165,10 +165,12 @@ def test_output_stands_first_or_behind_its_name_and_a_flag_with_or_without_a_val
     assert (page.output, page.without_text, page.to) == ("out", True, "site")
 
 
-@pytest.mark.parametrize("words", [["--no-rollouts.drop-equal"], ["--rollouts.drop-equal", "false"]])
-def test_flag_is_turned_off_in_a_group(words: list[str]) -> None:
-    assert parse().rollouts.drop_equal
-    assert not parse(*words).rollouts.drop_equal
+@pytest.mark.parametrize("words", [["--no-closing.evidence"], ["--closing.evidence", "false"]])
+def test_flag_of_a_job_file_is_turned_off(words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("closing: {evidence: true}\n")
+    config = f"--config={tmp_path / 'job.yaml'}"
+    assert parse(config).closing.evidence
+    assert not parse(config, *words).closing.evidence
 
 
 def test_words_go_to_the_options_that_have_no_value_yet() -> None:
@@ -246,7 +248,7 @@ def test_help_all_lists_every_knob_that_the_command_uses(
 def test_help_fits_on_a_screen_and_shows_no_types_of_the_code(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([*command.split(), "--help"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith(f"usage: memagent {command} [")
+    assert lines[0] in {f"usage: memagent {command} [options]", f"usage: memagent {command} OUTPUT [options]"}
     assert lines[1] == "" or command in {"status", "evaluate make"}
     assert len(lines) < 95
     assert not [line for line in lines if re.search(r"tuple\[|dict\[|default factory|\bNone\b|\{\}|VLLM\b,", line)]
@@ -282,7 +284,7 @@ def test_help_says_which_options_a_job_file_may_hold(
     assert said in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("kind", map(cli.command_class, cli.COMMANDS), ids=lambda kind: kind.command)
+@pytest.mark.parametrize("kind", [*map(cli.command_class, cli.COMMANDS)], ids=lambda kind: kind.command)
 def test_help_shows_examples_that_are_understood(
     kind: type[Command], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -390,7 +392,7 @@ print(json.dumps(loaded))
 
 def test_answer_and_collect_import_nothing_half_heavy_before_their_work() -> None:
     watched = f"""
-import json, sys, memagent_batch.cli.answer, memagent_batch.cli.collect
+import json, sys, memagent_batch.cli.answer, memagent_batch.cli.collect, memagent_batch.cli.main
 memagent_batch.cli.main.main(["--help"])
 memagent_batch.cli.main.main(["answer", "--no-such-knob"])
 print(json.dumps([name for name in {[*HEAVY, *HALF_HEAVY]!r} if name in sys.modules]))

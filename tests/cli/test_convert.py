@@ -31,9 +31,9 @@ def arguments(tmp_path: Path) -> list[str]:
         (["--converter", "pdf=tests.convert.hostile:Nobody", "--allow-code"], "can't be imported"),
         (["--converter", "ppt=text"], "'ppt' is none of pdf, html"),
         (["--converter", "pdf"], "is not KIND=NAME"),
-        (["--seconds", "0"], "no number above 0"),
-        (["--memory-mib", "1.5"], "no whole number above 0"),
-        (["--max-failed-share", "2"], "no number from 0 to 1"),
+        (["--seconds", "0"], "--seconds: 0 is not above 0"),
+        (["--memory-mib", "1.5"], "--memory-mib: 1.5 is not a whole number"),
+        (["--max-failed-share", "2"], "--max-failed-share: 2 is above 1"),
     ],
 )
 def test_mistake_of_the_user_ends_with_2_and_one_line(

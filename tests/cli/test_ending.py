@@ -31,11 +31,11 @@ def test_ending_shows_three_answers_where_tables_are_and_what_to_do_next(
     assert "failed: p: the text is null" in said
     assert "never shown" not in said
     assert f"{tmp_path}/run/answers/   4 rows" in said
-    assert f"memagent status --output {tmp_path}/run\n" in f"{said}\n"
+    assert f"memagent status {tmp_path}/run\n" in f"{said}\n"
     assert "memagent diff" not in said
     assert f'table_files("{tmp_path}/run", "answers")' in said
     again = night.run(documents, {"q": "Who signed?"}, table_format=table_format)
-    assert f"memagent diff --output {tmp_path}/run " in ending(output, again, num_columns=110)
+    assert f"memagent diff {tmp_path}/run " in ending(output, again, num_columns=110)
 
 
 @pytest.mark.ray

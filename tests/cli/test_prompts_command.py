@@ -84,7 +84,7 @@ def test_prompts_command_line_runs_each_command(
         (["shwo"], "there is no command 'shwo' of memagent prompts; did you mean show?"),
         (["show", "nope"], "nope"),
         (["list", "--no-such"], "there is no option --no-such"),
-        (["show"], "prompt_set: missing; see memagent prompts show --help"),
+        (["show"], "PROMPT_SET: missing; see memagent prompts show --help"),
     ],
 )
 def test_prompts_command_line_mistake_is_named_and_exits_with_2(

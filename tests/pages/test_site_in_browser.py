@@ -183,7 +183,7 @@ def test_document_opens_with_its_evidence_and_back_finds_the_filters(table: webd
     trace = table.find_element(By.CSS_SELECTOR, "details.trace")
     trace.find_element(By.TAG_NAME, "summary").click()
     assert "turn 0" in trace.text
-    assert "memagent diff 2026" in table.find_element(By.CSS_SELECTOR, ".commands").text
+    assert "--before 2026" in table.find_element(By.CSS_SELECTOR, ".commands").text
     assert log_of(table) == []
     table.back()
     table.back()
