@@ -28,8 +28,8 @@ job file:
 | job file, given by `--config FILE` | `policy: {chunk_tokens: 5000}` in YAML |
 
 Lists are written `a,b` or `a b` on the command line and `[a, b]` in YAML. Objects are JSON on the command line and in
-the environment. A flag takes `true`, `false` or nothing; `--no-retry-failed` turns `--retry-failed` off. An unknown name is refused in all three places. Each entry gives option, environment variable, values and
-default.
+the environment. A flag takes `true`, `false` or nothing; `--no-retry-failed` turns `--retry-failed` off.
+An unknown name is refused in all three places. Each entry gives option, environment variable, values and default.
 """
 SECTIONS = (
     (

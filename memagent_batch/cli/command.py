@@ -43,7 +43,7 @@ class StorageCommand(Command, Storage):
 class OutputCommand(StorageCommand):
     """A command that looks at an output."""
 
-    words = ("output",)
+    words: ClassVar[tuple[str, ...]] = ("output",)
     output: Text
     """The output of `memagent answer`: a folder or any fsspec URL."""
 

@@ -204,8 +204,8 @@ def _exit_code(command: Callable[[], object]) -> int:
     except BrokenPipeError:
         sys.stdout = None  # the reader of our output has gone, as in `| head`; nothing is left to print
     except KeyboardInterrupt:
-        fields = {"event": EventKind.RUN_STOPPED, "exit_code": EXIT_INTERRUPTED}
-        log.error("stopped; the same command goes on from here", extra=fields)
+        message = "stopped; the same command goes on from here"
+        log.error(message, extra={"event": EventKind.RUN_STOPPED, "exit_code": EXIT_INTERRUPTED})
         return EXIT_INTERRUPTED
     except Exception as error:  # noqa: BLE001 - each error gets its exit code here
         return _log_end(error)
