@@ -1,8 +1,7 @@
 """The options of a command: the fields of its settings, as words of a command line and as lines of its help.
 
 pydantic-settings has a command line of its own. It splits a question at its commas, joins places that hold commas,
-takes either `--flag` or `--flag true`, and names neither the nearest option nor the values of a choice. So the words
-are read here, and pydantic checks the values.
+takes either `--flag` or `--flag true`, and names no nearest option. So the words are read here; pydantic checks values.
 """
 
 import argparse
@@ -120,8 +119,11 @@ def given_values(kind: type[Command], words: Sequence[str]) -> dict[str, Any]:
             continue
         flag = name.replace("_", "-")
         if flag not in options:
-            raise SettingsError(f"there is no option {flag}; {remedy(flag, options, see=help_command(kind))}")
+            flags = dict.fromkeys(option.flag for option in options.values())
+            raise SettingsError(f"there is no option {flag}; {remedy(flag, flags, see=help_command(kind))}")
         option = options[flag]
+        if equals and flag != option.flag:
+            raise SettingsError(f"{flag}: takes no value; see {kind.command} --help")
         values = [text] if equals else _following(option, rest, flag=flag, kind=kind)
         texts[option.name] = [*texts.get(option.name, ()), *values] if option.is_list else values
     _place_words(kind, free, texts)
