@@ -2,17 +2,20 @@
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.cli.export import Export
 from memagent_batch.cli.main import main
 from memagent_batch.domain.scoring.advantages import Advantage
 from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.flows.export import BRIDGES, export
 from memagent_batch.inputs.formats import grouped
+from memagent_batch.pages.spreadsheets import SpreadsheetFormat
 from memagent_batch.training.bridges import exports
 from memagent_batch.training.rollouts import table as rollouts
 from tests.training.rollouts.rollout_tables import NUM_TURNS, write_table
@@ -215,3 +218,8 @@ def run_export(table: Path, output: Path, *, to: str) -> exports.ExportRecord:
 def last_response(turns: pa.Table) -> list[int]:
     response: list[int] = turns["response_ids"].to_pylist()[-1]
     return response
+
+
+def test_export_command_names_every_trainer_and_format() -> None:
+    names = get_args(Export.model_fields["to"].annotation)
+    assert names == (*SpreadsheetFormat, *BRIDGES)
