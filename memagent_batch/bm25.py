@@ -22,7 +22,7 @@ class Bm25:
     def _words(self, texts: Sequence[Sequence[int]]) -> list[list[str]]:
         import bm25s
 
-        decoded = [self.decode(list(token_ids)) for token_ids in texts]
+        decoded = (self.decode(list(token_ids)) for token_ids in texts)  # one at a time: a document may be huge
         words: list[list[str]] = bm25s.tokenize(
             decoded, token_pattern=WORD_PATTERN, stopwords=None, return_ids=False, show_progress=False
         )

@@ -90,6 +90,8 @@ class EventKind(StrEnum):
     """An engine can serve nothing more; its actor stops."""
     ENGINE_RESTARTED = "engine_restarted"
     """An engine is up again in the place of one that died, or of an actor or node that went away."""
+    REPLICA_GIVEN_UP = "replica_given_up"
+    """The engine of a replica can't start; the others read without it."""
     ENDPOINT_AWAY = "endpoint_away"
     """An endpoint has answered nothing usable for some seconds; all requests of the actor wait for it."""
     ENDPOINT_BACK = "endpoint_back"

@@ -5,8 +5,11 @@ A kind is a built-in name, the name of an entry point of an installed package, o
 
 import difflib
 import importlib
+import inspect
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from hashlib import sha256
 from importlib.metadata import entry_points
 from typing import Any, cast
 
@@ -21,6 +24,13 @@ from memagent_batch.errors import SettingsError
 
 NAME_LIKENESS = 0.6
 """How alike, from 0 to 1, a name must be to the one that was written, to be offered in its place."""
+
+
+INSIDE = frozenset({"memagent_batch", *sys.stdlib_module_names})
+"""Top-level packages whose code is no plug-in's own."""
+
+CUTS = ("overlap_tokens", "break_at")
+"""Shared settings of how documents are cut, which a policy from outside must not ignore."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,11 +119,12 @@ CONVERTERS = Seam(
     group="memagent_batch.converters",
     built_in={
         "pypdfium2": "memagent_batch.convert.pdf:PdfConverter",
-        "trafilatura": "memagent_batch.convert.html:HtmlConverter",
+        "lxml": "memagent_batch.convert.html:HtmlConverter",
         "python-docx": "memagent_batch.convert.docx:DocxConverter",
         "email": "memagent_batch.convert.mail:MailConverter",
         "markdown": "memagent_batch.convert.text:MarkdownConverter",
         "text": "memagent_batch.convert.text:TextConverter",
+        "zip": "memagent_batch.convert.archive:ZipConverter",
     },
 )
 
@@ -121,6 +132,24 @@ CONVERTERS = Seam(
 def policy_class(kind: str) -> type[Policy]:
     """The class of a policy; its fields are its knobs."""
     return cast(type[Policy], POLICIES.find(kind))
+
+
+def source_sha256(plugin: type) -> str | None:
+    """Hash of the modules that define a plug-in and its bases; None if they are all of this package or of Python.
+
+    Raises:
+        SettingsError: a module has no source.
+    """
+    names = dict.fromkeys(each.__module__ for each in plugin.__mro__)
+    outside = [name for name in names if name.partition(".")[0] not in INSIDE]
+    try:
+        sources = [inspect.getsource(importlib.import_module(name)) for name in outside]
+    except (OSError, TypeError) as error:
+        raise SettingsError(
+            f"policy.kind: {plugin.__module__}:{plugin.__name__} has no source file ({error}), and its code decides "
+            "which answers are kept; put it into a module"
+        ) from error
+    return sha256("\0".join(sources).encode()).hexdigest() if sources else None
 
 
 def knob_names(plugin: type) -> frozenset[str]:
@@ -149,6 +178,9 @@ def built_policy(config: PolicyConfig) -> Policy:
     """
     kind = config.kind
     plugin = policy_class(kind)
+    ignored = [name for name in CUTS if getattr(config, name) and name not in knob_names(plugin)]
+    if ignored and kind not in POLICIES.built_in:
+        raise SettingsError(f"policy.{ignored[0]}: the policy {kind!r} does not take it; leave it out")
     shared = {name: getattr(config, name) for name in knob_names(plugin) & type(config).model_fields.keys()}
     policy: Policy = _built(plugin, {**shared, **config.knobs}, owner=f"policy {kind!r}", knob="policy")
     return policy

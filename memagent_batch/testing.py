@@ -1,8 +1,10 @@
 """Contract suites: what every policy and every engine promises, to hold a plug-in to with pytest.
 
-class TestTree(PolicyContract):
-def policy(self, chunk_tokens: int) -> Policy:
-return Tree(chunk_tokens=chunk_tokens, answer_tokens=6)
+    class TestTree(PolicyContract):
+        def policy(self, chunk_tokens: int) -> Policy:
+            return Tree(chunk_tokens=chunk_tokens, answer_tokens=6)
+
+`run_policy(policy, document_of(23))` reads a document with a fake model; it returns the outcome and the prompts.
 """
 
 import asyncio
@@ -16,6 +18,7 @@ from dataclasses import replace
 from itertools import product
 from typing import ClassVar
 
+from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.guides import choice_of, json_of, matching
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
@@ -23,6 +26,7 @@ from memagent_batch.domain.readings import Outcome, Policy, QuestionTokens
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine, EngineConfig, EngineContext, require_guides
 from memagent_batch.errors import PromptTooLongError
+from memagent_batch.log.rows import turn_memory, turn_row
 from memagent_batch.plugins import knob_names
 
 LENGTHS = (0, 1, 2, 7, 12, 13, 40)
@@ -31,6 +35,8 @@ CHUNKS = (1, 2, 5, 12)
 """Chunks that policies are tried with, tokens."""
 ASKED_TOKENS = QuestionTokens(token_ids=(50, 51, 52), list_token_ids=(53, 54, 55))
 """A question of three tokens, out of a list of as many."""
+ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, reader_fingerprint="f")
+"""A reading."""
 PROMPTS = PromptTokens(
     update=TokenTemplate(pieces=((1,), Slot.QUESTION, (2,), Slot.MEMORY, (3,), Slot.CHUNK, (4,))),
     answer=TokenTemplate(pieces=((5,), Slot.QUESTION, (6,), Slot.MEMORY, (7,))),
@@ -51,13 +57,17 @@ class FakeModel:
     def __init__(self) -> None:
         """No prompt was seen yet."""
         self.prompts: list[Prompt] = []
+        self.completions: dict[str, Completion] = {}
+        """What it wrote, by turn path."""
 
     async def complete(self, prompt: Prompt) -> Completion:
         """Two tokens, the second of them the end."""
         self.prompts.append(prompt)
         await asyncio.sleep(0)
         token_ids = [1000 + sum(prompt.token_ids) % 997, 99]
-        return Completion(token_ids=token_ids, text=f"text {token_ids[0]}", finish_reason=FinishReason.STOP)
+        completion = Completion(token_ids=token_ids, text=f"text {token_ids[0]}", finish_reason=FinishReason.STOP)
+        self.completions[prompt.path] = completion
+        return completion
 
 
 class PolicyContract(ABC):
@@ -93,6 +103,19 @@ class PolicyContract(ABC):
         """There is a row for every reading."""
         outcome, _ = run_policy(self.policy(max(CHUNKS)), document_of(0))
         assert outcome.response.startswith("text ")
+
+    def test_policy_answers_from_the_memory_that_the_tables_show_last(self) -> None:
+        """Tables and evidence know of a memory what `Prompt.kind`, `writes` and `memory_after` say."""
+        for num_tokens, chunk_tokens in product(LENGTHS, CHUNKS):
+            policy, model = self.policy(chunk_tokens), FakeModel()
+            outcome = asyncio.run(
+                policy.read(document_of(num_tokens), ASKED_TOKENS, prompts=PROMPTS, turns=model.complete)
+            )
+            memory = PROMPTS.first_memory.text
+            for prompt in model.prompts:
+                row = turn_row(ADDRESS, prompt, model.completions[prompt.path], run_id="run")
+                memory = turn_memory(row, memory, keep_word=PROMPTS.keep_word, opens_thought=False).memory
+            assert outcome.memory.text == memory, "give Prompt.memory_after, or kind DIRECT if there is no memory"
 
     def test_policy_whose_model_fails_lets_the_error_through(self) -> None:
         """What a failed turn means is not the policy's to decide."""

@@ -16,7 +16,7 @@ from memagent_batch.domain.closing.plan import ClosingTokens
 from memagent_batch.domain.prompts import PromptSet, PromptTokens
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.domain.turns import DECOMPOSE
-from memagent_batch.engines.chat_template import TEMPLATE_TIME, THINKING_WORD, ServerTemplate, Template
+from memagent_batch.engines.chat_template import TEMPLATE_TIME, THINKING_WORD, ClosedThoughts, ServerTemplate, Template
 from memagent_batch.engines.engine import (
     Engine,
     EngineContext,
@@ -28,9 +28,9 @@ from memagent_batch.engines.tokenizer import Tokenizer, load_tokenizer
 from memagent_batch.engines.weights import model_sha256
 from memagent_batch.errors import PromptSetError, RunFailedError, SettingsError
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.lake.tables import documents_place
+from memagent_batch.inputs.lake.tables import documents_place, texts_place
 from memagent_batch.masking import recorded
-from memagent_batch.plugins import engine_config, knob_names, make_policy, policy_class
+from memagent_batch.plugins import engine_config, knob_names, make_policy, policy_class, source_sha256
 from memagent_batch.prompts.closing import CLOSING_PROMPTS
 from memagent_batch.prompts.files import load_prompt_set
 from memagent_batch.turn_sizes import fits_with_chunk, knobs_of_size, turn_sizes
@@ -98,8 +98,11 @@ def make_prompt_tokens(agent: AgentConfig) -> PromptTokens:
 
 def make_closing_tokens(agent: AgentConfig) -> ClosingTokens:
     """The closing turns as the model's tokeniser writes them."""
-    return make_tokenizer(agent).closing_tokens(
-        CLOSING_PROMPTS, chat_template_kwargs=agent.chat_template_kwargs, template=make_template(agent)
+    tokenizer = make_tokenizer(agent)
+    return tokenizer.closing_tokens(
+        CLOSING_PROMPTS,
+        chat_template_kwargs=agent.chat_template_kwargs,
+        template=ClosedThoughts(template=make_template(agent), has_tags=tokenizer.ends_thoughts),
     )
 
 
@@ -139,6 +142,11 @@ def make_documents(sources: SourceConfig) -> list[Location]:
     return [documents_place(uri, sources.storage_options) for uri in sources.documents]
 
 
+def make_texts_place(sources: SourceConfig) -> Location:
+    """Where texts of the documents are fetched from."""
+    return texts_place(sources.documents, sources.storage_options)
+
+
 def make_output(run: RunConfig) -> Location:
     """The run's location."""
     return Location(uri=run.output, storage_options=run.storage_options)
@@ -167,6 +175,7 @@ def identify_reader(agent: AgentConfig) -> ReaderIdentity:
         "answer_form": agent.answer_form.value,
         "question_tokens": agent.policy.question_tokens,
         "policy": dict(policy.identity()),
+        **({"policy_code": code} if (code := source_sha256(type(policy))) else {}),
         "sampling": _sampling(agent),
         "engine": dict(engine.identity()),
         **_thoughts(agent, opens_thought=prompts.opens_thought),
@@ -184,8 +193,9 @@ def require_reader(agent: AgentConfig, *, fingerprint: str) -> None:
     """
     if identify_reader(agent).fingerprint != fingerprint:
         raise RunFailedError(
-            f"the model {agent.model!r}, its tokeniser or the prompt set was edited since the run began, or another "
-            "one lies on this node; put the same files on every node. The same command then begins with what is there"
+            f"the model {agent.model!r}, its tokeniser, the prompt set or a policy's code was edited since the run "
+            "began, or another one lies on this node; put the same files on every node. The same command then begins "
+            "with what is there"
         )
 
 

@@ -1,15 +1,19 @@
 """Plug-ins from outside of the package: a policy, an engine and a reward that nothing here names."""
 
+import ast
 import sys
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
+from memagent_batch import testing
 from memagent_batch.cli.settings import JobSettings, job_of
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.engines import VllmConfig
+from memagent_batch.config.job import PoolConfig
 from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.config.rollouts import RolloutConfig
 from memagent_batch.domain.answers import Extraction
@@ -21,6 +25,7 @@ from memagent_batch.errors import SettingsError
 from memagent_batch.plugins import ENGINES, POLICIES, engine_config, make_policy
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.policies.truncate import TruncatePolicy
+from memagent_batch.ray_data.pool import replica_gpus
 from memagent_batch.runs.manifest import public_settings
 from memagent_batch.testing import GuidedEngineContract, PolicyContract
 from memagent_batch.training.rollouts.rewarder import Rewarder
@@ -192,4 +197,24 @@ def test_code_of_the_users_needs_consent_and_is_not_imported_without(knobs: dict
 def test_built_in_kinds_are_importable_and_named_as_they_are() -> None:
     for seam in (POLICIES, ENGINES):
         assert all(seam.find(kind).kind == kind for kind in seam.built_in)
-    assert engine_config(AgentConfig(vllm=VllmConfig(tensor_parallel_size=2))).resources().num_gpus == 2
+
+
+@pytest.mark.parametrize(("version", "num_gpus"), [("0.32.0", 8), ("0.32.0+cpu", 0)])
+def test_replica_takes_gpus_by_the_build_of_vllm_that_is_installed(
+    version: str, num_gpus: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / f"vllm-{version}.dist-info").mkdir()
+    (tmp_path / f"vllm-{version}.dist-info" / "METADATA").write_text(f"Name: vllm\nVersion: {version}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    agent = AgentConfig(vllm=VllmConfig(tensor_parallel_size=4, pipeline_parallel_size=2))
+    assert engine_config(agent).resources().num_gpus == num_gpus
+    assert replica_gpus(agent, PoolConfig()) == num_gpus
+    assert replica_gpus(agent, PoolConfig(gpus_per_replica=0.5)) == 0.5
+
+
+def test_example_of_a_contract_suite_is_python() -> None:
+    _, *lines = (testing.__doc__ or "").split("\n    class ", 1)
+    example = "    class " + lines[0].split("\n\n`", 1)[0]
+    (suite,) = ast.parse(textwrap.dedent(example)).body
+    assert isinstance(suite, ast.ClassDef)
+    assert [part.name for part in suite.body if isinstance(part, ast.FunctionDef)] == ["policy"]

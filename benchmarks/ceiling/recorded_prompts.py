@@ -15,6 +15,7 @@ from memagent_batch.domain.readings import Question
 from memagent_batch.domain.turns import Prompt
 from memagent_batch.log.index import reading_key
 from memagent_batch.log.schemas import TurnRow
+from memagent_batch.log.turns import LoggedRows
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
@@ -60,7 +61,7 @@ async def _asked(agent: AgentConfig, text: str, question: str, *, rows: Mapping[
         engine=ReplayOnly(),
         address=address,
         seed=0,
-        held={reading_key(address): rows},
+        held={reading_key(address): LoggedRows.of_rows(rows)},
         observe=lambda prompt, _: prompts.append(prompt),
     )
     asked = Question(question_id="", text=question)

@@ -108,8 +108,8 @@ class Answered:
     """Memory that the answer was given from."""
     status: Status
     """`ok`, `failed` or `not_read`."""
-    error: str | None
-    """What went wrong, where it was not `ok`."""
+    error: Exception | None
+    """What went wrong, if it was not `ok`; its traceback leads to the place in a policy of your own."""
     turns: Sequence[Turn] = field(repr=False)
     """All turns, in the order in which they ended."""
     costs: TurnCounts
@@ -292,7 +292,7 @@ class AgentReader:
             response=response,
             memory=reading.memory,
             status=reading.status,
-            error=reading.error_message and f"{reading.error_type}: {reading.error_message}",
+            error=reading.error,
             turns=tuple(turns),
             costs=reading.counts,
         )

@@ -78,7 +78,7 @@ def read(
         readings_in_flight: Readings that one actor keeps going at once.
         turns_in_flight: Turns that one actor keeps going at once; 256 or `readings_in_flight` by default.
         cpus_per_replica: CPUs that Ray sets aside for one actor.
-        gpus_per_replica: GPUs of one actor; by default what the engine takes, where Ray sees GPUs.
+        gpus_per_replica: GPUs of one actor; by default what the engine takes.
 
     Returns:
         One row for each reading, with the columns of the table `answers` and those to carry. Each document is a block.

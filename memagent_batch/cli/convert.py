@@ -1,4 +1,4 @@
-"""`memagent convert`: files of PDF, HTML, DOCX, e-mail, Markdown and text to a table of documents with locators."""
+"""`memagent convert`: PDF, HTML, DOCX, e-mail, Markdown, text and ZIP files to a table of documents with locators."""
 
 import json
 from typing import Annotated
@@ -15,7 +15,7 @@ LIMITS = Limits()
 
 
 class Convert(StorageCommand):
-    """Converts PDF, HTML, DOCX, e-mail, Markdown and text files to Parquet rows with locators: a page, a
+    """Converts PDF, HTML, DOCX, e-mail, Markdown, text and ZIP files to Parquet rows with locators: a page, a
     message, a section. Each file is converted in a process of its own, with limits. A file that can't be
     converted is a row that says why. The second run converts only new and changed files.
     """
@@ -33,8 +33,8 @@ class Convert(StorageCommand):
     output: Text
     """Where to write: a folder or fsspec URL."""
     converter: tuple[str, ...] = ()
-    """Another converter for a kind (pdf, html, docx, email, markdown, text) or an ending (.rtf), as KIND=NAME: the name
-    that an installed package gives it, or package.module:Class; can be repeated."""
+    """Another converter for a kind (pdf, html, docx, email, markdown, text, zip) or an ending (.rtf), as KIND=NAME: the
+    name that an installed package gives it, or package.module:Class; can be repeated."""
     allow_code: bool = False
     """Allow --converter to name code of yours, which is then run."""
     seconds: Annotated[float, Field(gt=0, lt=1e9)] = LIMITS.seconds

@@ -40,7 +40,7 @@ class PoolConfig(Section):
     max_replicas: Count | None = None
     """Most actors, where the cluster has room; as many as at the start by default."""
     gpus_per_replica: Annotated[float, Field(ge=0)] | None = None
-    """GPUs of one actor; by default tensor times pipeline parallel where Ray sees GPUs, else 0."""
+    """GPUs of one actor; by default tensor times pipeline parallel, and 0 if vLLM's build for CPU is installed."""
     cpus_per_replica: Annotated[float, Field(ge=0)] = 0.5
     """CPUs that Ray sets aside for one actor."""
     readings_in_flight: Count = 64

@@ -30,6 +30,8 @@ _Question = Annotated[
 Asked = Annotated[tuple[_Question, ...], BeforeValidator(as_tuple)]
 """One question or several: texts, or rows of a question list."""
 
+_Bytes = Annotated[int, Field(ge=1, le=10**15)]
+
 
 class OnBadFile(StrEnum):
     """How a run treats a file that can't be read: malformed, or with an ending that is not known."""
@@ -69,6 +71,10 @@ class InputConfig(Section):
     """Line above the text of each row, with columns in braces: `{sender}, {sent_at}`. For `order_columns`."""
     separator: str = "\n\n"
     """Text between the rows of a document. For `order_columns`."""
+    max_document_bytes: _Bytes | None = 1024**3
+    """Longest text of a document, unpacked, in UTF-8, bytes; of JSONL and CSV also the longest line. A longer text is
+    not read: its document fails, and all others are read. By default 1 GiB, some 250 million tokens; null for no bound.
+    """
     on_bad_file: OnBadFile = OnBadFile.FAIL
     """Treatment of a file, line or row that can't be read: `fail` refuses the run, `record` makes `failed` rows of it.
     A store that does not answer stops the run either way."""

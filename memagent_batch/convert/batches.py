@@ -10,13 +10,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from memagent_batch.convert.converter import PartStatus, ending_of
-from memagent_batch.convert.kinds import NoConverter
+from memagent_batch.convert.kinds import KINDS_VERSION, NoConverter
 from memagent_batch.convert.plan import Batch, HeldRows, Work
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.worker import ConverterServer
 from memagent_batch.convert.sources import ChosenConverter, Source, SourceConverter, plain_row
 from memagent_batch.convert.table import (
-    CONVERTED_FOLDER,
     Choice,
     ConvertedFile,
     ConvertedSource,
@@ -28,6 +27,7 @@ from memagent_batch.convert.table import (
 from memagent_batch.errors import InputError, SupersededError
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
+from memagent_batch.inputs.converted import CONVERTED_FOLDER
 from memagent_batch.runs.claim import require_claim
 
 COPY_BYTES = 1 << 20
@@ -138,7 +138,16 @@ class _Sources:
         self._ends.close()
 
     def outcome(self, work: Work) -> _Outcome:
-        """The rows that the table holds of a file where it has not changed, else new ones."""
+        """The rows that the table has of a file if it has not changed, else new ones."""
+        try:
+            return self._outcome(work)
+        finally:
+            self._server.clear()
+
+    def _outcome(self, work: Work) -> _Outcome:
+        if work.left_out is not None:
+            outcome = NoConverter(status=PartStatus.SKIPPED, reason=work.left_out)
+            return self._held(work, None) or self._not_opened(work, outcome)
         if work.size_bytes > self._task.file_bytes:
             return self._held(work, None) or self._not_opened(work, self._too_large(work))
         try:
@@ -150,9 +159,7 @@ class _Sources:
             digest = self._digest(work, copy=file)
         except InputError as error:
             return self._not_opened(work, NoConverter(status=PartStatus.NOT_READ, reason=str(error)))
-        converted = self._converter.convert(file, Source(name=work.name, hash=digest))
-        file.unlink(missing_ok=True)
-        return converted
+        return self._converter.convert(file, Source(name=work.name, hash=digest))
 
     def _held(self, work: Work, digest: str | None) -> _Held | None:
         return next((_Held(place=place) for place in work.places if self._stays(place.report, digest)), None)
@@ -164,14 +171,14 @@ class _Sources:
         if self._task.retry_failed and report.parts.get(PartStatus.FAILED):
             return False
         if digest is None:
-            return True  # it is too large for every converter
+            return True  # no converter can have it
         return bool(report.choices) and all(map(self._is_same, report.choices))
 
     def _is_same(self, choice: Choice) -> bool:
         """Whether a kind of file has the same converter now, or none as before."""
         converters = self._task.converters
         chosen = converters.get(choice["ending"]) or converters.get(choice["kind"] or "")
-        now = (chosen.name, chosen.version) if chosen else (None, None)
+        now = (chosen.name, chosen.version) if chosen else (None, KINDS_VERSION)
         return now == (choice["converter"], choice["version"])
 
     def _digest(self, work: Work, *, copy: Path | None) -> str:

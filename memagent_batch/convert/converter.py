@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from memagent_batch.errors import SettingsError
+from memagent_batch.errors import ConversionError, SettingsError
 
 _ENDING = re.compile(r"\.[a-z0-9]{1,10}")
 
@@ -57,8 +57,10 @@ class Attachment:
     """Its name, as the file has it."""
     locator: str
     """Where it stands in the file."""
-    data: bytes
+    data: bytes = b""
     """Its content."""
+    failure: str | None = None
+    """Why its content can't be had."""
 
 
 class Converter(Protocol):
@@ -94,6 +96,17 @@ def package_version(package: str, *, own: int) -> str:
             f"converter: {package} is not installed; `pip install 'memagent-batch[convert]'` installs all converters, "
             "on every node"
         ) from error
+
+
+def failure_reason(error: BaseException) -> str:
+    """Why a file, or a piece of it, can't be converted, for its row."""
+    if isinstance(error, ConversionError):
+        return str(error)
+    if isinstance(error, RecursionError):
+        return "it is nested deeper than its converter can follow"
+    if isinstance(error, MemoryError):
+        return "it needs more memory than --memory-mib allows"
+    return f"{type(error).__name__}: {error}"
 
 
 def ending_of(name: str) -> str:

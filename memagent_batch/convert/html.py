@@ -1,23 +1,21 @@
-"""HTML: the main text of a page by trafilatura, without navigation and scripts, or all that a reader sees by lxml."""
+"""HTML by lxml: all that a reader sees, in the order of the page."""
 
+import codecs
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memagent_batch.convert.converter import WHOLE, Attachment, Part, package_version
-from memagent_batch.errors import ConversionError
-
-FEW_SHARE = 0.25
-"""Where the main text has less than this share of all visible characters, all of them are taken: a page without a clear
-main text, such as a list or a form, would lose most of it."""
+from memagent_batch.convert.converter import WHOLE, Attachment, Part, PartStatus, package_version
+from memagent_batch.convert.text import BYTE_ORDER_MARKS, decoded
 
 EDGE, CELL_END = "\v", "\f"
 """Stand for the beginning or end of a block, and for the end of a cell, until the text is put together."""
 CELLS_APART = "|"
 """Stands between the cells of a row."""
-HIDDEN = frozenset({"head", "title", "script", "style", "template"})
-"""Elements that a reader doesn't see."""
+NO_TEXT = frozenset({"title", "script", "style", "template"})
+"""Elements without text for a reader. Not `head`: a parser puts text there too if a page begins with a script."""
 SECTIONS = ("article", "aside", "body", "div", "fieldset", "footer", "form", "header", "main", "nav", "section")
 PARAGRAPHS = ("address", "blockquote", "center", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "p", "pre")
 LISTS = ("dd", "dl", "dt", "li", "ol", "table", "tr", "ul")
@@ -28,68 +26,91 @@ BREAKS = {
 }
 """What stands for an element's beginning and end."""
 
-WARM_UP = "<html><body><p>A short page, for which every method is tried.</p></body></html>"
+
+CHARSET = re.compile(rb"<(?:meta|\?xml)\b[^>]*?(?:charset|encoding)\s*=\s*[\"']?\s*([\w.:-]+)", re.I)
+HEAD_BYTES = 4 << 10
+"""Bytes of a page among which it names its character set."""
+WINDOWS_1252 = frozenset({"ascii", "iso8859-1"})
+"""Character sets that browsers take for windows-1252."""
 
 
 def warm_up() -> None:
-    """Loads the library with its lists of words, for all processes of files; they take a quarter of a second."""
-    html_text(WARM_UP)
+    """Loads the library, for all processes of files."""
+    visible_text("<p>A short page.</p>")
 
 
 class HtmlConverter:
-    """A page is one part. Nothing is fetched."""
+    """A page is one part: headers, footers and menus too, for nobody can know where its contract stands."""
 
     def version(self) -> str:
-        """Its own number and trafilatura's."""
-        return package_version("trafilatura", own=1)
+        """Its own number and lxml's."""
+        return package_version("lxml", own=2)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        """One part."""
-        text, note = html_text(file.read_bytes())
-        yield Part(locator=WHOLE, text=text, reason=note)
+        """One part, and one more if the page can't be read to its end."""
+        page, note = _decoded_page(file.read_bytes())
+        seen = visible_text(page)
+        hidden = f"{seen.num_hidden:,} characters that the page hides are left out" if seen.num_hidden else None
+        yield Part(locator=WHOLE, text=seen.text, reason="; ".join(filter(None, (note, hidden))) or None)
+        if seen.failure is not None:
+            yield Part(locator="rest of the page", text="", status=PartStatus.FAILED, reason=seen.failure)
 
 
-def html_text(data: bytes | str) -> tuple[str, str | None]:
-    """The text of a page, and what to know of it."""
-    import trafilatura
+def _decoded_page(data: bytes) -> tuple[str, str | None]:
+    """The page in the character set that it names, else as any text."""
+    named = CHARSET.search(data[:HEAD_BYTES])
+    if named is not None and not data.startswith(tuple(BYTE_ORDER_MARKS)):
+        try:
+            name = codecs.lookup(named[1].decode("ascii")).name
+            if not name.startswith("utf"):
+                return data.decode("cp1252" if name in WINDOWS_1252 else name), None
+        except (LookupError, ValueError):
+            pass  # no character set, or not the one of this page
+    return decoded(data)
 
-    if not data.strip():
-        return "", None
-    everything: str = trafilatura.html2txt(data) or ""
-    main = trafilatura.extract(data, favor_recall=True, include_tables=True, include_comments=True) or ""
-    if len(main) >= FEW_SHARE * len(everything):
-        return main, None
-    return everything, "no main text found: all visible text is taken"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VisibleText:
+    """What a reader of a page sees."""
+
+    text: str
+    num_hidden: int
+    """Characters of elements that the page hides, such as parts that open with a click."""
+    failure: str | None
+    """Why the page can't be read to its end."""
 
 
-def visible_text(page: str) -> str:
-    """All that a reader of the page sees, a line for each block or row. Nothing is left out as unimportant.
-
-    Raises:
-        ConversionError: its elements are nested so deep that not all of them can be read.
-    """
+def visible_text(page: str) -> VisibleText:
+    """All that a reader of the page sees, a line for each block or row. Nothing is left out as unimportant."""
     from lxml import etree
 
     parser = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True)
     root = etree.fromstring(page.encode("utf-8", errors="replace"), parser) if page.strip() else None
-    if any(error.level == etree.ErrorLevels.FATAL for error in parser.error_log):
-        raise ConversionError(f"its HTML can't be read to the end: {parser.error_log.last_error.message}")
-    pieces = "" if root is None else "".join(_pieces(etree.iterwalk(root, events=("start", "end"))))
+    fatal = any(error.level == etree.ErrorLevels.FATAL for error in parser.error_log)
+    hidden = list[str]()
+    pieces = "" if root is None else "".join(_pieces(etree.iterwalk(root, events=("start", "end")), hidden))
     blocks = "\n".join(block for block in pieces.split(EDGE) if block.strip(f" {CELL_END}"))
     rows = ([" ".join(cell.split()) for cell in line.split(CELL_END)] for line in blocks.split("\n"))
     lines = "\n".join(f" {CELLS_APART} ".join(filter(None, cells)) for cells in rows)
-    return re.sub(r"\n{3,}", "\n\n", lines).strip()
+    return VisibleText(
+        text=re.sub(r"\n{3,}", "\n\n", lines).strip(),
+        num_hidden=sum(map(len, hidden)),
+        failure=f"its HTML can't be read to the end: {parser.error_log.last_error.message}" if fatal else None,
+    )
 
 
-def _pieces(walk: Any) -> Iterator[str]:
-    """Texts in order, and what stands between them."""
+def _pieces(walk: Any, hidden: list[str]) -> Iterator[str]:
+    """Texts in order, and what stands between them; adds texts that the page hides to `hidden`."""
     num_verbatim = 0
     for event, element in walk:
         is_end = event == "end"
         num_verbatim += (element.tag == "pre") * (-1 if is_end else 1)
         yield BREAKS.get(element.tag, ("", ""))[is_end]
-        if not is_end and _is_hidden(element):
+        if not is_end and element.tag in NO_TEXT:
             walk.skip_subtree()
+        elif not is_end and _is_hidden(element):
+            walk.skip_subtree()
+            hidden.extend(text.strip() for text in element.itertext())
         else:
             text = (element.tail if is_end else element.text) or ""
             yield text if num_verbatim else re.sub(r"\s+", " ", text)
@@ -97,4 +118,4 @@ def _pieces(walk: Any) -> Iterator[str]:
 
 def _is_hidden(element: Any) -> bool:
     style = "".join(element.get("style", "").lower().split())
-    return element.tag in HIDDEN or "display:none" in style or element.get("hidden") is not None
+    return "display:none" in style or element.get("hidden") is not None

@@ -1,6 +1,7 @@
 """What kind of file a file is: by its content first, then by its ending."""
 
 import re
+import zipfile
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,10 +10,12 @@ from pathlib import Path
 from memagent_batch.convert.converter import PartStatus, ending_of
 from memagent_batch.convert.mail import MBOX_START
 
+KINDS_VERSION = "2"
+"""Changes with what is recognised, so that files without a converter are looked at again."""
 HEAD_BYTES = 8 << 10
 """Bytes from the beginning of a file that are looked at."""
 TAIL_BYTES = 64 << 10
-"""Bytes from its end; the directory of a ZIP file is there."""
+"""Bytes from its end; the directory of an encrypted Office file may be there."""
 
 
 class FileKind(StrEnum):
@@ -30,15 +33,18 @@ class FileKind(StrEnum):
     """Markdown."""
     TEXT = "text"
     """Plain text."""
+    ZIP = "zip"
+    """Files packed into one."""
 
 
 DEFAULT_CONVERTERS = {
     FileKind.PDF: "pypdfium2",
-    FileKind.HTML: "trafilatura",
+    FileKind.HTML: "lxml",
     FileKind.DOCX: "python-docx",
     FileKind.EMAIL: "email",
     FileKind.MARKDOWN: "markdown",
     FileKind.TEXT: "text",
+    FileKind.ZIP: "zip",
 }
 """The converter of each kind, by its name in `plugins.CONVERTERS`."""
 
@@ -60,11 +66,13 @@ ENDINGS = {
     **dict.fromkeys((".eml", ".mbox", ".mbx"), FileKind.EMAIL),
     **dict.fromkeys((".md", ".markdown"), FileKind.MARKDOWN),
     **dict.fromkeys((".txt", ".text", ".log", ""), FileKind.TEXT),
+    ".zip": FileKind.ZIP,
 }
 PLAIN = frozenset({FileKind.MARKDOWN, FileKind.TEXT})
 """Kinds whose content may look like the headers of a message."""
 QUOTING_ENDINGS = frozenset(ending for ending, kind in ENDINGS.items() if ending and kind in PLAIN | {FileKind.HTML})
 """Endings of texts that may name the mark of a PDF near their beginning."""
+ZIP_MARK = b"PK\x03\x04"
 PDF_MARK = b"%PDF-"
 PDF_MARK_BYTES = 1 << 10
 """Bytes among which readers of PDF look for the mark: some files have other bytes before it."""
@@ -75,10 +83,19 @@ OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 """How files of Office before 2007 begin, and encrypted ones of today."""
 ENCRYPTED_OFFICE = "EncryptedPackage".encode("utf-16-le")
 
-OTHER_PACKAGES = {b"xl/workbook": "Excel", b"ppt/presentation": "PowerPoint", b"content.xml": "LibreOffice"}
-"""Products by a name in the directory of their files."""
+OFFICE_LIST = "[Content_Types].xml"
+PACKAGE_LISTS = frozenset({OFFICE_LIST, "META-INF/manifest.xml"})
+"""Files that say what is in a package of Office or LibreOffice."""
+OTHER_PACKAGES = {
+    "xl/workbook.xml": "Excel",
+    "xl/workbook.bin": "Excel",
+    "ppt/presentation.xml": "PowerPoint",
+    "content.xml": "LibreOffice",
+}
+"""Products by the main file of their packages."""
 
-HTML_START = re.compile(rb"\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*<(!doctype html|html|head|body)\b", re.I | re.S)
+HTML_START = re.compile(rb"\s*+(?><\?xml[^>]*>\s*)?+(?><!--.*?-->\s*)*+<(!doctype html|html|head|body)\b", re.I | re.S)
+"""How a page begins. Each piece matches in one way only: the time stays linear whatever the file holds."""
 MAIL_HEADER = re.compile(rb"([A-Za-z][A-Za-z0-9-]*):[ \t]")
 HEADER_LINES = 8
 """Lines at the beginning of a message among which its headers are looked for."""
@@ -88,19 +105,20 @@ MAIL_HEADERS = frozenset(
 )
 
 
-def recognise(file: Path, *, name: str, own_endings: Collection[str] = ()) -> str | NoConverter:
+def recognise(file: Path, *, own_endings: Collection[str] = ()) -> str | NoConverter:
     """The kind of a file: a `FileKind`, or an ending (`.rtf`) for which the user named a converter.
 
     Args:
-        file: The file; only its beginning and end are read, and nothing is unpacked.
-        name: Its name in its source.
+        file: The file; only its name, its beginning, its end and the names in a ZIP file are read.
         own_endings: Endings with a converter of the user's, which go before all else.
     """
-    ending = ending_of(name)
+    ending = ending_of(file.name)
     if ending in own_endings:
         return ending
     head, tail = _head_and_tail(file)
-    found = _by_content(head, tail, ending=ending)
+    if not head:
+        return NoConverter(status=PartStatus.EMPTY, reason="the file has 0 bytes")
+    found = _zipped(file, ending=ending) if head.startswith(ZIP_MARK) else _by_content(head, tail, ending=ending)
     if found is not None:
         return found
     kind = ENDINGS.get(ending)
@@ -119,14 +137,12 @@ def _head_and_tail(file: Path) -> tuple[bytes, bytes]:
 
 
 def _by_content(head: bytes, tail: bytes, *, ending: str) -> str | NoConverter | None:
-    if _is_pdf(head, ending=ending):
-        return FileKind.PDF
     if head.startswith(IMAGES) or _is_bitmap(head):
         return _IMAGE
     if head.startswith(OLE):
         return _ole(head + tail)
-    if head.startswith(b"PK\x03\x04"):
-        return _zipped(tail, ending=ending)
+    if _is_pdf(head, ending=ending):
+        return FileKind.PDF
     if HTML_START.match(head):
         return FileKind.HTML
     if head.startswith(b"{\\rtf"):
@@ -159,16 +175,18 @@ def _has_headers(head: bytes) -> bool:
     return len(names & MAIL_HEADERS) > 1
 
 
-def _zipped(tail: bytes, *, ending: str) -> str | NoConverter | None:
-    """A ZIP file by the names in its directory."""
-    if b"word/document" in tail:
-        return FileKind.DOCX
-    for mark, product in OTHER_PACKAGES.items():
-        if mark in tail:
+def _zipped(file: Path, *, ending: str) -> str | NoConverter:
+    """A ZIP file by the names of what it holds."""
+    try:
+        with zipfile.ZipFile(file) as package:
+            names = frozenset(package.namelist())
+    except zipfile.BadZipFile:
+        return ENDINGS.get(ending, FileKind.ZIP)  # whose converter says what is wrong with it
+    for main, product in OTHER_PACKAGES.items():
+        if main in names and names & PACKAGE_LISTS:
             return _skipped(f"{product} files have no converter; name one with --converter {ending}=NAME")
-    if ENDINGS.get(ending) is FileKind.DOCX:
-        return FileKind.DOCX
-    return _skipped("a ZIP file; unpack it beside the other files")
+    is_docx = OFFICE_LIST in names and any(name.startswith("word/document") for name in names)
+    return FileKind.DOCX if is_docx or ENDINGS.get(ending) is FileKind.DOCX else FileKind.ZIP
 
 
 def _ole(sample: bytes) -> NoConverter:

@@ -4,14 +4,17 @@ import email
 import mailbox
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from email.errors import HeaderParseError
+from email.header import decode_header, make_header
 from email.message import EmailMessage
-from email.policy import default as policy
+from email.policy import EmailPolicy
 from pathlib import Path
+from typing import Any
 
-from memagent_batch.convert.converter import Attachment, Part, PartStatus, package_version
+from memagent_batch.convert.converter import Attachment, Part, PartStatus, failure_reason, package_version
 from memagent_batch.convert.html import CELLS_APART, visible_text
-from memagent_batch.errors import ConversionError
 
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
 """Headers that stand before the text of a message."""
@@ -22,6 +25,22 @@ REPLACED = "\ufffd"
 """What stands for bytes that a character set does not have."""
 REPLACED_BYTES = "bytes that its character set does not have are shown as U+FFFD"
 UNREAD_HTML = "it also has a text in HTML, with other words, which was not read"
+
+
+class _Policy(EmailPolicy):
+    """Takes a header as it stands in the file if the standard library fails at it, as it does at `To: root@`."""
+
+    def header_fetch_parse(self, name: str, value: Any) -> Any:
+        try:
+            return super().header_fetch_parse(name, value)
+        except Exception:  # noqa: BLE001 - its parser raises IndexError, AttributeError and others
+            if name.lower() == "content-disposition":
+                kind = "attachment" if "attach" in str(value).lower() else "inline"
+                return super().header_fetch_parse(name, kind)
+            return " ".join(str(value).encode("utf-8", "replace").decode().split())
+
+
+POLICY = _Policy()
 
 
 def warm_up() -> None:
@@ -37,8 +56,8 @@ class _Content:
     files: list[EmailMessage] = field(default_factory=list)
     remarks: dict[str, None] = field(default_factory=dict)
     """What the text lacks, in words."""
-    failure: str | None = None
-    """Why it has no text; other messages of a mailbox, and its own attachments, have theirs."""
+    failures: list[str] = field(default_factory=list)
+    """Why pieces of its text can't be read."""
 
 
 class MailConverter:
@@ -49,7 +68,7 @@ class MailConverter:
 
     def version(self) -> str:
         """Its own number, and lxml's for messages in HTML."""
-        return package_version("lxml", own=3)
+        return package_version("lxml", own=4)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each message, and the attachments."""
@@ -64,20 +83,32 @@ class MailConverter:
 
 
 def _message(data: bytes, *, number: int, below: str = "", place: str = "") -> Iterator[Part | Attachment]:
-    message = email.message_from_bytes(data, policy=policy)
-    content = _Content()
-    _collect_parts(message, content)
-    headers = [f"{name}: {_header_text(message, name)}" for name in HEADERS if _header_text(message, name)]
+    locator = f"message {number}"
+    try:
+        message = email.message_from_bytes(data, policy=POLICY)
+        assert isinstance(message, EmailMessage)
+        content = _Content()
+        _collect_parts(message, content)
+        headers = [f"{name}: {text}" for name in HEADERS if (text := _header_text(message, name))]
+    except Exception as error:  # noqa: BLE001 - a message that no parser can read costs itself, not its mailbox
+        yield Part(locator=locator, text="", status=PartStatus.FAILED, reason=failure_reason(error))
+        return
     text = "\n\n".join(["\n".join(headers), *content.texts]).strip()
-    if content.failure is None:
-        yield Part(locator=f"message {number}", text=text, reason="; ".join(content.remarks) or None)
-    else:
-        yield Part(locator=f"message {number}", text="", status=PartStatus.FAILED, reason=content.failure)
+    yield Part(locator=locator, text=text, reason="; ".join(content.remarks) or None)
+    for failure in content.failures:
+        yield Part(locator=locator, text="", status=PartStatus.FAILED, reason=failure)
     for position, part in enumerate(content.files, start=1):
+        yield _attachment(part, number=f"{below}{position}", place=place)
+
+
+def _attachment(part: EmailMessage, *, number: str, place: str) -> Attachment:
+    name = "unnamed"
+    try:
         name = _file_name(part)
-        yield Attachment(
-            number=f"{below}{position}", name=name, locator=f"{place}attachment {name}", data=_file_data(part)
-        )
+        data, failure = _file_data(part), None
+    except Exception as error:  # noqa: BLE001 - an attachment that can't be unpacked costs itself
+        data, failure = b"", f"this attachment can't be unpacked ({failure_reason(error)})"
+    return Attachment(number=number, name=name, locator=f"{place}attachment {name}", data=data, failure=failure)
 
 
 def _collect_parts(part: EmailMessage, content: _Content, *, with_text: bool = True) -> None:
@@ -96,10 +127,11 @@ def _collect_parts(part: EmailMessage, content: _Content, *, with_text: bool = T
         text = _leaf_text(part)
         if REPLACED in text:
             content.remarks[REPLACED_BYTES] = None
-        try:
-            content.texts.append(visible_text(text) if kind == "text/html" else text)
-        except ConversionError as error:
-            content.failure = str(error)
+        if kind == "text/html":
+            seen = visible_text(text)
+            text = seen.text
+            content.failures.extend(filter(None, [seen.failure]))
+        content.texts.append(text)
 
 
 def _preferred_alternative(parts: list[EmailMessage]) -> list[EmailMessage]:
@@ -114,10 +146,8 @@ def _says_more(parts: list[EmailMessage], chosen: list[EmailMessage]) -> bool:
     """Whether an HTML alternative that is not read has words that the chosen text lacks."""
     read = {word for part in chosen for word in _words(_leaf_text(part))}
     others = [part for part in parts if part.get_content_type() == "text/html" and part not in chosen]
-    try:
-        return any(_words(visible_text(_leaf_text(part))) - read for part in others)
-    except ConversionError:
-        return True
+    pages = [visible_text(_leaf_text(part)) for part in others]
+    return any(page.failure or _words(page.text) - read for page in pages)
 
 
 def _words(text: str) -> set[str]:
@@ -129,13 +159,19 @@ def _leaf_text(part: EmailMessage) -> str:
     """The text of a leaf; bytes that its character set does not have become U+FFFD, as mail programs show them."""
     try:
         return str(part.get_content())
-    except (LookupError, ValueError):  # a character set that nobody knows, or a transfer encoding that is broken
+    except (LookupError, TypeError, ValueError):  # no known character set, or a broken transfer encoding
         payload = part.get_payload(decode=True)
         return (payload if isinstance(payload, bytes) else b"").decode("utf-8", errors="replace")
 
 
 def _header_text(message: EmailMessage, name: str) -> str:
-    return " ".join(str(message.get(name, "")).split())
+    """A header as it stands in the file, with its encoded words decoded; a parser would drop what it can't follow."""
+    values = (str(value) for header, value in message.raw_items() if header.lower() == name.lower())
+    text = next(values, "").encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    if "=?" in text:
+        with suppress(HeaderParseError, LookupError, ValueError):
+            text = str(make_header(decode_header(text)))
+    return " ".join(text.split())
 
 
 def _file_name(part: EmailMessage) -> str:

@@ -1,11 +1,12 @@
 """PDF by pypdfium2: the text layer, page by page. A page that shows something without a text layer needs OCR."""
 
+import ctypes
 import importlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from memagent_batch.convert.converter import Attachment, Part, PartStatus, package_version
+from memagent_batch.convert.converter import Attachment, Part, PartStatus, failure_reason, package_version
 from memagent_batch.errors import ConversionError
 
 STAMP_CHARACTERS = 200
@@ -30,7 +31,7 @@ class PdfConverter:
 
     def version(self) -> str:
         """Its own number and pypdfium2's."""
-        return package_version("pypdfium2", own=1)
+        return package_version("pypdfium2", own=2)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each page.
@@ -63,7 +64,7 @@ def _page_part(document: Any, number: int) -> Part:
         page.flatten()
         page.close()
         page = document[number]
-    text = page.get_textpage().get_text_range().replace("\r\n", "\n").replace("\r", "\n")
+    text = page.get_textpage().get_text_range()
     status, reason = _judge(page, text)
     page.close()
     return Part(locator=f"page {number + 1}", text=text, status=status, reason=reason)
@@ -108,9 +109,26 @@ def _is_unreadable(character: str) -> bool:
 
 
 def _attachments(document: Any) -> Iterator[Attachment]:
-    for number in range(document.count_attachments()):
-        attachment = document.get_attachment(number)
-        name = attachment.get_name()
-        yield Attachment(
-            number=str(number + 1), name=name, locator=f"attachment {name}", data=bytes(attachment.get_data())
-        )
+    for number in range(1, document.count_attachments() + 1):
+        name = f"unnamed-{number}"
+        try:
+            attachment = document.get_attachment(number - 1)
+            name = attachment.get_name() or name
+            data, failure = _file_data(attachment), None
+        except Exception as error:  # noqa: BLE001 - a damaged file costs itself, whatever its library makes of it
+            data, failure = b"", f"this embedded file can't be read ({failure_reason(error)})"
+        yield Attachment(number=str(number), name=name, locator=f"attachment {name}", data=data, failure=failure)
+
+
+def _file_data(attachment: Any) -> bytes:
+    """The content of an embedded file, which may have no bytes."""
+    import pypdfium2
+    import pypdfium2.raw as pdfium
+
+    try:
+        return bytes(attachment.get_data())
+    except pypdfium2.PdfiumError:
+        num_bytes = ctypes.c_ulong()
+        if pdfium.FPDFAttachment_GetFile(attachment, None, 0, num_bytes) and not num_bytes.value:
+            return b""
+        raise

@@ -6,9 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from memagent_batch.convert.table import CONVERTED_FOLDER, SourceReport, read_sources
+from memagent_batch.convert.table import SourceReport, read_sources
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
+from memagent_batch.inputs.converted import CONVERTED_FOLDER
 from memagent_batch.inputs.listing import InputFile
 
 BATCH_FILES = 256
@@ -49,6 +50,8 @@ class Work:
     """Its path on the file system."""
     size_bytes: int
     """Its size as it was listed."""
+    left_out: str | None = None
+    """Why it can't be read, if its listing says so."""
     places: tuple[HeldRows, ...] = ()
     """Where the table may hold its rows."""
 
@@ -126,7 +129,11 @@ def plan_batches(files: Sequence[InputFile], held: HeldTable, *, num_cpus: int) 
     places = held.places()
     works = {
         file.name: Work(
-            name=file.name, path=file.path, size_bytes=file.size_bytes, places=tuple(places.get(file.name, ()))
+            name=file.name,
+            path=file.path,
+            size_bytes=file.size_bytes,
+            left_out=file.left_out,
+            places=tuple(places.get(file.name, ())),
         )
         for file in files
     }

@@ -9,25 +9,23 @@ from typing import Any, TypedDict
 
 from memagent_batch.convert.converter import PartStatus
 from memagent_batch.convert.sources import ChosenConverter
-from memagent_batch.convert.table import CONVERTED_FOLDER, SourceReport
+from memagent_batch.convert.table import SourceReport
 from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
 from memagent_batch.errors import CountsError, NotReadError, OutputError, StorageError, TooManyFailedError
 from memagent_batch.files.claims import claimed_record
 from memagent_batch.files.errors import storage_errors
 from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
+from memagent_batch.inputs.converted import CONVERTED_FOLDER, CONVERTED_FORMAT, MANIFEST_FILE, RUN_FILE
 from memagent_batch.log.writer import new_run_id
 from memagent_batch.runs.claim import TableSet, publish
-from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE
 from memagent_batch.runs.run import CLAIM_TRIES
 
-CONVERTED_FORMAT = "memagent-convert/1"
-"""Changes with every change of layout that an older version can't read."""
 CONVERTED_TABLES = TableSet(record=MANIFEST_FILE, folders=(CONVERTED_FOLDER,))
 LISTED_REASONS = 5
 """Reasons of failed files that the manifest keeps."""
 NAMED_FILES = 20
-"""Files without rows that an error names."""
+"""Files without rows, or left out, that an error or a manifest names."""
 
 
 class ConvertManifest(TypedDict):
@@ -45,6 +43,8 @@ class ConvertManifest(TypedDict):
     """Files by how they ended and by whether they were converted now, their documents, and rows by status."""
     reasons: list[Mapping[str, Any]]
     """The most frequent ones of files that are not `ok`."""
+    left_out: list[str]
+    """The first hidden files and folders, which have no rows; `counts` has their number."""
     files: Mapping[str, list[str]]
     """Files of the table, below the output."""
 
@@ -121,6 +121,7 @@ def close_convert(
     reports: Sequence[BatchReport],
     *,
     names: Sequence[str],
+    left_out: Sequence[str] = (),
     converters: Mapping[str, ChosenConverter],
 ) -> ConvertManifest:
     """Checks that every file has its rows, and shows the table in the place of the one before.
@@ -129,6 +130,7 @@ def close_convert(
         run: The run.
         reports: What all tasks reported.
         names: The files of the input.
+        left_out: Hidden files and folders, which have no rows.
         converters: The converters by kind.
 
     Raises:
@@ -145,12 +147,16 @@ def close_convert(
         "seconds": round(time.monotonic() - run.began_seconds, 3),
         "documents": [*run.documents],
         "converters": {kind: f"{chosen.name} {chosen.version}" for kind, chosen in converters.items()},
-        "counts": _convert_counts(sources, num_held=sum(report.num_held for report in reports)),
+        "counts": {
+            **_convert_counts(sources, num_held=sum(report.num_held for report in reports)),
+            "left_out": len(left_out),
+        },
         "reasons": [
             {"status": status, "reason": reason.error_message, "files": reason.num_readings}
             for status in (PartStatus.FAILED, PartStatus.NOT_READ, PartStatus.NEEDS_OCR, PartStatus.SKIPPED)
             for reason in _reasons(sources, status)
         ],
+        "left_out": [*left_out[:NAMED_FILES]],
         "files": {CONVERTED_FOLDER: [report.file for report in reports]},
     }
     publish(run.output, manifest, tables=CONVERTED_TABLES, run_id=run.run_id)
@@ -169,7 +175,7 @@ def require_converted(manifest: ConvertManifest, *, max_failed_share: float) -> 
     if failed > max_failed_share * files or failed == files > 0:
         raise TooManyFailedError(
             f"{failed} of {files} files failed ({_reasons_text(manifest, PartStatus.FAILED)}); their rows are in "
-            f"`{CONVERTED_FOLDER}`: mend the cause, and run the same command with --retry-failed"
+            f"`{CONVERTED_FOLDER}`: fix the cause, and run the same command with --retry-failed"
         )
     if not_read := counts["files_not_read"]:
         reasons = _reasons_text(manifest, PartStatus.NOT_READ)

@@ -6,16 +6,14 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 from memagent_batch.convert.converter import PartStatus, ending_of
-from memagent_batch.convert.kinds import NoConverter, recognise
+from memagent_batch.convert.kinds import KINDS_VERSION, NoConverter
 from memagent_batch.convert.process.sandbox import Limits
-from memagent_batch.convert.process.server import MAX_DOCUMENTS
-from memagent_batch.convert.process.worker import ConverterServer
+from memagent_batch.convert.process.server import MAX_DOCUMENTS, SOURCE_TIMES
+from memagent_batch.convert.process.worker import Converted, ConverterServer
 from memagent_batch.convert.table import TEXT_STATUSES, Choice, ConvertedRow, ConvertedSource
-from memagent_batch.errors import ConversionError
 
 MAX_DEPTH = 8
 """How deep attachments inside attachments are converted."""
@@ -60,6 +58,8 @@ class _Document:
     place: str = ""
     """Where it stands in its source, before its own locators."""
     depth: int = 0
+    failure: str | None = None
+    """Why its content can't be had."""
 
 
 class SourceConverter:
@@ -70,59 +70,61 @@ class SourceConverter:
         self._server = server
         self._converters = converters
         self._limits = limits
-        self._endings = frozenset(kind for kind in converters if kind.startswith("."))
+        self._paths = {kind: converter.path for kind, converter in converters.items()}
 
     def convert(self, file: Path, source: Source) -> ConvertedSource:
         """Converts a file and all that is attached to it. Never raises for what a file holds."""
         waiting = deque([_Document(document_id=source.name, name=source.name, file=file)])
         rows, choices = list[ConvertedRow](), dict[tuple[str, str | None], Choice]()
         num_documents, ends_at = 0, time.monotonic() + WHOLE_TIMES * self._limits.seconds
+        left_bytes = SOURCE_TIMES * self._limits.output_bytes
         while waiting:
             document = waiting.popleft()
             num_documents += 1
-            refusal = _limit_refusal(document, num_documents=num_documents, is_late=time.monotonic() > ends_at)
+            refusal = _refusal(document, num_documents=num_documents, is_late=time.monotonic() > ends_at)
             if refusal is not None:
                 rows.append(plain_row(source, refusal, document=document))
                 continue
-            kind = recognise(document.file, name=document.name, own_endings=self._endings)
-            choice = self._choice(document, kind)
+            most_bytes = min(left_bytes, self._limits.output_bytes)
+            converted = self._server.convert(
+                document.file, converters=self._paths, limits=self._limits, output_bytes=most_bytes
+            )
+            left_bytes -= converted.num_bytes
+            converter = self._converters.get(converted.kind or "")
+            choice = _choice(document, converted.kind, converter)
             choices[choice["ending"], choice["kind"]] = choice
-            if isinstance(kind, NoConverter):
-                rows.append(plain_row(source, kind, document=document))
-                continue
-            own, attached = self._document(document, source, self._converters[kind])
-            rows.extend(own)
+            rows.extend(_document_rows(converted, document, source, converter))
+            attached = [_attached(item, document, converted.folder) for item in converted.items if "file" in item]
             waiting.extendleft(reversed(attached))
+            if document.depth:
+                document.file.unlink(missing_ok=True)
         return ConvertedSource(rows=rows, choices=[*choices.values()])
 
-    def _choice(self, document: _Document, kind: str | NoConverter) -> Choice:
-        """What is recorded of a document's converter, so that another one is noticed later."""
-        ending = ending_of(document.name)
-        if isinstance(kind, NoConverter):
-            return {"ending": ending, "kind": None, "converter": None, "version": None}
-        converter = self._converters[kind]
-        return {"ending": ending, "kind": str(kind), "converter": converter.name, "version": converter.version}
 
-    def _document(
-        self, document: _Document, source: Source, converter: ChosenConverter
-    ) -> tuple[list[ConvertedRow], list[_Document]]:
-        """The rows of one document, and its attachments."""
-        try:
-            converted = self._server.convert(document.file, converter=converter.path, limits=self._limits)
-            items = list(converted.items())
-        except ConversionError as error:
-            failure = NoConverter(status=PartStatus.FAILED, reason=str(error))
-            return [plain_row(source, failure, document=document, converter=converter)], []
-        finally:
-            if document.depth:
-                document.file.unlink()
-        parts = [item for item in items if "file" not in item]
-        rows = [_part_row(item, document, source, converter, part=part) for part, item in enumerate(parts, start=1)]
-        attached = [_attached(item, document, converted.folder) for item in items if "file" in item]
-        if not attached:
-            rmtree(converted.folder, ignore_errors=True)
-        nothing = NoConverter(status=PartStatus.EMPTY, reason="it holds nothing")
-        return rows or [plain_row(source, nothing, document=document, converter=converter)], attached
+def _choice(document: _Document, kind: str | None, converter: ChosenConverter | None) -> Choice:
+    """What is recorded of a document's converter, so that another one is noticed later."""
+    ending = ending_of(document.name)
+    if converter is None:
+        return {"ending": ending, "kind": None, "converter": None, "version": KINDS_VERSION}
+    return {"ending": ending, "kind": kind, "converter": converter.name, "version": converter.version}
+
+
+def _document_rows(
+    converted: Converted, document: _Document, source: Source, converter: ChosenConverter | None
+) -> list[ConvertedRow]:
+    """The rows of one document. If it failed, a last row says what is lost."""
+    parts = [item for item in converted.items if "file" not in item]
+    rows = [_part_row(item, document, source, converter, part=part) for part, item in enumerate(parts, start=1)]
+    lacks = converted.refusal
+    if converted.failure is not None:
+        num = len(converted.items)
+        kept = f"; what was read of it until then is kept ({num} parts and attachments)" if num else ""
+        lacks = NoConverter(status=PartStatus.FAILED, reason=f"{converted.failure}{kept}")
+    elif not converted.items and lacks is None:
+        lacks = NoConverter(status=PartStatus.EMPTY, reason="it holds nothing")
+    if lacks is not None:
+        rows.append(plain_row(source, lacks, document=document, converter=converter, part=len(rows) + 1))
+    return rows
 
 
 def plain_row(
@@ -131,15 +133,16 @@ def plain_row(
     *,
     document: _Document | None = None,
     converter: ChosenConverter | None = None,
+    part: int = 1,
 ) -> ConvertedRow:
-    """The one row of a document without text."""
+    """A row without text."""
     return {
         "document_id": document.document_id if document else source.name,
-        "part": 1,
+        "part": part,
         "locator": (document.place if document else "") or "file",
         "text": "" if outcome.status in TEXT_STATUSES else None,
         "status": outcome.status.value,
-        "reason": outcome.reason,
+        "reason": _sound(outcome.reason),
         "converter": converter.name if converter else None,
         "converter_version": converter.version if converter else None,
         "source": source.name,
@@ -147,7 +150,9 @@ def plain_row(
     }
 
 
-def _limit_refusal(document: _Document, *, num_documents: int, is_late: bool) -> NoConverter | None:
+def _refusal(document: _Document, *, num_documents: int, is_late: bool) -> NoConverter | None:
+    if document.failure is not None:
+        return NoConverter(status=PartStatus.FAILED, reason=document.failure)
     if document.depth > MAX_DEPTH:
         return NoConverter(status=PartStatus.SKIPPED, reason=f"attachments are nested more than {MAX_DEPTH} deep")
     if num_documents > MAX_DOCUMENTS:
@@ -159,9 +164,9 @@ def _limit_refusal(document: _Document, *, num_documents: int, is_late: bool) ->
 
 
 def _part_row(
-    item: Mapping[str, Any], document: _Document, source: Source, converter: ChosenConverter, *, part: int
+    item: Mapping[str, Any], document: _Document, source: Source, converter: ChosenConverter | None, *, part: int
 ) -> ConvertedRow:
-    text, status = _sound(str(item["text"])), PartStatus(item["status"])
+    text, status = _sound(_with_line_ends(str(item["text"]))), PartStatus(item["status"])
     if status is PartStatus.OK and not text.strip():
         status = PartStatus.EMPTY
     return {
@@ -171,8 +176,8 @@ def _part_row(
         "text": text if status in TEXT_STATUSES else None,
         "status": status.value,
         "reason": None if item["reason"] is None else _sound(str(item["reason"])),
-        "converter": converter.name,
-        "converter_version": converter.version,
+        "converter": converter.name if converter else None,
+        "converter_version": converter.version if converter else None,
         "source": source.name,
         "source_hash": source.hash,
     }
@@ -185,10 +190,16 @@ def _attached(item: Mapping[str, Any], document: _Document, folder: Path) -> _Do
     return _Document(
         document_id=f"{document.document_id}/{item['number']}-{short}",
         name=short,
-        file=folder / Path(str(item["file"])).name,
+        file=folder / Path(str(item["file"])).name,  # no path that its process could have made up
         place=", ".join(filter(None, (document.place, locator))),
         depth=document.depth + 1,
+        failure=item["failure"],
     )
+
+
+def _with_line_ends(text: str) -> str:
+    """The text with a line feed at each end of a line, as mails and files of other systems don't have it."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _sound(text: str) -> str:

@@ -15,7 +15,6 @@ from memagent_batch.files.columns import column
 from memagent_batch.files.errors import table_errors
 from memagent_batch.files.location import Location
 
-CONVERTED_FOLDER = "documents"
 SOURCES_KEY = b"memagent.sources"
 """Entry of a file's footer: its sources, in the order of its row groups."""
 
@@ -72,7 +71,7 @@ class Choice(TypedDict):
     converter: str | None
     """Name of the converter; None where it had none."""
     version: str | None
-    """Version of the converter."""
+    """Version of the converter, or of what recognises kinds where it had none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

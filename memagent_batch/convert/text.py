@@ -19,7 +19,7 @@ class TextConverter:
 
     def version(self) -> str:
         """Its own number."""
-        return "1"
+        return "2"
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """One part."""
@@ -32,7 +32,7 @@ class MarkdownConverter:
 
     def version(self) -> str:
         """Its own number."""
-        return "1"
+        return "2"
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each section."""

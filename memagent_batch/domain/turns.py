@@ -1,7 +1,7 @@
 """One model call: the prompt that goes in, the completion that comes out. The seam between policies and engines."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
@@ -35,7 +35,7 @@ class Writes(StrEnum):
     """What the completion of a turn becomes, where it is no answer."""
 
     MEMORY = "memory"
-    """The memory; a completion that is cut at its budget counts as a cut memory."""
+    """The memory, or the part of it that this turn writes; one that is cut at its budget counts as a cut memory."""
     NOTE = "note"
     """A note that a later turn merges into the memory; one that is cut counts as well."""
 
@@ -65,6 +65,10 @@ class Prompt:
     """The chunk that the prompt shows, if it shows one."""
     writes: Writes | None = None
     """What the completion becomes; None where it is an answer."""
+    memory_after: Callable[["Completion"], str] | None = field(default=None, compare=False, repr=False)
+    """The text of the whole memory after this turn, for a policy whose memory is more than the last completion. It
+    depends on the completion and on the turns before it alone. The log keeps it, and tables and evidence show it. None
+    if the completion is the memory."""
     scope: Scope = Scope.QUESTION
     """Which readings the turn belongs to."""
     shown: Sequence[tuple[int, int]] = ()
@@ -123,8 +127,7 @@ Turns = Callable[[Prompt], Awaitable[Completion]]
 
 @runtime_checkable
 class PlacedTurns(Protocol):
-    """Turns that share places in an engine. A policy that asks many side by side need not prepare more than that."""
+    """Turns that share places in an engine. A policy that asks many side by side makes a prompt when there is room."""
 
-    @property
-    def most_at_once(self) -> int | None:
-        """Places; None where their number is not known."""
+    async def room(self) -> None:
+        """Returns when no turn of the reading waits for a place."""

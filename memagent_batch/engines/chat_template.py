@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from pydantic import JsonValue
 
-from memagent_batch.domain.thoughts import ends_in_thought, other_thought_tags
+from memagent_batch.domain.thoughts import OPENING, THOUGHT_END, ends_in_thought, other_thought_tags
 from memagent_batch.errors import SettingsError
 
 THINKING_WORD = "enable_thinking"
@@ -179,3 +179,49 @@ class ServerTemplate:
     def other_thought_tags(self) -> list[str]:
         """None: the server tells thoughts apart."""
         return []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosedThoughts:
+    """A template whose prompts end behind a thought, as those of guided turns do.
+
+    Their budgets have no room for a thought, and vLLM's server with a `--reasoning-parser` applies no guide before the
+    thought ends.
+    """
+
+    template: Template
+    """What wraps a message."""
+    has_tags: bool
+    """Whether the tokeniser has a token for each tag of a thought, so that the model may begin one itself."""
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the template's text; see `Template.sha256`."""
+        return self.template.sha256
+
+    def values(self, given: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+        """The template's, with thinking switched off if it knows the word."""
+        values = self.template.values(given)
+        return {**values, THINKING_WORD: False} if THINKING_WORD in values else values
+
+    def render(self, content: str, *, values: Mapping[str, JsonValue]) -> str:
+        """One user message, and a thought that is closed; see `Template.render`."""
+        rendered = self.template.render(content, values=values)
+        if self.template.opens_thought(values):
+            return f"{rendered}{THOUGHT_END}\n\n"
+        if not self.has_tags or isinstance(self.template, ServerTemplate):
+            return rendered
+        is_closed = THOUGHT_END in self.template.render(MESSAGE_MARK, values=values).rpartition(MESSAGE_MARK)[2]
+        return rendered if is_closed else f"{rendered}{OPENING}\n\n{THOUGHT_END}\n\n"
+
+    def opens_thought(self, values: Mapping[str, JsonValue]) -> bool:
+        """Never."""
+        return False
+
+    def prints_time(self, values: Mapping[str, JsonValue]) -> bool:
+        """Whether the template's prompts show the time; see `Template.prints_time`."""
+        return self.template.prints_time(values)
+
+    def other_thought_tags(self) -> list[str]:
+        """The template's; see `Template.other_thought_tags`."""
+        return self.template.other_thought_tags()

@@ -112,7 +112,7 @@ class Resources:
     """What one engine takes of the cluster."""
 
     num_gpus: float = 0
-    """GPUs, where the cluster has any."""
+    """GPUs of one node."""
 
 
 class EngineConfig(Protocol):

@@ -4,12 +4,17 @@ A record is a JSON file with a `format`. A folder without one must be empty to b
 """
 
 from collections.abc import Collection
+from datetime import timedelta
 from typing import Any
 
 from memagent_batch.errors import InputError, OutputError, StorageError
 from memagent_batch.files.errors import input_errors, output_errors
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
+
+ABANDONED_AFTER = timedelta(days=1)
+"""Age of files that are not shown, and that nobody can be writing any more."""
+_REPLACE_TRIES = 100
 
 
 def claimed_record(
@@ -42,6 +47,23 @@ def claimed_record(
             "empty folder"
         )
     return record
+
+
+def replace_shown(place: Location, data: bytes) -> bytes:
+    """Replaces a file that says which files are shown; returns what it said before, nothing if it was not there.
+
+    Several may do so at the same time: each gets what the one before it wrote, and removes the files that this names
+    and no others, so that files of the others that are not shown yet stay.
+
+    Raises:
+        StorageError: others replace it again and again.
+    """
+    for _ in range(_REPLACE_TRIES):
+        version = place.version()
+        before = place.read_bytes_if_there() or b""
+        if place.replace(data, version=version):
+            return before
+    raise StorageError(f"{place.uri} changes whenever it is looked at; see what else writes there")
 
 
 def whole_record(

@@ -32,7 +32,7 @@ def read_json(place: Location) -> dict[str, Any] | None:
         return None
     try:
         value = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # the second: nested too deeply
         raise OutputError(f"{place.uri} is not valid JSON: {error}; restore it or choose another output") from error
     if not isinstance(value, dict):
         raise OutputError(f"{place.uri} is not a JSON object; restore it or choose another output")

@@ -34,7 +34,7 @@ from memagent_batch.masking import shown
 DELETE_THREADS = 16
 """Files removed at once, by a request each: s3fs drops what the answer to a bulk request says of a refused key."""
 
-UNCACHED_PROTOCOLS = ("s3://", "s3a://", "gs://", "gcs://")
+UNCACHED_PROTOCOLS = ("s3://", "s3a://", "gs://", "gcs://", "abfs://", "abfss://", "az://")
 """File systems that would answer from a listing of some seconds ago."""
 
 
@@ -192,7 +192,8 @@ class Location:
     def write_bytes(self, data: bytes) -> None:
         """Writes the file whole or not at all, over one that is there.
 
-        An object store's PUT is that already; on a disk a temporary file is synced and takes the name.
+        An object store's PUT is that already; on a disk a temporary file is synced and takes the name. Other file
+        systems (SFTP, HDFS, SMB) may leave a part of the file if the connection breaks.
 
         Raises:
             StorageError: nothing was written; names the place and the cause.
@@ -271,7 +272,8 @@ class Location:
             if not self._is_s3:
                 return self._compare_and_write(data, version=version)
             try:
-                self.fs.pipe_file(self.path, data, IfMatch=version)
+                one_part = len(data) + 1  # in several parts, s3fs would leave out the condition
+                self.fs.pipe_file(self.path, data, IfMatch=version, chunksize=one_part)
             except OSError as error:
                 if error.errno == errno.ENOSYS:  # a store that speaks S3 but knows no conditions
                     return self._compare_and_write(data, version=version)

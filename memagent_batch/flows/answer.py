@@ -21,6 +21,7 @@ from memagent_batch.plugins import engine_config
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.leaving import OrderlyLeave
 from memagent_batch.ray_data.ledger import BoundedRun, start_ledger
+from memagent_batch.ray_data.pool import require_node, require_place
 from memagent_batch.ray_data.progress.board import start_board
 from memagent_batch.ray_data.progress.progress import Progress
 from memagent_batch.ray_data.reader import Reader
@@ -70,7 +71,8 @@ def answer(job: JobConfig) -> Manifest:
 
 def answer_checked(checked: Checked) -> Manifest:
     """The same for a run that was checked, which takes no Ray; see `answer`."""
-    with ray_session():
+    with ray_session() as is_own:
+        require_node(checked.job.agent, checked.job.pool, may_grow=not is_own)
         plan = make_plan(checked.job, inputs=checked.inputs, closing=checked.closing, escalation=checked.escalation)
         return answer_plan(plan, checked)
 
@@ -258,12 +260,16 @@ def read_documents(
         singly=singly,
     )
     splits = closing is not None and closing.turns.plan.evidence
-    tokenised = tokenised_plan(calls, agent=job.agent, sources=job, splits=splits, bounded=bounded)
+    tokenised = tokenised_plan(calls, agent=job.agent, sources=run.sources, splits=splits, bounded=bounded)
     rows = read_calls(tokenised, Reader, task=task, pool=job.pool)
     keep = partial(write_progress, output=run.output, run_id=run.run_id)
     shown = progress.shown(board, pending=count_pending(bundles), starting=_starting(job.agent), keep=keep)
     with shown, OrderlyLeave(require_claim=partial(require_claim, run.output, run_id=run.run_id)):
-        not_read = collect_not_read(rows.iter_batches(batch_size=None, batch_format="pyarrow"))
+        require_place(job.agent, job.pool)
+        try:
+            not_read = collect_not_read(rows.iter_batches(batch_size=None, batch_format="pyarrow"))
+        finally:
+            board.end_run.remote()
         struck = bounded.struck() if bounded else None
     if struck:
         raise BoundReachedError(stopping_line(job, knob=struck, spent=progress.spent()))

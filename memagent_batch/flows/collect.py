@@ -19,6 +19,7 @@ from memagent_batch.flows.check import check
 from memagent_batch.flows.plan import make_plan
 from memagent_batch.log.index import scan_log
 from memagent_batch.plugins import make_policy
+from memagent_batch.ray_data.pool import require_node
 from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.runs.claim import publish, remove_leftovers, removed_on_failure, require_claim
 from memagent_batch.runs.finalise import SHOWN_MISSING
@@ -45,7 +46,8 @@ def collect(job: JobConfig) -> RolloutsRecord:
     require_reward(job.rollouts)
     require_one_reader(job.escalate, command="collect")
     checked = replace(check(sampled_job(job)), closing=None)  # what is learnt from is the reading alone
-    with ray_session():
+    with ray_session() as is_own:
+        require_node(checked.job.agent, checked.job.pool, may_grow=not is_own)
         plan = make_plan(checked.job, inputs=checked.inputs)
         require_references(plan)
         manifest = answer_plan(plan, checked)
@@ -130,7 +132,7 @@ def write_rollouts_table(plan: Plan, manifest: Mapping[str, Any], *, job: JobCon
         SupersededError: a newer attempt has claimed the output; none of its files was touched.
     """
     run_id, output = manifest["run_id"], make_output(job)
-    task = RolloutTask(job=job, run_id=run_id, reader=identify_reader(job.agent))
+    task = RolloutTask(job=plan.pinned(job), run_id=run_id, reader=identify_reader(job.agent))
     remove_leftovers(output, tables=ROLLOUT_TABLES, run_id=run_id)
     with removed_on_failure(output, tables=ROLLOUT_TABLES, run_id=run_id):
         reports = _project(plan, output, task=task)

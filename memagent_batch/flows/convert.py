@@ -26,10 +26,10 @@ from memagent_batch.convert.record import (
 )
 from memagent_batch.convert.sources import ChosenConverter
 from memagent_batch.convert.table import SourceReport
-from memagent_batch.errors import SettingsError
+from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.files.options import Options, StorageOptions
-from memagent_batch.inputs.listing import list_places
+from memagent_batch.inputs.listing import HIDDEN_NAME, list_places
 from memagent_batch.logs import EventKind, step
 from memagent_batch.plugins import CONVERTERS
 from memagent_batch.ray_data.leaving import OrderlyLeave
@@ -40,6 +40,9 @@ from memagent_batch.wiring import make_documents
 
 FILE_BYTES = 256 << 20
 """Size from which a file is skipped by default."""
+UNREAD = ("not_read", "failed", "needs_ocr", "skipped")
+"""Statuses of files that are logged by name, in this order."""
+LOGGED_FILES = 10
 WITHOUT_OWN = frozenset({"docling"})
 """Converters that are often asked for by name, and that a package of its own has to bring."""
 
@@ -92,7 +95,13 @@ def convert(job: ConvertJob) -> ConvertManifest:
     documents = [canonical(uri, sources) for uri in sources.documents]
     require_output(output, documents=documents)
     with step("listing the files"):
-        files = list_places(places)
+        listed = list_places(places, keep_left_out=True)
+    files = [file for file in listed if file.left_out != HIDDEN_NAME]
+    hidden = [file.name for file in listed if file.left_out == HIDDEN_NAME]
+    if not files:
+        raise InputError(
+            f"{', '.join(documents)} holds no files: all {len(hidden)} names start with . or _; rename them"
+        )
     require_distinct(files)
     with ray_session():
         run = begin_convert(output, documents=documents)
@@ -110,7 +119,9 @@ def convert(job: ConvertJob) -> ConvertManifest:
             search_path=tuple(sys.path),
         )
         reports = _convert_batches(batches, run=run, task=task, num_files=len(files))
-        manifest = close_convert(run, reports, names=[file.name for file in files], converters=converters)
+        names = [file.name for file in files]
+        manifest = close_convert(run, reports, names=names, left_out=hidden, converters=converters)
+    _log_unread(reports)
     _log_end(manifest)
     require_converted(manifest, max_failed_share=job.max_failed_share)
     return manifest
@@ -169,6 +180,15 @@ def _log_start(run: ConvertRun, *, num_files: int) -> None:
     log.info(f"run {run.run_id}: {num_files} files to convert", extra={"event": EventKind.RUN_STARTED, **fields})
 
 
+def _log_unread(reports: Sequence[BatchReport]) -> None:
+    """Names the first files whose texts lack something, with the reasons."""
+    unread = [source for report in reports for source in report.sources if source.status in UNREAD]
+    for source in sorted(unread, key=lambda source: (UNREAD.index(source.status), source.source))[:LOGGED_FILES]:
+        log.warning(f"{source.status}: {source.source}: {source.reason}")
+    if len(unread) > LOGGED_FILES:
+        log.warning(f"and {len(unread) - LOGGED_FILES} more: see `status` and `reason` in the table")
+
+
 def _log_end(manifest: ConvertManifest) -> None:
     run_id, counts = manifest["run_id"], manifest["counts"]
     fields = {"run_id": run_id, "seconds": manifest["seconds"], **counts}
@@ -176,9 +196,10 @@ def _log_end(manifest: ConvertManifest) -> None:
 
 
 def _summary(counts: Mapping[str, int]) -> str:
+    left_out = counts["left_out"]
     endings = ("ok", "needs_ocr", "empty", "failed", "skipped", "not_read")
     by_ending = ", ".join(f"{counts[f'files_{ending}']} {ending}" for ending in endings if counts[f"files_{ending}"])
     return (
         f"{counts['files']} files ({by_ending}), {counts['files_held']} of them held; {counts['documents']} documents, "
-        f"{counts['rows']} rows"
+        f"{counts['rows']} rows" + (f"; {left_out} left out (names that start with . or _)" if left_out else "")
     )

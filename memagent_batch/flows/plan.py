@@ -5,6 +5,7 @@ from typing import TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import ray
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
@@ -37,6 +38,7 @@ from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.logs import step
 from memagent_batch.plugins import make_policy
 from memagent_batch.ray_data.index import indexed_shards
+from memagent_batch.ray_data.pool import require_node
 from memagent_batch.ray_data.session import ray_session
 from memagent_batch.reading.closed import Closing
 from memagent_batch.reading.question_lengths import require_questions_fit
@@ -98,14 +100,16 @@ class PlanSummary(PlanCounts, PlanPrice, ClosingPrice):
 def plan_checked(checked: Checked) -> PlanSummary:
     """What `answer` would read and cost; writes nothing."""
     job, output = checked.job, make_output(checked.job)
-    with ray_session():
+    with ray_session() as is_own:
+        is_elsewhere = not ray.cluster_resources().get("GPU")  # a plan may be made on a machine without GPUs
+        require_node(job.agent, job.pool, may_grow=is_elsewhere or not is_own)
         plan = make_plan(job, inputs=checked.inputs, closing=checked.closing, escalation=checked.escalation)
         with step("counting tokens"):
             index = scan_plan(output, plan, reader_fingerprint=checked.reader.fingerprint)
             before = last_run(output)
             held_for = last_versions(output, before, plan, index=index, agent=job.agent)
             bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=held_for))
-            documents = document_lengths(bundles, agent=job.agent, sources=job)
+            documents = document_lengths(bundles, agent=job.agent, sources=plan.pinned(job))
             again = checked.escalation
             return {
                 **summarise_plan(plan, index, bundles),
@@ -148,7 +152,7 @@ def second_reader_price(
     left, bundles = (
         list(again.pending(looked, retry_failed=job.retry_failed, only=only)) for only in (doubtful, at_most)
     )
-    price = reading_price(again, document_lengths(bundles, agent=agent, sources=job), bundles, agent=agent)
+    price = reading_price(again, document_lengths(bundles, agent=agent, sources=plan.pinned(job)), bundles, agent=agent)
     return {
         "readings_to_do": count_pending(left).readings,
         "readings_at_most": count_pending(bundles).readings,
@@ -224,6 +228,7 @@ def make_plan(
         closing=closing,
         table=table,
         outside=sample.outside,
+        places=inputs.found.places,
     )
     if not plan.asked.table.num_rows:
         raise InputError("no question is asked: the question list is empty, and no document brings one")

@@ -14,7 +14,7 @@ from memagent_batch.review.estimates.evidence import EvidenceEstimate, StratumSe
 from memagent_batch.review.estimates.markdown import estimate_page
 from memagent_batch.review.estimates.standing_labels import CountedLabels, count_labels, sentence_labels
 from memagent_batch.review.labelling.folder import chosen_evidence, write_labelling
-from memagent_batch.review.labels.label import NO, NONE_OF_THESE, YES, Label, LabelKey, Purpose
+from memagent_batch.review.labels.label import NO, NONE_OF_THESE, YES, Label, LabelKey, Purpose, person
 from memagent_batch.review.labels.sheet import parse_sheet
 from memagent_batch.review.labels.table import append_labels, as_labels, read_label_rows
 from memagent_batch.review.sample.draw import draw, seed_text, shuffled
@@ -122,8 +122,8 @@ def make_review(output: Location, asked: Asked) -> dict[str, Any]:
     }
 
 
-def import_labels(output: Location, sheets: Sequence[Location], *, reviewer: str | None) -> dict[str, int]:
-    """Takes the labels of sheets in: all of them or, where one is wrong, none; returns how many there were.
+def import_labels(output: Location, sheets: Sequence[Location], *, reviewer: str | None) -> dict[str, Any]:
+    """Takes the labels of sheets in: all of them or, where one is wrong, none; returns their number and reviewers.
 
     Raises:
         InputError: a sheet or a row of it can't be taken; names the line.
@@ -138,7 +138,8 @@ def import_labels(output: Location, sheets: Sequence[Location], *, reviewer: str
         rows += parse_sheet(data, name=str(sheet), reviews=reviews, reviewer=reviewer)
     if not rows:
         raise InputError(f"{', '.join(map(str, sheets))}: no row has a label; fill in the column `label`")
-    return {"labels": len(rows), "added": append_labels(output, rows)}
+    reviewers = {person(row["reviewer"]): row["reviewer"] for row in reversed(rows)}
+    return {"labels": len(rows), "added": append_labels(output, rows), "reviewers": sorted(reviewers.values())}
 
 
 def estimate(output: Location, name: str | None, *, so_far: bool, with_seen: bool) -> tuple[dict[str, Any], str]:

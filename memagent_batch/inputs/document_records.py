@@ -55,6 +55,7 @@ def text_column(settings: InputConfig) -> Column:
         presence=Presence.SOME,
         knob="input.text_column",
         is_part=bool(settings.order_columns),
+        max_bytes=settings.max_document_bytes,
     )
 
 
@@ -80,7 +81,7 @@ def document_records(location: Location, *, name: str, shard: Shard, settings: I
         InputError: the file, a column or a value can't be read.
     """
     file = shard.table_files.get(location.path)
-    values = partition_values(location.path) if file is None else file.values
+    values = partition_values(location.path, root=shard.root) if file is None else file.values
     columns = _present(index_columns(settings), shard=shard, file=file, values=values)
     keep_bad = settings.on_bad_file == OnBadFile.RECORD
     if shard.format is Format.TEXT:

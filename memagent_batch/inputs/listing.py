@@ -3,9 +3,10 @@
 import os
 import posixpath
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ from typing import Any
 from memagent_batch.errors import InputError
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
+from memagent_batch.inputs.converted import listed_paths
 from memagent_batch.inputs.lake.refusal import refuse_listed_tables, refuse_tables_around
 
 _MAGIC = frozenset("*?[")
 _HIDDEN = (".", "_")
+HIDDEN_NAME = "its name starts with . or _"
 _VERSION_QUERY = "?versionid="
 """Clients of object stores always cut a key here."""
 
@@ -31,6 +34,8 @@ class InputFile:
     """Folder that was asked for, up to its slash, or the folders of a glob before its first wildcard."""
     size_bytes: int
     """Size, bytes."""
+    left_out: str | None = None
+    """Why it can't be taken, if the listing keeps what it leaves out."""
 
     @property
     def name(self) -> str:
@@ -38,8 +43,12 @@ class InputFile:
         return self.path.removeprefix(self.root)
 
 
-def list_files(location: Location) -> list[InputFile]:
+def list_files(location: Location, *, keep_left_out: bool = False) -> list[InputFile]:
     """Files of a file, folder or glob, sorted by path.
+
+    Args:
+        location: The file, folder or glob.
+        keep_left_out: Whether hidden files, and files that can't be taken, are listed with the reason.
 
     Raises:
         InputError: there is none, one of them is no plain file or part of a lake's table, or the location can't be
@@ -56,11 +65,15 @@ def list_files(location: Location) -> list[InputFile]:
             raise InputError(f"{location.uri}: no such file or folder; check the path")
         root = f"{path.rstrip('/')}/" if info is not None else _glob_root(path)
         if location.is_local and info is not None:
-            files = [_local_file(found, root=root) for found in _paths_below(path)]
+            found: Mapping[str, Any] = {name: name for name in _paths_below(path)}
+            make: Callable[[Any], InputFile] = partial(_local_file, root=root)
         else:
             found = location.fs.find(path, detail=True) if info is not None else _expand(location)
             refuse_listed_tables(location, found)
-            files = [_found_file(location, info=entry, root=root) for entry in found.values() if _is_shown(entry, root)]
+            make = partial(_found_file, location, root=root)
+        files = _input_files(found, make, root=root, keep_left_out=keep_left_out)
+        listed = set(listed_paths(location, root=root, paths=[file.path for file in files]))
+        files = [file for file in files if file.path in listed]
         is_whole = info is not None and not location.is_local  # hidden names were listed too
         refuse_tables_around(location, root=root, paths=() if is_whole else [file.path for file in files])
     if not files:
@@ -68,8 +81,8 @@ def list_files(location: Location) -> list[InputFile]:
     return sorted(files, key=attrgetter("path"))
 
 
-def list_places(places: Sequence[Location]) -> list[InputFile]:
-    """Files of all places; a file that is in two of them once.
+def list_places(places: Sequence[Location], *, keep_left_out: bool = False) -> list[InputFile]:
+    """Files of all places, as `list_files` lists them; a file that is in two of them once.
 
     With several places, a name is the path below the folder that holds all of them, so that no two are the same, and
     the files that a shell makes of a glob have the names that the glob itself gives.
@@ -78,17 +91,28 @@ def list_places(places: Sequence[Location]) -> list[InputFile]:
         InputError: a place has no file, or is on another file system than the first.
     """
     if len(places) == 1:
-        return list_files(places[0])
-    files = {file.path: file for place in places for file in list_files(place)}
+        return list_files(places[0], keep_left_out=keep_left_out)
+    files = {file.path: file for place in places for file in list_files(place, keep_left_out=keep_left_out)}
     for place in places:
         if place.fs != places[0].fs:
             raise InputError(
                 f"documents: {places[0]} and {place} are on two file systems; copy them to one, or read each in a run "
                 "of its own"
             )
-    roots = {file.root.rstrip("/") for file in files.values()}
-    root = "".join(f"{part}/" for part in posixpath.commonprefix([root.split("/") for root in roots]))
+    root = f"{_common_path([file.root.rstrip('/') for file in files.values()])}/"
     return [replace(files[path], root=root) for path in sorted(files)]
+
+
+def common_folder(places: Sequence[Location]) -> Location:
+    """The folder that holds the files of all places; a place alone that is no glob is that place."""
+    if len(places) == 1 and not _MAGIC & set(places[0].path):
+        return places[0]
+    paths = [_glob_root(place.path) if _MAGIC & set(place.path) else place.path for place in places]
+    return places[0].at(_common_path([path.rstrip("/") for path in paths]))
+
+
+def _common_path(paths: Sequence[str]) -> str:
+    return "/".join(posixpath.commonprefix([path.split("/") for path in paths]))
 
 
 def _info(location: Location) -> Mapping[str, Any] | None:
@@ -145,21 +169,43 @@ def _glob_root(path: str) -> str:
     return "".join(f"{part}/" for part in parts[:fixed])
 
 
-def _is_shown(info: Mapping[str, Any], root: str) -> bool:
-    parts = str(info["name"]).removeprefix(root).split("/")
-    return bool(parts[-1]) and not any(part.startswith(_HIDDEN) for part in parts)
+def _input_files(
+    found: Mapping[str, Any], make: Callable[[Any], InputFile], *, root: str, keep_left_out: bool
+) -> list[InputFile]:
+    """The files of a listing. Of those that are left out, hidden folders are listed as one."""
+    files = dict[str, InputFile]()
+    for path, entry in found.items():
+        hidden = _hidden_path(path, root)
+        if path.endswith("/") or (hidden and not keep_left_out):
+            continue
+        if hidden:
+            files[hidden] = InputFile(path=hidden, root=root, size_bytes=0, left_out=HIDDEN_NAME)
+            continue
+        try:
+            files[path] = make(entry)
+        except InputError as error:
+            if not keep_left_out:
+                raise
+            name = path.encode("utf-8", errors="backslashreplace").decode()
+            files[path] = InputFile(path=name, root=root, size_bytes=0, left_out=str(error))
+    return list(files.values())
+
+
+def _hidden_path(path: str, root: str) -> str | None:
+    """A path below the root up to its first hidden name, if it has one."""
+    parts = path.removeprefix(root).split("/")
+    hidden = next((number for number, part in enumerate(parts, start=1) if part.startswith(_HIDDEN)), None)
+    return None if hidden is None else root + "/".join(parts[:hidden])
 
 
 def _paths_below(folder: str) -> Iterator[str]:
-    """Paths of what is in a folder of this machine and in all below it, hidden names left out.
+    """Paths of what is in a folder of this machine and in all below it; of hidden folders only their own.
 
     The file system's own listing would make a mapping of each of a million files, and leave out what it can't list.
     """
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.startswith(_HIDDEN):
-                continue
-            if entry.is_dir(follow_symlinks=False):
+            if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(_HIDDEN):
                 yield from _paths_below(entry.path)
             else:
                 yield entry.path
@@ -172,7 +218,7 @@ def _named_file(location: Location, *, info: Mapping[str, Any], root: str) -> In
     return _input_file(str(info["name"]), root=root, size_bytes=int(info.get("size") or 0))
 
 
-def _found_file(location: Location, *, info: Mapping[str, Any], root: str) -> InputFile:
+def _found_file(location: Location, info: Mapping[str, Any], *, root: str) -> InputFile:
     """A file that a listing found."""
     name = str(info["name"])
     if location.is_local:

@@ -5,6 +5,7 @@ No text is kept on the way: the hash of a document is made of the hashes of its 
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from itertools import groupby, pairwise
 from operator import itemgetter
@@ -25,7 +26,7 @@ from memagent_batch.inputs.document_index import (
     place_of,
 )
 from memagent_batch.inputs.formats.formats import Format
-from memagent_batch.inputs.formats.records import Place
+from memagent_batch.inputs.formats.records import Place, too_long
 from memagent_batch.inputs.row_texts import joined_hash
 
 IndexedRow = Mapping[str, Any]
@@ -33,6 +34,7 @@ IndexedRow = Mapping[str, Any]
 _INDEX_ROWS = 1024
 """Most rows of an index table."""
 _NOT_FINITE = re.compile(r"[-+]?(nan|inf|infinity)", re.IGNORECASE)
+_TIME_WITH_OFFSET = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*(Z|[+-]\d\d:?\d\d)")
 _JSON_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 
 
@@ -79,15 +81,18 @@ def _documents_of_id(rows: list[IndexedRow], *, documents: Location, settings: I
 
 def _joined_document(rows: Sequence[IndexedRow], *, error: str | None, settings: InputConfig) -> IndexRow:
     first = rows[0]
-    error = error or next((row["error"] for row in rows if row["error"] is not None), None)
     separators = (len(rows) - 1) * len(settings.separator.encode())
+    num_bytes = separators + sum(row["num_bytes"] for row in rows)
+    error = error or next((row["error"] for row in rows if row["error"] is not None), None)
+    if error is None and settings.max_document_bytes is not None and num_bytes > settings.max_document_bytes:
+        error = f"document_id {first['document_id']!r}: {too_long(settings.max_document_bytes)}"
     return IndexRow(
         document_id=first["document_id"],
         path=first["path"],
         format=Format(first["format"]),
         place=Place(start=first["start"], stop=first["stop"]),
         document_hash=None if error else joined_hash([row["document_hash"] for row in rows], settings=settings),
-        num_bytes=0 if error else separators + sum(row["num_bytes"] for row in rows),
+        num_bytes=0 if error else num_bytes,
         question=first["question"],
         error=error,
         carried={name: first[CARRY_PREFIX + name] for name in settings.carry_columns},
@@ -118,10 +123,13 @@ def _bad(row: IndexedRow) -> IndexRow:
 
 
 def _in_order(rows: Sequence[IndexedRow], *, documents: Location, settings: InputConfig) -> list[IndexedRow]:
-    """The rows in order: a column whose values in this document are all numbers counts as numbers, else as texts."""
-    columns = [_ordered(values) for values in zip(*(row["order"] for row in rows), strict=True)]
-    _require_numbers(rows, columns, documents=documents, settings=settings)
-    keys = list(zip(*columns, strict=True))
+    """The rows in order: a column whose values in this document are all numbers counts as numbers, one whose values
+    are all times with an offset as instants, else as texts.
+    """
+    columns = list(zip(*(row["order"] for row in rows), strict=True))
+    for name, values in zip(settings.order_columns, columns, strict=True):
+        _require_one_order(values, name=name, rows=rows, documents=documents)
+    keys = list(zip(*map(_ordered, columns), strict=True))
     order = sorted(range(len(rows)), key=keys.__getitem__)
     for one, other in pairwise(order):
         if keys[one] == keys[other]:
@@ -136,25 +144,54 @@ def _in_order(rows: Sequence[IndexedRow], *, documents: Location, settings: Inpu
 
 
 def _ordered(values: Sequence[str]) -> Sequence[Any]:
-    return [Decimal(value) for value in values] if all(map(_JSON_NUMBER.fullmatch, values)) else values
+    if all(map(_JSON_NUMBER.fullmatch, values)):
+        return [Decimal(value) for value in values]
+    instants = [_instant(value) for value in values]
+    return values if None in instants else instants
 
 
-def _require_numbers(
-    rows: Sequence[IndexedRow], columns: Sequence[Sequence[Any]], *, documents: Location, settings: InputConfig
-) -> None:
-    """Refuses a value that is no number beside numbers, which would then be ordered as texts: 1, 10, 2.
+def _instant(value: str) -> datetime | None:
+    """The instant that an ISO 8601 time with an offset names; None for any other text."""
+    if not _TIME_WITH_OFFSET.fullmatch(value):
+        return None
+    try:
+        return datetime.fromisoformat(value)
+    except ValueError:
+        return None
+
+
+def _require_one_order(values: Sequence[str], *, name: str, rows: Sequence[IndexedRow], documents: Location) -> None:
+    """Refuses values that would be in a wrong order as texts: 1, 10, 2 beside 10a, or times with and without offset.
 
     Raises:
-        InputError: a value is nan or infinite and others are numbers; names its row.
+        InputError: names the row of the value that is not like the others.
     """
-    for name, values in zip(settings.order_columns, columns, strict=True):
-        texts = [value for value in values if not (isinstance(value, Decimal) or _JSON_NUMBER.fullmatch(value))]
-        if texts and len(texts) < len(values) and all(map(_NOT_FINITE.fullmatch, texts)):
-            row = rows[list(values).index(texts[0])]
-            raise InputError(
-                f"document_id {row['document_id']!r}: {place_of(row, documents=documents)}: {name} is {texts[0]}, and "
-                "its other rows have numbers; give this one a number, or drop it"
-            )
+    texts = [value for value in values if not _JSON_NUMBER.fullmatch(value)]
+    if not texts:
+        return
+    local = [value for value in values if _instant(value) is None]
+    if local and len(local) < len(values):
+        odd, remedy = local[0], "have times with an offset; give this one an offset too"
+    elif len(texts) == len(values):
+        return
+    elif all(map(_NOT_FINITE.fullmatch, texts)):
+        odd, remedy = texts[0], "have numbers; give this one a number, or drop it"
+    elif not _is_order_of_texts([value for value in values if _JSON_NUMBER.fullmatch(value)]):
+        odd = texts[0]
+        remedy = "have numbers, which would be ordered as texts (1, 10, 2); number all, or write 01, 02, 10"
+    else:
+        return
+    row = rows[values.index(odd)]
+    raise InputError(
+        f"document_id {row['document_id']!r}: {place_of(row, documents=documents)}: {name} is {odd}, and its other "
+        f"rows {remedy}"
+    )
+
+
+def _is_order_of_texts(numbers: Sequence[str]) -> bool:
+    """Whether numbers have the same order as texts."""
+    as_texts = sorted(numbers)
+    return as_texts == sorted(as_texts, key=Decimal)
 
 
 def _require_one_question(rows: Sequence[IndexedRow], *, documents: Location) -> None:

@@ -16,7 +16,7 @@ from memagent_batch.inputs.formats.formats import UNKNOWN_REMEDY, Format, format
 from memagent_batch.inputs.formats.grouped import open_grouped
 from memagent_batch.inputs.lake.hive import partition_values
 from memagent_batch.inputs.lake.hub import pin
-from memagent_batch.inputs.lake.names import table_name
+from memagent_batch.inputs.lake.names import at_version, table_name
 from memagent_batch.inputs.lake.table import Table, TableColumns, TableFile
 from memagent_batch.inputs.lake.tables import find_table
 from memagent_batch.inputs.listing import InputFile, list_places
@@ -39,7 +39,7 @@ class Shard:
     """Part of the documents that one task indexes: some files of one format, or some row groups of one file."""
 
     documents: str
-    """URI of the documents, or of one of their places: it names the file system of the paths."""
+    """URI of the documents, or of one of their places, at the version that is read: names the paths' file system."""
     root: str
     """What the paths begin with, up to the ids of text documents."""
     paths: tuple[str, ...]
@@ -73,6 +73,8 @@ class FoundShards:
     """The table of a lake that the documents are, in the version that is read, with the files that the filter takes."""
     commits: Mapping[str, str] = field(default_factory=dict)
     """Commits of data sets of the hub, by their URIs."""
+    places: tuple[str, ...] = ()
+    """URIs of the documents: of a table at the version, of a data set at the commit that is read."""
 
     def num_files(self, format_: Format) -> int:
         """Files of a format."""
@@ -107,14 +109,16 @@ def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
     place = documents[0]
     listed = list_places(documents)
     if where is not None:
-        listed = [file for file in listed if may_hold(where, partition_values(file.path))]
+        listed = [file for file in listed if may_hold(where, partition_values(file.path, root=file.root))]
         _require_some(listed, settings=settings)
     found = _by_format(listed, place, settings=settings)
     left_out: list[InputFile] = []
     if settings.format == "auto" and _COLUMNED & found.keys():
         texts = found.pop(Format.TEXT, [])
-        left_out = [file for file in texts if not _is_named(file, documents)]
-        found |= {Format.TEXT: named} if (named := [file for file in texts if file not in left_out]) else {}
+        named: list[InputFile] = []
+        for file in texts:
+            (named if _is_named(file, documents) else left_out).append(file)
+        found |= {Format.TEXT: named} if named else {}
     if where is not None:
         _require_filtered(found, where=columns_of(where))
     shards = [
@@ -123,7 +127,12 @@ def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
         for shard in _shards_of_files(place, files, format_=format_, settings=settings)
     ]
     commits = {uri: pinned.commit for uri, pinned in pins.items()}
-    return FoundShards(shards=shards, left_out=tuple(file.name for file in left_out), commits=commits)
+    return FoundShards(
+        shards=shards,
+        left_out=tuple(file.name for file in left_out),
+        commits=commits,
+        places=tuple(place.uri for place in documents),
+    )
 
 
 def _find_table(documents: Sequence[Location]) -> Table | None:
@@ -143,11 +152,17 @@ def _table_shards(table: Table, documents: Location, *, where: Condition | None,
         InputFile(path=path, root=f"{table.location.path.rstrip('/')}/", size_bytes=file.size_bytes)
         for path, file in files.items()
     ]
+    uri = at_version(documents.uri, table.version)
     shards = [
-        replace(shard, table_files={path: files[path] for path in shard.paths}, table_columns=table.columns)
+        replace(
+            shard,
+            documents=uri,
+            table_files={path: files[path] for path in shard.paths},
+            table_columns=table.columns,
+        )
         for shard in _shards_of_files(documents, listed, format_=Format.TABLE, settings=settings)
     ]
-    return FoundShards(shards=shards, table=replace(table, files=tuple(files.values())))
+    return FoundShards(shards=shards, table=replace(table, files=tuple(files.values())), places=(uri,))
 
 
 def _require_some(files: Collection[object], *, settings: InputConfig) -> None:
@@ -160,10 +175,11 @@ def _require_filtered(found: Mapping[Format, Sequence[InputFile]], *, where: fro
     """Refuses files whose rows can't be filtered: those of another format than Parquet and Arrow, but by folders."""
     for format_, files in found.items():
         for file in files if format_ not in (Format.PARQUET, Format.ARROW) else ():
-            if missing := where - partition_values(file.path).keys():
+            if missing := where - partition_values(file.path, root=file.root).keys():
                 raise InputError(
                     f"{file.path}: input.where asks for column {min(missing)!r}; rows are filtered in Parquet and "
-                    "Arrow files and in tables, other files only by the keys in their folders (year=2026)"
+                    "Arrow files and in tables, other files only by the keys in their folders (year=2026), below the "
+                    "place that --documents names"
                 )
 
 

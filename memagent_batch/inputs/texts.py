@@ -52,7 +52,7 @@ def fetch_texts(table: pa.Table, *, documents: Location, settings: InputConfig) 
     Args:
         table: Rows of `INDEX_SCHEMA`; the columns document_hash, path, format, start, stop, num_bytes, error and rows
             are used.
-        documents: The documents, as they were indexed: its file system holds the paths.
+        documents: The place of the texts (`texts_place`), as they were indexed: its file system holds the paths.
         settings: Where the texts stand in the files; as they were for the index.
     """
     errors = table["error"].to_pylist()
@@ -203,7 +203,7 @@ def _text_columns(file: _Wanted, *, documents: Location, settings: InputConfig) 
     shown = shown_columns(settings)
     columns = [text_column(settings), *shown]
     if file.format is not Format.TABLE:
-        return with_partition(columns, partition_values(file.place.path)) if shown else columns
+        return with_partition(columns, partition_values(file.place.path, root=documents.path)) if shown else columns
     values = partition_in_table(documents, file.place.path) if shown else {}
     return stored_columns(columns, table=table_columns(documents), values=values, where=documents.uri)
 

@@ -38,7 +38,7 @@ class LoggedClosing:
 
 
 def scan_closings(
-    output: Location, *, fingerprints: Collection[str], after: str = "", until: str | None = None
+    output: Location, *, fingerprints: Collection[str], after: str = "", until: str | None = None, begins: str = ""
 ) -> dict[str, dict[ReadingKey, LoggedClosing]]:
     """The readings that were closed, by fingerprint.
 
@@ -47,13 +47,15 @@ def scan_closings(
         fingerprints: Of what was asked after the answers.
         after: A run: only what later ones closed.
         until: A run: only what this one closed, or one before it; None for all.
+        begins: A run: only its files.
 
     Raises:
         OutputError: a log file can't be read; names it.
     """
     found: dict[str, dict[ReadingKey, LoggedClosing]] = defaultdict(dict)
     best: dict[tuple[str, ReadingKey], ClosingRank] = {}
-    for file, table in read_log(output / CLOSINGS_FOLDER, columns=_RANKED_BY, fingerprints=fingerprints):
+    tables = read_log(output / CLOSINGS_FOLDER, columns=_RANKED_BY, fingerprints=fingerprints, begins=[begins])
+    for file, table in tables:
         for row in table.to_pylist():
             if not after < row["run_id"] <= (until or row["run_id"]):
                 continue

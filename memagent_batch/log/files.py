@@ -13,7 +13,7 @@ from memagent_batch.files.errors import storage_errors, table_errors
 from memagent_batch.files.location import Location
 from memagent_batch.log.schemas import TURN_LOG
 
-LATER_COLUMNS = frozenset({"writes", "menu_logprobs", "held_from", "num_markers", "num_billed_tokens"})
+LATER_COLUMNS = frozenset({"writes", "menu_logprobs", "held_from", "num_markers", "num_billed_tokens", "memory_after"})
 """Columns of `TURN_LOG`, and of `OUTCOME_LOG` by the same type, that files of earlier versions lack."""
 
 LOG_THREADS = 16

@@ -87,6 +87,7 @@ def scan_log(
     reader_fingerprint: str,
     closings: Collection[str] = (),
     closing_turns: Collection[str] = (),
+    begins: str = "",
 ) -> TurnIndex:
     """Reads the keys of the whole log: memory grows with readings, not with turns.
 
@@ -95,13 +96,15 @@ def scan_log(
         reader_fingerprint: The reader.
         closings: Fingerprints under which closed readings are kept.
         closing_turns: Fingerprints under which their turns are kept.
+        begins: A run: only its files.
 
     Raises:
         OutputError: a log file can't be read; names it.
     """
     index = TurnIndex(reader_fingerprint=reader_fingerprint)
     best: dict[ReadingKey, OutcomeRank] = {}
-    for file, table in read_log(output / OUTCOMES_FOLDER, columns=_RANKED_BY, fingerprints=[reader_fingerprint]):
+    outcomes = output / OUTCOMES_FOLDER
+    for file, table in read_log(outcomes, columns=_RANKED_BY, fingerprints=[reader_fingerprint], begins=[begins]):
         for row in table.to_pylist():
             row |= {name: sys.intern(row[name]) for name in ("question_hash", "run_id")}  # many rows have the same
             key = (row["document_hash"], row["question_hash"], row["sample"])
@@ -109,12 +112,12 @@ def scan_log(
             if key not in best or rank > best[key]:
                 best[key] = rank
                 index.outcomes[key] = LoggedOutcome(status=Status(row["status"]), file=file, run_id=row["run_id"])
-    turns = _scan_turn_keys(output, fingerprints=[reader_fingerprint, *closing_turns], begins="")
+    turns = _scan_turn_keys(output, fingerprints=[reader_fingerprint, *closing_turns], begins=begins)
     index.turn_files.update(turns.files)
     index.held_from.update(turns.held_from)
     index.run_turns.update(turns.of_runs)
     if closings:
-        index.closings.update(scan_closings(output, fingerprints=closings))
+        index.closings.update(scan_closings(output, fingerprints=closings, begins=begins))
     return index
 
 

@@ -1,12 +1,14 @@
 """Rows of the turn log: made of what a reading brings, and checked one by one before they wait for a flush."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
 
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.domain.prompts import new_memory
+from memagent_batch.domain.turns import DIRECT, Completion, FinishReason, Prompt, Writes
 from memagent_batch.errors import LogRowError
 from memagent_batch.log.schemas import (
     OUTCOME_LOG,
@@ -53,6 +55,7 @@ def turn_row(address: ReadingAddress, prompt: Prompt, completion: Completion, *,
         "held_from": None,
         "num_markers": completion.num_markers,
         "num_billed_tokens": completion.num_billed_tokens,
+        "memory_after": prompt.memory_after(completion) if prompt.memory_after else None,
     }
 
 
@@ -63,10 +66,62 @@ def held_row(address: ReadingAddress, prompt: Prompt, held: TurnRow, *, run_id: 
     """
     empty = Completion(token_ids=[], text="", finish_reason=FinishReason(held["finish_reason"]))
     return {
-        **turn_row(address, prompt, empty, run_id=run_id),
+        **turn_row(address, replace(prompt, memory_after=None), empty, run_id=run_id),
         "finished_at": held["finished_at"],
         "held_from": held.get("held_from") or held["document_hash"],
+        "memory_after": prompt.memory_after(completion_of(held)) if prompt.memory_after else None,
     }
+
+
+def completion_of(row: TurnRow) -> Completion:
+    """A row of the turn log as the completion of a replayed turn."""
+    return Completion(
+        token_ids=row["token_ids"],
+        text=row["text"],
+        finish_reason=FinishReason(row["finish_reason"]),
+        logprobs=row["logprobs"],
+        menu_logprobs=row["menu_logprobs"],
+        num_prompt_tokens=row["num_prompt_tokens"],
+        num_cached_prompt_tokens=row["num_cached_prompt_tokens"],
+        num_billed_tokens=row.get("num_billed_tokens"),
+        engine_seconds=row["engine_seconds"],
+        num_markers=row.get("num_markers"),
+        replayed=True,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnMemory:
+    """What the row of a turn says of the memory."""
+
+    memory: str
+    """The memory after the turn."""
+    shown: str
+    """What `memories` shows: the memory, or the note that the turn wrote."""
+    changed: bool
+    """Whether the turn wrote something that is not the memory before it."""
+
+
+def turn_memory(row: TurnRow, before: str, *, keep_word: str, opens_thought: bool) -> TurnMemory:
+    """The memory after a turn.
+
+    Args:
+        row: the turn.
+        before: the memory before it.
+        keep_word: what the model writes to keep the memory; empty if it always writes a new one.
+        opens_thought: whether the prompt ended inside a thought.
+    """
+    if row["kind"] == DIRECT:
+        before = ""
+    if (whole := row.get("memory_after")) is not None:
+        return TurnMemory(memory=whole, shown=whole, changed=whole != before)
+    written = None
+    if row["writes"] is not None:
+        written = new_memory(row["text"], keep_word=keep_word, opens_thought=opens_thought)
+    if row["writes"] == Writes.NOTE:
+        return TurnMemory(memory=before, shown=written or "", changed=written is not None and written != before)
+    memory = before if written is None else written
+    return TurnMemory(memory=memory, shown=memory, changed=memory != before)
 
 
 def outcome_row(address: ReadingAddress, result: ResultRow, *, run_id: str) -> OutcomeRow:

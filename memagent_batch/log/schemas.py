@@ -170,6 +170,12 @@ TURN_LOG = pa.schema(
             unit="tokens",
             nullable=True,
         ),
+        column(
+            "memory_after",
+            pa.string(),
+            "the whole memory after the turn, of a policy whose memory is more than one completion; else null",
+            nullable=True,
+        ),
     ]
 )
 """One row for each finished turn."""
@@ -249,6 +255,7 @@ class TurnRow(AddressRow):
     held_from: NotRequired[str | None]
     num_markers: NotRequired[int | None]
     num_billed_tokens: NotRequired[int | None]
+    memory_after: NotRequired[str | None]
     num_tokens: NotRequired[int]
 
 

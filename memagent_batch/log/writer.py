@@ -99,7 +99,7 @@ class TurnLogWriter:
         self._require_writable(row, schema=TURN_LOG)
         if self._output is not None:
             self._unwritten.turns.append(row)
-            self._grow(TURN_ROW_BYTES + 4 * len(completion.token_ids) + len(completion.text))
+            self._grow(TURN_ROW_BYTES + 4 * len(completion.token_ids) + len(completion.text) + _memory_bytes(row))
 
     def record_held(self, address: ReadingAddress, prompt: Prompt, held: TurnRow) -> None:
         """Takes a turn that an earlier version of the document was asked: a row that names it, without its completion.
@@ -111,7 +111,7 @@ class TurnLogWriter:
         self._require_writable(row, schema=TURN_LOG)
         if self._output is not None:
             self._unwritten.turns.append(row)
-            self._grow(TURN_ROW_BYTES)
+            self._grow(TURN_ROW_BYTES + _memory_bytes(row))
 
     async def record_outcome(self, address: ReadingAddress, result: ResultRow) -> None:
         """Takes a reading's end and returns when it is durable.
@@ -268,3 +268,7 @@ def _stamp(moment: datetime) -> str:
 
 STAMP_FORMAT = "%Y%m%dT%H%M%S.%fZ"
 STAMP_LENGTH = len("20260131T235959.123Z")
+
+
+def _memory_bytes(row: TurnRow) -> int:
+    return len(row.get("memory_after") or "")

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from memagent_batch.files.claims import claimed_record
+from memagent_batch.files.claims import ABANDONED_AFTER, claimed_record, replace_shown
 from memagent_batch.files.json_files import json_bytes
 from memagent_batch.files.location import Location
 
@@ -17,6 +17,7 @@ LAYOUT = "memagent-page/1"
 """Changes with every change of the files that an older version can't replace."""
 BUILD_PREFIX = "build-"
 """Begins the name of the folder that holds a build's files, all but the index."""
+_STAMP = "%Y%m%dT%H%M%S"
 _THREADS = 8
 """Files written at once: a store's answer, and a disk's sync, take milliseconds each."""
 _WAITING_FILES = 4 * _THREADS
@@ -28,7 +29,7 @@ class SiteFiles:
 
     def __init__(self, target: Location, threads: ThreadPoolExecutor) -> None:
         """Writes below the folder `target`."""
-        self.build = f"{BUILD_PREFIX}{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}"
+        self.build = f"{BUILD_PREFIX}{datetime.now(UTC):{_STAMP}}-{uuid.uuid4().hex[:6]}"
         self.num_files = 0
         self.num_bytes = 0
         self._folder = target / self.build
@@ -77,9 +78,22 @@ def open_site(target: Location) -> Iterator[SiteFiles]:
 
 
 def publish(target: Location, files: SiteFiles, index: bytes) -> None:
-    """Shows the build: the one write of the index replaces the site that was there, whose files then go."""
+    """Shows the build: the one write of the index replaces the site that was there, whose files then go.
+
+    Other builds may be written at the same time: their files stay, unless they were begun a day ago.
+
+    Raises:
+        StorageError: others replace the index again and again.
+    """
     files.finish()
-    (target / INDEX_FILE).write_bytes(index)
+    before = replace_shown(target / INDEX_FILE, index)
     root = f"{target.path.rstrip('/')}/"
     listed = [(path, path.removeprefix(root).split("/")[0]) for path in target.files(temporary=True)]
-    target.delete_files([path for path, top in listed if top.startswith(BUILD_PREFIX) and top != files.build])
+    abandoned = f"{BUILD_PREFIX}{datetime.now(UTC) - ABANDONED_AFTER:{_STAMP}}"
+    target.delete_files(
+        [
+            path
+            for path, top in listed
+            if top.startswith(BUILD_PREFIX) and top != files.build and (top.encode() in before or top < abandoned)
+        ]
+    )

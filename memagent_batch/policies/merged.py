@@ -1,11 +1,11 @@
 """The memory after a `merge` turn, which has seen the notes of many chunks: a model that says nothing loses none."""
 
 from memagent_batch.domain.prompts import Memory, PromptTokens
-from memagent_batch.domain.turns import Completion, Prompt
+from memagent_batch.domain.turns import Completion
 from memagent_batch.errors import MergeError
 
 
-def merged_memory(prompts: PromptTokens, memory: Memory, prompt: Prompt, completion: Completion) -> Memory:
+def merged_memory(prompts: PromptTokens, memory: Memory, completion: Completion, *, path: str) -> Memory:
     """What a `merge` turn wrote; the memory as it was where the model wrote the keep word.
 
     An `update` turn that writes nothing loses the news of one chunk, which `memories.changed` shows. A `merge` turn
@@ -16,7 +16,7 @@ def merged_memory(prompts: PromptTokens, memory: Memory, prompt: Prompt, complet
     """
     if not prompts.response(completion).strip():
         raise MergeError(
-            f"turn {prompt.path} wrote no memory, so the notes that it was to merge would be lost; for a model that "
+            f"turn {path} wrote no memory, so the notes that it was to merge would be lost; for a model that "
             "thinks, raise policy.memory_tokens; else take another model or prompt set"
         )
     return prompts.remember(memory, completion)

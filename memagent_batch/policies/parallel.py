@@ -170,7 +170,9 @@ class ParallelPolicy:
         others = [index for index in range(len(chunks)) if index not in noted]
         rank = self.rank or Bm25(decode=prompts.decode)
         wanted = [*question.token_ids, *memory.token_ids]
-        scores = await asyncio.to_thread(lambda: rank([chunks[index].token_ids for index in others], wanted))
+        ranges = [chunks.windows[index] for index in others]
+        views = [chunks.document.token_ids[start:end] for start, end in ranges]
+        scores = await asyncio.to_thread(rank, views, wanted)
         ranked = sorted(zip(scores, others, strict=True), key=lambda pair: (-pair[0], pair[1]))
         return sorted(noted | {index for _, index in ranked[:NOMINATED_CHUNKS]})
 
@@ -192,13 +194,16 @@ class ParallelPolicy:
         level = 0
         while notes:
             groups = list(self._groups(notes, prompts=prompts))
-            path = f"{MERGE}/{number}/{level}"
-            merges = [
-                self._merge(prompts, question, memory, group, path=f"{path}/{place}", is_last=len(groups) == 1)
-                for place, group in enumerate(groups)
-            ]
+            paths = [f"{MERGE}/{number}/{level}/{place}" for place in range(len(groups))]
+            merges = (
+                self._merge(prompts, question, memory, group, path=path, is_last=len(groups) == 1)
+                for path, group in zip(paths, groups, strict=True)
+            )
             completions = await side_by_side(merges, turns=turns)
-            written = [merged_memory(prompts, memory, *turn) for turn in zip(merges, completions, strict=True)]
+            written = [
+                merged_memory(prompts, memory, completion, path=path)
+                for path, completion in zip(paths, completions, strict=True)
+            ]
             if len(groups) == 1:
                 return written[0]
             notes = [

@@ -59,7 +59,7 @@ class RereadPolicy(OverwritePolicy):
             notes = await self._notes(document, point, number=number, prompts=prompts, turns=turns)
             if notes is not prompts.first_memory:
                 merge = self._merge(prompts, question, memory, missing, notes, number=number)
-                memory = merged_memory(prompts, memory, merge, await turns(merge))
+                memory = merged_memory(prompts, memory, await turns(merge), path=merge.path)
         completion = await turns(self._answer(prompts, question, memory))
         return Outcome(response=prompts.response(completion), finish_reason=completion.finish_reason, memory=memory)
 

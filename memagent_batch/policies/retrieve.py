@@ -12,7 +12,8 @@ from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.policies.direct import DirectPolicy
 
 Rank = Callable[[Sequence[Sequence[int]], Sequence[int]], Sequence[float]]
-"""Scores passages (token ids) against a question (token ids), the higher the nearer; shape [num_passages]."""
+"""Scores passages (token ids, views of the document) against a question (token ids), the higher the nearer; shape
+[num_passages]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,7 @@ class RetrievePolicy(DirectPolicy):
         self, document: Document, question: Sequence[int], *, rank: Rank, gap_tokens: int
     ) -> list[tuple[int, int]]:
         passages = document.chunks(self.passage_tokens, overlap_tokens=self.overlap_tokens)
-        scores = rank([passage.token_ids for passage in passages], question)
+        scores = rank([document.token_ids[start:end] for start, end in passages.windows], question)
         ranked = sorted(range(len(passages)), key=lambda index: (-scores[index], index))
         num_shown = max(self.chunk_tokens // (self.passage_tokens + gap_tokens), 1)
         return _join_windows([passages.windows[index] for index in ranked[:num_shown]])

@@ -9,13 +9,14 @@ from memagent_batch.domain.turns import Completion, PlacedTurns, Prompt, Turns
 
 MOST_TURNS = 256
 """Turns that one reading has under way at once where no number of places is known: as many as an actor runs by default.
-
-Each holds its prompt while it waits for a place in the engine: 5 MiB a reading with prompts of 5,000 tokens, at 4 bytes
-each."""
+"""
 
 
 async def side_by_side(prompts: Iterable[Prompt], *, turns: Turns) -> list[Completion]:
     """The completions of the prompts, in their order. The first failure cancels the other turns.
+
+    A prompt of 5,000 tokens takes 20 kB as an array and 200 kB as a list, so it is made when its turn can start, and
+    its list is dropped at once. A reading then holds the prompts of its turns in the engine, and of one that waits.
 
     Args:
         prompts: the prompts; each is made when its turn is about to be asked.
@@ -24,20 +25,21 @@ async def side_by_side(prompts: Iterable[Prompt], *, turns: Turns) -> list[Compl
     Raises:
         ExceptionGroup: what the turns that failed raised.
     """
-    waiting = enumerate(prompts)
-    completions: dict[int, Completion] = {}
-
-    async def ask() -> None:
-        for number, prompt in waiting:
-            completions[number] = await turns(replace(prompt, token_ids=array("i", prompt.token_ids)))
-
+    asked: list[asyncio.Task[Completion]] = []
+    unfinished: set[asyncio.Task[Completion]] = set()
     async with asyncio.TaskGroup() as group:
-        for _ in range(_most_at_once(turns)):
-            group.create_task(ask())
-    return [completions[number] for number in range(len(completions))]
+        for prompt in prompts:
+            prompt = replace(prompt, token_ids=array("i", prompt.token_ids))
+            task = group.create_task(_ask(prompt, turns=turns))
+            asked.append(task)
+            unfinished.add(task)
+            task.add_done_callback(unfinished.discard)
+            if isinstance(turns, PlacedTurns):
+                await turns.room()
+            elif len(unfinished) == MOST_TURNS:
+                await asyncio.wait(unfinished, return_when=asyncio.FIRST_COMPLETED)
+    return [task.result() for task in asked]
 
 
-def _most_at_once(turns: Turns) -> int:
-    """One reading can take all places of its engine, and prepares no prompt beyond."""
-    places = turns.most_at_once if isinstance(turns, PlacedTurns) else None
-    return places or MOST_TURNS
+async def _ask(prompt: Prompt, *, turns: Turns) -> Completion:
+    return await turns(prompt)

@@ -33,7 +33,7 @@ from memagent_batch.ray_data.progress.reporter import Reporter, is_replacement
 from memagent_batch.reading.agent import LoadedAgent, make_agent
 from memagent_batch.reading.allowance import Allowance, BoundedEngine
 from memagent_batch.reading.closed import Closing, make_closing
-from memagent_batch.reading.places import TurnPlaces
+from memagent_batch.reading.places import TURNS_AT_ONCE, TurnPlaces
 from memagent_batch.reading.questions import Questions
 from memagent_batch.reading.suspects import Suspects
 from memagent_batch.reading.turns import Journal
@@ -41,8 +41,6 @@ from memagent_batch.wiring import make_engine, make_output, require_reader
 
 BOARD_SECONDS = 30.0
 """Longest wait for the board's answer whether the run is under way."""
-TURNS_IN_FLIGHT = 256
-"""Turns of an actor, where no number is set: as many requests as vLLM puts in a step by default."""
 LAST_FLUSH_SECONDS = 30.0
 """Longest wait for the log's last flush when the engine has died."""
 LAST_STOP_SECONDS = 20.0
@@ -186,7 +184,7 @@ class ActorLife:
 
     @cached_property
     def _found(self) -> asyncio.Task[HeldReadings]:
-        return asyncio.ensure_future(asyncio.to_thread(self._find))
+        return asyncio.ensure_future(self._find())
 
     async def _start(self) -> StartedActor:
         task = self._task
@@ -217,29 +215,28 @@ class ActorLife:
             journal=Journal(log=log, suspects=suspects),
             reporter=reporter,
             slots=asyncio.Semaphore(task.pool.readings_in_flight),
-            places=TurnPlaces(task.pool.turns_in_flight or max(TURNS_IN_FLIGHT, task.pool.readings_in_flight)),
+            places=TurnPlaces(task.pool.turns_in_flight or max(TURNS_AT_ONCE, task.pool.readings_in_flight)),
             held=held,
             closing=closing,
         )
 
-    def _find(self) -> HeldReadings:
-        """What the log holds. A plan has named the files of earlier runs; new are those of this actor since then."""
+    async def _find(self) -> HeldReadings:
+        """What the log holds. A plan has named the files of earlier runs; new are those of this actor since then.
+
+        Without a plan one look through the whole log serves all actors, and each adds what this run has logged since.
+        """
         task, output = self._task, self._task.output
         if output is None:
             return HeldReadings(output=None, reader_fingerprint=task.reader_fingerprint)
-        closing = task.make_closing()
-        types = set(value_types(task.load_questions())) if closing else set()
-        turns = closing.of_turns(types) if closing else []
+        look = partial(_logged_readings, task, output)
         if task.look_up is LookUp.PLANNED:
-            begins = f"{task.run_id}-{self._writer}"
-            files = scan_turn_files(output, fingerprints=[task.reader_fingerprint, *turns], begins=begins)
-            return HeldReadings(
-                output=output, reader_fingerprint=task.reader_fingerprint, turn_files=files, closing_turns=turns
-            )
-        closings = [each for each in map(closing.of_type, types) if each] if closing else []
-        index = scan_log(output, reader_fingerprint=task.reader_fingerprint, closings=closings, closing_turns=turns)
-        takes_failed = task.look_up is LookUp.ALL
-        return HeldReadings.of_index(index, output=output, takes_failed=takes_failed, closing_turns=turns)
+            return await asyncio.to_thread(look, begins=f"{task.run_id}-{self._writer}")
+        try:
+            (earlier,) = await task.board.share.remote(look)
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from None
+        held: HeldReadings = await earlier
+        return held.joined(await asyncio.to_thread(look, begins=task.run_id))
 
     async def _load_deaths(self, suspects: Suspects) -> None:
         if suspects.output is not None:
@@ -292,3 +289,24 @@ def writer_before_restarts() -> str:
     """
     actor_id = ray.get_runtime_context().get_actor_id() if ray.is_initialized() else None
     return f"{actor_id}-" if actor_id else ""
+
+
+def _logged_readings(task: ReaderTask, output: Location, *, begins: str = "") -> HeldReadings:
+    """What the log holds of readings: in all its files, or in those of a run or writer. After a plan: turns alone."""
+    closing = task.make_closing()
+    types = set(value_types(task.load_questions())) if closing else set()
+    turns = closing.of_turns(types) if closing else []
+    if task.look_up is LookUp.PLANNED:
+        files = scan_turn_files(output, fingerprints=[task.reader_fingerprint, *turns], begins=begins)
+        return HeldReadings(
+            output=output, reader_fingerprint=task.reader_fingerprint, turn_files=files, closing_turns=turns
+        )
+    index = scan_log(
+        output,
+        reader_fingerprint=task.reader_fingerprint,
+        closings=[each for each in map(closing.of_type, types) if each] if closing else [],
+        closing_turns=turns,
+        begins=begins,
+    )
+    takes_failed = task.look_up is LookUp.ALL
+    return HeldReadings.of_index(index, output=output, takes_failed=takes_failed, closing_turns=turns)

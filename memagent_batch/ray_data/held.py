@@ -3,7 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
@@ -78,6 +78,16 @@ class HeldReadings:
             takes_failed=takes_failed,
         )
 
+    def joined(self, other: "HeldReadings") -> Self:
+        """With the files of another look into the same log."""
+        return replace(
+            self,
+            turn_files=_joined(self.turn_files, other.turn_files),
+            outcome_files=_joined(self.outcome_files, other.outcome_files),
+            closing_files=_joined(self.closing_files, other.closing_files),
+            closings=sorted({*self.closings, *other.closings}),
+        )
+
     async def turns(
         self, document: PlannedDocument, *, ended_by: Mapping[ReadingKey, str] = MappingProxyType({})
     ) -> Mapping[str, LoggedTurns]:
@@ -115,3 +125,7 @@ class HeldReadings:
         read = partial(read_outcomes, reader_fingerprint=self.reader_fingerprint, document_hashes=hashes)
         outcomes = await asyncio.to_thread(read, self.output, files)
         return {key: row for key, row in outcomes.items() if self.takes_failed or row["status"] != Status.FAILED}
+
+
+def _joined(first: Mapping[str, Sequence[str]], second: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
+    return {**first, **{key: sorted({*files, *first.get(key, ())}) for key, files in second.items()}}

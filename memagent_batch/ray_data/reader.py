@@ -59,6 +59,14 @@ class Reader:
         ended = await self.read(planned_documents(batch))
         return pa.Table.from_pylist([_ended_row(each) for each in ended], schema=ENDED)
 
+    async def start(self) -> None:
+        """Starts the engine, once; later calls raise the same error.
+
+        Raises:
+            EngineStartError: the engine can't start.
+        """
+        await self._life.start()
+
     async def read(self, documents: Sequence[PlannedDocument]) -> list[Ended]:
         """The readings of some documents, each ended and durable."""
         actor = await self._life.start()

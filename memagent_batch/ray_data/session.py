@@ -46,13 +46,16 @@ START_SECONDS = 1800
 
 
 @contextmanager
-def ray_session() -> Iterator[None]:
+def ray_session() -> Iterator[bool]:
     """Connects to the cluster of RAY_ADDRESS (as in `ray job submit`), or starts one on this machine for the run.
+
+    Yields whether the cluster is one machine that was started here, so that no node can join it.
 
     A session that is there already is used, and stays as it was. While one of ours is open, all that this process
     prints goes to stderr, since Ray prints there too (that a worker died, for one): stdout is for the command's result.
     """
     started = not ray.is_initialized()
+    is_own = started and "RAY_ADDRESS" not in os.environ
     if started:
         with step("starting Ray"):
             _connect()
@@ -64,7 +67,7 @@ def ray_session() -> Iterator[None]:
     with FORCED_EXIT, DataContext.current(context), _silent_ray_data(), stdout:
         try:
             with terminable():
-                yield
+                yield is_own
         except ray.exceptions.RayError as error:
             raise own_error(error) from error
         finally:

@@ -14,6 +14,7 @@ from memagent_batch.ray_data.answers import AnswerReader
 from memagent_batch.ray_data.ledger import BoundedRun
 from memagent_batch.ray_data.pool import actor_pool, replica_gpus
 from memagent_batch.ray_data.reader import Reader
+from memagent_batch.ray_data.replicas import Replica
 from memagent_batch.ray_data.session import CPU_SHARE
 from memagent_batch.ray_data.tokenise import RowColumns, tokenise, tokenise_rows
 
@@ -67,9 +68,12 @@ def read_calls(
     calls: Dataset, reader: type[Reader] | type[AnswerReader], *, task: ReaderTask, pool: PoolConfig
 ) -> Dataset:
     """The readings of rows of `CALL`, as the rows that `reader` returns; one engine an actor."""
+    starts_first = issubclass(reader, Reader)  # an `AnswerReader` needs no engine for what the log holds
+    if starts_first:
+        calls.context.wait_for_min_actors_s = 0  # replicas wait for one another, and not for one that can't start
     return calls.repartition(target_num_rows_per_block=1).map_batches(
-        reader,
-        fn_constructor_args=(task,),
+        Replica if starts_first else reader,
+        fn_constructor_args=(reader, task) if starts_first else (task,),
         batch_size=1,
         batch_format="pyarrow",
         compute=actor_pool(pool),

@@ -28,7 +28,7 @@ from memagent_batch.reading.breaks import break_at, find_breaks
 from memagent_batch.reading.documents import planned_documents
 from memagent_batch.runs.planning.calls import CALL_COLUMN
 from memagent_batch.runs.planning.work import WORK_COLUMNS
-from memagent_batch.wiring import make_documents, make_prompt_tokens, make_tokenizer
+from memagent_batch.wiring import make_prompt_tokens, make_texts_place, make_tokenizer
 
 TOKENISED = pa.schema(
     [
@@ -72,8 +72,7 @@ def tokenise(
     work = bundle.select(["document_id", "document_hash", "num_bytes", *WORK_COLUMNS.names]).to_pylist()
     calls = bundle[CALL_COLUMN].to_pylist() if CALL_COLUMN in bundle.schema.names else range(len(work))
     missing, held = Counter(calls), defaultdict(list)
-    documents = make_documents(sources)
-    for fetched in fetch_texts(bundle, documents=documents[0], settings=sources.input):
+    for fetched in fetch_texts(bundle, documents=make_texts_place(sources), settings=sources.input):
         call = calls[fetched.row]
         held[call].append(read(fetched, work[fetched.row]))
         missing[call] -= 1

@@ -130,7 +130,9 @@ class Tracer:
         if prompt.fingerprint is not None:
             return
         written = None
-        if prompt.writes is not None:
+        if prompt.memory_after is not None:
+            written = prompt.memory_after(completion)
+        elif prompt.writes is not None:
             prompts = self._prompts
             written = new_memory(completion.text, keep_word=prompts.keep_word, opens_thought=prompts.opens_thought)
         self.trace.take(prompt, written=written)

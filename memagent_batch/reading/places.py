@@ -7,14 +7,15 @@ from contextlib import asynccontextmanager
 
 from memagent_batch.domain.addresses import ReadingAddress
 
+TURNS_AT_ONCE = 256
+"""Places of an engine if no number is set: as many requests as vLLM puts in a step by default."""
+
 
 class TurnPlaces:
     """A number of places. Readings that wait get them by turns: one with a thousand turns starves no other."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int = TURNS_AT_ONCE) -> None:
         """All places are free."""
-        self.number = number
-        """All of them."""
         self._num_free = number
         self._waiting: OrderedDict[ReadingAddress, deque[asyncio.Future[None]]] = OrderedDict()
 
@@ -26,6 +27,11 @@ class TurnPlaces:
             yield
         finally:
             self._give()
+
+    async def room(self, reading: ReadingAddress) -> None:
+        """Returns when no turn of the reading waits for a place."""
+        while waiting := [place for place in self._waiting.get(reading, ()) if not place.done()]:
+            await asyncio.wait(waiting)
 
     async def _take(self, reading: ReadingAddress) -> None:
         if self._num_free:

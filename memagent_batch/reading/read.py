@@ -1,5 +1,6 @@
 """One reading as a function: a document, a question and an agent in, how it ended out."""
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,6 +14,8 @@ from memagent_batch.log.rows import require_outcome
 from memagent_batch.log.schemas import ResultRow
 from memagent_batch.reading.agent import LoadedAgent
 from memagent_batch.reading.turns import ReadingTurns, TurnCounts
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +95,8 @@ async def read(document: Document, question: Question, *, agent: LoadedAgent, tu
         return finish(status=Status.FAILED, num_chunks=num_chunks, error=error)
     except MemagentError:
         raise
-    except Exception as error:  # noqa: BLE001 - a policy's own fault concerns the reading alone; its row shows it
+    except Exception as error:  # a policy's own fault concerns the reading alone; its row shows it
+        log.exception("a reading failed in its policy, %s", type(agent.policy).__name__)
         return finish(status=Status.FAILED, num_chunks=num_chunks, error=error)
     return reading
 

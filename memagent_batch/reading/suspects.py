@@ -1,12 +1,14 @@
-"""Turns that were under way when an engine died: remembered after the restart, run alone, given up at the third death.
+"""Turns that were under way when an engine died: remembered after the restart, and given up at the fourth death.
 
-Without that, a turn that kills its engine would be retried forever, and stop the readings beside it each time.
+Without that, a turn that kills its engine would be retried forever, and stop the readings beside it each time. Turns
+that were there at two deaths are suspects. They run in groups of 16, then those of the group that died run alone: of
+256 suspects the one that kills is found by two more deaths, and without one they have run after 16 times one turn.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,8 +24,12 @@ from memagent_batch.log.index import reading_key
 
 DEATHS_FOLDER = "log/deaths"
 SUSPECT_DEATHS = 2
-"""Deaths after which a turn runs with no other suspect beside it; any turn beside it may have caused the first."""
-FATAL_DEATHS = 3
+"""Deaths after which a turn is a suspect; any turn beside it may have caused the first."""
+SUSPECTS_TOGETHER = 16
+"""Suspects that run at once: the square root of the turns in flight by default, so that groups and members are few."""
+ALONE_DEATHS = 3
+"""Deaths after which a suspect runs with no other suspect beside it."""
+FATAL_DEATHS = 4
 """Deaths after which a turn is given up and its reading fails."""
 
 TurnKey = tuple[ReadingKey, str, str]
@@ -40,7 +46,8 @@ class Suspects:
     """Deaths in other runs do not count: the cluster, the model or the machine may have been repaired since."""
     _under_way: set[TurnKey] = field(default_factory=set)
     _deaths: Counter[TurnKey] = field(default_factory=Counter)
-    _alone: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _next: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _permits: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(SUSPECTS_TOGETHER))
     _at_death: frozenset[TurnKey] | None = None
 
     def load(self) -> None:
@@ -79,26 +86,39 @@ class Suspects:
             (self.output / name).write_bytes(parquet_bytes(pa.Table.from_pylist(rows)))
 
     @asynccontextmanager
-    async def watch(self, address: ReadingAddress, path: str) -> AsyncIterator[None]:
-        """Keeps the turn noted as under way inside the block; waits first where it must run with no suspect beside it.
+    async def admit(self, address: ReadingAddress, path: str) -> AsyncIterator[None]:
+        """Lets a turn into the block. A suspect waits until few enough other suspects, or none, are in theirs.
 
         Raises:
             EngineRequestError: the engine died at this turn too often.
         """
-        turn = (reading_key(address), address.reader_fingerprint, path)
-        deaths = self._deaths[turn]
+        deaths = self._deaths[_turn(address, path)]
         if deaths >= FATAL_DEATHS:
             raise EngineRequestError(f"turn {path}: the engine died {deaths} times while this turn was under way")
-        async with self._alone if deaths >= SUSPECT_DEATHS else nullcontext():
-            self._under_way.add(turn)
-            try:
-                yield
-            except EngineDeadError:
-                if self._at_death is None:  # turns that ask the dead engine later did not kill it
-                    self._at_death = frozenset(self._under_way)
-                raise
-            finally:
-                self._under_way.discard(turn)
+        async with AsyncExitStack() as permits:
+            if deaths >= SUSPECT_DEATHS:
+                async with self._next:  # one that needs all permits is not overtaken by those that need one
+                    for _ in range(SUSPECTS_TOGETHER if deaths >= ALONE_DEATHS else 1):
+                        await permits.enter_async_context(self._permits)
+            yield
+
+    @contextmanager
+    def watch(self, address: ReadingAddress, path: str) -> Iterator[None]:
+        """Keeps the turn noted as under way inside the block."""
+        turn = _turn(address, path)
+        self._under_way.add(turn)
+        try:
+            yield
+        except EngineDeadError:
+            if self._at_death is None:  # turns that ask the dead engine later did not kill it
+                self._at_death = frozenset(self._under_way)
+            raise
+        finally:
+            self._under_way.discard(turn)
+
+
+def _turn(address: ReadingAddress, path: str) -> TurnKey:
+    return (reading_key(address), address.reader_fingerprint, path)
 
 
 def _turn_of(row: Mapping[str, Any]) -> TurnKey:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
@@ -12,16 +12,16 @@ from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import NotHeldError
 from memagent_batch.log.files import ReadingKey
 from memagent_batch.log.index import reading_key
+from memagent_batch.log.rows import completion_of
 from memagent_batch.log.schemas import TurnRow
+from memagent_batch.log.turns import LoggedRows
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.reading.places import TurnPlaces
 from memagent_batch.reading.suspects import Suspects
 
-LoggedTurns = Mapping[ReadingKey, Mapping[str, TurnRow]]
+LoggedTurns = Mapping[ReadingKey, LoggedRows]
 """Rows of the turn log by reading and turn path, as `read_turns` returns them."""
-
-PromptRows = Mapping[tuple[str, str], TurnRow]
-"""Rows of one reading by the kind of the turn and the hash of its prompt."""
+NO_ROWS = LoggedRows({})
 
 ClosingTurn = tuple[str, str, str]
 """A closing turn of one reading: its fingerprint, its path, and the hash of its prompt."""
@@ -123,8 +123,8 @@ class ReadingTurns:
     """Closing turns that the log holds, by their fingerprint."""
     journal: Journal | None = None
     """Keeps new turns; None where nothing is kept."""
-    places: TurnPlaces | None = None
-    """Places of turns in the engine, which its readings share; None where one reading has it to itself."""
+    places: TurnPlaces = field(default_factory=TurnPlaces)
+    """Places of turns in the engine, which its readings share."""
     list_address: ReadingAddress | None = None
     """Where the turns of the question list are kept; None where questions are read alone."""
     list_turns: ListTurns = field(default_factory=ListTurns)
@@ -136,13 +136,13 @@ class ReadingTurns:
     counts: TurnCounts = field(default=TurnCounts(), init=False)
     """What the turns have cost so far."""
     _num_asked: int = field(default=0, init=False)
-    _of_last: dict[ReadingAddress, PromptRows] = field(default_factory=dict, init=False)
+    _paths_of_last: dict[ReadingAddress, Mapping[tuple[str, str], str]] = field(default_factory=dict, init=False)
     _closed: dict[ClosingTurn, Completion] = field(default_factory=dict, init=False)
 
-    @property
-    def most_at_once(self) -> int | None:
-        """Places in the engine; None where the reading has it to itself."""
-        return self.places.number if self.places else None
+    async def room(self) -> None:
+        """Returns when no turn of the reading waits for a place; see `PlacedTurns`."""
+        await asyncio.sleep(0)  # a turn that was just asked takes its place first
+        await self.places.room(self.address)
 
     async def __call__(self, prompt: Prompt) -> Completion:
         """The completion of one prompt: held by the log, asked for by a sibling, or asked of the engine and recorded.
@@ -191,10 +191,10 @@ class ReadingTurns:
         for last in (replace(address, document_hash=last_hash) for last_hash in self.last_hashes):
             if (row := self._held(prompt, last)) is not None:
                 return row
-            if last not in self._of_last:
-                self._of_last[last] = by_prompt(self._rows(prompt, last))
-            row = self._of_last[last].get((prompt.kind, token_hash(prompt.token_ids)))
-            if row is not None and not self._asks_again(prompt, row):
+            if last not in self._paths_of_last:
+                self._paths_of_last[last] = self._rows(prompt, last).paths_by_prompt()
+            path = self._paths_of_last[last].get((prompt.kind, token_hash(prompt.token_ids)))
+            if path is not None and not self._asks_again(prompt, row := self._rows(prompt, last)[path]):
                 return row
         return None
 
@@ -210,10 +210,10 @@ class ReadingTurns:
         is_cut = row["finish_reason"] == FinishReason.LENGTH
         return is_cut or (prompt.guide is not None and not prompt.guide.allows(row["text"]))
 
-    def _rows(self, prompt: Prompt, address: ReadingAddress) -> Mapping[str, TurnRow]:
+    def _rows(self, prompt: Prompt, address: ReadingAddress) -> LoggedRows:
         """What the log holds of a reading by path, under the fingerprint of such a turn."""
         held = self.held if prompt.fingerprint is None else self.held_closings.get(prompt.fingerprint, {})
-        return held.get(reading_key(address), {})
+        return held.get(reading_key(address), NO_ROWS)
 
     async def _complete(self, prompt: Prompt, address: ReadingAddress) -> Completion:
         """Takes the turn from a last version of the document, or asks the engine; records it.
@@ -228,13 +228,15 @@ class ReadingTurns:
                 self.journal.log.record_held(address, prompt, row)
             return completion_of(row)
         seed = address.turn_seed(prompt.path, seed=self.seed)
-        async with self.places.place(self.address) if self.places else nullcontext():
-            if self.journal is None:
+        if self.journal is None:
+            async with self.places.place(self.address):
                 return await self.engine.complete(prompt, seed=seed)
-            await self.journal.log.room()
-            async with self.journal.suspects.watch(address, prompt.path):
+        log, suspects = self.journal.log, self.journal.suspects
+        async with suspects.admit(address, prompt.path), self.places.place(self.address):
+            await log.room()
+            with suspects.watch(address, prompt.path):
                 completion = await self.engine.complete(prompt, seed=seed)
-        self.journal.log.record_turn(address, prompt, completion)
+        log.record_turn(address, prompt, completion)
         return completion
 
 
@@ -287,25 +289,3 @@ class ReplayOnly:
 def _closing_turn(fingerprint: str, prompt: Prompt) -> ClosingTurn:
     """What names a closing turn under this fingerprint."""
     return (fingerprint, prompt.path, token_hash(prompt.token_ids))
-
-
-def by_prompt(rows: Mapping[str, TurnRow]) -> PromptRows:
-    """The rows of a reading by their prompts; of several with the same prompt the one whose path comes first."""
-    return {(rows[path]["kind"], rows[path]["prompt_hash"]): rows[path] for path in sorted(rows, reverse=True)}
-
-
-def completion_of(row: TurnRow) -> Completion:
-    """A row of the turn log as the completion of a replayed turn."""
-    return Completion(
-        token_ids=row["token_ids"],
-        text=row["text"],
-        finish_reason=FinishReason(row["finish_reason"]),
-        logprobs=row["logprobs"],
-        menu_logprobs=row["menu_logprobs"],
-        num_prompt_tokens=row["num_prompt_tokens"],
-        num_cached_prompt_tokens=row["num_cached_prompt_tokens"],
-        num_billed_tokens=row.get("num_billed_tokens"),
-        engine_seconds=row["engine_seconds"],
-        num_markers=row.get("num_markers"),
-        replayed=True,
-    )

@@ -4,6 +4,8 @@ It never stands among the tables: `partial/answers/` is beside them, and `partia
 takes no notice of it, and nothing of the run is written or removed.
 """
 
+import json
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,8 +17,9 @@ import pyarrow as pa
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
+from memagent_batch.files.claims import ABANDONED_AFTER, replace_shown
 from memagent_batch.files.errors import output_errors
-from memagent_batch.files.json_files import read_json, write_json
+from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
 from memagent_batch.inputs.document_index import CARRY_PREFIX
@@ -35,6 +38,8 @@ from memagent_batch.runs.tables.tables import answers_table, carried_columns
 
 PARTIAL_FOLDER = "partial"
 PARTIAL_FILE = "partial/partial.json"
+_ANSWERS = f"{PARTIAL_FOLDER}/answers"
+_STAMP = "%Y%m%dT%H%M%S"
 INCOMPLETE = "memagent:incomplete"
 """Schema metadata of each file; its value says of which run, and when."""
 
@@ -87,12 +92,11 @@ def write_partial(output: Location) -> PartialRecord:
     """
     with output_errors(output.uri):
         run = _begun_run(output)
-        before = (output / PARTIAL_FOLDER).files()
         made_at = datetime.now(UTC)
         mark = f"run {run.origin.run_id} at {made_at.isoformat()}"
-        files, num_rows = [], 0
+        key, files, num_rows = uuid.uuid4().hex[:6], [], 0
         for number, table in enumerate(_tables(run)):
-            name = f"{PARTIAL_FOLDER}/answers/part-{number:05d}-{made_at:%Y%m%dT%H%M%S.%f}.parquet"
+            name = f"{_ANSWERS}/{made_at:{_STAMP}}-{key}-part-{number:05d}.parquet"
             marked = table.replace_schema_metadata({**(table.schema.metadata or {}), INCOMPLETE: mark})
             (output / name).write_bytes(parquet_bytes(marked))
             files.append(name)
@@ -105,9 +109,16 @@ def write_partial(output: Location) -> PartialRecord:
             "readings_shown": num_rows,
             "files": files,
         }
-        write_json(output / PARTIAL_FILE, record)
-        output.delete_files([path for path in before if path != (output / PARTIAL_FILE).path])
+        before = replace_shown(output / PARTIAL_FILE, json_bytes(record))
+        _remove_files(output, shown_before=json.loads(before)["files"] if before else [])
     return record
+
+
+def _remove_files(output: Location, *, shown_before: Sequence[str]) -> None:
+    """Removes files that were shown before, and those of a writer that was stopped a day ago or longer."""
+    abandoned = f"{datetime.now(UTC) - ABANDONED_AFTER:{_STAMP}}"
+    left = [path for path in (output / _ANSWERS).files() if path.rsplit("/", 1)[-1] < abandoned]
+    output.delete_files([*{*((output / name).path for name in shown_before), *left}])
 
 
 def _begun_run(output: Location) -> _BegunRun:

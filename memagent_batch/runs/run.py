@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from memagent_batch.config.job import JobConfig
+from memagent_batch.config.sources import SourceConfig
 from memagent_batch.domain.escalation import Doubts
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import StorageError
@@ -51,6 +52,8 @@ class Run:
     """When it began on the monotonic clock, which corrections of the wall clock don't move; seconds."""
     projection: Projection
     """How rows are made of the log."""
+    sources: SourceConfig
+    """The documents at the versions that were indexed."""
     tables: Mapping[str, str] = field(default_factory=dict)
     """Version of each table of a lake that it reads."""
     sample: Sample | None = None
@@ -94,6 +97,7 @@ def begin_run(
         started_at=started_at,
         began_seconds=time.monotonic(),
         projection=projection,
+        sources=plan.pinned(job),
         tables=record.tables,
         sample=record.sample,
         second=second.reader if second else None,

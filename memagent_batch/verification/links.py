@@ -107,7 +107,7 @@ def read_stored(place: Location) -> StoredManifest | None:
         return None
     try:
         value = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # the second: nested too deeply
         return StoredManifest(data=data, manifest=None, problem=f"it is no JSON: {error}")
     problem = next(_problems(value), "")
     return StoredManifest(data=data, manifest=None if problem else value, problem=problem)

@@ -27,7 +27,7 @@ from memagent_batch.reading.closing_checks import checked_closing, require_compi
 from memagent_batch.reading.documents import unreadable
 from memagent_batch.reading.questions import Questions
 from memagent_batch.reading.read import read
-from memagent_batch.reading.turns import LoggedTurns, ReadingTurns, ReplayOnly
+from memagent_batch.reading.turns import NO_ROWS, LoggedTurns, ReadingTurns, ReplayOnly
 from memagent_batch.runs.history.document_texts import DocumentText, DocumentTexts
 from memagent_batch.runs.history.history import RUNS_FOLDER, PastRun
 from memagent_batch.runs.record.projections import PROJECTION_FILE, turns_of_second_reader
@@ -219,7 +219,7 @@ class _Replay:
                     prompts[row, turn.sample] = await self._prompts(row, turn, fetched, held)
             address = (turn.reader_fingerprint, turn.path)
             of_rows = [(row, found) for row in rows if (found := prompts[row, turn.sample].get(address))]
-            logged = held[turn.reader_fingerprint].get((document_hash, turn.question_hash, turn.sample), {})
+            logged = held[turn.reader_fingerprint].get((document_hash, turn.question_hash, turn.sample), NO_ROWS)
             row, prompt = of_rows[0] if of_rows else (0, None)
             known = logged.get(turn.path)
             document_id = asked.get(row) or self._names[self._places[document_hash][0]]

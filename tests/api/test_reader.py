@@ -4,17 +4,23 @@ import asyncio
 import pickle
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import memagent_batch as ma
-from memagent_batch.domain.readings import Status
-from memagent_batch.errors import EngineStartError, MemagentError, SettingsError
+from memagent_batch.domain.document import Document
+from memagent_batch.domain.prompts import PromptTokens
+from memagent_batch.domain.readings import QuestionTokens, Status
+from memagent_batch.domain.turns import Turns
+from memagent_batch.errors import DocumentError, EngineStartError, MemagentError, QuestionTooLongError, SettingsError
 from memagent_batch.plugins import POLICIES
+from memagent_batch.policies.overwrite import OverwritePolicy
 
 CODE = "4071936"
 TEXT = f"{'It rained. ' * 150}The access code of quiet-harbour is {CODE}. {'It rained. ' * 150}"
@@ -67,9 +73,30 @@ def test_reading_that_fails_is_a_value_and_costs_no_other(text_model: str) -> No
     with agent_of(text_model).open() as reader:
         failed, fine = reader.read(TEXT, "why " * 500), reader.read(TEXT, QUESTION)
     assert (failed.status, failed.answer) == (Status.FAILED, None)
-    assert failed.error is not None
-    assert failed.error.startswith("QuestionTooLongError")
+    assert isinstance(failed.error, QuestionTooLongError)
     assert fine.status is Status.OK
+
+
+class FaultyPolicy(OverwritePolicy):
+    """A stranger's policy with a fault."""
+
+    async def read(self, document: Document, question: QuestionTokens, *, prompts: PromptTokens, turns: Turns) -> Any:
+        return self._look_up({})
+
+    def _look_up(self, table: dict[str, int]) -> int:
+        return table["absent"]
+
+
+def test_fault_of_a_policy_is_given_and_logged_with_the_place_where_it_happened(
+    text_model: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = agent_of(text_model)
+    policy = agent.policy.model_copy(update={"kind": f"{__name__}:FaultyPolicy"})
+    with agent.model_copy(update={"policy": policy}).open() as reader:
+        failed = reader.read(TEXT, QUESTION)
+    assert isinstance(failed.error, KeyError)
+    assert traceback.extract_tb(failed.error.__traceback__)[-1].name == "_look_up"
+    assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [failed.error]
 
 
 def test_reader_that_is_not_open_says_so(text_model: str) -> None:
@@ -91,7 +118,9 @@ def test_text_that_is_null_is_a_failed_reading_as_in_tables(text_model: str) -> 
     closing = ma.ClosingConfig(evidence=True)
     with agent_of(text_model).open(closing=closing) as reader:
         reading = reader.read(None, QUESTION)
-    assert (reading.status, reading.answer, reading.error) == (Status.FAILED, None, "DocumentError: the text is null")
+    assert (reading.status, reading.answer) == (Status.FAILED, None)
+    assert isinstance(reading.error, DocumentError)
+    assert "the text is null" in str(reading.error)
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,16 @@ def test_log_of_a_finished_scan_is_taken_and_its_tables_stay(agent: ma.Agent, tm
     assert logged_turns(scan) == num_turns
 
 
+def test_dataset_that_is_consumed_twice_by_several_actors_is_read_once(text_model: str, tmp_path: Path) -> None:
+    texts = {f"d{number}": f"word {number} " * 30 for number in range(6)}
+    dataset = ray.data.from_arrow(table_of(texts)).repartition(6)
+    read = ma.read(dataset, agent_of(text_model), questions=["Who?"], log=tmp_path, replicas=2)
+    first = by_reading(rows_of(read))
+    num_turns = logged_turns(tmp_path)
+    assert by_reading(rows_of(read)) == first
+    assert logged_turns(tmp_path) == num_turns > 0
+
+
 def test_stage_stands_between_two_stages_and_leaves_the_session_as_it_is(agent: ma.Agent) -> None:
     timeout = DataContext.get_current().execution_no_progress_timeout_s
     before = ray.data.from_items([{"key": number, "body": f"word {number} " * 20} for number in range(6)])
@@ -267,7 +277,7 @@ class PoisonedReader(AnswerReader):
         self._reader._life = PoisonedLife(task)
 
 
-def test_turn_that_kills_its_engine_three_times_fails_alone_where_no_log_is_kept(
+def test_turn_that_kills_its_engine_four_times_fails_alone_where_no_log_is_kept(
     text_model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stage, "AnswerReader", PoisonedReader)
@@ -275,7 +285,7 @@ def test_turn_that_kills_its_engine_three_times_fails_alone_where_no_log_is_kept
     rows = {row["document_id"]: row for row in rows_of(ma.read(dataset, agent_of(text_model), questions=["Who?"]))}
     assert rows["fine"]["status"] == "ok"
     assert (rows["bad"]["status"], rows["bad"]["error_type"]) == ("failed", "EngineRequestError")
-    assert "died 3 times" in rows["bad"]["error_message"]
+    assert "died 4 times" in rows["bad"]["error_message"]
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,15 @@ def repacked(package: bytes, members: dict[str, bytes]) -> bytes:
     return out.getvalue()
 
 
+def zipped(members: dict[str, bytes], *, stored: bool = False) -> bytes:
+    """A ZIP file."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED) as package:
+        for name, data in members.items():
+            package.writestr(name, data)
+    return out.getvalue()
+
+
 def zip_bomb() -> bytes:
     """A DOCX of some hundred KiB whose document unpacks to 600 MiB."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)

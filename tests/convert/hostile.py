@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -29,6 +30,14 @@ class Endless(Quiet):
         yield Part(locator="text", text="the beginning")
         while True:
             pass
+
+
+class Stopping(Quiet):
+    """Fails in the middle."""
+
+    def convert(self, file: Path) -> Iterator[Part | Attachment]:
+        yield Part(locator="text", text="the beginning")
+        raise ValueError("no more")
 
 
 class Sleeping(Quiet):
@@ -83,10 +92,17 @@ class Starting(Quiet):
 
 
 class Peeking(Quiet):
-    """Tells its environment."""
+    """Shows its environment and that of every process that it can read."""
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        yield Part(locator="text", text=" ".join(f"{name}={value}" for name, value in os.environ.items()))
+        places = [Path("/proc/self/environ"), *Path("/proc").glob("[0-9]*/environ")]
+        yield Part(locator="text", text="".join(map(self._shown, places)))
+
+    def _shown(self, place: Path) -> str:
+        try:
+            return place.read_text(errors="replace")
+        except OSError:
+            return ""
 
 
 class Killing(Quiet):
@@ -95,6 +111,14 @@ class Killing(Quiet):
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(60)
+        yield from ()
+
+
+class Limiting(Quiet):
+    """Takes the processor time of the process that started it."""
+
+    def convert(self, file: Path) -> Iterator[Part | Attachment]:
+        resource.prlimit(os.getppid(), resource.RLIMIT_CPU, (0, 0))
         yield from ()
 
 

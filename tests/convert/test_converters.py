@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from memagent_batch.convert.converter import ending_of
 from memagent_batch.convert.kinds import DEFAULT_CONVERTERS
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.worker import ConverterServer
@@ -19,26 +20,31 @@ LONG = A_TEXT * 4
 
 @pytest.fixture(scope="module")
 def source_converter() -> Iterator[SourceConverter]:
-    names = {**{str(kind): name for kind, name in DEFAULT_CONVERTERS.items()}, ".lie": "tests.convert.hostile:Lying"}
-    chosen = {kind: ChosenConverter(name=name, path=CONVERTERS.path(name), version="1") for kind, name in names.items()}
     with ConverterServer(search_path=(str(Path(__file__).parents[2]),)) as server:
-        yield SourceConverter(server, converters=chosen, limits=Limits(seconds=120))
+        yield SourceConverter(server, converters=chosen(), limits=Limits(seconds=120))
+
+
+def chosen() -> dict[str, ChosenConverter]:
+    own = {".lie": "tests.convert.hostile:Lying", ".stop": "tests.convert.hostile:Stopping"}
+    names = {str(kind): name for kind, name in DEFAULT_CONVERTERS.items()} | own
+    return {kind: ChosenConverter(name=name, path=CONVERTERS.path(name), version="1") for kind, name in names.items()}
 
 
 @pytest.fixture
 def rows_of(source_converter: SourceConverter, tmp_path: Path) -> "RowsOf":
-    return RowsOf(source_converter, tmp_path / "file")
+    return RowsOf(source_converter, tmp_path)
 
 
 class RowsOf:
     """Converts what a file of some name holds."""
 
-    def __init__(self, converter: SourceConverter, file: Path) -> None:
-        self._converter, self._file = converter, file
+    def __init__(self, converter: SourceConverter, folder: Path) -> None:
+        self._converter, self._folder = converter, folder
 
     def __call__(self, name: str, data: bytes) -> list[ConvertedRow]:
-        self._file.write_bytes(data)
-        rows = [*self._converter.convert(self._file, Source(name=name, hash="0")).rows]
+        file = self._folder / f"source{ending_of(name)}"
+        file.write_bytes(data)
+        rows = [*self._converter.convert(file, Source(name=name, hash="0")).rows]
         assert rows_table(rows).num_rows == len(rows) > 0
         return rows
 
@@ -95,6 +101,22 @@ def test_pdf_with_embedded_file_gives_a_document_more(rows_of: RowsOf) -> None:
     assert places(rows)[1:] == [("p.pdf/1-notes.txt", 1, "attachment notes.txt, text", "ok")]
     assert rows[1]["text"] == "from the attachment"
     assert rows[1]["source"] == "p.pdf"
+
+
+@pytest.mark.parametrize("name", ["hole", "empty"])
+def test_pdf_keeps_its_pages_and_files_beside_an_embedded_file_that_is_damaged_or_empty(
+    rows_of: RowsOf, name: str
+) -> None:
+    names = b"<< /EmbeddedFiles << /Names [(a.txt) 6 0 R (b.txt) 8 0 R] >> >>"
+    spec = "<< /Type /Filespec /F ({0}.txt) /UF ({0}.txt) /EF << /F {1} 0 R >> >>"
+    bad = b"null" if name == "hole" else b"<< /Type /EmbeddedFile /Length 0 >>\nstream\n\nendstream"
+    good = files.stream("/Type /EmbeddedFile", b"from the attachment")
+    extra = (names, spec.format(name, 7).encode(), bad, spec.format("b", 9).encode(), good)
+    page, damaged, read = rows_of("p.pdf", files.pdf(written(A_TEXT), extra=extra))
+    assert (page["text"], read["text"]) == (A_TEXT.strip(), "from the attachment")
+    assert damaged["document_id"] == f"p.pdf/1-{name}.txt"
+    assert damaged["status"] == ("failed" if name == "hole" else "empty")
+    assert ("can't be read" if name == "hole" else "0 bytes") in (damaged["reason"] or "")
 
 
 def test_pdf_form_field_is_part_of_its_page(rows_of: RowsOf) -> None:
@@ -164,17 +186,90 @@ def test_docx_header_and_footnotes_are_parts(rows_of: RowsOf) -> None:
     assert [(row["locator"], row["text"]) for row in rows] == [("text", "body"), ("header", "Strictly private")]
 
 
-def test_html_loses_scripts_and_navigation(rows_of: RowsOf) -> None:
-    (row,) = rows_of("p.html", files.page(LONG))
-    assert LONG.strip() in (row["text"] or "")
-    assert "script" not in (row["text"] or "")
-    assert "Home" not in (row["text"] or "")
+def test_html_keeps_all_that_a_reader_sees_and_no_script(rows_of: RowsOf) -> None:
+    around = {tag: f"<{tag}><p>in the {tag}</p></{tag}>" for tag in ("header", "aside", "footer", "nav", "table")}
+    page = f"<html><body>{''.join(around.values())}<article>{LONG}</article>{around['footer']}</body></html>"
+    for data in (files.page(LONG), page.encode()):
+        (row,) = rows_of("p.html", data)
+        assert LONG.strip() in (row["text"] or "")
+        assert "script" not in (row["text"] or "")
+    assert all(f"in the {tag}" in (row["text"] or "") for tag in around)
+    assert (row["status"], row["reason"]) == ("ok", None)
 
 
-def test_html_without_a_main_text_is_taken_whole(rows_of: RowsOf) -> None:
-    items = "".join(f"<li><a href='{number}'>Entry {number}</a></li>" for number in range(40))
-    (row,) = rows_of("list.html", f"<html><body><ul>{items}</ul></body></html>".encode())
-    assert all(f"Entry {number}" in (row["text"] or "") for number in range(40))
+def test_html_that_begins_with_comments_is_read_at_once(rows_of: RowsOf) -> None:
+    comments = b"<!-- c -->\n" * 400
+    for rest in (b"<div>We pay</div>", b"<html><body>We pay</body></html>"):
+        (row,) = rows_of("c.html", comments + rest)
+        assert (row["text"], row["status"]) == ("We pay", "ok")
+
+
+def test_html_says_what_it_hides(rows_of: RowsOf) -> None:
+    (row,) = rows_of("h.html", b"<p>Terms</p><div style='display: none'>We pay.</div><p hidden>Soon</p>")
+    assert (row["text"], row["reason"]) == ("Terms", "11 characters that the page hides are left out")
+
+
+@pytest.mark.parametrize(
+    ("head", "encoding", "note"),
+    [
+        ("<meta charset=iso-8859-1>", "cp1252", None),
+        ("<meta http-equiv='Content-Type' content='text/html; charset=windows-1251'>", "cp1251", None),
+        ("<?xml version='1.0' encoding='UTF-8'?>", "utf-8", None),
+        ("<meta charset=nonsense>", "utf-8", None),
+        ("", "utf-16", None),
+        ("", "cp1252", "not valid UTF-8: taken for windows-1252"),
+    ],
+)
+def test_html_is_read_in_the_character_set_that_it_names(
+    rows_of: RowsOf, head: str, encoding: str, note: str | None
+) -> None:
+    text = "Платим" if encoding == "cp1251" else "“Gebühr” 5 €" if encoding == "cp1252" else "Gebühr"
+    (row,) = rows_of("e.html", f"{head}<html><body>{text}</body></html>".encode(encoding))
+    assert (row["text"], row["reason"]) == (text, note)
+
+
+def test_file_whose_converter_fails_in_the_middle_keeps_what_was_read_and_says_what_is_lost(rows_of: RowsOf) -> None:
+    read, lost = rows_of("a.stop", b"x")
+    assert (read["part"], read["status"], read["text"]) == (1, "ok", "the beginning")
+    assert (lost["part"], lost["status"], lost["text"]) == (2, "failed", None)
+    assert "ValueError: no more; what was read of it until then is kept" in (lost["reason"] or "")
+
+
+def test_zip_is_a_document_for_each_of_its_files_whatever_they_hold(rows_of: RowsOf) -> None:
+    pdf = files.pdf(written(A_TEXT))
+    inner = files.zipped({"deep.txt": b"at the bottom"})
+    data = files.zipped({"a/one.pdf": pdf, "two.pdf": pdf, "in.zip": inner, "x.bin": b"\x01"}, stored=True)
+    rows = rows_of("two.zip", data)
+    assert places(rows) == [
+        ("two.zip/1-a_one.pdf", 1, "file a/one.pdf, page 1", "ok"),
+        ("two.zip/2-two.pdf", 1, "file two.pdf, page 1", "ok"),
+        ("two.zip/3-in.zip/1-deep.txt", 1, "file in.zip, file deep.txt, text", "ok"),
+        ("two.zip/4-x.bin", 1, "file x.bin", "skipped"),
+    ]
+    assert rows[2]["text"] == "at the bottom"
+    (empty,) = rows_of("none.zip", files.zipped({}))
+    assert (empty["document_id"], empty["status"]) == ("none.zip", "empty")
+
+
+def test_zip_keeps_the_files_beside_a_damaged_one(rows_of: RowsOf) -> None:
+    data = files.zipped({"a.txt": b"first words", "b.txt": b"second words"}, stored=True)
+    damaged, read = rows_of("d.zip", data.replace(b"first", b"worst"))
+    assert (damaged["status"], read["text"]) == ("failed", "second words")
+    assert "can't be unpacked" in (damaged["reason"] or "")
+
+
+def test_file_with_all_attachments_unpacks_to_a_bound_and_the_others_keep_theirs(tmp_path: Path) -> None:
+    attached = [(f"{number}.docx", files.docx_file(("Normal", "z" * 600_000))) for number in range(8)]
+    (tmp_path / "m.eml").write_bytes(files.mail("s", "the code", files=[*attached, ("a.txt", b"short")]).as_bytes())
+    limits = Limits(seconds=120, output_bytes=1 << 20)
+    with ConverterServer() as server:
+        converter = SourceConverter(server, converters=chosen(), limits=limits)
+        rows = converter.convert(tmp_path / "m.eml", Source(name="m.eml", hash="0")).rows
+    assert sum(len(row["text"] or "") for row in rows) < 2 << 20
+    lost = [row for row in rows if row["status"] == "failed"]
+    assert {"its file with all attachments more than 2 MiB" in (row["reason"] or "") for row in lost} == {True}
+    assert 0 < len(lost) < 8
+    assert ("the code" in (rows[0]["text"] or ""), rows[-1]["text"]) == (True, "short")
 
 
 def test_mail_is_its_headers_and_text_and_each_attachment_a_document(rows_of: RowsOf) -> None:
@@ -213,11 +308,11 @@ def test_mail_in_html_keeps_its_signature_and_the_thread_that_it_quotes(rows_of:
 
 def test_mail_whose_html_is_too_deep_to_be_read_to_its_end_fails(rows_of: RowsOf) -> None:
     deep = f"<html><body>{'<div>' * 3000}at the bottom</body></html>"
-    (row,) = rows_of("d.eml", files.mail("deep", "", html=deep).as_bytes())
-    assert row["status"] == "failed"
-    assert "can't be read to the end" in (row["reason"] or "")
+    head, failed = rows_of("d.eml", files.mail("deep", "", html=deep).as_bytes())
+    assert (head["status"], "Subject: deep" in (head["text"] or ""), failed["status"]) == ("ok", True, "failed")
+    assert "can't be read to the end" in (failed["reason"] or "")
     box = files.mailbox_of([files.mail("deep", "", html=deep), files.mail("next", "We pay")])
-    failed, read = rows_of("b.mbox", box)
+    _, failed, read = rows_of("b.mbox", box)
     assert (failed["status"], read["status"], "We pay" in (read["text"] or "")) == ("failed", "ok", True)
     (row,) = rows_of("p.eml", files.mail("deep", "plain", html=deep).as_bytes())
     assert (row["status"], row["reason"]) == ("ok", "it also has a text in HTML, with other words, which was not read")
@@ -240,6 +335,30 @@ def test_mail_with_bytes_that_its_character_set_does_not_have_says_so(rows_of: R
     (row,) = rows_of("b.eml", head + b"\nFee \xa3100\n")
     assert "Fee \ufffd100" in (row["text"] or "")
     assert row["reason"] == "bytes that its character set does not have are shown as U+FFFD"
+
+
+@pytest.mark.parametrize("address", ["root@", '"', ":;", ",;:<>@", "a@["])
+def test_mail_with_a_malformed_address_is_read_with_its_mailbox(rows_of: RowsOf, address: str) -> None:
+    message = "From a@b Mon Jan  5 10:00:00 2026\nFrom: a@b.c\nTo: {}\nSubject: s\n\nThe code is {}.\n\n"
+    box = "".join(message.format(to, code) for to, code in (("x@y.z", 1), (address, 2), ("x@y.z", 3)))
+    rows = rows_of("box.mbox", box.encode())
+    assert [(row["status"], row["reason"]) for row in rows] == [("ok", None)] * 3
+    assert [f"The code is {code}." in (rows[code - 1]["text"] or "") for code in (1, 2, 3)] == [True] * 3
+    assert f"To: {address}" in (rows[1]["text"] or "")
+
+
+def test_mail_that_can_not_be_parsed_costs_itself_and_not_its_mailbox(rows_of: RowsOf) -> None:
+    deep = b"From a@b Mon Jan  5 10:00:00 2026\n" + files.nested_mime(1100).replace(b"\r\n", b"\n") + b"\n"
+    failed, read = rows_of("box.mbox", deep + files.mailbox_of([files.mail("next", "We pay")]))
+    assert (failed["status"], "nested deeper" in (failed["reason"] or "")) == ("failed", True)
+    assert (read["status"], "We pay" in (read["text"] or "")) == ("ok", True)
+
+
+def test_line_ends_of_mails_and_texts_are_line_feeds(rows_of: RowsOf) -> None:
+    (row,) = rows_of("m.eml", b"From: a@b.c\r\nTo: d@e.f\r\nSubject: s\r\n\r\none\r\ntwo\r\n")
+    assert row["text"] == "From: a@b.c\nTo: d@e.f\nSubject: s\n\none\ntwo"
+    (row,) = rows_of("t.txt", b"one\r\ntwo\rthree")
+    assert row["text"] == "one\ntwo\nthree"
 
 
 def test_mailbox_has_a_part_for_each_message(rows_of: RowsOf) -> None:
@@ -296,22 +415,23 @@ def test_text_that_is_not_utf8_is_taken_for_windows_1252_and_says_so(rows_of: Ro
     [
         ("pdf.txt", lambda: files.pdf(written(LONG)), "pypdfium2", "ok"),
         ("docx.bin", lambda: files.docx_file(("Normal", "x")), "python-docx", "ok"),
-        ("page.dat", lambda: files.page(LONG), "trafilatura", "ok"),
+        ("page.dat", lambda: files.page(LONG), "lxml", "ok"),
         ("mail", lambda: files.mail("s", "t").as_bytes(), "email", "ok"),
         ("notes.txt", lambda: b"From: me\nTo: you\nno mail", "text", "ok"),
         ("README", lambda: b"plain words", "text", "ok"),
-        ("blank.html", lambda: b"", "trafilatura", "empty"),
+        ("blank.html", lambda: b"", None, "empty"),
+        ("blank.pdf", lambda: b"", None, "empty"),
         ("scan.tiff", lambda: b"II*\0....", None, "needs_ocr"),
         ("scan.bin", lambda: b"BM\x46\0\0\0\0\0\0\0\x36", None, "needs_ocr"),
         ("contract.txt", lambda: b"BMW AG and its supplier agree", "text", "ok"),
         ("letter", lambda: b"BMW AG and its supplier agree", "text", "ok"),
         ("notes.txt", lambda: b"A PDF begins with %PDF-1.4", "text", "ok"),
         ("notes.md", lambda: b"# PDF\nIt begins with %PDF-1.4", "markdown", "ok"),
-        ("notes.html", lambda: files.page(f"A PDF begins with %PDF-1.4. {LONG}"), "trafilatura", "ok"),
+        ("notes.html", lambda: files.page(f"A PDF begins with %PDF-1.4. {LONG}"), "lxml", "ok"),
         ("padded.pdf", lambda: b"\r\n" + files.pdf(written(LONG)), "pypdfium2", "ok"),
         ("old.doc", lambda: b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", None, "skipped"),
         ("data.parquet", lambda: b"PAR1", None, "skipped"),
-        ("more.zip", lambda: b"PK\x03\x04", None, "skipped"),
+        ("more.zip", lambda: b"PK\x03\x04", "zip", "failed"),
     ],
 )
 def test_kind_is_known_by_content_before_ending(

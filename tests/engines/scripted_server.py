@@ -2,6 +2,7 @@
 
 import json
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -72,11 +73,13 @@ class Script:
 
 
 @contextmanager
-def scripted_server(*replies: Reply, port: int = 0) -> Iterator[Script]:
+def scripted_server(*replies: Reply, port: int = 0, tls: ssl.SSLContext | None = None) -> Iterator[Script]:
     """Serves until the block ends; from then on its connections are cut, and new ones refused."""
     server = _Server(("127.0.0.1", port), _Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     server.is_gone = False  # type: ignore[attr-defined]
-    script = Script(base_url=f"http://127.0.0.1:{server.server_port}/v1", replies=list(replies))
+    script = Script(base_url=f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}/v1", replies=list(replies))
     server.script = script  # type: ignore[attr-defined]
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     try:

@@ -1,9 +1,11 @@
 """Models that think: a tokeniser with tags like Qwen3's, and what prompts, memories and tables make of its thoughts."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -12,19 +14,22 @@ from tokenizers import Tokenizer as BackendTokenizer
 from transformers import PreTrainedTokenizerFast
 
 from memagent_batch.cli.settings import job_of
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.engines import OpenAIConfig
 from memagent_batch.domain.addresses import ReadingAddress
+from memagent_batch.domain.guides import GuideKind, choice_of
 from memagent_batch.domain.prompts import AnswerForm, PromptTokens, Slot, new_memory
 from memagent_batch.domain.readings import Outcome, QuestionTokens
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.engines.engine import Engine, require_guides
 from memagent_batch.engines.tokenizer import Tokenizer
-from memagent_batch.errors import SettingsError
+from memagent_batch.errors import EngineStartError, SettingsError
 from memagent_batch.flows.answer import answer
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
-from memagent_batch.prompts.closing import CLOSING_PROMPTS
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly, TurnCounts
-from memagent_batch.wiring import ReaderIdentity, identify_reader
-from tests.engines.scripted_server import Reply, scripted_server
+from memagent_batch.wiring import ReaderIdentity, identify_reader, make_closing_tokens, make_engine
+from tests.engines.scripted_server import Reply, Script, scripted_server
 
 TOOLS = "{% if tools %}<tool_call>{% endif %}"
 MESSAGES = (
@@ -243,14 +248,114 @@ def test_job_with_a_model_that_thinks_keeps_raw_turns_in_the_log_and_shows_what_
     assert sorted(turn["text"] for turn in logged) == sorted(raw)
 
 
-@pytest.mark.parametrize(("template", "ends"), [(OPENING, "<think>\n</think>\n\n"), (SILENT, "assistant\n")])
-def test_closing_turn_ends_the_thought_that_its_template_opens(
-    template: str, ends: str, text_model: str, tmp_path: Path
+@pytest.mark.parametrize("tags", [ADDED, SPECIAL])
+@pytest.mark.parametrize(
+    ("template", "kwargs", "ends"),
+    [
+        (OPENING, {}, "assistant\n<think>\n</think>\n\n"),
+        (HYBRID, {}, "assistant\n<think>\n\n</think>\n\n"),
+        (HYBRID, THINKING, "assistant\n<think>\n\n</think>\n\n"),
+        (SILENT, {}, "assistant\n<think>\n\n</think>\n\n"),
+    ],
+    ids=["opening", "silenced", "thinking", "silent"],
+)
+def test_closing_turn_of_a_model_that_thinks_ends_behind_a_thought(
+    template: str, kwargs: dict[str, bool], ends: str, tags: str, text_model: str, tmp_path: Path
 ) -> None:
-    tokenizer = save_model(tmp_path, text_model, template=template, tags=SPECIAL)
-    tokens = tokenizer.closing_tokens(CLOSING_PROMPTS)
-    for kind in CLOSING_PROMPTS.texts:
-        last = tokens.templates[kind].pieces[-1]
-        assert isinstance(last, tuple)
-        text = PreTrainedTokenizerFast.from_pretrained(str(tmp_path)).decode(list(last))
-        assert text.endswith(ends)
+    tokenizer = save_model(tmp_path, text_model, template=template, tags=tags)
+    assert all(ending.endswith(ends) for ending in closing_endings(tokenizer, kwargs))
+
+
+def test_closing_turn_of_a_model_without_tags_has_no_thought(text_model: str, tmp_path: Path) -> None:
+    tokenizer = save_model(tmp_path, text_model, template=SILENT, tags=PLAIN)
+    assert all(ending.endswith("assistant\n") for ending in closing_endings(tokenizer, {}))
+
+
+def closing_endings(tokenizer: Tokenizer, chat_template_kwargs: Mapping[str, bool]) -> list[str]:
+    """What each closing turn ends with."""
+    tokens = make_closing_tokens(AgentConfig(model=tokenizer.model, chat_template_kwargs=chat_template_kwargs))
+    ends = [template.pieces[-1] for template in tokens.templates.values()]
+    return [shown_by(tokenizer, end) for end in ends if not isinstance(end, Slot)]
+
+
+OBEYED = {"choice": "733", "regex": "zq733", "json": '{"zq":[733,733]}'}
+"""What a server writes under each of the probes."""
+
+
+@contextmanager
+def server_with_reasoning_parser(tokenizer: Tokenizer) -> Iterator[Script]:
+    """As vLLM 0.32 does, it applies a guide only behind the end of a thought; until then the model thinks."""
+    vocab = BackendTokenizer.from_file(f"{tokenizer.model}/tokenizer.json")
+    tags = [vocab.token_to_id(tag) for tag in ("<think>", "</think>")]
+
+    def reply(body: dict[str, Any]) -> Reply:
+        seen = [token for token in body.get("prompt", ()) if token in tags]
+        is_silent = body.get("chat_template_kwargs", {}).get("enable_thinking") is False
+        ((kind, guide),) = body.get("structured_outputs", {"json": None}).items()
+        if not is_silent and seen[-1:] != tags[1:]:
+            return written("<think>\nAm I?", "length")
+        return written(guide[-1] if kind == "choice" and "733" not in guide else OBEYED[kind], "stop")
+
+    def written(text: str, reason: str) -> Reply:
+        choice = {"text": text, "message": {"content": text}, "finish_reason": reason}
+        return Reply(body=json.dumps({"choices": [choice]}).encode())
+
+    with scripted_server() as script:
+        script.answer = reply
+        yield script
+
+
+@asynccontextmanager
+async def reading_through(script: Script, tokenizer: Tokenizer, **settings: Any) -> AsyncIterator[Engine]:
+    """The engine of an agent that reads there."""
+    openai = {"base_url": script.base_url, "backoff_seconds": 0.01, "api": settings.pop("api", "completions")}
+    engine = make_engine(
+        AgentConfig(model="tiny", tokenizer=tokenizer.model, engine="openai", openai=OpenAIConfig(**openai), **settings)
+    )
+    await engine.start()
+    try:
+        yield engine
+    finally:
+        await engine.stop()
+
+
+@pytest.mark.parametrize("tags", [ADDED, SPECIAL])
+@pytest.mark.parametrize(
+    ("template", "kwargs"),
+    [(OPENING, {}), (HYBRID, {}), (HYBRID, THINKING), (SILENT, {})],
+    ids=["opening", "silenced", "thinking", "silent"],
+)
+async def test_server_with_a_reasoning_parser_obeys_guides(
+    template: str, kwargs: dict[str, bool], tags: str, tmp_path: Path, text_model: str
+) -> None:
+    tokenizer = save_model(tmp_path, text_model, template=template, tags=tags)
+    with server_with_reasoning_parser(tokenizer) as script:
+        async with reading_through(script, tokenizer, chat_template_kwargs=kwargs) as engine:
+            await require_guides(engine, list(GuideKind))
+            agent = AgentConfig(model=tokenizer.model, chat_template_kwargs=kwargs)
+            filled = dict.fromkeys(Slot, tokenizer.encode("some text"))
+            token_ids = make_closing_tokens(agent).templates["support"].fill(filled)
+            turn = Prompt(path="support", kind="support", token_ids=token_ids, max_tokens=4, guide=choice_of("1", "2"))
+            assert (await engine.complete(turn, seed=0)).text == "2"
+
+
+async def test_chat_server_with_a_reasoning_parser_is_asked_for_no_thought_in_guided_turns(
+    tmp_path: Path, text_model: str
+) -> None:
+    tokenizer = save_model(tmp_path, text_model, template=HYBRID)
+    with server_with_reasoning_parser(tokenizer) as script:
+        async with reading_through(script, tokenizer, api="chat", chat_template_kwargs=THINKING) as engine:
+            await require_guides(engine, list(GuideKind))
+    assert all(probe["chat_template_kwargs"] == THINKING for probe in script.probed)
+
+
+@pytest.mark.parametrize("kind", list(GuideKind))
+async def test_server_that_thinks_in_spite_of_the_prompt_is_refused_with_the_flag_to_drop(
+    kind: GuideKind, tmp_path: Path, text_model: str
+) -> None:
+    served = save_model(tmp_path / "served", text_model, template=SILENT)
+    counting = save_model(tmp_path / "counting", text_model, template=SILENT, tags=PLAIN)
+    with server_with_reasoning_parser(served) as script:
+        async with reading_through(script, counting) as engine:
+            with pytest.raises(EngineStartError, match=f"completions to a {kind}.*without --reasoning-parser"):
+                await require_guides(engine, [kind])

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pytest
 import ray
@@ -20,7 +21,7 @@ from memagent_batch.convert.plan import plan_batches
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.record import ConvertManifest, begin_convert, close_convert
 from memagent_batch.convert.table import CONVERTED
-from memagent_batch.errors import NotReadError, OutputError, SupersededError, TooManyFailedError
+from memagent_batch.errors import InputError, NotReadError, OutputError, SupersededError, TooManyFailedError
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import read_parquet
 from memagent_batch.flows import convert as pipeline
@@ -209,6 +210,78 @@ def test_run_killed_midway_goes_on_where_it_stopped(tmp_path: Path) -> None:
     manifest = convert(job)
     assert (manifest["counts"]["files_held"], manifest["counts"]["files_converted"]) == (16, 8)
     require_closed(table_of(job), {path.name: "ok" for path in (tmp_path / "in").iterdir()})
+
+
+def servers() -> set[psutil.Process]:
+    """Servers of converters that have a file under way."""
+    name = "memagent_batch.convert.process.server"
+    found = {process for process in psutil.process_iter(["cmdline"]) if name in (process.info["cmdline"] or ())}
+    return {process for process in found if children_of(process)}
+
+
+def children_of(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return process.children()
+    except psutil.NoSuchProcess:
+        return []
+
+
+def started_processes(run: "subprocess.Popen[bytes]", *, before: set[psutil.Process]) -> list[psutil.Process]:
+    """The server of a run's converters and the process of its file, once they are there."""
+    deadline = time.monotonic() + 120
+    while not (started := servers() - before) and time.monotonic() < deadline:
+        assert run.poll() is None
+        time.sleep(0.1)
+    (server,) = started
+    return [server, *server.children()]
+
+
+@pytest.mark.parametrize("killed", ["driver", "worker"])
+def test_killed_run_leaves_no_process_that_converts(tmp_path: Path, killed: str) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.loop").write_text("x")
+    arguments = ["--documents", str(tmp_path / "in"), "--output", str(tmp_path / "out"), "--seconds", "900"]
+    arguments += ["--converter", ".loop=tests.convert.hostile:Endless", "--allow-code"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_ADDRESS": ray.get_runtime_context().gcs_address}
+    before = servers()
+    with subprocess.Popen(
+        [sys.executable, "-m", "memagent_batch", "convert", *arguments], env=environment, cwd=ROOT
+    ) as run:
+        try:
+            converting = started_processes(run, before=before)
+            if killed == "worker":
+                worker = converting[0].parent()
+                assert worker is not None
+                worker.kill()
+                _, alive = psutil.wait_procs(converting, timeout=60)
+        finally:
+            run.kill()
+    if killed == "driver":
+        _, alive = psutil.wait_procs(converting, timeout=60)
+    assert not alive
+    deadline = time.monotonic() + 60
+    while servers() - before and time.monotonic() < deadline:  # the task that Ray had started again
+        time.sleep(0.1)
+    assert not servers() - before
+
+
+def test_hidden_files_are_named_and_a_link_out_of_the_folder_is_skipped(tmp_path: Path) -> None:
+    (tmp_path / "in" / ".git").mkdir(parents=True)
+    (tmp_path / "secret.txt").write_text("not asked for")
+    for name in ("a.txt", "_final.txt", ".git/x"):
+        (tmp_path / "in" / name).write_text("fine")
+    (tmp_path / "in" / "link.txt").symlink_to(tmp_path / "secret.txt")
+    job = job_of(tmp_path)
+    manifest = convert(job)
+    assert (manifest["counts"]["left_out"], manifest["left_out"]) == (2, [".git", "_final.txt"])
+    require_closed(table_of(job), {"a.txt": "ok", "link.txt": "skipped"})
+    assert "not asked for" not in str(table_of(job).to_pylist())
+    again = convert(job)
+    assert (again["counts"]["files_held"], again["files"]) == (2, manifest["files"])
+    (tmp_path / "in" / "a.txt").unlink()
+    (tmp_path / "in" / "link.txt").unlink()
+    with pytest.raises(InputError, match="all 2 names start with"):
+        convert(job)
 
 
 def test_run_superseded_while_it_converts_shows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,9 @@ DAMAGED = PARQUET[:4] + bytes(56) + PARQUET[60:]
         ("bad.jsonl", GOOD.replace(b"good", b"a") + b"{\n" + GOOD.replace(b"good", b"c"), ["bad.jsonl, line 2"]),
         ("bad.jsonl", b"\xff\n[1]\n", ["bad.jsonl, line 1", "bad.jsonl, line 2"]),
         ("bad.jsonl", b'{"document_id": 1.5, "text": "a"}\n', ["bad.jsonl, line 1"]),
+        ("bad.json", b'[\n  {"document_id": "a", "text": "x"}\n]\n', ["bad.json"]),
+        ("bad.json", b'\n{\n  "document_id": "a",\n  "text": "x"\n}\n', ["bad.json"]),
+        ("bad.parquet", parquet_bytes(carried=[b"\xff", b"x"]), ["bad.parquet, row group 1, row 1"]),
         ("deep/bad.pdf", b"%PDF", ["deep/bad.pdf"]),
         ("bad.jsonl.gz", b"x", ["bad.jsonl.gz"]),
         ("bad", b"x", ["bad"]),
@@ -71,11 +74,12 @@ def test_bad_file_is_refused_or_recorded_while_the_others_are_read(
     name: str, data: bytes, bad: list[str], tmp_path: Path
 ) -> None:
     (tmp_path / "deep").mkdir()
-    (tmp_path / "good.jsonl").write_bytes(GOOD)
     (tmp_path / name).write_bytes(data)
+    settings = InputConfig(carry_columns=("carried",) if b"carried" in data else ())
+    (tmp_path / "good.jsonl").write_bytes(GOOD.replace(b"}", b', "carried": 1}'))
     with pytest.raises(InputError, match=name.rpartition("/")[2]):
-        index(tmp_path, InputConfig())
-    table = index(tmp_path)
+        index(tmp_path, settings)
+    table = index(tmp_path, settings.model_copy(update={"on_bad_file": OnBadFile.RECORD}))
     found = documents(table)
     assert [document_id for document_id, error_type in found.items() if error_type] == bad
     assert set(found.values()) == {None, "BadFileError"}

@@ -74,7 +74,11 @@ def test_index_and_fetch_rows_are_joined_in_order_with_their_headers_and_places(
         ([10, 9, 1], [1, 9, 10]),
         (["10", "9", "1"], ["1", "9", "10"]),
         (["2", "1.5", "-3"], ["-3", "1.5", "2"]),
-        (["b", "10", "9"], ["10", "9", "b"]),
+        (["b", "10", "09"], ["09", "10", "b"]),
+        (
+            ["2026-03-01T09:30:00+01:00", "2026-03-01T08:00:00-0500", "2026-03-01 09:00Z"],
+            ["2026-03-01T09:30:00+01:00", "2026-03-01 09:00Z", "2026-03-01T08:00:00-0500"],
+        ),
         ([True, False], [False, True]),
     ],
 )
@@ -107,6 +111,24 @@ def test_index_number_that_is_none_beside_numbers_is_refused(odd: Any, tmp_path:
         indexed(place, settings=PAGED)
     alone = _write(tmp_path / "alone", [_page("b", "nan", "a name"), _page("b", "ann", "another")])
     assert set(read(alone.uri, PAGED)) == {"b"}
+
+
+@pytest.mark.parametrize(
+    ("pages", "message"),
+    [
+        (["1", "2", "10", "10a"], r"row group 2, row 2: page is 10a, and its other rows have numbers"),
+        (
+            ["2026-03-01T09:30:00+01:00", "2026-03-01T09:00:00"],
+            r"row group 1, row 2: page is 2026-03-01T09:00:00, and its other rows have times with an offset; give this",
+        ),
+    ],
+)
+def test_index_values_that_texts_would_put_in_a_wrong_order_are_refused(
+    pages: list[str], message: str, tmp_path: Path
+) -> None:
+    place = _write(tmp_path / "in", [_page("a", page, "x") for page in pages], num_files=1)
+    with pytest.raises(InputError, match=message):
+        indexed(place, settings=PAGED)
 
 
 def test_index_hash_covers_texts_locators_and_rows_and_nothing_else(tmp_path: Path) -> None:

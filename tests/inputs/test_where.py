@@ -1,3 +1,4 @@
+import json
 from itertools import product
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import csv
 
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import InputError
@@ -15,7 +17,7 @@ from memagent_batch.inputs.formats import grouped
 from memagent_batch.inputs.shards import list_shards
 from memagent_batch.inputs.where.parser import parse_where
 from memagent_batch.inputs.where.truth import may_hold
-from tests.inputs.lake.forms import read
+from tests.inputs.lake.forms import indexed, read
 
 ROWS = pa.table(
     {
@@ -162,3 +164,45 @@ def test_parse_where_texts_and_names_are_taken_as_they_stand() -> None:
     values = {"a b": pa.scalar("it's"), "c_1": pa.scalar(-2500.0)}
     assert may_hold(condition, values)
     assert not may_hold(condition, values | {"a b": pa.scalar("its")})
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_where_on_folders_above_the_place_that_is_named_takes_the_columns_of_the_files(
+    form: str, tmp_path: Path
+) -> None:
+    rows = [{"document_id": "a", "text": "A", "run": "5"}, {"document_id": "b", "text": "B", "run": "7"}]
+    corpus = tmp_path / "run=3/corpus"
+    _write_form(corpus, rows, form=form)
+    knobs = InputConfig(carry_columns=("run",))
+    if form == "parquet":
+        assert _carried(corpus, knobs.model_copy(update={"where": "run = '5'"})) == {"a": "5"}
+        with_header = InputConfig(order_columns=("run",), header="{run}")
+        assert read(str(corpus), with_header) == {"a": "5\nA", "b": "7\nB"}
+    assert _carried(corpus, knobs) == {"a": "5", "b": "7"}
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl", "csv"])
+def test_where_and_carry_on_a_key_of_a_folder_agree_whatever_the_file_has(form: str, tmp_path: Path) -> None:
+    _write_form(tmp_path / "run=3", [{"document_id": "a", "text": "A", "run": "5"}], form=form)
+    _write_form(tmp_path / "run=5", [{"document_id": "b", "text": "B", "run": "3"}], form=form)
+    knobs = InputConfig(where="run = '5'", carry_columns=("run",))
+    assert _carried(tmp_path, knobs) == {"b": "5"}
+    with_header = InputConfig(where="run = '5'", order_columns=("document_id",), header="{run}")
+    for place in (str(tmp_path), f"{tmp_path}/run=*/*"):
+        assert read(place, with_header) == {"b": "5\nB"}
+
+
+def _carried(folder: Path, knobs: InputConfig) -> dict[str, str]:
+    index = indexed(Location(uri=str(folder)), settings=knobs)
+    return dict(zip(index["document_id"].to_pylist(), index["carry:run"].to_pylist(), strict=True))
+
+
+def _write_form(folder: Path, rows: list[dict[str, str]], *, form: str) -> None:
+    folder.mkdir(parents=True)
+    table = pa.Table.from_pylist(rows)
+    if form == "parquet":
+        pq.write_table(table, folder / "f.parquet")
+    elif form == "csv":
+        csv.write_csv(table, folder / "f.csv")
+    else:
+        (folder / "f.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))

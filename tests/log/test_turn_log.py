@@ -1,6 +1,7 @@
 import asyncio
 import threading
 import time
+import tracemalloc
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -25,10 +26,10 @@ from memagent_batch.errors import LogRowError, OutputError, StorageError
 from memagent_batch.files.location import Location
 from memagent_batch.log import writer as turn_log
 from memagent_batch.log.index import read_outcomes, scan_log, scan_turn_files
+from memagent_batch.log.rows import completion_of
 from memagent_batch.log.schemas import KIND, OUTCOME_LOG, TURN_LOG
 from memagent_batch.log.turns import read_turns
 from memagent_batch.log.writer import OUTCOMES_FOLDER, TURNS_FOLDER, TurnLogWriter, new_run_id
-from memagent_batch.reading.turns import completion_of
 
 KINDS = (turns.UPDATE, turns.ANSWER, turns.READ, turns.MERGE, turns.DECOMPOSE, turns.DIRECT)
 AT_ONCE = LogConfig(flush_seconds=0.01)
@@ -156,6 +157,22 @@ def prompts(draw: st.DrawFn) -> Prompt:
         max_tokens=1,
         span=draw(st.none() | span),
     )
+
+
+def test_turn_log_that_is_read_takes_less_than_a_python_number_for_each_token(tmp_path: Path) -> None:
+    num_turns, num_tokens = 20, 5000
+    completion = Completion(token_ids=range(1000, 1000 + num_tokens), text="x", finish_reason=FinishReason.STOP)
+    turns = [
+        (Prompt(path=f"update/{number}", kind="update", token_ids=(1,), max_tokens=1), completion)
+        for number in range(num_turns)
+    ]
+    asyncio.run(write_turns(writer_at(output_at(tmp_path)), address_of(), *turns))
+    tracemalloc.start()
+    rows = turns_in(output_at(tmp_path), address_of())
+    num_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert num_bytes < num_turns * num_tokens
+    assert list(rows["update/7"]["token_ids"]) == list(completion.token_ids)
 
 
 @settings(max_examples=25, deadline=None)

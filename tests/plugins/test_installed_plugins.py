@@ -1,4 +1,4 @@
-"""A policy, an engine and a reward of another package, installed into a fresh environment and run by the command."""
+"""Policies, an engine and a reward of another package, installed into a fresh environment and run by the command."""
 
 import json
 import os
@@ -60,7 +60,7 @@ def test_command_reads_with_policy_engine_and_reward_of_an_installed_package(pyt
     }
     assert {row["num_turns"] for row in answers if row["document_id"] == "a"} != {1}
     rollouts = pq.read_table(tmp_path / "rollouts" / "rollouts").to_pylist()
-    assert {(row["kind"], row["reward"]) for row in rollouts} == {("look", 1.0)}
+    assert {(row["kind"], row["reward"]) for row in rollouts} == {("direct", 1.0)}
 
 
 @pytest.mark.slow
@@ -72,6 +72,7 @@ def test_contracts_hold_for_the_plug_ins_and_fail_for_their_broken_twins(python:
     assert broken.returncode == 1
     for name in (
         "TestFirstMatch::test_policy_asked_twice_asks_for_the_same_turns_each_with_a_path_of_its_own",
+        "TestHeads::test_policy_answers_from_the_memory_that_the_tables_show_last",
         "TestEcho::test_engine_answers_many_prompts_at_once_as_one_at_a_time",
         "TestEcho::test_engine_refuses_a_prompt_that_exceeds_the_window",
     ):

@@ -1,11 +1,13 @@
 """The policies without a memory: what of the document their one prompt shows."""
 
+from array import array
 from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
 from memagent_batch.domain.readings import Policy
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
@@ -75,6 +77,21 @@ async def test_retrieve_document_that_fits_is_shown_whole() -> None:
 
 async def test_retrieve_shows_the_nearest_passages_in_the_order_of_the_document() -> None:
     assert await shown_by(retrieve([131, 110]), 40) == [109, 110, 111, *GAP, 130, 131, 132]
+
+
+async def test_retrieve_ranks_views_of_the_document_and_makes_no_lists_of_its_tokens() -> None:
+    token_ids = array("i", range(100, 160))
+    document = Document(token_ids=memoryview(token_ids), token_chars=range(60), num_chars=60)
+    ranked: list[Sequence[int]] = []
+
+    def rank(passages: Sequence[Sequence[int]], question: Sequence[int]) -> list[float]:
+        ranked.extend(passages)
+        return [0.0] * len(passages)
+
+    policy = RetrievePolicy(chunk_tokens=12, answer_tokens=6, passage_tokens=3, rank=rank)
+    await policy.parts(document, [1], prompts=PROMPTS)
+    assert [token for passage in ranked for token in passage] == list(token_ids)
+    assert all(isinstance(passage, memoryview) and passage.obj is token_ids for passage in ranked)
 
 
 async def test_retrieve_without_any_match_shows_the_first_passages() -> None:

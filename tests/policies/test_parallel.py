@@ -180,7 +180,7 @@ async def test_one_long_document_takes_as_many_places_at_once_as_its_engine_has(
             nonlocal under_way, most
             under_way += 1
             most = max(most, under_way)
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.05)
             under_way -= 1
             return Completion(token_ids=[99], text="none", finish_reason=FinishReason.STOP)
 
@@ -188,6 +188,32 @@ async def test_one_long_document_takes_as_many_places_at_once_as_its_engine_has(
     turns = ReadingTurns(engine=Engine(), address=address, seed=0, places=TurnPlaces(places))
     await POLICY.read(document_of(5 * (places + 9)), QUESTION, prompts=TEXTS, turns=turns)
     assert most == places
+
+
+async def test_readings_that_share_an_engine_make_prompts_for_its_places_and_one_more_each() -> None:
+    places, num_readings = TurnPlaces(4), 5
+    waiting = most = 0
+
+    class Engine(ReplayOnly):
+        async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+            nonlocal waiting
+            await asyncio.sleep(0.001)
+            waiting -= 1
+            return Completion(token_ids=[99], text="", finish_reason=FinishReason.STOP)
+
+    def prompts() -> Iterator[Prompt]:
+        nonlocal waiting, most
+        for number in range(20):
+            waiting += 1
+            most = max(most, waiting)
+            yield Prompt(path=str(number), kind="read", token_ids=[number], max_tokens=1)
+
+    async def ask(document_hash: str) -> None:
+        address = ReadingAddress(document_hash=document_hash, question_hash="q", sample=0, reader_fingerprint="f")
+        await side_by_side(prompts(), turns=ReadingTurns(engine=Engine(), address=address, seed=0, places=places))
+
+    await asyncio.gather(*(ask(str(number)) for number in range(num_readings)))
+    assert most <= 4 + num_readings
 
 
 @given(num_notes=st.integers(0, 60), memory_tokens=st.integers(1, 40), chunk_tokens=st.integers(1, 400))

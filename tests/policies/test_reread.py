@@ -14,6 +14,7 @@ from memagent_batch.domain.readings import Outcome, QuestionTokens
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
 from memagent_batch.errors import EngineRequestError, MergeError, PromptSetError
 from memagent_batch.log.index import reading_key
+from memagent_batch.log.turns import LoggedRows
 from memagent_batch.policies.reread import RereadPolicy
 from memagent_batch.prompts.built_in import GATED_PROMPTS, REREAD_PROMPTS
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
@@ -173,6 +174,7 @@ class Recording(ReplayOnly):
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
         done = completion_of(prompt.path.upper())
         self.rows[prompt.path] = {
+            "kind": prompt.kind,
             "prompt_hash": token_hash(prompt.token_ids),
             "token_ids": list(done.token_ids),
             "text": done.text,
@@ -194,7 +196,8 @@ async def test_reading_goes_on_from_any_turn_that_the_log_holds() -> None:
     assert paths[-2:] == ["merge/3", "answer"]
     for num_held in range(len(paths) + 1):
         rest = Recording()
-        held = {reading_key(ADDRESS): {path: whole.rows[path] for path in paths[:num_held]}}
+        rows = LoggedRows.of_rows({path: whole.rows[path] for path in paths[:num_held]})
+        held = {reading_key(ADDRESS): rows}
         turns = ReadingTurns(engine=rest, address=ADDRESS, seed=0, held=held)
         assert await POLICY.read(document_of(9), ASKED, prompts=TEXTS, turns=turns) == outcome
         assert list(rest.rows) == paths[num_held:]

@@ -47,14 +47,14 @@ def rows_of(output: Path, folder: str, columns: list[str]) -> list[dict[str, Any
     return rows
 
 
-def test_poisoned_turn_fails_its_reading_at_the_third_death_and_no_other(lives: tuple[list[int], Path]) -> None:
+def test_poisoned_turn_fails_its_reading_at_the_fourth_death_and_no_other(lives: tuple[list[int], Path]) -> None:
     codes, output = lives
-    assert codes == [1, 1, 1, 0]
+    assert codes == [1, 1, 1, 1, 0]
     rows = rows_of(output, "outcomes", ["status", "error_type", "error_message"])
     assert Counter(row["status"] for row in rows) == {Status.OK: 4, Status.FAILED: 1}
     (failed,) = [row for row in rows if row["status"] == Status.FAILED]
     assert failed["error_type"] == "EngineRequestError"
-    assert "died 3 times" in failed["error_message"]
+    assert "died 4 times" in failed["error_message"]
 
 
 def test_poisoned_turn_costs_no_finished_turn_of_any_reading(lives: tuple[list[int], Path]) -> None:

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -8,7 +9,13 @@ from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.errors import EngineDeadError, EngineRequestError, PromptTooLongError
 from memagent_batch.files.location import Location
-from memagent_batch.reading.suspects import FATAL_DEATHS, SUSPECT_DEATHS, Suspects
+from memagent_batch.reading.suspects import (
+    ALONE_DEATHS,
+    FATAL_DEATHS,
+    SUSPECT_DEATHS,
+    SUSPECTS_TOGETHER,
+    Suspects,
+)
 
 FINE = Completion(token_ids=(1,), text="fine", finish_reason=FinishReason.STOP)
 POISON = "update/7"
@@ -35,8 +42,10 @@ def watched(suspects: Suspects, ask: Ask, *, document: str = "d", reader: str = 
     """The engine's answers for one document, each turn watched."""
 
     async def turn(prompt: Prompt) -> Completion:
-        async with suspects.watch(address_of(document, reader), prompt.path):
-            return await ask(prompt)
+        address = address_of(document, reader)
+        async with suspects.admit(address, prompt.path):
+            with suspects.watch(address, prompt.path):
+                return await ask(prompt)
 
     return turn
 
@@ -77,14 +86,14 @@ class Crowd:
         return FINE
 
 
-async def test_suspect_turn_is_given_up_at_its_third_death(tmp_path: Path) -> None:
+async def test_suspect_turn_is_given_up_at_its_fourth_death(tmp_path: Path) -> None:
     await die_often(tmp_path, deaths=FATAL_DEATHS)
     guarded = watched(suspects_at(tmp_path), die_of_poison)
-    with pytest.raises(EngineRequestError, match=rf"turn {POISON}: the engine died 3 times"):
+    with pytest.raises(EngineRequestError, match=rf"turn {POISON}: the engine died 4 times"):
         await guarded(prompt_of(POISON))
 
 
-async def test_suspect_turn_is_tried_again_before_its_third_death(tmp_path: Path) -> None:
+async def test_suspect_turn_is_tried_again_before_its_fourth_death(tmp_path: Path) -> None:
     await die_often(tmp_path, deaths=FATAL_DEATHS - 1)
     with pytest.raises(EngineDeadError):
         await watched(suspects_at(tmp_path), die_of_poison)(prompt_of(POISON))
@@ -131,14 +140,57 @@ async def test_suspect_that_waited_for_a_fatal_one_is_not_blamed_for_its_death(t
     assert [isinstance(outcome, EngineRequestError) for outcome in outcomes] == [True, False, False, False]
 
 
-async def test_suspects_run_one_at_a_time_and_other_turns_side_by_side(tmp_path: Path) -> None:
-    for number in range(SUSPECT_DEATHS):
-        actor = suspects_at(tmp_path)
-        dying = [watched(actor, always_dying)(prompt_of(f"update/{i}")) for i in range(4)]
-        await asyncio.gather(*dying, return_exceptions=True)
-        actor.save(writer_id=f"w{number}")
-    assert await most_at_once(suspects_at(tmp_path), [f"update/{i}" for i in range(4)]) == 1
-    assert await most_at_once(suspects_at(tmp_path), [f"update/{i}" for i in range(4, 8)]) == 4
+@pytest.mark.parametrize(("deaths", "together"), [(SUSPECT_DEATHS, SUSPECTS_TOGETHER), (ALONE_DEATHS, 1)])
+async def test_suspects_run_in_groups_then_alone_and_other_turns_side_by_side(
+    tmp_path: Path, deaths: int, together: int
+) -> None:
+    paths, others = ([f"{kind}/{i}" for i in range(40)] for kind in ("update", "other"))
+    die_together(tmp_path, paths, deaths=deaths)
+    assert await most_at_once(suspects_at(tmp_path), paths) == together
+    assert await most_at_once(suspects_at(tmp_path), others) == len(others)
+
+
+async def test_suspect_that_must_run_alone_is_let_in_while_others_keep_coming(tmp_path: Path) -> None:
+    paths = [f"turn/{i}" for i in range(3 * SUSPECTS_TOGETHER)]
+    die_together(tmp_path, [*paths, POISON], deaths=SUSPECT_DEATHS)
+    die_together(tmp_path, [POISON], deaths=1, run=3)
+    suspects, ended = suspects_at(tmp_path), list[str]()
+
+    async def slow(prompt: Prompt) -> Completion:
+        await asyncio.sleep(0.001)
+        ended.append(prompt.path)
+        return FINE
+
+    guarded = watched(suspects, slow)
+    order = [*paths[:20], POISON, *paths[20:]]
+    await asyncio.gather(*(guarded(prompt_of(path)) for path in order))
+    assert ended.index(POISON) == 20
+
+
+async def test_poison_among_many_turns_costs_four_deaths_and_no_other_turn(tmp_path: Path) -> None:
+    """Actors that begin with the same turns, as after a restart, until one gets through."""
+    paths = [f"turn/{i}" for i in range(256)]
+    for number in range(FATAL_DEATHS + 1):
+        suspects = suspects_at(tmp_path)
+        guarded = watched(suspects, die_of_poison)
+        asked = [guarded(prompt_of(path)) for path in [*paths[:100], POISON, *paths[100:]]]
+        ended = await asyncio.gather(*asked, return_exceptions=True)
+        suspects.save(writer_id=f"w{number}")
+        if not any(isinstance(each, EngineDeadError) for each in ended):
+            break
+    assert number == FATAL_DEATHS
+    assert [place for place, each in enumerate(ended) if isinstance(each, EngineRequestError)] == [100]
+
+
+def die_together(folder: Path, paths: list[str], *, deaths: int, run: int = 0) -> None:
+    """So many actors, each of which dies with all these turns under way."""
+    for number in range(deaths):
+        suspects = suspects_at(folder)
+        with contextlib.suppress(EngineDeadError), contextlib.ExitStack() as under_way:
+            for path in paths:
+                under_way.enter_context(suspects.watch(address_of("d"), path))
+            raise EngineDeadError("the engine is gone")
+        suspects.save(writer_id=f"w{run + number}")
 
 
 async def most_at_once(suspects: Suspects, paths: list[str]) -> int:

@@ -18,11 +18,13 @@ from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Scope,
 from memagent_batch.errors import NotHeldError
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import reading_key
-from memagent_batch.log.turns import read_turns
+from memagent_batch.log.rows import completion_of
+from memagent_batch.log.turns import LoggedRows, read_turns
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.policies.overwrite import OverwritePolicy
-from memagent_batch.reading.suspects import Suspects
-from memagent_batch.reading.turns import Journal, ListTurns, ReadingTurns, ReplayOnly, TurnCounts, completion_of
+from memagent_batch.reading.places import TurnPlaces
+from memagent_batch.reading.suspects import ALONE_DEATHS, Suspects
+from memagent_batch.reading.turns import Journal, ListTurns, ReadingTurns, ReplayOnly, TurnCounts
 from tests.policies.token_documents import PROMPTS, QUESTION, document_of
 
 ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, reader_fingerprint="f")
@@ -67,6 +69,7 @@ def prompt_of(
 def row_of(prompt: Prompt) -> Any:
     """What a replay needs of the prompt's turn as the log holds it."""
     return {
+        "kind": prompt.kind,
         "prompt_hash": token_hash(prompt.token_ids),
         "token_ids": [1],
         "text": "held",
@@ -80,6 +83,11 @@ def row_of(prompt: Prompt) -> Any:
     }
 
 
+def logged_rows(*rows: tuple[Prompt, Any]) -> LoggedRows:
+    """Rows of one reading as they are read from the log."""
+    return LoggedRows.of_rows({prompt.path: row for prompt, row in rows})
+
+
 def turns_of(
     engine: ReplayOnly,
     *held: Prompt,
@@ -87,7 +95,7 @@ def turns_of(
     observe: Callable[[Prompt, Completion], None] | None = None,
 ) -> ReadingTurns:
     """The turns of a reading, some of which the log holds."""
-    rows = {reading_key(address): {prompt.path: row_of(prompt) for prompt in held}}
+    rows = {reading_key(address): logged_rows(*((prompt, row_of(prompt)) for prompt in held))}
     return ReadingTurns(engine=engine, address=ADDRESS, seed=7, held=rows, observe=observe)
 
 
@@ -134,6 +142,32 @@ async def test_turns_asked_side_by_side_are_numbered_in_the_order_of_asking() ->
     ]
 
 
+async def test_suspects_that_wait_leave_the_places_of_the_engine_to_others(tmp_path: Path) -> None:
+    suspects, places = Suspects(output=None, run_id="r"), TurnPlaces(2)
+    suspected = [replace(ADDRESS, document_hash=f"suspect {number}") for number in range(4)]
+    suspects.add([(reading_key(address), "f", "update/0") for address in suspected] * ALONE_DEATHS)
+    log = TurnLogWriter(Location(uri=str(tmp_path)), run_id="r", writer_id="w", settings=LogConfig())
+    may_end, ended = asyncio.Event(), list[str]()
+
+    class Engine(ReplayOnly):
+        async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+            if prompt.path == "update/0":
+                await may_end.wait()
+            return FRESH
+
+    async def ask(address: ReadingAddress, path: str) -> None:
+        journal = Journal(log=log, suspects=suspects)
+        await ReadingTurns(engine=Engine(), address=address, seed=7, journal=journal, places=places)(prompt_of(path))
+        ended.append(path)
+
+    asked = [asyncio.create_task(ask(address, "update/0")) for address in suspected]
+    await asyncio.wait_for(asyncio.gather(*(ask(ADDRESS, f"update/{number}") for number in range(1, 9))), 10)
+    assert ended == [f"update/{number}" for number in range(1, 9)]
+    may_end.set()
+    await asyncio.gather(*asked)
+    await log.close()
+
+
 async def test_turn_that_failed_is_neither_counted_nor_observed() -> None:
     seen: list[Prompt] = []
     turns = turns_of(FailingEngine(), observe=lambda prompt, _: seen.append(prompt))
@@ -168,7 +202,7 @@ def test_counts_of_any_reading_sum_what_its_turns_cost(num_held: int, num_fresh:
 
 async def test_turn_whose_thoughts_were_hidden_counts_by_what_was_billed_also_when_it_is_replayed() -> None:
     row: Any = {**row_of(prompt_of()), "num_billed_tokens": 900}
-    turns = replace(turns_of(FreshEngine()), held={reading_key(ADDRESS): {"update/0": row}})
+    turns = replace(turns_of(FreshEngine()), held={reading_key(ADDRESS): logged_rows((prompt_of(), row))})
     completion = await turns(prompt_of())
     assert (completion.token_ids, turns.counts.num_completion_tokens) == ([1], 900)
 
@@ -176,7 +210,7 @@ async def test_turn_whose_thoughts_were_hidden_counts_by_what_was_billed_also_wh
 async def test_turns_of_which_no_markers_were_counted_have_no_number_of_them() -> None:
     held, old = turns_of(FreshEngine(), prompt_of()), row_of(prompt_of())
     del old["num_markers"]
-    turns = replace(held, held={reading_key(ADDRESS): {"update/0": old}})
+    turns = replace(held, held={reading_key(ADDRESS): logged_rows((prompt_of(), old))})
     await turns(prompt_of())
     assert turns.counts.num_markers is None
 
@@ -271,7 +305,7 @@ async def test_new_turns_are_recorded_each_under_its_own_address_and_replayed_on
         seed=7,
         journal=journal,
         list_address=LIST_ADDRESS,
-        held={reading_key(ADDRESS): {"update/9": row_of(prompt_of("update/9"))}},
+        held={reading_key(ADDRESS): logged_rows((prompt_of("update/9"), row_of(prompt_of("update/9"))))},
     )
     for prompt in (prompt_of(scope=Scope.LIST), prompt_of("update/9"), prompt_of("answer")):
         await turns(prompt)
@@ -364,7 +398,7 @@ async def test_turn_with_a_fingerprint_of_its_own_is_held_recorded_and_seeded_ap
     turns = turns_of(engine, prompt_of("value"))
     assert not (await turns(closing)).replayed  # the reader's own turn of that path is another one
     assert engine.seeds == [ADDRESS.turn_seed("value", seed=7)]
-    turns.held_closings = {"c": {reading_key(ADDRESS): {"value": row_of(closing)}}}
+    turns.held_closings = {"c": {reading_key(ADDRESS): logged_rows((closing, row_of(closing)))}}
     assert (await turns(closing)).text == "held"
     assert not (await turns(replace(closing, fingerprint="d"))).replayed
 

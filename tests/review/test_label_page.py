@@ -181,7 +181,7 @@ def test_saved_sheet_imports_and_estimates(opened: Opened) -> None:
     output = Location(uri=str(opened.output))
     sheet = max(opened.downloads.glob("*.csv"), key=lambda path: path.stat().st_mtime)
     taken = import_labels(output, [Location(uri=str(sheet))], reviewer=None)
-    assert taken == {"labels": NUM_LABELS + 2, "added": NUM_LABELS + 2}
+    assert (taken["labels"], taken["added"], len(taken["reviewers"])) == (NUM_LABELS + 2, NUM_LABELS + 2, 1)
     values, page = estimate(output, None, so_far=False, with_seen=False)
     assert values["evidence"]["num_sentences"] == 1
     assert QUESTION in page

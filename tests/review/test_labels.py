@@ -99,6 +99,7 @@ def test_labels_without_a_time_are_new_only_where_they_say_something_else(output
     untimed = row("a", "yes", labelled_at=None)
     assert append_labels(output, [untimed], now=NOW) == 1
     assert append_labels(output, [untimed], now=NOW + timedelta(1)) == 0
+    assert append_labels(output, [{**untimed, "reviewer": "Ada"}], now=NOW + timedelta(1)) == 0
     assert append_labels(output, [{**untimed, "value": "no"}], now=NOW + timedelta(2)) == 1
     assert [label.value for label in standing(as_labels(read_label_rows(output), decisions={}))] == ["no"]
     assert append_labels(output, [{**untimed, "value": "no", "review_id": "s"}], now=NOW) == 1, "another decision"
@@ -191,6 +192,12 @@ def test_sheet_with_a_wrong_row_is_refused_with_its_line(review: Review, values:
         parse_sheet(filled(review, fill), name="sheet", reviews={"r": review}, reviewer=None)
 
 
+def test_sheet_with_a_comment_of_any_length_is_taken(review: Review) -> None:
+    data = filled(review, lambda cells: cells.update(label="yes", comment="x" * 200_000))
+    rows = parse_sheet(data, name="sheet", reviews={"r": review}, reviewer="ada")
+    assert {len(each["comment"]) for each in rows} == {200_000}
+
+
 def test_sheet_without_its_columns_is_refused(review: Review) -> None:
     for data, message in ((b"a,b\n1,2\n", "no column 'label'"), (b"\xff\xfe", "not UTF-8")):
         with pytest.raises(InputError, match=message):
@@ -218,6 +225,7 @@ def count(labels: list[Label], *, with_seen: bool = False, decision: Decision = 
         ([label("yes", purpose=Purpose.DEVELOP)], None),
         ([label("yes"), label("no", "bo", minute=1)], "yes"),
         ([label("yes"), label("no", "bo", minute=1), label("no", "cy", minute=2)], "no"),
+        ([label("yes", "Ada L"), label("no", "ada  l", minute=1)], "no"),
         ([label("unclear"), label("no", "bo", minute=1)], "no"),
         ([label("unclear")], None),
     ],

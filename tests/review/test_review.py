@@ -147,7 +147,8 @@ def test_review_by_values_has_measures_of_each(tmp_path: Path) -> None:
     location = Location(uri=str(output))
     folder = Path(make_review(location, asked)["folder"])
     data = fill_sheet(folder / "labels.csv", truth, reviewer="ada", positive="red", negative="green")
-    import_labels(location, [take_in(output, data)], reviewer=None)
+    taken = import_labels(location, [take_in(output, data)], reviewer=None)
+    assert taken == {"labels": 300, "added": 300, "reviewers": ["ada"]}
     values, page = estimate(location, None, so_far=False, with_seen=False)
     assert [each["value"] for each in values["values"]] == ["green", "red"]
     assert values["choices"] == ["green", "red", "none of these"]
@@ -434,7 +435,7 @@ def test_commands_run_from_plan_to_estimate(tmp_path: Path, capsys: pytest.Captu
     (tmp_path / "labels.csv").write_bytes(fill_sheet(folder / "labels.csv", truth, reviewer=""))
     assert main(["review", "import", str(output), str(tmp_path / "labels.csv")]) == 2
     assert main(["review", "import", str(output), str(tmp_path / "labels.csv"), "--reviewer", "ada"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"labels": 120, "added": 120}
+    assert json.loads(capsys.readouterr().out) == {"labels": 120, "added": 120, "reviewers": ["ada"]}
     assert main(["review", "estimate", str(output)]) == 0
     assert "| recall |" in capsys.readouterr().out
     assert main(["review", "estimate", str(output), "--json"]) == 0

@@ -189,6 +189,16 @@ def test_replace_takes_the_place_of_the_version_that_was_looked_at_alone(
     assert folder.files() == []
 
 
+@pytest.mark.s3
+def test_replace_of_a_file_that_clients_send_in_parts_is_conditional_too(s3_bucket: Location) -> None:
+    place, large = s3_bucket / "manifest.json", b"x" * (101 * 1024 * 1024)
+    place.write_bytes(b"first")
+    looked_at = place.version()
+    place.write_bytes(b"second")
+    assert not place.replace(large, version=looked_at)
+    assert place.read_bytes() == b"second"
+
+
 def test_replace_by_many_processes_at_once_is_done_by_one_of_them_each_time(tmp_path: Path) -> None:
     place = Location(uri=str(tmp_path)) / "number"
     place.write_bytes(b"0 by nobody")

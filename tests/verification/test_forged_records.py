@@ -83,6 +83,13 @@ def test_flipped_bit_anywhere_in_a_last_manifest_is_a_finding(copied: Callable[[
         assert any(str(place.relative_to(copy.folder)) in where for _, where in found(copy.verify(with_text=False)))
 
 
+def test_manifest_that_is_nested_too_deeply_is_a_finding(copied: Callable[[], Copy]) -> None:
+    copy = copied()
+    name = f"runs/{copy.runs[0]}/manifest.json"
+    (copy.folder / name).write_text("[" * 100_000)
+    assert ("changed", name) in found(copy.verify(with_text=False))
+
+
 @pytest.mark.parametrize(
     "forge",
     [

@@ -1,7 +1,7 @@
 """What keeps a converter in bounds: limits of time, memory and output, and system calls that it may not make. Linux.
 
-A converter of hostile files may be taken over by one. It then has no network, starts no program, and sees no secret
-in its environment; it runs as the same user, so files of that user can be read.
+A hostile file may take over its converter. The converter then has no network, starts no program, signals no process,
+and reads neither memory nor environment of another one. It runs as the same user, so it can read files of that user.
 """
 
 import ctypes
@@ -26,21 +26,35 @@ DENIED = (
     "process_vm_readv",
     "process_vm_writev",
     "io_uring_setup",
+    "kill",
+    "tkill",
+    "tgkill",
+    "rt_sigqueueinfo",
+    "rt_tgsigqueueinfo",
+    "pidfd_send_signal",
+    "pidfd_getfd",
 )
-"""System calls that fail: those that reach the network, start a program or look into another process."""
+"""System calls that fail: those that reach the network, start a program, or reach another process."""
 MACHINES = {
-    "x86_64": (0xC000003E, (41, 42, 59, 322, 101, 310, 311, 425)),
-    "aarch64": (0xC00000B7, (198, 203, 221, 281, 117, 270, 271, 425)),
+    "x86_64": (0xC000003E, 302, (41, 42, 59, 322, 101, 310, 311, 425, 62, 200, 234, 129, 297, 424, 438)),
+    "aarch64": (0xC00000B7, 261, (198, 203, 221, 281, 117, 270, 271, 425, 129, 130, 131, 138, 240, 424, 438)),
 }
-"""For each machine its number in the kernel's audit, and the numbers of `DENIED` on it."""
+"""For each machine its number in the kernel's audit, and the numbers of `prlimit64` and of `DENIED` on it."""
 FOREIGN_CALLS = 0x40000000
 """Numbers from here on are system calls of x86_64's other interface (x32)."""
 
 LOAD, JUMP_IF_EQUAL, JUMP_IF_FROM, RETURN = 0x20, 0x15, 0x35, 0x06
 """Instructions of the kernel's filters: load a word of the call, compare it, end."""
 ALLOW, DENY = 0x7FFF0000, 0x00050000 | errno.EACCES
-CALL_NUMBER, CALL_MACHINE = 0, 4
+CALL_NUMBER, CALL_MACHINE, CALL_ARGUMENT = 0, 4, 16
 """Places in the description of a call, bytes."""
+
+LANDLOCK_CREATE_RULESET, LANDLOCK_RESTRICT_SELF = 444, 446
+"""Numbers of system calls, the same on all machines."""
+LANDLOCK_EXECUTE = 1
+"""The right to start programs, which the filter denies as well: a set of rules must name one right."""
+CAPABILITY_VERSION = 0x20080522
+"""Version of the kernel's structures of capabilities."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,19 +68,30 @@ class Limits:
     output_bytes: int = 256 << 20
     """Text and attachments that come out of it, bytes."""
 
+    @property
+    def memory_text(self) -> str:
+        """The memory, for a reason."""
+        return f"{self.memory_bytes >> 20:,} MiB (--memory-mib)"
+
 
 class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
-def confine(limits: Limits) -> None:
+def confine(limits: Limits, *, parent: int) -> None:
     """Sets the limits for this process, for good.
+
+    Args:
+        limits: What it may cost.
+        parent: The process that started it, with which it ends.
 
     Raises:
         OSError: the kernel knows no filters of system calls.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     _prctl(libc, PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before the line above
+        os._exit(1)
     processor_seconds = int(limits.seconds) + 1
     bounds = {
         resource.RLIMIT_AS: limits.memory_bytes,
@@ -76,20 +101,43 @@ def confine(limits: Limits) -> None:
     }
     for kind, bound in bounds.items():
         resource.setrlimit(kind, (bound, bound))
+    _prctl(libc, PR_SET_NO_NEW_PRIVS, 1)
+    _drop_capabilities(libc)
+    _separate(libc)
     _deny_calls(libc)
+
+
+def _drop_capabilities(libc: ctypes.CDLL) -> None:
+    """Gives up what root may do: reading the memory and environment of processes that have more capabilities."""
+    header, nothing = struct.pack("Ii", CAPABILITY_VERSION, 0), bytes(24)
+    if libc.capset(header, nothing) != 0:
+        raise OSError(ctypes.get_errno(), "capset failed")
+
+
+def _separate(libc: ctypes.CDLL) -> None:
+    """Enters a Landlock domain: the kernel then hides memory and environment of all processes outside of it.
+
+    Does nothing if the kernel has no Landlock or its container forbids it.
+    """
+    rules = libc.syscall(LANDLOCK_CREATE_RULESET, struct.pack("Q", LANDLOCK_EXECUTE), ctypes.c_size_t(8), 0)
+    if rules < 0:
+        return
+    if libc.syscall(LANDLOCK_RESTRICT_SELF, rules, 0) != 0:
+        raise OSError(ctypes.get_errno(), "landlock_restrict_self failed")
+    os.close(rules)
 
 
 def _deny_calls(libc: ctypes.CDLL) -> None:
     machine = platform.machine()
     if machine not in MACHINES:
         raise OSError(errno.ENOTSUP, f"no filter of system calls is known for {machine}")
-    audit, numbers = MACHINES[machine]
+    audit, prlimit, numbers = MACHINES[machine]
     checks = [(JUMP_IF_FROM, FOREIGN_CALLS), *[(JUMP_IF_EQUAL, number) for number in numbers]]
-    program = [(LOAD, 0, 0, CALL_MACHINE), (JUMP_IF_EQUAL, 0, len(checks) + 2, audit), (LOAD, 0, 0, CALL_NUMBER)]
-    program += [(code, len(checks) - place, 0, value) for place, (code, value) in enumerate(checks)]
+    program = [(LOAD, 0, 0, CALL_MACHINE), (JUMP_IF_EQUAL, 0, len(checks) + 5, audit), (LOAD, 0, 0, CALL_NUMBER)]
+    program += [(code, len(checks) + 3 - place, 0, value) for place, (code, value) in enumerate(checks)]
+    program += [(JUMP_IF_EQUAL, 0, 2, prlimit), (LOAD, 0, 0, CALL_ARGUMENT), (JUMP_IF_EQUAL, 0, 1, 0)]  # its own limits
     program += [(RETURN, 0, 0, ALLOW), (RETURN, 0, 0, DENY)]
     packed = b"".join(struct.pack("HBBI", *instruction) for instruction in program)
-    _prctl(libc, PR_SET_NO_NEW_PRIVS, 1)
     filters = _Program(len(program), packed)
     _prctl(libc, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(filters))
 

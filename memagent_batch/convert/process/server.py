@@ -14,34 +14,46 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from functools import cache
+from io import FileIO
 from pathlib import Path
 from typing import Any, NoReturn, TypedDict
 
-from memagent_batch.convert.converter import Attachment, Converter, Part, ending_of
+from memagent_batch.convert.converter import Attachment, Converter, Part, ending_of, failure_reason
+from memagent_batch.convert.kinds import NoConverter, recognise
 from memagent_batch.convert.process.sandbox import Limits, confine
-from memagent_batch.errors import ConversionError
 
 PARTS_FILE = "parts.jsonl"
 """What a converter gave: a JSON object a line."""
-WHY_FILE = "why.json"
+FAILURE_FILE = "failure.txt"
 """Why it ended before its end."""
 DONE, FAILED = 0, 1
 """Exit codes of a file's process."""
+SOURCE_TIMES = 2
+"""A file with all its attachments may unpack to this many times the limit of one process."""
+RECORD_BYTES = 512
+"""What a part or attachment costs beside its content, bytes: its row."""
 MAX_DOCUMENTS = 1000
 """Most documents from one file, attachments of attachments included. Of further attachments only the names are kept."""
+
+
+class ConverterLoadError(Exception):
+    """A converter can't be imported on this node."""
 
 
 class Request(TypedDict):
     """What the owner asks: a file to convert."""
 
-    converter: str
-    """Import path."""
+    converters: dict[str, str]
+    """Import paths by kind or ending; an ending comes first."""
     file: str
     folder: str
     """Where its parts and attachments go."""
     limits: dict[str, Any]
     """Fields of `Limits`."""
+    output_bytes: int
+    """What may still come out of it, bytes."""
 
 
 class Ending(TypedDict, total=False):
@@ -51,6 +63,16 @@ class Ending(TypedDict, total=False):
     exit_code: int
     timed_out: bool
     seconds: float
+
+
+class KindRecord(TypedDict):
+    """The first line of `PARTS_FILE`: what the file is."""
+
+    kind: str | None
+    """Kind or ending of its converter; None if it has none."""
+    status: str | None
+    """If it has no converter, what its row says."""
+    reason: str | None
 
 
 class PartRecord(TypedDict):
@@ -68,8 +90,9 @@ class AttachmentRecord(TypedDict):
     number: str
     name: str
     locator: str
-    file: str
-    """Name of its file in the folder; none is there beyond `MAX_DOCUMENTS`."""
+    file: str | None
+    """Name of its file in the folder; None beyond `MAX_DOCUMENTS`."""
+    failure: str | None
 
 
 def main() -> None:
@@ -90,14 +113,14 @@ def main() -> None:
 def _serve(request: Request) -> Ending:
     """Converts one file in a process of its own; returns how that ended."""
     try:
-        make = _load(request["converter"])
-    except Exception as error:  # noqa: BLE001 - the import of any package; the owner raises it
-        return {"load_error": f"{type(error).__name__}: {error}"}
+        makers = {kind: _load(path) for kind, path in request["converters"].items()}
+    except ConverterLoadError as error:
+        return {"load_error": str(error)}
     limits = Limits(**request["limits"])
-    started = time.monotonic()
+    started, server = time.monotonic(), os.getpid()
     process = os.fork()
     if process == 0:
-        _run(make, file=Path(request["file"]), folder=Path(request["folder"]), limits=limits)
+        _run(makers, request, limits=limits, server=server)
     timed_out = not _wait(process, seconds=limits.seconds)
     if timed_out:
         os.kill(process, signal.SIGKILL)
@@ -108,12 +131,19 @@ def _serve(request: Request) -> Ending:
 
 @cache
 def _load(path: str) -> Any:
-    """A converter's class; what it imports is there before the first fork."""
+    """A converter's class; what it imports is there before the first fork.
+
+    Raises:
+        ConverterLoadError: it can't be imported on this node.
+    """
     module, _, name = path.partition(":")
-    loaded = importlib.import_module(module)
-    make = getattr(loaded, name)
-    make().version()
-    getattr(loaded, "warm_up", _nothing)()
+    try:
+        loaded = importlib.import_module(module)
+        make = getattr(loaded, name)
+        make().version()
+        getattr(loaded, "warm_up", _nothing)()
+    except Exception as error:  # whatever the import of a package raises
+        raise ConverterLoadError(f"{path} can't be loaded on this node: {type(error).__name__}: {error}") from error
     gc.freeze()
     return make
 
@@ -132,57 +162,78 @@ def _wait(process: int, *, seconds: float) -> bool:
     return ended in ready
 
 
-def _run(make: Any, *, file: Path, folder: Path, limits: Limits) -> NoReturn:
+def _run(makers: Mapping[str, Any], request: Request, *, limits: Limits, server: int) -> NoReturn:
     """The file's process. Never returns into the server's loop."""
-    code = FAILED
+    code, folder = FAILED, Path(request["folder"])
     try:
         os.close(0)
-        confine(limits)
-        _write(make(), file=file, folder=folder, limits=limits)
+        confine(limits, parent=server)
+        with (folder / PARTS_FILE).open("wb", buffering=0) as lines:
+            kind = recognise(Path(request["file"]), own_endings=makers)
+            lines.write(_line(_kind_record(kind)))
+            if isinstance(kind, str):
+                _write(makers[kind](), lines, file=Path(request["file"]), output_bytes=request["output_bytes"])
         code = DONE
     except BaseException as error:  # noqa: BLE001 - whatever a converter raises is the reason in its file's row
-        _leave_word(error, folder=folder, limits=limits)
+        (folder / FAILURE_FILE).write_text(_reason(error, limits=limits), encoding="utf-8", errors="replace")
     finally:
         os._exit(code)
 
 
-def _write(converter: Converter, *, file: Path, folder: Path, limits: Limits) -> None:
-    """Writes parts and attachments as they come."""
-    num_bytes = num_attachments = 0
-    with (folder / PARTS_FILE).open("w", encoding="utf-8") as lines:
-        for item in converter.convert(file):
-            if isinstance(item, Attachment):
-                num_attachments += 1
-                name = f"attachment-{num_attachments}{ending_of(item.name)}"
-                record: AttachmentRecord | PartRecord = _attachment_record(item, file=name)
-                if num_attachments <= MAX_DOCUMENTS:
-                    (folder / name).write_bytes(item.data)
-                    num_bytes += len(item.data)
-            else:
-                record = _part_record(item)
-                num_bytes += len(item.text)
-            if num_bytes > limits.output_bytes:
-                raise OSError(errno.EFBIG, "more than is allowed")
-            print(json.dumps(record), file=lines)
+def _write(converter: Converter, lines: FileIO, *, file: Path, output_bytes: int) -> None:
+    """Writes parts and attachments as they come, each whole: what is written stays if a later one fails."""
+    folder, num_attachments = Path(str(lines.name)).parent, 0
+    for item in converter.convert(file):
+        data, name = b"", None
+        if isinstance(item, Attachment):
+            num_attachments += 1
+            if num_attachments <= MAX_DOCUMENTS:
+                data, name = item.data, f"attachment-{num_attachments}{ending_of(item.name)}"
+            line = _line(_attachment_record(item, file=name))
+        else:
+            line = _line(_part_record(item))
+        output_bytes -= len(line) + len(data) + RECORD_BYTES
+        if output_bytes < 0:
+            raise OSError(errno.EFBIG, "more than is allowed")
+        if name is not None:
+            (folder / name).write_bytes(data)
+        lines.write(line)
+
+
+def _line(record: KindRecord | PartRecord | AttachmentRecord) -> bytes:
+    return json.dumps(record, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+
+
+def _kind_record(kind: str | NoConverter) -> KindRecord:
+    if isinstance(kind, NoConverter):
+        return {"kind": None, "status": kind.status, "reason": kind.reason}
+    return {"kind": kind, "status": None, "reason": None}
 
 
 def _part_record(part: Part) -> PartRecord:
     return {"locator": part.locator, "text": part.text, "status": part.status, "reason": part.reason}
 
 
-def _attachment_record(attachment: Attachment, *, file: str) -> AttachmentRecord:
-    return {"number": attachment.number, "name": attachment.name, "locator": attachment.locator, "file": file}
+def _attachment_record(attachment: Attachment, *, file: str | None) -> AttachmentRecord:
+    return {
+        "number": attachment.number,
+        "name": attachment.name,
+        "locator": attachment.locator,
+        "file": file,
+        "failure": attachment.failure,
+    }
 
 
-def _leave_word(error: BaseException, *, folder: Path, limits: Limits) -> None:
-    """Writes why the file's process ends; where even that is impossible, its exit code is all that is known."""
-    kind = type(error).__name__
-    message = str(error) if isinstance(error, ConversionError) else f"{kind}: {error}"
-    if isinstance(error, RecursionError):
-        message = "it is nested deeper than its converter can follow"
-    elif isinstance(error, OSError) and error.errno == errno.EFBIG:
-        message = f"it holds more than {limits.output_bytes >> 20:,} MiB of text and attachments"
-    (folder / WHY_FILE).write_text(json.dumps({"error_type": kind, "message": message}), encoding="utf-8")
+def _reason(error: BaseException, *, limits: Limits) -> str:
+    if isinstance(error, MemoryError):
+        return f"it needs more memory than {limits.memory_text}"
+    if isinstance(error, OSError) and error.errno == errno.EFBIG:
+        most = limits.output_bytes >> 20
+        return (
+            f"it holds more than {most:,} MiB of text and attachments, or its file with all attachments more than "
+            f"{SOURCE_TIMES * most:,} MiB"
+        )
+    return failure_reason(error)
 
 
 if __name__ == "__main__":

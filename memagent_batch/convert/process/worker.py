@@ -14,9 +14,11 @@ from shutil import rmtree
 from tempfile import mkdtemp
 from typing import Any, Self
 
+from memagent_batch.convert.converter import PartStatus
+from memagent_batch.convert.kinds import NoConverter
 from memagent_batch.convert.process.sandbox import Limits
-from memagent_batch.convert.process.server import DONE, PARTS_FILE, WHY_FILE, Ending, Request
-from memagent_batch.errors import ConversionError, RunFailedError
+from memagent_batch.convert.process.server import DONE, FAILURE_FILE, PARTS_FILE, RECORD_BYTES, Ending, Request
+from memagent_batch.errors import RunFailedError
 
 SERVER_START_SECONDS = 120.0
 """Longest wait beyond a file's own limit, in which the server may still load a converter's libraries."""
@@ -30,16 +32,24 @@ REASON_CHARACTERS = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Converted:
-    """What a converter gave."""
+    """What a converter gave, until it ended or was stopped."""
 
     folder: Path
-    """Where it lies; the caller removes it."""
+    """Where it lies."""
+    failure: str | None
+    """Why it did not come to its end: it failed, died or struck a limit."""
+    kind: str | None = None
+    """Kind or ending of its converter; None if it has none, or it failed before that was known."""
+    refusal: NoConverter | None = None
+    """Why it has no converter."""
+    items: Sequence[Mapping[str, Any]] = ()
+    """Parts and attachments in order, as the server wrote them: `PartRecord`s and `AttachmentRecord`s."""
 
-    def items(self) -> Iterator[Mapping[str, Any]]:
-        """Parts and attachments in order, as the server wrote them: `PartRecord`s and `AttachmentRecord`s."""
-        with (self.folder / PARTS_FILE).open(encoding="utf-8") as lines:
-            for line in lines:
-                yield json.loads(line)
+    @property
+    def num_bytes(self) -> int:
+        """Size of all of it, bytes."""
+        files = sum(file.stat().st_size for file in self.folder.iterdir())
+        return files + RECORD_BYTES * len(self.items)
 
 
 class ConverterServer:
@@ -74,7 +84,7 @@ class ConverterServer:
             rmtree(self._folder, ignore_errors=True)
 
     def folder(self) -> Path:
-        """A new folder below the server's, for one file."""
+        """A new folder below the server's, for one file; the caller removes it."""
         if not self._num_files:
             self._folder = Path(mkdtemp(prefix="memagent-convert-"))
         self._num_files += 1
@@ -82,25 +92,42 @@ class ConverterServer:
         folder.mkdir()
         return folder
 
-    def convert(self, file: Path, *, converter: str, limits: Limits) -> Converted:
-        """Converts a file in a process of its own.
+    def clear(self) -> None:
+        """Removes the folders of all files so far."""
+        if self._num_files:
+            for folder in self._folder.iterdir():
+                rmtree(folder, ignore_errors=True)
+
+    def convert(
+        self, file: Path, *, converters: Mapping[str, str], limits: Limits, output_bytes: int | None = None
+    ) -> Converted:
+        """Converts a file in a process of its own, by the converter of its kind.
 
         Args:
-            file: The file.
-            converter: Import path of the converter.
+            file: The file; the ending of its name counts.
+            converters: Import paths by kind or ending.
             limits: What it may cost.
+            output_bytes: What may still come out of it; by default what `limits` allow.
 
         Raises:
-            ConversionError: the converter failed, died or struck a limit; says which.
             RunFailedError: no converter can run here.
         """
         folder = self.folder()
-        request: Request = {"converter": converter, "file": str(file), "folder": str(folder), "limits": asdict(limits)}
+        request: Request = {
+            "converters": {**converters},
+            "file": str(file),
+            "folder": str(folder),
+            "limits": asdict(limits),
+            "output_bytes": limits.output_bytes if output_bytes is None else output_bytes,
+        }
         ending = self._ask(request, seconds=limits.seconds + SERVER_START_SECONDS)
-        if "load_error" in ending:
-            raise RunFailedError(f"converter {converter} can't be loaded on this node: {ending['load_error']}")
-        _require_done(ending, folder, limits=limits)
-        return Converted(folder=folder)
+        if ending is None:
+            failure: str | None = "the server of its converter died or hung, perhaps for lack of memory"
+        elif "load_error" in ending:
+            raise RunFailedError(f"converter {ending['load_error']}")
+        else:
+            failure = _failure(ending, folder, limits=limits)
+        return _converted(folder, failure)
 
     def _started(self) -> "subprocess.Popen[bytes]":
         if self._process is not None and self._process.poll() is None:
@@ -120,7 +147,8 @@ class ConverterServer:
         )
         return self._process
 
-    def _ask(self, request: Request, *, seconds: float) -> Ending:
+    def _ask(self, request: Request, *, seconds: float) -> Ending | None:
+        """How the process of a file ended; None if the server died or hangs."""
         process = self._started()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -131,7 +159,7 @@ class ConverterServer:
         line = process.stdout.readline() if ready else b""
         if not line:
             self._kill()
-            raise ConversionError("the server of its converter died or hung, perhaps for lack of memory")
+            return None
         ending: Ending = json.loads(line)
         return ending
 
@@ -144,25 +172,37 @@ class ConverterServer:
                 process.wait()
 
 
-def _require_done(ending: Ending, folder: Path, *, limits: Limits) -> None:
-    """Returns where the converter came to its end.
+def _converted(folder: Path, failure: str | None) -> Converted:
+    """What the process of a file wrote until its end."""
+    records = list(_records(folder / PARTS_FILE))
+    if not records:
+        return Converted(folder=folder, failure=failure)
+    first, *items = records
+    if first["kind"] is None:
+        refusal = NoConverter(status=PartStatus(first["status"]), reason=str(first["reason"]))
+        return Converted(folder=folder, failure=failure, refusal=refusal)
+    return Converted(folder=folder, failure=failure, kind=str(first["kind"]), items=items)
 
-    Raises:
-        ConversionError: it did not.
-    """
+
+def _records(file: Path) -> Iterator[Mapping[str, Any]]:
+    if not file.exists():
+        return
+    with file.open("rb") as lines:
+        for line in lines:
+            if line.endswith(b"\n"):  # else the process was killed in the middle of it
+                yield json.loads(line.decode("utf-8", "surrogatepass"))
+
+
+def _failure(ending: Ending, folder: Path, *, limits: Limits) -> str | None:
+    """Why a converter did not come to its end; None if it did."""
     if ending["timed_out"]:
-        raise ConversionError(f"not converted within {limits.seconds:g} s (--seconds); it was stopped")
+        return f"not converted within {limits.seconds:g} s (--seconds); it was stopped"
     code = ending["exit_code"]
     if code == DONE:
-        return
-    memory = f"{limits.memory_bytes >> 20:,} MiB (--memory-mib)"
+        return None
     if code < 0:
         name = signal.Signals(-code).name
-        raise ConversionError(f"its converter crashed with {name}; perhaps it needs more than {memory}")
-    try:
-        why = json.loads((folder / WHY_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise ConversionError(f"its converter ended without a word; perhaps it needs more than {memory}") from None
-    if why["error_type"] == "MemoryError":
-        raise ConversionError(f"it needs more memory than {memory}")
-    raise ConversionError(str(why["message"])[:REASON_CHARACTERS])
+        return f"its converter crashed with {name}; perhaps it needs more than {limits.memory_text}"
+    with suppress(OSError):
+        return (folder / FAILURE_FILE).read_text(encoding="utf-8", errors="replace")[:REASON_CHARACTERS]
+    return f"its converter ended without a reason; perhaps it needs more than {limits.memory_text}"

@@ -109,7 +109,7 @@ def guide_of(value_type: ValueType) -> Guide | None:
 
 
 def form_of(value_type: ValueType) -> str:
-    """What the prompt of the value turn says of the form."""
+    """What the prompt of the value turn says of the form; a JSON Schema as the user wrote it, descriptions included."""
     unless = f", or {NOT_STATED_ENTRY}" if value_type.not_stated else ""
     match value_type.type:
         case AnswerType.LABELS:
@@ -120,7 +120,7 @@ def form_of(value_type: ValueType) -> str:
         case AnswerType.DATE:
             return f"Write the date as YYYY-MM-DD{unless}."
         case AnswerType.JSON:
-            schema = json.dumps(value_type.sent_schema(), ensure_ascii=False, separators=(",", ":"))
+            schema = json.dumps(json.loads(value_type.schema), ensure_ascii=False, separators=(",", ":"))
             or_null = f", or null for {NOT_STATED_ENTRY}" if value_type.not_stated else ""
             return f"Write JSON of this schema{or_null}:\n{schema}"
     lines = [f"{number} = {choice or NOT_STATED_ENTRY}" for number, choice in menu(value_type).items()]

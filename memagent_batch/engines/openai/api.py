@@ -2,11 +2,11 @@
 
 from typing import ClassVar, Protocol
 
-import httpx
 from pydantic import JsonValue
 
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.openai.guides import GuideForm
+from memagent_batch.engines.openai.protocol import Response
 
 ADDRESS_REMEDY = "check model and openai.base_url (up to /v1)"
 
@@ -24,15 +24,13 @@ class Api(Protocol):
     def body(self, prompt: Prompt, *, seed: int, form: GuideForm | None) -> dict[str, JsonValue] | None:
         """The body of a request; None where the form can't say the prompt's guide."""
 
-    def adapt(self, response: httpx.Response) -> list[str]:
+    def adapt(self, response: Response) -> list[str]:
         """Leaves out of all further requests what this response to a probe shows to be unknown there; its names."""
 
-    def remedy(self, response: httpx.Response) -> str:
+    def remedy(self, response: Response) -> str:
         """What to do where this response refuses every request."""
 
-    def completion(
-        self, response: httpx.Response, *, prompt: Prompt, turn: str, form: GuideForm | None = None
-    ) -> Completion:
+    def completion(self, response: Response, *, prompt: Prompt, turn: str, form: GuideForm | None = None) -> Completion:
         """The response as a completion of the prompt, whose guide was sent in this form.
 
         Args:

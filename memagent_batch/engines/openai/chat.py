@@ -7,20 +7,20 @@ tokens are counted by the user's tokeniser, and no completion has the server's t
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-import httpx
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.domain.guides import Guide, menu_logprobs, num_candidates
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.engines.chat_template import ServerTemplate
+from memagent_batch.engines.chat_template import THINKING_WORD, ServerTemplate
 from memagent_batch.engines.openai.api import ADDRESS_REMEDY
 from memagent_batch.engines.openai.guides import OBJECT_TOKENS, GuideForm, guide_fields, value_text
 from memagent_batch.engines.openai.markers import Markers, Neutralised
 from memagent_batch.engines.openai.protocol import (
     MESSAGE_CHARS,
     Logprob,
+    Response,
     Usage,
     first_error,
     optional_fields,
@@ -102,9 +102,9 @@ class ChatApi:
         num_candidate = num_candidates(prompt.guide, logprobs=False)
         if num_candidate and self._gives_logprobs:
             body |= {"logprobs": True, "top_logprobs": num_candidate}
-        return {**body, **fields, **self._optional, **self._fixed}
+        return {**body, **fields, **self._optional, **self._fixed, **self._silence(prompt)}
 
-    def adapt(self, response: httpx.Response) -> list[str]:
+    def adapt(self, response: Response) -> list[str]:
         """Leaves out fields that a refusal names, and finds the name of the budget; see `Api.adapt`."""
         refused = refused_fields(response, self._optional)
         self._optional = {name: value for name, value in self._optional.items() if name not in refused}
@@ -116,7 +116,7 @@ class ChatApi:
             refused.append(MAX_COMPLETION_TOKENS)
         return refused
 
-    def remedy(self, response: httpx.Response) -> str:
+    def remedy(self, response: Response) -> str:
         """What to do where the endpoint refuses every request; see `Api.remedy`."""
         refused = refused_fields(response, DRAWN_FIELDS)
         if not refused:
@@ -127,9 +127,7 @@ class ChatApi:
             f'every request with openai.extra_body: {{"{name}": null}}; answers may then differ from night to night'
         )
 
-    def completion(
-        self, response: httpx.Response, *, prompt: Prompt, turn: str, form: GuideForm | None = None
-    ) -> Completion:
+    def completion(self, response: Response, *, prompt: Prompt, turn: str, form: GuideForm | None = None) -> Completion:
         """The response as a completion; see `Api.completion`.
 
         Raises:
@@ -157,15 +155,22 @@ class ChatApi:
             num_prompt_tokens=(usage.prompt_tokens if usage else None) or len(prompt.token_ids),
             num_cached_prompt_tokens=usage.num_cached_tokens if usage else 0,
             num_billed_tokens=usage.completion_tokens or None if usage else None,
-            engine_seconds=response.elapsed.total_seconds(),
+            engine_seconds=response.elapsed_seconds,
             num_markers=self._message(prompt).num_markers,
         )
+
+    def _silence(self, prompt: Prompt) -> dict[str, JsonValue]:
+        """Switches off the thinking that the user switched on: a guided turn has no room for it."""
+        values = self._fixed.get(CHAT_TEMPLATE_KWARGS)
+        if prompt.guide is None or not isinstance(values, dict) or THINKING_WORD not in values:
+            return {}
+        return {CHAT_TEMPLATE_KWARGS: {**values, THINKING_WORD: False}}
 
     def _message(self, prompt: Prompt) -> Neutralised:
         """The prompt as the text of a message, without markers."""
         return self._markers.neutralise(self._tokenizer.text_of(prompt.token_ids))
 
-    def _passes_over_budget(self, response: httpx.Response) -> bool:
+    def _passes_over_budget(self, response: Response) -> bool:
         """Whether a server does not know the name of the budget: it says so, or writes on."""
         if refused_fields(response, [MAX_COMPLETION_TOKENS]):
             return True

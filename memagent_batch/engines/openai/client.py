@@ -1,22 +1,37 @@
-"""One try at an OpenAI-compatible endpoint: where httpx's errors and the passing statuses become ours."""
+"""One try at an OpenAI-compatible endpoint: where aiohttp's errors and the passing statuses become ours."""
 
 import asyncio
+import base64
+import os
+import ssl
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Self
+from urllib.request import getproxies, proxy_bypass
 
-import httpx
+import aiohttp
+import certifi
 from pydantic import JsonValue
+from pydantic_core import to_json
+from yarl import URL
 
 from memagent_batch.config.engines import OpenAIConfig
 from memagent_batch.engines.openai.outage import Failure
 from memagent_batch.engines.openai.pace import LIMITS, parse_reset
-from memagent_batch.engines.openai.protocol import error_message
+from memagent_batch.engines.openai.protocol import Response, error_message
 from memagent_batch.engines.openai.retries import is_retried, parse_retry_after
 from memagent_batch.errors import EngineDeadError, EngineStartError
 from memagent_batch.masking import SECRET_NAME
 
 CONNECT_SECONDS = 10.0
 """Longest wait for a connection; more means that nobody listens there."""
+
+KEEP_ALIVE_SECONDS = 4.0
+"""How long an idle connection is kept; vLLM's server closes it after 5 s, and a request must not meet that."""
+
+MAX_HEADER_BYTES = 65_536
+"""Longest line of a response's head; gateways send more than the 8 KiB that aiohttp takes."""
 
 TURNED_AWAY = 429
 """The status of an endpoint that takes no more requests for now, from nobody."""
@@ -26,33 +41,51 @@ class OpenAIClient:
     """Sends requests with the user's key and headers, and keeps both out of every message."""
 
     def __init__(self, settings: OpenAIConfig) -> None:
-        """Opens the client; nothing is sent yet.
+        """Checks the settings; nothing is sent yet.
 
         Raises:
-            EngineStartError: the address, the key or a header can't work.
+            EngineStartError: the address, the key, a header or a proxy of the environment can't work.
         """
-        self._url = _require_url(settings.base_url)
+        url = _require_url(settings.base_url)
         self._seconds = settings.timeout_seconds
-        headers = {name: value.get_secret_value() for name, value in settings.headers.items()}
+        self._headers = {name: value.get_secret_value() for name, value in settings.headers.items()}
         key = settings.api_key.get_secret_value() if settings.api_key else ""
         if key:
-            headers = {"Authorization": f"Bearer {key}"} | headers
-        in_address = [value for name, value in self._url.params.multi_items() if SECRET_NAME.search(name)]
-        secrets = (key, *headers.values(), self._url.password, *in_address)
+            self._headers = {"Authorization": f"Bearer {key}"} | self._headers
+        in_address = [value for name, value in url.query.items() if SECRET_NAME.search(name)]
+        secrets = (key, *self._headers.values(), url.password, *in_address)
         self._secrets = [secret for secret in secrets if secret]
-        for name, value in headers.items():
-            _require_header(name, value, knob="api_key" if name not in settings.headers else f"headers.{name}")
-        self._client: httpx.AsyncClient | None = httpx.AsyncClient(
-            headers=headers,
-            timeout=httpx.Timeout(None, connect=CONNECT_SECONDS),
-            limits=httpx.Limits(max_connections=None),  # as many as readings are in flight,
+        for name, value in self._headers.items():
+            _require_header(name, value, setting="api_key" if name not in settings.headers else f"headers.{name}")
+        if url.user or url.password:  # goes before the key
+            others = {name: value for name, value in self._headers.items() if name.lower() != "authorization"}
+            credentials = base64.b64encode(f"{url.user or ''}:{url.password or ''}".encode()).decode()
+            self._headers = others | {"Authorization": f"Basic {credentials}"}
+        self._url = url.with_user(None)
+        self._proxy = _proxy(url)
+        self._session: aiohttp.ClientSession | None = None
+
+    def open(self) -> Self:
+        """Opens the client on the running event loop."""
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=0,  # as many connections as readings are in flight
+                keepalive_timeout=KEEP_ALIVE_SECONDS,
+                ssl=_tls_context(),
+            ),
+            headers=self._headers,
+            timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS),
+            proxy=self._proxy,
+            max_line_size=MAX_HEADER_BYTES,
+            max_field_size=MAX_HEADER_BYTES,
         )
+        return self
 
     async def close(self) -> None:
         """Closes the connections."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
 
     async def send(
         self,
@@ -61,7 +94,7 @@ class OpenAIClient:
         *,
         body: Mapping[str, JsonValue] | None = None,
         longest_seconds: float | None = None,
-    ) -> httpx.Response | Failure:
+    ) -> Response | Failure:
         """One try: a whole response, or a failure that may pass.
 
         Args:
@@ -70,19 +103,17 @@ class OpenAIClient:
             body: sent as JSON.
             longest_seconds: bounds the whole try, from its connection to its last byte; `timeout_seconds` by default.
         """
-        if self._client is None:
+        if self._session is None:
             raise EngineDeadError("the endpoint's client is not open: it was stopped")
-        folder, mark, query = self._url.raw_path.partition(b"?")
-        url = self._url.copy_with(raw_path=folder.rstrip(b"/") + b"/" + path.encode() + mark + query)
         seconds = min(longest_seconds or self._seconds, self._seconds)
         try:
             async with asyncio.timeout(seconds):
-                response = await self._client.request(method, url, json=body)
+                response = await self._request(self._session, method, path, body)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            return Failure(message=f"{self.name} can't be reached: {self._text(error)}", concerns_all=True)
         except TimeoutError:
             return Failure(message=f"{self.name} gave no whole answer within {seconds:g} s")
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            return Failure(message=f"{self.name} can't be reached: {self._text(error)}", concerns_all=True)
-        except httpx.RequestError as error:
+        except aiohttp.ClientError as error:
             return Failure(message=f"{self.name} cut the connection: {self._text(error)}")
         if not is_retried(response.status_code):
             return response
@@ -96,14 +127,37 @@ class OpenAIClient:
     @property
     def name(self) -> str:
         """The endpoint for messages, without a password or query that its address may hold."""
-        return f"the endpoint {self._url.copy_with(userinfo=b'', query=None)}"
+        return f"the endpoint {self._url.with_query(None)}"
 
-    def refusal(self, response: httpx.Response) -> str:
+    def refusal(self, response: Response) -> str:
         """A response that is none of use, in the server's own words; secrets that it may repeat are taken out."""
         return f"{self.name} answered {response.status_code}: {self._masked(error_message(response.content))}"
 
-    def _text(self, error: httpx.RequestError) -> str:
-        return self._masked(f"{type(error).__name__}: {error}")
+    async def _request(
+        self, session: aiohttp.ClientSession, method: str, path: str, body: Mapping[str, JsonValue] | None
+    ) -> Response:
+        url = self._url.with_path(f"{self._url.raw_path.rstrip('/')}/{path}", encoded=True, keep_query=True)
+        data = headers = None
+        if body is not None:
+            data = to_json(body)
+            headers = {"Content-Type": "application/json"}
+        began = time.perf_counter()
+        async with session.request(method, url, data=data, headers=headers, allow_redirects=False) as response:
+            content = await response.read()
+        return Response(
+            status_code=response.status,
+            content=content,
+            headers=response.headers,
+            elapsed_seconds=time.perf_counter() - began,
+        )
+
+    def _text(self, error: aiohttp.ClientError) -> str:
+        reason: object = error
+        if isinstance(error, aiohttp.ClientConnectorError):
+            reason = error.os_error
+        elif isinstance(error, aiohttp.ClientResponseError):
+            reason = error.message  # its text has the whole address
+        return self._masked(f"{type(error).__name__}: {reason}")
 
     def _masked(self, message: str) -> str:
         for secret in self._secrets:
@@ -111,7 +165,7 @@ class OpenAIClient:
         return message
 
 
-def _retry_after(headers: httpx.Headers) -> float | None:
+def _retry_after(headers: Mapping[str, str]) -> float | None:
     """The pause that a response asks for, seconds: its own words, else the reset of a limit that is spent."""
     asked = parse_retry_after(headers.get("Retry-After"), now=datetime.now(UTC))
     if asked is not None:
@@ -123,16 +177,39 @@ def _retry_after(headers: httpx.Headers) -> float | None:
     return max((seconds for seconds in resets if seconds is not None), default=None)
 
 
-def _require_url(base_url: str) -> httpx.URL:
+def _tls_context() -> ssl.SSLContext:
+    """Trusts the authorities that SSL_CERT_FILE and SSL_CERT_DIR name, else those of certifi."""
+    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    if file or folder:
+        return ssl.create_default_context(cafile=file or None, capath=folder or None)
+    return ssl.create_default_context(cafile=certifi.where())
+
+
+def _proxy(url: URL) -> URL | None:
+    """The proxy that HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY name for an address."""
+    proxies = getproxies()
+    address = proxies.get(url.scheme) or proxies.get("all")
+    if not address or proxy_bypass(url.host or ""):
+        return None
+    proxy = URL(address if "://" in address else f"http://{address}")
+    if proxy.scheme not in ("http", "https"):
+        raise EngineStartError(
+            f"the environment names a proxy of scheme {proxy.scheme} for openai.base_url, and only http and https are "
+            f"supported; set {url.scheme.upper()}_PROXY to such a one, or add {url.host} to NO_PROXY"
+        )
+    return proxy
+
+
+def _require_url(base_url: str) -> URL:
     try:
-        url = httpx.URL(base_url)
-    except httpx.InvalidURL as error:
-        raise EngineStartError(f"openai.base_url is no URL: {error}") from error
+        url = URL(base_url)
+    except ValueError as error:
+        raise EngineStartError(f"openai.base_url is not a URL: {error}") from error
     if url.scheme not in ("http", "https") or not url.host:
         raise EngineStartError("openai.base_url must begin with http:// or https:// and a host")
     return url
 
 
-def _require_header(name: str, value: str, *, knob: str) -> None:
+def _require_header(name: str, value: str, *, setting: str) -> None:
     if not (name.isascii() and name.isprintable() and value.isascii() and value.isprintable()):
-        raise EngineStartError(f"openai.{knob} holds characters that no HTTP header can carry; set it again")
+        raise EngineStartError(f"openai.{setting} holds characters that no HTTP header can carry; set it again")

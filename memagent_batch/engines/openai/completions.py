@@ -2,7 +2,6 @@
 
 from typing import Annotated, ClassVar
 
-import httpx
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
 from memagent_batch.config.agent import SamplingConfig
@@ -12,6 +11,7 @@ from memagent_batch.engines.openai.api import ADDRESS_REMEDY
 from memagent_batch.engines.openai.guides import GuideForm, guide_fields
 from memagent_batch.engines.openai.protocol import (
     Logprob,
+    Response,
     Usage,
     first_error,
     optional_fields,
@@ -68,19 +68,17 @@ class CompletionsApi:
             body["logprobs"] = num_logprobs
         return {**body, **fields, **self._optional}
 
-    def adapt(self, response: httpx.Response) -> list[str]:
+    def adapt(self, response: Response) -> list[str]:
         """Leaves out fields that a refusal names; see `Api.adapt`."""
         refused = refused_fields(response, self._optional)
         self._optional = {name: value for name, value in self._optional.items() if name not in refused}
         return refused
 
-    def remedy(self, response: httpx.Response) -> str:
+    def remedy(self, response: Response) -> str:
         """What to do where the endpoint refuses every request; see `Api.remedy`."""
         return TOKEN_REMEDY
 
-    def completion(
-        self, response: httpx.Response, *, prompt: Prompt, turn: str, form: GuideForm | None = None
-    ) -> Completion:
+    def completion(self, response: Response, *, prompt: Prompt, turn: str, form: GuideForm | None = None) -> Completion:
         """The response as a completion; see `Api.completion`.
 
         Raises:
@@ -105,7 +103,7 @@ class CompletionsApi:
             num_prompt_tokens=len(prompt.token_ids),
             num_cached_prompt_tokens=usage.num_cached_tokens if usage else 0,
             num_billed_tokens=usage.completion_tokens or None if usage and choice.token_ids is None else None,
-            engine_seconds=response.elapsed.total_seconds(),
+            engine_seconds=response.elapsed_seconds,
         )
 
     def _text(self, choice: "Choice", *, prompt: Prompt) -> str:

@@ -3,15 +3,17 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
-import httpx
 from pydantic import JsonValue, ValidationError
 
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig
+from memagent_batch.domain.closing.plan import VALUE
 from memagent_batch.domain.guides import Guide, GuideKind
+from memagent_batch.domain.prompts import Slot
 from memagent_batch.domain.turns import Completion, Prompt
+from memagent_batch.engines.chat_template import ClosedThoughts, ServerTemplate
 from memagent_batch.engines.engine import require_fit
 from memagent_batch.engines.openai.api import Api
 from memagent_batch.engines.openai.chat import ChatApi
@@ -24,6 +26,7 @@ from memagent_batch.engines.openai.protocol import (
     NO_THINKING_BUDGET,
     THINKING_BUDGET,
     ModelList,
+    Response,
     holds_choices,
     refused_fields,
 )
@@ -36,6 +39,7 @@ from memagent_batch.errors import (
     EngineStartError,
     EngineUnavailableError,
 )
+from memagent_batch.prompts.closing import CLOSING_PROMPTS
 
 PROBE_SECONDS = 60.0
 """Longest wait for the one token of a probe; an endpoint that takes longer has no room for a reading either."""
@@ -48,7 +52,7 @@ THINKING_REMEDY = (
     "serve the model with vLLM and its --reasoning-parser, or set sampling.thinking_tokens to null; other APIs bound "
     "thoughts by fields of their own, such as openai.extra_body: {reasoning_effort: low}"
 )
-Ask = Callable[[], Awaitable[httpx.Response | Failure]]
+Ask = Callable[[], Awaitable[Response | Failure]]
 """One try at the endpoint."""
 
 
@@ -83,6 +87,7 @@ class OpenAIEngine:
         self._window_tokens = window_tokens
         self._sampling = sampling
         self._tokenizer = tokenizer
+        self._chat_template_kwargs = chat_template_kwargs
         self._backoff = Backoff(max_retries=settings.max_retries, first_seconds=settings.backoff_seconds)
         self._api: Api = (
             ChatApi(model=model, sampling=sampling, tokenizer=tokenizer, chat_template_kwargs=chat_template_kwargs)
@@ -106,9 +111,13 @@ class OpenAIEngine:
             EngineStartError: the endpoint can't be reached, refuses the key, does not serve the model, or does not
                 complete prompts through this API.
         """
-        self._client = OpenAIClient(self._settings)
-        await self._require_model(self._at_start)
-        await self._require_completion(self._at_start)
+        self._client = OpenAIClient(self._settings).open()
+        try:
+            await self._require_model(self._at_start)
+            await self._require_completion(self._at_start)
+        except EngineStartError:
+            await self.stop()
+            raise
         self._is_checked = True
 
     async def rejoin(self) -> None:
@@ -117,7 +126,7 @@ class OpenAIEngine:
         Raises:
             EngineStartError: the address, the key or a header can't work.
         """
-        self._client = OpenAIClient(self._settings)
+        self._client = OpenAIClient(self._settings).open()
 
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
         """The completion of one prompt; see `Engine.complete`.
@@ -170,11 +179,11 @@ class OpenAIEngine:
             return None
         return {name: value for name, value in {**body, **self._settings.extra_body}.items() if value is not None}
 
-    async def _paced(self, body: Mapping[str, JsonValue], *, num_tokens: int) -> httpx.Response | Failure:
+    async def _paced(self, body: Mapping[str, JsonValue], *, num_tokens: int) -> Response | Failure:
         """One try of a reading's request, as soon as the endpoint's limits let it."""
         async with self._pace.place(num_tokens=num_tokens) as began_at:
             result = await self._ask(body)
-            if isinstance(result, httpx.Response):
+            if isinstance(result, Response):
                 self._pace.answered(result.headers)
             elif result.turned_away:
                 self._pace.turned_away(began_at=began_at)
@@ -182,7 +191,7 @@ class OpenAIEngine:
 
     async def _ask(
         self, body: Mapping[str, JsonValue] | None, *, longest_seconds: float | None = None
-    ) -> httpx.Response | Failure:
+    ) -> Response | Failure:
         """One try for a completion.
 
         A success that holds no completion, such as a page of a gateway, counts as a failure.
@@ -195,11 +204,11 @@ class OpenAIEngine:
 
     async def _ask_adapted(
         self,
-        answer: Callable[[Ask], Awaitable[httpx.Response]],
+        answer: Callable[[Ask], Awaitable[Response]],
         prompt: Prompt,
         *,
         form: GuideForm | None = None,
-    ) -> httpx.Response:
+    ) -> Response:
         """Asks, and again without each field that the endpoint shows not to know."""
         while True:
             body = self._body(prompt, seed=0, form=form)
@@ -217,6 +226,21 @@ class OpenAIEngine:
     def _probe_prompt(self) -> Prompt:
         token_ids = self._tokenizer.encode("Are you there?")
         return Prompt(path="probe", kind="probe", token_ids=token_ids, max_tokens=self._api.probe_tokens)
+
+    @cached_property
+    def _guided_token_ids(self) -> list[int]:
+        """A value turn as readings ask it: a guide may be obeyed behind a chat template only."""
+        own = self._tokenizer.chat_template
+        tokens = self._tokenizer.closing_tokens(
+            CLOSING_PROMPTS,
+            chat_template_kwargs=self._chat_template_kwargs,
+            template=ClosedThoughts(
+                template=ServerTemplate(own=own) if self._settings.api is EndpointApi.CHAT else own,
+                has_tags=self._tokenizer.ends_thoughts,
+            ),
+        )
+        texts = {Slot.QUESTION: "Are you there?", Slot.MEMORY: "Yes.", Slot.ANSWER: "Yes.", Slot.FORM: "Write it."}
+        return tokens.templates[VALUE].fill({slot: self._tokenizer.encode(text) for slot, text in texts.items()})
 
     async def _probe(self) -> Failure | None:
         """Asks for next to nothing, with all fields of a real request; None where there is an answer of any kind."""
@@ -236,7 +260,7 @@ class OpenAIEngine:
                 f"{self._open_client().refusal(response)}; {self._remedy(response)}, then run the same command again"
             )
 
-    def _remedy(self, response: httpx.Response) -> str:
+    def _remedy(self, response: Response) -> str:
         if refused_fields(response, [THINKING_BUDGET]):
             return THINKING_REMEDY
         return KEY_REMEDY if response.status_code in (401, 403) else self._api.remedy(response)
@@ -261,7 +285,7 @@ class OpenAIEngine:
                 raise EngineUnavailableError(str(error)) from error
             self._is_checked = True
 
-    async def _at_start(self, send: Ask) -> httpx.Response:
+    async def _at_start(self, send: Ask) -> Response:
         """The first response that is no passing failure."""
         attempt = 0
         while isinstance(result := await send(), Failure):
@@ -274,7 +298,7 @@ class OpenAIEngine:
             await asyncio.sleep(pause)
         return result
 
-    async def _require_model(self, answer: Callable[[Ask], Awaitable[httpx.Response]]) -> None:
+    async def _require_model(self, answer: Callable[[Ask], Awaitable[Response]]) -> None:
         """Looks for the model in GET /models. An endpoint that has no such list is taken at its first completion."""
         client = self._open_client()
         response = await answer(lambda: client.send("GET", "models"))
@@ -294,7 +318,7 @@ class OpenAIEngine:
                 f"window_tokens={self._window_tokens}; lower window_tokens to {window}, or serve it with a longer one"
             )
 
-    async def _require_completion(self, answer: Callable[[Ask], Awaitable[httpx.Response]]) -> None:
+    async def _require_completion(self, answer: Callable[[Ask], Awaitable[Response]]) -> None:
         """Asks for next to nothing as every reading will, and finds out which fields the endpoint refuses."""
         prompt = self._probe_prompt()
         response = await self._ask_adapted(answer, prompt)
@@ -307,9 +331,7 @@ class OpenAIEngine:
         if self._sampling.thinking_tokens is not None:
             await self._require_thinking_budget(answer, prompt)
 
-    async def _require_thinking_budget(
-        self, answer: Callable[[Ask], Awaitable[httpx.Response]], prompt: Prompt
-    ) -> None:
+    async def _require_thinking_budget(self, answer: Callable[[Ask], Awaitable[Response]], prompt: Prompt) -> None:
         """Sends a budget that can't be: an endpoint that answers does not look at it."""
         body = {**(self._body(prompt, seed=0) or {}), THINKING_BUDGET: NO_THINKING_BUDGET}
         if (await answer(partial(self._ask, body))).status_code == 200:
@@ -331,7 +353,7 @@ class OpenAIEngine:
 
     async def _obeys(self, guide: Guide, form: GuideForm) -> bool:
         """Whether a completion keeps to a guide that is sent in this form."""
-        prompt = replace(self._probe_prompt(), max_tokens=PROBE_TOKENS, guide=guide)
+        prompt = replace(self._probe_prompt(), token_ids=self._guided_token_ids, max_tokens=PROBE_TOKENS, guide=guide)
         if self._body(prompt, seed=0, form=form) is None:
             return False
         response = await self._ask_adapted(self.outage.answer, prompt, form=form)
@@ -342,7 +364,7 @@ class OpenAIEngine:
         except EngineRequestError:
             return False
 
-    def _completion(self, response: httpx.Response, *, prompt: Prompt, form: GuideForm | None = None) -> Completion:
+    def _completion(self, response: Response, *, prompt: Prompt, form: GuideForm | None = None) -> Completion:
         """The response as a completion of the prompt, whose guide was sent in this form; see `Api.completion`."""
         turn = f"turn {prompt.path}: {self._open_client().name}"
         return self._api.completion(response, prompt=prompt, turn=turn, form=form)

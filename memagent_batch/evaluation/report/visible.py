@@ -13,8 +13,11 @@ Nor the zero-width joiners U+200C and U+200D, which Persian, Indic scripts and e
 
 
 def visible(text: str) -> str:
-    """The text with a visible sign for each character that has none: ⟦U+0000⟧ for NUL, ⟦U+202E⟧ for a bidi override."""
-    return UNSEEN.sub(_sign, text)
+    """The text with a visible sign for each character that has none: ⟦U+0000⟧ for NUL, ⟦U+202E⟧ for a bidi override.
+
+    A line end of Windows (CR, LF) becomes a line break.
+    """
+    return UNSEEN.sub(_sign, text.replace("\r\n", "\n"))
 
 
 def _sign(found: re.Match[str]) -> str:

@@ -10,10 +10,12 @@ from memagent_batch.errors import InputError
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.formats.packed import ForwardReader, is_compressed, open_stream
-from memagent_batch.inputs.formats.records import BOM, Place
+from memagent_batch.inputs.formats.records import BOM, Place, too_long
 
 _SPAN_BYTES = 16 * 1024 * 1024
 """Most bytes that are read at once for several records; a larger record is read alone."""
+_SKIPPED_BYTES = 1024 * 1024
+"""Bytes of a line that is too long that are passed over at once."""
 _GAP_BYTES = 256 * 1024
 """Records this near, bytes, are read in one request: cheaper than two."""
 
@@ -28,6 +30,8 @@ class ByteLines:
     """The file, for messages."""
     position: int = 0
     """Bytes of the file before the next line."""
+    max_bytes: int | None = None
+    """Most bytes of a line; None for no bound."""
     num_lines: int = 0
     """Lines read so far."""
 
@@ -38,14 +42,17 @@ class ByteLines:
         """The next line.
 
         Raises:
-            InputError: it is not UTF-8.
+            InputError: it is not UTF-8, or too long; the next call gives the line behind it.
         """
-        line = self.stream.readline()
+        line = self.stream.readline(-1 if self.max_bytes is None else self.max_bytes + 1)
         if not line:
             raise StopIteration
         start = self.position
         self.position += len(line)
         self.num_lines += 1
+        if self.max_bytes is not None and len(line) > self.max_bytes:
+            self._skip_rest(line)
+            raise InputError(f"{self.path}, line {self.num_lines}: {too_long(self.max_bytes)}")
         has_bom = start == 0 and line.startswith(BOM)
         try:
             return line.decode("utf-8-sig" if has_bom else "utf-8")
@@ -55,16 +62,21 @@ class ByteLines:
                 f"{self.path}, line {self.num_lines}: invalid UTF-8 at byte {byte} of the file; write the file as UTF-8"
             ) from error
 
+    def _skip_rest(self, line: bytes) -> None:
+        while line and not line.endswith(b"\n"):
+            line = self.stream.readline(_SKIPPED_BYTES)
+            self.position += len(line)
+
 
 @contextmanager
-def open_lines(location: Location) -> Iterator[ByteLines]:
-    """Opens a file of text lines.
+def open_lines(location: Location, *, max_bytes: int | None = None) -> Iterator[ByteLines]:
+    """Opens a file of text lines, of which a longer one than `max_bytes` is an error of its own.
 
     Raises:
         InputError: the file is missing or can't be read.
     """
     with input_errors(location.uri), open_stream(location) as stream:
-        yield ByteLines(stream=stream, path=location.uri)
+        yield ByteLines(stream=stream, path=location.uri, max_bytes=max_bytes)
 
 
 def line_at(location: Location, position: int) -> int:

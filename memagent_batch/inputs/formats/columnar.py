@@ -83,8 +83,8 @@ def present_columns(schema: pa.Schema, *, columns: Sequence[Column], where: str)
 
 
 def _present_column(schema: pa.Schema, column: Column, *, where: str) -> Column:
-    name = stored_name(schema, column, where=where)
-    count = schema.names.count(name)
+    name = "" if column.is_partition else stored_name(schema, column, where=where)
+    count = schema.names.count(name) if name else 0
     if count > 1:
         raise InputError(f"{where} has {count} columns {name!r}; rename all but one")
     if count == 0:
@@ -151,6 +151,10 @@ def _plain_type(type_: pa.DataType) -> pa.DataType:
 
 def _is_text(type_: pa.DataType) -> bool:
     return bool(types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_))
+
+
+def _is_binary(type_: pa.DataType) -> bool:
+    return bool(types.is_large_binary(type_) or types.is_binary_view(type_) or types.is_fixed_size_binary(type_))
 
 
 def _is_list(type_: pa.DataType) -> bool:
@@ -239,14 +243,14 @@ def _column_array(array: pa.Array, *, kind: Kind) -> pa.Array:
 
 
 def _plain_array(array: pa.Array) -> pa.Array:
-    """Values without extension and dictionary; texts as bytes, since Arrow does not promise that they are UTF-8."""
+    """Values without extension and dictionary; texts as bytes, since a value may be no UTF-8."""
     if isinstance(array.type, pa.BaseExtensionType):
         return _plain_array(array.storage)
     if types.is_dictionary(array.type):
         return _plain_array(array.dictionary_decode())
-    if types.is_string(array.type):
+    if types.is_string(array.type) or types.is_binary(array.type):
         return array.view(pa.binary())  # the same bytes; a cast would copy them
-    if _is_text(array.type):
+    if _is_text(array.type) or _is_binary(array.type):
         return array.cast(pa.large_binary())
     if types.is_nested(array.type) or types.is_integer(array.type):
         return array

@@ -21,6 +21,8 @@ from memagent_batch.inputs.formats.records import (
     column_value,
     make_record,
     refuse_missing,
+    text_bound,
+    too_long,
 )
 
 NO_TEXT = Unreadable(reason="the text is null: its field is empty, and CSV writes null so")
@@ -37,7 +39,7 @@ class CsvReader:
         self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None, keep_bad: bool = False
     ) -> Iterator[Record]:
         """See `RecordReader`. A place is (first byte, byte after the last). Malformed CSV ends the file."""
-        with open_lines(location) as lines:
+        with open_lines(location, max_bytes=text_bound(columns)) as lines:
             header = _csv_header(lines)
             fields = [_field(header, column=column, path=location.uri) for column in columns]
             for row in _placed_rows(lines):
@@ -49,7 +51,7 @@ class CsvReader:
         self, location: Location, *, columns: Sequence[Column], places: Sequence[Place]
     ) -> Iterator[tuple[Place, tuple[Value, ...]]]:
         """See `RecordReader`."""
-        with open_lines(location) as lines:
+        with open_lines(location, max_bytes=text_bound(columns)) as lines:
             header = _csv_header(lines)
         fields = [_field(header, column=column, path=location.uri) for column in columns]
         for place, lines in fetch_lines(location, places=places):
@@ -70,7 +72,7 @@ def _placed_rows(lines: ByteLines) -> Iterator[_CsvRow]:
     Raises:
         InputError: a row is malformed, or not UTF-8.
     """
-    csv.field_size_limit(sys.maxsize)
+    csv.field_size_limit(sys.maxsize if lines.max_bytes is None else lines.max_bytes)
     start, line = lines.position, lines.num_lines + 1
     try:
         for cells in csv.reader(lines, strict=True):
@@ -78,6 +80,8 @@ def _placed_rows(lines: ByteLines) -> Iterator[_CsvRow]:
                 yield _CsvRow(place=Place(start=start, stop=lines.position), line=line, cells=cells)
             start, line = lines.position, lines.num_lines + 1
     except csv.Error as error:
+        if "field limit" in str(error) and lines.max_bytes is not None:
+            raise InputError(f"{lines.path}, line {line}: {too_long(lines.max_bytes)}") from error
         until = f" to {lines.num_lines}" if lines.num_lines > line else ""
         raise InputError(
             f"{lines.path}, line {line}{until}: malformed CSV ({error}); quote fields with double quotes and end rows "
@@ -92,7 +96,9 @@ def _csv_header(lines: ByteLines) -> list[str]:
 
 
 def _field(header: Sequence[str], *, column: Column, path: str) -> int | None:
-    """Position of a column; None where it is optional and absent."""
+    """Position of a column; None where it is optional and absent, or a key of the file's folder."""
+    if column.is_partition:
+        return None
     count = header.count(column.name)
     if count > 1:
         raise InputError(f"{path} has {count} columns {column.name!r}; rename all but one")
@@ -146,7 +152,7 @@ def _csv_value(row: Sequence[str], *, field: int | None, column: Column) -> obje
     if isinstance(value, str) and column.kind is Kind.REFERENCES and value.startswith("["):
         try:
             return list(json.loads(value))
-        except ValueError:
+        except (ValueError, RecursionError):
             return value
     return value
 

@@ -22,6 +22,8 @@ from memagent_batch.inputs.formats.records import (
     Value,
     column_value,
     decode,
+    text_bound,
+    too_long,
 )
 
 
@@ -58,7 +60,10 @@ _ENDINGS: Mapping[str, Format] = {
     ".text": Format.TEXT,
     ".md": Format.TEXT,
 }
-UNKNOWN_REMEDY = "move it away, or say what the files are with --input.format"
+UNKNOWN_REMEDY = (
+    "convert PDF, HTML, DOCX, e-mail and ZIP files with `memagent convert` first; move others away, or name their "
+    "format with --input.format"
+)
 """What the user can do where the ending of a document's file is none of ours."""
 _REFUSED = frozenset({".xz", ".lz4", ".zip"})
 """Compressions that are not read."""
@@ -106,9 +111,12 @@ class TextReader:
         self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None, keep_bad: bool = False
     ) -> Iterator[Record]:
         """See `RecordReader`. The place is the whole file."""
+        max_bytes = text_bound(columns)
         with input_errors(location.uri):
-            data = _read_file(location)
-        values = tuple(column_value(_decode_file(data), column=column, where=location.uri) for column in columns)
+            data = _read_file(location, max_bytes=max_bytes)
+        is_long = max_bytes is not None and len(data) > max_bytes + len(BOM)
+        text = Unreadable(reason=too_long(max_bytes)) if max_bytes is not None and is_long else _decode_file(data)
+        values = tuple(column_value(text, column=column, where=location.uri) for column in columns)
         yield Record(place=Place(start=0, stop=len(data)), where=location.uri, values=values)
 
     def fetch(
@@ -138,11 +146,12 @@ class NoReader:
         return iter(())
 
 
-def _read_file(location: Location) -> bytes:
-    if not is_compressed(location.path):
+def _read_file(location: Location, *, max_bytes: int | None) -> bytes:
+    """The file, unpacked; of one that is too long, enough to see it. A file of a store takes one request."""
+    if not (is_compressed(location.path) or location.is_local):
         return location.read_bytes()
     with open_stream(location) as stream:
-        return stream.read()
+        return stream.read(-1 if max_bytes is None else max_bytes + len(BOM) + 1)
 
 
 def _decode_file(data: bytes) -> str | Unreadable:

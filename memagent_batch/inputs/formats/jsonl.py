@@ -20,6 +20,7 @@ from memagent_batch.inputs.formats.records import (
     column_value,
     make_record,
     refuse_missing,
+    text_bound,
 )
 
 
@@ -34,9 +35,11 @@ class JsonlReader:
         but not one that no line of the file has.
         """
         there: dict[str, None] = {}
-        with open_lines(location) as lines:
-            for place, line in _placed_lines(lines):
+        with open_lines(location, max_bytes=text_bound(columns)) as lines:
+            for number, (place, line) in enumerate(_placed_lines(lines)):
                 where = f"{location.uri}, line {lines.num_lines}"
+                if number == 0:
+                    _require_lines(line, where=location.uri)
                 values = partial(_json_values, line, columns=columns, where=where, there=there)
                 yield make_record(values, place=place, where=where, keep_bad=keep_bad)
         for column in columns if there else ():
@@ -66,6 +69,19 @@ def _placed_lines(lines: ByteLines) -> Iterator[tuple[Place, str | InputError]]:
             yield Place(start=start, stop=lines.position), line
 
 
+def _require_lines(first: str | InputError, *, where: str) -> None:
+    """Refuses a file that is one JSON value over many lines, of which no line is a record.
+
+    Raises:
+        InputError: its first line begins a list, or an object that goes on below.
+    """
+    text = first.strip() if isinstance(first, str) else ""
+    if text.startswith("["):
+        raise InputError(f"{where} is a JSON list; write one JSON object a line (jq -c '.[]' FILE)")
+    if text == "{":
+        raise InputError(f"{where} has a JSON object over many lines; write one JSON object a line (jq -c . FILE)")
+
+
 def _json_values(
     line: str | InputError, *, columns: Sequence[Column], where: str, there: dict[str, None]
 ) -> tuple[Value, ...]:
@@ -81,9 +97,11 @@ def _json_values(
 
 
 def _item_values(item: Mapping[str, JsonValue], *, columns: Sequence[Column], where: str) -> tuple[Value, ...]:
-    return tuple(
-        column_value(item.get(column.name, column.substitute), column=column, where=where) for column in columns
-    )
+    return tuple(column_value(_item_value(item, column), column=column, where=where) for column in columns)
+
+
+def _item_value(item: Mapping[str, JsonValue], column: Column) -> JsonValue:
+    return column.substitute if column.is_partition else item.get(column.name, column.substitute)
 
 
 def json_object(line: str, *, where: str) -> dict[str, JsonValue]:

@@ -73,6 +73,10 @@ class Column:
     """What the table says that a column with an id is named in files without ids; None where it says nothing."""
     absent: Absent | None = None
     """What a file without the column has instead; by default `presence` decides."""
+    is_partition: bool = False
+    """Whether the folder of the file gives the value, whatever the file itself has under the column's name."""
+    max_bytes: int | None = None
+    """Longest text of a document, in UTF-8, bytes; None for no bound."""
     is_part: bool = False
     """Whether a text is one row of a document: then an empty field in CSV is a blank page, and else no text at all."""
 
@@ -186,7 +190,7 @@ def column_value(value: object, *, column: Column, where: str) -> Value:
     if column.kind is Kind.REFERENCES and isinstance(value, list):
         return [_require_text(item, column=column, where=where) for item in value]
     if column.kind is Kind.DOCUMENT and isinstance(value, str):
-        reason = _surrogate(value)
+        reason = _text_fault(value, max_bytes=column.max_bytes)
         return Unreadable(reason=reason) if reason else value
     return _require_text(value, column=column, where=where)
 
@@ -198,7 +202,7 @@ def _require_text(value: object, *, column: Column, where: str) -> str:
         value = str(value)
     if not isinstance(value, str):
         refuse_type(type(value).__name__, column=column, where=where)
-    if reason := _surrogate(value):
+    if reason := _text_fault(value):
         raise InputError(f"{where}: column {column.name!r} can't be read: {reason}; write it as valid Unicode")
     return value
 
@@ -212,13 +216,23 @@ def _json_text(value: object, *, column: Column, where: str) -> str:
         raise InputError(f"{where}: column {column.name!r} is nested too deeply; write it as text") from error
 
 
-def _surrogate(text: str) -> str:
-    """Why a text can't be written as UTF-8; empty where it can."""
+def _text_fault(text: str, *, max_bytes: int | None = None) -> str:
+    """Why a text can't be written as UTF-8 of this length; empty if it can."""
     try:
-        text.encode()
+        num_bytes = len(text.encode())
     except UnicodeEncodeError as error:
         return f"lone surrogate at character {error.start + 1}"
-    return ""
+    return too_long(max_bytes) if max_bytes is not None and num_bytes > max_bytes else ""
+
+
+def too_long(max_bytes: int) -> str:
+    """Why a text is not read that is longer than the bound."""
+    return f"it has more than {max_bytes:,} bytes, the bound of input.max_document_bytes"
+
+
+def text_bound(columns: Sequence[Column]) -> int | None:
+    """Most bytes of the text of a document among these columns; None for no bound."""
+    return next((column.max_bytes for column in columns if column.max_bytes is not None), None)
 
 
 def decode(data: bytes) -> str | Unreadable:

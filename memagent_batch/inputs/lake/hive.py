@@ -13,11 +13,13 @@ from memagent_batch.inputs.formats.records import Absent, Column
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
-def partition_values(path: str) -> Mapping[str, pa.Scalar]:
-    """The keys in the folders of a file, as texts; those of the last folder where a key is there twice."""
+def partition_values(path: str, *, root: str) -> Mapping[str, pa.Scalar]:
+    """The keys in the folders of a file below `root`, as texts; those of the last folder if a key is there twice."""
     if "=" not in path:
         return {}
-    keys = (folder.partition("=") for folder in posixpath.dirname(path).split("/"))
+    root = root.rstrip("/")
+    below = path.removeprefix(root) if path == root or path.startswith(f"{root}/") else path
+    keys = (folder.partition("=") for folder in posixpath.dirname(below).split("/"))
     return {
         unquote(key): pa.scalar(None if value == _NULL else unquote(value), pa.string())
         for key, is_key, value in keys
@@ -26,8 +28,10 @@ def partition_values(path: str) -> Mapping[str, pa.Scalar]:
 
 
 def with_partition(columns: Sequence[Column], values: Mapping[str, pa.Scalar]) -> list[Column]:
-    """The columns, with the keys of the folders for a file that lacks them itself."""
+    """The columns, with those that are keys of the folders, whatever the file itself has under their names."""
     return [
-        replace(column, absent=Absent(value=plain_value(values[column.name]))) if column.name in values else column
+        replace(column, absent=Absent(value=plain_value(values[column.name])), is_partition=True)
+        if column.name in values
+        else column
         for column in columns
     ]

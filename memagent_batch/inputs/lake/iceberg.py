@@ -1,5 +1,6 @@
 """Lists the files of an Iceberg table, by the package `pyiceberg` and any catalog that it knows."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 _VENDED: Mapping[str, str] = {"s3.access-key-id": "key", "s3.secret-access-key": "secret", "s3.session-token": "token"}
 """Credentials that a catalog hands out, and the arguments of fsspec's S3."""
 
+_WITH_SCHEMA = re.compile(r"(?P<snapshot>\d+)\.(?P<schema>\d+)")
+"""A version with the id of its columns."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedIceberg:
@@ -35,21 +39,24 @@ class OpenedIceberg:
     """The table."""
     snapshot_id: int | None
     """The snapshot; None where nothing was written yet."""
-    is_newest: bool
-    """Whether it was asked for as the newest one: then columns count as they are now, not as when it was written."""
+    schema: "Schema"
+    """Its columns: of the newest snapshot as they are now, of another one as they were when it was written."""
     mapped_names: Mapping[int, tuple[str, ...]] | None
     """Names of columns in files without field ids, by id; None where the table maps none."""
 
-    def schema(self) -> "Schema":
-        """Its columns."""
-        return self.table.schema() if self.is_newest else self.table.scan(snapshot_id=self.snapshot_id).projection()
+    @property
+    def version(self) -> str:
+        """Id of the snapshot, and behind a dot that of its columns if they have changed since it was written."""
+        if self.snapshot_id is None or self.schema.schema_id == _schema_of(self.table, self.snapshot_id).schema_id:
+            return str(self.snapshot_id or 0)
+        return f"{self.snapshot_id}.{self.schema.schema_id}"
 
 
-def open_iceberg(name: TableName) -> OpenedIceberg:
+def load_iceberg(name: TableName) -> "IcebergTable":
     """Asks the catalog for a table.
 
     Raises:
-        InputError: there is no such catalog, table or snapshot.
+        InputError: there is no such catalog or table.
     """
     try:
         from pyiceberg.catalog import load_catalog
@@ -57,19 +64,25 @@ def open_iceberg(name: TableName) -> OpenedIceberg:
         raise missing_extra(name.uri, "pyiceberg") from error
     catalog, identifier = name.place.split("/")
     with input_errors(name.uri), _iceberg_errors(name):
-        table = load_catalog(catalog).load_table(identifier)
-        return OpenedIceberg(
-            table=table,
-            snapshot_id=_snapshot_id(table, name.version),
-            is_newest=name.version is None,
-            mapped_names=_mapped_names(table),
-        )
+        return load_catalog(catalog).load_table(identifier)
 
 
-def iceberg_place(name: TableName, opened: OpenedIceberg, options: Options) -> Location:
+def open_iceberg(name: TableName) -> OpenedIceberg:
+    """Opens a snapshot of a table.
+
+    Raises:
+        InputError: there is no such catalog, table or snapshot.
+    """
+    table = load_iceberg(name)
+    with input_errors(name.uri), _iceberg_errors(name):
+        snapshot_id, schema = _snapshot(table, name.version)
+        return OpenedIceberg(table=table, snapshot_id=snapshot_id, schema=schema, mapped_names=_mapped_names(table))
+
+
+def iceberg_place(name: TableName, table: "IcebergTable", options: Options) -> Location:
     """Where the table lies, with the credentials that its catalog hands out. Its `uri` stays the name of the table."""
-    folder = opened.table.location()
-    options = {**options} or _vended(opened.table.io.properties)
+    folder = table.location()
+    options = {**options} or _vended(table.io.properties)
     path = Location(uri=folder, storage_options=options).path
     return Location(uri=name.full_uri, storage_options=options, neighbour=folder, listed_path=path)
 
@@ -81,18 +94,19 @@ def list_iceberg(name: TableName, opened: OpenedIceberg, location: Location) -> 
         InputError: the table has equality deletes, or files that are no Parquet; says so.
     """
     with input_errors(name.uri), _iceberg_errors(name):
-        schema = opened.schema()
         tasks = (
             list(opened.table.scan(snapshot_id=opened.snapshot_id).plan_files())
             if opened.snapshot_id is not None
             else []
         )
         deleted = _file_deletes(opened.table, tasks)
-        files = [_table_file(opened.table, task, schema=schema, location=location, deleted=deleted) for task in tasks]
+        files = [
+            _table_file(opened.table, task, schema=opened.schema, location=location, deleted=deleted) for task in tasks
+        ]
     return Table(
         uri=shown(name.uri),
         location=location,
-        version=str(opened.snapshot_id or 0),
+        version=opened.version,
         columns=iceberg_columns(opened),
         files=tuple(sorted(files, key=lambda file: file.path)),
     )
@@ -107,7 +121,7 @@ def iceberg_columns(opened: OpenedIceberg) -> TableColumns:
             mapped_names=None if mapped is None else mapped.get(field.field_id, ()),
             default=getattr(field, "initial_default", None),
         )
-        for field in opened.schema().fields
+        for field in opened.schema.fields
     }
 
 
@@ -119,10 +133,26 @@ def _mapped_names(table: "IcebergTable") -> dict[int, tuple[str, ...]] | None:
     return {field.field_id: tuple(field.names) for field in mapping if field.field_id is not None}
 
 
-def _snapshot_id(table: "IcebergTable", version: str | None) -> int | None:
+def _snapshot(table: "IcebergTable", version: str | None) -> tuple[int | None, "Schema"]:
+    """The id of a snapshot, and its columns. A version as `OpenedIceberg.version`, or as the user names it."""
     if version is None:
         current = table.current_snapshot()
-        return current.snapshot_id if current else None
+        return current.snapshot_id if current else None, table.schema()
+    if found := _WITH_SCHEMA.fullmatch(version):
+        schema = table.schemas().get(int(found["schema"]))
+        if schema is None:
+            raise ValueError("there are no such columns")
+        return _snapshot_id(table, found["snapshot"]), schema
+    snapshot_id = _snapshot_id(table, version)
+    return snapshot_id, _schema_of(table, snapshot_id)
+
+
+def _schema_of(table: "IcebergTable", snapshot_id: int) -> "Schema":
+    """The columns as they were when a snapshot was written."""
+    return table.scan(snapshot_id=snapshot_id).projection()
+
+
+def _snapshot_id(table: "IcebergTable", version: str) -> int:
     named = table.snapshot_by_id(int(version)) if version.isdigit() else table.snapshot_by_name(version)
     if named is None and not version.isdigit():
         time = datetime.fromisoformat(version)

@@ -1,7 +1,7 @@
 """How tables of a lake are named: `delta://PLACE@VERSION`, `iceberg://CATALOG/DATABASE.TABLE@SNAPSHOT`."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from memagent_batch.errors import InputError
@@ -57,6 +57,11 @@ def table_name(uri: str) -> TableName | None:
             raise InputError(f"{uri}: write iceberg://CATALOG/DATABASE.TABLE, with @SNAPSHOT behind it where you want")
         return TableName(kind=LakeKind.ICEBERG, place=f"{found['catalog']}/{found['table']}", version=found["version"])
     return None
+
+
+def at_version(uri: str, version: str) -> str:
+    """The URI of a table at a version; one that names no table is the folder of a Delta table."""
+    return replace(table_name(uri) or TableName(kind=LakeKind.DELTA, place=uri), version=version).full_uri
 
 
 def missing_extra(uri: str, package: str) -> InputError:

@@ -1,8 +1,10 @@
 """Opens what documents are read from: a table of a lake, or files."""
 
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -10,14 +12,26 @@ from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
 from memagent_batch.files.options import Options
 from memagent_batch.inputs.lake.delta import delta_columns, delta_place, list_delta
-from memagent_batch.inputs.lake.iceberg import OpenedIceberg, iceberg_columns, iceberg_place, list_iceberg, open_iceberg
+from memagent_batch.inputs.lake.iceberg import (
+    OpenedIceberg,
+    iceberg_columns,
+    iceberg_place,
+    list_iceberg,
+    load_iceberg,
+    open_iceberg,
+)
 from memagent_batch.inputs.lake.names import LakeKind, TableName, table_name
 from memagent_batch.inputs.lake.refusal import is_delta_folder
 from memagent_batch.inputs.lake.table import Table, TableColumns
-from memagent_batch.inputs.listing import usable_file_system
+from memagent_batch.inputs.listing import common_folder, usable_file_system
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table as IcebergTable
 
 _REOPENED_SECONDS = 300
 """Longest time that a process goes on with what a catalog said: credentials that it hands out expire."""
+_FIXED_VERSION = re.compile(r"[0-9.]+")
+"""A number of a version or snapshot: what it names never changes."""
 
 
 def documents_place(uri: str, options: Options) -> Location:
@@ -31,7 +45,16 @@ def documents_place(uri: str, options: Options) -> Location:
         return Location(uri=uri, storage_options=options)
     if name.kind is LakeKind.DELTA:
         return delta_place(name, options)
-    return iceberg_place(name, _opened_iceberg(name), options)
+    return iceberg_place(name, _loaded_iceberg(name), options)
+
+
+def texts_place(uris: Sequence[str], options: Options) -> Location:
+    """Where texts are fetched from: a table, or the folder that holds all places.
+
+    Raises:
+        InputError: a table can't be opened.
+    """
+    return common_folder([documents_place(uri, options) for uri in uris])
 
 
 def find_table(documents: Location) -> Table | None:
@@ -55,7 +78,7 @@ def table_columns(documents: Location) -> TableColumns:
     """The columns of a table that was found."""
     name = _required_name(documents)
     if name.kind is LakeKind.ICEBERG:
-        return iceberg_columns(_opened_iceberg(name))
+        return iceberg_columns(_opened_iceberg(_Reopened(documents)))
     return _delta_columns(_Reopened(documents))
 
 
@@ -73,7 +96,8 @@ class _Reopened:
 
     def __init__(self, documents: Location) -> None:
         self.documents = documents
-        self._interval = int(time.monotonic() / _REOPENED_SECONDS)
+        is_fixed = _FIXED_VERSION.fullmatch(_required_name(documents).version or "")
+        self._interval = 0 if is_fixed else _this_interval()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Reopened) and (self.documents, self._interval) == (other.documents, other._interval)
@@ -93,10 +117,19 @@ def _partitions(key: _Reopened) -> Mapping[str, Mapping[str, pa.Scalar]]:
     return {file.path: file.values for file in table.files} if table else {}
 
 
-def _opened_iceberg(name: TableName) -> OpenedIceberg:
-    return _opened_in(name, int(time.monotonic() / _REOPENED_SECONDS))
+@lru_cache(maxsize=8)
+def _opened_iceberg(key: _Reopened) -> OpenedIceberg:
+    return open_iceberg(_required_name(key.documents))
+
+
+def _loaded_iceberg(name: TableName) -> "IcebergTable":
+    return _loaded_in(name, _this_interval())
 
 
 @lru_cache(maxsize=8)
-def _opened_in(name: TableName, _interval: int) -> OpenedIceberg:
-    return open_iceberg(name)
+def _loaded_in(name: TableName, _interval: int) -> "IcebergTable":
+    return load_iceberg(name)
+
+
+def _this_interval() -> int:
+    return int(time.monotonic() / _REOPENED_SECONDS)

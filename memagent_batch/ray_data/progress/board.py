@@ -1,8 +1,9 @@
 """Where the readers' reports wait until the driver takes them. Nothing durable relies on it."""
 
+import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,7 @@ import ray
 
 from memagent_batch.domain.reasons import Reason
 from memagent_batch.logs import EventKind
+from memagent_batch.ray_data.starts import NextStep, Starts
 from memagent_batch.reading.suspects import TurnKey
 
 KEPT_EVENTS = 1000
@@ -54,6 +56,9 @@ class ProgressBoard:
         self._reasons: set[str] = set()
         self._has_turns = False
         self._deaths: list[TurnKey] = []
+        self._starts = Starts()
+        self._run_ended = asyncio.Event()
+        self._shared: asyncio.Future[ray.ObjectRef] | None = None
 
     async def put(self, report: Report) -> None:
         """Adds a reader's report; of readings that were not read it keeps the first event for each reason."""
@@ -85,6 +90,29 @@ class ProgressBoard:
     async def deaths(self) -> Sequence[TurnKey]:
         """All that were added."""
         return self._deaths
+
+    async def begin_start(self, replica: str) -> None:
+        """A replica begins to start; see `Starts`."""
+        await self._starts.begin(replica)
+
+    async def end_start(self, replica: str, *, num_replicas: int, problem: str | None) -> NextStep:
+        """What a replica does whose start ended; see `Starts`."""
+        return await self._starts.end(replica, num_replicas=num_replicas, has_failed=problem is not None)
+
+    async def end_run(self) -> None:
+        """The readings have ended."""
+        self._run_ended.set()
+
+    async def run_ended(self) -> None:
+        """Returns once the readings have ended."""
+        await self._run_ended.wait()
+
+    @ray.method(max_task_retries=-1)  # type: ignore[untyped-decorator]
+    async def share(self, make: Callable[[], Any]) -> list[ray.ObjectRef]:
+        """What `make` returns, for all callers; it is called at the first of them, and again if it raised."""
+        if self._shared is None or (self._shared.done() and self._shared.exception() is not None):
+            self._shared = asyncio.ensure_future(asyncio.to_thread(lambda: ray.put(make())))
+        return [await asyncio.shield(self._shared)]
 
     def _is_news(self, event: Event) -> bool:
         if event.kind != EventKind.READING_NOT_READ:

@@ -72,9 +72,14 @@ class Label:
 def standing(labels: Iterable[Label]) -> list[Label]:
     """The last label of each person of each key, the person who labelled first in front."""
     ordered = sorted(labels, key=lambda label: (label.labelled_at, label.reviewer, label.value))
-    last = {(label.key, label.reviewer): label for label in ordered}
-    firsts = dict.fromkeys((label.key, label.reviewer) for label in ordered)
+    last = {(label.key, person(label.reviewer)): label for label in ordered}
+    firsts = dict.fromkeys((label.key, person(label.reviewer)) for label in ordered)
     return [last[pair] for pair in firsts]
+
+
+def person(reviewer: str) -> str:
+    """The name of a reviewer, the same in capitals and with other spaces: Ann and ann are one person."""
+    return " ".join(reviewer.casefold().split())
 
 
 def verdict(labels: Sequence[Label]) -> str:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -58,6 +59,7 @@ def parse_sheet(data: bytes, *, name: str, reviews: Mapping[str, Review], review
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{name} is not UTF-8; save it as CSV UTF-8") from error
+    csv.field_size_limit(sys.maxsize)  # a comment may have any length
     head = text.split("\n", 1)[0]
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=";" if head.count(";") > head.count(",") else ",")
     missing = [column for column in REQUIRED_CELLS if column not in (reader.fieldnames or [])]

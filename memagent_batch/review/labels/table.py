@@ -15,7 +15,7 @@ from memagent_batch.files.columns import TIMESTAMP, column
 from memagent_batch.files.errors import table_errors
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
-from memagent_batch.review.labels.label import Decision, Label, LabelKey, Purpose
+from memagent_batch.review.labels.label import Decision, Label, LabelKey, Purpose, person
 from memagent_batch.review.sample.conditions import canonical_about
 
 LABELS_FOLDER = "review/labels"
@@ -158,8 +158,8 @@ def _label_content(row: LabelRow) -> tuple[Any, ...]:
 
 
 def _person(row: LabelRow) -> tuple[Any, ...]:
-    names = ("document_hash", "question_hash", "char_start", "char_end", "reviewer", "purpose", "review_id")
-    return tuple(row[name] for name in names)
+    names = ("document_hash", "question_hash", "char_start", "char_end", "purpose", "review_id")
+    return (person(row["reviewer"]), *(row[name] for name in names))
 
 
 def _word(row: LabelRow) -> tuple[Any, ...]:

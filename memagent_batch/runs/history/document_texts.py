@@ -5,7 +5,7 @@ A text counts only where its hash is the one that the run read.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -16,10 +16,11 @@ from memagent_batch.domain.texts.locators import LocatedRow
 from memagent_batch.errors import InputError, OutputError
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
+from memagent_batch.files.options import Options
 from memagent_batch.inputs.document_index import INDEX_SCHEMA, row_schema
 from memagent_batch.inputs.documents import index_shard
-from memagent_batch.inputs.lake.names import LakeKind, TableName, table_name
-from memagent_batch.inputs.lake.tables import documents_place
+from memagent_batch.inputs.lake.names import at_version, table_name
+from memagent_batch.inputs.lake.tables import documents_place, texts_place
 from memagent_batch.inputs.rows import group_rows
 from memagent_batch.inputs.shards import find_shards
 from memagent_batch.inputs.texts import fetch_texts
@@ -80,7 +81,7 @@ class DocumentTexts:
 
     @property
     def documents(self) -> Location:
-        """The first place of the documents, whose file system holds them all."""
+        """Where the texts are fetched from."""
         return self._documents
 
     @property
@@ -96,28 +97,29 @@ class DocumentTexts:
 def _find(
     uris: Sequence[str], output: Location, manifest: Manifest, *, wanted: Mapping[str, str], settings: InputConfig
 ) -> tuple[Location, pa.Table]:
-    """The first place of the documents, and the index of those that are wanted."""
+    """Where texts are fetched from, and the index of those that are wanted."""
     versioned = _at_version(uris[0], manifest)
     if versioned is not None:
         with suppress(InputError):  # a vacuum took files of that version: the newest may have the same texts
-            return _find_in([documents_place(versioned, output.storage_options)], wanted=wanted, settings=settings)
-    return _find_in([documents_place(uri, output.storage_options) for uri in uris], wanted=wanted, settings=settings)
+            return _find_in([versioned], output.storage_options, wanted=wanted, settings=settings)
+    return _find_in(uris, output.storage_options, wanted=wanted, settings=settings)
 
 
 def _find_in(
-    places: Sequence[Location], *, wanted: Mapping[str, str], settings: InputConfig
+    uris: Sequence[str], options: Options, *, wanted: Mapping[str, str], settings: InputConfig
 ) -> tuple[Location, pa.Table]:
-    options = places[0].storage_options
+    found = find_shards(*[documents_place(uri, options) for uri in uris], settings=settings)
+    place = texts_place(found.places, options)
     tables: Iterator[pa.Table] = (
         _of_ids(table, wanted)
-        for shard in find_shards(*places, settings=settings).shards
+        for shard in found.shards
         for table in index_shard(shard, settings=settings, storage_options=options)
     )
     if settings.order_columns:  # rows of a document lie in any shard; a document that can't be joined now has changed
         joined = settings.model_copy(update={"on_bad_file": OnBadFile.RECORD})
         rows = pa.concat_tables([row_schema(settings).empty_table(), *tables])
-        tables = group_rows(rows, documents=places[0], settings=joined)
-    return places[0], pa.concat_tables([INDEX_SCHEMA.empty_table(), *(_of_hashes(table, wanted) for table in tables)])
+        tables = group_rows(rows, documents=place, settings=joined)
+    return place, pa.concat_tables([INDEX_SCHEMA.empty_table(), *(_of_hashes(table, wanted) for table in tables)])
 
 
 def _of_ids(table: pa.Table, wanted: Mapping[str, str]) -> pa.Table:
@@ -142,4 +144,4 @@ def _at_version(uri: str, manifest: Manifest) -> str | None:
     version = next((version for name, version in manifest.get("tables", {}).items() if table_name(name)), None)
     if version is None:
         return None
-    return replace(table_name(uri) or TableName(kind=LakeKind.DELTA, place=uri), version=version).full_uri
+    return at_version(uri, version)

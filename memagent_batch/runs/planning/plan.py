@@ -7,11 +7,12 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, product
 from types import MappingProxyType
-from typing import TypedDict
+from typing import TypedDict, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memagent_batch.config.sources import SourceConfig
 from memagent_batch.domain.closing.answer_types import ValueType
 from memagent_batch.domain.readings import Status
 from memagent_batch.inputs.bundles import bundles
@@ -23,6 +24,7 @@ from memagent_batch.reading.closed import Closing
 from memagent_batch.runs.planning.questions import PlannedQuestions
 from memagent_batch.runs.planning.work import WORK_COLUMNS, ReadingLists, Work
 
+Sources = TypeVar("Sources", bound=SourceConfig)
 _PLACE_COLUMNS = ["document_id", "document_hash", "path", "format", "start", "stop", "num_bytes", "error", ROWS_COLUMN]
 
 
@@ -75,6 +77,7 @@ class Plan:
         closing: Closing | None = None,
         table: IndexedTable | None = None,
         outside: pa.Table | None = None,
+        places: Sequence[str] = (),
     ) -> None:
         """Joins an index of documents (`INDEX_SCHEMA`) with a question list (`QUESTION_SCHEMA`).
 
@@ -87,11 +90,13 @@ class Plan:
             closing: What is asked after each answer; None for nothing, whatever types the questions have.
             table: The table of a lake that the documents are, if they are one.
             outside: The index of documents that are there and that a limit leaves out; None without a limit.
+            places: URIs of the documents at the versions that were indexed.
         """
         self.documents = documents
         self.samples = samples
         self.table = table
         self.outside = outside
+        self.places = tuple(places)
         self.asked = PlannedQuestions(questions, documents, as_lists=as_lists, inline_type=inline_type, closing=closing)
         self._missing = frozenset(documents.filter(pc.invert(is_there(documents)))["document_id"].to_pylist())
 
@@ -116,7 +121,12 @@ class Plan:
             closing=closing,
             table=self.table,
             outside=self.outside,
+            places=self.places,
         )
+
+    def pinned(self, sources: Sources) -> Sources:
+        """The sources at the versions that were indexed, whatever becomes of a table meanwhile."""
+        return sources.model_copy(update={"documents": self.places or sources.documents})
 
     def addressed(self) -> Iterator[PlannedReading]:
         """The readings of texts that can be read."""

@@ -9,14 +9,14 @@ from typing import TypedDict
 import pyarrow as pa
 
 from memagent_batch.domain.answers import Extraction, extract_answer
-from memagent_batch.domain.prompts import new_memory
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.turns import DIRECT, FinishReason, Writes
+from memagent_batch.domain.turns import FinishReason
 from memagent_batch.errors import DocumentError
 from memagent_batch.log.closings import read_closings
 from memagent_batch.log.files import ReadingKey
 from memagent_batch.log.index import read_outcomes
 from memagent_batch.log.question_list import AskedQuestion
+from memagent_batch.log.rows import turn_memory
 from memagent_batch.log.schemas import ClosedRow, ClosingColumns, OutcomeRow, ResultRow, SpanRow, TurnRow
 from memagent_batch.log.turns import read_turns_of
 from memagent_batch.runs.rows.projection import Origin, Projection
@@ -281,14 +281,8 @@ def _memory_rows(
     """The audit trail of one reading: turns in the order in which its policy asked for them."""
     memory = projection.first_memory
     for number, turn in enumerate(sorted(turns.values(), key=itemgetter("turn", "finished_at", "path"))):
-        before = memory = "" if turn["kind"] == DIRECT else memory
-        shown, changed = memory, False
-        if turn["writes"] is not None:
-            written = new_memory(turn["text"], keep_word=projection.keep_word, opens_thought=projection.opens_thought)
-            shown = (memory if turn["writes"] == Writes.MEMORY else "") if written is None else written
-            changed = written is not None and shown != before
-        if turn["writes"] == Writes.MEMORY:
-            memory = shown
+        after = turn_memory(turn, memory, keep_word=projection.keep_word, opens_thought=projection.opens_thought)
+        memory = after.memory
         yield {
             **turn,
             "document_id": document["document_id"],
@@ -296,6 +290,6 @@ def _memory_rows(
             "sample": sample,
             "turn": number,
             "locator": None,
-            "memory": shown,
-            "changed": changed,
+            "memory": after.shown,
+            "changed": after.changed,
         }

@@ -10,7 +10,7 @@ from memagent_batch.domain.escalation import Doubts
 from memagent_batch.files.location import Location
 from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.tables.results import ResultQuestion, result_questions
-from memagent_batch.wiring import ReaderIdentity, make_documents, make_prompt_set, make_prompt_tokens
+from memagent_batch.wiring import ReaderIdentity, make_prompt_set, make_prompt_tokens, make_texts_place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +106,6 @@ def make_projection(output: Location, job: JobConfig, *, run_id: str, reader: Re
         closings=plan.asked.turns_of_closings(),
         has_evidence=plan.asked.closing is not None and plan.asked.closing.turns.plan.evidence,
         results=result_questions(plan.asked.table) if plan.asked.closing is not None else {},
-        documents=make_documents(job)[0],
+        documents=make_texts_place(plan.pinned(job)),
         input=job.input,
     )

@@ -18,7 +18,7 @@ from memagent_batch.inputs.shards import list_shards
 from memagent_batch.inputs.texts import fetch_texts
 from memagent_batch.logs import EventKind
 from memagent_batch.runs.planning.plan import Plan
-from memagent_batch.wiring import make_documents
+from memagent_batch.wiring import make_documents, make_texts_place
 
 log = logging.getLogger(__name__)
 
@@ -122,8 +122,7 @@ def fetch_tasks(asked: Sequence[LearntQuestion], *, sources: SourceConfig) -> li
         return []
     rows = pa.Table.from_pylist([each.document for each in asked], schema=index_schema(sources.input))
     texts: dict[int, str] = {}
-    documents = make_documents(sources)
-    for fetched in fetch_texts(rows, documents=documents[0], settings=sources.input):
+    for fetched in fetch_texts(rows, documents=make_texts_place(sources), settings=sources.input):
         if fetched.text is None:
             _warn_of_unread(asked[fetched.row].document_id, fetched.error)
         else:

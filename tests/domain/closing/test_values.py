@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from memagent_batch.domain.closing.answer_types import (
     AnswerType,
@@ -363,3 +363,19 @@ def test_confidence_of_two_digits_is_that_of_the_path_where_they_are_one_token_t
     assert menu_logprobs(guide, found) is None
     completion = written("14", logprobs=[math.log(0.88), math.log(0.9)], menu_logprobs=menu_logprobs(guide, found))
     assert confidence(completion, guide) == pytest.approx(0.88 * 0.9)
+
+
+def test_form_of_json_shows_the_descriptions_of_its_fields_and_the_guide_leaves_them_out() -> None:
+    class Cap(BaseModel):
+        """What the parties agreed on."""
+
+        amount: float = Field(title="Haftungsgrenze für alle Fälle", description="Liability cap in EUR, net of VAT")
+
+    form, guide = form_of(Json(Cap)), guide_of(Json(Cap))
+    assert guide is not None
+    sent = json.dumps(guide.sent_json_schema(), ensure_ascii=False)
+    for text in ("Liability cap in EUR, net of VAT", "Haftungsgrenze für alle Fälle", "What the parties agreed on."):
+        assert text in form
+        assert text not in sent
+    assert str(10**15) in sent
+    assert str(10**15) not in form

@@ -9,6 +9,7 @@ from memagent_batch.evaluation.report.visible import shorten, visible
         ("a\x00b", "a⟦U+0000⟧b"),
         ("\u202eabc\u2069", "⟦U+202E⟧abc⟦U+2069⟧"),
         ("\r\x1b[31m\x7f", "⟦U+000D⟧⟦U+001B⟧[31m⟦U+007F⟧"),
+        ("a\r\n\r\nb\rc\n\r", "a\n\nb⟦U+000D⟧c\n⟦U+000D⟧"),
         ("\ufeff\u200b\u2028\U000e0041", "⟦U+FEFF⟧⟦U+200B⟧⟦U+2028⟧⟦U+E0041⟧"),
     ],
 )

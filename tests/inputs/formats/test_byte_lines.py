@@ -75,7 +75,8 @@ def test_jsonl_key_that_some_lines_lack_is_null(tmp_path: Path) -> None:
         (b'\n{"document_id": 1, "text": "a"', "line 2.*malformed JSON"),
         (b'{"a": ' * 100_000, "malformed JSON"),
         (b'{"document_id": ' + b"1" * 5000 + b"}", "malformed JSON"),
-        (b'[{"document_id": 1}]', "line 1.*holds list, not an object"),
+        (b'[{"document_id": 1}]', "is a JSON list; write one JSON object a line"),
+        (b'{"document_id": 1, "text": ""}\n[1]', "line 2.*holds list, not an object"),
         (b'{"document_id": 1, "text": "\xff"}', "line 1: invalid UTF-8 at byte 29"),
     ],
 )

@@ -12,7 +12,7 @@ from memagent_batch.config.sources import InputConfig
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.document_index import index_schema
 from memagent_batch.inputs.documents import index_shard
-from memagent_batch.inputs.lake.tables import documents_place
+from memagent_batch.inputs.lake.tables import documents_place, texts_place
 from memagent_batch.inputs.rows import group_rows
 from memagent_batch.inputs.shards import FoundShards, find_shards
 from memagent_batch.inputs.texts import FetchedText, fetch_texts
@@ -139,5 +139,7 @@ def read(uri: str, settings: InputConfig | None = None, **options: object) -> di
     """All texts, by id; None for one that can't be read."""
     settings = settings or InputConfig()
     place = documents_place(uri, options)
-    texts = fetched(indexed(place, settings=settings), place, settings=settings)
+    found = find_shards(place, settings=settings)
+    index = indexed(place, settings=settings, found=found)
+    texts = fetched(index, texts_place(found.places, options), settings=settings)
     return {name: text.text for name, text in texts.items()}

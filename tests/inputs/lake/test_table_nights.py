@@ -127,7 +127,8 @@ class IcebergLake:
 
     def version(self) -> str:
         self.table.refresh()
-        return str(self.table.metadata.current_snapshot_id)
+        snapshot, schema = self.table.current_snapshot(), self.table.schema().schema_id
+        return f"{snapshot.snapshot_id}.{schema}" if snapshot.schema_id != schema else str(snapshot.snapshot_id)
 
 
 class TableNights(RuleBasedStateMachine):

@@ -3,6 +3,7 @@
 import os
 
 from memagent_example.engine import Echo, Shout
+from memagent_example.heads import Heads, HeadsUnsaid
 from memagent_example.policy import FirstMatch, SameSeat
 
 from memagent_batch.config.agent import SamplingConfig
@@ -17,6 +18,12 @@ IS_BROKEN = "BROKEN" in os.environ
 class TestFirstMatch(PolicyContract):
     def policy(self, chunk_tokens: int) -> FirstMatch:
         return (SameSeat if IS_BROKEN else FirstMatch)(chunk_tokens=chunk_tokens, answer_tokens=6)
+
+
+class TestHeads(PolicyContract):
+    def policy(self, chunk_tokens: int) -> Heads:
+        policy = HeadsUnsaid if IS_BROKEN else Heads
+        return policy(chunk_tokens=chunk_tokens, memory_tokens=12, answer_tokens=6, heads=3)
 
 
 class TestEcho(EngineContract):

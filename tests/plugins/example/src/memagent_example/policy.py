@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 from memagent_batch.domain.document import Document, token_windows
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
-from memagent_batch.domain.turns import Completion, Prompt, Turns
+from memagent_batch.domain.turns import DIRECT, Completion, Prompt, Turns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstMatch:
-    """One `look` turn for each chunk."""
+    """One `direct` turn for each chunk."""
 
     kind: ClassVar[str] = "first-match"
     prompt_set: ClassVar[str] = "default"
@@ -45,7 +45,7 @@ class FirstMatch:
 
     def largest_turns(self, prompts: PromptTokens) -> Mapping[str, int]:
         """A whole chunk with its answer."""
-        return {"look": prompts.direct.num_fixed_tokens + self.chunk_tokens + self.answer_tokens}
+        return {DIRECT: prompts.direct.num_fixed_tokens + self.chunk_tokens + self.answer_tokens}
 
     def cost(self, prompts: PromptTokens, *, num_tokens: int) -> Cost:
         """A turn a chunk."""
@@ -60,8 +60,8 @@ class FirstMatch:
 
     def _prompt(self, number: int, token_ids: list[int], question: QuestionTokens, prompts: PromptTokens) -> Prompt:
         return Prompt(
-            path=f"look/{number}",
-            kind="look",
+            path=f"{DIRECT}/{number}",
+            kind=DIRECT,  # answers from the document: there is no memory
             token_ids=prompts.direct.fill({Slot.QUESTION: question.token_ids, Slot.CHUNK: token_ids}),
             max_tokens=self.answer_tokens,
         )
