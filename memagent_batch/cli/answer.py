@@ -15,7 +15,10 @@ class Answer(JobSettings, Command):
     """Answers questions over documents of any length."""
 
     command = "memagent answer"
-    common = (*INPUT, "output", *MODEL, "pool.replicas", "limit", "max_tokens", "retry_failed")
+    common = (
+        *(*INPUT, "output", *MODEL, "pool.replicas", "limit"),
+        *("again_from", "again_where", "max_tokens", "retry_failed"),
+    )
     unused = ("rollouts",)
     examples = (
         "memagent answer --config tiny --documents texts/ --output out/ "

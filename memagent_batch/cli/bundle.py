@@ -7,24 +7,34 @@ from memagent_batch.errors import SettingsError
 
 
 class Bundle(OutputCommand):
-    """Packs the record of an output into a zip archive: manifests, cards and plans of its runs, question lists,
-    labels, samples and estimates of reviews. `memagent verify` checks the unpacked archive as far as it goes.
+    """Verifies the last run of an output and packs it into a zip archive: its record, the tables answers and evidence,
+    reviews, a card, and a README of how to check them without memagent. Exit code 5 if something is wrong.
     """
 
     command = "memagent bundle"
-    examples = ("memagent bundle out/ --to scan.zip", "memagent bundle s3://bucket/scan/ --to scan.zip --with-tables")
+    examples = (
+        "memagent bundle out/ --to scan.zip",
+        "memagent bundle s3://bucket/scan/ --to scan.zip --without-tables",
+    )
     page = "docs/how-to/record.md"
 
     to: str
     """The archive, which ends in .zip: a path or any fsspec URL."""
-    with_tables: bool = False
-    """Pack the tables too: answers, memories and evidence quote documents."""
+    without_tables: bool = False
+    """Leave out answers and evidence, which quote documents."""
+    without_text: bool = False
+    """Read no documents; the table `evidence` is then not verified."""
 
     def run(self) -> None:
         """Writes the archive."""
         if not self.to.endswith(".zip"):
             raise SettingsError(f"--to: {self.to} does not end in .zip, the one format that is written; rename it")
-        from memagent_batch.verification.bundle import write_bundle
+        from memagent_batch.flows.audit import bundle
 
-        packed = write_bundle(self.location, self.locate(self.to), with_tables=self.with_tables)
+        packed = bundle(
+            self.location,
+            self.locate(self.to),
+            with_tables=not self.without_tables,
+            with_text=not self.without_text,
+        )
         print(json.dumps(packed, indent=2, ensure_ascii=False))

@@ -13,7 +13,7 @@ class Collect(JobSettings, Command):
 
     command = "memagent collect"
     common = (*INPUT, "output", "rollouts.group_size", "rollouts.reward", *MODEL)
-    unused = ("sampling.temperature", "sampling.top_p", "sampling.top_k", "closing", "escalate")
+    unused = ("sampling.temperature", "sampling.top_p", "sampling.top_k", "closing")
     examples = (
         "memagent collect --config job.yaml --documents texts/ --questions questions.parquet --output rollouts/ "
         "--rollouts.group-size 16",

@@ -1,4 +1,4 @@
-"""`memagent export`: answers as a file for a spreadsheet, or rollouts as files that another trainer reads."""
+"""`memagent export`: answers as a file for a spreadsheet, or rollouts as one that another trainer reads."""
 
 import json
 from typing import Literal
@@ -9,21 +9,22 @@ from memagent_batch.errors import SettingsError
 
 class Export(OutputCommand):
     """Writes the answers of the last finished run as CSV or XLSX, one row a reading; or the rollouts of
-    `memagent collect` in the form that another trainer reads.
+    `memagent collect` as a Parquet file that another trainer reads.
 
     A spreadsheet: text that its program would run as a formula is quoted. XLSX holds 1,048,575 answers, and 32,767
     characters a cell: more answers are refused, and a longer text is cut with a note in its cell.
-    Rollouts: samples without an advantage (failed, or without a reward) are left out and counted.
+    Rollouts: samples without an advantage (failed, or without a reward) are left out and counted, and so is the only
+    sample of a group.
     """
 
     command = "memagent export"
-    examples = ("memagent export out/ --to xlsx", "memagent export rollouts/ --to verl --into for-verl/")
+    examples = ("memagent export out/ --to xlsx", "memagent export rollouts/ --to verl --into verl.parquet")
     page = "docs/how-to/page.md"
 
     to: Literal["csv", "xlsx", "verl", "trl", "skyrl"]
     """`csv` or `xlsx` for answers; the trainer for rollouts."""
     into: str | None = None
-    """Where to write: a file for a spreadsheet (default: OUTPUT/export/answers.csv or .xlsx), or a trainer's folder."""
+    """The file to write: a path or any fsspec URL (default for answers: OUTPUT/export/answers.csv or .xlsx)."""
 
     def run(self) -> None:
         """Exports answers or rollouts."""
@@ -31,12 +32,12 @@ class Export(OutputCommand):
             self._export_answers(self.to)
             return
         if self.into is None:
-            raise SettingsError(f"--into: missing; name the folder for {self.to}")
+            raise SettingsError(f"--into: missing; name the Parquet file for {self.to}")
         from memagent_batch.flows.export import export
 
         output = self.locate(self.into)
-        record = export(self.location, output, to=self.to)
-        print(json.dumps({"output": str(output), "to": record["to"], **record["counts"]}))
+        counts = export(self.location, output, to=self.to)
+        print(json.dumps({"output": str(output), "to": self.to, **counts}))
 
     def _export_answers(self, to: str) -> None:
         from memagent_batch.pages.spreadsheets import SpreadsheetFormat, export_answers

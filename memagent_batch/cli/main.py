@@ -71,6 +71,7 @@ COMMANDS = {
     "supervise": ("supervise:Supervise", "runs a command again while that can help, and never after a mistake"),
     "status": ("status:Status", "shows what a running, finished or dead run has done"),
     "partial": ("partial:Partial", "writes the answers that a running or stopped run has so far"),
+    "results": ("results:Results", "writes the answers of an output with those of second passes over it"),
     "diff": ("diff:Diff", "shows the answers in which two finished runs differ, with both memories"),
     "page": ("page:Page", "writes the answers of a finished run as pages that open without a server"),
     "show": ("show:Show", "shows the answers of one document: value, evidence, and the memory's trace"),
@@ -78,7 +79,7 @@ COMMANDS = {
     "review make": ("review.make:Make", "draws the sample, and writes the page and the sheet that people label on"),
     "review import": ("review.import_:Import", "takes labels in, from labels.csv files of the page or a spreadsheet"),
     "review estimate": ("review.estimate:Estimate", "says how good the scan is: recall, precision, error rate"),
-    "review calibrate": ("review.calibrate:Calibrate", "learns from labels which answers need a second look"),
+    "review calibrate": ("review.calibrate:Calibrate", "says by labels which answers need a second pass"),
     "verify": (
         "verify:Verify",
         "checks that an output is as its runs recorded it, and that its tables follow from its log",

@@ -44,13 +44,16 @@ BOUNDS = (
 MODEL = ("model", "prompt_set", "window_tokens", "policy.kind", "policy.chunk_tokens", "engine")
 """Everyday settings: what reads."""
 
-WHOLE = frozenset({"documents", "ask", "sheets"})
+WHOLE = frozenset({"documents", "ask", "sheets", "over"})
 """Lists whose parts may hold commas."""
 PATHS = frozenset(
-    {"documents", "questions", "output", "rollouts", "loop.held_out", "reference"}
-    | {"to", "into", "sheets", "suite", "answers", "essays", "hotpotqa", "squad", "from_questions", "variants", "job"}
+    {"documents", "questions", "again_from", "output", "rollouts", "loop.held_out", "reference", "allowed_signers"}
+    | {"over", "to", "into", "sheets", "suite", "answers", "essays", "hotpotqa", "squad", "from_questions", "variants"}
+    | {"job"}
 )
 """Options whose value is a path or URL."""
+SHORT = {"again_where": "--where"}
+"""Second names of options on the command line."""
 SEAMS = {seam.knob: seam for seam in (POLICIES, ENGINES, REWARDS)}
 """Settings whose value is a kind."""
 _NAME = re.compile(r"--[A-Za-z][A-Za-z0-9_.-]*")
@@ -71,6 +74,11 @@ class Option:
     def flag(self) -> str:
         """Its name on the command line."""
         return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """All its names on the command line."""
+        return (SHORT[self.name], self.flag) if self.name in SHORT else (self.flag,)
 
     @property
     def is_list(self) -> bool:
@@ -122,7 +130,7 @@ def given_values(kind: type[Command], words: Sequence[str]) -> dict[str, Any]:
             flags = dict.fromkeys(option.flag for option in options.values())
             raise SettingsError(f"there is no option {flag}; {remedy(flag, flags, see=help_command(kind))}")
         option = options[flag]
-        if equals and flag != option.flag:
+        if equals and flag not in option.flags:
             raise SettingsError(f"{flag}: takes no value; see {kind.command} --help")
         values = [text] if equals else _following(option, rest, flag=flag, kind=kind)
         texts[option.name] = [*texts.get(option.name, ()), *values] if option.is_list else values
@@ -181,7 +189,7 @@ def nearest_name(name: str, names: Iterable[str]) -> str | None:
 def _options_by_flag(kind: type[Command]) -> dict[str, Option]:
     """The options by each of their names on the command line."""
     options = [*options_of(kind), *([CONFIG] if issubclass(kind, Settings) else [])]
-    by_flag = {option.flag: option for option in options}
+    by_flag = {flag: option for option in options for flag in option.flags}
     return by_flag | {_negative(option): option for option in options if option.kind is bool}
 
 
@@ -265,9 +273,9 @@ def _place(kind: type[Command], name: str) -> str:
 def _add_help(parser: Any, option: Option, kind: type[Command]) -> None:
     text = (" ".join((option.info.description or "").split()) + _shown_default(option)).replace("%", "%%")
     if option.kind is bool:
-        parser.add_argument(option.flag, action="store_true", help=text)
+        parser.add_argument(*option.flags, action="store_true", help=text)
     else:
-        parser.add_argument(option.flag, metavar=_metavar(option, kind), help=text)
+        parser.add_argument(*option.flags, metavar=_metavar(option, kind), help=text)
 
 
 def _is_below(name: str, groups: Iterable[str]) -> bool:

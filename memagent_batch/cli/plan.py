@@ -20,7 +20,7 @@ class Plan(JobSettings, Command):
 
     command = "memagent plan"
     common = (
-        *(*INPUT, "output", *MODEL, "pool.replicas", "limit", "price_per_hour", "retry_failed"),
+        *(*INPUT, "output", *MODEL, "pool.replicas", "limit", "price_per_hour"),
         "tokens_per_second",
     )
     unused = (

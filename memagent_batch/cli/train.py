@@ -6,6 +6,7 @@ import os
 from memagent_batch.cli.command import Command
 from memagent_batch.cli.options import BOUNDS, MODEL
 from memagent_batch.cli.settings import TrainLoopSettings, TrainSettings
+from memagent_batch.extras import require_extra
 from memagent_batch.masking import shown
 
 
@@ -27,9 +28,11 @@ class Train(TrainSettings, Command):
 
     def run(self) -> None:
         """Trains for one epoch."""
+        training = self.training()
+        require_extra("train", package="torch")
         from memagent_batch.flows.train import train  # here, so that --help needs no torch
 
-        record = train(self.training())
+        record = train(training)
         figures = {"weights_version": record["weights_version"], "num_steps": record["num_steps"]}
         print(json.dumps({**figures, "output": shown(self.output)}))
 
@@ -46,7 +49,8 @@ class TrainLoop(TrainLoopSettings, Command):
         *MODEL,
     )
     unused = (
-        *("ask", "log", "closing", "escalate", "table_format", "retry_failed", "max_failed_share", "adopt_output"),
+        *("ask", "again_from", "again_where", "log", "closing", "table_format"),
+        *("retry_failed", "max_failed_share", "adopt_output"),
         *("sampling.temperature", "sampling.top_p", "sampling.top_k", *BOUNDS),
         *("pool.replicas", "pool.max_replicas", "pool.cpus_per_replica", "pool.gpus_per_replica"),
         "pool.turns_in_flight",
@@ -60,10 +64,8 @@ class TrainLoop(TrainLoopSettings, Command):
 
     def run(self) -> None:
         """Trains until the loop ends."""
-        from memagent_batch.flows.collect import require_one_reader
-
-        require_one_reader(self.escalate, command="train loop")
         training = self.training()
+        require_extra("train", package="torch")
         quiet_engine()
         from memagent_batch.flows.train_loop import train_loop
         from memagent_batch.training.learner.tasks import TableTasks, read_held_out

@@ -27,7 +27,7 @@ from memagent_batch.runs.history.history import keep_last_run, recorded_plan, wr
 from memagent_batch.runs.manifest import Manifest, require_manifest
 from memagent_batch.runs.planning.parts import plan_parts
 from memagent_batch.runs.planning.plan import Plan
-from memagent_batch.runs.record.log_files import list_log
+from memagent_batch.runs.record.sums import list_log
 from memagent_batch.runs.run import begin_run
 from memagent_batch.runs.tables.parts import attach_not_read, collect_not_read, kept_parts
 from memagent_batch.wiring import make_documents, make_output
@@ -137,7 +137,7 @@ async def read_here(job: JobConfig, *, num_documents: int | None = None) -> Mani
         board=SilentBoard(),
         closes=checked.closing is not None,
     )
-    reader, splits = Reader(task), checked.closing is not None and checked.closing.turns.plan.evidence
+    reader, splits = Reader(task), checked.closing is not None and checked.closing.config.evidence
     calls = [call for each in bundles for call in tokenise(each, agent=job.agent, sources=job, splits=splits)]
     not_read = collect_not_read(await asyncio.gather(*map(reader, calls[:num_documents])))
     if num_documents is not None and num_documents < len(calls):

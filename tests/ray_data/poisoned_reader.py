@@ -30,10 +30,11 @@ from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.runs.planning.calls import CALL_COLUMN
 from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.wiring import identify_reader, make_engine, make_output, make_tokenizer
+from tests.engine_context import MadeEngine
 from tests.ray_data.progress.silent_board import SilentBoard
 
 
-class FragileEngine:
+class FragileEngine(MadeEngine):
     """Passes prompts on until one holds the poison; then it is dead, for all that are under way and all that come."""
 
     def __init__(self, engine: Engine, *, poison: str) -> None:

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import index_shard
 from memagent_batch.inputs.questions import read_questions
@@ -26,6 +25,7 @@ from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.runs.planning.plan import Plan
+from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import identify_reader, make_output
 from tests.ray_data.progress.silent_board import SilentBoard
 

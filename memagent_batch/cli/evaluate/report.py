@@ -1,4 +1,4 @@
-"""`memagent evaluate report`: one page with scores, pictures and every failure's memory trace."""
+"""`memagent evaluate report`: one page with scores, charts and every failure's memory trace."""
 
 import json
 
@@ -7,7 +7,7 @@ from memagent_batch.config.section import Text
 
 
 class Report(StorageCommand):
-    """Writes one page with scores, pictures and every failure's memory trace; starts no engine."""
+    """Writes one page with scores, charts and every failure's memory trace; starts no engine."""
 
     command = "memagent evaluate report"
     examples = ("memagent evaluate report eval/", "memagent evaluate report eval/ --to report/")
@@ -17,7 +17,7 @@ class Report(StorageCommand):
     output: Text
     """The output of `evaluate run`: a folder or any fsspec URL."""
     to: str | None = None
-    """Where report.html and its pictures go (default: OUTPUT/report)."""
+    """Where report.html goes (default: OUTPUT/report)."""
 
     def run(self) -> None:
         """Writes the page."""

@@ -1,0 +1,67 @@
+"""`memagent results`: the answers of an output with those of second passes over it."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from memagent_batch.cli.command import StorageCommand
+from memagent_batch.config.section import Text
+from memagent_batch.errors import SettingsError
+
+if TYPE_CHECKING:
+    from memagent_batch.files.location import Location
+
+
+class Results(StorageCommand):
+    """Writes the answers of an output, with those of second passes over it in their place. An answer of a later
+    output stands if it can be used and is of the same text. The column `output` says where each answer is from.
+    """
+
+    command = "memagent results"
+    examples = (
+        "memagent results --over out/ second/ --to merged.parquet",
+        "memagent results --over s3://bucket/scan/ s3://bucket/second/ --to s3://bucket/merged/",
+    )
+    page = "docs/how-to/second-pass.md"
+
+    over: tuple[Text, ...]
+    """The first output, and those of second passes."""
+    to: Text
+    """A file (.parquet or .arrow), or a folder for answers.parquet."""
+
+    def run(self) -> None:
+        """Writes the merged answers."""
+        if len(self.over) < 2:
+            raise SettingsError("--over: name the first output and at least one second pass")
+        target = self.to if self.to.endswith((".parquet", ".arrow")) else f"{self.to.rstrip('/')}/answers.parquet"
+        counts = _write([self.locate(output) for output in self.over], self.locate(target))
+        print(json.dumps({"file": target, **counts}))
+
+
+def _write(outputs: Sequence["Location"], target: "Location") -> dict[str, int]:
+    """Writes the merged answers, whole or not at all; returns how many there are, and how many are of second passes."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    from memagent_batch.masking import shown
+    from memagent_batch.runs.tables.merged import merged_batches
+
+    rows = replaced = 0
+    writer: pq.ParquetWriter | pa.ipc.RecordBatchFileWriter | None = None
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "merged"
+        for batch in merged_batches(outputs):
+            if writer is None and target.path.endswith(".arrow"):
+                writer = pa.ipc.new_file(str(file), batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd"))
+            elif writer is None:
+                writer = pq.ParquetWriter(file, batch.schema, compression="zstd")
+            writer.write_batch(batch)
+            rows += batch.num_rows
+            replaced += pc.sum(pc.not_equal(batch["output"], shown(outputs[0].uri))).as_py() or 0
+        if writer is not None:
+            writer.close()
+            target.write_file(file)
+    return {"rows": rows, "of_second_passes": replaced}
