@@ -106,6 +106,13 @@ def test_option_is_not_replaced_inside_a_value() -> None:
     assert job.rollouts.group_size == 3
 
 
+@pytest.mark.parametrize("option", ["--where", "--again-where", "--again_where"])
+def test_condition_of_a_second_pass_has_two_names(option: str) -> None:
+    condition = "confidence < 0.8, or not"
+    assert parse("--again-from=out", option, condition).job().again_where == condition
+    assert parse("--again-from=out", f"{option}={condition}").job().again_where == condition
+
+
 def test_read_command_questions_with_commas_and_quotes_stay_whole() -> None:
     assert parse('--ask=Who, "what", and [why]?').ask == ("Who?", 'Who, "what", and [why]?')
 
