@@ -19,7 +19,7 @@ import ray
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.closing import ClosingConfig
 from memagent_batch.config.job import JobConfig, LogConfig, PoolConfig, RunConfig
-from memagent_batch.engines.engine import Completer, Engine
+from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineDeadError, StorageError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.questions import value_types
@@ -28,15 +28,14 @@ from memagent_batch.log.question_list import read_asked
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.ray_data.held import HeldReadings, LookUp
 from memagent_batch.ray_data.leaving import heed_actor_sigterm
-from memagent_batch.ray_data.ledger import BoundedRun
 from memagent_batch.ray_data.progress.reporter import Reporter, is_replacement
 from memagent_batch.reading.agent import LoadedAgent, make_agent
-from memagent_batch.reading.allowance import Allowance, BoundedEngine
 from memagent_batch.reading.closing import Closing, make_closing
 from memagent_batch.reading.places import TURNS_AT_ONCE, TurnPlaces
 from memagent_batch.reading.questions import Questions
 from memagent_batch.reading.suspects import Suspects
 from memagent_batch.reading.turns import Journal
+from memagent_batch.runs.bounds import has_bounds
 from memagent_batch.wiring import make_engine, make_output, require_reader
 
 BOARD_SECONDS = 30.0
@@ -71,8 +70,8 @@ class ReaderTask:
     """Where a reader looks for what the log holds of a document."""
     closing: ClosingConfig | None = None
     """What is asked after each answer; None for nothing, whatever types the questions have."""
-    bounded: BoundedRun | None = None
-    """The bounds of the run; None where it has none."""
+    is_bounded: bool = False
+    """Whether the board may say that the run has met a bound."""
 
     @classmethod
     def of_job(
@@ -83,7 +82,6 @@ class ReaderTask:
         reader_fingerprint: str,
         board: Any,
         closes: bool = False,
-        bounded: BoundedRun | None = None,
     ) -> Self:
         """The task of a job's readers, whose plan names the log files of each document, and says what `closes`."""
         return cls(
@@ -96,7 +94,7 @@ class ReaderTask:
             log=job.log,
             load_questions=partial(read_asked, make_output(job), run_id=run_id),
             closing=job.closing if closes else None,
-            bounded=bounded,
+            is_bounded=has_bounds(job),
         )
 
     def make_closing(self) -> Closing | None:
@@ -121,10 +119,6 @@ class StartedActor:
     """The question list of the run."""
     engine: Engine
     """Started; stopped when it dies."""
-    completer: Completer
-    """The engine within the run's bounds, if it has any."""
-    allowance: Allowance | None
-    """What its turns may still take of the run's bounds; None where there are none."""
     journal: Journal
     """The turn log, and the turns under way."""
     reporter: Reporter
@@ -202,18 +196,17 @@ class ActorLife:
             board=task.board, log=log, run_id=task.run_id, model=agent.model, policy=task.agent.policy.kind
         )
         reporter.count_engine_start(engine)
-        allowance = task.bounded.allowance() if task.bounded else None
-        self._background = asyncio.create_task(reporter.report())
+        places = TurnPlaces(task.pool.turns_in_flight or max(TURNS_AT_ONCE, task.pool.readings_in_flight))
+        background = [reporter.report(), *([_close_at_bound(places, board=task.board)] if task.is_bounded else [])]
+        self._background = [asyncio.create_task(each) for each in background]
         return StartedActor(
             agent=agent,
             questions=questions,
             engine=engine,
-            completer=BoundedEngine(engine, allowance) if allowance else engine,
-            allowance=allowance,
             journal=Journal(log=log, suspects=suspects),
             reporter=reporter,
             slots=asyncio.Semaphore(task.pool.readings_in_flight),
-            places=TurnPlaces(task.pool.turns_in_flight or max(TURNS_AT_ONCE, task.pool.readings_in_flight)),
+            places=places,
             held=held,
             closing=closing,
         )
@@ -277,6 +270,12 @@ class ActorLife:
                 await asyncio.wait_for(self._log.flush(), timeout=LAST_FLUSH_SECONDS)
         finally:
             os._exit(1)
+
+
+async def _close_at_bound(places: TurnPlaces, *, board: Any) -> None:
+    """Starts no further turn once the run has met a bound; those under way end, and are kept."""
+    bound = await board.bound_met.remote()
+    places.close(f"the run has met its bound {bound}; the same command goes on")
 
 
 def writer_before_restarts() -> str:

@@ -17,7 +17,6 @@ from memagent_batch.files.location import Location
 from memagent_batch.flows.check import check
 from memagent_batch.flows.plan import last_versions, scan_plan
 from memagent_batch.inputs.samples import sample_documents
-from memagent_batch.plugins import make_policy
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise
@@ -113,13 +112,13 @@ async def read_here(job: JobConfig, *, num_documents: int | None = None) -> Mani
         BoundReachedError: `num_documents` are read, and more are left.
     """
     checked, output = check(job), make_output(job)
+    job = checked.job
     found = indexed(make_documents(job)[0], settings=job.input, found=checked.inputs.found)
     sample = sample_documents(found, limit=job.limit, seed=job.limit_seed)
     plan = Plan(
         sample.taken,
         checked.inputs.questions,
         samples=job.agent.sampling.samples,
-        as_lists=make_policy(job.agent).reads_lists,
         closing=checked.closing,
         outside=sample.outside,
     )

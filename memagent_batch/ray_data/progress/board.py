@@ -58,6 +58,8 @@ class ProgressBoard:
         self._deaths: list[TurnKey] = []
         self._starts = Starts()
         self._run_ended = asyncio.Event()
+        self._bound = ""
+        self._bound_met = asyncio.Event()
         self._shared: asyncio.Future[ray.ObjectRef] | None = None
 
     async def put(self, report: Report) -> None:
@@ -106,6 +108,21 @@ class ProgressBoard:
     async def run_ended(self) -> None:
         """Returns once the readings have ended."""
         await self._run_ended.wait()
+
+    async def stop_turns(self, bound: str) -> None:
+        """The run has met the bound of this setting."""
+        self._bound = bound
+        self._bound_met.set()
+
+    async def may_start_turns(self) -> bool:
+        """Whether the run has met no bound yet."""
+        return not self._bound
+
+    @ray.method(max_task_retries=-1)  # type: ignore[untyped-decorator]
+    async def bound_met(self) -> str:
+        """The setting of the bound that the run has met; returns once it has."""
+        await self._bound_met.wait()
+        return self._bound
 
     @ray.method(max_task_retries=-1)  # type: ignore[untyped-decorator]
     async def share(self, make: Callable[[], Any]) -> list[ray.ObjectRef]:

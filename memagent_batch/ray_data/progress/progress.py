@@ -50,7 +50,15 @@ log = logging.getLogger(__name__)
 class Progress:
     """Counts of one run: a line in a terminal, log lines elsewhere, counters and gauges for Prometheus."""
 
-    def __init__(self, *, run_id: str, asked: int, model: str, policy: str) -> None:
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        asked: int,
+        model: str,
+        policy: str,
+        bound_met: Callable[[Spent], str | None] | None = None,
+    ) -> None:
         """Starts every counter's series.
 
         Args:
@@ -58,7 +66,9 @@ class Progress:
             asked: Its readings.
             model: Label of the metrics.
             policy: Label of the metrics.
+            bound_met: The setting of the bound that a run has met which has taken so much; None without bounds.
         """
+        self._bound_met = bound_met
         self._run_id, self._asked = run_id, asked
         self._sums = Counter(dict.fromkeys(READER_COUNTS, 0))
         own = labels(model=model, policy=policy)
@@ -93,6 +103,10 @@ class Progress:
             "num_cached_prompt_tokens": sums["cached_tokens"],
             "num_completion_tokens": sums["completion_tokens"],
         }
+
+    def bound_met(self) -> str | None:
+        """The setting of the bound that the run has met; None while its turns may start."""
+        return self._bound_met(self.spent()) if self._bound_met else None
 
     def note(self) -> ProgressNote:
         """How far the run is, for whoever looks at its output."""
@@ -187,6 +201,8 @@ class Progress:
 
     def _look(self, *, is_last: bool) -> None:
         report = self._take()
+        if bound := self.bound_met():
+            self._board.stop_turns.remote(bound)
         if report is None:
             return
         self._count(report)
