@@ -85,13 +85,13 @@ def answer(
         SupersededError: a newer attempt has claimed the output.
         RunFailedError: the run stopped; the same call goes on from the log.
     """
-    where = absolute(output)
+    place = absolute(output)
     questions = questions if isinstance(questions, str | PathLike) else list(questions)
     job = checked_section(
         JobConfig,
-        documents=document_places(documents) or (_kept(where, "documents"),),
-        **_question_knobs(questions, kept=_kept(where, "questions")),
-        output=where,
+        documents=document_places(documents) or (_kept(place, "documents"),),
+        **_question_knobs(questions, kept=_kept(place, "questions")),
+        output=place,
         agent=agent,
         input=input,
         pool=pool,

@@ -11,9 +11,8 @@ from typing import Any
 
 from moto.server import ThreadedMotoServer
 
-from memagent_batch.cli.answer import MANUAL
-from memagent_batch.cli.main import parse_settings
-from memagent_batch.cli.settings import JobSettings
+from memagent_batch.cli.answer import Answer
+from memagent_batch.cli.main import read_command
 from memagent_batch.files.location import Location
 from memagent_batch.wiring import TINY_MODEL
 from tests import prompt_dependent_engine
@@ -118,7 +117,7 @@ def _read_undisturbed(corpus: Corpus, folder: Path) -> Results:
     """The corpus read in this process, by an engine that answers at once."""
     output = folder / "undisturbed"
     arguments = [*job_arguments(corpus), *PROMPT_DEPENDENT, *paced(0), "--output", str(output)]
-    asyncio.run(read_here(parse_settings(JobSettings, MANUAL, arguments).job()))
+    asyncio.run(read_here(read_command(Answer, arguments).job()))
     return read_results(Location(uri=str(output)))
 
 

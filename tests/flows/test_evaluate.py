@@ -191,7 +191,7 @@ def test_evaluate_run_failed_samples_stay_in_the_n_until_the_suite_is_mended(
         (["--policies", "guess"], "variant 'guess': policy"),
         (["--window-tokens=50"], "lower policy.chunk_tokens"),
         (["--format", "ruler"], "can't be taken apart"),
-        (["--format", "msmarco"], "--format: invalid choice: 'msmarco'"),
+        (["--format", "msmarco"], "--format: 'msmarco' is not one of 'ruler'"),
         (["--suite", "gone"], "gone: no such file or folder"),
         (["--colour=blue"], "there is no option --colour"),
     ],

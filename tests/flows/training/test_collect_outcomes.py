@@ -108,14 +108,15 @@ def test_collect_killed_in_the_middle_goes_on_to_the_rows_of_one_left_alone(
         *(
             sys.executable,
             "-m",
-            "memagent_batch.cli.collect",
+            "memagent_batch",
+            "collect",
             "--engine",
             "simulated",
             "--simulated.turn-seconds",
             "0.2",
         ),
         *("--documents", str(folder / "documents.parquet"), "--questions", str(folder / "questions.parquet")),
-        *("--output", str(output), "--model", text_model, "--group-size", "3", "--window-tokens", "1000"),
+        *("--output", str(output), "--model", text_model, "--rollouts.group-size", "3", "--window-tokens", "1000"),
         *("--policy.chunk-tokens", "50", "--policy.question-tokens", "60", "--policy.memory-tokens", "40"),
         *("--policy.answer-tokens", "40", "--log.flush-seconds", "0.1"),
     ]
