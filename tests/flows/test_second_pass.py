@@ -141,7 +141,7 @@ def test_second_pass_that_can_not_be_read_is_refused(passes: Passes, capsys: pyt
         passes.second(output=str(passes.folder / "first"), again_from=str(passes.folder / "in" / ".." / "first"))
     with pytest.raises(InputError, match=r"it takes question 'r' of document 'b', which is not asked here"):
         passes.second("document_id = 'b'", questions=None, ask=({"question_id": "q", "question": "Who?"},))
-    with pytest.raises(SettingsError, match="again_from and again_where need each other"):
+    with pytest.raises(ValueError, match="again_from and again_where need each other"):
         passes.second(again_where=None)
     with pytest.raises(SettingsError, match="limit is not for a second pass"):
         passes.second(limit=1)
