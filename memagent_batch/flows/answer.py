@@ -5,14 +5,15 @@ import time
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import ray
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.escalation import Doubt, Doubts
 from memagent_batch.errors import BoundReachedError
+from memagent_batch.executors.executor import Executor
 from memagent_batch.flows.check import Checked, check
 from memagent_batch.flows.plan import last_versions, make_plan, scan_plan
 from memagent_batch.log.index import TurnIndex, turns_of_runs
@@ -20,13 +21,7 @@ from memagent_batch.logs import EventKind
 from memagent_batch.plugins import engine_config
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.leaving import OrderlyLeave
-from memagent_batch.ray_data.ledger import BoundedRun, start_ledger
-from memagent_batch.ray_data.pool import require_node, require_place
-from memagent_batch.ray_data.progress.board import start_board
 from memagent_batch.ray_data.progress.progress import Progress
-from memagent_batch.ray_data.reader import Reader
-from memagent_batch.ray_data.session import CPU_SHARE, ray_session
-from memagent_batch.ray_data.stages import read_calls, tokenised_plan
 from memagent_batch.ray_data.stop import noted_stop
 from memagent_batch.ray_data.write import write_tables
 from memagent_batch.reading.closed import Closing
@@ -55,6 +50,9 @@ from memagent_batch.runs.tables.part_report import PartReport
 from memagent_batch.runs.tables.parts import attach_not_read, collect_not_read, kept_parts
 from memagent_batch.wiring import make_output
 
+if TYPE_CHECKING:
+    from memagent_batch.ray_data.ledger import BoundedRun
+
 log = logging.getLogger(__name__)
 
 
@@ -70,16 +68,21 @@ def answer(job: JobConfig) -> Manifest:
 
 
 def answer_checked(checked: Checked) -> Manifest:
-    """The same for a run that was checked, which takes no Ray; see `answer`."""
-    with ray_session() as is_own:
-        require_node(checked.job.agent, checked.job.pool, may_grow=not is_own)
-        plan = make_plan(checked.job, inputs=checked.inputs, closing=checked.closing, escalation=checked.escalation)
+    """The same for a run that was checked; see `answer`."""
+    with checked.executor.session(checked.job):
+        plan = make_plan(
+            checked.job,
+            inputs=checked.inputs,
+            executor=checked.executor,
+            closing=checked.closing,
+            escalation=checked.escalation,
+        )
         return answer_plan(plan, checked)
 
 
 def answer_plan(plan: Plan, checked: Checked) -> Manifest:
-    """The same for the plan of a run that was checked, inside a `ray_session`."""
-    job, output, escalation = checked.job, make_output(checked.job), checked.escalation
+    """The same for the plan of a run that was checked, inside a session of its executor."""
+    executor, job, output, escalation = checked.executor, checked.job, make_output(checked.job), checked.escalation
     second, doubts = plan_again(plan, escalation), escalation.doubts if escalation else None
     run = begin_run(output, job, reader=checked.reader, plan=plan, doubts=doubts, second=second)
     progress = Progress(run_id=run.run_id, asked=run.asked, model=job.agent.model, policy=job.agent.policy.kind)
@@ -87,13 +90,13 @@ def answer_plan(plan: Plan, checked: Checked) -> Manifest:
         before = keep_last_run(output)
         progress.begin()
         bounded = start_bounds(run)
-        read = read_plan(plan, run=run, progress=progress, before=before, bounded=bounded)
+        read = read_plan(plan, run=run, executor=executor, progress=progress, before=before, bounded=bounded)
         index, spent = read.index, progress.spent()
         look = None
         if second is not None and doubts is not None:
             doubtful = find_doubtful(read, doubts, run=run)
-            look = look_again(doubtful, second, run=run, before=before, bounded=bounded, spent=spent)
-        reports = write(plan, read, run=run, look=look)
+            look = look_again(doubtful, second, run=run, executor=executor, before=before, bounded=bounded, spent=spent)
+        reports = write(plan, read, run=run, executor=executor, look=look)
         write_kept_index(output, plan, run_id=run.run_id)
         manifest = close_run(
             run,
@@ -141,9 +144,10 @@ def read_plan(
     plan: Plan,
     *,
     run: Run,
+    executor: Executor,
     progress: Progress,
     before: PastRun | None,
-    bounded: BoundedRun | None,
+    bounded: "BoundedRun | None",
     again: Doubtful | None = None,
 ) -> ReadPlan:
     """Reads what the log does not answer yet of a plan.
@@ -151,6 +155,7 @@ def read_plan(
     Args:
         plan: The plan of one reader.
         run: The run, with the job and the identity of that reader.
+        executor: What reads.
         progress: Shows the readings.
         before: The last finished run.
         bounded: What the run may take.
@@ -168,7 +173,13 @@ def read_plan(
         begun = (again.first.plan, again.first.index) if again else (plan, index)
         write_begun_plan(run.output, recorded_plan(*begun), run_id=run.run_id)
     not_read = read_documents(
-        bundles, run=run, progress=progress, closing=plan.asked.closing, bounded=bounded, singly=again is not None
+        bundles,
+        run=run,
+        executor=executor,
+        progress=progress,
+        closing=plan.asked.closing,
+        bounded=bounded,
+        singly=again is not None,
     )
     listed = set(list_log(run.output))
     index = scan_plan(run.output, plan, reader_fingerprint=fingerprint)
@@ -193,8 +204,9 @@ def look_again(
     second: SecondPlan,
     *,
     run: Run,
+    executor: Executor,
     before: PastRun | None,
-    bounded: BoundedRun | None,
+    bounded: "BoundedRun | None",
     spent: Spent,
 ) -> SecondLook:
     """Reads doubtful readings by the second reader, whose actors start when those of the first have ended.
@@ -203,6 +215,7 @@ def look_again(
         doubtful: What it reads.
         second: The second reader and its plan.
         run: The run.
+        executor: What reads.
         before: The last finished run.
         bounded: What is left of what the run may take.
         spent: What the turns of the first reader have taken in this run.
@@ -217,7 +230,9 @@ def look_again(
         tier=2,
         spent_before=spent,
     )
-    looked = read_plan(second.plan, run=again, progress=progress, before=before, bounded=bounded, again=doubtful)
+    looked = read_plan(
+        second.plan, run=again, executor=executor, progress=progress, before=before, bounded=bounded, again=doubtful
+    )
     return SecondLook(
         plan=second.plan,
         index=looked.index,
@@ -231,9 +246,10 @@ def read_documents(
     bundles: list[pa.Table],
     *,
     run: Run,
+    executor: Executor,
     progress: Progress,
     closing: Closing | None = None,
-    bounded: BoundedRun | None = None,
+    bounded: "BoundedRun | None" = None,
     singly: bool = False,
 ) -> pa.Table:
     """Reads what the log does not answer yet, in this order, and asks what is asked after the answers.
@@ -249,7 +265,7 @@ def read_documents(
         return collect_not_read([])
     job = run.job
     calls = group_documents(bundles, readings_in_flight=job.pool.replicas * job.pool.readings_in_flight)
-    board = start_board()
+    board = executor.start_board()
     task = ReaderTask.of_job(
         job,
         run_id=run.run_id,
@@ -260,31 +276,29 @@ def read_documents(
         singly=singly,
     )
     splits = closing is not None and closing.turns.plan.evidence
-    tokenised = tokenised_plan(calls, agent=job.agent, sources=run.sources, splits=splits, bounded=bounded)
-    rows = read_calls(tokenised, Reader, task=task, pool=job.pool)
+    read = executor.read(calls, task=task, sources=run.sources, splits=splits)
     keep = partial(write_progress, output=run.output, run_id=run.run_id)
-    shown = progress.shown(board, pending=count_pending(bundles), starting=_starting(job.agent), keep=keep)
-    with shown, OrderlyLeave(require_claim=partial(require_claim, run.output, run_id=run.run_id)):
-        require_place(job.agent, job.pool)
-        try:
-            not_read = collect_not_read(rows.iter_batches(batch_size=None, batch_format="pyarrow"))
-        finally:
-            board.end_run.remote()
+    shown = progress.shown(board.take, pending=count_pending(bundles), starting=_starting(job.agent), keep=keep)
+    leave = OrderlyLeave(require_claim=partial(require_claim, run.output, run_id=run.run_id))
+    with read as rows, shown, leave:
+        not_read = collect_not_read(rows)
         struck = bounded.struck() if bounded else None
     if struck:
         raise BoundReachedError(stopping_line(job, knob=struck, spent=progress.spent()))
     return not_read
 
 
-def start_bounds(run: Run) -> BoundedRun | None:
+def start_bounds(run: Run) -> "BoundedRun | None":
     """The ledger of the run's bounds; None where it has none."""
     bounds = bounds_of(run.job)
     if bounds is None:
         return None
+    from memagent_batch.ray_data.ledger import start_ledger  # here, since it imports Ray
+
     return start_ledger(bounds, actors=num_actors(run.job), seconds_taken=time.monotonic() - run.began_seconds)
 
 
-def write(plan: Plan, read: ReadPlan, *, run: Run, look: SecondLook | None) -> list[PartReport]:
+def write(plan: Plan, read: ReadPlan, *, run: Run, executor: Executor, look: SecondLook | None) -> list[PartReport]:
     """Projects plan and log into the tables, beside those that are shown; returns a report for each part.
 
     Parts that are as they were in the last finished run keep their files.
@@ -294,14 +308,10 @@ def write(plan: Plan, read: ReadPlan, *, run: Run, look: SecondLook | None) -> l
     not_read = pa.concat_tables([read.not_read, look.not_read]) if look else read.not_read
     remove_leftovers(run.output, tables=ANSWER_TABLES, run_id=run.run_id)
     with removed_on_failure(run.output, tables=ANSWER_TABLES, run_id=run.run_id):
-        rows = ray.data.from_arrow(list(attach_not_read(parts, not_read))).map_batches(
-            partial(write_tables, projection=run.projection, kept=kept),
-            batch_size=None,
-            batch_format="pyarrow",
-            num_cpus=CPU_SHARE,
+        written = executor.map(
+            partial(write_tables, projection=run.projection, kept=kept), attach_not_read(parts, not_read)
         )
-        batches = rows.iter_batches(batch_size=None, batch_format="pyarrow")
-        return [row for batch in batches for row in batch.to_pylist()]
+        return [row for reports in written for row in reports.to_pylist()]
 
 
 def _starting(agent: AgentConfig) -> str:

@@ -1,4 +1,4 @@
-"""What is refused before Ray starts: an output, an input, a model or a prompt set that can't be used."""
+"""What is refused before any work starts: an output, an input, a model or a prompt set that can't be used."""
 
 import logging
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from memagent_batch.budgets import fitted
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import OnBadFile, SourceConfig
+from memagent_batch.executors.executor import Executor, choose_executor
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.document_index import require_carry_columns
 from memagent_batch.inputs.documents import require_first_records
@@ -51,6 +52,8 @@ class Checked:
     """All knobs, with window and budgets that fit the model."""
     inputs: Inputs
     """What it reads."""
+    executor: Executor
+    """Where the work is done."""
     reader: ReaderIdentity
     """What reads."""
     closing: Closing | None
@@ -91,7 +94,14 @@ def check(job: JobConfig) -> Checked:
     if escalation is not None and escalation.reader is not None:
         require_compiled(types, escalation.reader.agent)
         require_rows(escalation.reader.agent, order_columns=job.input.order_columns)
-    return Checked(job=job.with_agent(agent), inputs=inputs, reader=reader, closing=closing, escalation=escalation)
+    return Checked(
+        job=job.with_agent(agent),
+        inputs=inputs,
+        executor=choose_executor(job, num_files=inputs.found.total_files, num_bytes=inputs.found.total_bytes),
+        reader=reader,
+        closing=closing,
+        escalation=escalation,
+    )
 
 
 def read_inputs(sources: SourceConfig) -> Inputs:
