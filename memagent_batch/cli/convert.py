@@ -8,6 +8,7 @@ from functools import partial
 
 from memagent_batch.cli.main import run_command
 from memagent_batch.cli.options import Manual, OptionParser
+from memagent_batch.config.job import ExecutorKind
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.errors import SettingsError
 from memagent_batch.masking import shown
@@ -45,6 +46,7 @@ def _convert(arguments: Sequence[str]) -> None:
         file_bytes=options.file_mib << 20,
         retry_failed=options.retry_failed,
         max_failed_share=options.max_failed_share,
+        executor=ExecutorKind(options.executor),
         storage_options=options.storage_options,
     )
     manifest = convert(job)
@@ -81,6 +83,13 @@ def _parser() -> OptionParser:
         default=1.0,
         metavar="NUMBER",
         help="end with exit code 4 where a larger share of the files failed, from 0 to 1 (default: 1)",
+    )
+    parser.add_argument(
+        "--executor",
+        choices=[kind.value for kind in ExecutorKind],
+        default=ExecutorKind.AUTO.value,
+        help="where files are converted: in this process (local), or by Ray; auto takes local for at most 100 files "
+        "and 64 MiB (default: auto)",
     )
     parser.add_storage_options()
     return parser

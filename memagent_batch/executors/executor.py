@@ -19,6 +19,9 @@ LOCAL_BYTES = 64 << 20
 LOCAL_FILES = 2000
 """Most files with which `auto` needs no Ray."""
 
+CPU_SHARE = 0.5
+"""CPUs of one indexing, tokenising or writing task; low enough that they start beside the engines on two cores."""
+
 Item = TypeVar("Item")
 
 
@@ -38,9 +41,19 @@ class Executor(Protocol):
         """
 
     def map(
-        self, function: Callable[[Item], pa.Table | Iterable[pa.Table]], items: Iterable[Item]
+        self,
+        function: Callable[[Item], pa.Table | Iterable[pa.Table]],
+        items: Iterable[Item],
+        *,
+        num_cpus: float = CPU_SHARE,
     ) -> Iterator[pa.Table]:
-        """The tables that a function makes of each item; items are Arrow tables, or small values that pickle."""
+        """The tables that a function makes of each item.
+
+        Args:
+            function: Called once for each item; it must pickle.
+            items: Arrow tables, or small values that pickle.
+            num_cpus: CPUs of a call.
+        """
 
     def group(
         self, function: Callable[[pa.Table], Iterable[pa.Table]], tables: Iterable[pa.Table], *, key: str
@@ -66,21 +79,27 @@ class Executor(Protocol):
         """
 
 
-def choose_executor(run: RunConfig, *, num_files: int, num_bytes: int) -> Executor:
-    """The executor of a job over files of this size.
+def choose_executor(
+    kind: ExecutorKind, *, num_files: int, num_bytes: int, most_files: int = LOCAL_FILES, why_ray: str | None = None
+) -> Executor:
+    """The executor of a job.
+
+    Args:
+        kind: What was asked for.
+        num_files: Files that it reads.
+        num_bytes: Their size.
+        most_files: Most files with which `auto` needs no Ray.
+        why_ray: Why the job can't do without Ray, if it can't.
 
     Raises:
         SettingsError: `local` was asked for, and the job needs Ray.
     """
-    needs_ray = _why_ray(run)
-    if run.executor is ExecutorKind.LOCAL and needs_ray:
-        raise SettingsError(f"executor: local runs one engine in this process, and {needs_ray}; set executor to ray")
-    is_small = num_files <= LOCAL_FILES and num_bytes <= LOCAL_BYTES
-    if run.executor is ExecutorKind.LOCAL or (
-        run.executor is ExecutorKind.AUTO and is_small and not needs_ray and not is_on_ray()
-    ):
-        return make_executor(ExecutorKind.LOCAL)
-    return make_executor(ExecutorKind.RAY)
+    if kind is ExecutorKind.AUTO:
+        is_small = num_files <= most_files and num_bytes <= LOCAL_BYTES
+        kind = ExecutorKind.LOCAL if is_small and not why_ray and not is_on_ray() else ExecutorKind.RAY
+    if kind is ExecutorKind.LOCAL and why_ray:
+        raise SettingsError(f"executor: local runs one engine in this process, and {why_ray}; set executor to ray")
+    return make_executor(kind)
 
 
 def make_executor(kind: ExecutorKind) -> Executor:
@@ -99,8 +118,8 @@ def is_on_ray() -> bool:
     return "RAY_ADDRESS" in os.environ or ("ray" in sys.modules and bool(sys.modules["ray"].is_initialized()))
 
 
-def _why_ray(run: RunConfig) -> str | None:
-    """Why a job can't run in one process."""
+def why_ray(run: RunConfig) -> str | None:
+    """Why a job can't run in one process, if it can't."""
     if run.pool.replicas > 1 or run.pool.max_replicas is not None:
         return "pool asks for several replicas"
     if run.max_tokens or run.max_cost or run.max_hours:

@@ -1,7 +1,6 @@
 """The executor of one process: an asyncio loop in a thread, with the same reader, log and tables as on Ray."""
 
 import asyncio
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +16,7 @@ import pyarrow as pa
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.errors import EngineDeadError
+from memagent_batch.executors.executor import CPU_SHARE
 from memagent_batch.logs import quiet_libraries
 from memagent_batch.ray_data.actor import LAST_FLUSH_SECONDS, ReaderTask
 from memagent_batch.ray_data.leaving import FORCED_EXIT, terminable
@@ -36,8 +36,8 @@ class LocalExecutor:
 
     @property
     def num_cpus(self) -> int:
-        """CPUs of this machine."""
-        return os.cpu_count() or 1
+        """One: items come one after the other."""
+        return 1
 
     @contextmanager
     def session(self, job: JobConfig | None = None, *, reads: bool = True) -> Iterator[None]:
@@ -46,7 +46,11 @@ class LocalExecutor:
             yield
 
     def map(
-        self, function: Callable[[Item], pa.Table | Iterable[pa.Table]], items: Iterable[Item]
+        self,
+        function: Callable[[Item], pa.Table | Iterable[pa.Table]],
+        items: Iterable[Item],
+        *,
+        num_cpus: float = CPU_SHARE,
     ) -> Iterator[pa.Table]:
         """One item after the other."""
         for item in items:

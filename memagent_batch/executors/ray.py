@@ -11,11 +11,12 @@ from ray.data import Dataset
 
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
+from memagent_batch.executors.executor import CPU_SHARE
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.pool import require_node, require_place
 from memagent_batch.ray_data.progress.ray_board import RayBoard, start_board
 from memagent_batch.ray_data.reader import Reader
-from memagent_batch.ray_data.session import CPU_SHARE, own_error, ray_session
+from memagent_batch.ray_data.session import own_error, ray_session
 from memagent_batch.ray_data.stages import read_calls, tokenised_plan
 
 MOST_GROUPS = 256
@@ -47,17 +48,21 @@ class RayExecutor:
             yield
 
     def map(
-        self, function: Callable[[Item], pa.Table | Iterable[pa.Table]], items: Iterable[Item]
+        self,
+        function: Callable[[Item], pa.Table | Iterable[pa.Table]],
+        items: Iterable[Item],
+        *,
+        num_cpus: float = CPU_SHARE,
     ) -> Iterator[pa.Table]:
         """One task for each item."""
         given = list(items)
         if not given:
             return
         if isinstance(given[0], pa.Table):
-            data = _mapped(ray.data.from_arrow(given), function)
+            data = _mapped(ray.data.from_arrow(given), function, num_cpus=num_cpus)
         else:
             rows = ray.data.from_items([{"item": item} for item in given], override_num_blocks=len(given))
-            data = rows.map_batches(partial(_each, function=function), batch_size=1, num_cpus=CPU_SHARE)
+            data = rows.map_batches(partial(_each, function=function), batch_size=1, num_cpus=num_cpus)
         yield from _tables(data)
 
     def group(
@@ -91,13 +96,13 @@ def _placed(rows: Dataset, task: ReaderTask) -> Iterator[pa.Table]:
     yield from _tables(rows)
 
 
-def _mapped(data: Dataset, function: Callable[[Any], Any]) -> Dataset:
-    return data.map_batches(function, batch_size=None, batch_format="pyarrow", num_cpus=CPU_SHARE)
+def _mapped(data: Dataset, function: Callable[[Any], Any], *, num_cpus: float = CPU_SHARE) -> Dataset:
+    return data.map_batches(function, batch_size=None, batch_format="pyarrow", num_cpus=num_cpus)
 
 
 def _each(
     batch: dict[str, Iterable[Any]], *, function: Callable[[Any], pa.Table | Iterable[pa.Table]]
-) -> Iterator[Any]:
+) -> Iterator[pa.Table]:
     for item in batch["item"]:
         made = function(item)
         yield from [made] if isinstance(made, pa.Table) else made

@@ -9,7 +9,7 @@ from memagent_batch.budgets import fitted
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import OnBadFile, SourceConfig
-from memagent_batch.executors.executor import Executor, choose_executor
+from memagent_batch.executors.executor import Executor, choose_executor, why_ray
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.document_index import require_carry_columns
 from memagent_batch.inputs.documents import require_first_records
@@ -97,7 +97,12 @@ def check(job: JobConfig) -> Checked:
     return Checked(
         job=job.with_agent(agent),
         inputs=inputs,
-        executor=choose_executor(job, num_files=inputs.found.total_files, num_bytes=inputs.found.total_bytes),
+        executor=choose_executor(
+            job.executor,
+            num_files=inputs.found.total_files,
+            num_bytes=inputs.found.total_bytes,
+            why_ray=why_ray(job),
+        ),
         reader=reader,
         closing=closing,
         escalation=escalation,
