@@ -48,12 +48,14 @@ def settings(folder: Path, model: str, executor: ExecutorKind, **knobs: Any) -> 
 
 def tables_of(job: JobConfig, manifest: Mapping[str, Any]) -> dict[str, pa.Table]:
     """Tables of a run without the columns that are of this run alone; rows in their order."""
-    return {
-        name: pa.concat_tables(
-            [pq.read_table(Path(job.output) / file) for file in ([files] if isinstance(files, str) else files)]
-        ).drop_columns([column for column in OF_THE_RUN if name != "removed"])
+    tables = {
+        name: pa.concat_tables([pq.read_table(Path(job.output) / file) for file in files])
         for name, files in manifest["files"].items()
         if name in ("answers", "memories", "evidence")
+    }
+    return {
+        name: table.drop_columns([column for column in table.column_names if column in OF_THE_RUN])
+        for name, table in tables.items()
     }
 
 

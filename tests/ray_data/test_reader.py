@@ -1,7 +1,7 @@
 """The reader on its own event loop, without Ray: what one fault costs."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -41,32 +41,17 @@ from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.planning.work import count_pending
 from memagent_batch.runs.tables.parts import collect_not_read
 from memagent_batch.wiring import identify_reader, make_output, make_tokenizer
-from tests.ray_data.progress.silent_board import SilentBoard
 
 RUN_ID = "20260101T000000.000Z"
 TEXTS = {"fine": "some text to read " * 30, "cursed": "two words", "other": "more text to read " * 20}
 
 
-class Board(SilentBoard):
-    """Stands for the handle of a ProgressBoard."""
+class Board(ProgressBoard):
+    """A board that is in no hurry."""
 
-    def __init__(self) -> None:
-        self.board = ProgressBoard()
-        self.put = Method(self.board.put)  # type: ignore[assignment]
-
-
-class Method:
-    """Stands for an actor's method; the actor is in no hurry."""
-
-    def __init__(self, call: Callable[..., Coroutine[Any, Any, None]]) -> None:
-        self._call = call
-
-    def remote(self, *arguments: Any) -> "asyncio.Task[None]":
-        return asyncio.create_task(self._run(*arguments))
-
-    async def _run(self, *arguments: Any) -> None:
+    async def put(self, report: Report) -> None:
         await asyncio.sleep(0.2)
-        await self._call(*arguments)
+        await super().put(report)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,7 +238,7 @@ def test_reader_reports_to_the_board_what_it_did_and_what_failed(
     monkeypatch.setattr(agent, "make_policy", cursed_policy)
     board = Board()
     read_pending(job, board=board)
-    report = asyncio.run(board.board.take())
+    report = board.take()
     sums, turns = report.counts, pq.read_table(Path(job.output) / "log" / "turns").to_pylist()
     files = [path for path in (Path(job.output) / "log").glob("[to]*/*") if path.is_file()]
     assert (sums["readings"], sums["failed"], sums["turns"]) == (3, 1, len(turns))
@@ -274,7 +259,7 @@ def test_reader_memories_cut_at_their_budget_are_counted(job: JobConfig) -> None
     }
     read_pending(job.with_agent(job.agent.model_copy(update=knobs)), board=board)
     turns = pq.read_table(Path(job.output) / "log" / "turns").to_pylist()
-    sums = asyncio.run(board.board.take()).counts
+    sums = board.take().counts
     assert sums["memory_truncations"] == sum(turn["kind"] == "update" for turn in turns) > 0
 
 
@@ -324,7 +309,7 @@ def test_reader_document_that_changed_since_the_plan_is_not_read_and_waits_for_t
     assert {outcome["document_hash"] for outcome in outcomes_of(job)} == {
         text_hash(TEXTS[name]) for name in ("fine", "cursed")
     }
-    sums = asyncio.run(board.board.take()).counts
+    sums = board.take().counts
     assert (sums["readings"], sums["failed"], sums["not_read"]) == (2, 0, 1)
     assert statuses_in(read_pending(job)) == ["ok"]
 
@@ -340,7 +325,7 @@ async def test_board_keeps_the_first_reading_not_read_for_each_reason_and_every_
     failed = Event(kind=EventKind.READING_FAILED, message="failed")
     await board.put(Report(counts={}, events=[unfetched("a/1.txt"), unfetched("a/2.txt"), failed]))
     await board.put(Report(counts={}, events=[unfetched("a/3.txt"), failed]))
-    assert [event.message for event in (await board.take()).events] == ["a/1.txt not read", "failed", "failed"]
+    assert [event.message for event in board.take().events] == ["a/1.txt not read", "failed", "failed"]
 
 
 class TroubledEngine(SimulatedEngine):

@@ -28,12 +28,12 @@ from memagent_batch.log.index import scan_log
 from memagent_batch.log.question_list import write_asked
 from memagent_batch.ray_data import actor
 from memagent_batch.ray_data.actor import ReaderTask
+from memagent_batch.ray_data.progress.board import ProgressBoard
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.wiring import identify_reader, make_output
-from tests.ray_data.progress.silent_board import SilentBoard
 
 RUN_ID = "20260101T000000.000Z"
 QUESTIONS = ("Who?", "Where?", "When?")
@@ -103,7 +103,7 @@ async def read_with(
     write_asked(output, plan.asked.hashed, run_id=RUN_ID)
     log = scan_log(output, reader_fingerprint=identify_reader(job.agent).fingerprint)
     task = ReaderTask.of_job(
-        job, run_id=RUN_ID, reader_fingerprint=identify_reader(job.agent).fingerprint, board=SilentBoard()
+        job, run_id=RUN_ID, reader_fingerprint=identify_reader(job.agent).fingerprint, board=ProgressBoard()
     )
     reading = Reader(task)
     bundles = plan.pending(log, retry_failed=job.retry_failed)

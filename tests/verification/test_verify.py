@@ -261,11 +261,11 @@ def test_output_of_a_version_without_hashes_holds_from_the_first_run_with_them(c
     ],
     ids=["shared", "arrow", "samples", "reread"],
 )
-async def test_rows_of_other_policies_and_formats_follow_from_the_log(
+def test_rows_of_other_policies_and_formats_follow_from_the_log(
     knobs: dict[str, Any], text_model: str, tmp_path: Path
 ) -> None:
     stream = Stream(tmp_path, text_model, ask=ASK, **knobs)
-    manifest = await stream.night(NIGHTS[1])
+    manifest = stream.night(NIGHTS[1])
     result = verify_here(Location(uri=str(stream.output)))
     assert (result.findings, result.unchecked) == ([], [])
     assert result.num_rows > manifest["counts"]["answers_rows"]
