@@ -27,23 +27,27 @@ OF_THE_RUN = {"run_id", "started_at", "finished_at", "engine_seconds"}
 
 def settings(folder: Path, model: str, executor: ExecutorKind, **knobs: Any) -> JobConfig:
     """A job over four documents, one of them unreadable, whose every word depends on its prompt."""
+    return job_of(**knobs_of(folder, model, executor) | knobs, allow_code=True)
+
+
+def knobs_of(folder: Path, model: str, executor: ExecutorKind) -> dict[str, Any]:
+    """What the job file of such a job says."""
     documents = folder / "documents.parquet"
     if not documents.exists():
         texts = {name: f"{name} and some more words. " * 30 for name in ("a", "b", "c")}
         rows = [{"document_id": name, "text": text} for name, text in texts.items()]
         pq.write_table(pa.Table.from_pylist([*rows, {"document_id": "d", "text": None}]), documents)
-    given: dict[str, Any] = {
+    return {
         "documents": str(documents),
         "ask": ("Who?", "Where?"),
         "output": str(folder / executor),
-        "executor": executor,
+        "executor": executor.value,
         "engine": prompt_dependent_engine.KIND,
         "model": model,
         "window_tokens": 1500,
         "policy": {"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
         "log": {"flush_seconds": 0.1},
     }
-    return job_of(**given | knobs, allow_code=True)
 
 
 def tables_of(job: JobConfig, manifest: Mapping[str, Any]) -> dict[str, pa.Table]:
