@@ -400,6 +400,7 @@ def job(text_model: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "window_tokens": 1000,
         "policy": {"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
         "log_format": "json",
+        "executor": "ray",
     }
     (folder / "job.yaml").write_text(yaml.safe_dump(knobs))
     (folder / "wrong.yaml").write_text(yaml.safe_dump({**knobs, "documnets": "texts"}))

@@ -13,6 +13,7 @@ from moto.server import ThreadedMotoServer
 from memagent_batch.cli.answer import MANUAL
 from memagent_batch.cli.main import parse_settings
 from memagent_batch.cli.settings import JobSettings
+from memagent_batch.config.job import ExecutorKind
 from memagent_batch.files.location import Location
 from memagent_batch.flows.answer import answer
 from memagent_batch.wiring import TINY_MODEL
@@ -116,8 +117,9 @@ def paced(turn_seconds: float) -> tuple[str, str]:
 def _read_undisturbed(corpus: Corpus, folder: Path) -> Results:
     """The corpus read in this process, by an engine that answers at once."""
     output = folder / "undisturbed"
-    arguments = [*job_arguments(corpus), *PROMPT_DEPENDENT, *paced(0), "--executor", "local", "--output", str(output)]
-    answer(parse_settings(JobSettings, MANUAL, arguments).job())
+    arguments = [*job_arguments(corpus), *PROMPT_DEPENDENT, *paced(0), "--output", str(output)]
+    job = parse_settings(JobSettings, MANUAL, arguments).job()
+    answer(job.model_copy(update={"executor": ExecutorKind.LOCAL}))
     return read_results(Location(uri=str(output)))
 
 
