@@ -54,7 +54,8 @@ class FragileEngine:
         turn = asyncio.ensure_future(self._engine.complete(prompt, seed=seed))
         if POISON in self._tokenizer.decode(list(prompt.token_ids)) and not self._death.done():
             await asyncio.sleep(0.02)
-            self._death.done() or self._death.set_result(None)
+            if not self._death.done():
+                self._death.set_result(None)
         either: list[asyncio.Future[Any]] = [turn, self._death]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if self._death.done():
