@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _collect(arguments: Sequence[str]) -> None:
     job = parse_settings(JobSettings, MANUAL, arguments).job()
-    from memagent_batch.flows.collect import collect  # here, so that --help needs neither ray nor an engine
+    from memagent_batch.flows.collect import collect  # here, so that --help needs no engine
 
     record = collect(job)
     print(json.dumps({"output": shown(job.output), **record["counts"], "mean_reward": record["mean_reward"]}))

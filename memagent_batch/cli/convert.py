@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _convert(arguments: Sequence[str]) -> None:
     options = _parser().parse_args(arguments)
-    from memagent_batch.flows.convert import ConvertJob, convert  # here, so that --help needs no ray
+    from memagent_batch.flows.convert import ConvertJob, convert  # here, so that --help loads no reader
 
     limits = Limits(seconds=options.seconds, memory_bytes=options.memory_mib << 20)
     job = ConvertJob(

@@ -43,10 +43,10 @@ def _run_plan(arguments: Sequence[str]) -> None:
     job = settings_from(JobSettings, options).job()
     rates = _rates(options, price_per_hour=job.price_per_hour)
     with step("checking inputs and model"):
-        from memagent_batch.flows.check import check
+        from memagent_batch.flows.check import check  # here, so that --help needs no engine
+        from memagent_batch.flows.plan import plan_checked
 
         checked = check(job)
-        from memagent_batch.flows.plan import plan_checked  # after the check, since Ray's import takes a second
 
     plan = plan_checked(checked)
     replicas = job.pool.max_replicas or job.pool.replicas

@@ -5,7 +5,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from itertools import chain
 from queue import SimpleQueue
 from types import TracebackType
@@ -118,7 +118,8 @@ class Readings:
         """Leaves what is under way; what is finished is in the log then, and the engine has stopped."""
         self._reading.cancel()
         try:
-            asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(CLOSE_SECONDS)
+            with suppress(TimeoutError):  # a store or an engine hangs; what is left of it ends with this process
+                asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(CLOSE_SECONDS)
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
