@@ -19,9 +19,6 @@ LOCAL_BYTES = 64 << 20
 LOCAL_FILES = 2000
 """Most files with which `auto` needs no Ray."""
 
-CPU_SHARE = 0.5
-"""CPUs of one indexing, tokenising or writing task; low enough that they start beside the engines on two cores."""
-
 Item = TypeVar("Item")
 
 
@@ -45,14 +42,14 @@ class Executor(Protocol):
         function: Callable[[Item], pa.Table | Iterable[pa.Table]],
         items: Iterable[Item],
         *,
-        num_cpus: float = CPU_SHARE,
+        is_heavy: bool = False,
     ) -> Iterator[pa.Table]:
         """The tables that a function makes of each item.
 
         Args:
             function: Called once for each item; it must pickle.
             items: Arrow tables, or small values that pickle.
-            num_cpus: CPUs of a call.
+            is_heavy: Whether a call takes a whole CPU for long.
         """
 
     def group(

@@ -16,7 +16,6 @@ import pyarrow as pa
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.errors import EngineDeadError
-from memagent_batch.executors.executor import CPU_SHARE
 from memagent_batch.logs import quiet_libraries
 from memagent_batch.ray_data.actor import LAST_FLUSH_SECONDS, ReaderTask
 from memagent_batch.ray_data.leaving import FORCED_EXIT, terminable
@@ -50,7 +49,7 @@ class LocalExecutor:
         function: Callable[[Item], pa.Table | Iterable[pa.Table]],
         items: Iterable[Item],
         *,
-        num_cpus: float = CPU_SHARE,
+        is_heavy: bool = False,
     ) -> Iterator[pa.Table]:
         """One item after the other."""
         for item in items:

@@ -11,12 +11,11 @@ from ray.data import Dataset
 
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
-from memagent_batch.executors.executor import CPU_SHARE
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.pool import require_node, require_place
 from memagent_batch.ray_data.progress.ray_board import RayBoard, start_board
 from memagent_batch.ray_data.reader import Reader
-from memagent_batch.ray_data.session import own_error, ray_session
+from memagent_batch.ray_data.session import CPU_SHARE, own_error, ray_session
 from memagent_batch.ray_data.stages import read_calls, tokenised_plan
 
 MOST_GROUPS = 256
@@ -52,10 +51,10 @@ class RayExecutor:
         function: Callable[[Item], pa.Table | Iterable[pa.Table]],
         items: Iterable[Item],
         *,
-        num_cpus: float = CPU_SHARE,
+        is_heavy: bool = False,
     ) -> Iterator[pa.Table]:
         """One task for each item."""
-        given = list(items)
+        given, num_cpus = list(items), 1 if is_heavy else CPU_SHARE
         if not given:
             return
         if isinstance(given[0], pa.Table):

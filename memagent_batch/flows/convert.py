@@ -166,7 +166,7 @@ def _convert_batches(
     batches: Sequence[Batch], *, run: ConvertRun, task: ConvertTask, executor: Executor, num_files: int
 ) -> list[BatchReport]:
     with OrderlyLeave(require_claim=partial(require_claim, run.output, run_id=run.run_id)):
-        tables = executor.map(partial(convert_batch, task=task), batches, num_cpus=1)
+        tables = executor.map(partial(convert_batch, task=task), batches, is_heavy=True)
         reports = _reports(row for table in tables for row in table.to_pylist())
         return sorted(shown(reports, run_id=run.run_id, num_files=num_files), key=lambda report: report.file)
 

@@ -269,7 +269,8 @@ class ActorLife:
             self._reports.cancel()
         try:
             await self._keep_deaths(actor.journal.suspects)
-            await asyncio.wait_for(actor.journal.log.close(), timeout=LAST_FLUSH_SECONDS)
+            with contextlib.suppress(TimeoutError):  # what was not written is read again
+                await asyncio.wait_for(actor.journal.log.close(), timeout=LAST_FLUSH_SECONDS)
         finally:
             await self._process.end(actor.engine)
 
