@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.domain.document import Document
-from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.evaluation.needles.tasks import Haystack, NeedleTask, make_task
+from memagent_batch.tokens.tokenizer import load_tokenizer
 from memagent_batch.wiring import TINY_MODEL, make_tokenizer
 
 

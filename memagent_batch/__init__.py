@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from memagent_batch.config.bounds import BoundsConfig
     from memagent_batch.config.closing import ClosingConfig
     from memagent_batch.config.engines import OpenAIConfig, VllmConfig
-    from memagent_batch.config.escalation import EscalateConfig
     from memagent_batch.config.job import LogConfig, PoolConfig, TableFormat
     from memagent_batch.config.sources import InputConfig
     from memagent_batch.domain.closing.answer_types import Bool, Date, Json, Label, Labels, Number
     from memagent_batch.flows.from_python import answer
+    from memagent_batch.runs.tables.merged import merged_answers
     from memagent_batch.runs.tables.table_files import table_files
 
 _NAMES = {
@@ -52,10 +52,10 @@ _NAMES = {
     "memagent_batch.config.bounds": ("BoundsConfig",),
     "memagent_batch.config.closing": ("ClosingConfig",),
     "memagent_batch.config.engines": ("OpenAIConfig", "VllmConfig"),
-    "memagent_batch.config.escalation": ("EscalateConfig",),
     "memagent_batch.config.job": ("LogConfig", "PoolConfig", "TableFormat"),
     "memagent_batch.config.sources": ("InputConfig",),
     "memagent_batch.domain.closing.answer_types": ("Bool", "Date", "Json", "Label", "Labels", "Number"),
+    "memagent_batch.runs.tables.merged": ("merged_answers",),
     "memagent_batch.runs.tables.table_files": ("table_files",),
     "memagent_batch.flows.from_python": ("answer",),
 }
@@ -69,7 +69,6 @@ __all__ = [
     "BoundsConfig",
     "ClosingConfig",
     "Date",
-    "EscalateConfig",
     "Gated",
     "InputConfig",
     "Json",
@@ -92,6 +91,7 @@ __all__ = [
     "Turn",
     "VllmConfig",
     "answer",
+    "merged_answers",
     "read",
     "table_files",
 ]

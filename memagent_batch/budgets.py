@@ -2,10 +2,9 @@
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.config.closing import ClosingConfig
+from memagent_batch.config.closing import MAX_EVIDENCE_TOKENS, ClosingConfig
 from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.closing.answer_types import ValueType
 from memagent_batch.domain.closing.plan import (
@@ -14,12 +13,12 @@ from memagent_batch.domain.closing.plan import (
     SUPPORT,
     SUPPORT_COMPLETION_TOKENS,
     VALUE,
-    ClosingPlan,
 )
 from memagent_batch.domain.closing.values import budget_of
-from memagent_batch.engines.window import model_window
+from memagent_batch.domain.readings import Cost
 from memagent_batch.errors import SettingsError
-from memagent_batch.plugins import engine_config, knob_names, policy_class
+from memagent_batch.plugins import engine_settings, knob_names, policy_class
+from memagent_batch.tokens.pretrained import model_window
 from memagent_batch.turn_sizes import turn_sizes
 from memagent_batch.wiring import make_closing_tokens, make_prompt_tokens, make_tokenizer, resolve_model
 
@@ -29,8 +28,6 @@ SCALED = ("question_tokens", "memory_tokens", "answer_tokens")
 """Budgets that shrink with the window; a chunk takes what they leave."""
 LEAST_CHUNK_TOKENS = 32
 """A shorter chunk is no sensible default, tokens."""
-MOST_EVIDENCE_TOKENS = 1024
-"""More sentences than these are shown only where that is asked for, tokens."""
 LEAST_EVIDENCE_TOKENS = 256
 """Fewer are too few sentences to choose from, where a chunk has more, tokens."""
 CHUNKS_OF_EVIDENCE = 4
@@ -59,27 +56,21 @@ def fitted(agent: AgentConfig) -> AgentConfig:
     return _with_policy(agent, _chunking(agent, chunk_tokens=chunk_tokens))
 
 
-def closing_plan(config: ClosingConfig, agent: AgentConfig) -> ClosingPlan:
+def fitted_closing(config: ClosingConfig, agent: AgentConfig) -> ClosingConfig:
     """What is asked after each answer of an agent, whose budgets fit its window (`fitted`)."""
     chunk_tokens = agent.policy.chunk_tokens
     share = max(chunk_tokens // CHUNKS_OF_EVIDENCE, min(LEAST_EVIDENCE_TOKENS, chunk_tokens))
-    default = min(MOST_EVIDENCE_TOKENS, share)
-    return ClosingPlan(
-        evidence=config.evidence,
-        support=config.support,
-        evidence_tokens=config.evidence_tokens or default,
-        json_tokens=config.json_tokens,
-    )
+    return config.model_copy(update={"evidence_tokens": config.evidence_tokens or min(MAX_EVIDENCE_TOKENS, share)})
 
 
-def require_closing_window(plan: ClosingPlan, agent: AgentConfig, *, types: Iterable[ValueType]) -> None:
+def require_closing_window(closing: ClosingConfig, agent: AgentConfig, *, types: Iterable[ValueType]) -> None:
     """Checks that the largest closing turn of each kind fits the window with its question and its budget.
 
     Raises:
         SettingsError: names the turn, its tokens and the knobs.
     """
     policy = agent.policy
-    largest = plan.largest_turns(
+    largest = closing.largest_turns(
         make_closing_tokens(agent), types=types, memory_tokens=policy.memory_tokens, answer_tokens=policy.answer_tokens
     )
     for kind, without_question in largest.items():
@@ -94,20 +85,10 @@ def require_closing_window(plan: ClosingPlan, agent: AgentConfig, *, types: Iter
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClosingCost:
-    """What a closing turn takes at most."""
-
-    num_prompt_tokens: int
-    """Prompt tokens, every slot at its budget."""
-    num_completion_tokens: int
-    """Completion tokens."""
-
-
-def closing_costs(plan: ClosingPlan, agent: AgentConfig, *, value_type: ValueType | None) -> list[ClosingCost]:
-    """What each closing turn of a question of this type takes."""
+def closing_cost(closing: ClosingConfig, agent: AgentConfig, *, value_type: ValueType | None) -> Cost:
+    """What the closing turns of a question of this type take at most, every slot at its budget."""
     policy, tokens = agent.policy, make_closing_tokens(agent)
-    largest = plan.largest_turns(
+    largest = closing.largest_turns(
         tokens,
         types=[value_type] if value_type else [],
         memory_tokens=policy.memory_tokens,
@@ -115,13 +96,14 @@ def closing_costs(plan: ClosingPlan, agent: AgentConfig, *, value_type: ValueTyp
     )
     budgets = {EVIDENCE: EVIDENCE_COMPLETION_TOKENS, SUPPORT: SUPPORT_COMPLETION_TOKENS}
     if value_type is not None:
-        budgets[VALUE] = budget_of(value_type, json_tokens=plan.json_tokens)
-    return [
-        ClosingCost(
-            num_prompt_tokens=num_tokens + policy.question_tokens - budgets[kind], num_completion_tokens=budgets[kind]
-        )
-        for kind, num_tokens in largest.items()
-    ]
+        budgets[VALUE] = budget_of(value_type, json_tokens=closing.json_tokens)
+    num_completion_tokens = sum(budgets[kind] for kind in largest)
+    return Cost(
+        num_chunks=0,
+        num_turns=len(largest),
+        num_prompt_tokens=sum(largest.values()) + policy.question_tokens * len(largest) - num_completion_tokens,
+        num_completion_tokens=num_completion_tokens,
+    )
 
 
 def _with_policy(agent: AgentConfig, changes: dict[str, int]) -> AgentConfig:
@@ -132,7 +114,7 @@ def _effective_window(agent: AgentConfig) -> int:
     """The window as given, or the model's own where that is below the default."""
     window = agent.window_tokens
     is_given = "window_tokens" in agent.model_fields_set
-    has_weights = engine_config(agent).has_weights
+    has_weights = engine_settings(agent).has_weights
     if is_given and (not has_weights or _is_stretched(agent)):
         return window
     own = model_window(resolve_model(agent.model if has_weights else agent.tokenizer or agent.model))

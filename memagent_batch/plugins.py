@@ -19,7 +19,7 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.readings import Policy
 from memagent_batch.domain.scoring.rewards import BUILT_IN_REWARDS
-from memagent_batch.engines.engine import EngineConfig
+from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import SettingsError
 
 NAME_LIKENESS = 0.6
@@ -105,9 +105,9 @@ ENGINES = Seam(
     knob="engine",
     group="memagent_batch.engines",
     built_in={
-        "vllm": "memagent_batch.engines.vllm.plugin:Vllm",
-        "openai": "memagent_batch.engines.openai.plugin:OpenAI",
-        "simulated": "memagent_batch.engines.simulated:Simulated",
+        "vllm": "memagent_batch.engines.vllm.engine:VllmEngine",
+        "openai": "memagent_batch.engines.openai.engine:OpenAIEngine",
+        "simulated": "memagent_batch.engines.simulated:SimulatedEngine",
     },
 )
 REWARDS = Seam(
@@ -186,8 +186,8 @@ def built_policy(config: PolicyConfig) -> Policy:
     return policy
 
 
-def engine_config(agent: AgentConfig) -> EngineConfig:
-    """The engine with its knobs: those of its own section, or of `engine_knobs`.
+def engine_settings(agent: AgentConfig) -> Engine:
+    """The engine with its settings, not opened: those of its own section, or of `engine_knobs`.
 
     Raises:
         SettingsError: there is no such engine, or a knob is unknown or wrong; names engine and knob.
@@ -195,7 +195,7 @@ def engine_config(agent: AgentConfig) -> EngineConfig:
     kind = agent.engine
     section = getattr(agent, kind) if kind in ENGINES.built_in else None
     knobs = agent.engine_knobs if section is None else dict(section)
-    engine: EngineConfig = _built(ENGINES.find(kind), knobs, owner=f"engine {kind!r}", knob="engine_knobs")
+    engine: Engine = _built(ENGINES.find(kind), knobs, owner=f"engine {kind!r}", knob="engine_knobs")
     return engine
 
 

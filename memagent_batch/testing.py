@@ -24,7 +24,7 @@ from memagent_batch.domain.guides import choice_of, json_of, matching
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
 from memagent_batch.domain.readings import Outcome, Policy, QuestionTokens
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.engines.engine import Engine, EngineConfig, EngineContext, require_guides
+from memagent_batch.engines.engine import Engine, EngineContext
 from memagent_batch.errors import PromptTooLongError
 from memagent_batch.log.rows import turn_memory, turn_row
 from memagent_batch.plugins import knob_names
@@ -155,8 +155,8 @@ GUIDES = (
     choice_of("1", "2", "3"),
     choice_of("10", "11", "12"),
     choice_of("yes", "not stated"),
-    matching("(none|[1-9](, [1-9]){0,2})"),
-    matching(r"(-?(0|[1-9][0-9]{0,5})(\.[0-9]{1,3})?|not stated)"),
+    matching("(none|[1-9](, [1-9]){0,2})", example="none"),
+    matching(r"(-?(0|[1-9][0-9]{0,5})(\.[0-9]{1,3})?|not stated)", example="0"),
     json_of(
         {
             "type": "object",
@@ -182,14 +182,14 @@ class EngineContract(ABC):
     """Whether prompts become messages, whose tokens are those that a server makes of them, its template's included."""
 
     @abstractmethod
-    def config(self) -> EngineConfig:
-        """The engine with its knobs."""
+    def config(self) -> Engine:
+        """The engine with its settings, not opened."""
 
     @abstractmethod
     def context(self) -> EngineContext:
         """A model to try it with."""
 
-    def test_engine_config_is_a_frozen_value_that_pickles_and_names_its_secrets(self) -> None:
+    def test_engine_before_it_is_opened_is_a_value_that_pickles_and_names_its_secrets(self) -> None:
         """It goes to actors; a record leaves its secrets out."""
         config = self.config()
         assert pickle.loads(pickle.dumps(config)) == config
@@ -204,7 +204,7 @@ class EngineContract(ABC):
 
     def test_engine_takes_no_less_than_nothing(self) -> None:
         """Ray sets aside what it says."""
-        assert self.config().resources().num_gpus >= 0
+        assert self.config().num_gpus >= 0
 
     def test_engine_answers_many_prompts_at_once_as_one_at_a_time(self) -> None:
         """A greedy completion does not depend on what else is in flight, and keeps to its budget."""
@@ -231,10 +231,10 @@ class EngineContract(ABC):
         return [prompt_of(tokenizer.encode(text), max_tokens=max_tokens) for text in texts]
 
     async def _complete(self, prompts: Sequence[Prompt]) -> tuple[list[Completion], list[Completion]]:
-        engine: Engine = self.config().open(self.context())
+        engine = self.config().open(self.context())
         await engine.start()
         try:
-            await require_guides(engine, {prompt.guide.kind for prompt in prompts if prompt.guide})
+            await engine.require_guides({prompt.guide.kind for prompt in prompts if prompt.guide})
             together = await asyncio.gather(*(engine.complete(prompt, seed=1) for prompt in prompts))
             return list(together), [await engine.complete(prompt, seed=1) for prompt in prompts]
         finally:

@@ -16,23 +16,17 @@ from memagent_batch.domain.closing.plan import ClosingTokens
 from memagent_batch.domain.prompts import PromptSet, PromptTokens
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.domain.turns import DECOMPOSE
-from memagent_batch.engines.chat_template import TEMPLATE_TIME, THINKING_WORD, ClosedThoughts, ServerTemplate, Template
-from memagent_batch.engines.engine import (
-    Engine,
-    EngineContext,
-    MessageEngineConfig,
-    RenewableEngine,
-    ThinkingEngineConfig,
-)
-from memagent_batch.engines.tokenizer import Tokenizer, load_tokenizer
-from memagent_batch.engines.weights import model_sha256
+from memagent_batch.engines.engine import Engine, EngineContext
 from memagent_batch.errors import PromptSetError, RunFailedError, SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.lake.tables import documents_place, texts_place
 from memagent_batch.masking import recorded
-from memagent_batch.plugins import engine_config, knob_names, make_policy, policy_class, source_sha256
-from memagent_batch.prompts.closing import CLOSING_PROMPTS
+from memagent_batch.models.weights import model_sha256
+from memagent_batch.plugins import engine_settings, knob_names, make_policy, policy_class, source_sha256
+from memagent_batch.prompts.closing import CLOSING_TEXTS
 from memagent_batch.prompts.files import load_prompt_set
+from memagent_batch.tokens.chat_template import TEMPLATE_TIME, THINKING_WORD, ServerTemplate, Template
+from memagent_batch.tokens.tokenizer import Tokenizer, load_tokenizer
 from memagent_batch.turn_sizes import fits_with_chunk, knobs_of_size, turn_sizes
 
 TINY_MODEL = Path(__file__).parent / "models" / "tiny"
@@ -82,8 +76,8 @@ def make_prompt_set(agent: AgentConfig) -> PromptSet:
 
 def make_template(agent: AgentConfig) -> Template:
     """What wraps a message here: the tokeniser's chat template, or nothing where the engine has its own."""
-    own, engine = make_tokenizer(agent).chat_template, engine_config(agent)
-    return ServerTemplate(own=own) if isinstance(engine, MessageEngineConfig) and engine.takes_messages else own
+    own = make_tokenizer(agent).chat_template
+    return ServerTemplate(own=own) if engine_settings(agent).takes_messages else own
 
 
 def make_prompt_tokens(agent: AgentConfig) -> PromptTokens:
@@ -98,11 +92,8 @@ def make_prompt_tokens(agent: AgentConfig) -> PromptTokens:
 
 def make_closing_tokens(agent: AgentConfig) -> ClosingTokens:
     """The closing turns as the model's tokeniser writes them."""
-    tokenizer = make_tokenizer(agent)
-    return tokenizer.closing_tokens(
-        CLOSING_PROMPTS,
-        chat_template_kwargs=agent.chat_template_kwargs,
-        template=ClosedThoughts(template=make_template(agent), has_tags=tokenizer.ends_thoughts),
+    return make_tokenizer(agent).closing_tokens(
+        CLOSING_TEXTS, chat_template_kwargs=agent.chat_template_kwargs, template=make_template(agent)
     )
 
 
@@ -113,28 +104,16 @@ def make_engine(agent: AgentConfig) -> Engine:
         EngineStartError: model or knobs can't work, as far as that is seen without starting.
         SettingsError: there is no such engine, or a knob of it is wrong.
     """
-    config = engine_config(agent)
+    engine = engine_settings(agent)
     context = EngineContext(
-        model=resolve_model(agent.model) if config.has_weights else agent.model,
+        model=resolve_model(agent.model) if engine.has_weights else agent.model,
         tokenizer=agent.tokenizer and resolve_model(agent.tokenizer),
         window_tokens=agent.window_tokens,
         sampling=agent.sampling,
         load_tokenizer=partial(make_tokenizer, agent),
         chat_template_kwargs=agent.chat_template_kwargs,
     )
-    return config.open(context)
-
-
-def make_renewable_engine(agent: AgentConfig) -> RenewableEngine:
-    """An engine in this process whose weights can be replaced, not started.
-
-    Raises:
-        SettingsError: the engine of the agent is none.
-    """
-    engine = make_engine(agent) if engine_config(agent).has_weights else None
-    if not isinstance(engine, RenewableEngine):
-        raise SettingsError(f"engine: {agent.engine!r} can't take new weights from here; leave it at vllm")
-    return engine
+    return engine.open(context)
 
 
 def make_documents(sources: SourceConfig) -> list[Location]:
@@ -163,7 +142,7 @@ def identify_reader(agent: AgentConfig) -> ReaderIdentity:
     require_window(agent, prompts=prompts)
     require_thought_tags(agent)
     require_thinking_budget(agent, prompts=prompts)
-    policy, engine = make_policy(agent), engine_config(agent)
+    policy, engine = make_policy(agent), engine_settings(agent)
     parts = {
         "model": agent.model,
         "model_sha256": model_sha256(resolve_model(agent.model)) if engine.has_weights else "",
@@ -249,7 +228,7 @@ def require_thinking_budget(agent: AgentConfig, *, prompts: PromptTokens) -> Non
         SettingsError: engine, model or another knob can't go with it; says which and what to do.
     """
     if agent.sampling.thinking_tokens is None:
-        keeps_budget = engine_config(agent).has_weights and _thinking_problem(agent) is None
+        keeps_budget = engine_settings(agent).has_weights and _thinking_problem(agent) is None
         if prompts.opens_thought and keeps_budget:
             raise SettingsError(
                 f"sampling.thinking_tokens: {agent.model} begins each completion inside a thought, which could use up "
@@ -264,8 +243,8 @@ def require_thinking_budget(agent: AgentConfig, *, prompts: PromptTokens) -> Non
 
 def _thinking_problem(agent: AgentConfig) -> str | None:
     """Why engine, model or template can't keep to a budget of thoughts."""
-    engine, template = engine_config(agent), make_template(agent)
-    if not (isinstance(engine, ThinkingEngineConfig) and engine.ends_thoughts):
+    engine, template = engine_settings(agent), make_template(agent)
+    if not engine.ends_thoughts:
         return f"engine {agent.engine!r} can't end a thought at its budget; use vllm"
     if agent.sampling.logprobs:
         return "the tag that ends a thought is not drawn, so that no log-probabilities can be kept"

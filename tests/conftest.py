@@ -20,15 +20,15 @@ import pytest_asyncio
 from moto.server import ThreadedMotoServer
 
 from memagent_batch.config.agent import SamplingConfig
-from memagent_batch.config.engines import OpenAIConfig, SimulatedConfig, VllmConfig
 from memagent_batch.engines.engine import Engine
 from memagent_batch.engines.openai.engine import OpenAIEngine
 from memagent_batch.engines.simulated import SimulatedEngine
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.files.location import Location
 from memagent_batch.logs import end_log
+from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import TINY_MODEL
+from tests.engine_context import context_of
 from tests.faults.loopback.cluster import free_port
 from tests.job_process import START_TRIES
 
@@ -167,13 +167,8 @@ def vllm_server(tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> It
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def vllm_sampled(tiny_model: str) -> AsyncIterator[VllmEngine]:
     """vLLM in this process, drawing tokens."""
-    engine = VllmEngine(
-        VllmConfig(dtype="float32", cpu_kv_cache_gib=1, max_num_seqs=64),
-        model=tiny_model,
-        tokenizer=None,
-        window_tokens=WINDOW_TOKENS,
-        sampling=SAMPLED,
-    )
+    settings = VllmEngine(dtype="float32", cpu_kv_cache_gib=1, max_num_seqs=64)
+    engine = settings.open(context_of(tiny_model, window_tokens=WINDOW_TOKENS, sampling=SAMPLED))
     await engine.start()
     yield engine
     await engine.stop()
@@ -202,7 +197,8 @@ async def openai_sampled(vllm_server: str, tiny_tokenizer: Tokenizer) -> AsyncIt
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def simulated_greedy(tiny_tokenizer: Tokenizer) -> Engine:
     """The engine without a model."""
-    return SimulatedEngine(SimulatedConfig(completion_tokens=4), window_tokens=WINDOW_TOKENS, tokenizer=tiny_tokenizer)
+    context = context_of("tiny", tokenizer=tiny_tokenizer, window_tokens=WINDOW_TOKENS)
+    return SimulatedEngine(completion_tokens=4).open(context)
 
 
 @pytest.fixture(scope="session")
@@ -228,13 +224,8 @@ def browser() -> "Iterator[webdriver.Chrome]":
 
 async def started_client(base_url: str, *, tokenizer: Tokenizer, sampling: SamplingConfig) -> AsyncIterator[Engine]:
     """A client of the server, open until the fixture ends."""
-    engine = OpenAIEngine(
-        OpenAIConfig(base_url=base_url),
-        model="tiny",
-        window_tokens=WINDOW_TOKENS,
-        sampling=sampling,
-        tokenizer=tokenizer,
-    )
+    context = context_of("tiny", tokenizer=tokenizer, window_tokens=WINDOW_TOKENS, sampling=sampling)
+    engine = OpenAIEngine(base_url=base_url).open(context)
     await engine.start()
     yield engine
     await engine.stop()

@@ -1,5 +1,5 @@
 from memagent_batch.bm25 import Bm25
-from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.tokens.tokenizer import Tokenizer
 
 PASSAGES = [
     "The grass is green and the sky is blue.",

@@ -1,6 +1,7 @@
 """Plug-ins from outside of the package: a policy, an engine and a reward that nothing here names."""
 
 import ast
+import pickle
 import sys
 import textwrap
 from dataclasses import dataclass
@@ -18,16 +19,16 @@ from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.config.rollouts import RolloutConfig
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.readings import Policy
-from memagent_batch.engines.engine import EngineConfig, EngineContext
-from memagent_batch.engines.simulated import Simulated
-from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.engines.engine import Engine, EngineContext
+from memagent_batch.engines.simulated import SimulatedEngine
 from memagent_batch.errors import SettingsError
-from memagent_batch.plugins import ENGINES, POLICIES, engine_config, make_policy
+from memagent_batch.plugins import ENGINES, POLICIES, engine_settings, make_policy
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.policies.truncate import TruncatePolicy
 from memagent_batch.ray_data.pool import replica_gpus
 from memagent_batch.runs.manifest import public_settings
 from memagent_batch.testing import GuidedEngineContract, PolicyContract
+from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.training.rollouts.rewarder import Rewarder
 from memagent_batch.wiring import identify_reader, make_engine
 
@@ -45,7 +46,7 @@ class TwicePolicy(OverwritePolicy):
     """Parts of a chunk."""
 
 
-class Parrot(Simulated):
+class Parrot(SimulatedEngine):
     """A stranger's engine."""
 
     kind: ClassVar[str] = "parrot"
@@ -70,8 +71,8 @@ class TestSimulated(GuidedEngineContract):
     def _model(self, text_model: str) -> None:
         self._text_model = text_model
 
-    def config(self) -> EngineConfig:
-        return Simulated(completion_tokens=4)
+    def config(self) -> Engine:
+        return SimulatedEngine(completion_tokens=4)
 
     def context(self) -> EngineContext:
         from memagent_batch.config.agent import SamplingConfig
@@ -86,7 +87,7 @@ class TestSimulated(GuidedEngineContract):
 
 
 class TestParrot(TestSimulated):
-    def config(self) -> EngineConfig:
+    def config(self) -> Engine:
         return Parrot(completion_tokens=4)
 
 
@@ -151,11 +152,11 @@ def test_engine_of_a_stranger_opens_with_its_knobs_and_keeps_its_secrets(text_mo
     job = job_of(documents="d", ask=("q",), output="o", model=text_model, allow_code=True, window_tokens=1000)
     strange = {"engine": f"{HERE}:Parrot", "engine_knobs": {"password": "hunter2", "completion_tokens": 3}}
     agent = job.agent.model_copy(update=strange)
-    assert engine_config(agent) == Parrot(password="hunter2", completion_tokens=3)
+    assert engine_settings(agent) == Parrot(password="hunter2", completion_tokens=3)
     assert make_engine(agent) is not None
     assert "hunter2" not in str(public_settings(job.with_agent(agent)))
     with pytest.raises(SettingsError, match=r"engine_knobs\.colour: the engine '.*:Parrot' has no such knob"):
-        engine_config(agent.model_copy(update={"engine_knobs": {"colour": "blue"}}))
+        engine_settings(agent.model_copy(update={"engine_knobs": {"colour": "blue"}}))
 
 
 @pytest.mark.usefixtures("installed")
@@ -170,7 +171,7 @@ def test_kinds_of_an_installed_package_need_no_consent(text_model: str) -> None:
         rollouts=RolloutConfig(reward="strange"),
     ).job()
     assert isinstance(make_policy(job.agent), TwicePolicy)
-    assert engine_config(job.agent) == Parrot()
+    assert engine_settings(job.agent) == Parrot()
     rewarder = Rewarder(job.rollouts, extraction=Extraction.AUTO)
     try:
         assert rewarder("four", ["x"]).reward == 4.0
@@ -194,6 +195,12 @@ def test_code_of_the_users_needs_consent_and_is_not_imported_without(knobs: dict
     assert "a.b" not in sys.modules
 
 
+@pytest.mark.parametrize("kind", ENGINES.built_in)
+def test_built_in_engine_before_it_is_opened_is_a_value_that_pickles(kind: str) -> None:
+    engine = engine_settings(AgentConfig(engine=kind))
+    assert pickle.loads(pickle.dumps(engine)) == engine
+
+
 def test_built_in_kinds_are_importable_and_named_as_they_are() -> None:
     for seam in (POLICIES, ENGINES):
         assert all(seam.find(kind).kind == kind for kind in seam.built_in)
@@ -207,7 +214,7 @@ def test_replica_takes_gpus_by_the_build_of_vllm_that_is_installed(
     (tmp_path / f"vllm-{version}.dist-info" / "METADATA").write_text(f"Name: vllm\nVersion: {version}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     agent = AgentConfig(vllm=VllmConfig(tensor_parallel_size=4, pipeline_parallel_size=2))
-    assert engine_config(agent).resources().num_gpus == num_gpus
+    assert engine_settings(agent).num_gpus == num_gpus
     assert replica_gpus(agent, PoolConfig()) == num_gpus
     assert replica_gpus(agent, PoolConfig(gpus_per_replica=0.5)) == 0.5
 

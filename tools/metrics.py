@@ -12,7 +12,7 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 PACKAGE = "memagent_batch"
-COMPANIONS = ("convert", "pages", "evaluation", "review", "audit", "verification", "training", "models")
+COMPANIONS = ("convert", "pages", "evaluation", "review", "audit", "training", "models")
 """Rooms of the package that the main path never imports."""
 COMMANDS = ("cli", "flows")
 """Rooms of which the main path has what `memagent answer` imports."""

@@ -100,20 +100,11 @@ def run_job(mode: Mode, made: MadeCorpus, *, output: Path, knobs: Sequence[str] 
     if failed:
         raise RuntimeError(f"readings failed: {failed}")
     result = PeerResult(
-        seconds=_seconds_of_reading(rows),
+        seconds=(max(row["finished_at"] for row in rows) - min(row["started_at"] for row in rows)).total_seconds(),
         num_turns=sum(row["num_turns"] for row in rows),
         responses={row["question_id"]: row["response"] for row in rows},
     )
     return JobRun(result=result, start_seconds=min(row["started_at"] for row in rows).timestamp() - began)
-
-
-def _seconds_of_reading(rows: Sequence[Mapping[str, Any]]) -> float:
-    """From the first start to the last end of each reader: a second one starts an engine, which is left out."""
-    seconds = 0.0
-    for tier in {row["tier"] for row in rows}:
-        own = [row for row in rows if row["tier"] == tier]
-        seconds += (max(row["finished_at"] for row in own) - min(row["started_at"] for row in own)).total_seconds()
-    return seconds
 
 
 def run_peer(peer: Peer, mode: Mode, made: MadeCorpus, *, server: VllmServer, output: Path) -> PeerResult:

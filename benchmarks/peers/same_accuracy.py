@@ -35,13 +35,8 @@ WAYS = {
     "overwrite": ("--policy.kind", "overwrite"),
     "gated": ("--policy.kind", "gated"),
     "parallel": ("--policy.kind", "parallel", "--policy.rounds", "1"),
-    "retrieve-parallel": (
-        *("--policy.kind", "retrieve", "--closing.evidence", "--closing.support"),
-        *("--escalate.when", '["answer", "weak_support"]', "--escalate.answers", "not stated"),
-        *("--escalate.to", '{"policy": {"kind": "parallel", "rounds": 1}}'),
-    ),
 }
-"""Policies of the job, with their knobs; the last is a search, whose doubtful answers `parallel` gives again."""
+"""Policies of the job, with their knobs."""
 
 NEAR_FACTS = 3
 """Sentences of each question's part of the document that are made to be mixed up with the one that is asked for."""

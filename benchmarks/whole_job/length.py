@@ -22,7 +22,6 @@ from benchmarks.tiny_job import CONFIG
 from benchmarks.whole_job.peak_memory import watch
 from benchmarks.whole_job.simulated_job import SENTENCE
 from memagent_batch.cli.settings import job_of
-from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import index_shard
 from memagent_batch.inputs.questions import read_questions
@@ -30,6 +29,7 @@ from memagent_batch.inputs.shards import list_shards
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.runs.planning.plan import Plan
+from memagent_batch.tokens.tokenizer import load_tokenizer
 from memagent_batch.wiring import TINY_MODEL
 
 MILLION = 1_000_000

@@ -40,7 +40,7 @@ def _processes(pid: int) -> Iterator[tuple[str, psutil.Process]]:
             title = " ".join(process.cmdline())
         except psutil.Error:
             continue
-        if "MapBatches(Reader)" in title:
+        if "MapBatches(Replica)" in title:
             yield "actor", process
         elif "EngineCore" in title:
             yield "engine", process

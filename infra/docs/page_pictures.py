@@ -8,13 +8,10 @@ import io
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from hashlib import sha256
-from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from PIL import Image
-from PIL.PngImagePlugin import PngInfo
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.ui import WebDriverWait
@@ -28,15 +25,7 @@ ANSWERS, DOCUMENT = "page-answers.png", "page-document.png"
 WIDTH, ANSWERS_HEIGHT, DOCUMENT_HEIGHT = 1240, 790, 1120
 """Pixels."""
 CONTEXT_CHARACTERS = 2_000
-MADE_FROM = "made-from"
-"""Text in a picture that names the files which draw the site, by their hash."""
 WAIT_SECONDS = 30
-
-
-def made_from() -> str:
-    """Hash of the files that draw the site."""
-    parts = [part for part in files("memagent_batch.pages").iterdir() if part.name.endswith((".html", ".css", ".js"))]
-    return sha256(b"".join(part.read_bytes() for part in sorted(parts, key=lambda part: part.name))).hexdigest()
 
 
 def draw(run: Location, *, folder: Path) -> None:
@@ -71,10 +60,8 @@ def opened() -> Iterator[webdriver.Chrome]:
 def _save(browser: webdriver.Chrome, file: Path, *, height: int) -> None:
     size = {"width": WIDTH, "height": height, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    text = PngInfo()
-    text.add_text(MADE_FROM, made_from())
     with Image.open(io.BytesIO(browser.get_screenshot_as_png())) as image:
-        image.convert("RGB").quantize(128).save(file, pnginfo=text, optimize=True)
+        image.convert("RGB").quantize(128).save(file, optimize=True)
 
 
 def main() -> None:

@@ -39,7 +39,7 @@ SECTIONS = (
         "share one job file and the same variables: each passes over settings that only other commands have. Documents "
         "and questions of `evaluate run` are those of its suite. The group `rollouts` belongs to `collect` and "
         "`train loop`. These draw at temperature 1, `top_p` 1 and `top_k` -1: they refuse other values than those and "
-        "the defaults, and they refuse `escalate`.",
+        "the defaults.",
     ),
     (
         "`memagent train`",

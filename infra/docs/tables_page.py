@@ -9,7 +9,6 @@ from memagent_batch.log.schemas import CLOSING_LOG, OUTCOME_LOG, TURN_LOG
 from memagent_batch.review.labels.table import LABELS
 from memagent_batch.review.sample.record import REVIEW_SAMPLE
 from memagent_batch.runs.history.schemas import DIFFERENCES, REMOVED, RUN_PLAN
-from memagent_batch.runs.record.log_files import LOG_FILE_LIST
 from memagent_batch.runs.tables.results import MAX_RESULT_COLUMNS, results_schema
 from memagent_batch.runs.tables.schemas import ANSWERS, EVIDENCE, MEMORIES
 from memagent_batch.training.rollouts.table import ROLLOUTS
@@ -72,12 +71,6 @@ TABLES = (
         "runs/RUN_ID/plan.parquet",
         RUN_PLAN,
         "One row for each document of a finished run. Carried input columns follow, named `carry:<name>`.",
-    ),
-    (
-        "runs/RUN_ID/log.parquet",
-        LOG_FILE_LIST,
-        "One row for each file of the turn log that was there when the run planned its tables. `memagent verify` "
-        "checks it.",
     ),
     (
         "documents/",

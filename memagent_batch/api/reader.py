@@ -26,17 +26,15 @@ from memagent_batch.domain.document import Document
 from memagent_batch.domain.readings import Question, Status
 from memagent_batch.domain.texts.sentences import Sentences, split_sentences
 from memagent_batch.domain.turns import Completion, Prompt
-from memagent_batch.engines.engine import Engine, require_guides
+from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import DocumentError, MemagentError, NotReadError
 from memagent_batch.inputs.documents import why_unreadable
 from memagent_batch.log.schemas import ClosedRow
 from memagent_batch.logs import quiet_libraries
-from memagent_batch.plugins import built_policy, engine_config, make_policy
+from memagent_batch.plugins import built_policy, engine_settings, make_policy
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.breaks import with_breaks
-from memagent_batch.reading.closed import Closing, close_reading
-from memagent_batch.reading.closing import Tracer
-from memagent_batch.reading.closing_checks import checked_closing, require_compiled
+from memagent_batch.reading.closing import Closing, Tracer, checked_closing, close_reading, require_compiled
 from memagent_batch.reading.documents import unreadable
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import ReadingTurns, TurnCounts
@@ -142,7 +140,7 @@ class Agent(Checked, AgentConfig):
     @model_validator(mode="after")
     def _check_plugins(self) -> Self:
         make_policy(self)
-        engine_config(self)
+        engine_settings(self)
         return self
 
     def open(self, *, closing: ClosingConfig = ClosingConfig()) -> "AgentReader":  # noqa: B008 - a frozen value
@@ -272,8 +270,8 @@ class AgentReader:
             )
             require_compiled({value_type: "type"} if value_type else {}, self._config)
             if closing is not None:
-                kinds = closing.turns.plan.guide_kinds([value_type] if value_type else [])
-                await require_guides(self._engine, kinds)
+                kinds = closing.config.guide_kinds([value_type] if value_type else [])
+                await self._engine.require_guides(kinds)
             self._closings[value_type] = closing
         return self._closings[value_type]
 

@@ -31,7 +31,7 @@ from memagent_batch.ray_data.progress.ray_board import start_board
 from memagent_batch.ray_data.session import with_long_loops
 from memagent_batch.ray_data.stages import read_calls, tokenised_rows
 from memagent_batch.ray_data.tokenise import RowColumns
-from memagent_batch.reading.closing_checks import checked_closing, require_compiled
+from memagent_batch.reading.closing import checked_closing, require_compiled
 from memagent_batch.reading.question_lengths import require_questions_fit
 from memagent_batch.runs.output_place import require_log_place
 from memagent_batch.runs.tables.schemas import ANSWERS

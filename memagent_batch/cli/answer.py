@@ -16,8 +16,12 @@ MANUAL = Manual(
     command="memagent answer",
     about="Answers questions over documents of any length.",
     knobs=JobSettings,
-    common=(*INPUT, "output", *MODEL, "pool.replicas", "limit", "max_tokens", "retry_failed"),
+    common=(
+        *(*INPUT, "output", *MODEL, "pool.replicas", "limit"),
+        *("again_from", "again_where", "max_tokens", "retry_failed"),
+    ),
     unused=("rollouts",),
+    short={"again_where": "--where"},
     examples=(
         "memagent answer --config tiny --documents texts/ --output out/ "
         '--ask "What is the access code of quiet-harbour?"',

@@ -11,9 +11,9 @@ from memagent_batch.errors import SettingsError
 
 MANUAL = Manual(
     command="memagent bundle",
-    about="Packs the record of an output into a zip archive: manifests, cards and plans of its runs, question lists,\n"
-    "labels, samples and estimates of reviews. `memagent verify` checks the unpacked archive as far as it goes.",
-    examples=("memagent bundle out/ --to scan.zip", "memagent bundle s3://bucket/scan/ --to scan.zip --with-tables"),
+    about="Verifies the last run of an output and packs it into a zip archive: its record, the tables answers and\n"
+    "evidence, reviews, a card, and a README of how to check them without memagent. Exit code 5 if something is wrong.",
+    examples=("memagent bundle out/ --to scan.zip", "memagent bundle s3://bucket/scan/ --to scan.zip --without-tables"),
     page="docs/how-to/record.md",
 )
 
@@ -28,17 +28,25 @@ def _bundle(arguments: Sequence[str]) -> None:
     parser.add_argument("output", help="the output of `memagent answer`: a folder or any fsspec URL")
     parser.add_argument("--to", metavar="FILE.zip", required=True, help="the archive: a path or any fsspec URL")
     parser.add_argument(
-        "--with-tables", action="store_true", help="pack the tables too: answers, memories and evidence quote documents"
+        "--without-tables", action="store_true", help="leave out answers and evidence, which quote documents"
+    )
+    parser.add_argument(
+        "--without-text", action="store_true", help="read no documents; the table `evidence` is then not verified"
     )
     parser.add_storage_options()
     options = parser.parse_args(arguments)
     if not options.to.endswith(".zip"):
         raise SettingsError(f"--to: {options.to} does not end in .zip, the one format that is written; rename it")
     from memagent_batch.files.location import Location
-    from memagent_batch.flows.bundle import bundle
+    from memagent_batch.flows.audit import bundle
 
     locate = partial(Location, storage_options=options.storage_options)
-    packed = bundle(locate(uri=options.output), locate(uri=options.to), with_tables=options.with_tables)
+    packed = bundle(
+        locate(uri=options.output),
+        locate(uri=options.to),
+        with_tables=not options.without_tables,
+        with_text=not options.without_text,
+    )
     print(json.dumps(packed, indent=2, ensure_ascii=False))
 
 

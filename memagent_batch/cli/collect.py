@@ -15,7 +15,7 @@ MANUAL = Manual(
     about="Samples every question several times and writes rewards and advantages to train on.",
     knobs=JobSettings,
     common=(*INPUT, "output", "rollouts.group_size", "rollouts.reward", *MODEL),
-    unused=("sampling.temperature", "sampling.top_p", "sampling.top_k", "closing", "escalate"),
+    unused=("sampling.temperature", "sampling.top_p", "sampling.top_k", "closing"),
     short={"rollouts.group_size": "--group-size"},
     examples=(
         "memagent collect --config job.yaml --documents texts/ --questions questions.parquet --output rollouts/ "

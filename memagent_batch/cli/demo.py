@@ -22,13 +22,13 @@ from memagent_batch.cli.answer import main as answer
 from memagent_batch.cli.settings import JOB_FILES
 from memagent_batch.domain.closing.answer_types import AnswerType
 from memagent_batch.domain.closing.values import ValueStatus
-from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.evaluation.needles.facts import Split, make_needle
-from memagent_batch.evaluation.needles.stories import NOT_STATED
 from memagent_batch.evaluation.needles.tasks import Haystack, NeedleTask, make_task
+from memagent_batch.evaluation.tasks.wordings import NOT_STATED
 from memagent_batch.runs.tables.evidence import How
 from memagent_batch.runs.tables.schemas import EvidenceRow
 from memagent_batch.runs.tables.table_files import table_files
+from memagent_batch.tokens.tokenizer import load_tokenizer
 from memagent_batch.wiring import TINY_MODEL
 
 JOB_FILE = JOB_FILES / "tiny.yaml"

@@ -8,18 +8,19 @@ from functools import partial
 from memagent_batch.cli.main import run_command
 from memagent_batch.cli.options import Manual, OptionParser
 from memagent_batch.files.location import Location
-from memagent_batch.flows.export import BRIDGES, export
+from memagent_batch.flows.export import export
+from memagent_batch.training.bridges import BRIDGES
 
 MANUAL = Manual(
     command="memagent export",
-    about="Writes the rollouts that `memagent collect` gathered in the form that another trainer reads. Samples\n"
+    about="Writes the rollouts that `memagent collect` gathered as a Parquet file that another trainer reads. Samples\n"
     "without an advantage (failed, or without a reward) are left out and counted. `memagent export answers` writes\n"
     "the answers of a scan as CSV or XLSX.",
     examples=(
-        "memagent export --rollouts rollouts/ --to verl --output for-verl/",
-        "memagent export --rollouts s3://bucket/rollouts/ --to trl --output for-trl/",
+        "memagent export --rollouts rollouts/ --to verl --output verl.parquet",
+        "memagent export --rollouts s3://bucket/rollouts/ --to trl --output trl.parquet",
     ),
-    page="docs/how-to/training.md",
+    page="docs/how-to/other-trainers.md",
 )
 ANSWERS_MANUAL = Manual(
     command="memagent export answers",
@@ -46,13 +47,13 @@ def _export(arguments: Sequence[str]) -> None:
     parser = OptionParser(MANUAL)
     parser.add_argument("--rollouts", required=True, help="the output of `memagent collect`: a folder or fsspec URL")
     parser.add_argument("--to", required=True, help=f"the trainer: {', '.join(BRIDGES)}")
-    parser.add_argument("--output", required=True, help="where to write: a folder or fsspec URL")
+    parser.add_argument("--output", required=True, help="the Parquet file to write: a path or fsspec URL")
     parser.add_storage_options()
     options = parser.parse_args(arguments)
     locate = partial(Location, storage_options=options.storage_options)
     output = locate(uri=options.output)
-    record = export(locate(uri=options.rollouts), output, to=options.to)
-    print(json.dumps({"output": str(output), "to": record["to"], **record["counts"]}))
+    counts = export(locate(uri=options.rollouts), output, to=options.to)
+    print(json.dumps({"output": str(output), "to": options.to, **counts}))
 
 
 def _export_answers(arguments: Sequence[str]) -> None:

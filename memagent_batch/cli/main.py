@@ -69,6 +69,7 @@ COMMANDS = {
     "plan": "shows what `answer` would read and cost; starts no engine",
     "status": "shows what a running, finished or dead run has done",
     "partial": "writes the answers that a running or stopped run has so far",
+    "results": "writes the answers of an output with those of second passes over it",
     "diff": "shows the answers in which two finished runs differ, with both memories",
     "page": "writes the answers of a finished run as pages that open without a server",
     "show": "shows the answers of one document: value, evidence, and the memory's trace",
@@ -90,7 +91,7 @@ REVIEW_COMMANDS = {
     "make": "draws the sample, and writes the page and the sheet that people label on",
     "import": "takes labels in, from labels.csv files of the page or a spreadsheet",
     "estimate": "says how good the scan is: recall, precision, error rate, each with its interval",
-    "calibrate": "learns from labels which answers need a second look, for escalate.target",
+    "calibrate": "says by labels which answers need a second pass, to hold a recall",
 }
 NESTED_COMMANDS = {"evaluate": EVALUATE_COMMANDS, "review": REVIEW_COMMANDS}
 

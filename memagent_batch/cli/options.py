@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 HELP = frozenset({"-h", "--help"})
 HELP_ALL = "--help-all"
 STORAGE_VARIABLE = "MEMAGENT_STORAGE_OPTIONS"
-PATHS = frozenset({"documents", "questions", "output", "rollouts", "loop.held_out", "reference"})
+PATHS = frozenset({"documents", "questions", "again_from", "output", "rollouts", "loop.held_out", "reference"})
 """Knobs whose value is a path or URL."""
 
 SEAMS = {seam.knob: seam for seam in (POLICIES, ENGINES, REWARDS)}

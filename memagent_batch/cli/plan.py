@@ -18,7 +18,8 @@ MANUAL = Manual(
     command="memagent plan",
     about="Shows what `answer` would read and cost; starts no engine.",
     knobs=JobSettings,
-    common=(*INPUT, "output", *MODEL, "pool.replicas", "limit", "price_per_hour", "retry_failed"),
+    common=(*INPUT, "output", *MODEL, "pool.replicas", "limit", "price_per_hour"),
+    short={"again_where": "--where"},
     unused=(
         *("rollouts", "log", "table_format", "simulated", "max_tokens", "max_cost", "max_hours", "max_failed_share"),
         *("pool.cpus_per_replica", "pool.gpus_per_replica", "pool.readings_in_flight", "pool.turns_in_flight"),

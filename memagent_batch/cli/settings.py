@@ -75,24 +75,15 @@ class ReaderSettings(Settings, AgentConfig, RunConfig):
     """Knobs of a command that reads with an agent; the documents come from elsewhere."""
 
     allow_code: bool = False
-    """Allows `policy.kind`, `engine`, `rollouts.reward` and those in `escalate.to` to name code of yours as
-    package.module:name, which is then imported and run."""
+    """Allows `policy.kind`, `engine` and `rollouts.reward` to name code of yours as package.module:name, which is then
+    imported and run."""
 
     @model_validator(mode="after")
     def _check_plugins(self) -> Self:
         """Each kind is there, and code of the user's is allowed; a SettingsError, since it says all that is needed."""
-        second = self.escalate.to
-        policy = second.get("policy")
-        kinds = (
-            (POLICIES, self.policy.kind),
-            (ENGINES, self.engine),
-            (REWARDS, self.rollouts.reward),
-            (POLICIES, policy.get("kind") if isinstance(policy, dict) else None),
-            (ENGINES, second.get("engine")),
-        )
+        kinds = ((POLICIES, self.policy.kind), (ENGINES, self.engine), (REWARDS, self.rollouts.reward))
         for seam, kind in kinds:
-            if isinstance(kind, str):
-                seam.require(kind, allows_code=self.allow_code)
+            seam.require(kind, allows_code=self.allow_code)
         return self
 
     @property

@@ -18,7 +18,7 @@ from memagent_batch.log.index import Row
 from memagent_batch.masking import printable
 from memagent_batch.pages.document_page import CHOSEN, shown_evidence
 from memagent_batch.pages.readings import RunReading, document_ids, find_readings
-from memagent_batch.pages.values import look_of, shown_value
+from memagent_batch.pages.values import shown_value
 from memagent_batch.runs.manifest import require_manifest
 
 MANUAL = Manual(
@@ -81,7 +81,6 @@ def _reading_lines(reading: RunReading, *, is_full: bool, width: int) -> Iterato
         "answer": shown_value(row),
         "said": row["answer"] if row["answer"] not in {None, shown_value(row)} else None,
         "signs": _signs(row),
-        "look": _second_look(row),
         "why" if row["status"] != Status.OK else "problem": _row_problem(row),
         "response": row["response"] if row["answer"] is None else None,
     }
@@ -103,15 +102,6 @@ def _signs(row: Row) -> str:
     if "support" in shown and row.get("support_probability") is not None:
         shown["support"] += f" ({percent(row['support_probability'])})"
     return ", ".join(f"{name} {sign}" for name, sign in shown.items())
-
-
-def _second_look(row: Row) -> str | None:
-    """What became of an answer that was doubtful, whose it is, and why it was looked at again."""
-    look = look_of(row)
-    if look is None:
-        return None
-    problem = row.get("escalation_error")
-    return f"{look} ({row['escalated_because']}); answer of tier {row['tier']}{f'; {problem}' if problem else ''}"
 
 
 def _row_problem(row: Row) -> str | None:

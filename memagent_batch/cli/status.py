@@ -42,9 +42,9 @@ def _status(arguments: Sequence[str]) -> None:
 def progress_line(note: "ProgressNote") -> str:
     """How far a run is, as a line with a bar."""
     filled = round(BAR_CHARACTERS * note["share_read"])
-    end, what = note["expected_end_at"], "second look" if note.get("tier") == 2 else "readings"
+    end = note["expected_end_at"]
     parts = [
-        f"{what} {note['readings_done']:,}/{note['readings_asked']:,}",
+        f"readings {note['readings_done']:,}/{note['readings_asked']:,}",
         f"|{'█' * filled}{' ' * (BAR_CHARACTERS - filled)}| {note['share_read']:.0%}",
         f"{note['tokens_per_second']:,.0f} tokens/s",
         *([f"ends about {end[:16].replace('T', ' ')} UTC"] if end else []),

@@ -9,6 +9,7 @@ from functools import partial
 from memagent_batch.cli.main import parse_settings, run_command
 from memagent_batch.cli.options import BOUNDS, MODEL, Manual
 from memagent_batch.cli.settings import TrainLoopSettings, TrainSettings
+from memagent_batch.extras import require_extra
 from memagent_batch.masking import shown
 
 MANUAL = Manual(
@@ -37,7 +38,8 @@ LOOP = Manual(
         *MODEL,
     ),
     unused=(
-        *("ask", "log", "closing", "escalate", "table_format", "retry_failed", "max_failed_share", "adopt_output"),
+        *("ask", "again_from", "again_where", "log", "closing", "table_format"),
+        *("retry_failed", "max_failed_share", "adopt_output"),
         *("sampling.temperature", "sampling.top_p", "sampling.top_k", *BOUNDS),
         *("pool.replicas", "pool.max_replicas", "pool.cpus_per_replica", "pool.gpus_per_replica"),
         "pool.turns_in_flight",
@@ -62,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _train(arguments: Sequence[str]) -> None:
     training = parse_settings(TrainSettings, MANUAL, arguments).training()
+    require_extra("train", package="torch")
     from memagent_batch.flows.train import train  # here, so that --help needs no torch
 
     record = train(training)
@@ -71,9 +74,7 @@ def _train(arguments: Sequence[str]) -> None:
 
 def _loop(arguments: Sequence[str]) -> None:
     settings = parse_settings(TrainLoopSettings, LOOP, arguments)
-    from memagent_batch.flows.collect import require_one_reader
-
-    require_one_reader(settings.escalate, command="train loop")
+    require_extra("train", package="torch")
     training = settings.training()
     quiet_engine()
     from memagent_batch.flows.train_loop import train_loop

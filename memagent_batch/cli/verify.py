@@ -15,21 +15,18 @@ from memagent_batch.errors import NotVerifiedError, SettingsError
 from memagent_batch.masking import DIGEST, printable
 
 if TYPE_CHECKING:
+    from memagent_batch.audit.reread import Reread
     from memagent_batch.config.job import JobConfig
-    from memagent_batch.flows.verify import Verification
+    from memagent_batch.flows.audit import Verification
     from memagent_batch.runs.history.history import PastRun
-    from memagent_batch.verification.reread import Reread
 
 MANUAL = Manual(
     command="memagent verify",
-    about="Checks an output of `memagent answer`, or an unpacked bundle: the chain of manifests, every file, the\n"
-    "counts, and that every row of the tables follows from the turn log. Exit code 0 where all holds, 5 where\n"
-    "something does not: what, where, and since when.",
-    examples=("memagent verify s3://bucket/scan/", "memagent verify out/ --reread 50 --json"),
+    about="Checks the last run of an output: every file, the counts, and that every row of the tables follows from\n"
+    "the turn log. Exit code 0 if all holds, 5 if something does not: what, and where.",
+    examples=("memagent verify s3://bucket/scan/ --all", "memagent verify out/ --reread 50 --json"),
     page="docs/how-to/record.md",
 )
-BEGAN = frozenset({"chain", "clock", "rows"})
-"""Kinds of findings whose `since` is the run that they began with. The others name their run in the line."""
 SHOWN = 10
 """Turns that are named; --json has all."""
 
@@ -43,15 +40,19 @@ def _verify(arguments: Sequence[str]) -> None:
     parser = OptionParser(MANUAL)
     parser.add_argument("output", help="the output: a folder or any fsspec URL")
     parser.add_argument(
-        "--expect", metavar="SHA256", help="the hash that an earlier check has printed: its run must be on the chain"
+        "--all", action="store_true", help="check the files of every run, and that each run names the one before it"
+    )
+    parser.add_argument(
+        "--allowed-signers",
+        metavar="FILE",
+        help="who may have signed the record (record.sign), a file as `ssh-keygen -Y verify` takes it",
     )
     parser.add_argument(
         "--reread",
         type=int,
         metavar="N",
         default=0,
-        help="ask the engine again for N turns of the first reader, drawn by permanent random numbers, and compare the "
-        "tokens",
+        help="ask the engine again for N turns, drawn by permanent random numbers, and compare the tokens",
     )
     parser.add_argument("--seed", type=int, metavar="N", default=0, help="another seed draws other turns")
     parser.add_argument(
@@ -66,17 +67,24 @@ def _verify(arguments: Sequence[str]) -> None:
     parser.add_storage_options()
     options = parser.parse_args(arguments)
     if options.reread < 0:
-        raise SettingsError(f"--reread: {options.reread} is below 0; say how many turns are asked again")
-    from memagent_batch.flows.verify import Drawn, verify
+        raise SettingsError(f"--reread: {options.reread} is below 0; pass how many turns are asked again")
+    from memagent_batch.flows.audit import Drawn, verify
 
     job_of = partial(_job_of, job=options.job, output=options.output, storage_options=options.storage_options)
     result = verify(
         output_of(options),
-        expected=options.expect,
         with_text=not options.without_text,
+        all_runs=options.all,
+        allowed_signers=_file_of_signers(options.allowed_signers),
         drawn=Drawn(num=options.reread, seed=options.seed, job_of=job_of),
     )
     _tell(result, as_json=options.json)
+
+
+def _file_of_signers(path: str | None) -> Path | None:
+    if path is not None and not Path(path).is_file():
+        raise SettingsError(f"--allowed-signers: there is no file {path}; check the path")
+    return Path(path) if path is not None else None
 
 
 def _tell(result: "Verification", *, as_json: bool) -> None:
@@ -103,16 +111,17 @@ def _tell(result: "Verification", *, as_json: bool) -> None:
 def _lines(result: "Verification") -> Iterator[str]:
     """What a person reads."""
     for each in result.findings:
-        since = f" (since run {each.since})" if each.since and each.kind in BEGAN else ""
-        yield f"{each.kind.value.upper()} {each.where}: {each.what}{since}"
+        yield f"{each.kind.value.upper()} {each.where}: {each.what}"
     for unchecked in result.unchecked:
         yield f"not checked: {unchecked.what}: {unchecked.why}"
     if result.run_id:
-        runs = f"{result.num_runs:,} runs, from {result.since} to"
-        yield f"{'1 run,' if result.num_runs == 1 else runs} {result.run_id}"
-        yield f"{quantity(result.num_files, 'file')} as recorded"
+        files = f"{quantity(result.num_files, 'file')} as recorded by {quantity(result.num_runs, 'run')}"
+        yield f"run {result.run_id}: {files}"
         yield f"{quantity(result.num_rows, 'row')} compared with the log"
-        yield f"SHA-256 of the last manifest: {result.sha256}"
+        if result.sha256:
+            yield f"SHA-256 of its list of files: {result.sha256}"
+        if result.signer:
+            yield f"signed by {result.signer}"
     if result.not_asked:
         yield result.not_asked
     if result.reread is not None:
@@ -130,8 +139,6 @@ def _lines_of_turns(again: "Reread") -> Iterator[str]:
         )
     if again.different:
         yield "  " + DIFFERENCES
-    if again.num_of_second_reader:
-        yield f"  {again.num_of_second_reader:,} turns of the second reader (escalate.to) are not drawn: {FIRST_ALONE}"
     for why in again.not_asked[:SHOWN]:
         yield f"  not asked: {why}"
     if len(again.not_asked) > SHOWN:
@@ -143,11 +150,9 @@ DIFFERENCES = (
     "Another machine, another version of the engine, or an endpoint's other weights give other tokens too"
 )
 """Why tokens may differ though nothing was changed."""
-FIRST_ALONE = "--reread asks the first reader only"
-"""Why turns of a second reader are not asked again."""
 
 
-UNTRUSTED = ("allow_code", "escalate", "openai.base_url", "vllm.engine_args")
+UNTRUSTED = ("allow_code", "openai.base_url", "vllm.engine_args")
 """Knobs that no record decides: they run code, or say where a key is sent. `--job` and the environment do."""
 
 

@@ -1,10 +1,25 @@
 """What is asked after each answer."""
 
+from collections.abc import Iterable, Mapping
 from typing import Self
 
 from pydantic import model_validator
 
 from memagent_batch.config.section import Count, Section
+from memagent_batch.domain.closing.answer_types import ValueType
+from memagent_batch.domain.closing.plan import (
+    EVIDENCE,
+    EVIDENCE_COMPLETION_TOKENS,
+    SUPPORT,
+    SUPPORT_COMPLETION_TOKENS,
+    VALUE,
+    ClosingTokens,
+)
+from memagent_batch.domain.closing.values import budget_of, form_of, guide_of
+from memagent_batch.domain.guides import GuideKind
+
+MAX_EVIDENCE_TOKENS = 1024
+"""More sentences than these are shown only if that is asked for, tokens."""
 
 
 class ClosingConfig(Section):
@@ -25,3 +40,40 @@ class ClosingConfig(Section):
         if self.support and not self.evidence:
             raise ValueError("closing.support is asked of the sentences that closing.evidence finds; set both")
         return self
+
+    @property
+    def shown_tokens(self) -> int:
+        """Sentences that are shown, tokens at most."""
+        return self.evidence_tokens or MAX_EVIDENCE_TOKENS
+
+    def kinds(self) -> list[str]:
+        """The kinds that are asked of every reading, in their order."""
+        return [kind for kind, is_asked in ((EVIDENCE, self.evidence), (SUPPORT, self.support)) if is_asked]
+
+    def guide_kinds(self, types: Iterable[ValueType]) -> frozenset[GuideKind]:
+        """The kinds of guides that an engine must obey for these types and the turns that are asked."""
+        guides = [guide.kind for value_type in types if (guide := guide_of(value_type)) is not None]
+        of_kind = {EVIDENCE: GuideKind.REGEX, SUPPORT: GuideKind.CHOICE}
+        return frozenset([*guides, *(of_kind[kind] for kind in self.kinds())])
+
+    def largest_turns(
+        self, tokens: ClosingTokens, *, types: Iterable[ValueType], memory_tokens: int, answer_tokens: int
+    ) -> Mapping[str, int]:
+        """Tokens of the largest turn of each kind, its completion included and its question left out.
+
+        Args:
+            tokens: the texts.
+            types: types that the questions ask for.
+            memory_tokens: longest memory.
+            answer_tokens: longest answer.
+        """
+        fixed = {kind: template.num_fixed_tokens for kind, template in tokens.templates.items()}
+        values = [
+            len(tokens.encode(form_of(value_type))) + budget_of(value_type, json_tokens=self.json_tokens)
+            for value_type in types
+            if guide_of(value_type) is not None
+        ]
+        largest = {VALUE: fixed[VALUE] + memory_tokens + answer_tokens + max(values)} if values else {}
+        shown = self.shown_tokens + answer_tokens
+        budgets = {EVIDENCE: EVIDENCE_COMPLETION_TOKENS, SUPPORT: SUPPORT_COMPLETION_TOKENS}
+        return largest | {kind: fixed[kind] + shown + budgets[kind] for kind in self.kinds()}

@@ -18,8 +18,6 @@ class Speculation(StrEnum):
     """One token at a time."""
     NGRAM = "ngram"
     """What followed the same words earlier in the prompt; a new memory is mostly a copy of the last."""
-    TAIL = "tail"
-    """The same on a GPU, while few requests run: at the end of a run, and not while the engine is full."""
 
 
 class VllmConfig(Section):
@@ -83,10 +81,6 @@ class OpenAIConfig(Section):
     outage_seconds: Annotated[float, Field(ge=0)] = 1800.0
     """Longest time that all readings wait for an endpoint that is away, restarts or is out of quota (429). What is left
     then is not read, and the next run reads it."""
-    requests_per_minute: Count | None = None
-    """Quota of a replica, requests; they are sent evenly spaced. null leaves the pace to what responses say."""
-    tokens_per_minute: Count | None = None
-    """Quota of a replica, tokens of prompts and of whole completion budgets; null leaves the pace to responses."""
     extra_body: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
     """Further fields of every request body, as they are; they go before those of each request, and null leaves a field
     out. A hash of them is recorded."""

@@ -8,7 +8,6 @@ from pydantic import Field, model_validator
 from memagent_batch.config.agent import AgentTask
 from memagent_batch.config.bounds import BoundsConfig
 from memagent_batch.config.closing import ClosingConfig
-from memagent_batch.config.escalation import EscalateConfig
 from memagent_batch.config.rollouts import RolloutConfig
 from memagent_batch.config.section import Count, Seconds, Section, Text
 from memagent_batch.config.sources import SourceConfig, Storage
@@ -73,6 +72,14 @@ class LogConfig(Section):
     """Longest time that a failing flush is tried again; turns wait meanwhile, and then the run stops."""
 
 
+class RecordConfig(Section):
+    """The record that a finished run of `memagent answer` leaves."""
+
+    sign: Text | None = None
+    """SSH key that signs the list of a run's files, `SHA256SUMS`, by `ssh-keygen -Y sign`: a file with a private key
+    without a passphrase, or with a public key whose private one an agent has."""
+
+
 class RunConfig(BoundsConfig, Storage):
     """Where a run writes and how it goes: everything but its inputs and the agent."""
 
@@ -85,10 +92,10 @@ class RunConfig(BoundsConfig, Storage):
     """The actor pool."""
     log: LogConfig = LogConfig()
     """The turn log."""
+    record: RecordConfig = RecordConfig()
+    """The record that a finished run of `memagent answer` leaves."""
     closing: ClosingConfig = ClosingConfig()
     """What is asked after each answer."""
-    escalate: EscalateConfig = EscalateConfig()
-    """Which readings a second reader reads again."""
 
     rollouts: RolloutConfig = RolloutConfig()
     """Knobs of `memagent collect`."""

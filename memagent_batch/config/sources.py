@@ -122,11 +122,23 @@ class SourceConfig(Storage):
     and more. By default all."""
     limit_seed: int = 0
     """Another seed takes another sample."""
+    again_from: str | None = None
+    """Another output: reads its readings that `again_where` takes, and no others."""
+    again_where: Text | None = None
+    """Filter of the answers of `again_from`, as in SQL: `confidence < 0.8`."""
     ask: Asked = ()
     """A question for every document, given here; can be repeated. In a job file it may be a group with the columns of a
     question list, such as question and answer_type."""
     input: InputConfig = InputConfig()
     """Where texts and questions stand in the input."""
+
+    @model_validator(mode="after")
+    def _check_again(self) -> Self:
+        if (self.again_from is None) != (self.again_where is None):
+            raise ValueError("again_from and again_where need each other: which output, and which of its readings")
+        if self.again_from is not None and self.limit is not None:
+            raise ValueError("limit is not for a second pass: narrow again_where")
+        return self
 
     @field_serializer("documents")
     def _documents(self, documents: tuple[str, ...]) -> str | list[str]:

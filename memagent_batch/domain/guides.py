@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import reduce
 from typing import Any
 
-from memagent_batch.domain.closing.json_schemas import JsonValue, engine_schema, fits
+from memagent_batch.domain.closing.json_schemas import JsonValue, engine_schema, example_value, fits
 
 MAX_CANDIDATES = 20
 """Most log-probabilities of one token that engines give by default."""
@@ -30,7 +30,7 @@ class GuideKind(StrEnum):
 class Guide:
     """A constraint on one completion. The engine decodes it greedily: what may be drawn was drawn before.
 
-    Exactly one of the fields is set. Make it with `choice_of`, `matching` or `json_of`.
+    Exactly one of the first three fields is set. Make it with `choice_of`, `matching` or `json_of`.
     """
 
     choices: tuple[str, ...] = ()
@@ -39,17 +39,22 @@ class Guide:
     """The expression, in the part of the syntax that xgrammar knows: groups, alternatives, classes, repeats."""
     json_schema: str = ""
     """The JSON Schema, as JSON text; engines are given it as `sent_json_schema`."""
+    example: str
+    """A text that is allowed, which the engine without a model writes."""
 
     def __post_init__(self) -> None:
         """Refuses a guide of no kind, or of several.
 
         Raises:
-            ValueError: not exactly one field is set, or choices are empty or equal.
+            ValueError: not exactly one field is set, choices are empty or equal, or the expression does not match its
+                example.
         """
         if sum(map(bool, (self.choices, self.regex, self.json_schema))) != 1:
             raise ValueError("a guide is one of choices, regex, json_schema")
         if self.choices and (len(set(self.choices)) < len(self.choices) or "" in self.choices):
             raise ValueError("the choices of a guide are different texts that are not empty")
+        if self.regex and not self.allows(self.example):
+            raise ValueError(f"the guide does not allow its own example {self.example!r}")
 
     @property
     def kind(self) -> GuideKind:
@@ -77,17 +82,18 @@ class Guide:
 
 def choice_of(*choices: str) -> Guide:
     """A guide to one of these texts."""
-    return Guide(choices=choices)
+    return Guide(choices=choices, example=choices[0])
 
 
-def matching(regex: str) -> Guide:
-    """A guide to a text that the expression matches as a whole."""
-    return Guide(regex=regex)
+def matching(regex: str, *, example: str) -> Guide:
+    """A guide to a text that the expression matches as a whole, such as the example."""
+    return Guide(regex=regex, example=example)
 
 
 def json_of(schema: Mapping[str, Any]) -> Guide:
     """A guide to a JSON value that fits the schema; the order of its properties is that in which they are written."""
-    return Guide(json_schema=json.dumps(schema, ensure_ascii=False, separators=(",", ":")))
+    example = json.dumps(example_value(schema), ensure_ascii=False, separators=(",", ":"))
+    return Guide(json_schema=json.dumps(schema, ensure_ascii=False, separators=(",", ":")), example=example)
 
 
 def number_regex(largest: int) -> str:

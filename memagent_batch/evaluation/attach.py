@@ -1,7 +1,8 @@
 """`evaluate attach`: puts what an evaluation found of a reader into the output of a scan by the same reader."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,17 +15,14 @@ from memagent_batch.evaluation.results import REPEAT_REMEDY, open_evaluation, re
 from memagent_batch.evaluation.scoring import CellSummary, Grouping, summarise
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
-from memagent_batch.runs.manifest import require_manifest
+from memagent_batch.runs.manifest import Manifest, require_manifest
 from memagent_batch.runs.record.estimates import Share
 from memagent_batch.runs.record.evaluations import (
-    EVALUATIONS_FOLDER,
     LengthScore,
     ReaderEvaluation,
-    Readers,
     Scores,
-    differing_knobs,
-    readers_of,
-    whom,
+    evaluation_file,
+    follow_up_texts,
 )
 
 
@@ -33,8 +31,6 @@ class Attached(TypedDict):
 
     variant: str
     """Name of the reader in the evaluation."""
-    of: str
-    """Which reader of the output it is."""
     score: float
     """Mean score, 0 to 1."""
     file: str
@@ -49,47 +45,61 @@ def attach(source: Location, *, output: Location) -> list[Attached]:
         output: Output of `answer`.
 
     Raises:
-        OutputError: no variant is a reader of the output: names the knobs in which each differs.
+        OutputError: no variant is the reader of the output: names the settings in which each differs.
     """
     evaluation = open_evaluation(source)
-    scan = readers_of(require_manifest(output))
+    scan = require_manifest(output)
     scores = read_scores(source, evaluation)
     attached: list[Attached] = []
     others: list[str] = []
     for variant in evaluation.variants:
-        readers = _readers(source / variant.run, variant)
-        of = whom(readers, scan=scan)
-        if of is None:
-            others.append(f"{variant.name!r} ({', '.join(differing_knobs(readers, scan=scan))})")
+        manifest = _manifest(source / variant.run, variant)
+        if not _answers_like(manifest, scan):
+            others.append(f"{variant.name!r} ({', '.join(_differing(_reader(manifest), _reader(scan)))})")
             continue
         own = scores.filter(pc.equal(scores["variant"], variant.name))
-        found = _summary(variant, suite=evaluation.suite, readers=readers, scores=own)
-        file = f"{EVALUATIONS_FOLDER}/{variant.run_id}.json"
+        found = _summary(variant, suite=evaluation.suite, manifest=manifest, scores=own)
+        file = evaluation_file(scan, evaluated_in=variant.run_id)
         write_json(output / file, asdict(found))
-        attached.append(
-            {
-                "variant": variant.name,
-                "of": of,
-                "score": summarise(own, grouping=Grouping.VARIANT)[0].score,
-                "file": file,
-            }
-        )
+        score = summarise(own, grouping=Grouping.VARIANT)[0].score
+        attached.append({"variant": variant.name, "score": score, "file": file})
     if not attached:
         raise OutputError(
-            f"no reader of {source.uri} is one of {output.uri}; they differ in: {'; '.join(others)}. Evaluate with the "
-            "job file of the scan"
+            f"no reader of {source.uri} is the one of {output.uri}; they differ in: {'; '.join(others)}. Evaluate with "
+            "the job file of the scan"
         )
     return attached
 
 
-def _readers(run: Location, variant: VariantRecord) -> Readers:
+def _manifest(run: Location, variant: VariantRecord) -> Manifest:
     manifest = require_manifest(run)
     if manifest["run_id"] != variant.run_id:
         raise OutputError(f"variant {variant.name!r} was read again and not scored since; {REPEAT_REMEDY}")
-    return readers_of(manifest)
+    return manifest
 
 
-def _summary(variant: VariantRecord, *, suite: str, readers: Readers, scores: pa.Table) -> ReaderEvaluation:
+def _answers_like(one: Manifest, other: Manifest) -> bool:
+    """Whether the readers of two runs give the same answers."""
+    same_reader = one["reader_fingerprint"] == other["reader_fingerprint"]
+    return same_reader and one["settings"]["extraction"] == other["settings"]["extraction"]
+
+
+def _reader(manifest: Manifest) -> dict[str, Any]:
+    """What decides the answers of a run, as a person can compare it."""
+    return {**manifest["reader"], "extraction": manifest["settings"]["extraction"]}
+
+
+def _differing(one: Mapping[str, Any], other: Mapping[str, Any], *, prefix: str = "") -> Iterator[str]:
+    """Names of the settings that differ, group by group."""
+    for name in sorted({*one, *other}):
+        here, there = one.get(name), other.get(name)
+        if isinstance(here, Mapping) and isinstance(there, Mapping):
+            yield from _differing(here, there, prefix=f"{prefix}{name}.")
+        elif here != there:
+            yield f"{prefix}{name}"
+
+
+def _summary(variant: VariantRecord, *, suite: str, manifest: Manifest, scores: pa.Table) -> ReaderEvaluation:
     closing = next(iter(measures.measure(scores)), None)
     evidence = closing.evidence if closing else None
     is_free = pc.is_null(scores["answer_type"])
@@ -100,7 +110,9 @@ def _summary(variant: VariantRecord, *, suite: str, readers: Readers, scores: pa
         run_id=variant.run_id,
         finished_at=variant.finished_at,
         score_on=variant.score_on,
-        readers=readers,
+        reader_fingerprint=manifest["reader_fingerprint"],
+        extraction=manifest["settings"]["extraction"],
+        follow_ups=follow_up_texts(manifest),
         free=_scores(scores.filter(is_free)),
         typed=_scores(scores.filter(pc.invert(is_free))),
         evidence_hit=_share(evidence.hit if evidence else None),

@@ -2,8 +2,8 @@
 
 import logging
 import time
-from collections.abc import Mapping, Set
-from dataclasses import dataclass, replace
+from collections.abc import Set
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,25 +11,20 @@ import pyarrow as pa
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
-from memagent_batch.domain.escalation import Doubt, Doubts
 from memagent_batch.errors import BoundReachedError
 from memagent_batch.executors.executor import Executor
 from memagent_batch.flows.check import Checked, check
 from memagent_batch.flows.plan import last_versions, make_plan, scan_plan
-from memagent_batch.log.index import TurnIndex, turns_of_runs
-from memagent_batch.logs import EventKind
-from memagent_batch.plugins import engine_config
+from memagent_batch.log.index import TurnIndex
+from memagent_batch.plugins import engine_settings
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.leaving import OrderlyLeave
 from memagent_batch.ray_data.progress.progress import Progress
 from memagent_batch.ray_data.stop import noted_stop
 from memagent_batch.ray_data.write import write_tables
-from memagent_batch.reading.closed import Closing
-from memagent_batch.runs.bounds import Spent, bounds_of, num_actors, stopping_line
+from memagent_batch.reading.closing import Closing
+from memagent_batch.runs.bounds import bounds_of, num_actors, stopping_line
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure, require_claim
-from memagent_batch.runs.escalation.doubtful import doubtful_readings
-from memagent_batch.runs.escalation.second_look import SecondLook, first_kept
-from memagent_batch.runs.escalation.second_reader import SecondPlan, plan_again
 from memagent_batch.runs.finalise import close_run
 from memagent_batch.runs.history.history import (
     PastRun,
@@ -42,8 +37,8 @@ from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.planning.calls import group_documents
 from memagent_batch.runs.planning.parts import plan_parts
 from memagent_batch.runs.planning.plan import Plan
-from memagent_batch.runs.planning.work import Work, count_pending
-from memagent_batch.runs.record.log_files import list_log, used_files
+from memagent_batch.runs.planning.work import count_pending
+from memagent_batch.runs.record.sums import list_log, used_files
 from memagent_batch.runs.run import Run, begin_run
 from memagent_batch.runs.state import write_progress
 from memagent_batch.runs.tables.part_report import PartReport
@@ -69,48 +64,32 @@ def answer(job: JobConfig) -> Manifest:
 
 def answer_checked(checked: Checked) -> Manifest:
     """The same for a run that was checked; see `answer`."""
-    with checked.executor.session(checked.job):
-        plan = make_plan(
-            checked.job,
-            inputs=checked.inputs,
-            executor=checked.executor,
-            closing=checked.closing,
-            escalation=checked.escalation,
-        )
+    executor = checked.executor
+    with executor.session(checked.job):
+        plan = make_plan(checked.job, inputs=checked.inputs, executor=executor, closing=checked.closing)
         return answer_plan(plan, checked)
 
 
 def answer_plan(plan: Plan, checked: Checked) -> Manifest:
     """The same for the plan of a run that was checked, inside a session of its executor."""
-    executor, job, output, escalation = checked.executor, checked.job, make_output(checked.job), checked.escalation
-    second, doubts = plan_again(plan, escalation), escalation.doubts if escalation else None
-    run = begin_run(output, job, reader=checked.reader, plan=plan, doubts=doubts, second=second)
+    executor, job, output = checked.executor, checked.job, make_output(checked.job)
+    run = begin_run(output, job, reader=checked.reader, plan=plan)
     progress = Progress(run_id=run.run_id, asked=run.asked, model=job.agent.model, policy=job.agent.policy.kind)
     with noted_stop(output, run_id=run.run_id):
         before = keep_last_run(output)
         progress.begin()
         bounded = start_bounds(run)
         read = read_plan(plan, run=run, executor=executor, progress=progress, before=before, bounded=bounded)
-        index, spent = read.index, progress.spent()
-        look = None
-        if second is not None and doubts is not None:
-            doubtful = find_doubtful(read, doubts, run=run)
-            look = look_again(doubtful, second, run=run, executor=executor, before=before, bounded=bounded, spent=spent)
-        reports = write(plan, read, run=run, executor=executor, look=look)
+        reports = write(plan, read, run=run, executor=executor)
         write_kept_index(output, plan, run_id=run.run_id)
         manifest = close_run(
             run,
             reports=reports,
-            recorded=recorded_plan(
-                plan,
-                index,
-                again=look.answered() if look else {} if doubts else None,
-                first_kept=first_kept(output, reports),
-            ),
-            log_files=read.log_files | (used_files(run.output, look.index) if look else set()),
+            recorded=recorded_plan(plan, read.index),
+            log_files=read.log_files,
             before=before,
-            spent=look.spent if look else spent,
-            run_turns=turns_of_runs(index, look.index) if look else index.run_turns,
+            spent=progress.spent(),
+            run_turns=read.index.run_turns,
         )
         progress.close()
         return manifest
@@ -118,26 +97,14 @@ def answer_plan(plan: Plan, checked: Checked) -> Manifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPlan:
-    """What one reader has read of a plan."""
+    """What was read of a plan."""
 
-    plan: Plan
-    """The plan."""
     index: TurnIndex
     """What the log holds of it."""
     not_read: pa.Table
     """Readings that could not be read now, as rows of `OUTCOME_LOG`."""
     log_files: Set[str]
     """Files of the log that were there when it was looked at; a later one has no part in the tables."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Doubtful:
-    """What the second reader reads again."""
-
-    first: ReadPlan
-    """What the first one has read."""
-    readings: Mapping[Work, Doubt]
-    """Its doubtful readings, and why."""
 
 
 def read_plan(
@@ -148,98 +115,32 @@ def read_plan(
     progress: Progress,
     before: PastRun | None,
     bounded: "BoundedRun | None",
-    again: Doubtful | None = None,
 ) -> ReadPlan:
     """Reads what the log does not answer yet of a plan.
 
     Args:
-        plan: The plan of one reader.
-        run: The run, with the job and the identity of that reader.
+        plan: The plan.
+        run: The run.
         executor: What reads.
         progress: Shows the readings.
         before: The last finished run.
         bounded: What the run may take.
-        again: What alone is read, by the second reader; None for all, by the first.
 
     Raises:
         BoundReachedError: the run has met a bound of its own before all was read.
     """
     job, fingerprint = run.job, run.reader.fingerprint
     index = scan_plan(run.output, plan, reader_fingerprint=fingerprint)
-    only = again.readings if again else None
-    held_for = last_versions(run.output, before, plan, index=index, agent=job.agent, only=only)
-    bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=held_for, only=only))
+    held_for = last_versions(run.output, before, plan, index=index, agent=job.agent)
+    bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=held_for))
     if bundles:
-        begun = (again.first.plan, again.first.index) if again else (plan, index)
-        write_begun_plan(run.output, recorded_plan(*begun), run_id=run.run_id)
+        write_begun_plan(run.output, recorded_plan(plan, index), run_id=run.run_id)
     not_read = read_documents(
-        bundles,
-        run=run,
-        executor=executor,
-        progress=progress,
-        closing=plan.asked.closing,
-        bounded=bounded,
-        singly=again is not None,
+        bundles, run=run, executor=executor, progress=progress, closing=plan.asked.closing, bounded=bounded
     )
     listed = set(list_log(run.output))
     index = scan_plan(run.output, plan, reader_fingerprint=fingerprint)
-    return ReadPlan(plan=plan, index=index, not_read=not_read, log_files=listed | used_files(run.output, index))
-
-
-def find_doubtful(read: ReadPlan, doubts: Doubts, *, run: Run) -> Doubtful:
-    """What the second reader reads again of what the first one has read."""
-    extraction = run.job.agent.extraction
-    found = doubtful_readings(
-        read.plan, read.index, output=run.output, doubts=doubts, extraction=extraction, not_read=read.not_read
-    )
-    log.info(
-        f"{len(found)} doubtful readings, those of equal texts counted once; {run.asked} readings were asked",
-        extra={"event": EventKind.PROGRESS, "run_id": run.run_id, "doubtful": len(found), "asked": run.asked},
-    )
-    return Doubtful(first=read, readings=found)
-
-
-def look_again(
-    doubtful: Doubtful,
-    second: SecondPlan,
-    *,
-    run: Run,
-    executor: Executor,
-    before: PastRun | None,
-    bounded: "BoundedRun | None",
-    spent: Spent,
-) -> SecondLook:
-    """Reads doubtful readings by the second reader, whose actors start when those of the first have ended.
-
-    Args:
-        doubtful: What it reads.
-        second: The second reader and its plan.
-        run: The run.
-        executor: What reads.
-        before: The last finished run.
-        bounded: What is left of what the run may take.
-        spent: What the turns of the first reader have taken in this run.
-    """
-    agent = second.reader.agent
-    again = replace(run, job=run.job.with_agent(agent), reader=second.reader.identity)
-    progress = Progress(
-        run_id=run.run_id,
-        asked=len(doubtful.readings),
-        model=agent.model,
-        policy=agent.policy.kind,
-        tier=2,
-        spent_before=spent,
-    )
-    looked = read_plan(
-        second.plan, run=again, executor=executor, progress=progress, before=before, bounded=bounded, again=doubtful
-    )
-    return SecondLook(
-        plan=second.plan,
-        index=looked.index,
-        doubtful=doubtful.readings,
-        not_read=looked.not_read,
-        spent=progress.spent(),
-    )
+    return ReadPlan(index=index, not_read=not_read, log_files=listed | used_files(run.output, index))
 
 
 def read_documents(
@@ -250,11 +151,10 @@ def read_documents(
     progress: Progress,
     closing: Closing | None = None,
     bounded: "BoundedRun | None" = None,
-    singly: bool = False,
 ) -> pa.Table:
     """Reads what the log does not answer yet, in this order, and asks what is asked after the answers.
 
-    All that was read is in the log when this returns. `singly`: see `ReaderTask.of_job`.
+    All that was read is in the log when this returns.
 
     Returns the readings that could not be read now, as rows of `OUTCOME_LOG`.
 
@@ -273,9 +173,8 @@ def read_documents(
         board=board,
         closes=closing is not None,
         bounded=bounded,
-        singly=singly,
     )
-    splits = closing is not None and closing.turns.plan.evidence
+    splits = closing is not None and closing.config.evidence
     read = executor.read(calls, task=task, sources=run.sources, splits=splits)
     keep = partial(write_progress, output=run.output, run_id=run.run_id)
     shown = progress.shown(board.take, pending=count_pending(bundles), starting=_starting(job.agent), keep=keep)
@@ -298,23 +197,22 @@ def start_bounds(run: Run) -> "BoundedRun | None":
     return start_ledger(bounds, actors=num_actors(run.job), seconds_taken=time.monotonic() - run.began_seconds)
 
 
-def write(plan: Plan, read: ReadPlan, *, run: Run, executor: Executor, look: SecondLook | None) -> list[PartReport]:
+def write(plan: Plan, read: ReadPlan, *, run: Run, executor: Executor) -> list[PartReport]:
     """Projects plan and log into the tables, beside those that are shown; returns a report for each part.
 
     Parts that are as they were in the last finished run keep their files.
     """
     kept = kept_parts(run.output)
-    parts = plan_parts(plan, read.index, second=(look.plan, look.index) if look else None)
-    not_read = pa.concat_tables([read.not_read, look.not_read]) if look else read.not_read
+    parts = plan_parts(plan, read.index)
     remove_leftovers(run.output, tables=ANSWER_TABLES, run_id=run.run_id)
     with removed_on_failure(run.output, tables=ANSWER_TABLES, run_id=run.run_id):
         written = executor.map(
-            partial(write_tables, projection=run.projection, kept=kept), attach_not_read(parts, not_read)
+            partial(write_tables, projection=run.projection, kept=kept), attach_not_read(parts, read.not_read)
         )
         return [row for reports in written for row in reports.to_pylist()]
 
 
 def _starting(agent: AgentConfig) -> str:
     """What the run waits for until the first turn."""
-    engine = engine_config(agent)
+    engine = engine_settings(agent)
     return f"{engine.first_step} ({agent.model})" if engine.has_weights else engine.first_step

@@ -9,18 +9,20 @@ from memagent_batch.budgets import fitted
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import OnBadFile, SourceConfig
+from memagent_batch.errors import SettingsError
 from memagent_batch.executors.executor import Executor, choose_executor, why_ray
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.document_index import require_carry_columns
 from memagent_batch.inputs.documents import require_first_records
 from memagent_batch.inputs.questions import asked_types, inline_type, read_questions
 from memagent_batch.inputs.shards import FoundShards, find_shards
+from memagent_batch.inputs.where.parser import parse_where
 from memagent_batch.logs import EventKind
+from memagent_batch.plugins import make_policy
 from memagent_batch.reading.breaks import require_rows
-from memagent_batch.reading.closed import Closing
-from memagent_batch.reading.closing_checks import checked_closing, require_compiled
-from memagent_batch.runs.escalation.second_reader import Escalation, checked_escalation
+from memagent_batch.reading.closing import Closing, checked_closing, require_compiled
 from memagent_batch.runs.output_place import claim_output
+from memagent_batch.runs.record.sums import signature
 from memagent_batch.runs.tables.schemas import ANSWERS
 from memagent_batch.wiring import (
     ReaderIdentity,
@@ -58,8 +60,6 @@ class Checked:
     """What reads."""
     closing: Closing | None
     """What is asked after each answer; None for nothing."""
-    escalation: Escalation | None = None
-    """Which readings are looked at again, and by whom; None where none is."""
 
 
 def check(job: JobConfig) -> Checked:
@@ -68,10 +68,16 @@ def check(job: JobConfig) -> Checked:
     Raises:
         UsageError: one of them can't be used; names it.
     """
+    if job.record.sign is not None:
+        signature(b"", key=job.record.sign)
     claim_output(make_output(job), job)
+    if job.again_where is not None:
+        parse_where(job.again_where, option="again_where")
     inputs = read_inputs(job)
     make_engine(job.agent)
     agent = fitted(job.agent)
+    if job.again_from is not None and make_policy(agent).reads_lists:
+        raise SettingsError("policy.kind: 'shared' reads whole question lists, a second pass reads single questions")
     require_rows(agent, order_columns=job.input.order_columns)
     reader = identify_reader(agent)
     _warn_of_thoughts(agent)
@@ -79,21 +85,7 @@ def check(job: JobConfig) -> Checked:
     if (of_column := inline_type(job.input)) is not None:
         types.setdefault(of_column, "input.question_type")
     closing = checked_closing(job.closing, agent, types=types, reader_fingerprint=reader.fingerprint)
-    escalation = checked_escalation(
-        job.escalate,
-        job.agent,
-        first=reader,
-        closing=job.closing,
-        first_closing=closing,
-        types=types,
-        output=make_output(job),
-    )
     require_compiled(types, agent)
-    if escalation is not None and escalation.thresholds is not None:
-        escalation.thresholds.require(inputs.questions)
-    if escalation is not None and escalation.reader is not None:
-        require_compiled(types, escalation.reader.agent)
-        require_rows(escalation.reader.agent, order_columns=job.input.order_columns)
     return Checked(
         job=job.with_agent(agent),
         inputs=inputs,
@@ -105,7 +97,6 @@ def check(job: JobConfig) -> Checked:
         ),
         reader=reader,
         closing=closing,
-        escalation=escalation,
     )
 
 

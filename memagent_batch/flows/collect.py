@@ -8,7 +8,6 @@ from typing import Any
 from memagent_batch.budgets import fitted
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.closing import ClosingConfig
-from memagent_batch.config.escalation import EscalateConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.rollouts import RolloutConfig
 from memagent_batch.errors import CountsError, InputError, SettingsError
@@ -42,7 +41,6 @@ def collect(job: JobConfig) -> RolloutsRecord:
         SupersededError: a newer attempt has claimed the output.
     """
     require_reward(job.rollouts)
-    require_one_reader(job.escalate, command="collect")
     checked = replace(check(sampled_job(job)), closing=None)  # what is learnt from is the reading alone
     with checked.executor.session(checked.job):
         plan = make_plan(checked.job, inputs=checked.inputs, executor=checked.executor)
@@ -52,19 +50,6 @@ def collect(job: JobConfig) -> RolloutsRecord:
         record = write_rollouts_table(plan, manifest, job=checked.job, executor=checked.executor)
     require_success(manifest, max_failed_share=job.max_failed_share)
     return record
-
-
-def require_one_reader(escalate: EscalateConfig, *, command: str) -> None:
-    """Rollouts come from the policy that is learnt.
-
-    Raises:
-        SettingsError: doubtful readings are to be read again.
-    """
-    if escalate.reasons:
-        raise SettingsError(
-            "escalate: a second reader's samples are no draws of the policy that is learnt; leave it out of "
-            f"`{command}`"
-        )
 
 
 def sampled_job(job: JobConfig) -> JobConfig:

@@ -32,8 +32,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.flows.answer import answer
 from memagent_batch.logs import EventKind
-from memagent_batch.runs.escalation.second_reader import second_fingerprint
-from memagent_batch.runs.manifest import Manifest, public_settings, read_manifest, require_manifest
+from memagent_batch.runs.manifest import public_settings, read_manifest, require_manifest
 from memagent_batch.runs.verdict import require_read, require_success
 from memagent_batch.wiring import ReaderIdentity, identify_reader, make_output
 
@@ -197,20 +196,6 @@ def is_finished(record: VariantRecord, variant: VariantJob, *, fingerprint: str,
         and record.suite_sha256 == suite.sha256
         and not manifest["counts"].get("not_read")
         and not (job.retry_failed and manifest["counts"]["failed"])
-        and _is_second_look_finished(manifest, variant)
-    )
-
-
-def _is_second_look_finished(manifest: Manifest, variant: VariantJob) -> bool:
-    """Whether the second reader of a variant has read what it reads; true where there is none."""
-    look, escalate = manifest.get("second_look"), variant.job.escalate
-    if look is None:
-        return not escalate.reasons
-    counts = look["counts"]
-    return (
-        look["reader_fingerprint"] == second_fingerprint(escalate, variant.variant.agent)
-        and not counts["not_read"]
-        and not (variant.job.retry_failed and counts["failed"])
     )
 
 
@@ -222,7 +207,7 @@ def read_variant(variant: VariantJob, *, suite: Suite, before: VariantRecord | N
         NotReadError: some readings could not be read now; nothing is scored.
     """
     with naming(variant):
-        manifest = answer(variant.job.with_agent(variant.variant.agent))  # a second reader has budgets of its own
+        manifest = answer(variant.job.with_agent(variant.variant.agent))
         require_read(manifest)
     spent = before.seconds if before and before.reader_fingerprint == manifest["reader_fingerprint"] else 0.0
     return VariantRecord(

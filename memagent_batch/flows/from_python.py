@@ -16,7 +16,6 @@ from memagent_batch.budgets import fitted
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.bounds import BoundsConfig
 from memagent_batch.config.closing import ClosingConfig
-from memagent_batch.config.escalation import EscalateConfig
 from memagent_batch.config.job import ExecutorKind, JobConfig, LogConfig, PoolConfig, TableFormat
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import SupersededError
@@ -43,9 +42,10 @@ def answer(
     pool: PoolConfig = PoolConfig(),  # noqa: B008
     log: LogConfig = LogConfig(),  # noqa: B008
     closing: ClosingConfig = ClosingConfig(),  # noqa: B008
-    escalate: EscalateConfig | Mapping[str, Any] = EscalateConfig(),  # noqa: B008
     table_format: TableFormat = TableFormat.PARQUET,
     limit: int | None = None,
+    again_from: str | PathLike[str] | None = None,
+    where: str | None = None,
     bounds: BoundsConfig = BoundsConfig(),  # noqa: B008
     retry_failed: bool = False,
     max_failed_share: float = 1.0,
@@ -68,9 +68,10 @@ def answer(
         pool: The actor pool.
         log: The turn log.
         closing: What is asked after each answer; a value of a type is asked for where a question has one.
-        escalate: Which readings a second reader reads again; also a mapping with the same names.
         table_format: File format of `answers` and `memories`.
         limit: Documents to take, as a fair sample that grows with it; by default all.
+        again_from: An output whose readings are read again, those alone that `where` takes: a second pass.
+        where: Condition on the rows of the `answers` of `again_from`, as in SQL: `confidence < 0.8`.
         bounds: What the run may take at most: tokens, cost, hours.
         retry_failed: Read failed readings again, and nothing else that is done.
         max_failed_share: Largest share of failed readings.
@@ -99,9 +100,10 @@ def answer(
         pool=pool,
         log=log,
         closing=closing,
-        escalate=escalate,
         table_format=table_format,
         limit=limit,
+        again_from=None if again_from is None else absolute(again_from),
+        again_where=where,
         **bounds.model_dump(exclude_unset=True),
         retry_failed=retry_failed,
         max_failed_share=max_failed_share,

@@ -1,11 +1,10 @@
 """Read and plan: which documents and questions there are, refused here where they can't be read."""
 
-from collections.abc import Collection, Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TypedDict
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
@@ -33,21 +32,20 @@ from memagent_batch.inputs.document_index import (
 from memagent_batch.inputs.documents import index_shard
 from memagent_batch.inputs.findings import log_documents, warn_of_bad_files, warn_of_missing
 from memagent_batch.inputs.lake.known import IndexedTable, known_files, known_rows, shards_without
-from memagent_batch.inputs.questions import inline_type, missing_documents
+from memagent_batch.inputs.questions import inline_type, missing_again, missing_documents
 from memagent_batch.inputs.rows import group_rows
-from memagent_batch.inputs.samples import sample_documents
+from memagent_batch.inputs.samples import documents_named, sample_documents
 from memagent_batch.inputs.shards import Shard
 from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.logs import step
 from memagent_batch.plugins import make_policy
-from memagent_batch.reading.closed import Closing
+from memagent_batch.reading.closing import Closing
 from memagent_batch.reading.question_lengths import require_questions_fit
-from memagent_batch.runs.escalation.doubtful import doubtful_readings, open_readings
-from memagent_batch.runs.escalation.second_reader import Escalation, SecondReader, require_second_looks
+from memagent_batch.runs.again import select_again
 from memagent_batch.runs.history.history import PastRun, last_hashes, last_run, read_kept_index
 from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.planning.question_lists import QuestionLists, compare_ways
-from memagent_batch.runs.planning.work import Work, count_pending
+from memagent_batch.runs.planning.work import count_pending
 from memagent_batch.runs.tables.results import result_questions
 from memagent_batch.wiring import make_documents, make_output
 
@@ -66,105 +64,29 @@ class PlanCounts(TypedDict):
     readings_to_close: int
 
 
-class SecondReaderPrice(ClosingPrice):
-    """What the second reader takes, if each reading that the first has not answered yet turns out doubtful."""
-
-    readings_to_do: int
-    """Doubtful readings that are left to read again."""
-    readings_at_most: int
-    """Those, and all that the first reader has still to read or close."""
-    turns_at_most: int
-    prompt_tokens_at_most: int
-    completion_tokens_at_most: int
-
-
-class SecondLookPrice(TypedDict):
-    """What is to be looked at again."""
-
-    doubtful: int
-    """Readings that the log shows to be doubtful."""
-    last_share: float | None
-    """Share of the readings of the last finished run that were doubtful; None where none was looked at."""
-    reader: SecondReaderPrice | None
-    """None where a person looks."""
-
-
 class PlanSummary(PlanCounts, PlanPrice, ClosingPrice):
     """What `memagent plan` prints."""
 
     question_lists: QuestionLists | None
-    second_look: SecondLookPrice | None
-    """None where nothing is read again."""
 
 
 def plan_checked(checked: Checked) -> PlanSummary:
     """What `answer` would read and cost; writes nothing."""
     job, output, executor = checked.job, make_output(checked.job), checked.executor
     with executor.session(job, reads=False):
-        plan = make_plan(
-            job, inputs=checked.inputs, executor=executor, closing=checked.closing, escalation=checked.escalation
-        )
+        plan = make_plan(job, inputs=checked.inputs, executor=executor, closing=checked.closing)
         with step("counting tokens"):
             index = scan_plan(output, plan, reader_fingerprint=checked.reader.fingerprint)
             before = last_run(output)
             held_for = last_versions(output, before, plan, index=index, agent=job.agent)
             bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=held_for))
             documents = document_lengths(bundles, agent=job.agent, sources=plan.pinned(job), executor=executor)
-            again = checked.escalation
             return {
                 **summarise_plan(plan, index, bundles),
                 **reading_price(plan, documents, bundles, agent=job.agent),
                 **closing_price(plan, bundles, agent=job.agent),
                 "question_lists": compare_ways(asked_documents(plan, documents, agent=job.agent), job.agent),
-                "second_look": second_look_price(plan, index, again, checked=checked, before=before) if again else None,
             }
-
-
-def second_look_price(
-    plan: Plan, index: TurnIndex, escalation: Escalation, *, checked: Checked, before: PastRun | None
-) -> SecondLookPrice:
-    """What is to be looked at again, and what the second reader takes at most.
-
-    Args:
-        plan: The plan of the first reader.
-        index: What the log holds of it.
-        escalation: Which readings are looked at again, and by whom.
-        checked: The run.
-        before: The last finished run.
-    """
-    job, doubts, second = checked.job, escalation.doubts, escalation.reader
-    output = make_output(job)
-    doubtful = doubtful_readings(plan, index, output=output, doubts=doubts, extraction=job.agent.extraction)
-    at_most = {*doubtful, *open_readings(plan, index, retry_failed=job.retry_failed)}
-    last = before.manifest.get("second_look") if before else None
-    return {
-        "doubtful": len(doubtful),
-        "last_share": last["share"] if last else None,
-        "reader": second_reader_price(plan, second, checked=checked, doubtful=doubtful, at_most=at_most)
-        if second
-        else None,
-    }
-
-
-def second_reader_price(
-    plan: Plan, second: SecondReader, *, checked: Checked, doubtful: Container[Work], at_most: Container[Work]
-) -> SecondReaderPrice:
-    """What a second reader takes for some readings, and for those that may be doubtful at most."""
-    job, again, agent = checked.job, plan.for_second_reader(second.closing), second.agent
-    looked = scan_plan(make_output(job), again, reader_fingerprint=second.identity.fingerprint)
-    left, bundles = (
-        list(again.pending(looked, retry_failed=job.retry_failed, only=only)) for only in (doubtful, at_most)
-    )
-    documents = document_lengths(bundles, agent=agent, sources=plan.pinned(job), executor=checked.executor)
-    price = reading_price(again, documents, bundles, agent=agent)
-    return {
-        "readings_to_do": count_pending(left).readings,
-        "readings_at_most": count_pending(bundles).readings,
-        "turns_at_most": price["turns"],
-        "prompt_tokens_at_most": price["prompt_tokens_at_most"],
-        "completion_tokens_at_most": price["completion_tokens_at_most"],
-        **closing_price(again, bundles, agent=agent),
-    }
 
 
 def scan_plan(output: Location, plan: Plan, *, reader_fingerprint: str) -> TurnIndex:
@@ -184,20 +106,15 @@ def last_versions(
     *,
     index: TurnIndex,
     agent: AgentConfig,
-    only: Collection[Work] | None = None,
 ) -> dict[str, list[str]]:
     """Hashes of the last versions of changed documents, whose turns may be taken, by document_id; the latest first.
 
     Sampled readings take none: their draws come from seeds of the text that is read, and so a reading is the same
-    whatever was read before it. `only`: what a second reader reads; None for the reader of all.
+    whatever was read before it.
     """
     if agent.sampling.temperature:
         return {}
-    documents = plan.documents
-    if only is not None:
-        hashes = pa.array({work.document_hash for work in only}, pa.string())
-        documents = documents.filter(pc.is_in(documents["document_hash"], hashes))
-    return last_hashes(output, before, documents, index=index, reads_all=only is None)
+    return last_hashes(output, before, plan.documents, index=index)
 
 
 def make_plan(
@@ -206,7 +123,6 @@ def make_plan(
     executor: Executor,
     inputs: Inputs | None = None,
     closing: Closing | None = None,
-    escalation: Escalation | None = None,
 ) -> Plan:
     """Indexes the documents in parallel, and joins them with the questions.
 
@@ -215,7 +131,6 @@ def make_plan(
         executor: What indexes, inside its session.
         inputs: What `read_inputs` found, where that is known.
         closing: What is asked after each answer; None for nothing, whatever types the questions have.
-        escalation: What reads doubtful readings again, so that questions must suit it too; None where nothing does.
 
     Raises:
         InputError: a file, column or row can't be used; names it.
@@ -225,8 +140,12 @@ def make_plan(
     index = _checked_index(job, inputs, table=table, executor=executor)
     missing = missing_documents(questions, index)
     sample = sample_documents(index, limit=job.limit, seed=job.limit_seed)
+    again = select_again(job, output=make_output(job))
+    if again is not None:
+        sample = documents_named(index, again.questions)
+        missing = missing_again(again.questions, index)
     plan = Plan(
-        sample.taken if job.limit else with_missing(index, missing),
+        sample.taken if job.limit else with_missing(sample.taken, missing),
         questions,
         samples=job.agent.sampling.samples,
         as_lists=make_policy(job.agent).reads_lists,
@@ -235,11 +154,11 @@ def make_plan(
         table=table,
         outside=sample.outside,
         places=inputs.found.places,
+        again=again,
     )
     if not plan.asked.table.num_rows:
         raise InputError("no question is asked: the question list is empty, and no document brings one")
     require_questions_fit(plan.asked.table, job.agent)
-    require_second_looks(plan.asked.table, escalation)
     if closing is not None:
         result_questions(plan.asked.table)
     log_documents(index, inputs.found)

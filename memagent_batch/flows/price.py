@@ -8,7 +8,7 @@ from typing import TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.budgets import closing_costs
+from memagent_batch.budgets import closing_cost
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.domain.prompts import PromptTokens
@@ -95,14 +95,15 @@ def closing_price(plan: Plan, bundles: list[pa.Table], *, agent: AgentConfig) ->
     """What closing turns take where each is asked, with every budget at its full length."""
     turns = prompt_tokens = completion_tokens = 0
     costs = {
-        each: closing_costs(plan.asked.closing.turns.plan, agent, value_type=each) if plan.asked.closing else ()
+        each: closing_cost(plan.asked.closing.config, agent, value_type=each)
         for each in set(plan.asked.types)
+        if plan.asked.closing
     }
     for row, count in _asked_rows(bundles).items() if plan.asked.closing else ():
-        for cost in costs[plan.asked.types[row]]:
-            turns += count
-            prompt_tokens += count * cost.num_prompt_tokens
-            completion_tokens += count * cost.num_completion_tokens
+        cost = costs[plan.asked.types[row]]
+        turns += count * cost.num_turns
+        prompt_tokens += count * cost.num_prompt_tokens
+        completion_tokens += count * cost.num_completion_tokens
     return {
         "closing_turns_at_most": turns,
         "closing_prompt_tokens_at_most": prompt_tokens,

@@ -227,7 +227,7 @@ def _asked_record(asked: Asked, population: Population) -> dict[str, Any]:
         "format": REVIEW_FORMAT,
         "question_id": asked.question_id,
         "question": population.question,
-        "flagged": asked.rule.flagged.text if asked.rule.flagged else None,
+        "flagged": asked.rule.text,
         "by": asked.rule.by,
         "unsure_below": asked.rule.unsure_below,
         "seed": asked.seed,

@@ -12,9 +12,10 @@ import torch
 
 from memagent_batch.budgets import fitted
 from memagent_batch.config.training import TrainLoopConfig
-from memagent_batch.engines.engine import RenewableEngine
+from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import SettingsError
-from memagent_batch.evaluation.report.learning_curve import draw_curve
+from memagent_batch.evaluation.report.charts import render_chart
+from memagent_batch.evaluation.report.curves import chart_learning
 from memagent_batch.files.location import Location
 from memagent_batch.flows.collect import sampled_agent
 from memagent_batch.flows.train import TRAINING_FORMAT, learn_from, local_folder, model_folder, rounded, step_text
@@ -38,7 +39,7 @@ from memagent_batch.training.learner.tasks import Task, Tasks
 from memagent_batch.training.rollouts.reader import read_groups, read_rollouts_record
 from memagent_batch.training.rollouts.rewarder import require_reward
 from memagent_batch.training.rollouts.table import mean_reward
-from memagent_batch.wiring import identify_reader, make_renewable_engine
+from memagent_batch.wiring import identify_reader, make_engine
 
 log = logging.getLogger(__name__)
 
@@ -60,13 +61,15 @@ def train_loop(training: TrainLoopConfig, *, tasks: Tasks, held_out: Sequence[Ta
     identify_reader(current.agent)
     require_reward(current.rollouts)
     require_memory(model_folder(training.agent.model), settings=training.learner)
-    engine = make_renewable_engine(current.agent)
+    engine = make_engine(current.agent)
+    if not engine.has_weights:
+        raise SettingsError(f"engine: {engine.kind!r} can't take new weights from here; leave it at vllm")
     claim_loop(training)
     return asyncio.run(_with_engine(training, tasks, held_out, engine=engine))
 
 
 async def _with_engine(
-    training: TrainLoopConfig, tasks: Tasks, held_out: Sequence[Task], *, engine: RenewableEngine
+    training: TrainLoopConfig, tasks: Tasks, held_out: Sequence[Task], *, engine: Engine
 ) -> dict[str, str | float | None]:
     await engine.start()
     try:
@@ -76,7 +79,7 @@ async def _with_engine(
 
 
 async def go_on(
-    training: TrainLoopConfig, tasks: Tasks, held_out: Sequence[Task], *, engine: RenewableEngine
+    training: TrainLoopConfig, tasks: Tasks, held_out: Sequence[Task], *, engine: Engine
 ) -> dict[str, str | float | None]:
     """The loop itself, with an engine that serves the weights of the last step."""
     folder, start = claim_loop(training), model_folder(training.agent.model)
@@ -122,7 +125,7 @@ def is_kept(step: Step, training: TrainLoopConfig) -> bool:
 
 
 async def collect_step(
-    training: TrainLoopConfig, before: Step, step: Step, tasks: Sequence[Task], *, engine: RenewableEngine
+    training: TrainLoopConfig, before: Step, step: Step, tasks: Sequence[Task], *, engine: Engine
 ) -> None:
     """Reads a step's tasks G times with the weights of the step before, unless that is done."""
     if step.has_rollouts():
@@ -187,7 +190,7 @@ def _warn_of_difference(training: TrainLoopConfig, step: Step, difference: float
         log.warning(message, extra={"event": EventKind.PROBABILITIES_DIFFER, **fields})
 
 
-async def evaluate(training: TrainLoopConfig, step: Step, held_out: Sequence[Task], *, engine: RenewableEngine) -> None:
+async def evaluate(training: TrainLoopConfig, step: Step, held_out: Sequence[Task], *, engine: Engine) -> None:
     """Reads the held-out questions greedily, where they are due and not read yet."""
     if not held_out or step.number % training.loop.evaluate_every or step.evaluation() is not None:
         return
@@ -211,12 +214,12 @@ async def evaluate(training: TrainLoopConfig, step: Step, held_out: Sequence[Tas
 
 
 def report(folder: Path) -> Figures | None:
-    """Writes `metrics.jsonl` and `curve.png` from the steps, and returns the last line."""
+    """Writes `metrics.jsonl` and `curve.svg` from the steps, and returns the last line."""
     lines = metric_lines(folder)
     write_metrics(folder, lines)
-    picture = draw_curve(lines)
-    if picture is not None:
-        Location(uri=str(folder / "curve.png")).write_bytes(picture.png)
+    chart = chart_learning(lines)
+    if chart is not None:
+        Location(uri=str(folder / "curve.svg")).write_bytes(render_chart(chart).encode())
     return lines[-1] if lines else None
 
 

@@ -1,7 +1,7 @@
 """The questions of a run: a list asked of every document, rows bound to one document, or given on the command line."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypedDict
 
 import pyarrow as pa
@@ -221,6 +221,22 @@ def asked_types(questions: pa.Table) -> dict[ValueType, str]:
         if value_type is not None:
             found.setdefault(value_type, f"question {question_id!r}")
     return found
+
+
+def missing_again(document_ids: Collection[str], index: pa.Table) -> list[str]:
+    """The documents of a second pass that are not there any more.
+
+    Raises:
+        InputError: none of them is there: more likely other documents than a lake that lost them all.
+    """
+    named = pa.array(document_ids, pa.string())
+    missing: list[str] = named.filter(pc.invert(pc.is_in(named, index["document_id"].combine_chunks()))).to_pylist()
+    if missing and len(missing) == len(named):
+        raise InputError(
+            f"again_where: none of the {len(missing):,} documents that it takes, such as {missing[0]!r}, is among the "
+            f"{index.num_rows:,} documents; give the documents that again_from was read of"
+        )
+    return missing
 
 
 def missing_documents(questions: pa.Table, index: pa.Table) -> list[str]:

@@ -1,9 +1,11 @@
 """A fair sample of the documents, which stays the same from night to night and grows with the limit."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from operator import itemgetter
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from memagent_batch.domain.permanent_numbers import permanent_number
 
@@ -16,6 +18,13 @@ class SampledDocuments:
     """What is read."""
     outside: pa.Table | None
     """What is left out; None where nothing can be."""
+
+
+def documents_named(index: pa.Table, document_ids: Collection[str]) -> SampledDocuments:
+    """The documents of these ids, for a second pass."""
+    is_named = pc.is_in(index["document_id"], pa.array(document_ids, index.schema.field("document_id").type))
+    taken, outside = index.filter(is_named), index.filter(pc.invert(is_named))
+    return SampledDocuments(taken=taken.combine_chunks(), outside=outside.combine_chunks())
 
 
 def sample_documents(index: pa.Table, *, limit: int | None, seed: int) -> SampledDocuments:

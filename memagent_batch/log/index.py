@@ -2,18 +2,18 @@
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Status
 from memagent_batch.files.location import Location
-from memagent_batch.log.closings import LoggedClosing, scan_closings
 from memagent_batch.log.files import ReadingKey, log_line, read_log, read_log_files
-from memagent_batch.log.schemas import OUTCOME_LOG, OutcomeRow
+from memagent_batch.log.schemas import CLOSING_LOG, OUTCOME_LOG, ClosingRow, OutcomeRow
 from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
 
 Row = dict[str, Any]
@@ -22,11 +22,13 @@ Row = dict[str, Any]
 TurnsKey = tuple[str, str]
 """Document hash, and question hash (or the hash of the list that the turns are shared by): where turns stand."""
 
-OutcomeRank = tuple[bool, str, float]
-"""Order among outcomes of one address: a class, the run's id, seconds inside the run. The highest one counts."""
+Rank = tuple[bool, str, float]
+"""Order among rows of one address: whether it is whole, the run's id, seconds inside the run. The highest counts."""
 
-_RANKED_BY = ["document_hash", "question_hash", "sample", "status", "finished_at", "run_id"]
-"""Columns that say which row of a reading counts."""
+_RANKED_BY = ["document_hash", "question_hash", "sample", "finished_at", "run_id"]
+"""Columns that say which row of a reading counts, beside `status` or `is_failed`."""
+
+T = TypeVar("T")
 
 
 class StandingOutcome(OutcomeRow):
@@ -36,12 +38,19 @@ class StandingOutcome(OutcomeRow):
     """Run and writer of its file."""
 
 
+class StandingClosing(ClosingRow):
+    """The row of the log of closings that counts for a reading."""
+
+    line: str
+    """Run and writer of its file."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedOutcome:
-    """Where the outcome of a reading is kept."""
+    """Where the outcome of a reading is kept, or what its closing turns brought."""
 
     status: Status
-    """How the reading ended."""
+    """How the reading ended, or its closing turns: `failed` if one of them did."""
     file: str
     """Log file that holds the row."""
     run_id: str
@@ -72,7 +81,7 @@ class TurnIndex:
     """Hashes of earlier versions of a document that turns were taken from, by document and question."""
     run_turns: dict[str, RunTurns] = field(default_factory=dict)
     """Turns by run."""
-    closings: dict[str, dict[ReadingKey, LoggedClosing]] = field(default_factory=dict)
+    closings: dict[str, dict[ReadingKey, LoggedOutcome]] = field(default_factory=dict)
     """Readings that were closed, by the fingerprint of what was asked after the answer."""
 
     def files_of(self, key: TurnsKey) -> Iterator[str]:
@@ -102,16 +111,13 @@ def scan_log(
         OutputError: a log file can't be read; names it.
     """
     index = TurnIndex(reader_fingerprint=reader_fingerprint)
-    best: dict[ReadingKey, OutcomeRank] = {}
-    outcomes = output / OUTCOMES_FOLDER
-    for file, table in read_log(outcomes, columns=_RANKED_BY, fingerprints=[reader_fingerprint], begins=[begins]):
-        for row in table.to_pylist():
-            row |= {name: sys.intern(row[name]) for name in ("question_hash", "run_id")}  # many rows have the same
-            key = (row["document_hash"], row["question_hash"], row["sample"])
-            rank = _outcome_rank(row)
-            if key not in best or rank > best[key]:
-                best[key] = rank
-                index.outcomes[key] = LoggedOutcome(status=Status(row["status"]), file=file, run_id=row["run_id"])
+    tables = read_log(
+        output / OUTCOMES_FOLDER,
+        columns=[*_RANKED_BY, "status"],
+        fingerprints=[reader_fingerprint],
+        begins=[begins],
+    )
+    index.outcomes.update(_best(tables, keep=_logged).get(reader_fingerprint, {}))
     turns = _scan_turn_keys(output, fingerprints=[reader_fingerprint, *closing_turns], begins=begins)
     index.turn_files.update(turns.files)
     index.held_from.update(turns.held_from)
@@ -119,16 +125,6 @@ def scan_log(
     if closings:
         index.closings.update(scan_closings(output, fingerprints=closings, begins=begins))
     return index
-
-
-def turns_of_runs(*indexes: TurnIndex) -> dict[str, RunTurns]:
-    """Turns by run, of several readers."""
-    asked, held = Counter[str](), Counter[str]()
-    for index in indexes:
-        for run_id, turns in index.run_turns.items():
-            asked[run_id] += turns.asked
-            held[run_id] += turns.held
-    return {run_id: RunTurns(asked=count, held=held[run_id]) for run_id, count in asked.items()}
 
 
 def last_run_id(output: Location) -> str:
@@ -222,7 +218,7 @@ def read_outcomes(
     document_hashes: Sequence[str] | None = None,
     columns: Sequence[str] = tuple(OUTCOME_LOG.names),
 ) -> dict[ReadingKey, StandingOutcome]:
-    """The outcome rows in these files that count, one for each reading; see `_outcome_rank`.
+    """The outcome rows in these files that count, one for each reading; see `_rank`.
 
     Args:
         output: The run's location.
@@ -231,18 +227,56 @@ def read_outcomes(
         document_hashes: The documents; all by default.
         columns: What the rows have beside the columns that they are ranked by.
     """
-    rows: dict[ReadingKey, StandingOutcome] = {}
     files = list(files)
     wanted = None if document_hashes is None else pa.array(document_hashes, pa.string())
-    names = [*_RANKED_BY, *columns]
+    names = [*_RANKED_BY, "status", *columns]
     tables = read_log_files(output, files, columns=names, fingerprints=[reader_fingerprint], document_hashes=wanted)
-    for file, table in zip(files, tables, strict=True):
-        for row in table.to_pylist():
-            key = (row["document_hash"], row["question_hash"], row["sample"])
-            if key not in rows or _outcome_rank(row) > _outcome_rank(rows[key]):
-                rows[key] = row
-                row["line"] = log_line(file)
-    return rows
+    return _best(zip(files, tables, strict=True), keep=_standing_outcome).get(reader_fingerprint, {})
+
+
+def scan_closings(
+    output: Location, *, fingerprints: Collection[str], after: str = "", until: str | None = None, begins: str = ""
+) -> dict[str, dict[ReadingKey, LoggedOutcome]]:
+    """The readings that were closed, by fingerprint.
+
+    Args:
+        output: The run's location.
+        fingerprints: Of what was asked after the answers.
+        after: A run: only what later ones closed.
+        until: A run: only what this one closed, or one before it; None for all.
+        begins: A run: only its files.
+
+    Raises:
+        OutputError: a log file can't be read; names it.
+    """
+    columns = [*_RANKED_BY, "is_failed"]
+    tables = read_log(output / CLOSINGS_FOLDER, columns=columns, fingerprints=fingerprints, begins=[begins])
+    within = ((file, _of_runs(table, after=after, until=until)) for file, table in tables)
+    return _best(within, keep=_logged)
+
+
+def read_closings(
+    output: Location,
+    files: Iterable[str],
+    *,
+    fingerprints: Collection[str],
+    document_hashes: Sequence[str] | None = None,
+    columns: Sequence[str] = tuple(CLOSING_LOG.names),
+) -> dict[str, dict[ReadingKey, StandingClosing]]:
+    """The rows in these files that count, by fingerprint and reading; see `_rank`.
+
+    Args:
+        output: The run's location.
+        files: Files of closings.
+        fingerprints: Of what was asked after the answers.
+        document_hashes: The documents; all by default.
+        columns: What the rows have beside the columns that they are ranked by.
+    """
+    files = list(files)
+    wanted = None if document_hashes is None else pa.array(document_hashes, pa.string())
+    names = [*_RANKED_BY, "is_failed", *columns]
+    tables = read_log_files(output, files, columns=names, fingerprints=fingerprints, document_hashes=wanted)
+    return _best(zip(files, tables, strict=True), keep=_standing_closing)
 
 
 def reading_key(address: ReadingAddress) -> ReadingKey:
@@ -250,11 +284,50 @@ def reading_key(address: ReadingAddress) -> ReadingKey:
     return (address.document_hash, address.question_hash, address.sample)
 
 
-def _outcome_rank(row: OutcomeRow) -> OutcomeRank:
-    """The rank of an outcome: `ok` above `failed`, then the last run; in a run the first `ok`, or the last failure.
+def _best(tables: Iterable[tuple[str, pa.Table]], *, keep: Callable[[str, Row], T]) -> dict[str, dict[ReadingKey, T]]:
+    """What `keep` makes of the rows that count, by fingerprint and reading: one for each, that of the highest rank."""
+    kept: dict[str, dict[ReadingKey, T]] = defaultdict(dict)
+    ranks: dict[str, dict[ReadingKey, Rank]] = defaultdict(dict)
+    for file, table in tables:
+        for row in table.to_pylist():
+            row |= {name: sys.intern(row[name]) for name in ("reader_fingerprint", "question_hash", "run_id")}
+            fingerprint, key = row["reader_fingerprint"], (row["document_hash"], row["question_hash"], row["sample"])
+            rank = _rank(row)
+            if key not in ranks[fingerprint] or rank > ranks[fingerprint][key]:
+                ranks[fingerprint][key] = rank
+                kept[fingerprint][key] = keep(file, row)
+    return dict(kept)
+
+
+def _rank(row: Row) -> Rank:
+    """The rank of a row: whole above failed, then the last run; in a run the first whole one, or the last failure.
 
     So a late write of an attempt that was superseded changes nothing.
     """
     finished_at = row["finished_at"].timestamp()
-    is_ok = row["status"] == Status.OK
-    return (is_ok, row["run_id"], -finished_at if is_ok else finished_at)
+    is_whole = _status(row) is Status.OK
+    return (is_whole, row["run_id"], -finished_at if is_whole else finished_at)
+
+
+def _status(row: Row) -> Status:
+    if "status" in row:
+        return Status(row["status"])
+    return Status.FAILED if row["is_failed"] else Status.OK
+
+
+def _logged(file: str, row: Row) -> LoggedOutcome:
+    return LoggedOutcome(status=_status(row), file=file, run_id=row["run_id"])
+
+
+def _standing_outcome(file: str, row: Row) -> StandingOutcome:
+    return cast(StandingOutcome, row | {"line": log_line(file)})
+
+
+def _standing_closing(file: str, row: Row) -> StandingClosing:
+    return cast(StandingClosing, row | {"line": log_line(file)})
+
+
+def _of_runs(table: pa.Table, *, after: str, until: str | None) -> pa.Table:
+    """The rows of runs after one, up to another."""
+    is_wanted = pc.greater(table["run_id"], after)
+    return table.filter(is_wanted if until is None else pc.and_(is_wanted, pc.less_equal(table["run_id"], until)))

@@ -56,13 +56,6 @@ def read_asked(output: Location, *, run_id: str) -> pa.Table:
     return read_parquet(place)
 
 
-def read_asked_singly(output: Location, *, run_id: str) -> pa.Table:
-    """The same as a reader is asked it that takes questions one by one, whatever the run's first reader does."""
-    asked = read_asked(output, run_id=run_id)
-    own = {"question_hash", LIST_HASH, CLOSING_FINGERPRINT}
-    return with_hashes(asked.drop_columns([name for name in asked.schema.names if name in own]), as_lists=False)
-
-
 def with_hashes(questions: pa.Table, *, as_lists: bool) -> pa.Table:
     """A question list with the hashes of the addresses.
 

@@ -9,7 +9,7 @@ from memagent_batch.evaluation.report.traces import Trace, make_trace
 from memagent_batch.log.index import Row
 from memagent_batch.pages.changes import Change, RunChanges
 from memagent_batch.pages.readings import ReadingKey, RunReading, key_of
-from memagent_batch.pages.values import look_of, outcome_of, shown_value
+from memagent_batch.pages.values import outcome_of, shown_value
 from memagent_batch.pages.windows import Mark, Window
 
 CHOSEN = "chosen"
@@ -32,8 +32,6 @@ class ReadingView:
     """The memory, turn by turn."""
     evidence: tuple[Row, ...]
     """Rows of `evidence`, numbered from 1: chosen sentences first, by rank."""
-    look: str | None
-    """See `look_of`."""
     change: Change | None
     """How the answer changed since the run before; None where it did not, or where that is not known."""
     commands: tuple[str, ...]
@@ -100,7 +98,6 @@ def view_reading(reading: RunReading, *, changes: RunChanges, output: str, run_i
         outcome=outcome_of(row),
         trace=make_trace(reading.turns, references=sorted(sought), alternatives=True),
         evidence=tuple(shown_evidence(reading)),
-        look=look_of(row),
         change=changes.readings.get(reading.key),
         commands=_commands(reading, output=output, before=changes.since, run_id=run_id),
     )
@@ -141,7 +138,6 @@ def template_values(sheet: Sheet, passages: Passages) -> dict[str, Any]:
         "columns": {
             "confidence": any(row.get("confidence") is not None for row in rows),
             "support": any(row.get("support") is not None for row in rows),
-            "look": any(view.look for view in sheet.readings),
             "change": any(view.change for view in sheet.readings),
         },
         "chosen": CHOSEN,

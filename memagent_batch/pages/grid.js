@@ -11,7 +11,7 @@ const WAIT_MS = 10000;     // for the rows of a file that has loaded
 const KEEPS_GRID = 0.5;    // share of filled cells from which the grid is shown first
 
 const byId = (id) => document.getElementById(id);
-const CONTROLS = ["search", "question", "outcome", "confidence", "support", "look", "change"];
+const CONTROLS = ["search", "question", "outcome", "confidence", "support", "change"];
 const order = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
 
 const rows = [];
@@ -23,11 +23,11 @@ let shown = [];
 
 function take(file) {
   for (const [id, text] of file.questions) if (!questions.has(id)) questions.set(id, text);
-  for (const [doc, question, sample, status, outcome, value, number, answer, confidence, support, look, because, change, href] of file.rows) {
+  for (const [doc, question, sample, status, outcome, value, number, answer, confidence, support, change, href] of file.rows) {
     const id = file.questions[question][0];
     const text = file.questions[question][1];
-    rows.push({ doc, question: id, text, sample, status, outcome, value, number, answer, confidence, support, look,
-      because, change, href, folded: `${doc}\n${id}\n${text}\n${value}\n${answer}`.toLowerCase() });
+    rows.push({ doc, question: id, text, sample, status, outcome, value, number, answer, confidence, support, change,
+      href, folded: `${doc}\n${id}\n${text}\n${value}\n${answer}`.toLowerCase() });
   }
 }
 
@@ -71,11 +71,11 @@ async function loadAll() {
 
 function matches() {
   const words = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
-  const [question, outcome, support, look, change] = CONTROLS.filter((id) => id !== "search" && id !== "confidence").map((id) => byId(id).value);
+  const [question, outcome, support, change] = CONTROLS.filter((id) => id !== "search" && id !== "confidence").map((id) => byId(id).value);
   const below = Number(byId("confidence").value) || 0;
   return rows.filter((row) =>
     (!question || row.question === question) && (!outcome || row.outcome === outcome) &&
-    (!support || row.support === support) && (!look || row.look === look || row.because === look) && (!change || row.change === change) &&
+    (!support || row.support === support) && (!change || row.change === change) &&
     (!below || (row.confidence !== null && row.confidence < below)) &&
     words.every((word) => row.folded.includes(word)));
 }
@@ -88,7 +88,6 @@ const KEYS = {
   outcome: (row) => row.outcome,
   confidence: (row) => row.confidence,
   support: (row) => (row.support === null ? null : RANKS[row.support]),
-  look: (row) => row.look,
   change: (row) => ({ changed: "0", new: "1" }[row.change] ?? "2"),
 };
 
@@ -152,8 +151,6 @@ const confidenceOf = (row) => (row.confidence === null ? null
   : element("span", { className: "confidence" }, bar(row.confidence), perCent(row.confidence)));
 const chip = (kind, text) => element("span", { className: `chip ${kind}` }, text);
 const supportOf = (row) => (row.support === null ? null : chip(`support-${row.support.split(" ")[0]}`, row.support));
-const lookOf = (row) => (row.look === null ? null
-  : element("span", { className: "look" }, chip(`look-${row.look.split(" ")[0]}`, row.look), element("small", {}, row.because)));
 const changeOf = (row) => (row.change === "changed" || row.change === "new" ? chip("change", row.change) : null);
 
 function answerOf(row) {
@@ -164,7 +161,7 @@ function answerOf(row) {
 function cell(found) {
   const made = element("td");
   for (const row of found ?? []) {
-    const signs = [confidenceOf(row), supportOf(row), lookOf(row), changeOf(row)].filter(Boolean);
+    const signs = [confidenceOf(row), supportOf(row), changeOf(row)].filter(Boolean);
     const sample = row.sample ? element("span", { className: "muted" }, ` sample ${row.sample}`) : null;
     made.append(element("div", { className: "cell" }, answerOf(row), sample,
       signs.length ? element("div", { className: "signs" }, ...signs) : null));
@@ -184,7 +181,7 @@ function heading(name, text, title = "") {
   return element("th", { scope: "col", "aria-sort": isSorted ? (state.down ? "descending" : "ascending") : "none" }, button);
 }
 
-const TITLES = { look: "second look", change: "since last run" };
+const TITLES = { change: "since last run" };
 let KEYS_SHOWN = [];
 
 function drawGrid(found) {
@@ -207,7 +204,7 @@ function drawGrid(found) {
 
 function drawList(found) {
   const has = (name) => rows.some((row) => row[name] !== null);
-  const columns = ["document", "question", "answer", "outcome", ...["confidence", "support", "look", "change"].filter(has)];
+  const columns = ["document", "question", "answer", "outcome", ...["confidence", "support", "change"].filter(has)];
   KEYS_SHOWN = columns;
   const cells = {
     document: (row) => element("th", { scope: "row", className: "name" }, element("bdi", {}, row.doc)),
@@ -217,7 +214,6 @@ function drawList(found) {
     outcome: (row) => element("td", {}, row.outcome),
     confidence: (row) => element("td", {}, confidenceOf(row)),
     support: (row) => element("td", {}, supportOf(row)),
-    look: (row) => element("td", {}, lookOf(row)),
     change: (row) => element("td", {}, changeOf(row)),
   };
   const list = sorted(found, KEYS[state.sort] ?? KEYS.document);
@@ -315,7 +311,6 @@ async function begin() {
   offer("question", [...questions.keys()]);
   offer("outcome", counts("outcome"));
   offer("support", counts("support"));
-  offer("look", [...counts("look"), ...counts("because")]);
   offer("change", counts("change"));
   byId("confidence").closest("label").hidden = !rows.some((row) => row.confidence !== null);
   recall();

@@ -28,7 +28,6 @@ from memagent_batch.pages.values import OUTCOMES
 from memagent_batch.pages.windows import Window, windows
 from memagent_batch.runs.history.document_texts import DocumentTexts
 from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.record.confidences import read_confidences
 from memagent_batch.runs.record.estimates import latest_estimates
 
 ROWS_PER_FILE = 1_000
@@ -65,8 +64,6 @@ class _Rows:
     """Ids and texts of the questions that they name, by their place in its list."""
     outcomes: Counter[str] = field(default_factory=Counter)
     """Readings by `outcome_of`."""
-    looks: Counter[str] = field(default_factory=Counter)
-    """Doubtful readings by `look_of`."""
     question_ids: set[str] = field(default_factory=set)
     """Of all files."""
     num_readings: int = 0
@@ -178,7 +175,6 @@ def _add_rows(rows: _Rows, sheet: Sheet, *, files: SiteFiles, changes: RunChange
     for place, view in enumerate(sheet.readings):
         rows.rows.append(_row(rows, view, href=f"{files.build}/{sheet.path}#r-{place}", changes=changes))
         rows.outcomes[view.outcome] += 1
-        rows.looks.update([view.look] if view.look else [])
         rows.question_ids.add(view.answer["question_id"])
         rows.num_readings += 1
         if len(rows.rows) == ROWS_PER_FILE:
@@ -202,8 +198,6 @@ def _row(rows: _Rows, view: ReadingView, *, href: str, changes: RunChanges) -> l
         _cell(said or ""),
         answer.get("confidence"),
         answer.get("support"),
-        view.look,
-        answer.get("escalated_because"),
         change if changes.is_known else None,
         href,
     ]
@@ -237,11 +231,9 @@ def _index(
             "questions": len(rows.question_ids),
             "asked": rows.num_readings,
             **{outcome: rows.outcomes[outcome] for outcome in OUTCOMES if rows.outcomes[outcome]},
-            **rows.looks,
             **(dict.fromkeys(("changed", "new"), 0) | dict(counted) if changes.is_known else {}),
         },
         "estimates": latest_estimates(output),
-        "confidences": read_confidences(output, manifest),
         "build": files.build,
         "site": {"files": rows.files, "readings": rows.num_readings},
     }

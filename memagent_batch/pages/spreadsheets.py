@@ -12,10 +12,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import xlsxwriter
-
 from memagent_batch.domain.texts.spreadsheet_cells import is_formula
 from memagent_batch.errors import OutputError
+from memagent_batch.extras import require_extra
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import Row
 from memagent_batch.pages.document_page import CHOSEN
@@ -134,7 +133,14 @@ def _csv_cell(value: Cell, cells: WrittenCells) -> Cell:
 
 @contextmanager
 def _xlsx_writer(file: Path, cells: WrittenCells) -> Iterator[Writer]:
-    """Rows go to a file as they come; `constant_memory` of xlsxwriter."""
+    """Rows go to a file as they come; `constant_memory` of xlsxwriter.
+
+    Raises:
+        SettingsError: xlsxwriter is not installed.
+    """
+    require_extra("xlsx", package="xlsxwriter")
+    import xlsxwriter
+
     with xlsxwriter.Workbook(str(file), {"constant_memory": True}) as book:
         book.use_zip64()
         sheet = book.add_worksheet("answers")

@@ -21,13 +21,6 @@ OUTCOMES = ("answered", NOT_STATED, NO_ANSWER, INVALID, "failed", "not read")
 """What becomes of a reading, as `outcome_of` says it."""
 
 
-SECOND_TIER = 2
-"""`tier` of an answer that is the second reader's."""
-NEEDS_REVIEW = "needs review"
-READ_AGAIN = "read again"
-NOT_READ_AGAIN = "not read again yet"
-
-
 def shown_value(row: Row) -> str:
     """The value of a row of `answers` as text; of a question without a type, the answer.
 
@@ -43,18 +36,6 @@ def shown_value(row: Row) -> str:
 def outcome_of(row: Row) -> str:
     """What a reader filters answers by: one of `OUTCOMES`."""
     return _without_value(row) or (NO_ANSWER if row["answer"] is None else "answered")
-
-
-def look_of(row: Row) -> str | None:
-    """What became of a doubtful answer: a person must look, the second reader answered, or it could not yet.
-
-    None where the answer was not doubtful, or nothing is looked at again.
-    """
-    if row.get("escalated_because") is None:
-        return None
-    if row["needs_review"]:
-        return NEEDS_REVIEW
-    return READ_AGAIN if row["tier"] == SECOND_TIER else NOT_READ_AGAIN
 
 
 def values_of_both(row: DifferenceRow) -> tuple[str | None, str | None] | None:

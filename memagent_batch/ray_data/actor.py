@@ -17,12 +17,12 @@ import pyarrow as pa
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.closing import ClosingConfig
 from memagent_batch.config.job import JobConfig, LogConfig, PoolConfig, RunConfig
-from memagent_batch.engines.engine import Engine, RemoteEngine, require_guides
+from memagent_batch.engines.engine import Completer, Engine
 from memagent_batch.errors import EngineDeadError, StorageError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.questions import value_types
 from memagent_batch.log.index import scan_log, scan_turn_files
-from memagent_batch.log.question_list import read_asked, read_asked_singly
+from memagent_batch.log.question_list import read_asked
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.ray_data.held import HeldReadings, LookUp
 from memagent_batch.ray_data.process import LAST_STOP_SECONDS, ReaderProcess
@@ -30,7 +30,7 @@ from memagent_batch.ray_data.progress.board import Board
 from memagent_batch.ray_data.progress.reporter import Reporter
 from memagent_batch.reading.agent import LoadedAgent, make_agent
 from memagent_batch.reading.allowance import Allowance, BoundedEngine
-from memagent_batch.reading.closed import Closing, make_closing
+from memagent_batch.reading.closing import Closing, make_closing
 from memagent_batch.reading.places import TURNS_AT_ONCE, TurnPlaces
 from memagent_batch.reading.questions import Questions
 from memagent_batch.reading.suspects import Suspects
@@ -83,13 +83,8 @@ class ReaderTask:
         board: Board,
         closes: bool = False,
         bounded: "BoundedRun | None" = None,
-        singly: bool = False,
     ) -> Self:
-        """The task of a job's readers, whose plan names the log files of each document, and says what `closes`.
-
-        `singly`: they take questions one by one, even where the run's list is for a reader that takes it whole.
-        """
-        load_questions = read_asked_singly if singly else read_asked
+        """The task of a job's readers, whose plan names the log files of each document, and says what `closes`."""
         return cls(
             agent=job.agent,
             pool=job.pool,
@@ -98,7 +93,7 @@ class ReaderTask:
             board=board,
             place=job,
             log=job.log,
-            load_questions=partial(load_questions, make_output(job), run_id=run_id),
+            load_questions=partial(read_asked, make_output(job), run_id=run_id),
             closing=job.closing if closes else None,
             bounded=bounded,
         )
@@ -124,7 +119,9 @@ class StartedActor:
     questions: Questions
     """The question list of the run."""
     engine: Engine
-    """The engine."""
+    """Started; stopped when it dies."""
+    completer: Completer
+    """The engine within the run's bounds, if it has any."""
     allowance: Allowance | None
     """What its turns may still take of the run's bounds; None where there are none."""
     journal: Journal
@@ -217,7 +214,7 @@ class ActorLife:
         held = await self.held()
         engine = await self._start_engine()
         if closing is not None:
-            await require_guides(engine, closing.turns.plan.guide_kinds(filter(None, set(questions.types))))
+            await engine.require_guides(closing.config.guide_kinds(filter(None, set(questions.types))))
         reporter = Reporter(
             board=task.board, log=log, run_id=task.run_id, model=agent.model, policy=task.agent.policy.kind
         )
@@ -227,7 +224,8 @@ class ActorLife:
         return StartedActor(
             agent=agent,
             questions=questions,
-            engine=BoundedEngine(engine, allowance) if allowance else engine,
+            engine=engine,
+            completer=BoundedEngine(engine, allowance) if allowance else engine,
             allowance=allowance,
             journal=Journal(log=log, suspects=suspects),
             reporter=reporter,
@@ -276,7 +274,7 @@ class ActorLife:
 
     async def _start_engine(self) -> Engine:
         engine = self._engine = make_engine(self._task.agent)
-        if isinstance(engine, RemoteEngine) and await self._is_under_way():
+        if await self._is_under_way():
             await engine.rejoin()
         else:
             await engine.start()

@@ -9,7 +9,7 @@ from ray.util import placement_group, remove_placement_group
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import PoolConfig
 from memagent_batch.errors import RunFailedError, SettingsError
-from memagent_batch.plugins import engine_config
+from memagent_batch.plugins import engine_settings
 from memagent_batch.ray_data.starts import START_SECONDS
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ def replica_gpus(agent: AgentConfig, pool: PoolConfig) -> float:
 
     The cluster is not asked: one that scales from zero shows no GPU before it is asked for one.
     """
-    return engine_config(agent).resources().num_gpus if pool.gpus_per_replica is None else pool.gpus_per_replica
+    return engine_settings(agent).num_gpus if pool.gpus_per_replica is None else pool.gpus_per_replica
 
 
 def require_node(agent: AgentConfig, pool: PoolConfig, *, may_grow: bool) -> None:

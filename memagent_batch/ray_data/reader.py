@@ -22,8 +22,7 @@ from memagent_batch.ray_data.actor import ActorLife, ReaderTask, StartedActor
 from memagent_batch.ray_data.process import ReaderProcess
 from memagent_batch.ray_data.progress.reporter import Reporter
 from memagent_batch.ray_data.progress.share import ReadingShare
-from memagent_batch.reading.closed import close_reading, unclosed
-from memagent_batch.reading.closing import Tracer
+from memagent_batch.reading.closing import Tracer, close_reading, unclosed
 from memagent_batch.reading.documents import PlannedDocument, planned_documents
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import ClosingsOnly, ListTurns, LoggedTurns, ReadingTurns
@@ -112,7 +111,7 @@ class Reader:
             reporter.in_flight += 1
             held = await asyncio.shield(shared.held)
             turns = ReadingTurns(
-                engine=ClosingsOnly(actor.engine) if asked.is_answered else actor.engine,
+                engine=ClosingsOnly(actor.completer) if asked.is_answered else actor.completer,
                 address=address,
                 seed=self._task.agent.sampling.seed,
                 held=held[address.reader_fingerprint],

@@ -16,7 +16,6 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.document import BreakAt
 from memagent_batch.domain.readings import cost_of
 from memagent_batch.domain.texts.sentences import Sentences, split_sentences
-from memagent_batch.engines.tokenizer import TokenisedText, Tokenizer
 from memagent_batch.errors import DocumentError, InputError, MemagentError, TextUnavailableError
 from memagent_batch.inputs.document_index import CARRY_PREFIX
 from memagent_batch.inputs.documents import why_unreadable
@@ -28,6 +27,7 @@ from memagent_batch.reading.breaks import break_at, find_breaks
 from memagent_batch.reading.documents import planned_documents
 from memagent_batch.runs.planning.calls import CALL_COLUMN
 from memagent_batch.runs.planning.work import WORK_COLUMNS
+from memagent_batch.tokens.tokenizer import TokenisedText, Tokenizer
 from memagent_batch.wiring import make_prompt_tokens, make_texts_place, make_tokenizer
 
 TOKENISED = pa.schema(

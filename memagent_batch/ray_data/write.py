@@ -13,9 +13,15 @@ from memagent_batch.errors import SupersededError
 from memagent_batch.files.errors import storage_errors
 from memagent_batch.runs.claim import require_claim
 from memagent_batch.runs.planning.parts import PART_COLUMN
-from memagent_batch.runs.record.seal import FileHash
 from memagent_batch.runs.rows.projection import Projection
-from memagent_batch.runs.tables.part_report import PART_REPORT, PartReport, ReasonRow, reason_rows, rows_of_files
+from memagent_batch.runs.tables.part_report import (
+    PART_REPORT,
+    FileHash,
+    PartReport,
+    ReasonRow,
+    reason_rows,
+    rows_of_files,
+)
 from memagent_batch.runs.tables.parts import detach_not_read, part_key
 from memagent_batch.runs.tables.tables import (
     ANSWERS_FOLDER,
@@ -85,7 +91,6 @@ def _part_report(
         "num_results": tables.results.num_rows if tables.results is not None else 0,
         "failed_reasons": _part_reasons(tables.answers, statuses, status=Status.FAILED),
         "not_read_reasons": _part_reasons(tables.answers, statuses, status=Status.NOT_READ),
-        "escalated": tables.escalated,
         "missing": tables.missing,
         "hashes": hashes,
         "num_document_tokens": _total(tables.answers["num_document_tokens"]),
@@ -100,8 +105,7 @@ def _part_report(
 
 def _lasts(tables: PartTables) -> bool:
     """Whether the next run makes the same rows of the same log."""
-    is_read_again = not any(row["num_not_read"] for row in tables.escalated)
-    is_read = is_read_again and set(tables.answers["status"].to_pylist()) <= LASTING
+    is_read = set(tables.answers["status"].to_pylist()) <= LASTING
     return is_read and tables.is_whole and not tables.missing
 
 

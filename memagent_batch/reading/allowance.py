@@ -14,7 +14,7 @@ from functools import partial
 
 from memagent_batch.domain.bounds import Amounts, Bounds
 from memagent_batch.domain.turns import Completion, Prompt
-from memagent_batch.engines.engine import Engine
+from memagent_batch.engines.engine import Completer
 from memagent_batch.errors import BoundReachedError, EngineRequestError, PromptTooLongError
 
 SEEN_TURNS = 256
@@ -148,13 +148,10 @@ class Allowance:
 class BoundedEngine:
     """An engine whose turns keep to an allowance."""
 
-    def __init__(self, engine: Engine, allowance: Allowance) -> None:
+    def __init__(self, engine: Completer, allowance: Allowance) -> None:
         """Takes the engine, which is started."""
         self._engine = engine
         self._allowance = allowance
-
-    async def start(self) -> None:
-        """It was started."""
 
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
         """The engine's completion.
@@ -181,10 +178,6 @@ class BoundedEngine:
         finally:
             settle()
         return completion
-
-    async def stop(self) -> None:
-        """Stops the engine."""
-        await self._engine.stop()
 
 
 def _plus(amounts: Amounts, others: Amounts) -> Amounts:

@@ -1,20 +1,33 @@
-"""The closing turns of one reading: the answer as a value, the sentences that it rests on, and whether they bear it."""
+"""What is asked after the answer of a reading: the answer as a value, the sentences it rests on, whether they bear it.
+
+`checked_closing` refuses before an engine starts what can't be asked; `close_reading` asks, and returns a row of the
+log.
+"""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from memagent_batch.bm25 import word_scores
-from memagent_batch.domain.closing.answer_types import ValueType
+from memagent_batch.budgets import fitted_closing, require_closing_window
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.closing import ClosingConfig
+from memagent_batch.domain.addresses import fingerprint
+from memagent_batch.domain.answers import Extraction, extract_answer
+from memagent_batch.domain.closing.answer_types import AnswerType, ValueType
 from memagent_batch.domain.closing.evidence import (
+    MAX_CHOSEN,
+    MAX_SOURCES,
     Candidate,
-    Evidence,
     MemoryTrace,
     candidates_of,
     choose_candidates,
     evidence_guide,
     evidence_of,
 )
+from memagent_batch.domain.closing.json_schemas import JsonValue
 from memagent_batch.domain.closing.plan import (
     EVIDENCE,
     EVIDENCE_COMPLETION_TOKENS,
@@ -23,13 +36,9 @@ from memagent_batch.domain.closing.plan import (
     SUPPORT_GUIDE,
     SUPPORT_MENU,
     VALUE,
-    ClosingPlan,
-    ClosingSet,
     ClosingTokens,
-    Support,
 )
 from memagent_batch.domain.closing.values import (
-    TypedValue,
     ValueStatus,
     budget_of,
     confidence,
@@ -44,34 +53,142 @@ from memagent_batch.domain.prompts import PromptTokens, Slot, new_memory
 from memagent_batch.domain.texts.sentences import Sentences
 from memagent_batch.domain.texts.words import folded_words
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Turns
-from memagent_batch.errors import ClosingError, ReadingError
+from memagent_batch.errors import ClosingError, ReadingError, SettingsError, ValueTypeError
+from memagent_batch.log.schemas import ClosedRow
+from memagent_batch.plugins import engine_settings
+from memagent_batch.prompts.closing import CLOSING_TEXTS
+from memagent_batch.reading.read import Reading
+from memagent_batch.reading.turns import ReadingTurns
+from memagent_batch.wiring import make_closing_tokens, make_engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClosingTurns:
+class Closing:
     """What closes the readings of an agent. One for each actor."""
 
-    plan: ClosingPlan
-    """Which turns are asked."""
-    closings: ClosingSet
-    """Their texts."""
+    config: ClosingConfig
+    """Which turns are asked, and their budgets."""
     tokens: ClosingTokens
-    """The same, as the model's tokeniser writes them."""
+    """Their texts, as the model's tokeniser writes them."""
     reader_fingerprint: str
     """The reader that answers."""
-
-    def fingerprints(self, types: Sequence[ValueType]) -> Mapping[str, str]:
-        """The kinds of turns by the fingerprints under which the log keeps them, for these types."""
-        values = {
-            self.fingerprint(VALUE, value_type): VALUE for value_type in types if guide_of(value_type) is not None
-        }
-        return values | {self.fingerprint(kind): kind for kind in self.plan.kinds()}
+    extraction: Extraction = Extraction.AUTO
+    """How answers are taken out of responses."""
 
     def fingerprint(self, kind: str, value_type: ValueType | None = None) -> str:
-        """The fingerprint of one kind."""
-        return self.plan.fingerprint(
-            kind, closings=self.closings, reader=self.reader_fingerprint, value_type=value_type
+        """What decides the result of a turn of this kind beside document and question, as 64 hex digits.
+
+        Args:
+            kind: the kind of turn.
+            value_type: the type that the question asks for; for `value` alone.
+        """
+        parts: dict[str, JsonValue] = {"reader": self.reader_fingerprint, "kind": kind, "text": CLOSING_TEXTS[kind]}
+        if kind == VALUE and value_type is not None:
+            guide = guide_of(value_type)
+            parts |= {
+                "type": value_type.identity(),
+                "form": form_of(value_type),
+                "guide": None if guide is None else guide.identity(),
+                "max_tokens": budget_of(value_type, json_tokens=self.config.json_tokens),
+            }
+        else:
+            parts |= {"evidence_tokens": self.config.shown_tokens, "caps": [MAX_SOURCES, MAX_CHOSEN]}
+        return fingerprint(parts)
+
+    def of_type(self, value_type: ValueType | None) -> str | None:
+        """The fingerprint under which the log keeps what they bring to a question of this type; None if nothing."""
+        asked = [VALUE] * (value_type is not None) + self.config.kinds()
+        if not asked:
+            return None
+        kinds: list[JsonValue] = [self.fingerprint(kind, value_type if kind == VALUE else None) for kind in asked]
+        return fingerprint({"closing": kinds, "extraction": self.extraction.value})
+
+    def of_turns(self, types: Iterable[ValueType | None]) -> list[str]:
+        """The fingerprints under which the log keeps the turns, for questions of these types."""
+        values = [
+            self.fingerprint(VALUE, each) for each in set(types) if each is not None and guide_of(each) is not None
+        ]
+        return sorted([*values, *map(self.fingerprint, self.config.kinds())])
+
+
+def make_closing(config: ClosingConfig, agent: AgentConfig, *, reader_fingerprint: str) -> Closing:
+    """What closes the readings of an agent, whose budgets fit its window."""
+    return Closing(
+        config=fitted_closing(config, agent),
+        tokens=make_closing_tokens(agent),
+        reader_fingerprint=reader_fingerprint,
+        extraction=agent.extraction,
+    )
+
+
+def checked_closing(
+    config: ClosingConfig, agent: AgentConfig, *, types: Iterable[ValueType | None], reader_fingerprint: str
+) -> Closing | None:
+    """What closes the readings of a run; None where nothing is asked after its answers.
+
+    Args:
+        config: What is asked of every reading.
+        agent: What reads; its budgets fit its window.
+        types: Types that the questions ask for.
+        reader_fingerprint: The reader.
+
+    Raises:
+        SettingsError: a closing turn can't fit the window, or samples can't vote.
+        EngineStartError: the engine takes no guides.
+    """
+    asked = {each for each in types if each is not None}
+    closing = make_closing(config, agent, reader_fingerprint=reader_fingerprint)
+    if not asked and not closing.config.kinds():
+        return None
+    _require_votes(agent, types=asked)
+    require_closing_window(closing.config, agent, types=asked)
+    make_engine(agent).check_guides(closing.config.guide_kinds(asked))
+    return closing
+
+
+def _require_votes(agent: AgentConfig, *, types: Collection[ValueType]) -> None:
+    """Several samples of a greedy agent are the same one: their votes would say nothing.
+
+    Raises:
+        SettingsError: this is so, and a question asks for a type.
+    """
+    sampling = agent.sampling
+    if types and sampling.samples > 1 and sampling.temperature == 0:
+        raise SettingsError(
+            f"sampling.samples: {sampling.samples} greedy samples are all the same, so that their votes on a value "
+            "say nothing; set sampling.temperature above 0, or sampling.samples to 1"
         )
+
+
+def require_compiled(types: Mapping[ValueType, str], agent: AgentConfig) -> None:
+    """Compiles the schemas as vLLM does: one that it can't compile would kill its engine in the first turn.
+
+    An endpoint compiles by itself, with a compiler that is not known here: what it refuses is the `closing_error` of a
+    reading. Choices and expressions are made by the project and hold nothing of a question list.
+
+    Args:
+        types: Types that questions ask for, each with the place of a question that does.
+        agent: What reads.
+
+    Raises:
+        ValueTypeError: one can't be compiled; names the place and says what xgrammar says.
+    """
+    asked = [(place, guide_of(each)) for each, place in types.items() if each.type is AnswerType.JSON]
+    if not asked or not engine_settings(agent).has_weights:
+        return
+    try:
+        import xgrammar  # here, since it loads torch
+    except ImportError:
+        return  # no vLLM here; the actors' own start says what is missing
+    for place, guide in asked:
+        if guide is None:
+            continue
+        try:
+            xgrammar.Grammar.from_json_schema(json.dumps(guide.sent_json_schema()), any_whitespace=False)
+        except RuntimeError as error:
+            raise ValueTypeError(
+                f"{place}: schema: xgrammar can't compile it ({' '.join(str(error).split())}): {guide.json_schema}"
+            ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,39 +198,24 @@ class FinishedReading:
     document: Document
     """The document."""
     sentences: Sentences
-    """Its sentences."""
+    """Its sentences; none are needed if no evidence is asked for."""
     question: str
     """The question."""
     value_type: ValueType | None = None
-    """The type that it asks for; None where it asks for none."""
+    """The type that it asks for; None if it asks for none."""
     response: str
     """Text of the answer turn, without thoughts."""
     answer: str | None
-    """The answer that was taken out of it; None where it holds none."""
+    """The answer that was taken out of it; None if it has none."""
     memory: str
     """Memory that the answer was given from."""
     trace: MemoryTrace
     """Where that memory came from."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClosingResult:
-    """What the closing turns of a reading brought."""
-
-    coverage: float
-    """Share of the document that was shown, 0 to 1."""
-    value: TypedValue | None = None
-    """The answer as a value; None where the question asks for no type, or the turn failed."""
-    confidence: float | None = None
-    """Probability of a value that was chosen from a menu."""
-    evidence: tuple[Evidence, ...] | None = None
-    """Sentences that the answer rests on, the best first; None where they were not asked for, or the turn failed."""
-    support: Support | None = None
-    """Whether they bear it; None where that was not asked, or there are none."""
-    support_probability: float | None = None
-    """Its probability, over the menu."""
-    error: ReadingError | None = None
-    """What kept the rest from being asked; the answer stands all the same."""
+    @property
+    def brief(self) -> str:
+        """The answer in few words: as it was taken out of the response, else the response."""
+        return self.response if self.answer is None else self.answer
 
 
 class Tracer:
@@ -138,7 +240,37 @@ class Tracer:
         self.trace.take(prompt, written=written)
 
 
-async def ask_closing_turns(reading: FinishedReading, *, closing: ClosingTurns, turns: Turns) -> ClosingResult:
+async def close_reading(
+    reading: Reading,
+    value_type: ValueType | None,
+    *,
+    question: str,
+    document: Document,
+    sentences: Sentences,
+    trace: MemoryTrace,
+    closing: Closing,
+    turns: ReadingTurns,
+) -> ClosedRow:
+    """Asks the closing turns of a reading that was answered: its status is `ok`, and all its own turns were asked.
+
+    Raises:
+        MemagentError: what concerns more than this reading.
+    """
+    response = reading.response or ""
+    finished = FinishedReading(
+        document=document,
+        sentences=sentences,
+        question=question,
+        value_type=value_type,
+        response=response,
+        answer=extract_answer(response, extraction=closing.extraction),
+        memory=reading.memory or "",
+        trace=trace,
+    )
+    return await ask_closing_turns(finished, closing=closing, turns=turns)
+
+
+async def ask_closing_turns(reading: FinishedReading, *, closing: Closing, turns: ReadingTurns) -> ClosedRow:
     """Asks the closing turns of a reading, one after another.
 
     A turn that fails for a cause of its own ends them, and what was asked before it stays.
@@ -146,70 +278,111 @@ async def ask_closing_turns(reading: FinishedReading, *, closing: ClosingTurns, 
     Raises:
         MemagentError: what concerns more than this reading, as in `read`.
     """
-    result = ClosingResult(coverage=reading.trace.coverage(reading.document.num_tokens))
+    row, before = _nothing_asked(), turns.counts
+    row["coverage"] = reading.trace.coverage(reading.document.num_tokens)
     try:
-        result = await _with_value(result, reading, closing=closing, turns=turns)
-        if not closing.plan.evidence:
-            return result
-        shown = await asyncio.to_thread(_shown, reading, closing=closing) if _may_rest(result) else []
-        result = await _with_evidence(result, reading, shown=shown, closing=closing, turns=turns)
-        if closing.plan.support and result.evidence:
-            result = await _with_support(result, reading, closing=closing, turns=turns)
+        await _ask_value(row, reading, closing=closing, turns=turns)
+        if closing.config.evidence:
+            chosen = await _ask_evidence(row, reading, closing=closing, turns=turns)
+            if closing.config.support and chosen:
+                await _ask_support(row, reading, chosen, closing=closing, turns=turns)
     except ReadingError as error:
-        return replace(result, error=error)
-    return result
+        row["closing_error"], row["is_failed"] = f"{type(error).__name__}: {error}", True
+    row["num_turns"] = turns.counts.num_turns - before.num_turns
+    row["num_prompt_tokens"] = turns.counts.num_prompt_tokens - before.num_prompt_tokens
+    row["num_completion_tokens"] = turns.counts.num_completion_tokens - before.num_completion_tokens
+    row["finished_at"] = datetime.now(UTC)
+    return row
 
 
-async def _with_value(
-    result: ClosingResult, reading: FinishedReading, *, closing: ClosingTurns, turns: Turns
-) -> ClosingResult:
+def unclosed(replayed: Reading) -> ClosedRow:
+    """Of a reading that was answered and can't be closed, since the log no longer has how it was read."""
+    row = _nothing_asked()
+    row["closing_error"], row["is_failed"] = f"{replayed.error_type}: {replayed.error_message}", True
+    return row
+
+
+def _nothing_asked() -> ClosedRow:
+    return {
+        "value": None,
+        "value_bool": None,
+        "value_number": None,
+        "value_label": None,
+        "value_status": None,
+        "confidence": None,
+        "support": None,
+        "support_probability": None,
+        "coverage": None,
+        "closing_error": None,
+        "evidence": None,
+        "is_failed": False,
+        "num_turns": 0,
+        "num_prompt_tokens": 0,
+        "num_completion_tokens": 0,
+        "finished_at": datetime.now(UTC),
+    }
+
+
+async def _ask_value(row: ClosedRow, reading: FinishedReading, *, closing: Closing, turns: Turns) -> None:
+    """Adds the answer as a value to the row, if the question asks for a type."""
     value_type = reading.value_type
     if value_type is None:
-        return result
+        return
     guide = guide_of(value_type)
     if guide is None:
-        return replace(result, value=text_value(reading.answer))
-    encode = closing.tokens.encode
-    slots = {Slot.MEMORY: encode(reading.memory), Slot.FORM: encode(form_of(value_type))}
-    budget = budget_of(value_type, json_tokens=closing.plan.json_tokens)
-    prompt = _prompt(VALUE, reading.response, reading, slots=slots, closing=closing, max_tokens=budget, guide=guide)
-    completion = await turns(prompt)
-    return replace(
-        result,
-        value=value_of(completion, value_type, answer=reading.answer),
-        confidence=confidence(completion, guide),
-    )
+        value = text_value(reading.answer)
+    else:
+        encode = closing.tokens.encode
+        slots = {Slot.MEMORY: encode(reading.memory), Slot.FORM: encode(form_of(value_type))}
+        budget = budget_of(value_type, json_tokens=closing.config.json_tokens)
+        prompt = _prompt(VALUE, reading.response, reading, slots=slots, closing=closing, max_tokens=budget, guide=guide)
+        completion = await turns(prompt)
+        value = value_of(completion, value_type, answer=reading.answer)
+        row["confidence"] = confidence(completion, guide)
+    row["value"], row["value_status"], row["closing_error"] = value.value, value.status.value, value.problem
+    row["value_bool"], row["value_number"], row["value_label"] = value.boolean, value.number, value.label
 
 
-async def _with_evidence(
-    result: ClosingResult, reading: FinishedReading, *, shown: Sequence[Candidate], closing: ClosingTurns, turns: Turns
-) -> ClosingResult:
-    """Without a sentence to show, none bears the answer, and nothing is asked."""
-    if not shown:
-        return replace(result, evidence=())
-    prompt = _prompt(
-        EVIDENCE,
-        _one_line(reading),
-        reading,
-        slots={Slot.SENTENCES: _numbered(shown, reading.document, closing.tokens)},
-        closing=closing,
-        max_tokens=EVIDENCE_COMPLETION_TOKENS,
-        guide=evidence_guide(len(shown)),
-    )
-    completion = await turns(prompt)
-    try:
-        return replace(result, evidence=evidence_of(_whole_text(completion, prompt), shown))
-    except ValueError as error:
-        raise ClosingError(f"turn {prompt.path}: {error}") from error
+async def _ask_evidence(
+    row: ClosedRow, reading: FinishedReading, *, closing: Closing, turns: Turns
+) -> Sequence[Candidate]:
+    """Adds the sentences that the answer rests on to the row, and returns them, the best first.
+
+    An answer that says "not stated" rests on none. Without a sentence to show, none bears the answer, and nothing is
+    asked.
+    """
+    is_stated = row["value_status"] != ValueStatus.NOT_STATED
+    shown = await asyncio.to_thread(_shown, reading, closing=closing) if is_stated else []
+    chosen: list[Candidate] = []
+    if shown:
+        prompt = _prompt(
+            EVIDENCE,
+            reading.brief,
+            reading,
+            slots={Slot.SENTENCES: _numbered(shown, reading.document, closing.tokens)},
+            closing=closing,
+            max_tokens=EVIDENCE_COMPLETION_TOKENS,
+            guide=evidence_guide(len(shown)),
+        )
+        completion = await turns(prompt)
+        try:
+            chosen = evidence_of(_whole_text(completion, prompt), shown)
+        except ValueError as error:
+            raise ClosingError(f"turn {prompt.path}: {error}") from error
+    row["evidence"] = [
+        {"char_start": each.char_start, "char_end": each.char_end, "chunk_index": each.chunk_index} for each in chosen
+    ]
+    return chosen
 
 
-async def _with_support(
-    result: ClosingResult, reading: FinishedReading, *, closing: ClosingTurns, turns: Turns
-) -> ClosingResult:
-    shown = sorted((each.sentence for each in result.evidence or ()), key=lambda sentence: sentence.char_start)
+async def _ask_support(
+    row: ClosedRow, reading: FinishedReading, chosen: Sequence[Candidate], *, closing: Closing, turns: Turns
+) -> None:
+    """Adds to the row whether the sentences bear the answer."""
+    shown = sorted(chosen, key=lambda sentence: sentence.char_start)
     prompt = _prompt(
         SUPPORT,
-        _one_line(reading),
+        reading.brief,
         reading,
         slots={Slot.SENTENCES: _numbered(shown, reading.document, closing.tokens)},
         closing=closing,
@@ -220,18 +393,13 @@ async def _with_support(
     written = _whole_text(completion, prompt)
     if written not in SUPPORT_MENU:
         raise ClosingError(f"turn {prompt.path}: {written!r} is no number of the menu")
-    probability = confidence(completion, SUPPORT_GUIDE)
-    return replace(result, support=SUPPORT_MENU[written], support_probability=probability)
+    row["support"] = SUPPORT_MENU[written].value
+    row["support_probability"] = confidence(completion, SUPPORT_GUIDE)
 
 
-def _may_rest(result: ClosingResult) -> bool:
-    """Whether the answer may rest on a sentence: one that says "not stated" rests on none."""
-    return result.value is None or result.value.status is not ValueStatus.NOT_STATED
-
-
-def _shown(reading: FinishedReading, *, closing: ClosingTurns) -> list[Candidate]:
+def _shown(reading: FinishedReading, *, closing: Closing) -> list[Candidate]:
     """The sentences that are shown; decodes and ranks, beside the event loop."""
-    brief, document = _one_line(reading), reading.document
+    brief, document = reading.brief, reading.document
     sources = reading.trace.sources(question=reading.question, answer=brief)
     candidates = candidates_of(document, reading.sentences, sources)
     decode = closing.tokens.decode
@@ -240,13 +408,8 @@ def _shown(reading: FinishedReading, *, closing: ClosingTurns) -> list[Candidate
         words=[folded_words(decode(document.tokens(each.token_start, each.token_end))) for each in candidates],
         sought=folded_words("\n".join([reading.question, brief, reading.memory])),
         scores=word_scores,
-        max_tokens=closing.plan.evidence_tokens,
+        max_tokens=closing.config.shown_tokens,
     )
-
-
-def _one_line(reading: FinishedReading) -> str:
-    """The answer in few words: as it was taken out of the response, else the response."""
-    return reading.response if reading.answer is None else reading.answer
 
 
 def _prompt(
@@ -255,7 +418,7 @@ def _prompt(
     reading: FinishedReading,
     *,
     slots: Mapping[Slot, Sequence[int]],
-    closing: ClosingTurns,
+    closing: Closing,
     max_tokens: int,
     guide: Guide,
 ) -> Prompt:

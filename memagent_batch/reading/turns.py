@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
 from memagent_batch.domain.closing.plan import WHOLE_OR_FAILED
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Scope, sum_counted
-from memagent_batch.engines.engine import Engine
+from memagent_batch.engines.engine import Completer
 from memagent_batch.errors import NotHeldError
 from memagent_batch.log.files import ReadingKey
 from memagent_batch.log.index import reading_key
@@ -109,7 +109,7 @@ class ListTurns:
 class ReadingTurns:
     """`await turns(prompt)` for the policy of one reading. Mutable: it numbers and counts the turns of that reading."""
 
-    engine: Engine
+    engine: Completer
     """Answers the turns that the log does not hold."""
     address: ReadingAddress
     """The reading's address, from which each turn has its seed."""
@@ -243,12 +243,9 @@ class ReadingTurns:
 class ClosingsOnly:
     """An engine for a reading that the log holds: it is asked closing turns, and no turn of the reading itself."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Completer) -> None:
         """Takes the engine, which others use too."""
         self._engine = engine
-
-    async def start(self) -> None:
-        """It was started."""
 
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
         """The completion of a closing turn.
@@ -264,15 +261,9 @@ class ClosingsOnly:
             )
         return await self._engine.complete(prompt, seed=seed)
 
-    async def stop(self) -> None:
-        """Others use it."""
-
 
 class ReplayOnly:
     """Stands for an engine where a reading is replayed: it answers nothing."""
-
-    async def start(self) -> None:
-        """Nothing to start."""
 
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
         """Never answers.
@@ -281,9 +272,6 @@ class ReplayOnly:
             NotHeldError: the log does not hold the turn.
         """
         raise NotHeldError(prompt.path)
-
-    async def stop(self) -> None:
-        """Nothing to stop."""
 
 
 def _closing_turn(fingerprint: str, prompt: Prompt) -> ClosingTurn:

@@ -19,14 +19,14 @@ from memagent_batch.files.errors import storage_errors
 from memagent_batch.log.index import RunTurns
 from memagent_batch.log.question_list import read_asked
 from memagent_batch.logs import EventKind
-from memagent_batch.prompts.closing import CLOSING_PROMPTS
+from memagent_batch.prompts.closing import closing_text_sha256
 from memagent_batch.runs.bounds import Spent, cost
 from memagent_batch.runs.claim import ANSWER_TABLES, publish, removed_on_failure, require_claim
-from memagent_batch.runs.escalation.summary import learnt_target, sum_up_second_look
 from memagent_batch.runs.history.changes import Changes, find_changes, removed_documents
 from memagent_batch.runs.history.history import PastRun, write_plan, write_record_manifest
 from memagent_batch.runs.manifest import FORMAT, Manifest, MarkerCounts, RunCounts, package_versions, public_settings
-from memagent_batch.runs.record.sealing import sealed
+from memagent_batch.runs.record.record import write_record
+from memagent_batch.runs.record.sums import SUMS_FILE, record_file
 from memagent_batch.runs.run import Run
 from memagent_batch.runs.tables.part_report import PartReport, ReasonRow, reason_rows, rows_of_files
 from memagent_batch.runs.tables.tables import (
@@ -91,8 +91,7 @@ def close_run(
         output=run.output, run_id=run.run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed
     )
     write_plan(past)
-    past = sealed(past, projection=run.projection, reports=reports, log_files=log_files, before=before)
-    manifest = past.manifest
+    write_record(past, run=run, reports=reports, log_files=log_files, before=before)
     publish(run.output, manifest, tables=ANSWER_TABLES, run_id=run.run_id)
     write_record_manifest(past)
     _log_closed(manifest)
@@ -152,6 +151,7 @@ def _manifest(
         "changes": asdict(changes),
         "tables": {**run.tables},
         "parts": [_recorded_part(report) for report in reports],
+        "record": record_file(run.run_id, SUMS_FILE),
     }
 
 
@@ -169,9 +169,8 @@ def _with_own_parts(
             manifest["cost"] = {"this_run": this_run, "without_log": cost(run.job, manifest["totals"])}
     if run.sample is not None:
         manifest["sample"] = run.sample
-    if (doubts := run.projection.doubts) is not None:
-        target = learnt_target(run.job.escalate.target, doubts.thresholds, questions=questions)
-        manifest["second_look"] = sum_up_second_look(run.second, reports, asked=run.asked, target=target)
+    if run.again is not None:
+        manifest["again"] = run.again
     if closing_texts := _closing_texts(run, questions):
         manifest["closing_texts"] = closing_texts
     return manifest
@@ -186,7 +185,7 @@ def _closing_texts(run: Run, questions: pa.Table) -> dict[str, str]:
         EVIDENCE: run.job.closing.evidence,
         SUPPORT: run.job.closing.support,
     }
-    return {kind: CLOSING_PROMPTS.fingerprint(kind) for kind in is_asked if is_asked[kind]}
+    return {kind: closing_text_sha256(kind) for kind in is_asked if is_asked[kind]}
 
 
 def _sum_markers(reports: Sequence[PartReport]) -> MarkerCounts | None:

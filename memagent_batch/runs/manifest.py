@@ -7,14 +7,12 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NotRequired, TypedDict, cast
 
 from memagent_batch.config.agent import AgentConfig, AgentTask
-from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import OutputError, StorageError
 from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
 from memagent_batch.masking import recorded
-from memagent_batch.plugins import ENGINES, engine_config
+from memagent_batch.plugins import ENGINES, engine_settings
 from memagent_batch.runs.bounds import Spent
-from memagent_batch.runs.record.seal import Seal
 from memagent_batch.runs.tables.part_report import AnswerSums, PartReport, ReasonRow
 
 RUN_FILE = "run.json"
@@ -47,48 +45,19 @@ class Sample(TypedDict):
     """All that are there."""
 
 
-class SecondLookCounts(TypedDict):
-    """Readings that were doubtful, and of these what became of them."""
+class AgainRecord(TypedDict):
+    """What a second pass reads again."""
 
-    escalated: int
-    """All of them."""
-    answered: int
-    """Those that the second reader answered, so that its answers stand."""
-    failed: int
-    """Those that it brought no usable answer to: the first one stands."""
-    not_read: int
-    """Those that it could not read now: the next run reads them."""
-    needs_review: int
-    """Those that a person must look at, since no reader is left."""
-
-
-class LearntTarget(TypedDict):
-    """The target of a run, and the thresholds that it went by."""
-
-    recall: float
-    """Share of what is looked for that is answered by yes or looked at again, at least."""
-    delta: float
-    """How often a threshold that was learnt may miss that."""
-    up_to: dict[str, float]
-    """By question_id: a "no" that is as sure as this, or less, was looked at again."""
-
-
-class SecondLookSummary(TypedDict):
-    """What a manifest says of the readings that were looked at again."""
-
-    reader_fingerprint: str | None
-    """The second reader; None where a person looks, as the next two."""
-    reader: Mapping[str, Any] | None
-    """`ReaderIdentity.parts`."""
-    extraction: str | None
-    """How its answers are taken out of responses."""
-    counts: SecondLookCounts
-    share: float
-    """Doubtful readings of all that were asked for, 0 to 1."""
-    because: dict[str, int]
-    """Doubtful readings by reason."""
-    target: NotRequired[LearntTarget]
-    """Of a run with `escalate.target`."""
+    output: str
+    """The output whose readings they are, without credentials."""
+    run_id: str
+    """Its run."""
+    where: str
+    """The condition on the rows of its `answers`."""
+    pairs: int
+    """Documents with questions that fulfil it."""
+    plan_of: str | None
+    """The stopped run whose plan it goes on with; None if they were selected for this run."""
 
 
 class MarkerCounts(TypedDict):
@@ -133,14 +102,14 @@ class Manifest(TypedDict):
     """Cost of `spent`, `this_run`, and of `totals`, `without_log`; where there is a price."""
     sample: NotRequired[Sample]
     """The sample of a run with a limit."""
+    again: NotRequired[AgainRecord]
+    """What a second pass reads again."""
     markers: NotRequired[MarkerCounts]
     """There where a chat API was sent what stands in documents, questions and memories."""
-    record: NotRequired[Seal]
-    """Hashes of its files and of the run before; none in outputs of versions without it."""
+    record: NotRequired[str]
+    """Name of its list `SHA256SUMS`; outputs of older versions have none, or a mapping."""
     closing_texts: NotRequired[dict[str, str]]
-    """`ClosingSet.fingerprint` of each kind of closing turn that was asked; there where one was."""
-    second_look: NotRequired[SecondLookSummary]
-    """There where doubtful readings were read again."""
+    """`closing_text_sha256` of each kind of closing turn that was asked; there if one was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,8 +136,8 @@ class RunRecord:
     """Version or snapshot of each table of a lake that is read."""
     sample: Sample | None = None
     """The sample of a run with a limit."""
-    second_reader_fingerprint: str | None = None
-    """The identity of what reads doubtful readings again; None where nothing does."""
+    again: AgainRecord | None = None
+    """What a second pass reads again."""
     format: str = FORMAT
     """Layout of the location."""
 
@@ -180,7 +149,13 @@ def read_manifest(folder: Location) -> Manifest | None:
         OutputError: it is no JSON object.
         StorageError: it can't be read.
     """
-    return cast("Manifest | None", read_json(folder / MANIFEST_FILE))
+    manifest = read_json(folder / MANIFEST_FILE)
+    if manifest and (manifest.get("second_look") or {}).get("reader"):
+        raise OutputError(
+            f"{folder} is of an older version, whose runs read some readings twice (`escalate`); its tables can still "
+            "be read as files; choose another output, and read again with --again-from"
+        )
+    return cast("Manifest | None", manifest)
 
 
 def require_manifest(output: Location) -> Manifest:
@@ -201,10 +176,6 @@ def public_settings(task: AgentTask) -> dict[str, Any]:
     """All knobs as JSON, by the names that users write, without secrets."""
     groups = task.model_dump(mode="json", exclude=_secrets(task.agent))
     knobs = {**groups.pop("agent"), **(groups.pop("sources", None) or {}), **groups}
-    if isinstance(task, JobConfig) and task.escalate.to:
-        second = task.agent.with_knobs(task.escalate.to)
-        public = second.model_dump(mode="json", exclude=_secrets(second)["agent"])
-        knobs["escalate"]["to"] = _named(public, task.escalate.to)
     public = recorded(knobs)
     if "ask" in knobs:  # what is asked is data: in a JSON schema, a field named `signature` is no secret
         public["ask"] = knobs["ask"]
@@ -212,20 +183,11 @@ def public_settings(task: AgentTask) -> dict[str, Any]:
     return public
 
 
-def _named(knobs: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
-    """The knobs that are named, group by group; one that no record holds is not there."""
-    return {
-        name: _named(knobs[name], below) if isinstance(below, dict) and isinstance(knobs[name], dict) else knobs[name]
-        for name, below in names.items()
-        if name in knobs
-    }
-
-
 def _secrets(agent: AgentConfig) -> Any:
     """Knobs that no record holds, as pydantic leaves them out."""
     secrets: dict[str, set[str]] = {kind: set(ENGINES.find(kind).secrets) for kind in ENGINES.built_in}
     if agent.engine not in ENGINES.built_in:
-        secrets["engine_knobs"] = set(engine_config(agent).secrets)
+        secrets["engine_knobs"] = set(engine_settings(agent).secrets)
     return {"storage_options": True, "sources": {"storage_options"}, "agent": secrets}
 
 

@@ -23,9 +23,8 @@ from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
 from memagent_batch.inputs.document_index import CARRY_PREFIX
-from memagent_batch.log.closings import read_closings
 from memagent_batch.log.files import ReadingKey
-from memagent_batch.log.index import TurnIndex, read_outcomes, scan_log
+from memagent_batch.log.index import TurnIndex, read_closings, read_outcomes, scan_log
 from memagent_batch.log.question_list import CLOSING_FINGERPRINT, AskedQuestion, read_asked
 from memagent_batch.log.schemas import ClosedRow, OutcomeRow
 from memagent_batch.runs.history.history import PLAN_FILE, RUNS_FOLDER
@@ -145,7 +144,6 @@ def _begun_run(output: Location) -> _BegunRun:
             reader_fingerprint=fingerprint,
             model=settings["model"],
             extraction=Extraction(settings["extraction"]),
-            tier=1 if record.get("second_reader_fingerprint") else None,
         ),
         asked=record["asked"],
     )

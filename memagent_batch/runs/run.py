@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
-from memagent_batch.domain.escalation import Doubts
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import StorageError
 from memagent_batch.files.errors import storage_errors
@@ -19,11 +18,10 @@ from memagent_batch.log.question_list import write_asked
 from memagent_batch.log.writer import new_run_id
 from memagent_batch.logs import EventKind
 from memagent_batch.masking import shown
-from memagent_batch.runs.escalation.second_reader import SecondPlan, SecondReader
-from memagent_batch.runs.manifest import RUN_FILE, RunRecord, Sample, public_settings, write_run_record
+from memagent_batch.runs.manifest import RUN_FILE, AgainRecord, RunRecord, Sample, public_settings, write_run_record
 from memagent_batch.runs.output_place import asked_documents, asked_questions
 from memagent_batch.runs.planning.plan import Plan
-from memagent_batch.runs.rows.projection import Projection, SecondProjection, make_projection
+from memagent_batch.runs.rows.projection import Projection, make_projection
 from memagent_batch.wiring import ReaderIdentity
 
 log = logging.getLogger(__name__)
@@ -58,25 +56,14 @@ class Run:
     """Version of each table of a lake that it reads."""
     sample: Sample | None = None
     """The sample of a run with a limit."""
-    second: SecondReader | None = None
-    """What reads doubtful readings again; None where nothing does."""
+    again: AgainRecord | None = None
+    """What a second pass reads again."""
 
 
-def begin_run(
-    output: Location,
-    job: JobConfig,
-    *,
-    reader: ReaderIdentity,
-    plan: Plan,
-    doubts: Doubts | None = None,
-    second: SecondPlan | None = None,
-) -> Run:
-    """Writes `run.json`: from here on the location belongs to this job, and in it to this run.
-
-    `doubts` says which readings are looked at again, `second` what reads them, where something does.
-    """
+def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan) -> Run:
+    """Writes `run.json`: from here on the location belongs to this job, and in it to this run."""
     started_at = datetime.now(UTC)
-    record = _run_record(job, plan, reader=reader, second=second, started_at=started_at)
+    record = _run_record(job, plan, reader=reader, started_at=started_at)
     run_id = _claim(output, record)
     write_asked(output, plan.asked.hashed, run_id=run_id)
     fields = {"run_id": run_id, "asked": plan.num_readings, "output": shown(job.output)}
@@ -85,9 +72,6 @@ def begin_run(
         extra={"event": EventKind.RUN_STARTED, **fields},
     )
     projection = make_projection(output, job, run_id=run_id, reader=reader, plan=plan)
-    if doubts is not None:
-        again = _second_projection(output, job, second, run_id=run_id) if second else None
-        projection = replace(projection, tier=1, doubts=doubts, second=again)
     return Run(
         run_id=run_id,
         output=output,
@@ -100,13 +84,11 @@ def begin_run(
         sources=plan.pinned(job),
         tables=record.tables,
         sample=record.sample,
-        second=second.reader if second else None,
+        again=record.again,
     )
 
 
-def _run_record(
-    job: JobConfig, plan: Plan, *, reader: ReaderIdentity, second: SecondPlan | None, started_at: datetime
-) -> RunRecord:
+def _run_record(job: JobConfig, plan: Plan, *, reader: ReaderIdentity, started_at: datetime) -> RunRecord:
     """What `run.json` will say, without the run's id."""
     return RunRecord(
         run_id="",
@@ -119,14 +101,8 @@ def _run_record(
         closing_turns=plan.asked.closing_turns,
         tables={} if plan.table is None else {**plan.table.versions},
         sample=_sample(job, plan),
-        second_reader_fingerprint=second.reader.identity.fingerprint if second else None,
+        again=plan.again.record if plan.again else None,
     )
-
-
-def _second_projection(output: Location, job: JobConfig, second: SecondPlan, *, run_id: str) -> SecondProjection:
-    own, identity = job.with_agent(second.reader.agent), second.reader.identity
-    projection = make_projection(output, own, run_id=run_id, reader=identity, plan=second.plan)
-    return SecondProjection(projection=replace(projection, tier=2), closings=second.closings)
 
 
 def _sample(job: JobConfig, plan: Plan) -> Sample | None:

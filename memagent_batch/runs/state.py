@@ -18,7 +18,7 @@ from memagent_batch.log.index import scan_log, scan_turns
 from memagent_batch.masking import printable
 from memagent_batch.runs.bounds import Spent
 from memagent_batch.runs.history.history import RUNS_FOLDER
-from memagent_batch.runs.manifest import FORMAT, RUN_FILE, Manifest, RunCounts, Sample, SecondLookCounts, read_manifest
+from memagent_batch.runs.manifest import FORMAT, RUN_FILE, AgainRecord, Manifest, RunCounts, Sample, read_manifest
 
 STOPPED_FILE = "stopped.json"
 PROGRESS_FILE = "progress.json"
@@ -37,8 +37,6 @@ class StopNote(TypedDict):
 class ProgressNote(TypedDict):
     """How far a run was at a moment, which it notes while it reads."""
 
-    tier: int
-    """Whose readings these are: 1 of the reader of all, 2 of the second one, which reads what is doubtful."""
     readings_done: int
     readings_asked: int
     share_read: float
@@ -71,18 +69,6 @@ class LifeSign(TypedDict, total=False):
     last_sign_of_life_seconds_ago: int
 
 
-class SecondLookState(TypedDict):
-    """What the second reader has done."""
-
-    outcomes_ok: int
-    outcomes_failed: int
-    turns: int
-    prompt_tokens: int
-    last_turn_at: str | None
-    counts: SecondLookCounts | None
-    """Counts of the manifest; None before it is written."""
-
-
 class RunState(LogSums, LifeSign):
     """What `memagent status` shows. Times are ISO 8601, UTC."""
 
@@ -100,6 +86,8 @@ class RunState(LogSums, LifeSign):
     questions: list[str]
     sample: Sample | None
     """The part of the documents that a run with a limit takes."""
+    again: AgainRecord | None
+    """What a second pass reads again."""
     readings_asked: int
     outcomes_ok: int
     outcomes_failed: int
@@ -111,8 +99,6 @@ class RunState(LogSums, LifeSign):
     """The cost of both, where there is a price."""
     counts: RunCounts | None
     """Counts of the manifest; None before it is written, as `changes`."""
-    second_look: SecondLookState | None
-    """What the second reader has done; None where there is none."""
     changes: Mapping[str, Any] | None
 
 
@@ -131,8 +117,6 @@ def read_state(output: Location) -> RunState:
     sums = _sum_log(
         output, reader_fingerprint=record["reader_fingerprint"], closing_turns=record.get("closing_turns", ())
     )
-    again = _second_look(output, record.get("second_reader_fingerprint"), manifest=manifest)
-    turns_at = [each["last_turn_at"] for each in (sums, again) if each]
     return {
         "run_id": record["run_id"],
         "state": _state(manifest, note),
@@ -140,11 +124,12 @@ def read_state(output: Location) -> RunState:
         "finished_at": manifest["finished_at"] if manifest else None,
         "stopped_at": note["stopped_at"] if note else None,
         "stopped_because": note["why"] if note else None,
-        **(LifeSign() if manifest or note else _life_sign([record["started_at"], *turns_at])),
+        **(LifeSign() if manifest or note else _life_sign([record["started_at"], sums["last_turn_at"]])),
         "documents": record["documents"],
         "tables": record.get("tables", {}),
         "questions": record["questions"],
         "sample": record.get("sample"),
+        "again": record.get("again"),
         "readings_asked": record["asked"],
         "outcomes_ok": statuses.count(Status.OK),
         "outcomes_failed": statuses.count(Status.FAILED),
@@ -154,7 +139,6 @@ def read_state(output: Location) -> RunState:
         "cost": manifest.get("cost") if manifest else None,
         "counts": manifest["counts"] if manifest else None,
         "changes": manifest.get("changes") if manifest else None,
-        "second_look": again,
     }
 
 
@@ -173,28 +157,9 @@ def _statuses(output: Location, *, reader_fingerprint: str) -> list[Status]:
     return [entry.status for entry in scan_log(output, reader_fingerprint=reader_fingerprint).outcomes.values()]
 
 
-def _second_look(output: Location, fingerprint: str | None, *, manifest: Manifest | None) -> SecondLookState | None:
-    """What the second reader has done; None where there is none."""
-    if fingerprint is None:
-        return None
-    statuses = _statuses(output, reader_fingerprint=fingerprint)
-    sums = _sum_log(output, reader_fingerprint=fingerprint, closing_turns=())
-    summary = manifest.get("second_look") if manifest else None
-    return {
-        "outcomes_ok": statuses.count(Status.OK),
-        "outcomes_failed": statuses.count(Status.FAILED),
-        "turns": sums["turns"],
-        "prompt_tokens": sums["prompt_tokens"],
-        "last_turn_at": sums["last_turn_at"],
-        "counts": summary["counts"] if summary else None,
-    }
-
-
 def _state(manifest: Manifest | None, note: StopNote | None) -> str:
     if manifest is not None:
-        again = manifest.get("second_look")
-        unread = manifest["counts"].get("not_read") or (again and again["counts"]["not_read"])
-        return "incomplete" if unread else "finished"
+        return "incomplete" if manifest["counts"].get("not_read") else "finished"
     return "stopped" if note else "running or killed"
 
 

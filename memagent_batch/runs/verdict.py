@@ -39,12 +39,6 @@ def require_read(manifest: Manifest) -> None:
             f"{num_not_read} of {manifest['counts']['asked']} readings were not read "
             f"({_reasons_of(manifest, Status.NOT_READ)}); the same command reads them"
         )
-    again = manifest.get("second_look")
-    if again and again["counts"]["not_read"]:
-        raise NotReadError(
-            f"{again['counts']['not_read']} of {again['counts']['escalated']} doubtful readings were not read again; "
-            "`escalation_error` in `answers` says why, and the same command reads them"
-        )
 
 
 def _reasons_of(manifest: Manifest, status: Status) -> str:

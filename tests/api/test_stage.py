@@ -23,7 +23,6 @@ from memagent_batch.budgets import fitted
 from memagent_batch.config.job import PoolConfig, RunConfig
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import (
     EngineDeadError,
     EngineStartError,
@@ -37,9 +36,11 @@ from memagent_batch.ray_data import stages
 from memagent_batch.ray_data.actor import ActorLife, ReaderTask
 from memagent_batch.ray_data.answers import AnswerReader
 from memagent_batch.ray_data.ray_process import this_process
+from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import identify_reader
 from tests import prompt_dependent_engine
 from tests.api.conftest import QUESTIONS, TEXTS, agent_of, by_reading, logged_turns, table_of
+from tests.engine_context import MadeEngine
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
 
@@ -249,7 +250,7 @@ def test_actor_killed_in_mid_reading_is_replaced_and_the_rows_are_the_same(text_
     assert by_reading(replayed) == by_reading(whole)
 
 
-class PoisonedEngine:
+class PoisonedEngine(MadeEngine):
     """Dies of a word in the prompt."""
 
     def __init__(self, engine: Engine, *, model: str) -> None:

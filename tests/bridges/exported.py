@@ -1,6 +1,10 @@
-"""Exports of small tables, and what trainers need beside them."""
+"""Exports of small tables, and the code and settings of docs/how-to/other-trainers.md."""
 
+import re
+import shlex
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from transformers import AutoTokenizer
@@ -10,18 +14,41 @@ from memagent_batch.files.location import Location
 from memagent_batch.flows.export import export
 from tests.training.rollouts.rollout_tables import write_table
 
-TINY_MODEL = str(Path(memagent_batch.__file__).parent / "models/tiny")
+PACKAGE = Path(memagent_batch.__file__).parent
+TINY_MODEL = str(PACKAGE / "models/tiny")
 """Folder of the shipped policy."""
+PAGE = (PACKAGE.parent / "docs/how-to/other-trainers.md").read_text()
 
 Groups = list[list[float | None]]
 """Groups, each the rewards of its samples; None is a sample that failed."""
 
 
 def export_groups(folder: Path, groups: Groups, *, to: str, **table: Any) -> Path:
-    """Exports a table of groups; returns the export's folder. The table lies beside it, in `rollouts`."""
+    """Exports a table of groups; returns the file. The table lies beside it, in `rollouts`."""
     source = write_table(folder / "rollouts", groups, **table)
-    export(Location(uri=str(source)), Location(uri=str(folder / to)), to=to)
-    return folder / to
+    export(Location(uri=str(source)), Location(uri=str(folder / f"{to}.parquet")), to=to)
+    return folder / f"{to}.parquet"
+
+
+def block_of_page(title: str) -> str:
+    """The text of the page's code block with this title."""
+    text: str
+    [text] = re.findall(rf'^```\w+ title="{re.escape(title)}"\n(.*?)^```$', PAGE, flags=re.MULTILINE | re.DOTALL)
+    return text
+
+
+def module_of_page(title: str) -> ModuleType:
+    """The page's module of this file name, importable from then on."""
+    module = ModuleType(title.removesuffix(".py"))
+    exec(compile(block_of_page(title), title, "exec"), module.__dict__)
+    sys.modules[module.__name__] = module
+    return module
+
+
+def settings_of_page(title: str, **changes: Any) -> list[str]:
+    """The settings of the page's command; `changes` by the last part of their names."""
+    settings = [word.split("=", 1) for word in shlex.split(block_of_page(title), posix=False) if "=" in word]
+    return [f"{name}={changes.get(name.rsplit('.', 1)[-1], value)}" for name, value in settings]
 
 
 def tiny_tokenizer() -> Any:

@@ -1,4 +1,4 @@
-"""SkyRL's own data set, validation and advantages take an export; no model runs."""
+"""SkyRL's own settings, data set, validation and advantages take an export and the page's code; no model runs."""
 
 import asyncio
 from pathlib import Path
@@ -15,25 +15,31 @@ from skyrl.train.trainer import RayPPOTrainer
 from skyrl.train.utils.trainer_utils import validate_generator_output
 
 from memagent_batch.domain.scoring.advantages import Advantage
-from memagent_batch.errors import InputError
-from memagent_batch.training.bridges.skyrl_replay import ReplayingGenerator
-from tests.bridges.exported import Groups, export_groups, tiny_tokenizer
+from tests.bridges.exported import Groups, export_groups, module_of_page, settings_of_page, tiny_tokenizer
 
 GROUPS: Groups = [[1.0, 0.0, None, 0.25], [0.5, None, 0.0], [0.75, None]]
+LONE_GROUP = "group-2"
+"""Its only sample is left out."""
 
 
 @pytest.mark.parametrize("advantage", list(Advantage))
 def test_skyrl_makes_of_the_replayed_rewards_the_advantages_of_the_table(tmp_path: Path, advantage: Advantage) -> None:
-    groups = GROUPS[:2] if advantage is Advantage.LEAVE_ONE_OUT else GROUPS  # SkyRL's rloo gives an only sample 0
-    export = export_groups(tmp_path, groups, to="skyrl", advantage=advantage)
-    config = SkyRLTrainConfig.from_cli_overrides((export / "overrides.txt").read_text().split())
-    config.trainer.train_batch_size = config.trainer.policy_mini_batch_size = len(groups)
+    export = export_groups(tmp_path, GROUPS, to="skyrl", advantage=advantage)
+    settings = settings_of_page(
+        "skyrl",
+        train_data=f"['{export}']",
+        n_samples_per_prompt=3,
+        advantage_estimator="rloo" if advantage is Advantage.LEAVE_ONE_OUT else "grpo",
+        grpo_norm_by_std=str(advantage is Advantage.STANDARDISED).lower(),
+    )
+    config = SkyRLTrainConfig.from_cli_overrides(settings)
+    config.trainer.train_batch_size = config.trainer.policy_mini_batch_size = 2
     trainer = SimpleNamespace(
         cfg=config, tokenizer=tiny_tokenizer(), all_metrics={}, dispatch=SimpleNamespace(get_lcm_dp_size=lambda: 1)
     )
 
     generated = replay(export, samples=config.generator.n_samples_per_prompt)
-    validate_generator_output(len(groups), generated, step_wise=True)
+    validate_generator_output(2, generated, step_wise=True)
     uids = [trajectory.instance_id for trajectory in generated["trajectory_ids"]]
     generated, uids = RayPPOTrainer.postprocess_generator_output(trainer, generated, uids)
     batch = RayPPOTrainer.convert_to_training_input(trainer, generated, uids)
@@ -41,7 +47,9 @@ def test_skyrl_makes_of_the_replayed_rewards_the_advantages_of_the_table(tmp_pat
     batch = RayPPOTrainer.compute_advantages_and_returns(trainer, batch)
 
     table = [
-        row for row in pq.read_table(export.parent / "rollouts/rollouts").to_pylist() if row["advantage"] is not None
+        row
+        for row in pq.read_table(export.parent / "rollouts/rollouts").to_pylist()
+        if row["advantage"] is not None and row["group_id"] != LONE_GROUP
     ]
     for row, advantages, mask in zip(table, batch["advantages"], batch["response_mask"], strict=True):
         learnt = advantages[mask.bool()]
@@ -61,16 +69,9 @@ def test_skyrl_generator_keeps_tokens_and_logprobs_of_each_step(tmp_path: Path) 
     assert [trajectory.repetition_id for trajectory in generated["trajectory_ids"]] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
 
-def test_skyrl_generator_of_other_prompts_names_the_knob() -> None:
-    asked: Any = {"env_extras": [{}], "trajectory_ids": [SimpleNamespace(repetition_id=0)]}
-
-    with pytest.raises(InputError, match=r"data\.train_data"):
-        asyncio.run(ReplayingGenerator("anywhere").generate(asked))
-
-
 def replay(export: Path, *, samples: int) -> Any:
     """What SkyRL's trainer gets when it asks the generator for all prompts of the export's data set."""
-    data = PromptDataset(str(export / "prompts.parquet"), tiny_tokenizer(), max_prompt_length=1024, num_workers=1)
+    data = PromptDataset(str(export), tiny_tokenizer(), max_prompt_length=1024, num_workers=1)
     prompts = data.collate_fn([data[number] for number in range(len(data))])
     asked, _ = prepare_generator_input(prompts, samples, {"logprobs": 0}, "none", "train", 0)
-    return asyncio.run(ReplayingGenerator(str(export)).generate(asked))
+    return asyncio.run(module_of_page("replay_skyrl.py").Replay().generate(asked))

@@ -9,9 +9,7 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM
 from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer, async_grpo_trainer, packing
 
-from memagent_batch.errors import InputError
-from memagent_batch.training.bridges.trl_replay import NoWeightTransfer, ReplayingRolloutWorker
-from tests.bridges.exported import TINY_MODEL, Groups, export_groups
+from tests.bridges.exported import TINY_MODEL, Groups, export_groups, module_of_page
 
 GROUPS: Groups = [[1.0, 0.0], [0.5, None, 0.0], [1.0, 0.25]]
 BATCH = 6
@@ -83,31 +81,18 @@ def test_trl_trainer_finds_the_logprobs_of_the_sampled_tokens_and_takes_a_step(
     assert any(not torch.equal(old, new) for old, new in zip(before, trainer.model.parameters(), strict=True))
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_trl_worker_that_loses_a_file_tells_how_far_it_came(tmp_path: Path) -> None:
-    export = export_groups(tmp_path, GROUPS, to="trl")
-    worker = ReplayingRolloutWorker(str(export))
-    [turns] = (export / "turns").iterdir()
-    turns.write_bytes(b"no parquet")
-
-    worker.start()
-    worker._thread.join()
-
-    with pytest.raises(InputError, match="stopped after 0 of 18 turns"):
-        worker.check_health(300)
-
-
 def test_trl_trainer_that_asks_for_more_turns_than_there_are_is_told(tmp_path: Path, attention_on_cpu: None) -> None:
     export = export_groups(tmp_path, GROUPS, to="trl")
 
     trainer = make_trainer(export, TINY_MODEL, output=tmp_path / "run", max_steps=3)
 
-    with pytest.raises(InputError, match="more than its 18 turns"):
+    with pytest.raises(RuntimeError, match=r"no turns are left in .*trl\.parquet: lower max_steps"):
         trainer.train()
 
 
 def make_trainer(export: Path, model: str, *, output: Path, max_steps: int) -> AsyncGRPOTrainer:
     """As docs/how-to/training.md says, with settings for a CPU."""
+    page = module_of_page("replay_trl.py")
     return AsyncGRPOTrainer(
         model=model,
         args=AsyncGRPOConfig(
@@ -123,9 +108,9 @@ def make_trainer(export: Path, model: str, *, output: Path, max_steps: int) -> A
             report_to=[],
             save_strategy="no",
         ),
-        train_dataset=Dataset.from_parquet(str(export / "prompts.parquet"), cache_dir=str(output)),
-        rollout_worker=ReplayingRolloutWorker(str(export)),
-        weight_transfer=NoWeightTransfer(),
+        train_dataset=Dataset.from_dict({"prompt": [[{"role": "user", "content": ""}]]}),
+        rollout_worker=page.Replay(str(export)),
+        weight_transfer=page.NoWeightTransfer(),
     )
 
 

@@ -4,7 +4,6 @@ TransferQueue, which carries turns between processes, is a dictionary here; all 
 """
 
 import asyncio
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,19 @@ from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
 
 from memagent_batch.domain.scoring.advantages import Advantage
-from tests.bridges.exported import TINY_MODEL, Groups, export_groups, tiny_tokenizer
+from tests.bridges.exported import (
+    TINY_MODEL,
+    Groups,
+    block_of_page,
+    export_groups,
+    module_of_page,
+    settings_of_page,
+    tiny_tokenizer,
+)
 
 GROUPS: Groups = [[1.0, 0.0, None, 0.25], [0.5, None, 0.0], [0.75, None]]
+LONE_GROUP = "group-2"
+"""Its only sample is left out."""
 
 
 class Queue:
@@ -59,7 +68,7 @@ def test_verl_makes_of_the_replayed_rewards_the_advantages_of_the_table(
     tmp_path: Path, queue: Queue, advantage: Advantage
 ) -> None:
     export = export_groups(tmp_path, GROUPS, to="verl", advantage=advantage)
-    config = verl_config(export)
+    config = verl_config(export, norm_adv_by_std_in_grpo=advantage is Advantage.STANDARDISED)
 
     asyncio.run(replay(export, config))
     data = stored(queue)
@@ -100,35 +109,21 @@ def test_verl_keeps_tokens_masks_and_logprobs_of_each_turn(tmp_path: Path, queue
     assert all(tag["min_global_steps"] == 7 for tag in queue.tags.values())
 
 
-def test_verl_that_asks_for_more_samples_than_a_group_has_is_told(
-    tmp_path: Path, queue: Queue, caplog: pytest.LogCaptureFixture
-) -> None:
-    export = export_groups(tmp_path, GROUPS, to="verl")
-
-    with caplog.at_level(logging.ERROR, logger=agent_loop_tq.logger.name):
-        asyncio.run(replay(export, verl_config(export), samples=2))
-
-    assert sorted(queue.status.values()) == ["failure", "finished", "finished"]
-    assert "group group-2 has 1 samples" in caplog.text
-
-
-def verl_config(export: Path) -> DictConfig:
-    """verl's own defaults with the export's settings, as `python -m verl.trainer.main_ppo` composes them."""
-    overrides = (export / "overrides.txt").read_text().split()
+def verl_config(export: Path, **changes: object) -> DictConfig:
+    """verl's own defaults with the settings of the page, as `python -m verl.trainer.main_ppo` composes them."""
+    module_of_page("replay_verl.py")
+    loops = export.parent / "replay_verl.yaml"
+    loops.write_text(block_of_page("replay_verl.yaml"))
+    places = {"train_files": export, "val_files": export, "path": TINY_MODEL, "agent_loop_config_path": loops}
     with initialize_config_module("verl.trainer.config", version_base=None):
-        return compose(
-            "ppo_trainer",
-            overrides=[*overrides, f"actor_rollout_ref.model.path={TINY_MODEL}", "actor_rollout_ref.rollout.name=vllm"],
-        )
+        return compose("ppo_trainer", overrides=settings_of_page("verl", **places, n=3, **changes))
 
 
-async def replay(export: Path, config: DictConfig, *, samples: int | None = None) -> None:
+async def replay(export: Path, config: DictConfig) -> None:
     """verl's worker runs all prompts of the export's data set at step 7, as in its v1 trainer."""
-    data = RLHFDataset(str(export / "prompts.parquet"), tiny_tokenizer(), config.data)
+    data = RLHFDataset(str(export), tiny_tokenizer(), config.data)
     rows = collate_fn([data[number] for number in range(len(data))])
     rows["uid"] = np.array([row["group_id"] for row in rows["extra_info"]], dtype=object)
-    if samples:
-        rows["__rollout_n__"] = np.array([samples] * len(data), dtype=object)
     batch = tu.get_tensordict(rows)
     tu.assign_non_tensor_data(batch, "global_steps", 7)
     worker = agent_loop_tq.AgentLoopWorkerTQ.__ray_metadata__.modified_class(config, llm_client=None)
@@ -150,11 +145,11 @@ def stored(queue: Queue) -> DataProto:
 
 
 def table_rows(export: Path, *, column: str) -> dict[str, tuple[Any, int]]:
-    """Of the table's rows with an advantage: a column and the number of response tokens, by verl's key."""
+    """Of the table's rows that can be learnt from: a column and the number of response tokens, by verl's key."""
     sessions: dict[str, list[int]] = {}
     found = {}
     for row in pq.read_table(export.parent / "rollouts/rollouts").to_pylist():
-        if row["advantage"] is not None:
+        if row["advantage"] is not None and row["group_id"] != LONE_GROUP:
             samples = sessions.setdefault(row["group_id"], [])
             samples += [row["sample"]] if row["sample"] not in samples else []
             key = f"{row['group_id']}_{samples.index(row['sample'])}_{row['turn']}"

@@ -26,7 +26,7 @@ from memagent_batch.errors import CountsError, OutputError, SettingsError, Stora
 
 GIVEN = ["--documents=docs", "--ask=Who?", "--output=run"]
 HEAVY = ["ray", "vllm", "torch", "transformers"]
-HALF_HEAVY = ["tokenizers", "pyarrow", "numpy", "matplotlib"]
+HALF_HEAVY = ["tokenizers", "pyarrow", "numpy"]
 """Only the commands that everybody uses do without these."""
 
 
@@ -217,7 +217,7 @@ def test_help_fits_on_a_screen_and_shows_no_types_of_the_code(command: str, caps
 @pytest.mark.parametrize(
     ("command", "hidden"),
     [
-        ("train loop", ["escalate.when", "pool.replicas", "pool.max-replicas", "pool.turns-in-flight", "ask"]),
+        ("train loop", ["closing.evidence", "pool.replicas", "pool.max-replicas", "pool.turns-in-flight", "ask"]),
         ("plan", ["max-failed-share", "pool.turns-in-flight"]),
     ],
 )

@@ -5,7 +5,6 @@ import pytest
 from memagent_batch.cli.answer import MANUAL
 from memagent_batch.cli.main import parse_settings
 from memagent_batch.cli.settings import JOB_FILES, JobSettings
-from memagent_batch.config.engines import Speculation
 from memagent_batch.engines.vllm.start import engine_arguments
 from memagent_batch.wiring import make_prompt_tokens, require_window
 
@@ -48,8 +47,7 @@ def test_gpu_job_file_says_that_it_was_not_measured_and_keeps_its_readings_withi
 @pytest.mark.parametrize("config", sorted(JOB_FILES.glob("gpu-*.yaml")), ids=lambda path: path.stem)
 def test_gpu_job_file_gives_arguments_that_vllm_has(config: Path, tiny_model: str) -> None:
     agent = parse_settings(JobSettings, MANUAL, ["--config", str(config), *GIVEN]).agent
-    settings = agent.vllm.model_copy(update={"speculation": Speculation.NONE})  # `tail` is refused on CPU
     arguments = engine_arguments(
-        settings, model=tiny_model, tokenizer=None, window_tokens=agent.window_tokens, sampling=agent.sampling
+        agent.vllm, model=tiny_model, tokenizer=None, window_tokens=agent.window_tokens, sampling=agent.sampling
     )
     assert arguments["max_num_seqs"] == agent.vllm.max_num_seqs

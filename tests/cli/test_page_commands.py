@@ -80,13 +80,6 @@ def test_show_of_a_failed_reading_says_why(scan: str, capsys: pytest.CaptureFixt
     assert "why         EngineRequestError: turn 3: the engine refused the request" in said
 
 
-def test_show_says_what_became_of_a_doubtful_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    output = write_scan(tmp_path, Scan(num_documents=4, failed=frozenset({1}), has_second_look=True))
-    assert cli.main(["show", output.uri, DOCUMENT, "signatory"]) == 0
-    words = " ".join(capsys.readouterr().out.split())
-    assert "look needs review (failed); answer of tier 1; EngineRequestError: turn 3" in words
-
-
 def test_show_as_json_has_everything(scan: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["show", scan, DOCUMENT, "notice-period", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

@@ -16,7 +16,6 @@ from memagent_batch.domain.guides import (
     num_candidates,
     number_regex,
 )
-from memagent_batch.engines.guide_examples import example_of
 from memagent_batch.engines.openai.guides import PROBES, GuideForm, guide_fields
 from memagent_batch.testing import GUIDES
 
@@ -45,29 +44,34 @@ def test_menu_logprobs_add_up_two_tokens_of_one_text_and_are_none_where_a_choice
     assert menu is not None
     assert math.exp(menu[0]) == pytest.approx(0.75)
     assert menu_logprobs(choice_of("1", "12"), [("1", -1.0), ("2", -1.0)]) is None
-    assert menu_logprobs(matching("1"), [("1", -1.0)]) is None
+    assert menu_logprobs(matching("1", example="1"), [("1", -1.0)]) is None
     assert menu_logprobs(None, []) is None
 
 
 def test_num_candidates_are_asked_for_choices_even_where_no_log_probabilities_are_kept() -> None:
     assert num_candidates(choice_of("1", "2"), logprobs=False) == 4
     assert num_candidates(choice_of(*map(str, range(10, 99))), logprobs=True) == 20
-    assert num_candidates(matching("a"), logprobs=True) == 0
+    assert num_candidates(matching("a", example="a"), logprobs=True) == 0
     assert num_candidates(None, logprobs=False) is None
 
 
 @pytest.mark.parametrize("guide", [*GUIDES, *PROBES.values()])
 def test_example_of_a_guide_is_allowed_by_it_and_other_texts_are_not(guide: Guide) -> None:
-    assert guide.allows(example_of(guide))
+    assert guide.allows(guide.example)
     assert not guide.allows("")
-    assert not guide.allows(example_of(guide) + "x")
+    assert not guide.allows(guide.example + "x")
     assert guide.identity()["kind"] == guide.kind
 
 
 @pytest.mark.parametrize("fields", [{}, {"choices": ("a",), "regex": "b"}, {"choices": ("a", "a")}, {"choices": ("",)}])
 def test_guide_of_no_kind_or_several_is_refused(fields: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="guide"):
-        Guide(**fields)  # type: ignore[arg-type]
+        Guide(**fields, example="a")  # type: ignore[arg-type]
+
+
+def test_guide_whose_example_it_does_not_allow_is_refused() -> None:
+    with pytest.raises(ValueError, match="does not allow its own example 'b'"):
+        matching("a+", example="b")
 
 
 def test_guide_fields_name_what_may_be_written_and_are_none_where_a_form_can_not() -> None:
@@ -75,11 +79,13 @@ def test_guide_fields_name_what_may_be_written_and_are_none_where_a_form_can_not
     assert guide_fields(choice_of("a", "b"), GuideForm.STRUCTURED_OUTPUTS) == {
         "structured_outputs": {"choice": ["a", "b"]}
     }
-    assert guide_fields(matching("a*"), GuideForm.STRUCTURED_OUTPUTS) == {"structured_outputs": {"regex": "a*"}}
+    assert guide_fields(matching("a*", example="a"), GuideForm.STRUCTURED_OUTPUTS) == {
+        "structured_outputs": {"regex": "a*"}
+    }
     assert guide_fields(json_of(schema), GuideForm.STRUCTURED_OUTPUTS) == {"structured_outputs": {"json": schema}}
     sent = {"name": "value", "strict": True, "schema": {"enum": [1, 2]}}
     assert guide_fields(choice_of("1", "2"), GuideForm.RESPONSE_FORMAT) == {
         "response_format": {"type": "json_schema", "json_schema": sent}
     }
     assert guide_fields(choice_of("01", "02"), GuideForm.RESPONSE_FORMAT) is None
-    assert guide_fields(matching("a*"), GuideForm.RESPONSE_FORMAT) is None
+    assert guide_fields(matching("a*", example="a"), GuideForm.RESPONSE_FORMAT) is None

@@ -3,20 +3,13 @@
 import asyncio
 import sys
 
-from memagent_batch.config.agent import SamplingConfig
-from memagent_batch.config.engines import VllmConfig
 from memagent_batch.domain.turns import Prompt
 from memagent_batch.engines.vllm.engine import VllmEngine
+from tests.engine_context import context_of
 
 
 async def serve(model: str) -> None:
-    engine = VllmEngine(
-        VllmConfig(cpu_kv_cache_gib=1, max_num_seqs=8),
-        model=model,
-        tokenizer=None,
-        window_tokens=1024,
-        sampling=SamplingConfig(),
-    )
+    engine = VllmEngine(cpu_kv_cache_gib=1, max_num_seqs=8).open(context_of(model))
     await engine.start()
     while True:
         await engine.complete(Prompt(path="answer", kind="answer", token_ids=[5] * 500, max_tokens=64), seed=0)

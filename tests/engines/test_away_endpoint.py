@@ -10,17 +10,16 @@ from typing import Any
 import httpx
 import pytest
 
-from memagent_batch.config.agent import SamplingConfig
-from memagent_batch.config.engines import OpenAIConfig
 from memagent_batch.domain.turns import Completion
 from memagent_batch.engines.openai.engine import OpenAIEngine
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import (
     EngineRefusedError,
     EngineRequestError,
     EngineStartError,
     EngineUnavailableError,
 )
+from memagent_batch.tokens.tokenizer import Tokenizer
+from tests.engine_context import context_of
 from tests.engines.scripted_server import THERE, Reply, Script, scripted_server
 from tests.engines.test_openai import PROMPT, TIMEOUT_SECONDS, completion_reply, error_reply, started
 
@@ -53,8 +52,8 @@ async def test_complete_refused_connections_are_waited_out(tiny_tokenizer: Token
         async with started(script, tiny_tokenizer, backoff_seconds=0.1, max_retries=0) as engine:
             before.close()
             waiting = asyncio.ensure_future(ask(engine, times=5))
-            await until(lambda: engine.outage.away_seconds >= 0.5)
-            assert "can't be reached" in engine.outage.failure
+            await until(lambda: engine.away_seconds >= 0.5)
+            assert "can't be reached" in engine.away_reason
             assert not waiting.done()
             with scripted_server(completion_reply("back"), port=port or 0):
                 results = await asyncio.wait_for(waiting, timeout=60)
@@ -78,7 +77,7 @@ async def test_complete_429_holds_all_requests_for_its_retry_after(tiny_tokenize
         async with started(script, tiny_tokenizer, max_retries=0) as engine:
             began = time.monotonic()
             first = asyncio.ensure_future(ask(engine, times=1))
-            await until(lambda: bool(engine.outage.failure))
+            await until(lambda: bool(engine.away_reason))
             results = list(await ask(engine, times=3))
             held_seconds = time.monotonic() - began
             results += await first
@@ -100,7 +99,7 @@ async def test_complete_endpoint_that_hangs_is_away_though_it_takes_connections(
         script.probes = [THERE, slow, THERE]
         async with started(script, tiny_tokenizer, timeout_seconds=TIMEOUT_SECONDS, max_retries=0) as engine:
             assert (await engine.complete(PROMPT, seed=0)).text == "noted"
-            assert "no whole answer within 1 s" in engine.outage.failure
+            assert "no whole answer within 1 s" in engine.away_reason
 
 
 @pytest.mark.parametrize(
@@ -136,9 +135,7 @@ async def test_complete_refusal_of_one_request_fails_that_one(status: int, tiny_
 def engine_at(script: Script, tokenizer: Tokenizer, **settings: Any) -> OpenAIEngine:
     """An engine at the scripted server, not started."""
     knobs = {"base_url": script.base_url, "backoff_seconds": 0.01, "max_retries": 0, "timeout_seconds": 5.0} | settings
-    return OpenAIEngine(
-        OpenAIConfig(**knobs), model="tiny", window_tokens=1024, sampling=SamplingConfig(), tokenizer=tokenizer
-    )
+    return OpenAIEngine(**knobs).open(context_of("tiny", tokenizer=tokenizer))
 
 
 async def test_start_while_the_endpoint_is_away_is_refused_after_few_tries(tiny_tokenizer: Tokenizer) -> None:

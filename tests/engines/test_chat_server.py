@@ -12,14 +12,14 @@ from memagent_batch.config.engines import EndpointApi, OpenAIConfig
 from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Question
-from memagent_batch.engines.engine import Engine, EngineConfig, EngineContext
-from memagent_batch.engines.openai.plugin import OpenAI
-from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.engines.engine import Engine, EngineContext
+from memagent_batch.engines.openai.engine import OpenAIEngine
 from memagent_batch.evaluation.needles.tasks import Haystack, make_task
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import ReadingTurns
 from memagent_batch.testing import GuidedEngineContract
+from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import make_engine, make_tokenizer
 from tests.conftest import WINDOW_TOKENS
 
@@ -33,8 +33,8 @@ class TestChat(GuidedEngineContract):
     def _server(self, vllm_server: str, tiny_model: str) -> None:
         self._base_url, self._model = vllm_server, tiny_model
 
-    def config(self) -> EngineConfig:
-        return OpenAI(api=EndpointApi.CHAT, base_url=self._base_url)
+    def config(self) -> Engine:
+        return OpenAIEngine(api=EndpointApi.CHAT, base_url=self._base_url)
 
     def context(self) -> EngineContext:
         return EngineContext(

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from memagent_batch.engines.openai.outage import CircuitBreaker, Failure
-from memagent_batch.engines.openai.retries import Backoff
+from memagent_batch.engines.openai.outage import Backoff, CircuitBreaker, Failure
 from memagent_batch.errors import EngineRequestError, EngineUnavailableError
 
 REFUSED = Failure(message="refused", concerns_all=True)

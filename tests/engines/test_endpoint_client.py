@@ -39,7 +39,8 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 @asynccontextmanager
 async def client(base_url: str, **settings: Any) -> Any:
     """A client that is open."""
-    opened = OpenAIClient(OpenAIConfig(base_url=base_url, **settings)).open()
+    opened = OpenAIClient(OpenAIConfig(base_url=base_url, **settings))
+    opened.open()
     try:
         yield opened
     finally:

@@ -8,9 +8,9 @@ import pytest
 from memagent_batch.domain.prompts import AnswerForm, Slot
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import PromptTooLongError
 from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
+from memagent_batch.tokens.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

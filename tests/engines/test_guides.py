@@ -10,19 +10,17 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from memagent_batch.config.agent import SamplingConfig
-from memagent_batch.config.engines import VllmConfig
 from memagent_batch.domain.closing.answer_types import Json
 from memagent_batch.domain.closing.evidence import evidence_guide
 from memagent_batch.domain.closing.values import ValueStatus, guide_of, value_of
 from memagent_batch.domain.guides import Guide, GuideKind, choice_of
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.engines.engine import Engine, require_guides
-from memagent_batch.engines.guide_examples import example_of
-from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.engines.engine import Engine
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.testing import GUIDED_TOKENS, GUIDES
+from memagent_batch.tokens.tokenizer import Tokenizer
 from tests.domain.closing.test_values import GUIDED_TYPES
+from tests.engine_context import context_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -46,7 +44,7 @@ def sampled_engine(request: pytest.FixtureRequest) -> Engine:
 
 @pytest.mark.parametrize("engine", ALL, indirect=True)
 async def test_guided_turn_is_a_text_that_its_guide_allows(engine: Engine, tiny_tokenizer: Tokenizer) -> None:
-    await require_guides(engine, set(GuideKind))
+    await engine.require_guides(set(GuideKind))
     prompts = [prompt_of(text, guide, tokenizer=tiny_tokenizer) for guide in GUIDES for text in TEXTS]
     for prompt, completion in zip(prompts, await complete(engine, prompts), strict=True):
         assert completion.finish_reason is FinishReason.STOP, completion.text
@@ -100,12 +98,8 @@ async def test_menu_of_a_speculating_engine_is_that_of_one_that_does_not(
 @pytest_asyncio.fixture(loop_scope="session")
 async def speculating(tiny_model: str) -> AsyncIterator[VllmEngine]:
     """vLLM with prompt lookup, as a greedy run on CPU has it."""
-    engine = VllmEngine(
-        VllmConfig(dtype="float32", cpu_kv_cache_gib=1, max_num_seqs=64, speculation="ngram"),
-        model=tiny_model,
-        tokenizer=None,
-        window_tokens=1024,
-        sampling=SamplingConfig(),
+    engine = VllmEngine(dtype="float32", cpu_kv_cache_gib=1, max_num_seqs=64, speculation="ngram").open(
+        context_of(tiny_model)
     )
     await engine.start()
     yield engine
@@ -159,7 +153,7 @@ async def test_guide_of_every_type_compiles_in_a_moment_and_allows_what_it_says(
         "{}",
         "2024-13-01",
     ]
-    for text in [example_of(guide), *texts]:
+    for text in [guide.example, *texts]:
         assert accepts(grammar, text) == guide.allows(text), text
 
 

@@ -10,14 +10,12 @@ from typing import Any
 import pytest
 
 from memagent_batch.config.agent import SamplingConfig
-from memagent_batch.config.engines import OpenAIConfig
 from memagent_batch.domain.guides import GuideKind, choice_of, json_of, matching
-from memagent_batch.domain.turns import FinishReason, Prompt
-from memagent_batch.engines.engine import require_guides
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.openai.engine import OpenAIEngine
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import EngineRequestError, EngineStartError
-from memagent_batch.reading.turns import ReplayOnly
+from memagent_batch.tokens.tokenizer import Tokenizer
+from tests.engine_context import MadeEngine, context_of
 from tests.engines.scripted_server import THERE, Reply, Script, scripted_server
 
 KEY = "sk-secret-1234567890"
@@ -52,13 +50,7 @@ async def started(
 ) -> AsyncIterator[OpenAIEngine]:
     """An engine at the scripted server."""
     knobs = {"base_url": script.base_url, "backoff_seconds": 0.01, "max_retries": 2, "timeout_seconds": 5.0} | settings
-    engine = OpenAIEngine(
-        OpenAIConfig(api_key=KEY, **knobs),
-        model="tiny",
-        window_tokens=1024,
-        sampling=sampling,
-        tokenizer=tokenizer,
-    )
+    engine = OpenAIEngine(api_key=KEY, **knobs).open(context_of("tiny", tokenizer=tokenizer, sampling=sampling))
     await engine.start()
     try:
         yield engine
@@ -356,12 +348,9 @@ async def test_start_nobody_listens_is_refused(tiny_tokenizer: Tokenizer) -> Non
     [("api_key", "two\nlines"), ("headers", {"api-key": "two\nlines"}), ("base_url", "localhost:8000/v1")],
 )
 async def test_start_knob_that_cannot_work_is_refused_by_name(knob: str, value: Any, tiny_tokenizer: Tokenizer) -> None:
-    settings = OpenAIConfig.model_validate({knob: value})
-    engine = OpenAIEngine(
-        settings, model="tiny", window_tokens=1024, sampling=SamplingConfig(), tokenizer=tiny_tokenizer
-    )
+    settings = OpenAIEngine.model_validate({knob: value})
     with pytest.raises(EngineStartError, match=f"openai.{knob}") as raised:
-        await engine.start()
+        settings.open(context_of("tiny", tokenizer=tiny_tokenizer))
     assert "two" not in str(raised.value)
 
 
@@ -419,15 +408,21 @@ async def test_server_that_passes_over_guides_is_refused_before_the_run(
 async def test_engine_that_joins_a_run_finds_the_form_at_its_first_guided_turn(tiny_tokenizer: Tokenizer) -> None:
     with scripted_server(OBEYED[GuideKind.REGEX], guided_reply("aa")) as script:
         async with started(script, tiny_tokenizer) as engine:
-            completion = await engine.complete(replace(PROMPT, guide=matching("a*")), seed=5)
+            completion = await engine.complete(replace(PROMPT, guide=matching("a*", example="a")), seed=5)
     assert completion.text == "aa"
     assert [request["structured_outputs"] for request in script.requests] == [{"regex": "zq7[3]{2}"}, {"regex": "a*"}]
 
 
 async def test_engine_that_knows_no_guides_is_refused_where_they_are_needed() -> None:
-    await require_guides(ReplayOnly(), [])
-    with pytest.raises(EngineStartError, match=r"ReplayOnly takes no guides.*\(choice, regex\)"):
-        await require_guides(ReplayOnly(), [GuideKind.REGEX, GuideKind.CHOICE])
+    class Unguided(MadeEngine):
+        takes_guides = False
+
+        async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+            raise AssertionError("nothing is asked")
+
+    await Unguided().require_guides([])
+    with pytest.raises(EngineStartError, match=r"Unguided takes no guides.*\(choice, regex\)"):
+        await Unguided().require_guides([GuideKind.REGEX, GuideKind.CHOICE])
 
 
 async def test_turn_without_guide_keeps_no_log_probabilities_that_nobody_asked_for(tiny_tokenizer: Tokenizer) -> None:
@@ -468,5 +463,5 @@ async def test_endpoint_that_once_obeyed_no_guide_is_asked_again(tiny_tokenizer:
         async with started(script, tiny_tokenizer) as engine:
             with pytest.raises(EngineStartError, match="does not keep completions to a regex"):
                 await engine.require_guides([GuideKind.REGEX])
-            completion = await engine.complete(replace(PROMPT, guide=matching("a*")), seed=5)
+            completion = await engine.complete(replace(PROMPT, guide=matching("a*", example="a")), seed=5)
     assert completion.text == "aa"

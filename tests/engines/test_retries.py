@@ -4,13 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.engines.openai.retries import (
-    LONGEST_BACKOFF_SECONDS,
-    LONGEST_RETRY_AFTER_SECONDS,
-    Backoff,
-    is_retried,
-    parse_retry_after,
-)
+from memagent_batch.engines.openai.client import is_retried, parse_retry_after
+from memagent_batch.engines.openai.outage import LONGEST_BACKOFF_SECONDS, LONGEST_RETRY_AFTER_SECONDS, Backoff
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 DRAWS = st.floats(min_value=0, max_value=1, exclude_max=True)

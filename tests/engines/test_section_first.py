@@ -4,9 +4,9 @@ import pytest
 
 from memagent_batch.domain.prompts import AnswerForm, Slot
 from memagent_batch.domain.turns import Prompt
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
+from memagent_batch.tokens.tokenizer import Tokenizer
 
 SECTION = "Nothing was said of any number, and the wind went on over the hills. " * 60
 SECTION_TOKENS = 640

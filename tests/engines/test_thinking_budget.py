@@ -13,21 +13,20 @@ from transformers import PreTrainedTokenizerFast
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig, SamplingConfig
-from memagent_batch.config.engines import EndpointApi, OpenAIConfig, VllmConfig
-from memagent_batch.config.escalation import EscalateConfig
+from memagent_batch.config.engines import EndpointApi, OpenAIConfig
 from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.guides import Guide, choice_of
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.openai.engine import OpenAIEngine
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.errors import EngineStartError, SettingsError
 from memagent_batch.flows.check import check
 from memagent_batch.logs import EventKind
-from memagent_batch.runs.escalation.second_reader import second_fingerprint
+from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import identify_reader
 from tests.conftest import THOUGHT_TAGS
+from tests.engine_context import context_of
 from tests.engines.scripted_server import PROBED, THERE, Reply, Script, scripted_server
 from tests.engines.test_openai import error_reply
 from tests.engines.test_thinking_models import HYBRID, PLAIN, SILENT, SPECIAL, save_model
@@ -162,17 +161,6 @@ def test_model_that_marks_its_thoughts_in_another_way_is_refused_unless_a_server
     assert identify_reader(agent.model_copy(update={"openai": OpenAIConfig(api=EndpointApi.CHAT)})).fingerprint
 
 
-def test_second_reader_without_a_budget_of_its_own_has_that_of_the_first_unless_it_is_set_to_null(
-    tmp_path: Path, text_model: str
-) -> None:
-    first = agent_of(save_model(tmp_path, text_model, template=OPENS_THOUGHT))
-    to: dict[str, Any] = {"engine": "simulated"}
-    with pytest.raises(SettingsError, match=r"engine 'simulated' .*, or set it to null"):
-        second_fingerprint(EscalateConfig(when=("failed",), to=to), first)
-    to["sampling"] = {"thinking_tokens": None}
-    assert second_fingerprint(EscalateConfig(when=("failed",), to=to), first)
-
-
 def test_budget_of_a_chat_api_does_not_ask_for_the_tags_of_a_tokeniser_that_only_counts(text_model: str) -> None:
     chat = OpenAIConfig(api=EndpointApi.CHAT)
     assert (
@@ -183,8 +171,8 @@ def test_budget_of_a_chat_api_does_not_ask_for_the_tags_of_a_tokeniser_that_only
 
 async def asked(script: Script, tokenizer: Tokenizer, api: EndpointApi, *prompts: Prompt) -> None:
     """Asks an endpoint each prompt in turn, with a budget for thoughts."""
-    settings = OpenAIConfig(api=api, base_url=script.base_url, backoff_seconds=0.01)
-    engine = OpenAIEngine(settings, model="tiny", window_tokens=1024, sampling=THINKS, tokenizer=tokenizer)
+    settings = OpenAIEngine(api=api, base_url=script.base_url, backoff_seconds=0.01)
+    engine = settings.open(context_of("tiny", tokenizer=tokenizer, sampling=THINKS))
     try:
         await engine.start()
         for prompt in prompts:
@@ -241,8 +229,8 @@ async def test_server_of_vllm_is_taken_at_its_word_and_ends_a_thought_at_its_bud
     full = PreTrainedTokenizerFast.from_pretrained(tiny_tokenizer.model)
     opens, ends = full.convert_tokens_to_ids(THOUGHT_TAGS)
     token_ids = [*tiny_tokenizer.encode("Which code is in the text? The code of the harbour is 1234. " * 3), opens]
-    settings = OpenAIConfig(api=api, base_url=vllm_server)
-    engine = OpenAIEngine(settings, model="tiny", window_tokens=1024, sampling=THINKS, tokenizer=tiny_tokenizer)
+    settings = OpenAIEngine(api=api, base_url=vllm_server)
+    engine = settings.open(context_of("tiny", tokenizer=tiny_tokenizer, sampling=THINKS))
     await engine.start()
     try:
         completion = await engine.complete(Prompt(path="p", kind="k", token_ids=token_ids, max_tokens=24), seed=0)
@@ -274,8 +262,7 @@ def save_thinking_model(folder: Path, tiny_model: str) -> list[int]:
 async def test_vllm_ends_each_thought_at_its_budget_and_goes_on_behind_it(tiny_model: str, tmp_path: Path) -> None:
     opens, ends = save_thinking_model(tmp_path / "model", tiny_model)
     tokenizer = Tokenizer(str(tmp_path / "model"))
-    settings = VllmConfig(cpu_kv_cache_gib=1)
-    engine = VllmEngine(settings, model=tokenizer.model, tokenizer=None, window_tokens=1024, sampling=THINKS)
+    engine = VllmEngine(cpu_kv_cache_gib=1).open(context_of(tokenizer.model, sampling=THINKS))
     await engine.start()
 
     full = PreTrainedTokenizerFast.from_pretrained(tokenizer.model)

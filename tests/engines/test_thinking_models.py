@@ -21,13 +21,13 @@ from memagent_batch.domain.guides import GuideKind, choice_of
 from memagent_batch.domain.prompts import AnswerForm, PromptTokens, Slot, new_memory
 from memagent_batch.domain.readings import Outcome, QuestionTokens
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.engines.engine import Engine, require_guides
-from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineStartError, SettingsError
 from memagent_batch.flows.answer import answer
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly, TurnCounts
+from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import ReaderIdentity, identify_reader, make_closing_tokens, make_engine
 from tests.engines.scripted_server import Reply, Script, scripted_server
 
@@ -331,7 +331,7 @@ async def test_server_with_a_reasoning_parser_obeys_guides(
     tokenizer = save_model(tmp_path, text_model, template=template, tags=tags)
     with server_with_reasoning_parser(tokenizer) as script:
         async with reading_through(script, tokenizer, chat_template_kwargs=kwargs) as engine:
-            await require_guides(engine, list(GuideKind))
+            await engine.require_guides(list(GuideKind))
             agent = AgentConfig(model=tokenizer.model, chat_template_kwargs=kwargs)
             filled = dict.fromkeys(Slot, tokenizer.encode("some text"))
             token_ids = make_closing_tokens(agent).templates["support"].fill(filled)
@@ -345,7 +345,7 @@ async def test_chat_server_with_a_reasoning_parser_is_asked_for_no_thought_in_gu
     tokenizer = save_model(tmp_path, text_model, template=HYBRID)
     with server_with_reasoning_parser(tokenizer) as script:
         async with reading_through(script, tokenizer, api="chat", chat_template_kwargs=THINKING) as engine:
-            await require_guides(engine, list(GuideKind))
+            await engine.require_guides(list(GuideKind))
     assert all(probe["chat_template_kwargs"] == THINKING for probe in script.probed)
 
 
@@ -358,4 +358,4 @@ async def test_server_that_thinks_in_spite_of_the_prompt_is_refused_with_the_fla
     with server_with_reasoning_parser(served) as script:
         async with reading_through(script, counting) as engine:
             with pytest.raises(EngineStartError, match=f"completions to a {kind}.*without --reasoning-parser"):
-                await require_guides(engine, [kind])
+                await engine.require_guides([kind])

@@ -1,5 +1,4 @@
 import asyncio
-import copy
 import pickle
 import shutil
 from pathlib import Path
@@ -8,21 +7,15 @@ from typing import Any
 import pytest
 
 from memagent_batch.config.agent import SamplingConfig
-from memagent_batch.config.engines import VllmConfig
 from memagent_batch.domain.turns import Prompt
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.errors import EngineDeadError, EngineRequestError, EngineStartError
+from tests.engine_context import context_of
 
 
 def engine_of(model: str, *, window_tokens: int = 1024, **engine_args: Any) -> VllmEngine:
     """An engine that was not started."""
-    return VllmEngine(
-        VllmConfig(cpu_kv_cache_gib=1, engine_args=engine_args),
-        model=model,
-        tokenizer=None,
-        window_tokens=window_tokens,
-        sampling=SamplingConfig(),
-    )
+    return VllmEngine(cpu_kv_cache_gib=1, engine_args=engine_args).open(context_of(model, window_tokens=window_tokens))
 
 
 async def test_start_missing_folder_is_refused_by_name(tmp_path: Path) -> None:
@@ -89,8 +82,7 @@ async def test_complete_refused_request_costs_no_other(vllm_greedy: VllmEngine) 
 @pytest.mark.vllm
 @pytest.mark.asyncio(loop_scope="session")
 async def test_complete_over_turn_timeout_means_dead_engine(vllm_greedy: VllmEngine) -> None:
-    hanging = copy.copy(vllm_greedy)
-    hanging._settings = VllmConfig(turn_timeout_seconds=1e-6)
+    hanging = vllm_greedy.model_copy(update={"turn_timeout_seconds": 1e-6})
     with pytest.raises(EngineDeadError, match="turn_timeout_seconds"):
         await hanging.complete(prompt_of([1, 2, 3]), seed=0)
 

@@ -13,13 +13,14 @@ from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import QuestionTokens
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.engines.vllm.engine import VllmEngine
-from memagent_batch.engines.vllm.start import LOOKUP, TAIL_LOOKUP, engine_arguments, engine_environment, speculates
+from memagent_batch.engines.vllm.start import LOOKUP, engine_arguments, engine_environment, speculates
 from memagent_batch.errors import EngineStartError
 from memagent_batch.plugins import make_policy
 from memagent_batch.reading.turns import ReadingTurns
+from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import make_prompt_tokens
+from tests.engine_context import context_of
 
 GREEDY = SamplingConfig()
 ADDRESS = ReadingAddress(document_hash="", question_hash="", sample=0, reader_fingerprint="")
@@ -37,7 +38,6 @@ SETTINGS = job_of(
         (Speculation.AUTO, True, True),
         (Speculation.AUTO, False, False),
         (Speculation.NGRAM, False, True),
-        (Speculation.TAIL, False, True),
         (Speculation.NONE, True, False),
     ],
 )
@@ -66,33 +66,9 @@ def test_engine_arguments_of_the_user_go_before_the_knob(tiny_model: str) -> Non
 
 
 @pytest.mark.vllm
-def test_tail_schedule_is_one_that_vllm_takes_with_guesses_of_the_gpu() -> None:
-    from vllm.config import ParallelConfig, SpeculativeConfig
-    from vllm.v1.spec_decode.dynamic.utils import build_dynamic_sd_schedule_lookup
-
-    config = SpeculativeConfig(target_parallel_config=ParallelConfig(), **TAIL_LOOKUP)
-    assert config.use_ngram_gpu()
-    assert config.uses_dynamic_speculative_decoding()
-    lookup = build_dynamic_sd_schedule_lookup(
-        config.num_speculative_tokens_per_batch_size,
-        vllm_max_batch_size=512,
-        vllm_num_speculative_tokens=config.num_speculative_tokens,
-    )
-    assert [lookup[size] for size in (1, 16, 17, 48, 49, 512)] == [5, 5, 3, 3, 0, 0]
-
-
-@pytest.mark.vllm
-@pytest.mark.parametrize(
-    ("settings", "refusal"),
-    [
-        (VllmConfig(speculation=Speculation.TAIL), r"vllm\.speculation: `tail` guesses on a GPU.*`ngram`"),
-        (VllmConfig(reproducible=True), r"vllm\.reproducible: .*on GPUs only.*leave the knob out"),
-    ],
-)
-def test_engine_arguments_on_cpu_refuse_what_vllm_has_for_gpus(
-    settings: VllmConfig, refusal: str, tiny_model: str
-) -> None:
-    with pytest.raises(EngineStartError, match=refusal):
+def test_engine_arguments_on_cpu_refuse_what_vllm_has_for_gpus(tiny_model: str) -> None:
+    settings = VllmConfig(reproducible=True)
+    with pytest.raises(EngineStartError, match=r"vllm\.reproducible: .*on GPUs only.*leave it out"):
         engine_arguments(settings, model=tiny_model, tokenizer=None, window_tokens=1024, sampling=GREEDY)
 
 
@@ -118,18 +94,12 @@ async def test_ngram_engine_writes_token_for_token_what_plain_decoding_does(
     vllm_greedy: Engine, tiny_model: str, tiny_tokenizer: Tokenizer
 ) -> None:
     guessing = VllmEngine(
-        VllmConfig(
-            dtype="float32",
-            cpu_kv_cache_gib=1,
-            max_num_seqs=64,
-            speculation=Speculation.NGRAM,
-            engine_args={"disable_log_stats": False},
-        ),
-        model=tiny_model,
-        tokenizer=None,
-        window_tokens=1024,
-        sampling=GREEDY,
-    )
+        dtype="float32",
+        cpu_kv_cache_gib=1,
+        max_num_seqs=64,
+        speculation=Speculation.NGRAM,
+        engine_args={"disable_log_stats": False},
+    ).open(context_of(tiny_model, sampling=GREEDY))
     await guessing.start()
     try:
         written = [await read(engine, tokenizer=tiny_tokenizer) for engine in (vllm_greedy, guessing)]

@@ -77,8 +77,8 @@ def test_attach_takes_the_variant_that_the_scan_was_read_with(
     scan.run({"x": "one"}, {"q": "Why?"})
     assert cli.main(["evaluate", "attach", str(tmp_path / "eval"), "--to", str(tmp_path / "scan")]) == 0
     (row,) = json.loads(capsys.readouterr().out)["attached"]
-    assert (row["variant"], row["of"], row["score"]) == ("f", "this reader", pytest.approx(1 / 3))
-    (found,) = read_evaluations(scan.output).values()
+    assert (row["variant"], row["score"]) == ("f", pytest.approx(1 / 3))
+    (found,) = read_evaluations(scan.output, scan.last().manifest)
     assert found.free is not None
     assert (found.free.num_readings, found.free.lengths[0].length_tokens, found.free.abstained) == (3, 512, None)
     assert (found.typed, found.evidence_hit) == (None, None)
@@ -92,7 +92,7 @@ def test_attach_scores_typed_questions_apart(tmp_path: Path) -> None:
     scan = Nights(Location(uri=str(tmp_path / "scan")))
     scan.run({"x": "one"}, {"q": "Why?"})
     (row,) = attach(source, output=scan.output)
-    (found,) = read_evaluations(scan.output).values()
+    (found,) = read_evaluations(scan.output, scan.last().manifest)
     assert found.free is not None
     assert found.typed is not None
     assert found.free.num_readings == 3
@@ -107,9 +107,9 @@ def test_attach_refuses_an_evaluation_of_other_readers_and_names_what_differs(tm
     with pytest.raises(OutputError, match="no run has finished"):
         attach(source, output=scan.output)
     scan.run({"x": "one"}, {"q": "Why?"}, extraction="boxed")
-    with pytest.raises(OutputError, match=r"no reader of .* is one of .*: 'other' \(extraction\)"):
+    with pytest.raises(OutputError, match=r"no reader of .* is the one of .*: 'other' \(extraction\)"):
         attach(source, output=scan.output)
-    assert read_evaluations(scan.output) == {}
+    assert read_evaluations(scan.output, scan.last().manifest) == []
 
 
 def test_attach_refuses_a_variant_that_was_read_again_and_not_scored(tmp_path: Path) -> None:
@@ -126,8 +126,8 @@ def test_attach_works_in_a_bucket(s3_bucket: Location) -> None:
     source, scan = evaluated(s3_bucket / "eval", "f"), Nights(s3_bucket / "scan")
     manifest = scan.run({"x": "one"}, {"q": "Why?"})
     (row,) = attach(source, output=scan.output)
-    (found,) = read_evaluations(scan.output).values()
-    assert (row["of"], found.run_id) == ("this reader", source_run(source))
+    (found,) = read_evaluations(scan.output, scan.last().manifest)
+    assert (row["variant"], found.run_id) == ("f", source_run(source))
     card = scan.output / f"runs/{manifest['run_id']}/card.md"
     assert b"by this reader" not in card.read_bytes(), "it is sealed"
     again = scan.run({"x": "one", "y": "two"}, {"q": "Why?"})

@@ -1,6 +1,5 @@
 """One contract for both executors: the same job writes the same tables, cell for cell."""
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import ExecutorKind, JobConfig
 from memagent_batch.errors import InputError, SettingsError
+from memagent_batch.executors import executor
 from memagent_batch.executors.executor import LOCAL_BYTES, LOCAL_FILES, choose_executor
 from memagent_batch.executors.local import LocalExecutor
 from memagent_batch.files.location import Location
@@ -133,8 +133,7 @@ def test_error_of_a_task_is_raised_as_it_is(text_model: str, tmp_path: Path) -> 
 def test_auto_takes_this_process_for_small_jobs_of_one_engine(
     monkeypatch: pytest.MonkeyPatch, num_files: int, num_bytes: int, needs: str | None, is_local: bool
 ) -> None:
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.delitem(sys.modules, "ray", raising=False)
+    monkeypatch.setattr(executor, "is_on_ray", lambda: False)  # other tests of this process may have started Ray
     chosen = choose_executor(ExecutorKind.AUTO, num_files=num_files, num_bytes=num_bytes, why_ray=needs)
     assert isinstance(chosen, LocalExecutor) is is_local
 

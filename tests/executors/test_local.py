@@ -29,6 +29,7 @@ from memagent_batch.ray_data.leaving import CLAIM_SECONDS
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.runs.state import read_state
 from memagent_batch.wiring import make_engine, make_tokenizer
+from tests.engine_context import MadeEngine
 from tests.executors.test_executors import OF_THE_RUN, knobs_of, settings
 
 PATIENCE_SECONDS = 120.0
@@ -36,7 +37,7 @@ PATIENCE_SECONDS = 120.0
 POISON = "POISON"
 
 
-class FragileEngine:
+class FragileEngine(MadeEngine):
     """Passes prompts on until one holds the poison; then it is dead, for all that are under way and all that come."""
 
     def __init__(self, agent: AgentConfig, engine: Engine) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memagent_batch.engines.tokenizer import Tokenizer, load_tokenizer
 from memagent_batch.evaluation.needles.facts import Needle, Split, make_needle
 from memagent_batch.evaluation.needles.tasks import Haystack, haystack_units
+from memagent_batch.tokens.tokenizer import Tokenizer, load_tokenizer
 from memagent_batch.wiring import TINY_MODEL
 
 QUESTION_TOKENS = 60

@@ -208,7 +208,7 @@ def _title(process: psutil.Process) -> str:
 
 
 def _reads(process: psutil.Process) -> bool:
-    return "Reader" in _title(process)
+    return any(name in _title(process) for name in ("Replica", "Reader"))  # of a job, of `ma.read`
 
 
 def _children(process: psutil.Process) -> Iterator[psutil.Process]:

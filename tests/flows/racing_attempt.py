@@ -29,7 +29,7 @@ from memagent_batch.runs.history.history import keep_last_run, recorded_plan
 from memagent_batch.runs.planning import parts as planned_parts
 from memagent_batch.runs.planning.parts import plan_parts
 from memagent_batch.runs.planning.plan import Plan
-from memagent_batch.runs.record.log_files import used_files
+from memagent_batch.runs.record.sums import used_files
 from memagent_batch.runs.run import begin_run
 from memagent_batch.runs.tables.parts import attach_not_read, collect_not_read, kept_parts
 from memagent_batch.wiring import ReaderIdentity, make_output

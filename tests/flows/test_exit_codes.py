@@ -25,6 +25,7 @@ from memagent_batch.ray_data.actor import ActorLife, ReaderTask
 from memagent_batch.ray_data.process import ReaderProcess
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.runs.claim import remove_leftovers
+from tests.engine_context import MadeEngine
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not find the modules of tests
 
@@ -120,7 +121,7 @@ class ExpiringLife(ActorLife):
         return ExpiringEngine(await super()._start_engine())
 
 
-class ExpiringEngine:
+class ExpiringEngine(MadeEngine):
     """Answers five turns, then refuses."""
 
     def __init__(self, engine: Engine) -> None:

@@ -15,8 +15,8 @@ from memagent_batch.log.schemas import TURN_LOG
 from memagent_batch.log.writer import new_run_id
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.state import read_state
+from tests.audit.scan import verify_here
 from tests.flows.grown import LINE, QUESTIONS, Stream, text_of
-from tests.verification.scan import verify_here
 
 CLOSING: dict[str, Any] = {"closing": {"evidence": True}}
 PARALLEL: dict[str, Any] = {"policy": {"kind": "parallel", "rounds": 2}}

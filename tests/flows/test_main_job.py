@@ -12,10 +12,10 @@ import pytest
 
 from memagent_batch.cli import answer
 from memagent_batch.domain.prompts import AnswerForm, Slot
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.evaluation.needles.tasks import Haystack, make_task
 from memagent_batch.files.location import Location
 from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
+from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import TINY_MODEL
 from tests.faults.corpus import Corpus
 from tests.faults.fault import Fault

@@ -39,6 +39,7 @@ LEAVES = [
     "kind not in ('a')",
     "kind is null",
     "kind is not null",
+    "kind ~ '^[a]'",
     "n >= 2",
     "n < 1.5",
     "n between 1 and 1",
@@ -101,6 +102,7 @@ def test_where_does_not_decode_row_groups_that_their_statistics_rule_out(tmp_pat
         ("year = '2026'", ["b"]),
         ("year is null", ["n"]),
         ("year != 2026", ["a", "c"]),
+        ("year ~ '6$'", ["b"]),
         ("year = 2027 or kind = 'x'", ["a", "c"]),
     ],
 )
@@ -138,7 +140,8 @@ def test_where_on_folders_filters_files_of_any_format_and_refuses_columns_of_oth
         ("(n = 1", "wanted: \\)"),
         ("n in ()", "wanted: a text in single quotes"),
         ('n = "a"', "wanted: a text in single quotes"),
-        ("n ~ 1", "'~' at character 3"),
+        ("n ~ 1", "'1' at character 5 .*wanted: a regular expression"),
+        ("n ? 1", "'\\?' at character 3"),
         ("and = 1", "wanted: a column"),
         ("n not = 1", "wanted: ="),
     ],
@@ -148,7 +151,9 @@ def test_parse_where_malformed_filter_is_refused_with_its_place(where: str, mess
         parse_where(where)
 
 
-@pytest.mark.parametrize("where", ["n = 'a'", "kind = 1", "flag = 1", "day = 5", "day = 'soon'"])
+@pytest.mark.parametrize(
+    "where", ["n = 'a'", "kind = 1", "flag = 1", "day = 5", "day = 'soon'", "n ~ '1'", "day ~ '2026'"]
+)
 def test_where_value_of_another_type_is_refused_with_the_column(where: str, lake: Path) -> None:
     with pytest.raises(InputError, match=f"column '{where.split()[0]}' holds"):
         read(str(lake), InputConfig(where=where))

@@ -80,8 +80,6 @@ class Scan:
     """Length of a contract."""
     has_evidence: bool = True
     has_night_before: bool = True
-    has_second_look: bool = False
-    """Whether doubtful answers were looked at again: what failed or is not stated needs review."""
     hostile: str = ""
     """Stands in every id, question, answer, memory and sentence."""
     notice_days: Sequence[int] = (30, 45, 60, 90, 180)
@@ -116,7 +114,7 @@ def write_scan(folder: Path, scan: Scan) -> Location:
             is_failed = number in scan.failed and place == len(scan.questions) - 1
             key = _key(document_id, text, asked, scan)
             answer = _answer(rng, key, text, asked, clause, scan, is_failed=is_failed)
-            tables["answers"].append(_looked_at(answer) if scan.has_second_look else answer)
+            tables["answers"].append(answer)
             if not is_failed:
                 tables["memories"] += _turns(key, text, clause)
                 tables["evidence"] += _evidence(key, text, clause)
@@ -240,18 +238,6 @@ def _answer(
         support = "supported" if confidence > 0.8 else rng.choice(("partly", "not enough", "contradicted"))
         row |= {"value": clause.value or None, **clause.columns, "support": support, "support_probability": confidence}
     return row
-
-
-def _looked_at(row: Row) -> Row:
-    """The answer after a second look."""
-    if row["status"] == "failed":
-        error = f"EngineRequestError: {row['error_message']}"
-        return row | {"tier": 1, "needs_review": True, "escalated_because": "failed", "escalation_error": error}
-    if row["value_status"] == "not_stated":
-        return row | {"tier": 1, "needs_review": True, "escalated_because": "not_stated"}
-    is_unsure = row["confidence"] is not None and row["confidence"] < 0.8
-    because = "low_confidence" if is_unsure else None
-    return row | {"tier": 2 if is_unsure else 1, "needs_review": False, "escalated_because": because}
 
 
 def _memory(clause: Clause | None) -> str:

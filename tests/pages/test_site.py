@@ -200,18 +200,6 @@ def test_site_says_what_changed_since_the_run_before(scan: Location) -> None:
     assert "It was another answer." in changed[0]
 
 
-def test_site_says_which_answers_need_review_and_why_they_were_doubtful(tmp_path: Path) -> None:
-    scan = write_scan(tmp_path, Scan(num_documents=4, failed=frozenset({1}), has_second_look=True))
-    write(scan, scan / "page")
-    index = Path((scan / "page/index.html").path).read_text()
-    assert re.search(r"<dt>needs review</dt><dd>[1-9]", index)
-    pages = document_pages(scan / "page")
-    (failed,) = [text for text in pages.values() if "<dt>second look</dt>" in text]
-    assert 'look-needs">needs review</span> <span class="muted">failed</span>' in failed
-    again = [text for text in pages.values() if 'look-read">read again</span> <span class="muted">low_conf' in text]
-    assert '<span class="muted">tier</span> 2' in again[0]
-
-
 def test_site_of_runs_that_cannot_be_compared_says_so(scan: Location) -> None:
     (scan / "log/outcomes").delete()
     write(scan, scan / "page")

@@ -1,6 +1,5 @@
 """The site as a person opens it: files in a browser."""
 
-import re
 import threading
 import time
 from collections.abc import Iterator
@@ -104,20 +103,6 @@ def test_table_filters_and_shows_all_again(table: webdriver.Chrome) -> None:
     found = [float(each.text.split(" ")[0]) for each in table.find_elements(By.CSS_SELECTOR, "tbody .confidence")]
     assert found
     assert max(found) < 90
-    assert log_of(table) == []
-
-
-def test_table_filters_what_needs_review_and_names_the_reason(browser: webdriver.Chrome, tmp_path: Path) -> None:
-    site = site_of(write_scan(tmp_path, Scan(num_documents=4, failed=frozenset({1}), has_second_look=True)))
-    table = opened(browser, site.as_uri())
-    choose(table, "look", "needs review")
-    assert re.match(r"[2-9] of 20 answers", state(table))
-    reasons = {each.text for each in table.find_elements(By.CSS_SELECTOR, "tbody .look small")}
-    assert reasons == {"failed", "not_stated"}
-    choose(table, "look", "failed")
-    assert state(table) == "1 of 20 answers in 1 documents"
-    table.find_element(By.CSS_SELECTOR, "input[value=list]").click()
-    assert any(each.text.startswith("second look") for each in table.find_elements(By.CSS_SELECTOR, "#table thead th"))
     assert log_of(table) == []
 
 

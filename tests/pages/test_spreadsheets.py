@@ -1,5 +1,6 @@
 import csv
 import io
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from memagent_batch.domain.texts.spreadsheet_cells import is_formula
-from memagent_batch.errors import OutputError
+from memagent_batch.errors import OutputError, SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.pages.spreadsheets import (
@@ -100,3 +101,12 @@ def test_formula_is_seen(text: str) -> None:
 @pytest.mark.parametrize("text", PLAIN)
 def test_plain_text_is_no_formula(text: str) -> None:
     assert not is_formula(text)
+
+
+def test_xlsx_without_its_extra_is_refused_and_csv_needs_none(
+    run: tuple[Location, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "xlsxwriter", None)
+    with pytest.raises(SettingsError, match=r"pip install 'memagent-batch\[xlsx\]'"):
+        write_spreadsheet(*run, to=SpreadsheetFormat.XLSX, file=tmp_path / "answers.xlsx")
+    assert write_spreadsheet(*run, to=SpreadsheetFormat.CSV, file=tmp_path / "answers.csv").num_rows

@@ -1,6 +1,6 @@
 import pytest
 
-from memagent_batch.pages.values import OUTCOMES, look_of, outcome_of, run_time, shown_value
+from memagent_batch.pages.values import OUTCOMES, outcome_of, run_time, shown_value
 
 
 @pytest.mark.parametrize(
@@ -31,20 +31,6 @@ def test_value_is_shown_as_a_person_reads_it(columns: dict[str, object], value: 
     row = {"status": "ok", "answer": "an answer", **columns}
     assert (shown_value(row), outcome_of(row)) == (value, outcome)
     assert outcome in OUTCOMES
-
-
-@pytest.mark.parametrize(
-    ("columns", "look"),
-    [
-        ({}, None),
-        ({"tier": 1, "escalated_because": None, "needs_review": False}, None),
-        ({"tier": 1, "escalated_because": "target", "needs_review": True}, "needs review"),
-        ({"tier": 2, "escalated_because": "failed", "needs_review": False}, "read again"),
-        ({"tier": 1, "escalated_because": "failed", "needs_review": False}, "not read again yet"),
-    ],
-)
-def test_look_says_what_became_of_a_doubtful_answer(columns: dict[str, object], look: str | None) -> None:
-    assert look_of(columns) == look
 
 
 def test_run_time_is_read_from_a_run_id_or_the_id_stays() -> None:

@@ -13,24 +13,25 @@ from memagent_batch.ray_data.progress.board import Event, ProgressBoard
 from memagent_batch.ray_data.progress.progress import Absence
 from memagent_batch.ray_data.progress.reporter import AWAY_SECONDS, Reporter
 from memagent_batch.wiring import make_output
+from tests.engine_context import MadeEngine
 
 
-class AwayEngine:
+class AwayEngine(MadeEngine):
     """An engine whose endpoint is away for as long as it is told."""
 
     def __init__(self) -> None:
-        self.outage = self
-        self.away_seconds = 0.0
-        self.failure = "the endpoint answered 503: no healthy upstream"
+        self.seconds = 0.0
 
-    async def start(self) -> None: ...
+    @property
+    def away_seconds(self) -> float:
+        return self.seconds
 
-    async def rejoin(self) -> None: ...
+    @property
+    def away_reason(self) -> str:
+        return "the endpoint answered 503: no healthy upstream"
 
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
         raise AssertionError("no turn is asked for while the endpoint is away")
-
-    async def stop(self) -> None: ...
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ async def test_reporter_reports_once_that_the_endpoint_is_away_and_once_that_it_
     reporter = Reporter(board=board, log=log, run_id="r", model=job.agent.model, policy=job.agent.policy.kind)
     reporter.count_engine_start(engine, is_replacement=False)
     for seconds in (0.0, AWAY_SECONDS / 2, AWAY_SECONDS, 60.0, 95.0, 0.0, 0.0, 1.0, 0.0):
-        engine.away_seconds = seconds
+        engine.seconds = seconds
         await reporter.send()
     away, back = board.take().events
     assert (away.kind, away.fields) == ("endpoint_away", {"run_id": "r", "away_seconds": AWAY_SECONDS})

@@ -15,11 +15,11 @@ from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.document import token_windows
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
 from memagent_batch.flows.answer import answer
 from memagent_batch.runs.tables.schemas import ANSWERS, MEMORIES
+from memagent_batch.tokens.tokenizer import Tokenizer
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
 

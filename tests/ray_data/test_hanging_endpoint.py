@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.flows.answer import answer
+from memagent_batch.tokens.tokenizer import Tokenizer
 
 TEXTS = {"fine": "a text to read " * 20, "cursed": "a cursed text " * 20, "other": "another text " * 20}
 

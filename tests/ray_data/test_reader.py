@@ -40,7 +40,8 @@ from memagent_batch.runs.planning.calls import CALL_COLUMN
 from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.planning.work import count_pending
 from memagent_batch.runs.tables.parts import collect_not_read
-from memagent_batch.wiring import identify_reader, make_output, make_tokenizer
+from memagent_batch.wiring import identify_reader, make_output
+from tests.engine_context import context_of
 
 RUN_ID = "20260101T000000.000Z"
 TEXTS = {"fine": "some text to read " * 30, "cursed": "two words", "other": "more text to read " * 20}
@@ -212,7 +213,7 @@ class OverflowingEngine(SimulatedEngine):
 
 
 def overflowing_engine(agent: AgentConfig) -> OverflowingEngine:
-    return OverflowingEngine(agent.simulated, window_tokens=agent.window_tokens, tokenizer=make_tokenizer(agent))
+    return OverflowingEngine(**dict(agent.simulated)).open(context_of(agent.model, window_tokens=agent.window_tokens))
 
 
 @pytest.mark.parametrize(
@@ -341,10 +342,8 @@ class TroubledEngine(SimulatedEngine):
 
 def troubled(error: MemagentError) -> Callable[[AgentConfig], TroubledEngine]:
     def make(agent: AgentConfig) -> TroubledEngine:
-        tokenizer = make_tokenizer(agent)
-        engine = TroubledEngine(agent.simulated, window_tokens=agent.window_tokens, tokenizer=tokenizer)
         TroubledEngine.error = error
-        return engine
+        return TroubledEngine(**dict(agent.simulated)).open(context_of(agent.model, window_tokens=agent.window_tokens))
 
     return make
 

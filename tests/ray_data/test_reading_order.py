@@ -24,6 +24,7 @@ from memagent_batch.runs.planning.parts import plan_parts
 from memagent_batch.runs.rows.projection import Projection
 from memagent_batch.runs.tables.tables import project
 from memagent_batch.wiring import identify_reader, make_output, make_prompt_set
+from tests.engine_context import MadeEngine
 from tests.ray_data.test_reader import planned, read_pending, statuses_in
 
 
@@ -47,17 +48,11 @@ class BackwardPolicy(OverwritePolicy):
         return await OverwritePolicy.read(self, backwards, question, prompts=prompts, turns=turns)
 
 
-class NotingEngine:
+class NotingEngine(MadeEngine):
     """Notes the path of each turn; refuses one of them."""
 
     def __init__(self, *, refused: str = "") -> None:
         self._refused = refused
-
-    async def start(self) -> None:
-        pass
-
-    async def stop(self) -> None:
-        pass
 
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
         if prompt.path == self._refused:

@@ -19,13 +19,13 @@ import pytest
 import ray
 
 from memagent_batch.cli.settings import job_of
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.executors import ray as executor
 from memagent_batch.flows import answer as pipeline
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.process import ReaderProcess
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.runs.manifest import Manifest
+from memagent_batch.tokens.tokenizer import Tokenizer
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not find the modules of tests
 

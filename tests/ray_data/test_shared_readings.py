@@ -34,6 +34,7 @@ from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.wiring import identify_reader, make_output
+from tests.engine_context import MadeEngine
 
 RUN_ID = "20260101T000000.000Z"
 QUESTIONS = ("Who?", "Where?", "When?")
@@ -41,19 +42,13 @@ PATIENCE_SECONDS = 120.0
 """Longest wait for turns in the log."""
 
 
-class ScriptedEngine:
+class ScriptedEngine(MadeEngine):
     """Writes the number of the turn that it is asked for; at one path it does something else first."""
 
     def __init__(self, *, stop_at: str = "", fail: bool = False) -> None:
         self.paths: list[str] = []
         self.stopped = asyncio.Event()
         self._stop_at, self._fail = stop_at, fail
-
-    async def start(self) -> None:
-        pass
-
-    async def stop(self) -> None:
-        pass
 
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
         self.paths.append(prompt.path)

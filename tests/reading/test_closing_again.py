@@ -13,15 +13,14 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.closing.answer_types import Bool, Label, ValueType
 from memagent_batch.domain.closing.plan import EVIDENCE, SUPPORT, VALUE
 from memagent_batch.domain.turns import Completion, FinishReason
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.files.location import Location
 from memagent_batch.log.turns import read_turns_of
 from memagent_batch.log.writer import TurnLogWriter
-from memagent_batch.prompts.closing import CLOSING_PROMPTS
 from memagent_batch.reading.agent import make_agent
-from memagent_batch.reading.closing import ClosingResult, ClosingTurns, ask_closing_turns
+from memagent_batch.reading.closing import Closing, ask_closing_turns
 from memagent_batch.reading.suspects import Suspects
 from memagent_batch.reading.turns import Journal, ReadingTurns, ReplayOnly
+from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import make_closing_tokens
 from tests.reading.test_closing import PLAN, TEXT, Scripted, address_of, cut, finished
 
@@ -39,20 +38,18 @@ async def night(
     tokenizer: Tokenizer,
     text: str = TEXT,
     keeps: bool = True,
-) -> list[ClosingResult]:
+) -> list[dict[str, Any]]:
     """What closing turns bring for each of these types of one question, in a run over the log of a folder.
 
     The document has grown to `text` since the first night. Without `keeps` turns are only replayed.
     """
-    closing = ClosingTurns(
-        plan=PLAN, closings=CLOSING_PROMPTS, tokens=make_closing_tokens(AGENT), reader_fingerprint="reader"
-    )
+    closing = Closing(config=PLAN, tokens=make_closing_tokens(AGENT), reader_fingerprint="reader")
     output = Location(uri=str(folder))
     log = TurnLogWriter(output, run_id=run_id, writer_id="w", settings=LogConfig(flush_seconds=0.01))
     held = read_turns_of(
         output,
         logged_files(folder),
-        fingerprints=["reader", *closing.fingerprints([each for each in types if each])],
+        fingerprints=["reader", *closing.of_turns(types)],
         document_hashes=[text_hash(text), text_hash(TEXT)],
     )
     turns = ReadingTurns(
@@ -69,7 +66,7 @@ async def night(
         await ask_closing_turns(replace(reading, value_type=each), closing=closing, turns=turns) for each in types
     ]
     await log.close()
-    return results
+    return [{name: value for name, value in each.items() if name != "finished_at"} for each in results]
 
 
 def logged_files(folder: Path) -> list[str]:
@@ -87,8 +84,8 @@ async def test_evidence_and_support_are_asked_once_for_all_types_of_one_question
     engine = Scripted(tiny_tokenizer, answers={"value": "1"})
     results = await night(tmp_path, "1", engine, *TYPES, tokenizer=tiny_tokenizer)
     assert closing_kinds(engine) == [VALUE, EVIDENCE, SUPPORT, VALUE]
-    assert len({(each.evidence, each.support, each.support_probability) for each in results}) == 1
-    assert results[0].support is not None
+    assert len({str((each["evidence"], each["support"], each["support_probability"])) for each in results}) == 1
+    assert results[0]["support"] is not None
     replayed = await night(tmp_path, "2", ReplayOnly(), *TYPES, tokenizer=tiny_tokenizer)
     assert replayed == results
 
@@ -102,16 +99,16 @@ async def test_closing_turn_that_failed_by_what_it_wrote_is_asked_again_by_a_lat
     answers: dict[str, Any] = {"value": "1", kind: failed}
     broken = Scripted(tiny_tokenizer, answers=answers)
     first = await night(tmp_path, "1", broken, *TYPES, tokenizer=tiny_tokenizer)
-    assert all(each.error is not None for each in first)
+    assert all(each["is_failed"] for each in first)
     assert closing_kinds(broken).count(kind) == 1
     restarted = await night(tmp_path, "1", ReplayOnly(), *TYPES, tokenizer=tiny_tokenizer)
-    assert [str(each.error) for each in restarted] == [str(each.error) for each in first]
+    assert [each["closing_error"] for each in restarted] == [each["closing_error"] for each in first]
     verified = await night(tmp_path, "2", ReplayOnly(), *TYPES, tokenizer=tiny_tokenizer, keeps=False)
-    assert [str(each.error) for each in verified] == [str(each.error) for each in first]
+    assert [each["closing_error"] for each in verified] == [each["closing_error"] for each in first]
     mended = Scripted(tiny_tokenizer)
     again = await night(tmp_path, "2", mended, *TYPES, tokenizer=tiny_tokenizer)
     assert closing_kinds(mended) == ([EVIDENCE, SUPPORT] if kind == EVIDENCE else [SUPPORT])
-    assert [each.error for each in again] == [None] * len(TYPES)
+    assert [each["closing_error"] for each in again] == [None] * len(TYPES)
     assert await night(tmp_path, "3", ReplayOnly(), *TYPES, tokenizer=tiny_tokenizer) == again
 
 
@@ -125,11 +122,11 @@ async def test_document_that_grew_takes_no_failed_closing_turn_from_its_last_ver
     (result,) = await night(tmp_path, "2", mended, None, tokenizer=tiny_tokenizer, text=TEXT + "Grass grows.")
     (again,) = [prompt for prompt in mended.asked if prompt.kind == EVIDENCE]
     assert again.token_ids == asked.token_ids
-    assert result.error is None
+    assert result["closing_error"] is None
 
 
 async def test_value_that_was_cut_is_held_as_it_is(tiny_tokenizer: Tokenizer, tmp_path: Path) -> None:
     broken = Scripted(tiny_tokenizer, answers={"value": cut("1")})
     first = await night(tmp_path, "1", broken, Bool(), tokenizer=tiny_tokenizer)
-    assert first[0].error is None
+    assert not first[0]["is_failed"]
     assert await night(tmp_path, "2", ReplayOnly(), Bool(), tokenizer=tiny_tokenizer) == first

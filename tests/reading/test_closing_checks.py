@@ -10,7 +10,7 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.domain.closing.answer_types import Bool, Json
 from memagent_batch.errors import ValueTypeError
 from memagent_batch.inputs.questions import asked_types, given_questions, type_fields
-from memagent_batch.reading.closing_checks import require_compiled
+from memagent_batch.reading.closing import require_compiled
 
 PRICE, NAME = (
     Json({"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}) for name in ("price", "name")

@@ -266,7 +266,7 @@ async def test_reading_whose_answer_the_log_cannot_hold_fails() -> None:
 def test_agent_tokenises_a_question_once_however_many_documents_it_is_asked_of(
     text_model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from memagent_batch.engines.tokenizer import Tokenizer
+    from memagent_batch.tokens.tokenizer import Tokenizer
 
     encoded: Counter[str] = Counter()
     encode = Tokenizer.encode

@@ -10,7 +10,6 @@ from memagent_batch.config.job import LogConfig
 from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Question, Status
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.files.location import Location
 from memagent_batch.log.turns import read_turns
@@ -20,6 +19,7 @@ from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.read import read
 from memagent_batch.reading.suspects import Suspects
 from memagent_batch.reading.turns import Journal, ReadingTurns, ReplayOnly
+from memagent_batch.tokens.tokenizer import Tokenizer
 
 CODE = "4071936"
 TEXT = f"{'It rained. ' * 60}The access code of quiet-harbour is {CODE}. {'It rained. ' * 60}"

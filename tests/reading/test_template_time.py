@@ -10,7 +10,6 @@ from memagent_batch.config.job import LogConfig
 from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.readings import Question, Status
-from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.errors import SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.log.turns import read_turns
@@ -19,6 +18,7 @@ from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.suspects import Suspects
 from memagent_batch.reading.turns import ClosingsOnly, Journal, ReadingTurns
+from memagent_batch.tokens.tokenizer import load_tokenizer
 from memagent_batch.wiring import (
     TINY_MODEL,
     identify_reader,

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli.main import main
-from memagent_batch.errors import OutputError, SettingsError
+from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.flows.review import Asked, estimate, import_labels, make_review, plan_review
 from memagent_batch.review.labels.label import Purpose
@@ -132,11 +132,11 @@ def test_run_without_typed_values_is_reviewed_by_its_answers(tmp_path: Path) -> 
     label_all(output, truth, asked=asked)
     values, _ = estimate(Location(uri=str(output)), None, so_far=False, with_seen=False)
     assert set(values["readings"]) == {"flagged", "not_flagged", "failed", "invalid"}
-    with pytest.raises(SettingsError, match="no column 'value_bool'"):
+    with pytest.raises(InputError, match="no column 'value_bool'"):
         make_review(Location(uri=str(output)), ASKED)
     untyped = replace(ASKED, rule=rule_of("value_number > 3", by=None, unsure_below=None))
     write_run(output, replace(MADE, num_documents=100))
-    with pytest.raises(SettingsError, match="no reading of question 'clause' has a value in the column 'value_number'"):
+    with pytest.raises(SettingsError, match="no reading of question 'clause' has a value in value_number"):
         make_review(Location(uri=str(output)), untyped)
 
 
@@ -435,7 +435,7 @@ def test_commands_run_from_plan_to_estimate(tmp_path: Path, capsys: pytest.Captu
     (tmp_path / "labels.csv").write_bytes(fill_sheet(folder / "labels.csv", truth, reviewer=""))
     assert main(["review", "import", str(output), str(tmp_path / "labels.csv")]) == 2
     assert main(["review", "import", str(output), str(tmp_path / "labels.csv"), "--reviewer", "ada"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"labels": 120, "added": 120}
+    assert json.loads(capsys.readouterr().out) == {"labels": 120, "added": 120, "reviewers": ["ada"]}
     assert main(["review", "estimate", str(output)]) == 0
     assert "| recall |" in capsys.readouterr().out
     assert main(["review", "estimate", str(output), "--json"]) == 0

@@ -6,9 +6,9 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from memagent_batch.errors import SettingsError
+from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.review.labels.label import Purpose
-from memagent_batch.review.sample.conditions import canonical_about, parse_condition
+from memagent_batch.review.labels.table import canonical_about
 from memagent_batch.review.sample.draw import Unit, draw, number_of, seed_text, shuffled
 from memagent_batch.review.sample.plan import plan_rows
 from memagent_batch.review.sample.population import strata_of
@@ -65,47 +65,34 @@ def test_development_has_another_sample() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("value_bool = true", [True, False, False, False, False, False]),
-        ("value_bool != true", [False, True, True, False, False, False]),
-        ("value_label in ('red', 'am''ber')", [True, False, True, False, False, False]),
-        ("value_number >= 2", [True, False, True, False, False, False]),
-        ("answer ~ '(?i)^yes'", [True, False, False, False, False, True]),
-        ("answer = 'no'", [False, False, True, False, False, False]),
-    ],
-)
-def test_condition_holds_where_it_says(text: str, expected: list[bool]) -> None:
-    assert parse_condition(text).holds(ANSWERS).to_pylist() == expected
-
-
-@pytest.mark.parametrize(
     ("text", "same"),
     [
         ("value_number >= 1000.0", "value_number >= 1000"),
         ("value_number>=0.50", "value_number >= 0.5"),
         ("value_bool=TRUE", "value_bool = true"),
-        ("value_label in ('b','a')", "value_label in ('a', 'b')"),
+        ("value_label in ('b','a')", "value_label = 'a' or value_label = 'b'"),
+        ("value_label in ('a', 'b')", "value_label = 'a' or value_label = 'b'"),
+        ("answer ~ '^it''s' and (x = 1 or y is null)", "(x = 1 or y is null) and answer ~ '^it''s'"),
+        ('"an answer" = 1', '"an answer" = 1'),
+        ("value_label", "value_label"),
     ],
 )
 def test_condition_is_one_decision_however_it_is_written(text: str, same: str) -> None:
-    assert parse_condition(text).canonical == same == canonical_about(text) == canonical_about(same)
-    assert canonical_about("value_label") == "value_label"
+    assert canonical_about(text) == same == canonical_about(same)
 
 
 @pytest.mark.parametrize(
-    "text", ["value_bool", "value_bool = yes", "answer ~ yes", "a in 'b'", "a in ()", "a = 'b", "= 3", "answer ~ '('"]
+    ("text", "message"),
+    [
+        ("value_bool", "wanted: =, !="),
+        ("answer ~ '('", "wanted: a regular expression"),
+        ("value_boool = true", "no column 'value_boool'; columns: .*value_bool"),
+        ("value_bool = 'red'", "column 'value_bool' holds bool"),
+    ],
 )
-def test_condition_that_is_none_is_refused_with_examples(text: str) -> None:
-    with pytest.raises(SettingsError, match="value_bool = true"):
-        parse_condition(text).holds(ANSWERS)
-
-
-def test_condition_on_a_column_that_is_not_there_names_the_columns() -> None:
-    with pytest.raises(SettingsError, match=r"no column 'value_boool'.*answer ~"):
-        parse_condition("value_boool = true").holds(ANSWERS)
-    with pytest.raises(SettingsError, match="does not fit the column 'value_bool'"):
-        parse_condition("value_bool = 'red'").holds(ANSWERS)
+def test_condition_that_does_not_fit_is_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=f"^--flagged: .*{message}"):
+        strata_of(ANSWERS, rule=rule_of(text, by=None, unsure_below=None))
 
 
 def test_strata_follow_from_the_output() -> None:
@@ -115,6 +102,8 @@ def test_strata_follow_from_the_output() -> None:
     by_answer = rule_of("answer ~ '(?i)yes'", by=None, unsure_below=None)
     bare = ANSWERS.select(["status", "answer"])
     assert strata_of(bare, rule=by_answer) == ["flagged", "not_flagged", "not_flagged", "failed", "invalid", "flagged"]
+    by_two = rule_of("value_label = 'red' or value_number >= 2", by=None, unsure_below=None)
+    assert strata_of(ANSWERS, rule=by_two) == ["flagged", "not_flagged", "flagged", "failed", "not_flagged", "invalid"]
     by_value = rule_of(None, by="value_label", unsure_below=None)
     assert strata_of(ANSWERS, rule=by_value)[:3] == ["value: red", "value: green", "value: am'ber"]
     assert strata_of(ANSWERS, rule=by_value)[3:] == ["failed", "not_flagged", "invalid"]

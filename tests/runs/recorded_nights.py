@@ -22,7 +22,7 @@ from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.log.schemas import CLOSING_LOG, OUTCOME_LOG
 from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER
 from memagent_batch.ray_data.write import write_tables
-from memagent_batch.reading.closed import Closing
+from memagent_batch.reading.closing import Closing
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers
 from memagent_batch.runs.finalise import close_run
 from memagent_batch.runs.history.history import (
@@ -36,7 +36,7 @@ from memagent_batch.runs.history.history import (
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.planning.parts import plan_parts
 from memagent_batch.runs.planning.plan import Plan
-from memagent_batch.runs.record.log_files import list_log
+from memagent_batch.runs.record.sums import list_log
 from memagent_batch.runs.run import Run, begin_run
 from memagent_batch.runs.tables.parts import attach_not_read, kept_parts
 from memagent_batch.runs.tables.table_files import table_files

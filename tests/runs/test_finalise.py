@@ -26,7 +26,7 @@ from memagent_batch.runs.history.history import PastRun, recorded_plan, write_pl
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.planning.parts import plan_parts
 from memagent_batch.runs.planning.plan import Plan
-from memagent_batch.runs.record.log_files import list_log
+from memagent_batch.runs.record.sums import list_log
 from memagent_batch.runs.rows import looks
 from memagent_batch.runs.run import Run, begin_run
 from memagent_batch.runs.state import read_state

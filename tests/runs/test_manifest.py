@@ -128,13 +128,6 @@ def test_run_record_holds_no_secret(tmp_path: Path) -> None:
             "extra_body": {"user": SECRET},
         },
         vllm={"engine_args": {"hf_token": SECRET, "max_num_batched_tokens": 512}},
-        escalate={
-            "when": ["failed"],
-            "to": {
-                "model": "better",
-                "openai": {"api_key": SECRET, "base_url": f"http://svc:{SECRET}@b/v1", "headers": {"k": SECRET}},
-            },
-        },
         documents=f"ftp://user:p@{SECRET}/{SECRET}@host/docs",
         questions=f"https://host/q.jsonl?X-Amz-Signature={SECRET}",
     )
@@ -142,7 +135,6 @@ def test_run_record_holds_no_secret(tmp_path: Path) -> None:
     text = (tmp_path / RUN_FILE).read_text()
     assert SECRET not in text
     assert "http://h/v1" in text
-    assert json.loads(text)["settings"]["escalate"]["to"] == {"model": "better", "openai": {"base_url": "http://b/v1"}}
     assert '"max_num_batched_tokens": 512' in text
     assert SECRET not in json.dumps(public_settings(job))
 

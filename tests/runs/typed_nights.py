@@ -8,7 +8,7 @@ from memagent_batch.config.closing import ClosingConfig
 from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.closing.answer_types import Json, ValueType
-from memagent_batch.reading.closed import make_closing
+from memagent_batch.reading.closing import make_closing
 from tests.runs.recorded_nights import Nights, plan_of
 
 PRICE = Json({"type": "object", "properties": {"price": {"type": "number"}}, "required": ["price"]})

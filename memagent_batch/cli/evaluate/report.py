@@ -1,4 +1,4 @@
-"""`memagent evaluate report`: one page with scores, pictures and every failure's memory trace."""
+"""`memagent evaluate report`: one page with scores, charts and every failure's memory trace."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ from memagent_batch.cli.options import Manual, OptionParser
 
 MANUAL = Manual(
     command="memagent evaluate report",
-    about="Writes one page with scores, pictures and every failure's memory trace; starts no engine.",
+    about="Writes one page with scores, charts and every failure's memory trace; starts no engine.",
     examples=("memagent evaluate report eval/", "memagent evaluate report eval/ --to report/"),
     page="docs/how-to/evaluation.md",
 )
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _report(arguments: Sequence[str]) -> None:
     parser = OptionParser(MANUAL)
     parser.add_argument("output", help="the output of `evaluate run`: a folder or any fsspec URL")
-    parser.add_argument("--to", help="where report.html and its pictures go (default: OUTPUT/report)")
+    parser.add_argument("--to", help="where report.html goes (default: OUTPUT/report)")
     parser.add_storage_options()
     options = parser.parse_args(arguments)
     from memagent_batch.evaluation.report.report import REPORT_FOLDER, write_report

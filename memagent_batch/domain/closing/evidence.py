@@ -129,16 +129,6 @@ class Candidate:
         return self.token_end - self.token_start + NUMBERING_TOKENS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """A sentence that the answer rests on."""
-
-    rank: int
-    """Position among the sentences that were pointed at, the best first, from 1."""
-    sentence: Candidate
-    """The sentence; its characters are those of the text as hashed, code points."""
-
-
 Scores = Callable[[Sequence[list[str]], Sequence[str]], Sequence[float]]
 """Scores of passages by their words against the words of a question; 0 where they share none."""
 
@@ -191,11 +181,11 @@ def choose_candidates(
 def evidence_guide(num_sentences: int) -> Guide:
     """What an evidence turn may write: up to five numbers of sentences that are shown, the best first, or `none`."""
     one = number_regex(num_sentences)
-    return matching(f"({one}(, {one}){{0,{min(MAX_CHOSEN, num_sentences) - 1}}}|{NO_SENTENCE})")
+    return matching(f"({one}(, {one}){{0,{min(MAX_CHOSEN, num_sentences) - 1}}}|{NO_SENTENCE})", example="1")
 
 
-def evidence_of(text: str, candidates: Sequence[Candidate]) -> tuple[Evidence, ...]:
-    """The sentences that an evidence turn points at. A number that is written again adds nothing.
+def evidence_of(text: str, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The sentences that an evidence turn points at, the best first. A number that is written again adds nothing.
 
     Raises:
         ValueError: it is not what the guide allows.
@@ -203,8 +193,7 @@ def evidence_of(text: str, candidates: Sequence[Candidate]) -> tuple[Evidence, .
     if not evidence_guide(max(1, len(candidates))).allows(text) or not candidates:
         raise ValueError(f"evidence {text!r} is no list of sentence numbers up to {len(candidates)}")
     numbers = [] if text == NO_SENTENCE else list(dict.fromkeys(map(int, text.split(", "))))
-    chosen = [candidates[number - 1] for number in numbers]
-    return tuple(Evidence(rank=rank, sentence=sentence) for rank, sentence in enumerate(chosen, start=1))
+    return [candidates[number - 1] for number in numbers]
 
 
 def _range_start(source: ShownRange) -> int:

@@ -2,15 +2,16 @@
 
 import json
 import math
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from itertools import count
 from typing import Any, Final, TypeAlias, TypedDict
 
 import jsonschema
 
-from memagent_batch.domain.closing.string_formats import FORMAT_CHECKER, FORMATS
 from memagent_batch.errors import ValueTypeError
 
 JsonValue: TypeAlias = bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"] | None
@@ -44,6 +45,25 @@ MAX_NUMBER = 10**15
 """Largest number where the schema names no bound: else a model may write digits until its budget is spent."""
 MAX_INTEGER = 2**63 - 1
 """Largest bound of an integer that engines know."""
+FORMATS = frozenset({"date", "date-time", "time", "email", "uuid"})
+"""Formats of strings that engines know."""
+FORMAT_CHECKER: Final = jsonschema.FormatChecker(formats=["date", "email", "uuid"])
+"""Checks all of `FORMATS`. The library has these three itself. It checks times only where a further package is
+installed, so they are checked here."""
+
+_TIME = re.compile(
+    r"(([01][0-9]|2[0-3]):[0-5][0-9]):([0-5][0-9]|60)(\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])", re.IGNORECASE
+)
+"""A time of day with its zone, as RFC 3339 writes it. Groups 1, 3 and 5: hour and minute, second, zone."""
+_DATE_CHARS = len("2026-11-23")
+EXAMPLES = {
+    "date": "2000-01-01",
+    "date-time": "2000-01-01T00:00:00Z",
+    "time": "00:00:00Z",
+    "email": "a@example.org",
+    "uuid": "00000000-0000-0000-0000-000000000000",
+}
+"""Strings of the formats that schemas may ask for."""
 MAX_PARTS = 1000
 """Most parts of a schema once its references are resolved: a reference that doubles at each level has no end soon."""
 REASONS = ("reason", "reasons", "reasoning", "rationale", "explanation", "why")
@@ -125,6 +145,26 @@ def misfit(value: Any, *, schema: Schema) -> str | None:
     """Where and how a value departs from the schema; None where it fits."""
     error = jsonschema.exceptions.best_match(_validator(schema).iter_errors(value))
     return None if error is None else f"value{_pointer(error.absolute_path)}: {error.message}"
+
+
+def example_value(schema: Schema) -> Any:
+    """The smallest value that fits: the first choice, empty arrays, zeros."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    if "anyOf" in schema:
+        return example_value(schema["anyOf"][0])
+    match schema["type"]:
+        case "object":
+            return {name: example_value(part) for name, part in schema["properties"].items()}
+        case "array":
+            return [example_value(schema["items"])] * schema.get("minItems", 0)
+        case "string":
+            return EXAMPLES.get(schema.get("format", ""), "a" * schema.get("minLength", 0))
+        case "integer" | "number":
+            return max(schema.get("minimum", 0), min(0, schema.get("maximum", 0)))
+        case "boolean":
+            return False
+    return None
 
 
 def _validator(schema: Schema) -> Any:
@@ -332,3 +372,29 @@ def _pointer(path: Iterable[Any]) -> str:
     """A place in a schema or value as a JSON pointer, with words before it; empty for the whole."""
     names = [str(name).replace("~", "~0").replace("/", "~1") for name in path]
     return f" at /{'/'.join(names)}" if names else ""
+
+
+def is_date_time(value: object) -> bool:
+    """Whether a value, if it is text, is a day of the calendar and a time of it, as RFC 3339 writes them."""
+    if not isinstance(value, str):
+        return True
+    day, mark, time = value[:_DATE_CHARS], value[_DATE_CHARS : _DATE_CHARS + 1], value[_DATE_CHARS + 1 :]
+    return mark in ("T", "t") and FORMAT_CHECKER.conforms(day, "date") and is_time(time)
+
+
+def is_time(value: object) -> bool:
+    """Whether a value, if it is text, is a time of day with its zone, as RFC 3339 writes it.
+
+    Second 60 is a leap second, which only the last minute of a day in UTC may have.
+    """
+    if not isinstance(value, str):
+        return True
+    found = _TIME.fullmatch(value)
+    if found is None or found[3] != "60":
+        return found is not None
+    minute = datetime.fromisoformat(f"2000-01-02T{found[1]}{found[5].upper()}").astimezone(UTC)
+    return (minute.hour, minute.minute) == (23, 59)
+
+
+FORMAT_CHECKER.checks("date-time")(is_date_time)
+FORMAT_CHECKER.checks("time")(is_time)

@@ -5,6 +5,7 @@ A value that does not fit its type is `invalid`. Nothing is repaired.
 
 import json
 import math
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -99,11 +100,12 @@ def guide_of(value_type: ValueType) -> Guide | None:
         case AnswerType.TEXT | AnswerType.BOOL | AnswerType.LABEL:
             return choice_of(*menu(value_type))
         case AnswerType.LABELS:
-            return matching(_or_not_stated(f"{NONE}|{_subsets(_menu_numbers(value_type))}", value_type))
+            regex = f"{NONE}|{_subsets(_menu_numbers(value_type))}"
+            return matching(_or_not_stated(regex, value_type), example=NONE)
         case AnswerType.NUMBER:
-            return matching(_or_not_stated(NUMBER_FORM, value_type))
+            return matching(_or_not_stated(NUMBER_FORM, value_type), example="0")
         case AnswerType.DATE:
-            return matching(_or_not_stated(DATE, value_type))
+            return matching(_or_not_stated(DATE, value_type), example="1000-01-01")
         case AnswerType.JSON:
             return json_of(_json_schema(value_type))
 
@@ -266,14 +268,14 @@ def _labels_value(written: str, value_type: ValueType) -> TypedValue:
 
 
 def _number_value(written: str) -> TypedValue:
-    if not matching(NUMBER_FORM).allows(written):
+    if not re.fullmatch(NUMBER_FORM, written):
         return _invalid(f"{written!r} is no number")
     return TypedValue(status=ValueStatus.OK, value=written, number=float(written))
 
 
 def _date_value(written: str) -> TypedValue:
     try:
-        if not matching(DATE).allows(written):
+        if not re.fullmatch(DATE, written):
             raise ValueError("it is not written as YYYY-MM-DD")
         day = date.fromisoformat(written)
     except ValueError as error:

@@ -4,20 +4,19 @@ The server renders and tokenises what it is sent. So the markers of chat templat
 tokens are counted by the user's tokeniser, and no completion has the server's tokens.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
-from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.domain.guides import Guide, menu_logprobs, num_candidates
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.engines.chat_template import THINKING_WORD, ServerTemplate
-from memagent_batch.engines.openai.api import ADDRESS_REMEDY
+from memagent_batch.engines.engine import EngineContext
 from memagent_batch.engines.openai.guides import OBJECT_TOKENS, GuideForm, guide_fields, value_text
 from memagent_batch.engines.openai.markers import Markers, Neutralised
 from memagent_batch.engines.openai.protocol import (
+    ADDRESS_REMEDY,
     MESSAGE_CHARS,
     Logprob,
     Response,
@@ -27,8 +26,9 @@ from memagent_batch.engines.openai.protocol import (
     refused_fields,
     sampling_fields,
 )
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import EngineRequestError, EngineStartError
+from memagent_batch.tokens.chat_template import THINKING_WORD, ServerTemplate
+from memagent_batch.tokens.tokenizer import Tokenizer
 
 MAX_COMPLETION_TOKENS = "max_completion_tokens"
 """The budget of a completion, its hidden thoughts included; older servers know `max_tokens` only."""
@@ -52,39 +52,26 @@ class ChatApi:
     probe_tokens: ClassVar[int] = 16  # some models that think refuse a budget in which they can't say anything
     forms: ClassVar[tuple[GuideForm, ...]] = (GuideForm.STRUCTURED_OUTPUTS, GuideForm.RESPONSE_OBJECT)
 
-    def __init__(
-        self,
-        *,
-        model: str,
-        sampling: SamplingConfig,
-        tokenizer: Tokenizer,
-        chat_template_kwargs: Mapping[str, JsonValue] = {},
-    ) -> None:
-        """Takes what every request says.
-
-        Args:
-            model: name under which the endpoint serves the model.
-            sampling: how tokens are drawn.
-            tokenizer: what prompts were tokenised with; it need not be the served model's.
-            chat_template_kwargs: what the user gives the chat template.
+    def __init__(self, context: EngineContext, *, tokenizer: Tokenizer) -> None:
+        """Takes what every request says; the tokeniser need not be the served model's.
 
         Raises:
             EngineStartError: log-probabilities are to be kept, which have no tokens to belong to here.
         """
-        if sampling.logprobs:
+        if context.sampling.logprobs:
             raise EngineStartError(
                 "openai.api: a chat API returns no tokens that log-probabilities could belong to; set "
                 "sampling.logprobs=false, or use api completions (`memagent collect` needs them)"
             )
-        self._model = model
-        self._sampling = sampling
+        self._model = context.model
+        self._sampling = context.sampling
         self._tokenizer = tokenizer
         self._markers = Markers(tokenizer.control_texts)
         own = tokenizer.chat_template
-        values = ServerTemplate(own=own).values(chat_template_kwargs)
+        values = ServerTemplate(own=own).values(context.chat_template_kwargs)
         self._opens_thought = own.is_there and own.opens_thought(values)
-        self._fixed: dict[str, JsonValue] = {CHAT_TEMPLATE_KWARGS: values} if chat_template_kwargs else {}
-        self._optional = optional_fields(sampling) | ({CHAT_TEMPLATE_KWARGS: values} if values else {})
+        self._fixed: dict[str, JsonValue] = {CHAT_TEMPLATE_KWARGS: values} if context.chat_template_kwargs else {}
+        self._optional = optional_fields(context.sampling) | ({CHAT_TEMPLATE_KWARGS: values} if values else {})
         self._budget = MAX_COMPLETION_TOKENS
         self._gives_logprobs = True
 

@@ -7,7 +7,7 @@ import ssl
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Self
+from email.utils import parsedate_to_datetime
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -18,9 +18,7 @@ from yarl import URL
 
 from memagent_batch.config.engines import OpenAIConfig
 from memagent_batch.engines.openai.outage import Failure
-from memagent_batch.engines.openai.pace import LIMITS, parse_reset
 from memagent_batch.engines.openai.protocol import Response, error_message
-from memagent_batch.engines.openai.retries import is_retried, parse_retry_after
 from memagent_batch.errors import EngineDeadError, EngineStartError
 from memagent_batch.masking import SECRET_NAME
 
@@ -32,6 +30,9 @@ KEEP_ALIVE_SECONDS = 4.0
 
 MAX_HEADER_BYTES = 65_536
 """Longest line of a response's head; gateways send more than the 8 KiB that aiohttp takes."""
+
+RETRIED_STATUSES = frozenset({408, 409, 429})
+"""Statuses below 500 that another try can fix; every 5xx is tried again too."""
 
 TURNED_AWAY = 429
 """The status of an endpoint that takes no more requests for now, from nobody."""
@@ -65,7 +66,7 @@ class OpenAIClient:
         self._proxy = _proxy(url)
         self._session: aiohttp.ClientSession | None = None
 
-    def open(self) -> Self:
+    def open(self) -> None:
         """Opens the client on the running event loop."""
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
@@ -79,7 +80,6 @@ class OpenAIClient:
             max_line_size=MAX_HEADER_BYTES,
             max_field_size=MAX_HEADER_BYTES,
         )
-        return self
 
     async def close(self) -> None:
         """Closes the connections."""
@@ -104,7 +104,7 @@ class OpenAIClient:
             longest_seconds: bounds the whole try, from its connection to its last byte; `timeout_seconds` by default.
         """
         if self._session is None:
-            raise EngineDeadError("the endpoint's client is not open: it was stopped")
+            raise EngineDeadError("the endpoint's client is not open: it was not started, or was stopped")
         seconds = min(longest_seconds or self._seconds, self._seconds)
         try:
             async with asyncio.timeout(seconds):
@@ -165,16 +165,29 @@ class OpenAIClient:
         return message
 
 
+def is_retried(status: int) -> bool:
+    """Whether a response of this status is worth another try."""
+    return status >= 500 or status in RETRIED_STATUSES
+
+
+def parse_retry_after(value: str | None, *, now: datetime) -> float | None:
+    """Seconds that a `Retry-After` header asks for, given as seconds or as an HTTP date; None where it says nothing."""
+    if value is None:
+        return None
+    if value.strip().isdecimal():
+        return float(value)
+    try:
+        date = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    return max(0.0, (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now.timestamp())
+
+
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """The pause that a response asks for, seconds: its own words, else the reset of a limit that is spent."""
+    """The pause that a response asks for, seconds."""
+    milliseconds = headers.get("retry-after-ms", "")
     asked = parse_retry_after(headers.get("Retry-After"), now=datetime.now(UTC))
-    if asked is not None:
-        return asked
-    if headers.get("retry-after-ms", "").isdecimal():
-        return float(headers["retry-after-ms"]) / 1000
-    spent = [name for name in LIMITS if headers.get(f"x-ratelimit-remaining-{name}") == "0"]
-    resets = [parse_reset(headers.get(f"x-ratelimit-reset-{name}")) for name in spent]
-    return max((seconds for seconds in resets if seconds is not None), default=None)
+    return float(milliseconds) / 1000 if asked is None and milliseconds.isdecimal() else asked
 
 
 def _tls_context() -> ssl.SSLContext:

@@ -4,12 +4,12 @@ from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
-from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.domain.guides import menu_logprobs, num_candidates
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.engines.openai.api import ADDRESS_REMEDY
+from memagent_batch.engines.engine import EngineContext
 from memagent_batch.engines.openai.guides import GuideForm, guide_fields
 from memagent_batch.engines.openai.protocol import (
+    ADDRESS_REMEDY,
     Logprob,
     Response,
     Usage,
@@ -18,8 +18,8 @@ from memagent_batch.engines.openai.protocol import (
     refused_fields,
     sampling_fields,
 )
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import EngineRequestError
+from memagent_batch.tokens.tokenizer import Tokenizer
 
 RETURN_TOKEN_IDS = "return_token_ids"
 """vLLM's extension that returns the tokens of a completion beside its text."""
@@ -39,18 +39,12 @@ class CompletionsApi:
     probe_tokens: ClassVar[int] = 1
     forms: ClassVar[tuple[GuideForm, ...]] = (GuideForm.STRUCTURED_OUTPUTS, GuideForm.RESPONSE_FORMAT)
 
-    def __init__(self, *, model: str, sampling: SamplingConfig, tokenizer: Tokenizer) -> None:
-        """Takes what every request says.
-
-        Args:
-            model: name under which the endpoint serves the model.
-            sampling: how tokens are drawn.
-            tokenizer: the served model's, for endpoints that return text without token ids.
-        """
-        self._model = model
-        self._sampling = sampling
+    def __init__(self, context: EngineContext, *, tokenizer: Tokenizer) -> None:
+        """Takes what every request says; the tokeniser is for endpoints that return text without token ids."""
+        self._model = context.model
+        self._sampling = context.sampling
         self._tokenizer = tokenizer
-        self._optional = optional_fields(sampling) | {RETURN_TOKEN_IDS: True}
+        self._optional = optional_fields(context.sampling) | {RETURN_TOKEN_IDS: True}
 
     def body(self, prompt: Prompt, *, seed: int, form: GuideForm | None) -> dict[str, JsonValue] | None:
         """The body of a request; see `Api.body`. A guided turn is decoded greedily."""

@@ -3,43 +3,42 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
+from typing import Any, ClassVar, Self
 
-from pydantic import JsonValue, ValidationError
+from pydantic import JsonValue, PrivateAttr, ValidationError
 
-from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig
 from memagent_batch.domain.closing.plan import VALUE
 from memagent_batch.domain.guides import Guide, GuideKind
 from memagent_batch.domain.prompts import Slot
 from memagent_batch.domain.turns import Completion, Prompt
-from memagent_batch.engines.chat_template import ClosedThoughts, ServerTemplate
-from memagent_batch.engines.engine import require_fit
-from memagent_batch.engines.openai.api import Api
+from memagent_batch.engines.engine import Engine, EngineContext, require_fit
 from memagent_batch.engines.openai.chat import ChatApi
 from memagent_batch.engines.openai.client import OpenAIClient
 from memagent_batch.engines.openai.completions import CompletionsApi
 from memagent_batch.engines.openai.guides import PROBE_TOKENS, REMEDIES, GuideForm, GuideForms
-from memagent_batch.engines.openai.outage import CircuitBreaker, Failure
+from memagent_batch.engines.openai.outage import Backoff, CircuitBreaker, Failure
 from memagent_batch.engines.openai.pace import Pace
 from memagent_batch.engines.openai.protocol import (
+    NEUTRAL,
     NO_THINKING_BUDGET,
     THINKING_BUDGET,
+    Api,
     ModelList,
     Response,
     holds_choices,
     refused_fields,
 )
-from memagent_batch.engines.openai.retries import Backoff
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import (
-    EngineDeadError,
     EngineRefusedError,
     EngineRequestError,
     EngineStartError,
     EngineUnavailableError,
 )
-from memagent_batch.prompts.closing import CLOSING_PROMPTS
+from memagent_batch.prompts.closing import CLOSING_TEXTS
+from memagent_batch.tokens.chat_template import ServerTemplate
+from memagent_batch.tokens.tokenizer import Tokenizer
 
 PROBE_SECONDS = 60.0
 """Longest wait for the one token of a probe; an endpoint that takes longer has no room for a reading either."""
@@ -56,53 +55,67 @@ Ask = Callable[[], Awaitable[Response | Failure]]
 """One try at the endpoint."""
 
 
-class OpenAIEngine:
+class OpenAIEngine(OpenAIConfig, Engine):
     """An endpoint, such as `vllm serve` or a hosted model.
 
     That the endpoint is away never means a dead engine: every request waits for it; see `CircuitBreaker`.
     """
 
-    def __init__(
-        self,
-        settings: OpenAIConfig,
-        *,
-        model: str,
-        window_tokens: int,
-        sampling: SamplingConfig,
-        tokenizer: Tokenizer,
-        chat_template_kwargs: Mapping[str, JsonValue] = {},
-    ) -> None:
-        """Takes the settings; `start` looks whether the endpoint serves the model.
+    kind: ClassVar[str] = "openai"
+    secrets: ClassVar[frozenset[str]] = frozenset({"api_key", "headers"})
+    takes_guides: ClassVar[bool] = True
+    first_step: ClassVar[str] = "asking the endpoint"
 
-        Args:
-            settings: the engine's knobs.
-            model: name under which the endpoint serves the model.
-            window_tokens: context window, tokens.
-            sampling: how tokens are drawn.
-            tokenizer: what prompts were tokenised with.
-            chat_template_kwargs: what the user gives the chat template, for an endpoint that takes messages.
+    _context: EngineContext = PrivateAttr()
+    _tokenizer: Tokenizer = PrivateAttr()
+    _backoff: Backoff = PrivateAttr()
+    _api: Api = PrivateAttr()
+    _pace: Pace = PrivateAttr()
+    _client: OpenAIClient = PrivateAttr()
+    _outage: CircuitBreaker = PrivateAttr()
+    _guide_forms: GuideForms = PrivateAttr()
+    _checking: asyncio.Lock = PrivateAttr()
+    _is_checked: bool = PrivateAttr(False)
+
+    def open(self, context: EngineContext) -> Self:
+        """Takes what it reads with; `start` looks whether the endpoint serves the model.
+
+        Raises:
+            EngineStartError: the address, the key or a header can't work, or log-probabilities are wanted of messages.
         """
-        self._settings = settings
-        self._model = model
-        self._window_tokens = window_tokens
-        self._sampling = sampling
-        self._tokenizer = tokenizer
-        self._chat_template_kwargs = chat_template_kwargs
-        self._backoff = Backoff(max_retries=settings.max_retries, first_seconds=settings.backoff_seconds)
-        self._api: Api = (
-            ChatApi(model=model, sampling=sampling, tokenizer=tokenizer, chat_template_kwargs=chat_template_kwargs)
-            if settings.api is EndpointApi.CHAT
-            else CompletionsApi(model=model, sampling=sampling, tokenizer=tokenizer)
-        )
-        self._pace = Pace(
-            requests_per_minute=settings.requests_per_minute, tokens_per_minute=settings.tokens_per_minute
-        )
-        self._client: OpenAIClient | None = None
-        self._checking = asyncio.Lock()
+        self._context, self._tokenizer = context, context.load_tokenizer()
+        self._client = OpenAIClient(self)
+        self._backoff = Backoff(max_retries=self.max_retries, first_seconds=self.backoff_seconds)
+        self._api = (ChatApi if self.takes_messages else CompletionsApi)(context, tokenizer=self._tokenizer)
+        self._pace, self._checking = Pace(), asyncio.Lock()
+        self._outage = CircuitBreaker(self._probe, backoff=self._backoff, longest_seconds=self.outage_seconds)
         self._guide_forms = GuideForms(self._obeys, forms=self._api.forms)
-        self._is_checked = False
-        self.outage = CircuitBreaker(self._probe, backoff=self._backoff, longest_seconds=settings.outage_seconds)
-        """Whether the endpoint is away, and for how long."""
+        return self
+
+    def identity(self) -> Mapping[str, Any]:
+        """Its API, if texts are parsed there, and the fields of its requests."""
+        api = {"api": self.api.value} if self.takes_messages else {}
+        return {"kind": self.kind, "extra_body": self.extra_body, "neutral_fields": NEUTRAL, **api}
+
+    @property
+    def takes_messages(self) -> bool:
+        """Whether the server wraps prompts into its chat template."""
+        return self.api is EndpointApi.CHAT
+
+    @property
+    def ends_thoughts(self) -> bool:
+        """Its server may; that is asked before the run."""
+        return True
+
+    @property
+    def away_seconds(self) -> float:
+        """How long the endpoint has been away; 0 if it answers."""
+        return self._outage.away_seconds
+
+    @property
+    def away_reason(self) -> str:
+        """The last failure that showed it."""
+        return self._outage.failure
 
     async def start(self) -> None:
         """Opens the client, looks for the model, and asks for one token as every reading will.
@@ -111,7 +124,7 @@ class OpenAIEngine:
             EngineStartError: the endpoint can't be reached, refuses the key, does not serve the model, or does not
                 complete prompts through this API.
         """
-        self._client = OpenAIClient(self._settings).open()
+        self._client.open()
         try:
             await self._require_model(self._at_start)
             await self._require_completion(self._at_start)
@@ -121,12 +134,12 @@ class OpenAIEngine:
         self._is_checked = True
 
     async def rejoin(self) -> None:
-        """Opens the client for a run that is under way; see `RemoteEngine.rejoin`. The first request asks for a token.
+        """Opens the client for a run that is under way; see `Engine.rejoin`. The first request asks for a token.
 
         Raises:
             EngineStartError: the address, the key or a header can't work.
         """
-        self._client = OpenAIClient(self._settings).open()
+        self._client.open()
 
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
         """The completion of one prompt; see `Engine.complete`.
@@ -135,26 +148,25 @@ class OpenAIEngine:
             EngineUnavailableError: the endpoint is away for longer than `openai.outage_seconds`.
             EngineRefusedError: it refuses this request and any other one.
         """
-        require_fit(prompt, window_tokens=self._window_tokens)
+        require_fit(prompt, window_tokens=self._context.window_tokens)
         await self._check_once()
         form = await self._guide_form(prompt.guide.kind) if prompt.guide else None
         body = self._body(prompt, seed=seed, form=form)
         if body is None:
             raise EngineRequestError(
-                f"turn {prompt.path}: {self._open_client().name} takes guides as `{form}`, which can't say this one: "
+                f"turn {prompt.path}: {self._client.name} takes guides as `{form}`, which can't say this one: "
                 "its choices must be numbers",
                 is_turned_away=True,
             )
-        num_tokens = len(prompt.token_ids) + prompt.max_tokens
-        response = await self.outage.answer(lambda: self._paced(body, num_tokens=num_tokens))
+        response = await self._outage.answer(lambda: self._paced(body))
         if response.status_code != 200:
             await self._require_served()
-            message = f"turn {prompt.path}: {self._open_client().refusal(response)}"
+            message = f"turn {prompt.path}: {self._client.refusal(response)}"
             raise EngineRequestError(message, is_turned_away=True)
         return self._completion(response, prompt=prompt, form=form)
 
     async def require_guides(self, kinds: Collection[GuideKind]) -> None:
-        """Asks for a text that no model writes of itself, under a guide of each kind; see `GuidedEngine`."""
+        """Asks for a text that no model writes of itself, under a guide of each kind; see `Engine`."""
         for kind in sorted(kinds):
             try:
                 await self._guide_form(kind)
@@ -163,28 +175,21 @@ class OpenAIEngine:
 
     async def stop(self) -> None:
         """Closes the connections."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
-
-    def _open_client(self) -> OpenAIClient:
-        if self._client is None:
-            raise EngineDeadError("the endpoint's client is not open: it was not started, or was stopped")
-        return self._client
+        await self._client.close()
 
     def _body(self, prompt: Prompt, *, seed: int, form: GuideForm | None = None) -> dict[str, JsonValue] | None:
         """The body of a request, with the user's own fields; None where the form can't say the prompt's guide."""
         body = self._api.body(prompt, seed=seed, form=form)
         if body is None:
             return None
-        return {name: value for name, value in {**body, **self._settings.extra_body}.items() if value is not None}
+        return {name: value for name, value in {**body, **self.extra_body}.items() if value is not None}
 
-    async def _paced(self, body: Mapping[str, JsonValue], *, num_tokens: int) -> Response | Failure:
+    async def _paced(self, body: Mapping[str, JsonValue]) -> Response | Failure:
         """One try of a reading's request, as soon as the endpoint's limits let it."""
-        async with self._pace.place(num_tokens=num_tokens) as began_at:
+        async with self._pace.place() as began_at:
             result = await self._ask(body)
             if isinstance(result, Response):
-                self._pace.answered(result.headers)
+                self._pace.answered()
             elif result.turned_away:
                 self._pace.turned_away(began_at=began_at)
             return result
@@ -196,7 +201,7 @@ class OpenAIEngine:
 
         A success that holds no completion, such as a page of a gateway, counts as a failure.
         """
-        client = self._open_client()
+        client = self._client
         response = await client.send("POST", self._api.path, body=body, longest_seconds=longest_seconds)
         if isinstance(response, Failure) or response.status_code != 200 or holds_choices(response.content):
             return response
@@ -216,9 +221,9 @@ class OpenAIEngine:
             refused = self._api.adapt(response)
             if not refused:
                 return response
-            if self._sampling.logprobs:
+            if self._context.sampling.logprobs:
                 raise EngineStartError(
-                    f"{self._open_client().refusal(response)}; without {' and '.join(refused)} it is not known what "
+                    f"{self._client.refusal(response)}; without {' and '.join(refused)} it is not known what "
                     "the recorded log-probabilities belong to: serve the model with vLLM, or record none "
                     "(sampling.logprobs=false; `memagent collect` needs them)"
                 )
@@ -227,17 +232,13 @@ class OpenAIEngine:
         token_ids = self._tokenizer.encode("Are you there?")
         return Prompt(path="probe", kind="probe", token_ids=token_ids, max_tokens=self._api.probe_tokens)
 
-    @cached_property
     def _guided_token_ids(self) -> list[int]:
         """A value turn as readings ask it: a guide may be obeyed behind a chat template only."""
         own = self._tokenizer.chat_template
         tokens = self._tokenizer.closing_tokens(
-            CLOSING_PROMPTS,
-            chat_template_kwargs=self._chat_template_kwargs,
-            template=ClosedThoughts(
-                template=ServerTemplate(own=own) if self._settings.api is EndpointApi.CHAT else own,
-                has_tags=self._tokenizer.ends_thoughts,
-            ),
+            CLOSING_TEXTS,
+            chat_template_kwargs=self._context.chat_template_kwargs,
+            template=ServerTemplate(own=own) if self.takes_messages else own,
         )
         texts = {Slot.QUESTION: "Are you there?", Slot.MEMORY: "Yes.", Slot.ANSWER: "Yes.", Slot.FORM: "Write it."}
         return tokens.templates[VALUE].fill({slot: self._tokenizer.encode(text) for slot, text in texts.items()})
@@ -254,10 +255,10 @@ class OpenAIEngine:
             EngineRefusedError: a probe is refused too.
         """
         body = self._body(self._probe_prompt(), seed=0)
-        response = await self.outage.answer(lambda: self._ask(body))
+        response = await self._outage.answer(lambda: self._ask(body))
         if response.status_code != 200:
             raise EngineRefusedError(
-                f"{self._open_client().refusal(response)}; {self._remedy(response)}, then run the same command again"
+                f"{self._client.refusal(response)}; {self._remedy(response)}, then run the same command again"
             )
 
     def _remedy(self, response: Response) -> str:
@@ -277,8 +278,8 @@ class OpenAIEngine:
         async with self._checking:
             try:
                 if not self._is_checked:
-                    await self._require_model(self.outage.answer)
-                    await self._require_completion(self.outage.answer)
+                    await self._require_model(self._outage.answer)
+                    await self._require_completion(self._outage.answer)
             except EngineStartError as error:
                 raise EngineRefusedError(f"{error}, then run the same command again") from error
             except EngineRequestError as error:  # a probe that fails is no fault of the reading that waits for it
@@ -300,7 +301,7 @@ class OpenAIEngine:
 
     async def _require_model(self, answer: Callable[[Ask], Awaitable[Response]]) -> None:
         """Looks for the model in GET /models. An endpoint that has no such list is taken at its first completion."""
-        client = self._open_client()
+        client = self._client
         response = await answer(lambda: client.send("GET", "models"))
         if response.status_code in (401, 403):
             raise EngineStartError(f"{client.refusal(response)}; {KEY_REMEDY}")
@@ -308,14 +309,14 @@ class OpenAIEngine:
             models = {model.id: model for model in ModelList.model_validate_json(response.content).data}
         except ValidationError:
             return
-        if self._model not in models:
+        if self._context.model not in models:
             served = ", ".join(sorted(models)) or "none"
-            raise EngineStartError(f"{client.name} does not serve the model {self._model}; it serves: {served}")
-        window = models[self._model].max_model_len
-        if window is not None and window < self._window_tokens:
+            raise EngineStartError(f"{client.name} does not serve the model {self._context.model}; it serves: {served}")
+        window, window_tokens = models[self._context.model].max_model_len, self._context.window_tokens
+        if window is not None and window < window_tokens:
             raise EngineStartError(
-                f"{client.name} serves {self._model} with a window of {window} tokens, below "
-                f"window_tokens={self._window_tokens}; lower window_tokens to {window}, or serve it with a longer one"
+                f"{client.name} serves {self._context.model} with a window of {window} tokens, below "
+                f"window_tokens={window_tokens}; lower window_tokens to {window}, or serve it with a longer one"
             )
 
     async def _require_completion(self, answer: Callable[[Ask], Awaitable[Response]]) -> None:
@@ -323,19 +324,19 @@ class OpenAIEngine:
         prompt = self._probe_prompt()
         response = await self._ask_adapted(answer, prompt)
         if response.status_code != 200:
-            raise EngineStartError(f"{self._open_client().refusal(response)}; {self._remedy(response)}")
+            raise EngineStartError(f"{self._client.refusal(response)}; {self._remedy(response)}")
         try:
             self._completion(response, prompt=prompt)
         except EngineRequestError as error:
             raise EngineStartError(f"{error}; no reading could be trusted") from error
-        if self._sampling.thinking_tokens is not None:
+        if self._context.sampling.thinking_tokens is not None:
             await self._require_thinking_budget(answer, prompt)
 
     async def _require_thinking_budget(self, answer: Callable[[Ask], Awaitable[Response]], prompt: Prompt) -> None:
         """Sends a budget that can't be: an endpoint that answers does not look at it."""
         body = {**(self._body(prompt, seed=0) or {}), THINKING_BUDGET: NO_THINKING_BUDGET}
         if (await answer(partial(self._ask, body))).status_code == 200:
-            raise EngineStartError(f"{self._open_client().name} passes over {THINKING_BUDGET}; {THINKING_REMEDY}")
+            raise EngineStartError(f"{self._client.name} passes over {THINKING_BUDGET}; {THINKING_REMEDY}")
 
     async def _guide_form(self, kind: GuideKind) -> GuideForm:
         """The field by which the endpoint obeys guides of this kind.
@@ -346,17 +347,17 @@ class OpenAIEngine:
         form = await self._guide_forms.of(kind)
         if form is None:
             raise EngineRefusedError(
-                f"{self._open_client().name} does not keep completions to a {kind.value}, neither by "
+                f"{self._client.name} does not keep completions to a {kind.value}, neither by "
                 f"{' nor by '.join(self._api.forms)}; {REMEDIES[kind]}"
             )
         return form
 
     async def _obeys(self, guide: Guide, form: GuideForm) -> bool:
         """Whether a completion keeps to a guide that is sent in this form."""
-        prompt = replace(self._probe_prompt(), token_ids=self._guided_token_ids, max_tokens=PROBE_TOKENS, guide=guide)
+        prompt = replace(self._probe_prompt(), token_ids=self._guided_token_ids(), max_tokens=PROBE_TOKENS, guide=guide)
         if self._body(prompt, seed=0, form=form) is None:
             return False
-        response = await self._ask_adapted(self.outage.answer, prompt, form=form)
+        response = await self._ask_adapted(self._outage.answer, prompt, form=form)
         try:
             return response.status_code == 200 and guide.allows(
                 self._completion(response, prompt=prompt, form=form).text
@@ -366,5 +367,5 @@ class OpenAIEngine:
 
     def _completion(self, response: Response, *, prompt: Prompt, form: GuideForm | None = None) -> Completion:
         """The response as a completion of the prompt, whose guide was sent in this form; see `Api.completion`."""
-        turn = f"turn {prompt.path}: {self._open_client().name}"
+        turn = f"turn {prompt.path}: {self._client.name}"
         return self._api.completion(response, prompt=prompt, turn=turn, form=form)

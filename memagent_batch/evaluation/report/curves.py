@@ -1,91 +1,140 @@
-"""Pictures of score and cost against length."""
+"""What the charts show: score and cost against length, confidence against what is right, reward against steps."""
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from matplotlib.axes import Axes
-
-from memagent_batch.evaluation.report.canvas import (
-    INK,
-    Picture,
-    canvas,
-    colour_of,
-    draw_legend,
-    draw_lengths,
-    draw_magnitudes,
-    draw_scores,
-    finish,
-    line_of,
-    marker_of,
-    shifted,
-    short_name,
+from memagent_batch.evaluation.measures import Measures
+from memagent_batch.evaluation.report.charts import (
+    Axis,
+    Chart,
+    Line,
+    Panel,
+    Point,
+    length_axis,
+    magnitude_axis,
+    number_axis,
+    share_axis,
 )
-from memagent_batch.evaluation.scoring import CellSummary
+from memagent_batch.evaluation.scoring import ALL_TASKS, CellSummary
 
-WIDTH = 9.6
-"""Width of a picture, inches."""
-TASK_COLUMNS = 4
-"""Small pictures beside each other."""
+REWARDS = {"mean_reward": "mean reward of the samples", "held_out_reward": "held-out questions, greedy"}
+"""Lines of the learning curve, by their keys in `metrics.jsonl`."""
 
 
-def draw_accuracy(cells: Sequence[CellSummary], *, variants: Sequence[str]) -> Picture | None:
-    """One line for each variant, all tasks together; None where no length is known."""
+def chart_accuracy(cells: Sequence[CellSummary], *, variants: Sequence[str]) -> Chart | None:
+    """One line for each variant, all tasks together; None if no length is known."""
     cells = _with_length(cells)
     if not cells:
         return None
-    with canvas(width=WIDTH, height=4.3) as figure:
-        axes = figure.subplots()
-        _draw_lines(axes, cells, variants=variants)
-        draw_lengths(axes, _cell_lengths(cells))
-        axes.set_xlabel("length of the document, tokens")
-        axes.set_ylabel("mean score")
-        _name_single(axes, variants)
-        draw_legend(figure, axes, width=WIDTH)
-        return finish(figure, name="accuracy", alternative=_in_words(cells))
+    panel = Panel(
+        title="", x=length_axis(_lengths(cells)), y=share_axis("mean score"), lines=_score_lines(cells, variants)
+    )
+    return Chart(name="accuracy", alternative=_in_words(cells), names=variants, panels=[panel])
 
 
-def draw_tasks(cells: Sequence[CellSummary], *, variants: Sequence[str]) -> Picture | None:
-    """The same for each task; None where there is one task alone, or no length is known."""
+def chart_tasks(cells: Sequence[CellSummary], *, variants: Sequence[str]) -> Chart | None:
+    """The same for each task; None if there is only one task, or no length is known."""
     cells = _with_length(cells)
     tasks = sorted({cell.task for cell in cells})
     if len(tasks) < 2:
         return None
-    columns = min(TASK_COLUMNS, len(tasks))
-    rows = math.ceil(len(tasks) / columns)
-    with canvas(width=WIDTH, height=0.5 + 2.1 * rows) as figure:
-        grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False, gridspec_kw={"wspace": 0.06})
-        for place, axes in enumerate(grid.flat):
-            if place >= len(tasks):
-                axes.set_axis_off()
-                continue
-            of_task = [cell for cell in cells if cell.task == tasks[place]]
-            _draw_lines(axes, of_task, variants=variants, small=True)
-            axes.set_title(short_name(tasks[place]), fontsize=8.5, color=INK)
-            axes.tick_params(labelsize=7.5, labelbottom=place + columns >= len(tasks))
-            draw_lengths(axes, _cell_lengths(cells), small=True)
-        figure.supxlabel("length of the document, tokens", fontsize=8.5)
-        figure.supylabel("mean score", fontsize=8.5)
-        draw_legend(figure, grid.flat[0], width=WIDTH)
-        return finish(figure, name="accuracy-by-task", alternative=_in_words(cells))
+    panels = [
+        Panel(
+            title=task,
+            x=length_axis(_lengths(cells), label="tokens"),
+            y=share_axis("mean score"),
+            lines=_score_lines([cell for cell in cells if cell.task == task], variants),
+        )
+        for task in tasks
+    ]
+    return Chart(
+        name="accuracy-by-task",
+        alternative=_in_words(cells),
+        names=variants,
+        panels=panels,
+        columns=3,
+        panel_width=300,
+        panel_height=230,
+    )
 
 
-def draw_costs(cells: Sequence[CellSummary], *, variants: Sequence[str]) -> Picture | None:
-    """Tokens and engine seconds of a question against length; None where nothing was spent, or no length is known."""
+def chart_costs(cells: Sequence[CellSummary], *, variants: Sequence[str]) -> Chart | None:
+    """Tokens and engine seconds a question against length; None if nothing was spent, or no length is known."""
     cells = [cell for cell in _with_length(cells) if num_tokens(cell)]
     if not cells:
         return None
-    with canvas(width=WIDTH, height=3.5) as figure:
-        tokens, seconds = figure.subplots(1, 2)
-        _draw_cost(tokens, cells, variants=variants, cost=num_tokens, title="tokens a question")
-        _draw_cost(seconds, cells, variants=variants, cost=_engine_seconds, title="engine seconds a question")
-        figure.supxlabel("length of the document, tokens", fontsize=9)
-        draw_legend(figure, tokens, width=WIDTH)
-        words = "; ".join(f"{cell.variant} at {cell.length_tokens} tokens: {num_tokens(cell):.0f}" for cell in cells)
-        return finish(figure, name="cost", alternative=f"Tokens a question. {words}")
+    costs = {"tokens a question": num_tokens, "engine seconds a question": _engine_seconds}
+    words = "; ".join(f"{cell.variant} at {cell.length_tokens} tokens: {num_tokens(cell):.0f}" for cell in cells)
+    return Chart(
+        name="cost",
+        alternative=f"Tokens a question. {words}",
+        names=variants,
+        panels=[_cost_panel(title, cells, variants, cost=cost) for title, cost in costs.items()],
+        columns=2,
+        panel_width=450,
+        panel_height=310,
+    )
+
+
+def chart_reliability(measures: Sequence[Measures], *, variants: Sequence[str]) -> Chart | None:
+    """The reliability curve of each variant, all tasks together; None if no value has a confidence."""
+    found = {each.variant: each.calibration for each in measures if each.task == ALL_TASKS and each.calibration}
+    if not found:
+        return None
+    panels = [
+        Panel(
+            title=variant,
+            x=share_axis("confidence"),
+            y=share_axis("share that is right"),
+            lines=[
+                Line(
+                    place=variants.index(variant),
+                    points=[
+                        Point(x=group.confidence, y=group.accuracy, low=group.interval.low, high=group.interval.high)
+                        for group in each.bins
+                    ],
+                )
+            ],
+            has_diagonal=True,
+        )
+        for variant, each in found.items()
+    ]
+    words = "; ".join(f"{variant}: error {each.error:.3f}" for variant, each in found.items())
+    return Chart(
+        name="reliability",
+        alternative=f"Share of right values by confidence. {words}",
+        names=variants,
+        panels=panels,
+        columns=3,
+        panel_width=300,
+        panel_height=300,
+    )
+
+
+def chart_learning(steps: Sequence[Mapping[str, float | None]]) -> Chart | None:
+    """The mean reward of each step's samples, and that of the held-out questions; None before the first."""
+    lines = [
+        Line(
+            place=place,
+            points=[Point(x=step["step"] or 0, y=reward) for step in steps if (reward := step.get(key)) is not None],
+        )
+        for place, key in enumerate(REWARDS)
+    ]
+    points = [point for line in lines for point in line.points]
+    if not points:
+        return None
+    rewards = [point.y for point in points]
+    y = share_axis("mean reward") if 0 <= min(rewards) <= max(rewards) <= 1 else number_axis("mean reward", rewards)
+    panel = Panel(title="", x=number_axis("step", [point.x for point in points]), y=y, lines=lines)
+    words = "; ".join(
+        f"{name}: {line.points[0].y:.3f} at first, {line.points[-1].y:.3f} at step {line.points[-1].x:g}"
+        for name, line in zip(REWARDS.values(), lines, strict=True)
+        if line.points
+    )
+    return Chart(name="curve", alternative=words, names=list(REWARDS.values()), panels=[panel])
 
 
 def num_tokens(cell: CellSummary) -> float:
-    """Prompt and completion tokens of a reading; 0 where none has a row."""
+    """Prompt and completion tokens of a reading; 0 if none has a row."""
     return (cell.mean_prompt_tokens or 0.0) + (cell.mean_completion_tokens or 0.0)
 
 
@@ -93,69 +142,47 @@ def _engine_seconds(cell: CellSummary) -> float:
     return cell.mean_engine_seconds or 0.0
 
 
-def _draw_lines(axes: Axes, cells: Sequence[CellSummary], *, variants: Sequence[str], small: bool = False) -> None:
-    lengths = _cell_lengths(cells)
-    for place, variant in enumerate(variants):
-        points = [cell for cell in cells if cell.variant == variant]
-        axes.errorbar(
-            [
-                shifted(length, place=place, num_variants=len(variants), ratio=lengths[-1] / lengths[0])
-                for length in _lengths_of(points)
+def _score_lines(cells: Sequence[CellSummary], variants: Sequence[str]) -> list[Line]:
+    return [
+        Line(
+            place=place,
+            points=[
+                Point(x=cell.length_tokens, y=cell.score, low=cell.low, high=cell.high)
+                for cell in _of_variant(cells, variant)
+                if cell.length_tokens is not None
             ],
-            [cell.score for cell in points],
-            yerr=[[cell.score - cell.low for cell in points], [cell.high - cell.score for cell in points]],
-            color=colour_of(place),
-            marker=marker_of(place),
-            linestyle=line_of(place),
-            markersize=3.2 if small else 5.5,
-            linewidth=1.2 if small else 1.6,
-            elinewidth=0.7 if small else 0.9,
-            capsize=1.5 if small else 2.5,
-            label=short_name(variant),
-            clip_on=False,
         )
-    draw_scores(axes)
+        for place, variant in enumerate(variants)
+    ]
 
 
-def _draw_cost(
-    axes: Axes,
-    cells: Sequence[CellSummary],
-    *,
-    variants: Sequence[str],
-    cost: Callable[[CellSummary], float],
-    title: str,
-) -> None:
-    for place, variant in enumerate(variants):
-        points = [cell for cell in cells if cell.variant == variant and cost(cell) > 0]
-        axes.plot(
-            _lengths_of(points),
-            [cost(cell) for cell in points],
-            color=colour_of(place),
-            marker=marker_of(place),
-            linestyle=line_of(place),
-            markersize=4.5,
-            linewidth=1.4,
-            label=short_name(variant),
+def _cost_panel(
+    title: str, cells: Sequence[CellSummary], variants: Sequence[str], *, cost: Callable[[CellSummary], float]
+) -> Panel:
+    lines = [
+        Line(
+            place=place,
+            points=[
+                Point(x=cell.length_tokens, y=cost(cell))
+                for cell in _of_variant(cells, variant)
+                if cell.length_tokens is not None and cost(cell) > 0
+            ],
         )
-    axes.set_title(title, color=INK)
-    draw_magnitudes(axes)
-    draw_lengths(axes, _cell_lengths(cells), small=True)
+        for place, variant in enumerate(variants)
+    ]
+    y: Axis = magnitude_axis("", [cost(cell) for cell in cells if cost(cell) > 0] or [1.0])
+    return Panel(title=title, x=length_axis(_lengths(cells)), y=y, lines=lines)
 
 
-def _name_single(axes: Axes, variants: Sequence[str]) -> None:
-    if len(variants) == 1:
-        axes.set_title(short_name(variants[0]), color=INK)
+def _of_variant(cells: Sequence[CellSummary], variant: str) -> list[CellSummary]:
+    return sorted((cell for cell in cells if cell.variant == variant), key=lambda cell: cell.length_tokens or 0)
 
 
 def _with_length(cells: Sequence[CellSummary]) -> list[CellSummary]:
     return [cell for cell in cells if cell.length_tokens is not None]
 
 
-def _cell_lengths(cells: Sequence[CellSummary]) -> list[int]:
-    return sorted(set(_lengths_of(cells)))
-
-
-def _lengths_of(cells: Sequence[CellSummary]) -> list[int]:
+def _lengths(cells: Sequence[CellSummary]) -> list[int]:
     return [cell.length_tokens for cell in cells if cell.length_tokens is not None]
 
 

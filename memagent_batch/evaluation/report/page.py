@@ -4,7 +4,6 @@ All that comes from a document, a question or a model is text: Jinja escapes eve
 are replaced by a sign, and the page forbids itself scripts and anything from outside.
 """
 
-import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,8 +15,9 @@ from memagent_batch.domain.scoring.scores import ScoreOn
 from memagent_batch.evaluation.comparison import Comparison
 from memagent_batch.evaluation.measures import Measures
 from memagent_batch.evaluation.record import VariantRecord
-from memagent_batch.evaluation.report.canvas import Picture, colour_of
+from memagent_batch.evaluation.report.charts import Chart, colour_of, render_chart, short_name
 from memagent_batch.evaluation.report.curves import num_tokens
+from memagent_batch.evaluation.report.depths import PlaceMap
 from memagent_batch.evaluation.report.failures import TRACES_PER_VARIANT, Failures, Fault
 from memagent_batch.evaluation.report.lengths import length_label, magnitude
 from memagent_batch.evaluation.report.templates import MAX_TEXT_CHARACTERS, page_environment
@@ -89,25 +89,29 @@ class Page:
     """Each further variant against the first."""
     measures: Sequence[Measures]
     """What values, evidence and `not stated` come to: all tasks together, then each task, by variant."""
+    depths: Sequence[PlaceMap]
+    """Mean score by depth of the needle, for tasks with a single one."""
+    spreads: Sequence[PlaceMap]
+    """Mean score by distance between the first and the last fact, for tasks with several."""
     variants: Sequence[VariantView]
     """In their order."""
 
 
-def render_report(page: Page, *, pictures: Sequence[Picture]) -> bytes:
-    """The page, UTF-8; sections of pictures that are not there are left out."""
+def render_report(page: Page, *, charts: Sequence[Chart]) -> bytes:
+    """The page, UTF-8; sections of charts that are not there are left out."""
     environment = page_environment(jinja2.PackageLoader("memagent_batch.evaluation", "report"))
     environment.filters |= {
-        "data_uri": lambda png: f"data:image/png;base64,{base64.b64encode(png).decode()}",
         "length": length_label,
         "magnitude": magnitude,
         "num_tokens": num_tokens,
         "chance": chance_label,
         "score": score_label,
+        "short": short_name,
     }
     names = [view.record.name for view in page.variants]
     text = environment.get_template("page.html").render(
         page=page,
-        pictures={picture.name: picture for picture in pictures},
+        charts={chart.name: render_chart(chart) for chart in charts},
         names=names,
         scored_on={view.record.name: SCORED_ON[ScoreOn(view.record.score_on)] for view in page.variants},
         colours={name: colour_of(place) for place, name in enumerate(names)},

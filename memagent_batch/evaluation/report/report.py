@@ -11,13 +11,12 @@ from memagent_batch.domain.scoring.scores import Metric
 from memagent_batch.evaluation.comparison import compare
 from memagent_batch.evaluation.measures import measure
 from memagent_batch.evaluation.record import VariantRecord
-from memagent_batch.evaluation.report.canvas import Picture
-from memagent_batch.evaluation.report.curves import draw_accuracy, draw_costs, draw_tasks
-from memagent_batch.evaluation.report.depths import FACT_SPREAD, NEEDLE_DEPTH, draw_places
+from memagent_batch.evaluation.report.charts import Chart
+from memagent_batch.evaluation.report.curves import chart_accuracy, chart_costs, chart_reliability, chart_tasks
+from memagent_batch.evaluation.report.depths import map_places
 from memagent_batch.evaluation.report.failures import choose_failures, fault_of, reading_ids
 from memagent_batch.evaluation.report.lengths import with_lengths
 from memagent_batch.evaluation.report.page import FailureView, Page, VariantView, render_report
-from memagent_batch.evaluation.report.reliability import draw_reliability
 from memagent_batch.evaluation.report.traces import make_trace
 from memagent_batch.evaluation.results import ReadingRows, open_evaluation, read_readings, read_scores
 from memagent_batch.evaluation.scoring import CellSummary, Grouping, summarise
@@ -30,10 +29,9 @@ PAGE_FILE = "report.html"
 
 
 class WrittenReport(TypedDict):
-    """Where a report's files are, and what they show."""
+    """Where a report is, and what it shows."""
 
     page: str
-    pictures: list[str]
     questions: int
     readings: int
     failures: int
@@ -41,20 +39,16 @@ class WrittenReport(TypedDict):
 
 
 def write_report(output: Location, *, target: Location) -> WrittenReport:
-    """Writes `report.html` and its pictures; returns where they are and what they show.
+    """Writes `report.html`; returns where it is and what it shows.
 
     Raises:
         OutputError: the output is no evaluation, or a variant's scores are missing.
         StorageError: the target can't be written.
     """
     page = make_page(output)
-    pictures = draw_pictures(page)
-    for picture in pictures:
-        (target / f"{picture.name}.png").write_bytes(picture.png)
-    (target / PAGE_FILE).write_bytes(render_report(page, pictures=pictures))
+    (target / PAGE_FILE).write_bytes(render_report(page, charts=make_charts(page)))
     return WrittenReport(
         page=str(target / PAGE_FILE),
-        pictures=[str(target / f"{picture.name}.png") for picture in pictures],
         questions=page.num_questions,
         readings=page.scores.num_rows,
         failures=sum(view.failures.total for view in page.variants),
@@ -63,13 +57,14 @@ def write_report(output: Location, *, target: Location) -> WrittenReport:
 
 
 def make_page(output: Location) -> Page:
-    """All that the page shows but its pictures.
+    """All that the page shows but its charts.
 
     Raises:
         OutputError: the output is no evaluation, or a table of it is missing or broken.
     """
     evaluation = open_evaluation(output)
     scores = with_lengths(read_scores(output, evaluation))
+    names = [record.name for record in evaluation.variants]
     totals = {cell.variant: cell for cell in summarise(scores, grouping=Grouping.VARIANT)}
     return Page(
         suite=evaluation.suite,
@@ -81,6 +76,8 @@ def make_page(output: Location) -> Page:
         all_tasks=summarise(scores, grouping=Grouping.LENGTH),
         comparisons=compare(scores),
         measures=measure(scores),
+        depths=map_places(scores, column="depth", variants=names),
+        spreads=map_places(scores, column="spread", variants=names),
         variants=[
             _view_variant(output, scores, record=record, total=totals[record.name], place=place)
             for place, record in enumerate(evaluation.variants)
@@ -88,18 +85,16 @@ def make_page(output: Location) -> Page:
     )
 
 
-def draw_pictures(page: Page) -> Sequence[Picture]:
-    """The pictures of a page, in their order; what can't be drawn is left out."""
+def make_charts(page: Page) -> Sequence[Chart]:
+    """The charts of a page, in their order; what can't be drawn is left out."""
     names = [view.record.name for view in page.variants]
-    pictures = (
-        draw_accuracy(page.all_tasks, variants=names),
-        draw_tasks(page.cells, variants=names),
-        draw_places(page.scores, place=NEEDLE_DEPTH, variants=names),
-        draw_places(page.scores, place=FACT_SPREAD, variants=names),
-        draw_reliability(page.measures, variants=names),
-        draw_costs(page.all_tasks, variants=names),
+    charts = (
+        chart_accuracy(page.all_tasks, variants=names),
+        chart_tasks(page.cells, variants=names),
+        chart_reliability(page.measures, variants=names),
+        chart_costs(page.all_tasks, variants=names),
     )
-    return [picture for picture in pictures if picture is not None]
+    return [chart for chart in charts if chart is not None]
 
 
 def _view_variant(

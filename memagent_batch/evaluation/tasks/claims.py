@@ -1,11 +1,9 @@
-"""Our own tasks, on what a memory does with facts: a later one replaces it, they are counted, there is none."""
+"""Our own tasks, on what a memory does with facts: a later one replaces it, or there is none."""
 
 import random
 from collections.abc import Iterable
-from dataclasses import replace
 
-from memagent_batch.evaluation.needles.facts import WORDINGS, Split, words_of
-from memagent_batch.evaluation.needles.words import FIRST_NAMES, NOUNS, PLACES, VERBS
+from memagent_batch.evaluation.needles.facts import WORDINGS
 from memagent_batch.evaluation.tasks.haystacks import Hidden, hidden_sample, hide_in_text
 from memagent_batch.evaluation.tasks.niah import Wordform, ask, different_keys, make_rivals, make_value, tell
 from memagent_batch.evaluation.tasks.sample import Materials, SampleRequest, SuiteSample
@@ -17,15 +15,7 @@ NUM_OTHERS = 3
 NUM_CORRECTED = 2
 """Keys of `conflict` with a corrected number, the one in the question among them."""
 
-MOST_ENTRIES = 48
-"""Entries of the register in `aggregate`, in documents that have room for so many."""
-
-_TOKENS_FOR_ENTRY = 80
-"""Part of the document for each entry, tokens: an entry takes less than half of it."""
-
 _CORRECTED = "Correction: from now on, the special magic number for {key} is: {value}."
-_ENTRY = "Register entry {number}: {name} {verb} the {noun} at the {place}."
-_COUNTED = "How many register entries name {name}? Answer with the number alone."
 
 
 def make_conflict(request: SampleRequest, materials: Materials, *, task: str) -> SuiteSample:
@@ -51,27 +41,6 @@ def make_conflict(request: SampleRequest, materials: Materials, *, task: str) ->
         answer=new[0],
         gold=[len(keys)],
     )
-
-
-def make_aggregate(request: SampleRequest, materials: Materials, *, task: str) -> SuiteSample:
-    """Entries of a register all over the document; up to half of them name the person in the question."""
-    rng = request.rng
-    num_entries = min(MOST_ENTRIES, request.length // _TOKENS_FOR_ENTRY)
-    asked, *others = rng.sample(
-        words_of(FIRST_NAMES, split=Split.HELD_OUT), len(words_of(FIRST_NAMES, split=Split.HELD_OUT))
-    )
-    count = rng.randint(1, num_entries // 2)
-    names = [asked] * count + [rng.choice(others) for _ in range(num_entries - count)]
-    numbers = rng.sample(range(1000, 10_000), num_entries)
-    hidden = [
-        Hidden(sentence=_entry(rng, number=number, name=name), depth=rng.random())
-        for number, name in zip(numbers, names, strict=True)
-    ]
-    question = _COUNTED.format(name=asked)
-    sample = _hidden_sample(
-        request, materials, hidden, task=task, question=question, answer=str(count), gold=range(count)
-    )
-    return replace(sample, depth=None)  # that one entry alone names the person is learnt from all of them
 
 
 def make_stated(request: SampleRequest, materials: Materials, *, task: str, is_stated: bool) -> SuiteSample:
@@ -131,8 +100,3 @@ def _hidden_sample(
 
 def _random_number(rng: random.Random) -> str:
     return make_value(rng, Wordform.NUMBER)
-
-
-def _entry(rng: random.Random, *, number: int, name: str) -> str:
-    verb, noun, place = (rng.choice(words_of(words, split=Split.HELD_OUT)) for words in (VERBS, NOUNS, PLACES))
-    return _ENTRY.format(number=number, name=name, verb=verb, noun=noun, place=place)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import TypedDict
 
-from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.evaluation.tasks.corpora import Corpus, read_hotpotqa, read_squad
 from memagent_batch.evaluation.tasks.essays import own_texts, read_essays, texts_sha256
 from memagent_batch.evaluation.tasks.lengths import TokenMeter
@@ -11,6 +10,7 @@ from memagent_batch.evaluation.tasks.sample import Materials
 from memagent_batch.files.location import Location
 from memagent_batch.files.options import Options
 from memagent_batch.masking import shown
+from memagent_batch.tokens.tokenizer import load_tokenizer
 from memagent_batch.wiring import resolve_model
 
 OWN = "own"

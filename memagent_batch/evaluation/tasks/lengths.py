@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil
 
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import SettingsError
+from memagent_batch.tokens.tokenizer import Tokenizer
 
 SHORTEST_TOKENS = 512
 """Shortest document of a suite, tokens: below it the needles themselves are most of the text."""

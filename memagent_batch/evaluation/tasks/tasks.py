@@ -8,10 +8,9 @@ from functools import partial
 from memagent_batch.domain.closing.answer_types import Label, Number, ValueType
 from memagent_batch.domain.scoring.scores import Metric
 from memagent_batch.errors import SettingsError
-from memagent_batch.evaluation.tasks.changed import make_count, make_latest
+from memagent_batch.evaluation.tasks.changed import make_latest
 from memagent_batch.evaluation.tasks.claims import (
     make_absent_near,
-    make_aggregate,
     make_conflict,
     make_stated,
     make_status,
@@ -23,7 +22,7 @@ from memagent_batch.evaluation.tasks.questions import make_hqa, make_qa
 from memagent_batch.evaluation.tasks.sample import Materials, SampleRequest, SuiteSample
 from memagent_batch.evaluation.tasks.tracking import make_chain
 from memagent_batch.evaluation.tasks.wordings import STATUSES
-from memagent_batch.evaluation.tasks.words import make_common, make_frequent
+from memagent_batch.evaluation.tasks.words import make_frequent
 
 Make = Callable[[SampleRequest, Materials], SuiteSample]
 """Makes one sample."""
@@ -95,11 +94,8 @@ TASKS: dict[str, SuiteTask] = {
     **{f"chain_{order}": _one_number(make=partial(make_linked, task=f"chain_{order}", order=order)) for order in Order},
     "pair": _one_number(make=partial(make_pair, task="pair")),
     "latest": _one_number(make=partial(make_latest, task="latest")),
-    "count_corrected": _one_number(make=partial(make_count, task="count_corrected")),
-    "cwe": SuiteTask(make=partial(make_common, task="cwe"), metric=Metric.RULER_ALL),
     "fwe": SuiteTask(make=partial(make_frequent, task="fwe"), metric=Metric.RULER_ALL),
     "conflict": _one_number(make=partial(make_conflict, task="conflict")),
-    "aggregate": _one_number(make=partial(make_aggregate, task="aggregate")),
     "status": SuiteTask(make=partial(make_status, task="status"), metric=Metric.EM, value_type=Label(*STATUSES)),
     "stated": _one_number(make=partial(make_stated, task="stated", is_stated=True)),
     "absent": _one_number(make=partial(make_stated, task="absent", is_stated=False)),

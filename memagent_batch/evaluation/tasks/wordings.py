@@ -9,15 +9,6 @@ CHANGED = "The {attribute} of {key} was changed to {value}."
 LINKED = "The {attribute} of {key} is the same as that of {origin}."
 """Gives a key the value of another one, which another sentence states."""
 
-RAISED = "The {attribute} of {key} goes up by {value}."
-"""Adds to a number that was stated."""
-
-LOWERED = "The {attribute} of {key} goes down by {value}."
-"""Takes away from a number that was stated."""
-
-COUNT = "count"
-"""Attribute of what is raised and lowered."""
-
 STATUS_ATTRIBUTE = "status"
 """Attribute with a label for a value."""
 

@@ -1,4 +1,4 @@
-"""Common words and frequent words as RULER defines them: what stands in the whole document most often."""
+"""Frequent words as RULER defines them: what stands in the whole document most often."""
 
 import random
 import string
@@ -10,19 +10,8 @@ from math import pi
 import numpy as np
 import numpy.typing as npt
 
-from memagent_batch.evaluation.needles.facts import Split, make_word
-from memagent_batch.evaluation.needles.words import ADJECTIVES, NOUNS, VERBS
-from memagent_batch.evaluation.tasks.lengths import MOST_HIDDEN, Draft, Stock, fit, too_short
+from memagent_batch.evaluation.tasks.lengths import Draft, fit
 from memagent_batch.evaluation.tasks.sample import Materials, SampleRequest, SuiteSample
-
-NUM_COMMON = 10
-"""Words that are asked for in `cwe`."""
-COMMON_TIMES, UNCOMMON_TIMES = 30, 3
-"""How often a common and an uncommon word stand in a document of `cwe`."""
-SHORT_TIMES = (6, 1)
-"""The same in documents under `SHORT_TOKENS`."""
-SHORT_TOKENS = 4096
-"""Length under which words are repeated less, tokens."""
 
 NUM_FREQUENT = 3
 """Words that are asked for in `fwe`."""
@@ -37,32 +26,10 @@ TOKENS_FOR_CODED_WORD = 50
 DOTS = "..."
 """Stands at the first rank, as noise."""
 
-_COMMON_ASKED = (
-    "The text is a numbered list of words. In these words, some appear more often than others. "
-    "Memorize the ones that appear most often. What are the 10 most common words in the above list?"
-)
 _FREQUENT_ASKED = (
     "Track the frequency of each coded word. Do not provide any explanation. Please ignore the dots '....'. "
     "What are the three most frequently appeared words in the above coded text?"
 )
-
-
-def make_common(request: SampleRequest, materials: Materials, *, task: str) -> SuiteSample:
-    """A numbered list of words, shuffled: ten stand in it often, all others seldom."""
-    rng, meter = request.rng, materials.meter
-    often, seldom = SHORT_TIMES if request.length < SHORT_TOKENS else (COMMON_TIMES, UNCOMMON_TIMES)
-    words = _pool(rng, num_words=NUM_COMMON + request.length // seldom // 3)
-    common, source = words[:NUM_COMMON], iter(words[NUM_COMMON:])
-    item_tokens = meter.count(f" {request.length // 8}.")
-    taken = sum(often * (meter.count(f" {word}") + item_tokens) for word in common)
-    if taken > MOST_HIDDEN * request.length:
-        raise too_short(task, length_tokens=request.length, needed_tokens=taken)
-    uncommon = Stock(source, count=lambda word: seldom * (meter.count(f" {word}") + item_tokens))
-    build = partial(_word_list, common * often, uncommon, seldom=seldom, taken=taken, shuffle_seed=rng.random())
-    fitted = fit(build, length_tokens=request.length, meter=meter, task=task)
-    return SuiteSample(
-        document=fitted.draft.text, question=_COMMON_ASKED, references=tuple(common), num_tokens=fitted.num_tokens
-    )
 
 
 def make_frequent(request: SampleRequest, materials: Materials, *, task: str) -> SuiteSample:
@@ -78,24 +45,6 @@ def make_frequent(request: SampleRequest, materials: Materials, *, task: str) ->
         references=tuple(vocabulary[1 : NUM_FREQUENT + 1]),
         num_tokens=fitted.num_tokens,
     )
-
-
-def _pool(rng: random.Random, *, num_words: int) -> list[str]:
-    """Different words in random order; made-up ones among them where the lists have too few."""
-    words = dict.fromkeys((*ADJECTIVES, *NOUNS, *VERBS))
-    while len(words) < num_words:
-        words[make_word(rng, split=Split.HELD_OUT)] = None
-    pool = list(words)
-    rng.shuffle(pool)
-    return pool
-
-
-def _word_list(
-    common: Sequence[str], uncommon: Stock, budget: int, *, seldom: int, taken: int, shuffle_seed: float
-) -> Draft:
-    words = [*common, *(uncommon.take(max(budget - taken, 1))[0] * seldom)]
-    random.Random(shuffle_seed).shuffle(words)
-    return Draft(text=" ".join(f"{number}. {word}" for number, word in enumerate(words, start=1)))
 
 
 def _coded(rng: random.Random, num: int) -> Iterator[str]:

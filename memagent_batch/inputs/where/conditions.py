@@ -1,9 +1,10 @@
-"""The filter of an input: `input.where`, as in SQL, for partitions, row groups and rows.
+"""A filter of rows, as in SQL: of inputs (`input.where`), of answers to read again, and of what a review looks for.
 
 `year >= 2026 and (kind in ('contract', 'offer') or kind is null)`. A comparison with null is neither true nor false, as
 in SQL; rows count for which the whole is true.
 """
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -26,6 +27,8 @@ class Comparison(StrEnum):
     """Greater."""
     AT_LEAST = ">="
     """Greater or equal."""
+    MATCHES = "~"
+    """An RE2 expression is found anywhere in the text, in linear time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,3 +92,39 @@ def columns_of(condition: Condition) -> frozenset[str]:
             return columns_of(condition.of)
         case And() | Or():
             return columns_of(condition.left) | columns_of(condition.right)
+
+
+def canonical(condition: Condition) -> str:
+    """The same text for each way to write a condition, but for `not` and `between`."""
+    match condition:
+        case Compare():
+            return f"{_column(condition.column)} {condition.how} {_written(condition.value)}"
+        case IsNull():
+            return f"{_column(condition.column)} is null"
+        case Not():
+            return f"not ({canonical(condition.of)})"
+        case And():
+            return " and ".join(sorted({_in_and(part) for part in _parts(condition, And)}))
+        case Or():
+            return " or ".join(sorted({canonical(part) for part in _parts(condition, Or)}))
+
+
+def _parts(condition: Condition, kind: type[And] | type[Or]) -> list[Condition]:
+    """The conditions that are joined, however they are nested."""
+    if isinstance(condition, kind):
+        return [*_parts(condition.left, kind), *_parts(condition.right, kind)]
+    return [condition]
+
+
+def _in_and(condition: Condition) -> str:
+    return f"({canonical(condition)})" if isinstance(condition, Or) else canonical(condition)
+
+
+def _column(name: str) -> str:
+    return name if re.fullmatch(r"[^\W\d][\w.]*", name) else f'"{name}"'
+
+
+def _written(value: Literal) -> str:
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value).lower()

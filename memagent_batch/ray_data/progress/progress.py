@@ -16,7 +16,7 @@ from memagent_batch.errors import MemagentError
 from memagent_batch.logs import EventKind
 from memagent_batch.ray_data.progress.board import Event, Report
 from memagent_batch.ray_data.progress.metrics import COUNTERS, READER_COUNTS, counter, gauge, labels
-from memagent_batch.runs.bounds import NOTHING, Spent
+from memagent_batch.runs.bounds import Spent
 from memagent_batch.runs.planning.work import PendingWork
 from memagent_batch.runs.state import ProgressNote
 
@@ -44,9 +44,7 @@ log = logging.getLogger(__name__)
 class Progress:
     """Counts of one run: a line in a terminal, log lines elsewhere, counters and gauges for Prometheus."""
 
-    def __init__(
-        self, *, run_id: str, asked: int, model: str, policy: str, tier: int = 1, spent_before: Spent = NOTHING
-    ) -> None:
+    def __init__(self, *, run_id: str, asked: int, model: str, policy: str) -> None:
         """Starts every counter's series.
 
         Args:
@@ -54,11 +52,8 @@ class Progress:
             asked: Its readings.
             model: Label of the metrics.
             policy: Label of the metrics.
-            tier: Which of the run's readers reads: 1 the reader of all, 2 that of doubtful readings.
-            spent_before: What other readers of the run have taken before these.
         """
-        self._spent_before = spent_before
-        self._run_id, self._asked, self._tier = run_id, asked, tier
+        self._run_id, self._asked = run_id, asked
         self._sums = Counter(dict.fromkeys(READER_COUNTS, 0))
         own = labels(model=model, policy=policy)
         self._started = counter("memagent_runs_started", "runs that began to read", labels=own)
@@ -84,12 +79,12 @@ class Progress:
 
     def spent(self) -> Spent:
         """What the run's turns have taken, as far as readers have reported it."""
-        sums, before = self._sums, self._spent_before
+        sums = self._sums
         return {
-            "num_turns": before["num_turns"] + sums["turns"],
-            "num_prompt_tokens": before["num_prompt_tokens"] + sums["prompt_tokens"],
-            "num_cached_prompt_tokens": before["num_cached_prompt_tokens"] + sums["cached_tokens"],
-            "num_completion_tokens": before["num_completion_tokens"] + sums["completion_tokens"],
+            "num_turns": sums["turns"],
+            "num_prompt_tokens": sums["prompt_tokens"],
+            "num_cached_prompt_tokens": sums["cached_tokens"],
+            "num_completion_tokens": sums["completion_tokens"],
         }
 
     def note(self) -> ProgressNote:
@@ -99,7 +94,6 @@ class Progress:
         now, seconds_left = datetime.now(UTC), self._seconds_left()
         ends_at = None if seconds_left is None else now + timedelta(seconds=seconds_left)
         return {
-            "tier": self._tier,
             "readings_done": self._done,
             "readings_asked": self._asked,
             "share_read": round(min(self._share, 1.0), 4),

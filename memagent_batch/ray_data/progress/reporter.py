@@ -5,7 +5,7 @@ import contextlib
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.engines.engine import Engine, Outage, RemoteEngine
+from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineDeadError
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.logs import EventKind
@@ -50,7 +50,7 @@ class Reporter:
         self._events: list[Event] = []
         self._reported_log = {"log_flushes": 0, "log_bytes": 0}
         self._engine_died = False
-        self._outage: Outage | None = None
+        self._engine: Engine | None = None
         self._away_seconds = 0.0
 
     async def report(self) -> None:
@@ -61,7 +61,7 @@ class Reporter:
 
     def count_engine_start(self, engine: Engine, *, is_replacement: bool) -> None:
         """Takes an engine that is up; it counts as a restart if it replaces one that went away."""
-        self._outage = engine.outage if isinstance(engine, RemoteEngine) else None
+        self._engine = engine
         if is_replacement:
             self._counts["engine_restarts"] += 1
             self.add_event(EventKind.ENGINE_RESTARTED, "engine restarted")
@@ -117,11 +117,11 @@ class Reporter:
 
     def _note_outage(self) -> None:
         """Adds one event when the endpoint is away, and one when it is back."""
-        if self._outage is None:
+        if self._engine is None:
             return
-        seconds, before = self._outage.away_seconds, self._away_seconds
+        seconds, before = self._engine.away_seconds, self._away_seconds
         if seconds >= AWAY_SECONDS and not before:
-            message = f"endpoint away for {seconds:.0f} s, all readings wait for it: {self._outage.failure}"
+            message = f"endpoint away for {seconds:.0f} s, all readings wait for it: {self._engine.away_reason}"
             self.add_event(EventKind.ENDPOINT_AWAY, message, away_seconds=round(seconds))
         elif before and not seconds:
             message = f"endpoint back after {before:.0f} s"

@@ -1,4 +1,4 @@
-"""The labelled readings that a threshold is learnt from: drawn uniformly of all, with the first reader's confidence."""
+"""The labelled readings that a threshold follows from: drawn uniformly of all, with the scan's confidence."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,21 +11,18 @@ from memagent_batch.domain.closing.values import ValueStatus
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
-from memagent_batch.review.calibration.isotonic import JudgedAnswer
 from memagent_batch.review.estimates.standing_labels import CountedLabels, LabelledUnit
-from memagent_batch.review.labels.label import NO, YES
+from memagent_batch.review.labels.label import YES
 from memagent_batch.review.sample.population import answer_tables
 from memagent_batch.review.sample.record import Review
 from memagent_batch.runs.manifest import Manifest
 
 COLUMNS = ("document_id", "question_id", "question_hash", "sample", "status", "value_status", "value", "confidence")
-TIER_COLUMNS = ("tier", "first_value", "first_confidence")
-"""Columns that say what the first reader said, where a second one answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FirstAnswer:
-    """What the first reader says of a document."""
+class ScanAnswer:
+    """What the scan says of a document."""
 
     is_yes: bool
     """Whether it says yes."""
@@ -42,29 +39,29 @@ class FirstAnswer:
 class LabelledReading:
     """A reading that people labelled."""
 
-    answer: FirstAnswer
-    """What the first reader says."""
+    answer: ScanAnswer
+    """What the scan says."""
     is_positive: bool
     """Whether people say that it is what is looked for."""
     labelled_at: datetime
     """When the last label of it was given."""
 
 
-def first_answers(output: Location, manifest: Manifest, *, question_id: str) -> dict[str, FirstAnswer]:
-    """What the first reader says of each document, sample 0.
+def scan_answers(output: Location, manifest: Manifest, *, question_id: str) -> dict[str, ScanAnswer]:
+    """What the scan says of each document, sample 0.
 
     Raises:
         OutputError: a table file is gone or can't be read.
     """
-    found: dict[str, FirstAnswer] = {}
-    for answers in answer_tables(output, manifest, columns=(*COLUMNS, *TIER_COLUMNS)):
+    found: dict[str, ScanAnswer] = {}
+    for answers in answer_tables(output, manifest, columns=COLUMNS):
         rows = answers.filter((pc.field("question_id") == question_id) & (pc.field("sample") == 0))
-        found.update({row["document_id"]: _first(row) for row in rows.to_pylist()})
+        found.update({row["document_id"]: _scan_answer(row) for row in rows.to_pylist()})
     return found
 
 
 def uniform_readings(
-    review: Review, counted: CountedLabels, answers: Mapping[str, FirstAnswer]
+    review: Review, counted: CountedLabels, answers: Mapping[str, ScanAnswer]
 ) -> list[LabelledReading]:
     """The labelled readings that are a uniform sample of all, in the order of their permanent numbers.
 
@@ -82,20 +79,6 @@ def uniform_readings(
             "from are not labelled; label them, and import the labels"
         )
     return [_labelled(unit, answers) for unit in units if unit.labels]
-
-
-def judged_answers(review: Review, counted: CountedLabels, answers: Mapping[str, FirstAnswer]) -> list[JudgedAnswer]:
-    """Whether answers with a confidence are right, of the whole sample; weighed by what they stand for."""
-    record = review.record
-    judged = []
-    for unit in sorted(counted.units, key=lambda each: each.drawn.number):
-        answer = answers[unit.drawn.unit.document_id]
-        stratum = unit.drawn.unit.stratum
-        if unit.value in (YES, NO) and answer.confidence is not None:
-            weight = record["readings"][stratum] / record["drawn"][stratum]
-            is_right = answer.is_yes == (unit.value == YES)
-            judged.append(JudgedAnswer(confidence=answer.confidence, is_right=is_right, weight=weight))
-    return judged
 
 
 def limiting_stratum(review: Review, counted: CountedLabels) -> str | None:
@@ -124,7 +107,7 @@ def _in_order(review: Review, counted: CountedLabels) -> Iterator[LabelledUnit]:
             yield unit
 
 
-def _labelled(unit: LabelledUnit, answers: Mapping[str, FirstAnswer]) -> LabelledReading:
+def _labelled(unit: LabelledUnit, answers: Mapping[str, ScanAnswer]) -> LabelledReading:
     return LabelledReading(
         answer=answers[unit.drawn.unit.document_id],
         is_positive=unit.value == YES,
@@ -132,14 +115,12 @@ def _labelled(unit: LabelledUnit, answers: Mapping[str, FirstAnswer]) -> Labelle
     )
 
 
-def _first(row: Mapping[str, Any]) -> FirstAnswer:
-    if row.get("tier") == 2:
-        return FirstAnswer(is_yes=row["first_value"] == "true", confidence=row["first_confidence"])
+def _scan_answer(row: Mapping[str, Any]) -> ScanAnswer:
     if row["status"] != Status.OK or row["value_status"] == ValueStatus.INVALID:
-        return FirstAnswer(is_yes=False, confidence=None)
-    return FirstAnswer(is_yes=row["value"] == "true", confidence=row["confidence"])
+        return ScanAnswer(is_yes=False, confidence=None)
+    return ScanAnswer(is_yes=row["value"] == "true", confidence=row["confidence"])
 
 
 def positives_of(readings: Sequence[LabelledReading]) -> list[float | None]:
-    """How sure the first reader is of its "no" to those that are what is looked for; see `learn_threshold`."""
+    """How sure the scan is of its "no" to those that are what is looked for; see `learn_threshold`."""
     return [reading.answer.sure_no for reading in readings if reading.is_positive]

@@ -20,11 +20,12 @@ from memagent_batch.review.labelling.page import (
 )
 from memagent_batch.review.labels.sheet import sheet_bytes
 from memagent_batch.review.sample.draw import DrawnUnit
-from memagent_batch.review.sample.population import answer_tables, read_columns
+from memagent_batch.review.sample.population import answer_tables
 from memagent_batch.review.sample.record import Review
 from memagent_batch.runs.history.document_texts import DocumentTexts
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.tables.evidence import How
+from memagent_batch.runs.tables.table_files import read_table_columns
 
 EVIDENCE_TABLE = "evidence"
 SHOWN_ANSWER_COLUMNS = (
@@ -93,7 +94,7 @@ def chosen_evidence(output: Location, manifest: Manifest, review: Review) -> dic
     wanted = {each.unit.document_id for each in review.sample}
     found: dict[str, list[Row]] = defaultdict(list)
     for name in manifest["files"].get(EVIDENCE_TABLE, []):
-        table = read_columns(output / name, columns=SHOWN_EVIDENCE_COLUMNS)
+        table = read_table_columns(output / name, SHOWN_EVIDENCE_COLUMNS)
         chosen = table.filter(
             (pc.field("question_id") == review.record["question_id"])
             & (pc.field("sample") == 0)

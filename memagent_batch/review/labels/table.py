@@ -11,12 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from memagent_batch.errors import InputError
 from memagent_batch.files.columns import TIMESTAMP, column
 from memagent_batch.files.errors import table_errors
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
+from memagent_batch.inputs.where.conditions import canonical
+from memagent_batch.inputs.where.parser import parse_where
 from memagent_batch.review.labels.label import Decision, Label, LabelKey, Purpose, person
-from memagent_batch.review.sample.conditions import canonical_about
 
 LABELS_FOLDER = "review/labels"
 """Where the table lies below an output."""
@@ -151,6 +153,14 @@ def as_labels(rows: Iterable[LabelRow], *, decisions: Mapping[str, Decision]) ->
 
 def _decision(row: LabelRow) -> Decision | None:
     return Decision(about=canonical_about(row["decision"]), choices=tuple(row["choices"])) if row["decision"] else None
+
+
+def canonical_about(text: str) -> str:
+    """What people decide, as `StratumRule.about` writes it now; the name of a column stays as it is."""
+    try:
+        return canonical(parse_where(text))
+    except InputError:
+        return text
 
 
 def _label_content(row: LabelRow) -> tuple[Any, ...]:

@@ -1,28 +1,26 @@
 """The population of a review: the readings of the last finished run for one question, each in its stratum."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from memagent_batch.domain.closing.values import ValueStatus
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import SettingsError
-from memagent_batch.files.errors import table_errors
 from memagent_batch.files.location import Location
+from memagent_batch.inputs.where.conditions import Condition, canonical, columns_of
+from memagent_batch.inputs.where.truth import matching_rows
 from memagent_batch.review.labels.label import NONE_OF_THESE, UNCLEAR
-from memagent_batch.review.sample.conditions import ColumnCondition
 from memagent_batch.review.sample.draw import Unit
 from memagent_batch.review.sample.strata import UNANSWERED, VALUE_PREFIX, Stratum
 from memagent_batch.runs.manifest import Manifest
+from memagent_batch.runs.tables.table_files import read_table_columns
 from memagent_batch.runs.tables.tables import ANSWERS_FOLDER
 
-MOVED_TABLES_REMEDY = "a later run of the output replaces the tables: repeat the command on the latest run"
-"""What to do about a table file that is gone."""
 MAX_VALUES = 50
 """Most values of a review by values: each is a stratum that needs labels of its own."""
 UNIT_COLUMNS = ("document_id", "document_hash", "question_id", "question_hash", "question", "sample", "status")
@@ -34,8 +32,10 @@ TYPED_COLUMNS = ("answer", "value_status", "confidence")
 class StratumRule:
     """How the scan's output divides a population: by a condition, or by the values of a column."""
 
-    flagged: ColumnCondition | None = None
+    flagged: Condition | None = None
     """What is flagged; None for a review by values."""
+    text: str | None = None
+    """The same as the user wrote it."""
     by: str | None = None
     """Column whose values are the strata; None for a review by a condition."""
     unsure_below: float | None = None
@@ -44,12 +44,12 @@ class StratumRule:
     @property
     def about(self) -> str:
         """What people decide by it; see `Decision`."""
-        return self.by or (self.flagged.canonical if self.flagged else "")
+        return self.by or (canonical(self.flagged) if self.flagged else "")
 
     @property
-    def column(self) -> str:
-        """The column that decides."""
-        return self.by or (self.flagged.column if self.flagged else "")
+    def columns(self) -> Sequence[str]:
+        """The columns that decide."""
+        return [self.by] if self.by else sorted(columns_of(self.flagged)) if self.flagged else []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ def read_population(output: Location, manifest: Manifest, *, question_id: str, r
     """
     units: list[Unit] = []
     question, num_unreadable, asked = "", 0, set[str]()
-    for answers in answer_tables(output, manifest, columns=(*UNIT_COLUMNS, *TYPED_COLUMNS, rule.column)):
+    for answers in answer_tables(output, manifest, columns=(*UNIT_COLUMNS, *TYPED_COLUMNS, *rule.columns)):
         asked.update(answers["question_id"].unique().to_pylist())
         answers = answers.filter((pc.field("question_id") == question_id) & (pc.field("sample") == 0))
         if not answers.num_rows:
@@ -100,7 +100,7 @@ def read_population(output: Location, manifest: Manifest, *, question_id: str, r
         )
     if all(unit.stratum in UNANSWERED for unit in units) and any(unit.stratum == Stratum.NO_VALUE for unit in units):
         raise SettingsError(
-            f"--flagged: no reading of question {question_id!r} has a value in the column {rule.column!r}; flag a "
+            f"--flagged: no reading of question {question_id!r} has a value in {', '.join(rule.columns)}; flag a "
             "question without a type by its answer: answer ~ 'yes'"
         )
     population = Population(units=_with_numbers(units), question=question, num_unreadable=num_unreadable)
@@ -125,24 +125,24 @@ def _require_no_word_of_reviewers(values: Sequence[str], *, by: str | None) -> N
 
 def strata_of(answers: pa.Table, *, rule: StratumRule) -> list[str]:
     """The stratum of each row of a table of answers."""
-    flagged = rule.flagged.holds(answers).to_pylist() if rule.flagged else [False] * answers.num_rows
+    flagged = set(matching_rows(answers, rule.flagged, option="--flagged").tolist()) if rule.flagged else set()
     if rule.by and rule.by not in answers.schema.names:
         raise SettingsError(f"--by: the run's answers have no column {rule.by!r}; they have {answers.schema.names}")
     columns = {name: answers[name].to_pylist() for name in answers.schema.names}
     return [
-        str(_stratum({name: values[row] for name, values in columns.items()}, is_flagged=is_flagged, rule=rule))
-        for row, is_flagged in enumerate(flagged)
+        str(_stratum({name: values[row] for name, values in columns.items()}, is_flagged=row in flagged, rule=rule))
+        for row in range(answers.num_rows)
     ]
 
 
 def _stratum(row: Mapping[str, Any], *, is_flagged: bool, rule: StratumRule) -> str:
     if row["status"] != Status.OK:
         return Stratum.FAILED
-    status, value = row.get("value_status"), row[rule.column]
-    if status == ValueStatus.INVALID or (value is None and status != ValueStatus.NOT_STATED):
+    status, values = row.get("value_status"), [row[name] for name in rule.columns if row[name] is not None]
+    if status == ValueStatus.INVALID or (not values and status != ValueStatus.NOT_STATED):
         return Stratum.NO_VALUE
-    if rule.by and value is not None:
-        return f"{VALUE_PREFIX}{value}"
+    if rule.by and values:
+        return f"{VALUE_PREFIX}{values[0]}"
     if is_flagged:
         return Stratum.FLAGGED
     confidence = row.get("confidence")
@@ -151,29 +151,14 @@ def _stratum(row: Mapping[str, Any], *, is_flagged: bool, rule: StratumRule) -> 
     return Stratum.NOT_FLAGGED
 
 
-def answer_tables(output: Location, manifest: Manifest, *, columns: Sequence[str]) -> Iterator[pa.Table]:
+def answer_tables(output: Location, manifest: Manifest, *, columns: Collection[str]) -> Iterator[pa.Table]:
     """The files of `answers`, one after another, with those of the columns that they have.
 
     Raises:
         OutputError: a file is gone or can't be read.
     """
     for name in manifest["files"].get(ANSWERS_FOLDER, []):
-        yield read_columns(output / name, columns=columns)
-
-
-def read_columns(place: Location, *, columns: Sequence[str]) -> pa.Table:
-    """A table file, with those of the columns that it has.
-
-    Raises:
-        OutputError: it is gone or can't be read.
-    """
-    with table_errors(place.uri, remedy=MOVED_TABLES_REMEDY), place.open() as stream:
-        if not place.path.endswith(".parquet"):
-            table = pa.ipc.open_file(stream).read_all()
-            return table.select([name for name in dict.fromkeys(columns) if name in table.schema.names])
-        with pq.ParquetFile(stream, pre_buffer=False) as file:
-            there = [name for name in dict.fromkeys(columns) if name in file.schema_arrow.names]
-            return file.read(columns=there, use_threads=False)
+        yield read_table_columns(output / name, columns)
 
 
 def _with_numbers(units: list[Unit]) -> list[Unit]:

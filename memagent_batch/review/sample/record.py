@@ -14,8 +14,8 @@ from memagent_batch.files.errors import table_errors
 from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
+from memagent_batch.inputs.where.parser import parse_where
 from memagent_batch.review.labels.label import UNCLEAR, Decision, Purpose
-from memagent_batch.review.sample.conditions import parse_condition
 from memagent_batch.review.sample.draw import DrawnUnit, Unit
 from memagent_batch.review.sample.population import StratumRule
 from memagent_batch.runs.record.estimates import REVIEWS_FOLDER
@@ -132,9 +132,11 @@ def rule_of(flagged: str | None, *, by: str | None, unsure_below: float | None) 
     """The rule that a user, or a record, writes.
 
     Raises:
-        SettingsError: the condition can't be parsed.
+        InputError: the condition can't be parsed.
     """
-    return StratumRule(flagged=parse_condition(flagged) if flagged else None, by=by, unsure_below=unsure_below)
+    condition = parse_where(flagged, option="--flagged") if flagged else None
+    text = flagged.strip() if flagged else None
+    return StratumRule(flagged=condition, text=text, by=by, unsure_below=unsure_below)
 
 
 def review_id(run_id: str, question_id: str, *, rule: StratumRule, seed: int, purpose: Purpose) -> str:
@@ -142,7 +144,7 @@ def review_id(run_id: str, question_id: str, *, rule: StratumRule, seed: int, pu
     parts = {
         "run_id": run_id,
         "question_id": question_id,
-        "flagged": rule.flagged.text if rule.flagged else None,
+        "flagged": rule.text,
         "by": rule.by,
         "unsure_below": rule.unsure_below,
         "seed": seed,

@@ -25,13 +25,11 @@ class Cause(StrEnum):
     QUESTION = "question"
     """The question's text; the question itself."""
     LIMIT = "limit"
-    """The limit, which leaves the document out of one of the runs."""
+    """The limit, or the condition of a second pass, which leaves it out of one of the runs."""
     SAMPLE = "sample"
     """The number of samples."""
     READER = "reader"
     """The reader fingerprint: model, prompts, policy, sampling."""
-    TIER = "tier"
-    """Which reader answered: that of all readings, or the second one for doubtful ones."""
     EXTRACTION = "extraction"
     """How answers are taken out of responses."""
     TYPE = "type"
@@ -42,7 +40,7 @@ class Cause(StrEnum):
     """None of these: a reading that failed or was not read was read again, or the engine gave another answer."""
 
 
-DECIDE_CLOSING = (Cause.READER, Cause.TIER, Cause.EXTRACTION, Cause.TYPE)
+DECIDE_CLOSING = (Cause.READER, Cause.EXTRACTION, Cause.TYPE)
 """What differs in the fingerprint of what is asked after an answer, beside what is asked."""
 
 
@@ -60,8 +58,6 @@ class AskedReading:
     """How its answer is taken out of the response."""
     value_type: ValueType | None = None
     """The type that it asks for."""
-    tier: int = 1
-    """Which of the run's readers answered, 1 or 2."""
     closing_fingerprint: str | None = None
     """What is asked after the answer; depends on reader, extraction and type."""
 
@@ -78,8 +74,7 @@ def causes_between(before: AskedReading, after: AskedReading) -> list[Cause]:
     differs = {
         Cause.DOCUMENT: before.document_hash != after.document_hash,
         Cause.QUESTION: before.question_hash != after.question_hash,
-        Cause.READER: before.tier == after.tier and before.reader_fingerprint != after.reader_fingerprint,
-        Cause.TIER: before.tier != after.tier,
+        Cause.READER: before.reader_fingerprint != after.reader_fingerprint,
         Cause.EXTRACTION: before.extraction != after.extraction,
         Cause.TYPE: before.value_type != after.value_type,
     }

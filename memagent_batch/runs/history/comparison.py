@@ -98,7 +98,7 @@ def _why_alone(
     document_id: str, question_id: str, other: PastReadings, readings: Mapping[tuple[str, int], PastReading]
 ) -> list[Cause]:
     """Why the other run, with these readings of the document, lacks one."""
-    if other.leaves_out(document_id):
+    if other.leaves_out(document_id, question_id):
         return [Cause.LIMIT]
     if other.has_document(document_id):
         return causes_of_presence(document_there=True, question_there=(question_id, 0) in readings)

@@ -8,7 +8,7 @@ it found what; `manifest.json` is a copy of the one that it closed with, and is 
 
 from array import array
 from collections import defaultdict
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 
@@ -22,12 +22,11 @@ from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
 from memagent_batch.inputs.document_index import CARRY_PREFIX
 from memagent_batch.inputs.lake.known import kept_index
-from memagent_batch.log.index import LoggedOutcome, TurnIndex
+from memagent_batch.log.index import TurnIndex
 from memagent_batch.log.question_list import ASKED_FOLDER
 from memagent_batch.runs.history.schemas import RUN_PLAN
 from memagent_batch.runs.manifest import MANIFEST_FILE, Manifest, read_manifest
 from memagent_batch.runs.planning.plan import Plan
-from memagent_batch.runs.planning.work import Work
 
 RUNS_FOLDER = "runs"
 PLAN_FILE = "plan.parquet"
@@ -66,40 +65,27 @@ class PastRun:
     """`REMOVED`."""
 
 
-def recorded_plan(
-    plan: Plan,
-    index: TurnIndex,
-    *,
-    again: Mapping[Work, LoggedOutcome] | None = None,
-    first_kept: Container[tuple[str, str, int]] = (),
-) -> pa.Table:
+def recorded_plan(plan: Plan, index: TurnIndex) -> pa.Table:
     """The plan of a run as `RUN_PLAN`: its documents with their readings, and those that a limit leaves out with none.
 
     The latter are known by it, so that a later run can tell which of them are gone. A reading that was answered and not
     closed has no run yet, as one that was not read.
-
-    `again`: how the readings ended that a second reader answered; None where there is no such reader.
-    `first_kept`: those of them whose first answer stands, by document_id, question_id and sample.
     """
-    hashes, ids = (plan.asked.hashed[name].to_pylist() for name in ("question_hash", "question_id"))
+    hashes = plan.asked.hashed["question_hash"].to_pylist()
     offsets, questions, samples = array("i", [0]), array("i"), array("i")
     run_ids: list[str | None] = []
-    tiers: list[int | None] = []
     for document in plan.documents.select(["document_id", "document_hash"]).to_pylist():
         for row, sample in product(plan.question_rows(document["document_id"]), range(plan.samples)):
             key = (document["document_hash"], hashes[row], sample)
-            is_kept = (document["document_id"], ids[row], sample) in first_kept
-            second = again.get(Work(document["document_hash"], row, sample)) if again and not is_kept else None
-            outcome = second or (None if plan.is_open(row, key, index) else index.outcomes.get(key))
+            outcome = None if plan.is_open(row, key, index) else index.outcomes.get(key)
             questions.append(row)
             samples.append(sample)
             run_ids.append(outcome.run_id if outcome else None)
-            tiers.append(None if again is None else 2 if second else 1)
         offsets.append(len(run_ids))
     documents = plan.documents if plan.outside is None else pa.concat_tables([plan.documents, plan.outside])
     offsets.extend([len(run_ids)] * (documents.num_rows - plan.documents.num_rows))
     kind = RUN_PLAN.field("readings").type
-    values = zip((questions, samples, run_ids, tiers), kind.value_type, strict=True)
+    values = zip((questions, samples, run_ids), kind.value_type, strict=True)
     columns = [pa.array(column, field.type) for column, field in values]
     readings = pa.ListArray.from_arrays(
         pa.array(offsets, pa.int32()), pa.StructArray.from_arrays(columns, fields=list(kind.value_type)), type=kind
@@ -193,7 +179,7 @@ def write_begun_plan(output: Location, plan: pa.Table, *, run_id: str) -> None:
 
 
 def last_hashes(
-    output: Location, past: PastRun | None, documents: pa.Table, *, index: TurnIndex, reads_all: bool = True
+    output: Location, past: PastRun | None, documents: pa.Table, *, index: TurnIndex
 ) -> dict[str, list[str]]:
     """Hashes that documents had when they were last read, where these have changed since, by document_id.
 
@@ -206,7 +192,6 @@ def last_hashes(
         past: The last finished run; None where there is none.
         documents: The index of the documents.
         index: The log; without turns of the reader nothing is looked for.
-        reads_all: Whether the reader reads what a run reads; a second reader has read the versions that have its turns.
     """
     held = frozenset(document_hash for document_hash, _ in index.turn_files)
     if not held:
@@ -216,7 +201,7 @@ def last_hashes(
     found: dict[str, list[str]] = defaultdict(list)
     for name, hash_ in _begun_versions(output, wanted, after=past.run_id if past else "", held=held):
         found[name].append(hash_)
-    finished = _finished_versions(past, wanted, held=held, reads_all=reads_all) if past else {}
+    finished = _finished_versions(past, wanted, held=held) if past else {}
     for name, hash_ in finished.items():
         found[name].append(hash_)
     return {name: list(dict.fromkeys(versions)) for name, versions in found.items()}
@@ -238,9 +223,7 @@ def _begun_versions(
         yield from ((row["document_id"], row["document_hash"]) for row in rows if row["document_id"] in wanted)
 
 
-def _finished_versions(
-    past: PastRun, wanted: dict[str, str], *, held: frozenset[str], reads_all: bool
-) -> dict[str, str]:
+def _finished_versions(past: PastRun, wanted: dict[str, str], *, held: frozenset[str]) -> dict[str, str]:
     """The versions that the last finished run which read these documents found, by document_id."""
     found: dict[str, str] = {}
     for plan in _plans_back(past):
@@ -248,14 +231,14 @@ def _finished_versions(
             break
         rows = plan.select(["document_id", "document_hash", "readings"])
         rows = rows.filter(pc.is_in(rows["document_id"], pa.array(wanted, pa.string())))
-        read = _rows_read(rows) if reads_all else frozenset()
+        read = _rows_read(rows)
         left: dict[str, str] = {}
         hashes = zip(rows["document_id"].to_pylist(), rows["document_hash"].to_pylist(), strict=True)
         for row, (name, hash_) in enumerate(hashes):
             is_other = hash_ not in (None, wanted[name])
             if is_other and (row in read or hash_ in held):
                 found[name] = hash_
-            elif row not in read and (reads_all or hash_ not in held):
+            elif row not in read:
                 left[name] = wanted[name]
         wanted = left
     return found

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
@@ -46,9 +45,7 @@ class PastReading:
     @property
     def key(self) -> ReadingKey:
         """Its key in the log."""
-        single = text_hash(self.question)  # as the second reader takes questions, whatever the first one does
-        question_hash = self.asked.question_hash if self.asked.tier == 1 else single
-        return (self.asked.document_hash or "", question_hash, self.sample)
+        return (self.asked.document_hash or "", self.asked.question_hash, self.sample)
 
     @property
     def place(self) -> _Place:
@@ -115,8 +112,9 @@ class PastReadings:
         self._questions = run.questions.select(["question_id", "question", "question_hash"]).to_pylist()
         self._values = PastValues(run)
         self._types = value_types(run.questions)
-        self._readers = _readers_of(run)
+        self._reader = (run.manifest["reader_fingerprint"], run.manifest["settings"]["extraction"])
         self._is_sample = "sample" in run.manifest
+        self._is_second_pass = "again" in run.manifest
         self._files: dict[_Place, list[str]] = {}
 
     def document_ids(self) -> Iterator[str]:
@@ -127,15 +125,19 @@ class PastReadings:
         """Whether the run found it."""
         return document_id in self._rows and document_id not in self._missing
 
-    def leaves_out(self, document_id: str) -> bool:
-        """Whether the run found it and a limit left it out: it then asks nothing of it."""
+    def leaves_out(self, document_id: str, question_id: str) -> bool:
+        """Whether the run found the document and left a reading out: by a limit, or as a second pass does."""
         record = self.record(document_id)
-        return self._is_sample and record is not None and not record.as_py()["readings"]
+        if record is None or document_id in self._missing:
+            return False
+        if self._is_second_pass:
+            return question_id in self.question_ids
+        return self._is_sample and not record.as_py()["readings"]
 
     def reads_as(self, other: "PastReadings") -> bool:
         """Whether equal records of the two, in one log, mean equal answers."""
         mine, others = (
-            (side._readers, side._questions, side._types, side._values.fingerprints) for side in (self, other)
+            (side._reader, side._questions, side._types, side._values.fingerprints) for side in (self, other)
         )
         return mine == others
 
@@ -161,8 +163,8 @@ class PastReadings:
         document = record.as_py()
         readings = {}
         for reading in document["readings"]:
-            question, tier = self._questions[reading["question"]], reading.get("tier") or 1
-            fingerprint, extraction = self._readers[tier - 1]
+            question = self._questions[reading["question"]]
+            fingerprint, extraction = self._reader
             readings[question["question_id"], reading["sample"]] = PastReading(
                 asked=AskedReading(
                     document_hash=document["document_hash"],
@@ -170,8 +172,7 @@ class PastReadings:
                     reader_fingerprint=fingerprint,
                     extraction=extraction,
                     value_type=self._types[reading["question"]],
-                    tier=tier,
-                    closing_fingerprint=self._values.fingerprints[reading["question"]][tier - 1],
+                    closing_fingerprint=self._values.fingerprints[reading["question"]],
                 ),
                 question=question["question"],
                 sample=reading["sample"],
@@ -182,7 +183,8 @@ class PastReadings:
 
     def index(self, sought: Sought) -> None:
         """Finds the log files that hold it."""
-        for fingerprint, _ in self._readers if sought.run_ids else ():
+        if sought.run_ids:
+            fingerprint = self._reader[0]
             found = scan_outcome_files(self.run.output, reader_fingerprint=fingerprint, run_ids=sought.run_ids)
             self._files |= {(fingerprint, *place): files for place, files in found.items()}
         self._values.index(sought.closings)
@@ -222,15 +224,6 @@ class PastReadings:
             )
             found.update({(fingerprint, key, run_id): row for key, row in rows.items()})
         return found
-
-
-def _readers_of(run: PastRun) -> list[tuple[str, str]]:
-    """Fingerprint and extraction of the readers of a run, by tier."""
-    readers = [(run.manifest["reader_fingerprint"], run.manifest["settings"]["extraction"])]
-    again = run.manifest.get("second_look")
-    if again and again["reader_fingerprint"] and again["extraction"]:
-        readers.append((again["reader_fingerprint"], again["extraction"]))
-    return readers
 
 
 def _given_answer(reading: PastReading, outcome: OutcomeRow, value: GivenValue) -> GivenAnswer:

@@ -4,12 +4,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from memagent_batch.files.json_files import read_json
-from memagent_batch.log.closings import LoggedClosing, StandingClosing, read_closings, scan_closings
 from memagent_batch.log.files import ReadingKey
+from memagent_batch.log.index import LoggedOutcome, read_closings, scan_closings
 from memagent_batch.log.question_list import CLOSING_FINGERPRINT
-from memagent_batch.runs.history.history import RUNS_FOLDER, PastRun
-from memagent_batch.runs.record.projections import PROJECTION_FILE, closings_of_second_reader
+from memagent_batch.log.schemas import ClosingRow
+from memagent_batch.runs.history.history import PastRun
 
 ClosedPlace = tuple[str, ReadingKey]
 """Where a log has what was asked after an answer: fingerprint and reading."""
@@ -37,12 +36,11 @@ class PastValues:
         """Takes the run; nothing of its log is read."""
         self._run = run
         has_closings = CLOSING_FINGERPRINT in run.questions.schema.names
-        first = run.questions[CLOSING_FINGERPRINT].to_pylist() if has_closings else [None] * run.questions.num_rows
-        place = run.output / f"{RUNS_FOLDER}/{run.run_id}/{PROJECTION_FILE}"
-        again = closings_of_second_reader(read_json(place) or {}) if has_closings else {}
-        self.fingerprints: list[tuple[str | None, str | None]] = [(each, again.get(each or "")) for each in first]
-        """Fingerprints of what closes the readings of each question, by tier; None where nothing does."""
-        self._files: Mapping[str, Mapping[ReadingKey, LoggedClosing]] = {}
+        self.fingerprints: list[str | None] = (
+            run.questions[CLOSING_FINGERPRINT].to_pylist() if has_closings else [None] * run.questions.num_rows
+        )
+        """The fingerprint of what closes the readings of each question; None if nothing does."""
+        self._files: Mapping[str, Mapping[ReadingKey, LoggedOutcome]] = {}
 
     def index(self, fingerprints: Collection[str]) -> None:
         """Finds the log files that hold what was asked under these fingerprints."""
@@ -51,7 +49,7 @@ class PastValues:
 
     def closed_since(self, run_id: str) -> set[str]:
         """Hashes of documents with readings that were closed after that run, and up to this one."""
-        every = {each for of_question in self.fingerprints for each in of_question if each}
+        every = {each for each in self.fingerprints if each}
         if not every:
             return set()
         found = scan_closings(self._run.output, fingerprints=every, after=run_id, until=self._run.run_id)
@@ -73,5 +71,5 @@ class PastValues:
         return {(fingerprint, key): _given(row) for fingerprint, rows in found.items() for key, row in rows.items()}
 
 
-def _given(row: StandingClosing) -> GivenValue:
+def _given(row: ClosingRow) -> GivenValue:
     return GivenValue(value=row["value"], value_status=row["value_status"])

@@ -32,12 +32,10 @@ RUN_PLAN = pa.schema(
                         pa.field("question", pa.int32(), nullable=False),
                         pa.field("sample", pa.int32(), nullable=False),
                         pa.field("run_id", pa.string()),
-                        pa.field("tier", pa.int32()),
                     ]
                 )
             ),
-            "what was asked of it: row of the question list, sample, the run that read it, if one did, and the tier of "
-            "its answer; null where `escalate` was off",
+            "what was asked of it: row of the question list, sample, and the run that read it, if one did",
         ),
     ]
 )

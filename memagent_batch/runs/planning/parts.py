@@ -35,14 +35,12 @@ class _PlannedRow(TypedDict):
     closing_files: list[str]
 
 
-def plan_parts(plan: Plan, index: TurnIndex, *, second: tuple[Plan, TurnIndex] | None = None) -> Iterator[pa.Table]:
+def plan_parts(plan: Plan, index: TurnIndex) -> Iterator[pa.Table]:
     """All documents, in groups whose readings make one part file of each table; in a group in input order.
 
     Documents whose readings ended at about the same time go together, so that a log file is read for one group or
     two, and not for all. The readings are all that were asked for; `outcome_files` and `turn_files` name the log
     files that hold them, `asked` holds their questions (`question_list.py`), `part` the number of the group.
-
-    `second`: the plan of a second reader and what the log holds of it, whose files are named too.
     """
     ended_in = [_ended_in(plan, document, index) for document in plan.texts()]
     order = sorted(range(len(ended_in)), key=ended_in.__getitem__)
@@ -50,8 +48,6 @@ def plan_parts(plan: Plan, index: TurnIndex, *, second: tuple[Plan, TurnIndex] |
     number = num_bytes = num_readings = 0
     for row, document in zip(order, plan.texts(order), strict=True):
         group[row] = _planned_row(plan, document, index)
-        if second is not None:
-            group[row] = _with_files(group[row], _planned_row(second[0], document, second[1]))
         num_bytes += document["num_bytes"] * len(group[row]["readings"])
         num_readings += len(group[row]["readings"])
         if num_bytes >= PART_BYTES or num_readings >= PART_READINGS:
@@ -96,13 +92,3 @@ def _part_table(plan: Plan, group: dict[int, _PlannedRow], *, number: int) -> pa
     documents = documents.append_column(PART_COLUMN, pa.array([number] * len(rows), pa.int64()))
     asked = [[reading["question"] for reading in group[row]["readings"]] for row in rows]
     return with_asked(documents, asked, questions=plan.asked.hashed).combine_chunks()
-
-
-def _with_files(row: _PlannedRow, other: _PlannedRow) -> _PlannedRow:
-    """The row of a document with the log files of another reader."""
-    return {
-        "readings": row["readings"],
-        "outcome_files": sorted({*row["outcome_files"], *other["outcome_files"]}),
-        "turn_files": sorted({*row["turn_files"], *other["turn_files"]}),
-        "closing_files": sorted({*row["closing_files"], *other["closing_files"]}),
-    }

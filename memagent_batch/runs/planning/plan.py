@@ -3,7 +3,7 @@
 Holds ids, hashes and places of documents, and the questions; never texts.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, product
 from types import MappingProxyType
@@ -20,24 +20,23 @@ from memagent_batch.inputs.document_index import ROWS_COLUMN, is_there
 from memagent_batch.inputs.lake.known import IndexedTable
 from memagent_batch.log.files import ReadingKey, log_line
 from memagent_batch.log.index import TurnIndex
-from memagent_batch.reading.closed import Closing
+from memagent_batch.reading.closing import Closing
+from memagent_batch.runs.manifest import AgainRecord
 from memagent_batch.runs.planning.questions import PlannedQuestions
-from memagent_batch.runs.planning.work import WORK_COLUMNS, ReadingLists, Work
+from memagent_batch.runs.planning.work import WORK_COLUMNS, ReadingLists
 
 Sources = TypeVar("Sources", bound=SourceConfig)
 _PLACE_COLUMNS = ["document_id", "document_hash", "path", "format", "start", "stop", "num_bytes", "error", ROWS_COLUMN]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedReading:
-    """A reading of a plan, and where the log keeps it."""
+class Again:
+    """What a second pass reads again."""
 
-    work: Work
-    """The reading."""
-    key: ReadingKey
-    """Its key under the reader's fingerprint."""
-    closing: str | None
-    """The fingerprint of what closes it; None where nothing is asked after its answer."""
+    record: AgainRecord
+    """What the record of the run says of it."""
+    questions: Mapping[str, Collection[str]]
+    """Ids of the questions that are asked again, by document_id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +77,7 @@ class Plan:
         table: IndexedTable | None = None,
         outside: pa.Table | None = None,
         places: Sequence[str] = (),
+        again: Again | None = None,
     ) -> None:
         """Joins an index of documents (`INDEX_SCHEMA`) with a question list (`QUESTION_SCHEMA`).
 
@@ -89,15 +89,20 @@ class Plan:
             inline_type: The type that questions beside the texts ask for.
             closing: What is asked after each answer; None for nothing, whatever types the questions have.
             table: The table of a lake that the documents are, if they are one.
-            outside: The index of documents that are there and that a limit leaves out; None without a limit.
+            outside: The index of documents that are there and are not read, by a limit or in a second pass; None if all
+                are read.
             places: URIs of the documents at the versions that were indexed.
+            again: What alone is read, of a second pass.
         """
         self.documents = documents
         self.samples = samples
         self.table = table
         self.outside = outside
         self.places = tuple(places)
+        self.again = again
         self.asked = PlannedQuestions(questions, documents, as_lists=as_lists, inline_type=inline_type, closing=closing)
+        if again is not None:
+            self.asked.keep_only(again.questions)
         self._missing = frozenset(documents.filter(pc.invert(is_there(documents)))["document_id"].to_pylist())
 
     @property
@@ -111,32 +116,9 @@ class Plan:
         """Documents that are there."""
         return int(self.documents.num_rows) - len(self._missing)
 
-    def for_second_reader(self, closing: Closing | None) -> "Plan":
-        """The same readings by a reader that takes questions one by one, and asks this after its answers."""
-        return Plan(
-            self.documents,
-            self.asked.listed,
-            samples=self.samples,
-            inline_type=self.asked.inline_type,
-            closing=closing,
-            table=self.table,
-            outside=self.outside,
-            places=self.places,
-        )
-
     def pinned(self, sources: Sources) -> Sources:
         """The sources at the versions that were indexed, whatever becomes of a table meanwhile."""
         return sources.model_copy(update={"documents": self.places or sources.documents})
-
-    def addressed(self) -> Iterator[PlannedReading]:
-        """The readings of texts that can be read."""
-        for document in self.texts():
-            for row, sample in self.readings_of(document) if document["error"] is None else ():
-                yield PlannedReading(
-                    work=Work(document["document_hash"], row, sample),
-                    key=self.key_of(document, row, sample),
-                    closing=self.asked.closing_of(row),
-                )
 
     def question_rows(self, document_id: str) -> list[int]:
         """Rows of the question list that are asked of a document; of one that is not there, those bound to it."""
@@ -167,7 +149,7 @@ class Plan:
         if fingerprint is None or outcome is None or outcome.status != Status.OK:
             return False
         closed = index.closings.get(fingerprint, {}).get(key)
-        return closed is None or (retry_failed and closed.is_failed)
+        return closed is None or (retry_failed and closed.status is Status.FAILED)
 
     def pending(
         self,
@@ -175,7 +157,6 @@ class Plan:
         *,
         retry_failed: bool,
         last_hashes: Mapping[str, Sequence[str]] = MappingProxyType({}),
-        only: Container[Work] | None = None,
     ) -> Iterator[pa.Table]:
         """Documents with readings to do, longest first, as bundles to tokenise together (`bundles.py`).
 
@@ -186,9 +167,8 @@ class Plan:
             index: What the log holds.
             retry_failed: Whether failed readings are done again.
             last_hashes: Hashes of the last versions of documents that have changed, by document_id; the latest first.
-            only: Readings beside which none are done; None for all.
         """
-        work = self._todo(index, retry_failed=retry_failed, only=only)
+        work = self._todo(index, retry_failed=retry_failed)
         documents = self.documents.select(_PLACE_COLUMNS)
         for name, column in work.items():
             documents = documents.append_column(WORK_COLUMNS.field(name), column)
@@ -246,7 +226,7 @@ class Plan:
         outcome = index.outcomes.get(self.key_of(document, row, sample))
         return outcome.status if outcome else None
 
-    def _todo(self, index: TurnIndex, *, retry_failed: bool, only: Container[Work] | None) -> dict[str, pa.ListArray]:
+    def _todo(self, index: TurnIndex, *, retry_failed: bool) -> dict[str, pa.ListArray]:
         """The readings to do of each document, and those to close, as columns of `WORK_COLUMNS`."""
         again = {None, Status.FAILED} if retry_failed else {None}
         shared_texts = self._shared_texts()
@@ -255,8 +235,6 @@ class Plan:
         for document in self.texts():
             taken = taken_of_shared if document["document_hash"] in shared_texts else set()
             for row, sample in self.readings_of(document) if document["error"] is None else ():
-                if only is not None and (document["document_hash"], row, sample) not in only:
-                    continue
                 reading = self.key_of(document, row, sample)
                 key = (reading, self.asked.closing_of(row))
                 status = self._status(document, row, sample, index)

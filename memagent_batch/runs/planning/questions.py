@@ -1,16 +1,17 @@
 """The questions of a plan: the list and those beside the texts, with types, addresses and what closes them."""
 
 from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.domain.closing.answer_types import AnswerType, ValueType
+from memagent_batch.domain.closing.answer_types import ValueType
 from memagent_batch.errors import InputError
 from memagent_batch.inputs.questions import type_fields, value_types
 from memagent_batch.log.question_list import CLOSING_FINGERPRINT, LIST_HASH, with_hashes
-from memagent_batch.reading.closed import Closing
+from memagent_batch.reading.closing import Closing
 
 
 class PlannedQuestions:
@@ -69,27 +70,35 @@ class PlannedQuestions:
         """The fingerprint of what closes the readings of a question; None where nothing is asked after its answer."""
         return self._closings[row] if self._closings else None
 
-    def is_bool(self, row: int) -> bool:
-        """Whether a question asks for a yes or no. Others of the same words may ask for another type, or for none."""
-        value_type = self.types[row]
-        return value_type is not None and value_type.type is AnswerType.BOOL
-
-    def closings_of_bools(self) -> frozenset[str]:
-        """The fingerprints of `closings` that belong to questions of yes or no."""
-        return frozenset(each for row, each in enumerate(self._closings) if each and self.is_bool(row))
-
     def turns_of_closings(self) -> dict[str, list[str]]:
         """Fingerprints of closing turns, by that under which the log keeps what they brought together."""
         if self.closing is None:
             return {}
         types = dict.fromkeys(self.types)
-        of_types = {self.closing.of_type(each): self.closing.turns_of_type(each) for each in types}
+        of_types = {self.closing.of_type(each): self.closing.of_turns([each]) for each in types}
         return {fingerprint: turns for fingerprint, turns in of_types.items() if fingerprint}
 
-    def closings_of(self, other: "PlannedQuestions") -> dict[str, str]:
-        """Fingerprints of what closes readings here, by those of the same questions in another plan."""
-        both = zip(other._closings, self._closings, strict=True)
-        return {theirs: own for theirs, own in both if theirs and own}
+    def keep_only(self, questions: Mapping[str, Collection[str]]) -> None:
+        """Binds questions to the documents that are asked them again, and asks nothing else.
+
+        Args:
+            questions: Ids of the questions, by document_id.
+
+        Raises:
+            InputError: one of them is not in the list.
+        """
+        ids = self.table["question_id"].to_pylist()
+        bound: dict[str, list[int]] = {}
+        for document_id, wanted in questions.items():
+            rows = [row for row in (*self.shared, *self.bound.get(document_id, ())) if ids[row] in wanted]
+            if len(rows) < len(wanted):
+                lacking = min(set(wanted).difference(ids[row] for row in rows))
+                raise InputError(
+                    f"again_where: it takes question {lacking!r} of document {document_id!r}, which is not asked here; "
+                    "give the same questions as for again_from, or narrow the condition: question_id in ('...')"
+                )
+            bound[document_id] = rows
+        self.shared, self.bound = [], defaultdict(list, bound)
 
     def _require_distinct(self) -> None:
         ids = self.table["question_id"].to_pylist()

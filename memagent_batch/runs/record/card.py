@@ -1,215 +1,110 @@
 """The card of a run, `card.md`: what was asked, of what, by which weights, how good it is, and where it fails."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
+import jinja2
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
-from memagent_batch.domain.readings import Status
-from memagent_batch.domain.reasons import Reason
-from memagent_batch.masking import DIGEST, shown
+from memagent_batch.domain.texts.markdown import escaped
+from memagent_batch.masking import DIGEST, printable, shown
 from memagent_batch.runs.history.history import PastRun
-from memagent_batch.runs.manifest import LearntTarget, Manifest, SecondLookSummary
-from memagent_batch.runs.record.estimates import ReviewEstimates
-from memagent_batch.runs.record.evaluations import (
-    ReaderEvaluation,
-)
-from memagent_batch.runs.record.measured import estimate_lines, evaluation_lines, inline
-from memagent_batch.runs.tables.part_report import ReasonRow
+from memagent_batch.runs.record.estimates import ReviewEstimates, read_estimates
+from memagent_batch.runs.record.evaluations import ReaderEvaluation, follow_up_texts, read_evaluations
 
 CARD_FILE = "card.md"
 """Name of the card in the record of a run."""
+SHOWN_CHARACTERS = 300
+"""Characters of a question or a place."""
 SHOWN_QUESTIONS = 10
-OF_READER = ("model", "model_sha256", "weights_version", "tokenizer_sha256", "prompt_set", "prompt_set_sha256")
-SHOWN_IN_PART = frozenset({"truncate", "retrieve"})
-"""Policies that answer from one prompt."""
-OF_PLACES = frozenset({"output", "documents", "questions", "ask"})
-"""Knobs that the command to repeat a run shows whatever they are."""
+SHOWN_ESTIMATES = 20
+SHOWN_EVALUATIONS = 5
+READER_FIELDS = ("model", "model_sha256", "weights_version", "tokenizer_sha256", "prompt_set", "prompt_set_sha256")
+PLACES = frozenset({"output", "documents", "questions", "ask"})
+"""Settings that the command to repeat a run always shows."""
 
 
-def card(
-    past: PastRun,
-    *,
-    estimates: Sequence[ReviewEstimates],
-    evaluations: Sequence[ReaderEvaluation] = (),
-    confidences: Sequence[str] = (),
-) -> str:
+def run_card(past: PastRun) -> str:
+    """The card of a run, with what its output has by now of estimates and evaluations.
+
+    Raises:
+        StorageError: one of them can't be read.
+    """
+    return card(
+        past,
+        estimates=read_estimates(past.output),
+        evaluations=read_evaluations(past.output, past.manifest),
+    )
+
+
+def card(past: PastRun, *, estimates: Sequence[ReviewEstimates], evaluations: Sequence[ReaderEvaluation] = ()) -> str:
     """The card of a finished run, Markdown.
 
     Args:
         past: The run.
         estimates: What reviews of the output say, the latest first.
-        evaluations: What evaluations found of its readers, the latest first.
-        confidences: What labels say that its confidences are worth.
+        evaluations: What evaluations found of its reader, the latest first.
     """
     manifest = past.manifest
-    sections: dict[str, Iterator[str]] = {
-        "What was asked": _asked(past),
-        "Of what": _documents(past),
-        "By what": _reader(manifest),
-        "What came out": _counts(manifest),
-        "How good it is": chain(estimate_lines(manifest, estimates), evaluation_lines(manifest, evaluations)),
-        "Where it fails": _failures(past),
-        "Limits": _limits(manifest, confidences),
-        "How to repeat it": _command(manifest),
-    }
-    lines = [f"# Scan {inline(manifest['run_id'])}", "", f"{manifest['started_at']} to {manifest['finished_at']}."]
-    for title, section in sections.items():
-        lines += ["", f"## {title}", "", *section]
-    return "\n".join(lines) + "\n"
-
-
-def _asked(past: PastRun) -> Iterator[str]:
-    rows = past.questions.slice(0, SHOWN_QUESTIONS).to_pylist()
-    for row in rows:
-        kind = f" ({inline(row['answer_type'])})" if row.get("answer_type") else ""
-        yield f"- {inline(row['question_id'])}{kind}: {inline(row['question'])}"
-    if past.questions.num_rows > len(rows):
-        yield f"- and {past.questions.num_rows - len(rows):,} more"
-
-
-def _documents(past: PastRun) -> Iterator[str]:
-    manifest = past.manifest
-    named = manifest["settings"].get("documents") or []
-    places = [inline(shown(place)) for place in ([named] if isinstance(named, str) else named)]
-    yield f"- Documents: {past.plan.num_rows:,}, of {', '.join(places) or 'a program'}"
-    for name, version in manifest["tables"].items():
-        yield f"- Table {inline(name)}: version {inline(version)}"
-    if "sample" in manifest:
-        sample = manifest["sample"]
-        yield f"- A sample: {sample['taken']:,} of {sample['documents']:,} documents, seed {sample['seed']}"
-    where = manifest["settings"].get("input", {}).get("where")
-    if where:
-        yield f"- Rows where {inline(where)}"
-
-
-def _reader(manifest: Manifest) -> Iterator[str]:
-    settings = manifest["settings"]
-    yield from _parts_of_reader(manifest["reader"])
-    if settings.get("closing", {}).get("evidence"):
-        yield "- Evidence was asked for after each answer"
-    yield f"- reader_fingerprint: {manifest['reader_fingerprint']}"
-    yield f"- {', '.join(f'{inline(name)} {inline(version)}' for name, version in manifest['versions'].items())}"
-    look = manifest.get("second_look")
-    if look is not None:
-        yield from _second_look(look)
-
-
-def _parts_of_reader(reader: Mapping[str, Any]) -> Iterator[str]:
-    for name in OF_READER:
-        if reader.get(name):
-            yield f"- {name}: {inline(str(reader[name]))}"
-    for name in ("policy", "sampling", "engine"):
-        if reader.get(name):
-            yield f"- {name}: {inline(json.dumps(reader[name], sort_keys=True, default=str))}"
-
-
-def _second_look(look: SecondLookSummary) -> Iterator[str]:
-    """What read doubtful readings again, or that people look at them."""
-    counts = look["counts"]
-    yield ""
-    yield f"{counts['escalated']:,} readings were doubtful. {counts['needs_review']:,} of them are left to people."
-    if "target" in look:
-        yield _target(look["target"])
-    if look["reader"]:
-        yield f"A second reader read them again, and {counts['answered']:,} of the answers are its own:"
-        yield ""
-        yield from _parts_of_reader(look["reader"])
-        yield f"- reader_fingerprint: {look['reader_fingerprint']}"
-
-
-def _target(target: LearntTarget) -> str:
-    """What labels taught, and the run went by."""
-    shown_thresholds = [f"{up_to:.4g} ({inline(name)})" for name, up_to in target["up_to"].items()][:SHOWN_QUESTIONS]
-    more = ", …" if len(target["up_to"]) > SHOWN_QUESTIONS else ""
-    return (
-        f"The target was a recall of {target['recall']}, missed with probability {target['delta']} at most. By labels, "
-        f"a no was looked at again up to a confidence of {', '.join(shown_thresholds)}{more}."
+    documents = manifest["settings"].get("documents") or []
+    texts = follow_up_texts(manifest)
+    return _template().render(
+        manifest=manifest,
+        counts=manifest["counts"],
+        totals=manifest["totals"],
+        questions=past.questions.to_pylist(),
+        places=[shown(place) for place in ([documents] if isinstance(documents, str) else documents)],
+        num_documents=past.plan.num_rows,
+        num_unusable=sum(part.get("num_unusable") or 0 for part in manifest["parts"]),
+        num_unreadable=past.plan.num_rows - past.plan["error"].null_count,
+        estimates=estimates,
+        evaluations=evaluations,
+        asks_as=lambda each, kind: kind in texts and each.follow_ups.get(kind) == texts[kind],
+        job=json.dumps(_changed(manifest["settings"]), indent=2).replace("`", "\\u0060"),  # else it could end the block
+        reader_fields=READER_FIELDS,
+        shown_questions=SHOWN_QUESTIONS,
+        shown_estimates=SHOWN_ESTIMATES,
+        shown_evaluations=SHOWN_EVALUATIONS,
     )
 
 
-def _counts(manifest: Manifest) -> Iterator[str]:
-    counts, totals = manifest["counts"], manifest["totals"]
-    yield "| asked | ok | failed | not read | turns | prompt tokens | completion tokens |"
-    yield "|---|---|---|---|---|---|---|"
-    numbers = [counts["asked"], counts["ok"], counts["failed"], counts["not_read"], totals["num_turns"]]
-    numbers += [totals["num_prompt_tokens"], totals["num_completion_tokens"]]
-    yield f"| {' | '.join(f'{number:,}' for number in numbers)} |"
-    yield ""
-    yield f"{manifest['seconds']:,.0f} seconds. Turns and tokens are of all rows, those of earlier runs included."
+@cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("memagent_batch.runs.record", "."),
+        autoescape=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {
+        "inline": _inline,
+        "json": lambda value: json.dumps(value, sort_keys=True, default=str),
+        "number": lambda value: f"{value:,}",
+        "place": shown,
+    }
+    return environment.get_template("card.md.j2")
 
 
-def _failures(past: PastRun) -> Iterator[str]:
-    manifest, counts = past.manifest, past.manifest["counts"]
-    unusable = sum(part.get("num_unusable") or 0 for part in manifest["parts"])
-    unreadable = past.plan.num_rows - past.plan["error"].null_count
-    yield f"- Readings that failed: {counts['failed']:,}{_reasons(manifest['reasons'][Status.FAILED])}"
-    yield f"- Readings that were not read: {counts['not_read']:,}{_reasons(manifest['reasons'][Status.NOT_READ])}"
-    yield f"- Answered readings without an answer in the response, or of another type than was asked for: {unusable:,}"
-    yield f"- Documents that can't be read or are not there: {unreadable:,}"
-    if "sample" in manifest:
-        sample = manifest["sample"]
-        yield f"- Documents outside the sample, which were not read: {sample['documents'] - sample['taken']:,}"
-
-
-def _reasons(rows: Sequence[ReasonRow]) -> str:
-    reasons = [Reason(**row) for row in rows]
-    texts = [f"{each.num_readings:,} {each.error_type}: {inline(each.error_message)}" for each in reasons]
-    return f" ({'; '.join(texts)})" if texts else ""
-
-
-def _limits(manifest: Manifest, confidences: Sequence[str]) -> Iterator[str]:
-    yield from _limits_of_reader(manifest["reader"])
-    look = manifest.get("second_look")
-    if look is not None and look["reader"]:
-        yield "- The second reader saw only what was doubtful. A wrong answer that the first was sure of stands."
-        yield f"- Of the {look['counts']['answered']:,} answers of the second reader:"
-        yield from (f"  {line}" for line in _limits_of_reader(look["reader"]))
-    yield "- A confidence is a probability given the notes, not given the document."
-    yield from (f"  - {inline(each)}" for each in confidences)
-
-
-def _limits_of_reader(reader: Mapping[str, Any]) -> Iterator[str]:
-    """What a reader can't do, by its parts in the manifest."""
-    policy, sampling, engine = (reader.get(name, {}) for name in ("policy", "sampling", "engine"))
-    if policy.get("kind") in SHOWN_IN_PART:
-        yield "- The model was shown a part of each long document. What stands elsewhere, it does not know."
-    else:
-        yield "- Answers are given from the model's notes. What it did not note, it does not know."
-    if sampling.get("temperature", 0) > 0:
-        yield "- Answers are drawn: another seed gives others."
-    else:
-        yield "- Decoding is greedy: the same reader gives the same answers, as far as its engine is reproducible."
-    if engine.get("kind") == "vllm" and not engine.get("reproducible"):
-        yield "- On a GPU single tokens may depend on what else was in flight (`vllm.reproducible` is off)."
-    if engine.get("kind") == "openai":
-        yield "- An endpoint read it, whose weights can't be hashed from here."
-
-
-def _command(manifest: Manifest) -> Iterator[str]:
-    """The knobs as a job file: JSON, which is YAML too. A backtick in it could end the block."""
-    settings = _changed(manifest["settings"])
-    yield "With this as `job.yaml`, and secrets in the environment: `memagent answer --config job.yaml`"
-    yield ""
-    yield "```yaml"
-    yield json.dumps(settings, indent=2).replace("`", "\\u0060")
-    yield "```"
-    yield ""
-    yield "`memagent verify OUTPUT` checks that the tables are those of this run."
+def _inline(text: object) -> str:
+    """A text that may come from anyone: one line, no markup, no character that can't be seen."""
+    whole = str(text)
+    cut = whole if len(whole) <= SHOWN_CHARACTERS else f"{whole[:SHOWN_CHARACTERS]} …"
+    return escaped(printable(cut))
 
 
 def _changed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Knobs that are not at their defaults, without secrets: a record has only their hashes."""
+    """Settings that are not at their defaults, without secrets: a record has only their hashes."""
     defaults = {**_defaults(AgentConfig), **_defaults(JobConfig)}
     return {
         name: changed
         for name, value in settings.items()
-        if (changed := _difference(value, None if name in OF_PLACES else defaults.get(name))) not in (None, {}, [], "")
+        if (changed := _difference(value, None if name in PLACES else defaults.get(name))) not in (None, {}, [], "")
     }
 
 

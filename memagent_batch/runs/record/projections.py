@@ -40,23 +40,6 @@ def restored_projection(record: Mapping[str, Any], **places: Any) -> Projection 
     return projection
 
 
-def closings_of_second_reader(record: Mapping[str, Any]) -> dict[str, str]:
-    """Fingerprints of what closes the second reader's readings, by those of the same questions in the first one's.
-
-    Empty where a run has no second reader. `record`: what `projection_record` made, by this version or another.
-    """
-    second = record.get("projection", {}).get("second") or {}
-    return dict(second.get("closings") or {})
-
-
-def turns_of_second_reader(record: Mapping[str, Any]) -> set[str]:
-    """Fingerprints under which the log keeps the turns of the second reader; see `closings_of_second_reader`."""
-    second = (record.get("projection", {}).get("second") or {}).get("projection")
-    if second is None:
-        return set()
-    return {second["reader_fingerprint"], *(each for turns in second["closings"].values() for each in turns)}
-
-
 def _rules_hash() -> str:
     return sha256(json.dumps(rules()).encode()).hexdigest()
 

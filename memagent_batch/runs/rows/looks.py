@@ -12,9 +12,8 @@ from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import FinishReason
 from memagent_batch.errors import DocumentError
-from memagent_batch.log.closings import read_closings
 from memagent_batch.log.files import ReadingKey
-from memagent_batch.log.index import read_outcomes
+from memagent_batch.log.index import read_closings, read_outcomes
 from memagent_batch.log.question_list import AskedQuestion
 from memagent_batch.log.rows import turn_memory
 from memagent_batch.log.schemas import ClosedRow, ClosingColumns, OutcomeRow, ResultRow, SpanRow, TurnRow
@@ -57,8 +56,6 @@ class Look:
     """Sentences that the answer rests on."""
     memories: Sequence[MemoryRow]
     """Its rows of `memories`."""
-    second_status: Status | None = None
-    """How the second reader's reading ended, where the first one's answer was doubtful."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,12 +205,6 @@ def answer_row(
         "value_unit": question.get("unit"),
         "votes": None,
         "num_evidence": len(closed["evidence"]) if closed and closed["evidence"] is not None else None,
-        "tier": origin.tier,
-        "escalated_because": None,
-        "escalation_error": None,
-        "first_value": None,
-        "first_confidence": None,
-        "needs_review": None if origin.tier is None else False,
     }
     return _with_answer(row, extraction=origin.extraction) if row["status"] == Status.OK else row
 

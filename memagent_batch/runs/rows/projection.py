@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from memagent_batch.config.job import JobConfig, TableFormat
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.domain.answers import Extraction
-from memagent_batch.domain.escalation import Doubts
 from memagent_batch.files.location import Location
 from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.tables.results import ResultQuestion, result_questions
@@ -25,8 +24,6 @@ class Origin:
     """Name of the model, for rows of readings that never reached it."""
     extraction: Extraction
     """How answers are taken out of responses."""
-    tier: int | None = None
-    """Which of the run's readers it is, 1 or 2; None where there is one only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +58,6 @@ class Projection:
     """The documents, where texts are fetched from for evidence and locators."""
     input: InputConfig = InputConfig()  # noqa: RUF009 - a frozen value
     """Where texts stand in them."""
-    tier: int | None = None
-    """Which of the run's readers it is, 1 or 2; None where there is one only."""
-    doubts: Doubts | None = None
-    """What makes an answer doubtful; None where none is looked at again."""
-    second: "SecondProjection | None" = None
-    """How rows are made of what the second reader logged; None where there is none."""
 
     @property
     def origin(self) -> Origin:
@@ -76,18 +67,7 @@ class Projection:
             reader_fingerprint=self.reader_fingerprint,
             model=self.model,
             extraction=self.extraction,
-            tier=self.tier,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecondProjection:
-    """What turns readings of the second reader into rows."""
-
-    projection: Projection
-    """How rows are made of what the second one logged."""
-    closings: Mapping[str, str]
-    """Fingerprints in its `closings`, by those of the same questions in the first reader's."""
 
 
 def make_projection(output: Location, job: JobConfig, *, run_id: str, reader: ReaderIdentity, plan: Plan) -> Projection:
@@ -104,7 +84,7 @@ def make_projection(output: Location, job: JobConfig, *, run_id: str, reader: Re
         table_format=job.table_format,
         opens_thought=make_prompt_tokens(job.agent).opens_thought,
         closings=plan.asked.turns_of_closings(),
-        has_evidence=plan.asked.closing is not None and plan.asked.closing.turns.plan.evidence,
+        has_evidence=plan.asked.closing is not None and plan.asked.closing.config.evidence,
         results=result_questions(plan.asked.table) if plan.asked.closing is not None else {},
         documents=make_texts_place(plan.pinned(job)),
         input=job.input,

@@ -6,22 +6,9 @@ from typing import NotRequired, TypedDict
 import pyarrow as pa
 
 from memagent_batch.domain.reasons import Reason
-from memagent_batch.runs.record.seal import FileHash
 
 _REASONS = pa.list_(
     pa.struct([("error_type", pa.string()), ("error_message", pa.string()), ("num_readings", pa.int64())])
-)
-_ESCALATED = pa.list_(
-    pa.struct(
-        [
-            ("because", pa.string()),
-            ("num_readings", pa.int64()),
-            ("num_answered", pa.int64()),
-            ("num_failed", pa.int64()),
-            ("num_not_read", pa.int64()),
-            ("num_to_review", pa.int64()),
-        ]
-    )
 )
 PART_REPORT = pa.schema(
     [
@@ -39,7 +26,6 @@ PART_REPORT = pa.schema(
         pa.field("num_results", pa.int64()),
         pa.field("failed_reasons", _REASONS),
         pa.field("not_read_reasons", _REASONS),
-        pa.field("escalated", _ESCALATED),
         pa.field("missing", pa.list_(pa.string())),
         pa.field("hashes", pa.list_(pa.struct([("file", pa.string()), ("sha256", pa.string())]))),
         pa.field("num_document_tokens", pa.int64()),
@@ -54,27 +40,19 @@ PART_REPORT = pa.schema(
 """What a written part of the tables reports. The manifest keeps all of it but `missing` and `hashes`."""
 
 
+class FileHash(TypedDict):
+    """The hash of a file that a task has written."""
+
+    file: str
+    sha256: str
+
+
 class ReasonRow(TypedDict):
     """A `Reason` as reports and manifests write it."""
 
     error_type: str
     error_message: str
     num_readings: int
-
-
-class EscalatedRow(TypedDict):
-    """Readings of a part that were doubtful for one reason."""
-
-    because: str
-    num_readings: int
-    num_answered: int
-    """Of these, those that the second reader answered."""
-    num_failed: int
-    """Those that it failed at."""
-    num_not_read: int
-    """Those that it could not read now."""
-    num_to_review: int
-    """Those that a person must look at."""
 
 
 class AnswerSums(TypedDict):
@@ -107,7 +85,6 @@ class PartReport(AnswerSums):
     num_results: int
     failed_reasons: list[ReasonRow]
     not_read_reasons: list[ReasonRow]
-    escalated: list[EscalatedRow]
     num_markers: int | None
     """Markers of chat templates that were made harmless; None where none were counted, as of the next one."""
     num_marked_documents: int | None

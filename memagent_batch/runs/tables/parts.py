@@ -12,7 +12,7 @@ an outcome would be, and the rows go to the table `answers` with their part.
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, fields
+from dataclasses import fields
 from hashlib import sha256
 from typing import Any, TypedDict
 
@@ -62,9 +62,7 @@ _PLAN_COLUMNS = (
     "turn_files",
     "closing_files",
 )
-_SETTINGS = sorted(
-    {field.name for field in fields(Projection)} - {"output", "run_id", "documents", "input", "doubts", "second"}
-)
+_SETTINGS = sorted({field.name for field in fields(Projection)} - {"output", "run_id", "documents", "input"})
 _QUESTION_COLUMNS = ("question_id", "document_id", "question", "question_hash", "list_hash", CLOSING_FINGERPRINT)
 
 
@@ -90,13 +88,7 @@ def part_key(part: pa.Table, *, projection: Projection) -> str:
 
 def _settings(projection: Projection) -> dict[str, Any]:
     """What of a projection decides rows, as JSON values."""
-    own = {name: getattr(projection, name) for name in _SETTINGS}
-    doubts, second = projection.doubts, projection.second
-    if doubts is not None:
-        own["doubts"] = asdict(doubts)
-    if second is not None:
-        own |= {"second": _settings(second.projection), "second_closings": second.closings}
-    return own
+    return {name: getattr(projection, name) for name in _SETTINGS}
 
 
 def kept_parts(output: Location) -> dict[str, PartReport]:

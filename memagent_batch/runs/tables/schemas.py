@@ -4,7 +4,6 @@ from typing import TypedDict
 
 import pyarrow as pa
 
-from memagent_batch.domain.escalation import Doubt
 from memagent_batch.files.columns import column
 from memagent_batch.log.schemas import (
     CLOSING,
@@ -60,38 +59,6 @@ ANSWERS = pa.schema(
             pa.int32(),
             "rows of `evidence` that are chosen sentences; null where they were not asked for, or the turn failed",
             unit="rows",
-            nullable=True,
-        ),
-        column(
-            "tier",
-            pa.int32(),
-            "whose answer this is: 1 for the reader of all, 2 for the second one; null where `escalate` is off",
-            nullable=True,
-        ),
-        column(
-            "escalated_because",
-            pa.string(),
-            "why the first reader's answer was doubtful, so that it is looked at again: " + ", ".join(Doubt),
-            nullable=True,
-        ),
-        column(
-            "escalation_error",
-            pa.string(),
-            "why the second reader has no answer that can be used, so that the first one's stands",
-            nullable=True,
-        ),
-        column(
-            "first_value",
-            pa.string(),
-            "`value` of the first reader, where the answer is the second one's",
-            nullable=True,
-        ),
-        column("first_confidence", pa.float64(), "`confidence` of the same", nullable=True),
-        column(
-            "needs_review",
-            pa.bool_(),
-            "whether the answer is doubtful and no reader is left, so that a person must look; null where `escalate` "
-            "is off",
             nullable=True,
         ),
     ]
@@ -193,12 +160,6 @@ class AnswerRow(ResultRow, ClosingColumns):
     value_unit: str | None
     votes: float | None
     num_evidence: int | None
-    tier: int | None
-    escalated_because: str | None
-    escalation_error: str | None
-    first_value: str | None
-    first_confidence: float | None
-    needs_review: bool | None
 
 
 class EvidenceRow(TypedDict):

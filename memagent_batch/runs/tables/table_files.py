@@ -1,8 +1,9 @@
 """The files of an output's tables, for users who read them with their own tools."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from memagent_batch.errors import OutputError
 from memagent_batch.files.errors import output_errors, table_errors
@@ -10,6 +11,9 @@ from memagent_batch.files.location import Location
 from memagent_batch.files.options import Options
 from memagent_batch.files.parquet import read_parquet
 from memagent_batch.runs.manifest import require_manifest
+
+MOVED_TABLES_REMEDY = "a later run of the output replaces the tables: repeat the command on the latest run"
+"""What to do about a table file that is gone."""
 
 
 def table_files(output: str, table: str, *, storage_options: Options | None = None) -> list[str]:
@@ -43,6 +47,20 @@ def table_locations(output: Location, table: str) -> list[Location]:
     return [output / name for name in manifest["files"][table]]
 
 
+def read_table_columns(place: Location, names: Collection[str]) -> pa.Table:
+    """A table file, with those of the columns that it has.
+
+    Raises:
+        OutputError: it is gone or can't be read.
+    """
+    with table_errors(place.uri, remedy=MOVED_TABLES_REMEDY), place.open() as stream:
+        if not place.path.endswith(".parquet"):
+            table = pa.ipc.open_file(stream).read_all()
+            return table.select([name for name in table.schema.names if name in names])
+        with pq.ParquetFile(stream, pre_buffer=False) as file:
+            return file.read(columns=[name for name in file.schema_arrow.names if name in names], use_threads=False)
+
+
 def read_tables(output: Location, names: Sequence[str], *, columns: Sequence[str] | None = None) -> pa.Table:
     """The rows of table files of one run, by their names in its manifest; all columns by default.
 
@@ -53,8 +71,7 @@ def read_tables(output: Location, names: Sequence[str], *, columns: Sequence[str
 
 
 def _rows_of_file(place: Location, *, columns: Sequence[str] | None) -> pa.Table:
-    remedy = "a later run of the output replaces the tables: read those of the latest run"
-    with table_errors(place.uri, remedy=remedy):
+    with table_errors(place.uri, remedy=MOVED_TABLES_REMEDY):
         if place.path.endswith(".parquet"):
             return read_parquet(place, columns=columns)
         with place.open() as stream:

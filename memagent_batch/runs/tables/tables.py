@@ -14,12 +14,9 @@ from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.inputs.document_index import CARRY_PREFIX
 from memagent_batch.log.question_list import AskedQuestion, asked_in
 from memagent_batch.log.schemas import OutcomeRow
-from memagent_batch.runs.escalation.standing import hold_looks
-from memagent_batch.runs.escalation.summary import escalated_rows
-from memagent_batch.runs.rows.looks import Look, PartDocument
+from memagent_batch.runs.rows.looks import Look, PartDocument, hold_part
 from memagent_batch.runs.rows.projection import Projection
 from memagent_batch.runs.tables.evidence import Answered, PartSpans, spans_of_part
-from memagent_batch.runs.tables.part_report import EscalatedRow
 from memagent_batch.runs.tables.results import results_table
 from memagent_batch.runs.tables.schemas import ANSWERS, EVIDENCE, MEMORIES, AnswerRow
 from memagent_batch.runs.tables.votes import with_votes
@@ -47,8 +44,6 @@ class PartTables:
     """Whether each text that was needed was there; else the next run writes the part again."""
     missing: list[str]
     """Readings asked for that the log has no outcome of, though no reader reported it as not read."""
-    escalated: list[EscalatedRow]
-    """Readings that were read again, by reason."""
 
 
 def project(part: pa.Table, *, projection: Projection, not_read: Sequence[OutcomeRow] = ()) -> PartTables:
@@ -56,12 +51,12 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Outcom
 
     `not_read`: what stands in for the outcomes of readings that were not read, as rows of `OUTCOME_LOG`.
     """
-    held = hold_looks(part, projection=projection, not_read=not_read)
+    held = hold_part(part, projection=projection, not_read=not_read)
     looks: list[Look] = []
     answered: list[Answered] = []
     missing: list[str] = []
     for row, document, question, sample in _readings(part):
-        look = held.standing(document, question, sample)
+        look = held.look(document, question, sample)
         if look is None:
             names = f"document {document['document_id']!r}, question {question['question_id']!r}"
             missing.append(f"{names}, sample {sample}")
@@ -81,7 +76,6 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Outcom
         else None,
         is_whole=spans.is_whole,
         missing=missing,
-        escalated=escalated_rows(looks),
     )
 
 

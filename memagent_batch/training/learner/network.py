@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from memagent_batch.engines.weights import WEIGHT_ENDINGS, model_sha256, weights_version
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
+from memagent_batch.models.weights import WEIGHT_ENDINGS, model_sha256, weights_version
 from memagent_batch.training.learner.batches import ConversationBatch
 
 TRAINING_FILE = "training.json"

@@ -9,7 +9,7 @@ from memagent_batch.config.training import TrainLoopConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.readings import Question, Status
-from memagent_batch.engines.engine import Engine
+from memagent_batch.engines.engine import Completer
 from memagent_batch.errors import DocumentError, ReadingError, RunFailedError
 from memagent_batch.files.location import Location
 from memagent_batch.logs import EventKind
@@ -40,7 +40,7 @@ class Read:
 class Sampler:
     """Reads tasks with an engine that has been started."""
 
-    def __init__(self, engine: Engine, training: TrainLoopConfig) -> None:
+    def __init__(self, engine: Completer, training: TrainLoopConfig) -> None:
         """Takes the engine, and the loop that sets its model and its sampling."""
         self._engine = engine
         self._training = training

@@ -17,8 +17,8 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.scoring.advantages import group_advantages, rewards_are_equal
 from memagent_batch.domain.scoring.rewards import Overlong
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.engines.weights import weights_version
 from memagent_batch.log.index import Row
+from memagent_batch.models.weights import weights_version
 from memagent_batch.training.rollouts.rewarder import Rewarded, Rewarder
 from memagent_batch.training.rollouts.table import ROLLOUTS
 from memagent_batch.wiring import ReaderIdentity

@@ -1,10 +1,11 @@
-"""Reads a rollouts table back in bounded memory, for those that learn from it: by groups or by samples, as written."""
+"""Reads a rollouts table back in bounded memory, for those that learn from it, by groups, as written."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from memagent_batch.errors import InputError
@@ -15,24 +16,6 @@ from memagent_batch.training.rollouts.table import ROLLOUTS, ROLLOUTS_FILE, ROLL
 
 BATCH_ROWS = 1024
 """Rows that are read at once."""
-
-SAMPLE_COLUMNS = (
-    "group_id",
-    "document_id",
-    "question_id",
-    "sample",
-    "turn",
-    "prompt_token_ids",
-    "response_token_ids",
-    "response_logprobs",
-    "response_mask",
-    "finish_reason",
-    "reward",
-    "advantage",
-    "ground_truth",
-    "data_source",
-)
-"""What a trainer needs of a row of `ROLLOUTS`."""
 
 
 def read_rollouts_record(rollouts: Location) -> RolloutsRecord:
@@ -65,12 +48,23 @@ def read_groups(output: Location, *, files: Sequence[str], columns: Sequence[str
         InputError: a file is not there, or is no part of such a table.
     """
     names = list(dict.fromkeys(["group_id", *columns]))
-    return _whole(_batches(output, files, columns=names), by=("group_id",))
+    return _whole(_batches(output, files, columns=names))
 
 
-def read_samples(output: Location, *, files: Sequence[str]) -> Iterator[pa.Table]:
-    """Streams the samples with the columns `SAMPLE_COLUMNS`, each with all its rows; otherwise as `read_groups`."""
-    return _whole(_batches(output, files, columns=SAMPLE_COLUMNS), by=("group_id", "sample"))
+def require_logprobs(learnt: pa.Table) -> None:
+    """Refuses turns with a token that has no log-probability; `learnt` has responses, `group_id` and `sample`.
+
+    Raises:
+        InputError: names the first one's sample.
+    """
+    known = pc.fill_null(pc.list_value_length(learnt["response_logprobs"]), -1)
+    short = learnt.filter(pc.not_equal(known, pc.list_value_length(learnt["response_token_ids"])))
+    if short.num_rows:
+        row = short.select(["group_id", "sample"]).slice(0, 1).to_pylist()[0]
+        raise InputError(
+            f"group {row['group_id']}, sample {row['sample']}: not every token of its responses has a log-probability, "
+            "without which nothing can be learnt; collect again with an engine that returns log-probabilities"
+        )
 
 
 def _batches(output: Location, files: Sequence[str], *, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -86,17 +80,17 @@ def _batches(output: Location, files: Sequence[str], *, columns: Sequence[str]) 
                 yield pa.Table.from_batches([batch]).select(schema.names).cast(schema)
 
 
-def _whole(batches: Iterable[pa.Table], *, by: Sequence[str]) -> Iterator[pa.Table]:
-    """Tables of neighbouring rows that agree in these columns, over the borders of batches and files."""
+def _whole(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Tables of neighbouring rows of one group, over the borders of batches and files."""
     held: list[pa.Table] = []
     for rows in batches:
-        *whole, last = _cut_where_keys_differ(pa.concat_tables([*held, rows]), by=by)
+        *whole, last = _cut_between_groups(pa.concat_tables([*held, rows]))
         yield from whole
         held = [last]
     yield from held
 
 
-def _cut_where_keys_differ(rows: pa.Table, *, by: Sequence[str]) -> list[pa.Table]:
-    keys = list(zip(*(rows[name].to_pylist() for name in by), strict=True))
+def _cut_between_groups(rows: pa.Table) -> list[pa.Table]:
+    keys = rows["group_id"].to_pylist()
     starts = [0, *(row for row in range(1, len(keys)) if keys[row] != keys[row - 1]), len(keys)]
     return [rows.slice(start, stop - start) for start, stop in pairwise(starts)]

@@ -168,8 +168,7 @@ def test_evidence_is_the_sentences_that_were_numbered(num_sentences: int, data: 
     text = ", ".join(map(str, numbers)) or "none"
     assert guide.allows(text)
     found = evidence_of(text, candidates)
-    assert [each.sentence.char_start // 10 + 1 for each in found] == list(dict.fromkeys(numbers))
-    assert [each.rank for each in found] == list(range(1, len(found) + 1))
+    assert [each.char_start // 10 + 1 for each in found] == list(dict.fromkeys(numbers))
 
 
 @pytest.mark.parametrize("text", ["0", "4", "1,2", "1, 2, 3, 1, 2, 3", "", "none, 1", "01"])

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from memagent_batch.domain.closing.string_formats import FORMAT_CHECKER, FORMATS
+from memagent_batch.domain.closing.json_schemas import FORMAT_CHECKER, FORMATS
 
 BARE_INSTALL = """
 import sys

@@ -39,9 +39,8 @@ from memagent_batch.domain.closing.values import (
 )
 from memagent_batch.domain.guides import GuideKind, menu_logprobs
 from memagent_batch.domain.turns import Completion, FinishReason
-from memagent_batch.engines.guide_examples import example_of
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import ValueTypeError
+from memagent_batch.tokens.tokenizer import Tokenizer
 from tests.conftest import save_tokenizer
 
 
@@ -188,12 +187,12 @@ def test_pydantic_model_is_a_schema() -> None:
 def test_what_a_guide_allows_is_a_value_and_what_it_does_not_is_invalid(value_type: ValueType) -> None:
     guide = guide_of(value_type)
     assert guide is not None
-    assert value(example_of(guide), value_type).status is ValueStatus.OK
+    assert value(guide.example, value_type).status is ValueStatus.OK
     for text in ("", " ", "0.", "1,2", "nonsense", "not  stated", "{}", "01"):
         assert value(text, value_type).status is ValueStatus.INVALID or guide.allows(text)
     assert (
         value_of(
-            Completion(token_ids=(1,), text=example_of(guide), finish_reason=FinishReason.LENGTH),
+            Completion(token_ids=(1,), text=guide.example, finish_reason=FinishReason.LENGTH),
             value_type,
             answer="a",
         ).status

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.texts.sentences import MAX_SENTENCE_CHARS, Sentences, split_sentences
-from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.tokens.tokenizer import Tokenizer
 
 SIGNS = st.sampled_from(
     ' \t\n\r\u2028\u3000.!?…。？！；؟।,|)"””aZéß1०他说ا\u0301\u200d\U0001f600\U0001f468\ufe0f\u1160-'

@@ -6,8 +6,8 @@ import pytest
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.evaluation.needles.facts import Split, make_needle
-from memagent_batch.evaluation.needles.stories import StoryKind, make_story
 from memagent_batch.evaluation.needles.taught import EXAMPLE, is_taught, warn_of_untaught
+from memagent_batch.evaluation.tasks.wordings import OR_NOT
 
 
 def warnings_of(
@@ -24,11 +24,19 @@ def test_questions_of_needles_are_taught(split: Split) -> None:
     assert is_taught(EXAMPLE)
 
 
-@pytest.mark.parametrize("kind", list(StoryKind))
-def test_questions_of_stories_are_taught(kind: StoryKind) -> None:
-    rng = random.Random(1)
-    questions = [make_story(rng, kind, split=Split.HELD_OUT).question for _ in range(200)]
-    assert [question for question in questions if not is_taught(question)] == []
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What are all the special magic numbers for quiet-harbour mentioned in the provided text?",
+        "List every access code of quiet-harbour.",
+        "What is the latest access code of quiet-harbour?",
+        "Is the access code of quiet-harbour 1234567?",
+        "Which variables have the value 12345?",
+        f"What is the status of quiet-harbour?{OR_NOT}",
+    ],
+)
+def test_questions_of_many_values_changes_and_chains_are_taught(question: str) -> None:
+    assert is_taught(question)
 
 
 @pytest.mark.parametrize(

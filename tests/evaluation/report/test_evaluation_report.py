@@ -1,8 +1,6 @@
-"""The report of whole outputs, read back as HTML and as pictures."""
+"""The report of whole outputs, read back as HTML."""
 
-import base64
 import html
-import io
 import json
 import re
 import shutil
@@ -10,7 +8,6 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
-import matplotlib.image
 import pyarrow.parquet as pq
 import pytest
 
@@ -18,7 +15,7 @@ from memagent_batch.config.job import TableFormat
 from memagent_batch.errors import OutputError
 from memagent_batch.evaluation.report.failures import TRACES_PER_VARIANT
 from memagent_batch.evaluation.report.page import render_report
-from memagent_batch.evaluation.report.report import draw_pictures, make_page, write_report
+from memagent_batch.evaluation.report.report import make_charts, make_page, write_report
 from memagent_batch.files.location import Location
 from memagent_batch.runs.tables.tables import table_bytes
 from tests.evaluation.report.evaluation_output import Made, write_evaluation
@@ -44,12 +41,12 @@ class Tags(HTMLParser):
 
 
 def page_of(folder: Path, made: Made) -> str:
-    """The text of the page, without pictures."""
+    """The text of the page, without charts."""
     return page_at(write_evaluation(folder, made))
 
 
 def page_at(output: Path) -> str:
-    return render_report(make_page(Location(uri=str(output))), pictures=[]).decode()
+    return render_report(make_page(Location(uri=str(output))), charts=[]).decode()
 
 
 def words_of(page: str) -> str:
@@ -57,21 +54,13 @@ def words_of(page: str) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page.split("</style>")[1])).split())
 
 
-def test_report_pictures_lie_beside_the_page_and_inside_it(tmp_path: Path) -> None:
+def test_report_is_one_file_that_loads_nothing(tmp_path: Path) -> None:
     output = Location(uri=str(write_evaluation(tmp_path, Made(tasks=["$x^", "u"]))))
-    told = write_report(output, target=output / "report")
+    written = write_report(output, target=output / "report")
     page = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
-    assert told["page"] == f"{output.uri}/report/report.html"
-    assert [Path(uri).name for uri in told["pictures"]] == [
-        "accuracy.png",
-        "accuracy-by-task.png",
-        "depth.png",
-        "cost.png",
-    ]
-    for uri in told["pictures"]:
-        pixels = matplotlib.image.imread(io.BytesIO(Path(uri).read_bytes()))
-        assert pixels.std() > 0.01
-        assert base64.b64encode(Path(uri).read_bytes()).decode() in page
+    assert written["page"] == f"{output.uri}/report/report.html"
+    assert [file.name for file in (tmp_path / "report").iterdir()] == ["report.html"]
+    assert re.findall(r'id="chart-([^"]+)"', page) == ["accuracy", "accuracy-by-task", "cost"]
     assert {address[0] for address in Tags(page).outside} == {"#"}
     assert {link[1:] for link in Tags(page).links} <= set(Tags(page).ids)
 
@@ -80,17 +69,22 @@ def test_report_pictures_lie_beside_the_page_and_inside_it(tmp_path: Path) -> No
     ("made", "names"),
     [
         (Made(with_depth=False, outcomes=["failed"], share_right=lambda *_: 0), ["accuracy"]),
-        (Made(lengths=[None]), ["accuracy", "depth", "cost"]),
+        (Made(lengths=[None]), ["accuracy", "cost"]),
         (Made(lengths=[None], outcomes=["missing"], share_right=lambda *_: 0), []),
     ],
 )
 def test_report_what_can_not_be_drawn_is_left_out(made: Made, names: list[str], tmp_path: Path) -> None:
     page = make_page(Location(uri=str(write_evaluation(tmp_path, made))))
-    pictures = draw_pictures(page)
-    assert [picture.name for picture in pictures] == names
-    tags = Tags(render_report(page, pictures=pictures).decode())
-    assert tags.tags.count("img") == len(names)
+    charts = make_charts(page)
+    assert [chart.name for chart in charts] == names
+    tags = Tags(render_report(page, charts=charts).decode())
+    assert tags.tags.count("svg") == len(names)
     assert {link[1:] for link in tags.links} <= set(tags.ids)
+
+
+def test_report_maps_scores_by_depth_and_length(tmp_path: Path) -> None:
+    words = words_of(page_of(tmp_path, Made(lengths=[1024, 4096], share_right=lambda *_: 1)))
+    assert "overwrite depth 1K 4K 0 – 10 % 1.000 1.000" in words
 
 
 def test_report_header_says_suite_models_dates_and_totals(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.engines.tokenizer import Tokenizer
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.evaluation.tasks.corpora import Corpus, read_hotpotqa, read_squad
 from memagent_batch.evaluation.tasks.lengths import TOLERANCE, TokenMeter
@@ -13,6 +12,7 @@ from memagent_batch.evaluation.tasks.make import SuitePlan, cells_of, sample_req
 from memagent_batch.evaluation.tasks.sample import Materials, SuiteSample
 from memagent_batch.evaluation.tasks.tasks import TASKS
 from memagent_batch.files.location import Location
+from memagent_batch.tokens.tokenizer import Tokenizer
 
 BLOCK = re.compile(r"Document (\d+):\n(.*?)(?:\n\n|\Z)", re.DOTALL)
 NUM_RECORDS = 40

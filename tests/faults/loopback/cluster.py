@@ -47,7 +47,7 @@ class Node:
     def readers(self) -> list[psutil.Process]:
         """Its actors that read documents."""
         titles = [(process, _title(process)) for process in self.processes()]
-        return [process for process, title in titles if title.startswith("ray::") and "Reader" in title]
+        return [process for process, title in titles if title.startswith("ray::") and "Replica" in title]
 
     def kill(self) -> int:
         """Kills it with SIGKILL, its raylet first; returns the number of processes."""

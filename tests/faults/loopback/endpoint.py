@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import TINY_MODEL
 from tests.faults.loopback.server import LoopbackServer
 

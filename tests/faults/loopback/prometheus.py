@@ -36,11 +36,7 @@ class Prometheus:
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         """The series of an instant query."""
-        return self._ask("query", query=expression)
-
-    def query_range(self, expression: str, *, start: float, end: float, step_seconds: float) -> list[dict[str, Any]]:
-        """The series between two moments, Unix seconds."""
-        return self._ask("query_range", query=expression, start=start, end=end, step=step_seconds)
+        return self._ask(expression)
 
     def total(self, metric: str) -> int:
         """Sum of a counter over all series; 0 where there is none."""
@@ -51,7 +47,7 @@ class Prometheus:
         groups = self._client.get("/api/v1/rules").json()["data"]["groups"]
         return {rule["name"]: rule for group in groups for rule in group["rules"]}
 
-    def _ask(self, what: str, *, query: str, **rest: float) -> list[dict[str, Any]]:
+    def _ask(self, query: str) -> list[dict[str, Any]]:
         """The series that it answers.
 
         Raises:
@@ -59,7 +55,7 @@ class Prometheus:
         """
         for name, value in VARIABLES.items():
             query = query.replace(name, value)
-        answer = self._client.get(f"/api/v1/{what}", params={"query": query, **rest}).json()
+        answer = self._client.get("/api/v1/query", params={"query": query}).json()
         if answer["status"] != "success":
             raise ValueError(f"{query}: {answer}")
         series: list[dict[str, Any]] = answer["data"]["result"]

@@ -5,8 +5,7 @@ from random import Random
 from typing import ClassVar
 
 from memagent_batch.domain.turns import Completion, Prompt
-from memagent_batch.engines.engine import Engine, EngineContext
-from memagent_batch.engines.simulated import Simulated, SimulatedEngine
+from memagent_batch.engines.simulated import SimulatedEngine
 
 KIND = f"{__name__}:Drawing"
 """Its name as a plug-in, which needs `allow_code`."""
@@ -14,18 +13,10 @@ RIGHT = "right"
 """What an answer in two is."""
 
 
-class Drawing(Simulated):
-    """The engine with the knobs of the simulated one."""
+class Drawing(SimulatedEngine):
+    """A chunk in two has news, a merge writes a memory of its own, and an answer in two is right."""
 
     kind: ClassVar[str] = "drawing"
-
-    def open(self, context: EngineContext) -> Engine:
-        """The engine, not started."""
-        return DrawingEngine(self, window_tokens=context.window_tokens, tokenizer=context.load_tokenizer())
-
-
-class DrawingEngine(SimulatedEngine):
-    """A chunk in two has news, a merge writes a memory of its own, and an answer in two is right."""
 
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
         """Writes what the seed says; each token has the same probability."""

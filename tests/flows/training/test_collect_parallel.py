@@ -8,10 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli.settings import job_of
-from memagent_batch.engines.tokenizer import load_tokenizer
 from memagent_batch.files.location import Location
 from memagent_batch.flows.collect import collect
-from memagent_batch.flows.export import BRIDGES, export
+from memagent_batch.flows.export import export
+from memagent_batch.tokens.tokenizer import load_tokenizer
+from memagent_batch.training.bridges import BRIDGES
 from tests.flows.training import drawing_engine
 from tests.flows.training.collected import NOISE, rows_of, write_inputs
 
@@ -82,7 +83,8 @@ def mean_reward(samples: dict[tuple[str, int], list[dict[str, Any]]], group: str
 @pytest.mark.parametrize("to", list(BRIDGES))
 def test_rollouts_of_siblings_are_exported_turn_by_turn(folder: Path, tmp_path: Path, to: str) -> None:
     samples = samples_of(folder)
-    record = export(Location(uri=str(folder / "run")), Location(uri=str(tmp_path / to)), to=to)
-    assert record["counts"]["samples"] == len(samples)
-    assert record["counts"]["turns"] == sum(map(len, samples.values()))
-    assert pq.read_table(tmp_path / to / "prompts.parquet").num_rows == 2
+    file = tmp_path / f"{to}.parquet"
+    counts = export(Location(uri=str(folder / "run")), Location(uri=str(file)), to=to)
+    assert counts["samples"] == len(samples)
+    assert counts["turns"] == sum(map(len, samples.values()))
+    assert pq.read_table(file).num_rows == (counts["turns"] if to == "trl" else 2)

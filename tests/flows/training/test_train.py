@@ -17,11 +17,11 @@ from memagent_batch.config.rollouts import RolloutConfig
 from memagent_batch.config.training import LearnerConfig, TrainConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.engines.weights import model_sha256, weights_version
 from memagent_batch.errors import InputError, LearningError, OutputError, SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.flows.train import train
 from memagent_batch.flows.train_loop import update_step
+from memagent_batch.models.weights import model_sha256, weights_version
 from memagent_batch.training.learner.batches import LEARNT_COLUMNS, conversations
 from memagent_batch.training.learner.learner import load_learner
 from memagent_batch.training.learner.steps import Step

@@ -15,10 +15,10 @@ import pytest_asyncio
 from safetensors.torch import load_file, save_file
 
 from memagent_batch.engines.vllm.engine import VllmEngine
-from memagent_batch.engines.weights import model_sha256, weights_version
 from memagent_batch.errors import EngineDeadError
 from memagent_batch.flows import train_loop as loop
 from memagent_batch.logs import EventKind, kind_of
+from memagent_batch.models.weights import model_sha256, weights_version
 from memagent_batch.training.learner.tasks import TableTasks, read_held_out
 from tests.training.learner.loop_inputs import loop_config
 
@@ -81,7 +81,7 @@ async def test_loop_collects_with_the_weights_that_it_learnt(
     assert said["model"] == str(output / "model")
     assert model_sha256(str(output / "model")) == model_sha256(str(output / "steps" / "00002" / "model"))
     assert not (output / "steps" / "00001" / "model").exists()
-    assert (output / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert (output / "curve.svg").read_text().startswith("<svg")
 
 
 async def test_loop_killed_while_it_wrote_weights_goes_on_with_the_rollouts_that_it_had(

@@ -7,9 +7,9 @@ from memagent_example.heads import Heads, HeadsUnsaid
 from memagent_example.policy import FirstMatch, SameSeat
 
 from memagent_batch.config.agent import SamplingConfig
-from memagent_batch.engines.engine import EngineConfig, EngineContext
-from memagent_batch.engines.tokenizer import Tokenizer
+from memagent_batch.engines.engine import Engine, EngineContext
 from memagent_batch.testing import EngineContract, PolicyContract
+from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import TINY_MODEL
 
 IS_BROKEN = "BROKEN" in os.environ
@@ -27,7 +27,7 @@ class TestHeads(PolicyContract):
 
 
 class TestEcho(EngineContract):
-    def config(self) -> EngineConfig:
+    def config(self) -> Engine:
         return (Shout if IS_BROKEN else Echo)(word="amber")
 
     def context(self) -> EngineContext:

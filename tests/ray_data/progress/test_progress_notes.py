@@ -34,7 +34,7 @@ def test_notes_tell_share_rate_and_end_and_a_store_that_fails_stops_nothing(
     counts = {"turns": 2, "prompt_tokens": 90, "completion_tokens": 10, "readings": 1, "document_bytes": 25}
     asyncio.run(board.put(Report(counts=counts)))
     pending = PendingWork(readings=4, num_bytes=100, closings=0)
-    shown = progress.Progress(run_id="r", asked=10, model="m", policy="p", tier=2).shown(
+    shown = progress.Progress(run_id="r", asked=10, model="m", policy="p").shown(
         board.take, pending=pending, starting="", keep=keep
     )
     with shown:
@@ -43,7 +43,7 @@ def test_notes_tell_share_rate_and_end_and_a_store_that_fails_stops_nothing(
             time.sleep(0.02)
     note = next(note for note in written if note["turns"])
     assert (note["readings_done"], note["readings_asked"], note["share_read"]) == (7, 10, 0.25)
-    assert (note["tier"], note["tokens"], note["tokens_per_second"] > 0) == (2, 100, True)
+    assert (note["tokens"], note["tokens_per_second"] > 0) == (100, True)
     assert note["expected_end_at"] is None  # the first report says nothing of the pace
     kept = read_progress(Location(uri=str(tmp_path)), run_id="r")
     assert kept in notes  # the last one may still be on its way into `written`
@@ -77,7 +77,6 @@ def test_end_is_expected_from_the_second_report_until_all_readings_have_ended(
 
 def test_status_draws_a_bar_of_the_text_that_is_read() -> None:
     note: ProgressNote = {
-        "tier": 1,
         "readings_done": 1200,
         "readings_asked": 40000,
         "share_read": 0.5,
@@ -91,4 +90,3 @@ def test_status_draws_a_bar_of_the_text_that_is_read() -> None:
     line = f"readings 1,200/40,000  |{bar}| 50%  9,100 tokens/s  ends about 2026-01-01 04:12 UTC"
     assert progress_line(note) == line
     assert "ends" not in progress_line({**note, "expected_end_at": None})
-    assert progress_line({**note, "tier": 2}).startswith("second look 1,200/40,000")

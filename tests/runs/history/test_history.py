@@ -3,11 +3,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import TurnIndex
-from memagent_batch.runs.history.history import find_run, finished_runs, keep_last_run, last_hashes, recorded_plan
+from memagent_batch.runs.history.history import find_run, finished_runs, keep_last_run, recorded_plan
 from memagent_batch.runs.history.schemas import RUN_PLAN
 from tests.runs.recorded_nights import Killed, Nights, plan_of
 
@@ -27,7 +26,7 @@ def record_of(nights: Nights, run_id: str, name: str = "plan.parquet") -> Path:
 def test_finished_run_leaves_a_record_that_later_runs_do_not_touch(nights: Nights) -> None:
     first = nights.run(DOCUMENTS, QUESTIONS)["run_id"]
     kept = {path: path.read_bytes() for path in record_of(nights, first).parent.iterdir()}
-    record = {"plan.parquet", "removed.parquet", "projection.json", "log.parquet", "card.md", "manifest.json"}
+    record = {"plan.parquet", "removed.parquet", "projection.json", "SHA256SUMS", "card.md", "manifest.json"}
     assert {path.name for path in kept} == record
     nights.run({"a": "other"}, {"q": "Where?"})
     nights.run({"c": "three"}, QUESTIONS)
@@ -132,15 +131,3 @@ def test_history_in_a_bucket_is_kept_and_found(s3_bucket: Location) -> None:
             nights.output.fs.rm_file(path)
     assert nights.run({"a": "other"}, QUESTIONS)["changes"]["documents"]["removed"] == 1
     assert finished_runs(nights.output)[0] == runs[1]
-
-
-def test_second_reader_goes_on_from_the_last_version_that_it_has_read_itself(nights: Nights) -> None:
-    for text in ("one", "one two", "one two three"):
-        nights.run({"a": text}, QUESTIONS)
-    plan = plan_of({"a": "one two three four"}, QUESTIONS)
-    index = TurnIndex(reader_fingerprint="second", turn_files={(text_hash("one"), "q"): ["file"]})
-    before = find_run(nights.output, "latest")
-    found = last_hashes(nights.output, before, plan.documents, index=index, reads_all=False)
-    assert found == {"a": [text_hash("one")]}
-    same = plan_of({"a": "one"}, QUESTIONS)
-    assert last_hashes(nights.output, before, same.documents, index=index, reads_all=False) == {}

@@ -14,9 +14,8 @@ from memagent_batch.domain.closing.answer_types import Bool, Number
 from memagent_batch.domain.readings import Status
 from memagent_batch.inputs.document_index import INDEX_SCHEMA
 from memagent_batch.inputs.questions import given_questions, type_fields
-from memagent_batch.log.closings import LoggedClosing
 from memagent_batch.log.index import LoggedOutcome, TurnIndex
-from memagent_batch.reading.closed import Closing, make_closing
+from memagent_batch.reading.closing import Closing, make_closing
 from memagent_batch.runs.planning.parts import plan_parts
 from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.runs.planning.work import count_pending
@@ -57,7 +56,7 @@ def index_of(plan: Plan, *, statuses: dict[str, Status], closed: dict[tuple[str,
     for (name, question), is_failed in closed.items():
         key = (text_hash(name), asked[question]["question_hash"], 0)
         of_kind = index.closings.setdefault(asked[question]["closing_fingerprint"], {})
-        of_kind[key] = LoggedClosing(file=f"c-{question}", is_failed=is_failed)
+        of_kind[key] = LoggedOutcome(file=f"c-{question}", status=Status.FAILED if is_failed else Status.OK, run_id="r")
     return index
 
 

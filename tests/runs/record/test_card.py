@@ -2,14 +2,12 @@
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.files.location import Location
-from memagent_batch.runs.history.history import find_run
 from memagent_batch.runs.record.card import card
 from memagent_batch.runs.record.estimates import ReviewEstimates, Share
 from tests.runs.recorded_nights import FAILS, Nights
@@ -46,33 +44,6 @@ def test_card_says_what_was_asked_and_what_came_out(tmp_path: Path) -> None:
     assert "Readings that failed: 2 (1 E: the engine refused it; 1 DocumentError: p: the text is null)" in text
     assert "Documents that can't be read or are not there: 1" in text
     assert "There is no estimate of it here" in text
-
-
-def test_card_names_the_second_reader_and_what_is_left_to_people(tmp_path: Path) -> None:
-    nights = Nights(Location(uri=str(tmp_path / "run")))
-    nights.run({"a": "one"}, {"q": "Who signed?"})
-    past = find_run(nights.output, "latest")
-    assert "doubtful" not in card(past, estimates=[])
-    assert "second reader" not in card(past, estimates=[])
-    counts = {"escalated": 7, "answered": 4, "failed": 2, "not_read": 1, "needs_review": 2}
-    larger = {"model": "larger", "policy": {"kind": "retrieve"}, "sampling": {"temperature": 1.0}}
-    look: Any = {"reader": larger, "reader_fingerprint": "f" * 64, "extraction": "auto", "counts": counts}
-    look |= {"share": 0.5, "because": {"failed": 7}}
-    text = card(replace(past, manifest={**past.manifest, "second_look": look}), estimates=[])
-    assert "7 readings were doubtful. 2 of them are left to people." in text
-    assert "and 4 of the answers are its own" in text
-    assert "- model: larger" in text
-    assert f"- reader_fingerprint: {'f' * 64}" in text
-    assert "The target" not in text
-    look["target"] = {"recall": 0.95, "delta": 0.05, "up_to": {"risk|y": 0.87654}}
-    text = card(replace(past, manifest={**past.manifest, "second_look": look}), estimates=[])
-    assert "The target was a recall of 0.95, missed with probability 0.05 at most" in text
-    assert "up to a confidence of 0.8765 (risk\\|y)." in text
-    limits = text.partition("## Limits")[2].partition("## How")[0]
-    assert "- Of the 4 answers of the second reader:" in limits
-    assert "  - The model was shown a part of each long document" in limits
-    assert "  - Answers are drawn" in limits
-    assert "- Answers are given from the model's notes" in limits
 
 
 def test_card_of_hostile_texts_has_no_markup_of_theirs(tmp_path: Path) -> None:
@@ -120,7 +91,6 @@ def test_card_has_the_latest_estimates_first(tmp_path: Path) -> None:
         shares={"recall": share, "evidence": None},
         remarks=["80 readings of the sample are not labelled"],
     )
-    text = card(nights.last(), estimates=[told], confidences=["q: 85.0 % at 90 %"])
-    assert "not given the document.\n  - q: 85.0 % at 90 %\n" in text
+    text = card(nights.last(), estimates=[told])
     assert "- q, value\\_bool = true, of run x, 750 labels: recall 93.0 % (88.0 to 97.0)\n" in text
     assert "  - 80 readings of the sample are not labelled\n" in text

@@ -1,6 +1,7 @@
-"""Evaluations on the card of a scan: whose they are, and what the card says of them."""
+"""Evaluations on the card of a scan: those of its own reader, and what the card says of them."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -10,51 +11,25 @@ import pytest
 from memagent_batch.domain.closing.plan import EVIDENCE, SUPPORT, VALUE
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
-from memagent_batch.runs.record.card import card
+from memagent_batch.runs.manifest import Manifest
+from memagent_batch.runs.record.card import SHOWN_EVALUATIONS, card
 from memagent_batch.runs.record.estimates import Share
 from memagent_batch.runs.record.evaluations import (
-    CLOSING_KNOBS,
     EVALUATIONS_FOLDER,
-    ClosingTurn,
+    FOLLOW_UP_LIMITS,
     LengthScore,
-    Reader,
     ReaderEvaluation,
-    Readers,
     Scores,
-    differing_knobs,
+    evaluation_file,
+    follow_up_texts,
     read_evaluations,
-    readers_of,
-    whom,
 )
-from memagent_batch.runs.record.measured import SHOWN_EVALUATIONS
 from tests.runs.recorded_nights import Nights
 
-TURN = ClosingTurn(texts="t", max_tokens=None)
 SHARE = Share(value=0.93, low=0.88, high=0.97)
-PARTS: dict[str, Any] = {
-    "model": "small",
-    "model_sha256": "s",
-    "policy": {"kind": "truncate", "chunk_tokens": 500},
-}
-CHEAP = Reader(reader_fingerprint="c", extraction="auto", parts=PARTS)
-BETTER = Reader(
-    reader_fingerprint="b", extraction="auto", parts=PARTS | {"policy": {"kind": "overwrite", "chunk_tokens": 500}}
-)
-ESCALATE = {"when": ["failed"], "answers": []}
 
 
-def readers(first: Reader, **rest: Any) -> Readers:
-    return Readers(first=first, **{"closing": {}, **rest})
-
-
-BOTH = readers(CHEAP, second=BETTER, escalate=ESCALATE)
-
-
-def with_parts(reader: Reader, **parts: Any) -> Reader:
-    return replace(reader, parts={**reader.parts, **parts})
-
-
-def evaluation_of(readers: Readers) -> ReaderEvaluation:
+def evaluation_of(manifest: Manifest) -> ReaderEvaluation:
     return ReaderEvaluation(
         suite="s3://bucket/suite",
         suite_sha256="e",
@@ -62,7 +37,9 @@ def evaluation_of(readers: Readers) -> ReaderEvaluation:
         run_id="20261101T000000Z-0",
         finished_at="2026-11-01T00:00:00+00:00",
         score_on="answer",
-        readers=readers,
+        reader_fingerprint=manifest["reader_fingerprint"],
+        extraction=manifest["settings"]["extraction"],
+        follow_ups=follow_up_texts(manifest),
         free=Scores(
             num_readings=40,
             score=SHARE,
@@ -79,146 +56,99 @@ def evaluation_of(readers: Readers) -> ReaderEvaluation:
 
 
 def attached(nights: Nights, evaluation: ReaderEvaluation) -> None:
-    write_json(nights.output / f"{EVALUATIONS_FOLDER}/{evaluation.run_id}.json", asdict(evaluation))
+    file = evaluation_file(nights.last().manifest, evaluated_in=evaluation.run_id)
+    write_json(nights.output / file, asdict(evaluation))
 
 
 def card_of(nights: Nights, run_id: str) -> str:
     return (nights.output / f"runs/{run_id}/card.md").read_bytes().decode()
 
 
-@pytest.mark.parametrize(
-    ("evaluated", "scan", "of"),
-    [
-        (readers(CHEAP), readers(CHEAP), "this reader"),
-        (readers(with_parts(CHEAP, model="moved/small")), readers(CHEAP), "this reader"),
-        (readers(replace(CHEAP, extraction="boxed")), readers(CHEAP), None),
-        (readers(BETTER), readers(CHEAP), None),
-        (readers(CHEAP), BOTH, "the first reader alone"),
-        (readers(BETTER), BOTH, "the second reader alone"),
-        (BOTH, BOTH, "both readers"),
-        (BOTH, readers(CHEAP), None),
-        (replace(BOTH, escalate={"when": ["not_stated"]}), BOTH, None),
-        (replace(BOTH, second=CHEAP), BOTH, None),
-        (replace(BOTH, closing={EVIDENCE: TURN}), BOTH, None),
-        (readers(CHEAP, closing={EVIDENCE: TURN}), BOTH, "the first reader alone"),
-    ],
-)
-def test_evaluation_is_of_the_readers_that_it_was_read_with(evaluated: Readers, scan: Readers, of: str | None) -> None:
-    assert whom(evaluated, scan=scan) == of
-
-
-@pytest.mark.parametrize(
-    ("evaluated", "scan", "names"),
-    [
-        (readers(with_parts(BETTER, model="b")), readers(CHEAP), ["policy.kind"]),
-        (readers(with_parts(CHEAP, model_sha256="t")), readers(CHEAP), ["model_sha256"]),
-        (replace(BOTH, escalate={"when": ["invalid"], "answers": []}), BOTH, ["escalate.when"]),
-        (replace(BOTH, closing={EVIDENCE: TURN, SUPPORT: TURN}), BOTH, ["closing.evidence", "closing.support"]),
-        (
-            replace(BOTH, second=with_parts(BETTER, policy={"kind": "overwrite", "chunk_tokens": 9})),
-            BOTH,
-            ["escalate.to.policy.chunk_tokens"],
-        ),
-    ],
-)
-def test_other_readers_are_told_by_the_knobs_that_differ(evaluated: Readers, scan: Readers, names: list[str]) -> None:
-    assert differing_knobs(evaluated, scan=scan) == names
-
-
-def test_card_shows_an_evaluation_of_its_reader_and_names_what_another_one_had(tmp_path: Path) -> None:
+def test_card_shows_evaluations_of_its_reader_and_of_no_other(tmp_path: Path) -> None:
     nights = Nights(Location(uri=str(tmp_path / "run")))
     first = nights.run({"a": "one"}, {"q": "Who?"})
     assert "No evaluation of its reader was attached" in card_of(nights, first["run_id"])
-    evaluation = evaluation_of(readers_of(json.loads((tmp_path / "run/manifest.json").read_text())))
+    evaluation = evaluation_of(first)
     attached(nights, evaluation)
-    assert [*read_evaluations(nights.output).values()] == [evaluation]
+    assert read_evaluations(nights.output, first) == [evaluation]
     text = card_of(nights, nights.run({"a": "one"}, {"q": "Who?"})["run_id"])
     assert "by this reader:\n  - 40 readings scored on answer: score 93.0 % (88.0 to 97.0)" in text
     assert "(88.0 to 97.0); says not stated where it is 2.0 % (0 to 10.0)\n" in text
-    assert "    - 4,096 tokens: 30 readings, score 93.0 % (88.0 to 97.0)" in text
+    assert "    - 4,096 tokens: 30 readings, score 93.0 % (88.0 to 97.0)\n" in text
     assert text.count(" tokens: ") == 1
-    text = card_of(nights, nights.run({"a": "one"}, {"q": "Who?"}, reader="g", extraction="boxed")["run_id"])
-    assert "by another reader, whose scores say nothing of this scan; these differ: extraction" in text
-    assert "93.0 %" not in text
+    others: tuple[dict[str, Any], ...] = ({"reader": "g"}, {"extraction": "boxed"})
+    for other in others:
+        text = card_of(nights, nights.run({"a": "one"}, {"q": "Who?"}, **other)["run_id"])
+        assert "No evaluation of its reader was attached" in text
+        assert "93.0 %" not in text
 
 
 @pytest.mark.parametrize(
-    ("closing", "shown", "left_out"),
+    ("asked", "shown"),
     [
-        ({VALUE: TURN, EVIDENCE: TURN}, {"typed", "evidence"}, ""),
-        ({VALUE: TURN, EVIDENCE: TURN, SUPPORT: TURN}, {"typed", "evidence"}, ""),
-        ({}, set(), "(answer_type, closing.evidence): value, evidence"),
-        ({VALUE: TURN}, {"typed"}, "(closing.evidence): evidence"),
-        (
-            {VALUE: TURN, EVIDENCE: replace(TURN, max_tokens=64)},
-            {"typed"},
-            "(closing.evidence_tokens): evidence",
-        ),
-        (
-            {VALUE: replace(TURN, max_tokens=9), EVIDENCE: replace(TURN, texts="u")},
-            set(),
-            "(closing.json_tokens, texts of closing turns): value, evidence",
-        ),
+        ({VALUE: ("t", None), EVIDENCE: ("t", None)}, {"typed", "evidence"}),
+        ({VALUE: ("t", None), EVIDENCE: ("t", None), SUPPORT: ("t", None)}, {"typed", "evidence"}),
+        ({}, set()),
+        ({VALUE: ("t", None)}, {"typed"}),
+        ({VALUE: ("t", None), EVIDENCE: ("t", 64)}, {"typed"}),
+        ({VALUE: ("t", 9), EVIDENCE: ("u", None)}, set()),
     ],
 )
-def test_card_shows_what_closing_turns_bring_where_those_of_the_scan_are_alike(
-    tmp_path: Path, closing: dict[str, ClosingTurn], shown: set[str], left_out: str
+def test_card_shows_what_follow_ups_bring_if_the_scan_asks_the_same(
+    tmp_path: Path, asked: Mapping[str, tuple[str, int | None]], shown: set[str]
 ) -> None:
     nights = Nights(Location(uri=str(tmp_path / "run")))
     nights.run({"a": "one"}, {"q": "Who?"})
     past = nights.last()
-    knobs = {CLOSING_KNOBS[kind]: turn.max_tokens for kind, turn in closing.items()}
+    limits = {FOLLOW_UP_LIMITS[kind]: limit for kind, (_, limit) in asked.items()}
     scan: Any = {
         **past.manifest,
-        "closing_texts": {kind: turn.texts for kind, turn in closing.items()},
-        "settings": {**past.manifest["settings"], "closing": {"json_tokens": None, "evidence_tokens": None} | knobs},
+        "closing_texts": {kind: texts for kind, (texts, _) in asked.items()},
+        "settings": {**past.manifest["settings"], "closing": {"json_tokens": None, "evidence_tokens": None} | limits},
     }
-    own = replace(readers_of(past.manifest), closing={VALUE: TURN, EVIDENCE: TURN})
-    made = evaluation_of(own)
     typed = Scores(num_readings=7, score=SHARE, lengths=(), abstained=SHARE, abstained_wrongly=None)
-    made = replace(made, typed=typed, evidence_hit=Share(value=0.5, low=0.4, high=0.6))
+    made = replace(
+        evaluation_of(past.manifest),
+        follow_ups={VALUE: "t, None", EVIDENCE: "t, None"},
+        typed=typed,
+        evidence_hit=Share(value=0.5, low=0.4, high=0.6),
+    )
     text = card(replace(past, manifest=scan), estimates=[], evaluations=[made])
     assert "  - 40 readings scored on answer: score 93.0 %" in text, "the answer is the reader's own"
-    typed_line = (
-        "  - 7 readings of typed questions: score 93.0 % (88.0 to 97.0); says not stated where it is not 93.0 %"
-    )
-    assert (typed_line in text) == ("typed" in shown)
-    assert ("evidence on a right sentence 50.0 % (40.0 to 60.0)" in text) == ("evidence" in shown)
-    lines = [line for line in text.splitlines() if "not shown" in line]
-    assert [line.partition("differ ")[2] for line in lines] == ([left_out] if left_out else [])
+    line = "  - 7 readings of typed questions: score 93.0 % (88.0 to 97.0); says not stated where it is not 93.0 %"
+    assert (line in text) == ("typed" in shown)
+    assert ("  - evidence on a right sentence 50.0 % (40.0 to 60.0)\n" in text) == ("evidence" in shown)
 
 
-def test_card_shows_evaluations_of_its_reader_before_later_ones_of_others(tmp_path: Path) -> None:
+def test_card_shows_the_latest_evaluations(tmp_path: Path) -> None:
     nights = Nights(Location(uri=str(tmp_path / "run")))
-    nights.run({"a": "one"}, {"q": "Who?"})
-    past = nights.last()
-    own = evaluation_of(readers_of(past.manifest))
-    others = [evaluation_of(readers(BETTER))] * SHOWN_EVALUATIONS
-    text = card(past, estimates=[], evaluations=[*others, own])
-    assert "by this reader:" in text
-    assert text.count("by another reader") == SHOWN_EVALUATIONS - 1
-    assert "- and 1 more" in text
+    manifest = nights.run({"a": "one"}, {"q": "Who?"})
+    for day in range(1, 4 + SHOWN_EVALUATIONS):
+        attached(nights, replace(evaluation_of(manifest), run_id=f"r{day}", finished_at=f"2026-11-{day:02}"))
+    text = card_of(nights, nights.run({"a": "one"}, {"q": "Who?"})["run_id"])
+    assert text.count("by this reader:") == SHOWN_EVALUATIONS
+    assert "2026-11-08" in text
+    assert "2026-11-03" not in text
 
 
 def test_damaged_evaluation_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     nights = Nights(Location(uri=str(tmp_path / "run")))
-    whole: dict[str, Any] = asdict(evaluation_of(BOTH))
-    first = whole["readers"]["first"]
+    manifest = nights.run({"a": "one"}, {"q": "Who?"})
+    whole: dict[str, Any] = asdict(evaluation_of(manifest))
     lacking = {
-        name: whole | {"readers": whole["readers"] | {"first": {key: first[key] for key in first if key != name}}}
-        for name in ("reader_fingerprint", "extraction", "parts")
+        name: {key: value for key, value in whole.items() if key != name}
+        for name in ("reader_fingerprint", "extraction", "follow_ups")
     }
-    lacking["closing"] = whole | {"readers": {name: whole["readers"][name] for name in ("first", "second", "escalate")}}
     texts = {name: json.dumps(value) for name, value in lacking.items()} | {"a": "{", "b": "{}", "c": "[]"}
     texts["d"] = json.dumps({**whole, "suite": ["the secret place"]})
+    folder = nights.output / f"{EVALUATIONS_FOLDER}/f"
     for name, text in texts.items():
-        (nights.output / f"{EVALUATIONS_FOLDER}/{name}.json").write_bytes(text.encode())
-    assert read_evaluations(nights.output) == {}
-    lines = [record.getMessage() for record in caplog.records]
+        (folder / f"{name}.json").write_bytes(text.encode())
+    assert read_evaluations(nights.output, manifest) == []
+    lines = [record.getMessage() for record in caplog.records if "is not an evaluation" in record.getMessage()]
     assert len(lines) == len(texts)
-    assert any("extraction.json" in line and "readers.first.extraction" in line for line in lines)
+    assert any("extraction.json" in line and "(extraction: " in line for line in lines)
     assert not any("\n" in line or "secret" in line for line in lines)
-    manifest = nights.run({"a": "one"}, {"q": "Who?"})
-    assert "No evaluation of its reader was attached" in card_of(nights, manifest["run_id"])
-    (nights.output / f"{EVALUATIONS_FOLDER}/whole.json").write_bytes(json.dumps(whole).encode())
-    assert [*read_evaluations(nights.output)] == [f"{EVALUATIONS_FOLDER}/whole.json"]
+    assert "No evaluation of its reader" in card_of(nights, nights.run({"a": "one"}, {"q": "Who?"})["run_id"])
+    (folder / "whole.json").write_bytes(json.dumps(whole).encode())
+    assert len(read_evaluations(nights.output, manifest)) == 1

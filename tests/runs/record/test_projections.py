@@ -11,13 +11,8 @@ from memagent_batch.config.job import TableFormat
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.files.location import Location
-from memagent_batch.runs.record.projections import (
-    closings_of_second_reader,
-    projection_record,
-    restored_projection,
-    turns_of_second_reader,
-)
-from memagent_batch.runs.rows.projection import Projection, SecondProjection
+from memagent_batch.runs.record.projections import projection_record, restored_projection
+from memagent_batch.runs.rows.projection import Projection
 from tests.runs.projections import projection_at
 
 
@@ -52,14 +47,3 @@ def test_projection_of_other_fields_or_values_is_of_another_version(change: dict
     assert restored_projection(record, **here) == made
     assert restored_projection({**record, "projection": {**record["projection"], **change}}, **here) is None
     assert restored_projection({"rules": record["rules"]}, **here) is None
-
-
-def test_record_says_what_the_second_reader_asks(tmp_path: Path) -> None:
-    made = projection_at(Location(uri=str(tmp_path)))
-    second = replace(made, tier=2, reader_fingerprint="g", closings={"d": ["t", "u"]})
-    again = SecondProjection(projection=second, closings={"c": "d"})
-    record = projection_record(replace(made, tier=1, second=again))
-    assert closings_of_second_reader(record) == {"c": "d"}
-    assert turns_of_second_reader(record) == {"g", "t", "u"}
-    assert closings_of_second_reader(projection_record(made)) == closings_of_second_reader({}) == {}
-    assert turns_of_second_reader(projection_record(made)) == turns_of_second_reader({}) == set()

@@ -19,7 +19,7 @@ from memagent_batch.inputs.questions import given_questions, type_fields
 from memagent_batch.log.index import scan_log
 from memagent_batch.log.schemas import CLOSING_LOG, OUTCOME_LOG
 from memagent_batch.log.writer import TurnLogWriter
-from memagent_batch.reading.closed import make_closing
+from memagent_batch.reading.closing import make_closing
 from memagent_batch.runs.history.history import recorded_plan
 from memagent_batch.runs.planning.parts import plan_parts
 from memagent_batch.runs.planning.plan import Plan

@@ -23,16 +23,10 @@ class RefusingEngine:
         self._refuse_all = refuse_all
         self._error = error
 
-    async def start(self) -> None:
-        pass
-
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
         if self._refuse_all or seed % 2:
             raise self._error
         return Completion(token_ids=[5], text="\\boxed{x}", finish_reason=FinishReason.STOP, logprobs=[-0.5])
-
-    async def stop(self) -> None:
-        pass
 
 
 def sampler_of(training: TrainLoopConfig, *, refuse_all: bool = False, error: Exception | None = None) -> Sampler:

@@ -1,0 +1,146 @@
+"""Packs the record of one run for someone outside: an archive that is checked without this software."""
+
+import zipfile
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypedDict
+
+from memagent_batch.errors import OutputChangedError
+from memagent_batch.files.errors import FILE_ERRORS, storage_errors
+from memagent_batch.files.location import Location
+from memagent_batch.log.question_list import ASKED_FOLDER
+from memagent_batch.runs.history.history import RUNS_FOLDER, PastRun
+from memagent_batch.runs.manifest import MANIFEST_FILE
+from memagent_batch.runs.record.card import CARD_FILE, run_card
+from memagent_batch.runs.record.estimates import REVIEWS_FOLDER
+from memagent_batch.runs.record.evaluations import EVALUATIONS_FOLDER
+from memagent_batch.runs.record.record import RECORD_FILES
+from memagent_batch.runs.record.sums import (
+    NAMESPACE,
+    READ_BYTES,
+    SIGNATURE_FILE,
+    SUMS_FILE,
+    parse_sums,
+    record_file,
+    sums_bytes,
+)
+from memagent_batch.runs.tables.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER
+
+README_FILE = "README.md"
+RECORDED = frozenset({MANIFEST_FILE, SUMS_FILE, SIGNATURE_FILE, *RECORD_FILES})
+"""Files of `runs/RUN_ID/` that are packed: all but the index of a table, which says where its files lie."""
+REVIEWED = frozenset({"review.json", "sample.parquet", "estimate.json", "estimate.md"})
+"""Files of `review/ID/` that are packed: not the pages and sheets, which hold texts."""
+LABELS = f"{REVIEWS_FOLDER}/labels/"
+"""A folder that is packed whole."""
+README = """# The record of run {run_id}
+
+`memagent verify` found nothing wrong with it before it was packed on {packed_at}. To check it without this software:
+
+```bash
+sha256sum -c {sums}    # every file of this archive
+sha256sum -c --ignore-missing --quiet {run_sums}    # of these, what the run itself has recorded
+ssh-keygen -Y verify -n {namespace} -I SIGNER -f ALLOWED_SIGNERS -s {run_sums}.sig < {run_sums}    # if it is signed
+```
+
+- `card.md`: what was asked, of what, by which weights, and how good it is, with all reviews up to now.
+- `answers/`, `evidence/`: the tables, if they were packed: one row for each reading, and the sentences it rests on.
+- `runs/`: the record of the run: its list of files, its manifest with all settings, its documents (`plan.parquet`).
+- `log/questions/`: the questions.
+- `review/`, `evaluation/`: labels of people, and what reviews and evaluations have found. They came after the run.
+
+Not here: the documents, the notes of the model, and the turn log, from which `memagent verify` makes each row again.
+"""
+
+
+class Packed(TypedDict):
+    """What was packed."""
+
+    run_id: str
+    files: int
+    """Files in the archive."""
+    sha256: str
+    """Of the archive, hex: whoever gets it can tell that it is this one."""
+
+
+def write_bundle(past: PastRun, target: Location, *, with_tables: bool) -> Packed:
+    """Packs the record of a run into a zip archive, which appears whole or not at all.
+
+    Args:
+        past: The run, which was verified.
+        target: The archive.
+        with_tables: Whether `answers` and `evidence` are packed, which quote documents.
+
+    Raises:
+        OutputChangedError: a file has changed since it was verified.
+        StorageError: a file can't be read or written.
+    """
+    output = past.output
+    run_sums = record_file(past.run_id, SUMS_FILE)
+    recorded = parse_sums((output / run_sums).read_bytes_if_there() or b"", name=run_sums)
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "bundle.zip"
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            hashes: dict[str, str] = {}
+            for name in _names(past, with_tables=with_tables):
+                hashes[name] = _pack(archive, name, output / name)
+                if recorded.get(name, hashes[name]) != hashes[name]:
+                    raise OutputChangedError(f"{output / name} has changed while it was packed; run the command again")
+            for name, text in ((CARD_FILE, run_card(past)), (README_FILE, _readme(past.run_id, run_sums))):
+                archive.writestr(_entry(name), text.encode())
+                hashes[name] = sha256(text.encode()).hexdigest()
+            archive.writestr(_entry(SUMS_FILE), sums_bytes(hashes))
+        target.write_file(file)
+        with file.open("rb") as stream:
+            digest = sha256()
+            while block := stream.read(READ_BYTES):
+                digest.update(block)
+    return {"run_id": past.run_id, "files": len(hashes) + 1, "sha256": digest.hexdigest()}
+
+
+def _readme(run_id: str, run_sums: str) -> str:
+    packed_at = datetime.now(UTC).isoformat(timespec="seconds")
+    return README.format(run_id=run_id, packed_at=packed_at, sums=SUMS_FILE, run_sums=run_sums, namespace=NAMESPACE)
+
+
+def _names(past: PastRun, *, with_tables: bool) -> Iterator[str]:
+    """Files of the output that are packed."""
+    files: Mapping[str, list[str]] = past.manifest["files"]
+    yield from (name for name in _below(past.output, f"{RUNS_FOLDER}/{past.run_id}") if name.split("/")[2] in RECORDED)
+    yield f"{ASKED_FOLDER}/{past.run_id}.parquet"
+    for table in (ANSWERS_FOLDER, EVIDENCE_FOLDER) if with_tables else ():
+        yield from files.get(table, [])
+    for name in _below(past.output, REVIEWS_FOLDER):
+        if name.startswith(LABELS) or name.rpartition("/")[2] in REVIEWED:
+            yield name
+    evaluations = _below(past.output, f"{EVALUATIONS_FOLDER}/{past.manifest['reader_fingerprint']}")
+    yield from (name for name in evaluations if name.endswith(".json"))
+
+
+def _below(output: Location, folder: str) -> list[str]:
+    start = len((output / folder).path) - len(folder)
+    return [path[start:] for path in (output / folder).files()]
+
+
+def _pack(archive: zipfile.ZipFile, name: str, place: Location) -> str:
+    """Copies a file into the archive; returns its hash."""
+    digest = sha256()
+    with (
+        storage_errors(place.uri, of=FILE_ERRORS),
+        place.open() as source,
+        archive.open(_entry(name), "w", force_zip64=True) as entry,
+    ):
+        while block := source.read(READ_BYTES):
+            digest.update(block)
+            entry.write(block)
+    return digest.hexdigest()
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    """A place in the archive, without a time of its own."""
+    entry = zipfile.ZipInfo(name)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    return entry

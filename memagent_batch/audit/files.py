@@ -1,0 +1,311 @@
+"""Compares the bytes of an output's files with the lists that its runs left, `runs/RUN_ID/SHA256SUMS`."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any, cast
+
+from memagent_batch.audit.findings import Finding, Kind, Report, Unchecked
+from memagent_batch.errors import OutputError
+from memagent_batch.files.errors import FILE_ERRORS, storage_errors
+from memagent_batch.files.json_files import json_bytes
+from memagent_batch.files.location import Location
+from memagent_batch.log.question_list import ASKED_FOLDER
+from memagent_batch.runs.claim import ANSWER_TABLES, named_files
+from memagent_batch.runs.history.history import RUNS_FOLDER
+from memagent_batch.runs.manifest import MANIFEST_FILE, Manifest
+from memagent_batch.runs.record.record import RECORD_FILES
+from memagent_batch.runs.record.sums import (
+    LOG_TABLES,
+    SIGNATURE_FILE,
+    SUMS_FILE,
+    file_hashes,
+    is_below,
+    list_log,
+    parse_sums,
+    record_file,
+    signer_of,
+)
+
+CLAIMED = "claimed_by"
+"""Field that a later attempt adds to the manifest that is published, and to no other."""
+PART_FILES = ("answers_file", "memories_file", "evidence_file", "results_file")
+"""Fields of a part of the tables that name its files."""
+_TABLES = tuple(f"{folder}/" for folder in ANSWER_TABLES.folders)
+_LOG = tuple(f"{folder}/" for folder in LOG_TABLES)
+
+
+@dataclass(slots=True, kw_only=True)
+class CheckedFiles:
+    """What came of the files of an output. Mutable: runs are checked one after another."""
+
+    run_id: str
+    """The last finished run."""
+    manifest: Manifest | None = None
+    """Its manifest; None if neither copy can be read."""
+    sha256: str = ""
+    """Of its list; empty if it has none."""
+    signer: str = ""
+    """Who has signed the list; empty if that was not checked."""
+    num_runs: int = 0
+    """Runs that have a list."""
+    log: list[str] = field(default_factory=list)
+    """Files of the log that its tables rest on and that are as they were."""
+    hashes: dict[str, str | None] = field(default_factory=dict)
+    """The files that were looked at, with the hashes that they have; None for one that is gone."""
+    wrong: set[str] = field(default_factory=set)
+    """Of these, files that are not as their run recorded them."""
+
+    @property
+    def num_files(self) -> int:
+        """Files that are as they were recorded."""
+        return sum(1 for name, value in self.hashes.items() if value is not None and name not in self.wrong)
+
+
+def published_manifest(output: Location) -> bytes | None:
+    """The manifest that an output shows, as its run wrote it: without the mark of a later attempt."""
+    data = _bytes(output, MANIFEST_FILE)
+    value = _parsed(data)
+    if value is None or CLAIMED not in value or json_bytes(value) != data:
+        return data
+    return json_bytes({name: each for name, each in value.items() if name != CLAIMED})
+
+
+def check_files(
+    output: Location, *, all_runs: bool, allowed_signers: Path | None, reports: list[Report]
+) -> CheckedFiles:
+    """Hashes the files that the last run lists, or those of every run.
+
+    Args:
+        output: The output.
+        all_runs: Whether the lists of all runs are checked, and that they follow one from the other.
+        allowed_signers: Who may have signed the last list, a file as `ssh-keygen -Y verify` takes it.
+        reports: Takes what is wrong.
+
+    Raises:
+        OutputError: no run has finished here.
+        StorageError: a file can't be read.
+    """
+    files = _record_files(output)
+    published = published_manifest(output)
+    shown = _manifest_of(published)
+    runs = [run_id for run_id, names in files.items() if MANIFEST_FILE in names]
+    if published is None and not runs:
+        raise OutputError(f"output: no run has finished at {output} (no {MANIFEST_FILE})")
+    last = max([*runs, *([shown["run_id"]] if shown and shown["run_id"] in files else [])], default="")
+    checked = CheckedFiles(run_id=last)
+    wanted = _check_run(output, checked, last, files=files, reports=reports)
+    recorded = (wanted or {}).get(record_file(last, MANIFEST_FILE))
+    copies = [published, _bytes(output, record_file(last, MANIFEST_FILE)) if last else None]
+    checked.manifest = _last_manifest(copies, run_id=last, recorded=recorded)
+    reports += _of_published(published, shown, run_id=last, recorded=recorded)
+    if wanted is not None:
+        reports += _unlisted(checked, wanted)
+        checked.log = [name for name in wanted if name.startswith(_LOG) and name not in checked.wrong]
+    else:
+        checked.log = [*list_log(output)]
+    _check_signature(output, checked, allowed=allowed_signers, reports=reports)
+    left = len({*list_log(output)} - {*checked.log} - checked.wrong)
+    if left:
+        why = "no finished run rests on them: a run goes on, or was stopped"
+        reports.append(Unchecked(what=f"{left:,} files of the log", why=why))
+    if all_runs:
+        _check_older(output, checked, runs, files=files, reports=reports)
+    return checked
+
+
+def _record_files(output: Location) -> dict[str, frozenset[str]]:
+    """Runs in `runs/`, the oldest first, with the names of their files."""
+    start = len((output / RUNS_FOLDER).path) + 1
+    found: dict[str, set[str]] = {}
+    for path in (output / RUNS_FOLDER).files():
+        run_id, _, name = path[start:].partition("/")
+        found.setdefault(run_id, set()).add(name)
+    return {run_id: frozenset(found[run_id]) for run_id in sorted(found)}
+
+
+def _check_run(
+    output: Location,
+    checked: CheckedFiles,
+    run_id: str,
+    *,
+    files: Mapping[str, frozenset[str]],
+    reports: list[Report],
+) -> dict[str, str] | None:
+    """Compares the files that a run lists, each once; returns its list, None if there is none to go by."""
+    name, is_last = record_file(run_id, SUMS_FILE), run_id == checked.run_id
+    data = _bytes(output, name) if run_id else None
+    if data is None:
+        reports += _without_list(output, run_id, files)
+        return None
+    try:
+        wanted = parse_sums(data, name=name)
+    except OutputError as error:
+        reports.append(Finding(kind=Kind.CHANGED, where=name, what=str(error)))
+        checked.wrong.add(name)
+        return None
+    checked.num_runs += 1
+    if is_last:
+        checked.sha256 = sha256(data).hexdigest()
+    checked.hashes |= file_hashes(output, wanted.keys() - checked.hashes.keys())
+    for each in sorted(wanted):
+        value = checked.hashes[each]
+        if value != wanted[each] and each not in checked.wrong:
+            report = _missing(each, run_id, is_last=is_last, files=files) if value is None else None
+            if value is not None:
+                what = f"its bytes are not those that run {run_id} recorded"
+                report = Finding(kind=Kind.CHANGED, where=each, what=what)
+            if isinstance(report, Finding):
+                checked.wrong.add(each)
+            reports.extend([report] if report else [])
+    return wanted
+
+
+def _missing(name: str, run_id: str, *, is_last: bool, files: Mapping[str, frozenset[str]]) -> Report | None:
+    """What it means that a file is not there which a run lists; nothing for a table that a later run has replaced."""
+    folder, _, rest = name.partition("/")
+    other = rest.partition("/")[0]
+    if folder == RUNS_FOLDER and other != run_id and other not in files:
+        why = f"the folder {RUNS_FOLDER}/{other} is not there; folders of old runs may be deleted"
+        return Unchecked(what=f"run {other}", why=why)
+    if name == record_file(run_id, MANIFEST_FILE) and is_last:
+        why = f"its copy {name} is not there: the run was killed before it, and the next one makes it"
+        return Unchecked(what="the manifest of the last run", why=why)
+    if name.startswith(_TABLES) and not is_last:
+        return None
+    return Finding(kind=Kind.GONE, where=name, what=f"run {run_id} recorded it")
+
+
+def _without_list(output: Location, run_id: str, files: Mapping[str, frozenset[str]]) -> Iterator[Report]:
+    """What a run without a list means: an older version closed it, unless it or one before it had one."""
+    name = record_file(run_id, SUMS_FILE)
+    manifest = _manifest_of(_bytes(output, record_file(run_id, MANIFEST_FILE)) or published_manifest(output))
+    before = [each for each, names in files.items() if each < run_id and SUMS_FILE in names]
+    if (manifest is not None and manifest.get("record") == name) or SIGNATURE_FILE in files.get(run_id, ()):
+        yield Finding(kind=Kind.GONE, where=name, what=f"run {run_id} recorded it")
+    elif before:
+        what = f"run {run_id} has no list of its files, though run {before[-1]} before it has one"
+        yield Finding(kind=Kind.CHAIN, where=name, what=what)
+    elif run_id:
+        why = f"an older version closed run {run_id}, without {SUMS_FILE}; the next run writes one"
+        yield Unchecked(what="files", why=why)
+
+
+def _last_manifest(copies: Iterable[bytes | None], *, run_id: str, recorded: str | None) -> Manifest | None:
+    """The copy of the last run's manifest that it recorded; any copy if it has recorded none."""
+    for data in copies:
+        manifest = _manifest_of(data)
+        is_recorded = recorded is None or sha256(data or b"").hexdigest() == recorded
+        if manifest is not None and manifest["run_id"] == run_id and is_recorded:
+            return manifest
+    return None
+
+
+def _of_published(data: bytes | None, shown: Manifest | None, *, run_id: str, recorded: str | None) -> Iterator[Report]:
+    """Whether the manifest that an output shows is the one of its last run."""
+    if data is None:
+        yield Finding(kind=Kind.GONE, where=MANIFEST_FILE, what="it is not there")
+    elif shown is None:
+        what = "it is not a manifest of a run, or it names files outside the output"
+        yield Finding(kind=Kind.CHANGED, where=MANIFEST_FILE, what=what)
+    elif shown["run_id"] != run_id:
+        what = f"it is of run {shown['run_id']}, and the last finished run is {run_id}"
+        yield Finding(kind=Kind.CHAIN, where=MANIFEST_FILE, what=what)
+    elif recorded is not None and sha256(data).hexdigest() != recorded:
+        what = f"its bytes are not those that run {run_id} recorded"
+        yield Finding(kind=Kind.CHANGED, where=MANIFEST_FILE, what=what)
+
+
+def _unlisted(checked: CheckedFiles, wanted: Mapping[str, str]) -> Iterator[Report]:
+    """Files that the last run must list and does not: its record and its tables."""
+    run_id, tables = checked.run_id, named_files(checked.manifest)
+    record = [record_file(run_id, name) for name in (*RECORD_FILES, MANIFEST_FILE)]
+    for name in dict.fromkeys([*record, f"{ASKED_FOLDER}/{run_id}.parquet", *tables]):
+        if name not in wanted:
+            yield Finding(kind=Kind.CHANGED, where=record_file(run_id, SUMS_FILE), what=f"it does not list {name}")
+
+
+def _check_signature(output: Location, checked: CheckedFiles, *, allowed: Path | None, reports: list[Report]) -> None:
+    """Whether one of the allowed signers has signed the last list, which covers those before it."""
+    name, signed = record_file(checked.run_id, SUMS_FILE), record_file(checked.run_id, SIGNATURE_FILE)
+    data = _bytes(output, signed)
+    if allowed is None:
+        if data is not None:
+            reports.append(Unchecked(what=f"the signature {signed}", why="it needs --allowed-signers"))
+        return
+    try:
+        if data is None:
+            raise OutputError(f"it is not signed: there is no {signed}")
+        checked.signer = signer_of(_bytes(output, name) or b"", data, allowed=allowed)  # no list: no signature of it
+    except OutputError as error:
+        reports.append(Finding(kind=Kind.SIGNATURE, where=name, what=str(error)))
+
+
+def _check_older(
+    output: Location,
+    checked: CheckedFiles,
+    runs: Sequence[str],
+    *,
+    files: Mapping[str, frozenset[str]],
+    reports: list[Report],
+) -> None:
+    """Checks the runs before the last one, the newest first, and that each names the one before it."""
+    older = [run_id for run_id in runs if run_id != checked.run_id][::-1]
+    for after, run_id in pairwise([checked.run_id, *older]):
+        reports += _link(output, after, run_id)
+        if SUMS_FILE in files[run_id]:
+            _check_run(output, checked, run_id, files=files, reports=reports)
+    if number := sum(SUMS_FILE not in files[run_id] for run_id in older):
+        why = f"they have no {SUMS_FILE}: older versions wrote none"
+        reports.append(Unchecked(what=f"files of {number:,} runs", why=why))
+
+
+def _link(output: Location, after: str, run_id: str) -> Iterator[Report]:
+    """Whether the list of a run names the finished run before it, or one that has been deleted since."""
+    name = record_file(after, SUMS_FILE)
+    try:
+        listed = parse_sums(_bytes(output, name) or b"", name=name)
+    except OutputError:
+        return
+    named = {each.split("/")[1] for each in listed if each.startswith(f"{RUNS_FOLDER}/")} - {after}
+    if listed and max(named, default="") < run_id:
+        what = f"run {after} does not name it as the run before"
+        yield Finding(kind=Kind.CHAIN, where=record_file(run_id, SUMS_FILE), what=what)
+
+
+def _bytes(output: Location, name: str) -> bytes | None:
+    place = output / name
+    with storage_errors(place.uri, of=FILE_ERRORS):
+        return place.read_bytes_if_there()
+
+
+def _parsed(data: bytes | None) -> dict[str, Any] | None:
+    """A JSON object; None if it is something else."""
+    try:
+        value = json.loads(data or b"")
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _manifest_of(data: bytes | None) -> Manifest | None:
+    """The manifest in a file; None if it is not one, or names files outside the output."""
+    value = _parsed(data)
+    if value is None or not isinstance(value.get("files"), dict) or not isinstance(value.get("parts"), list):
+        return None
+    run_id = value.get("run_id")
+    is_run = is_below(run_id) and "/" not in str(run_id)
+    return cast("Manifest", value) if is_run and all(map(is_below, _named(value))) else None
+
+
+def _named(value: Mapping[str, Any]) -> Iterable[Any]:
+    """Names of table files in a manifest."""
+    lists = (names if isinstance(names, list) else [None] for names in value["files"].values())
+    parts = (
+        [part.get(column) or column for column in PART_FILES] if isinstance(part, dict) else [None]
+        for part in value["parts"]
+    )
+    return chain(chain.from_iterable(lists), chain.from_iterable(parts))

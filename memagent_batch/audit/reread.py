@@ -1,0 +1,285 @@
+"""Asks an engine again for turns of a run, and compares the tokens with those of the log."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from memagent_batch.audit.draw import DrawnTurn, draw_turns
+from memagent_batch.audit.log_places import LogPlaces, find_places
+from memagent_batch.budgets import fitted
+from memagent_batch.config.job import JobConfig
+from memagent_batch.domain.addresses import token_hash
+from memagent_batch.domain.readings import Status
+from memagent_batch.domain.texts.sentences import Sentences, split_sentences
+from memagent_batch.domain.turns import Completion, Prompt
+from memagent_batch.engines.engine import Engine
+from memagent_batch.errors import DocumentError, NotReadError, ReadingError, SettingsError
+from memagent_batch.inputs.questions import asked_types
+from memagent_batch.log.schemas import TurnRow
+from memagent_batch.log.turns import read_turns_of
+from memagent_batch.log.writer import TURNS_FOLDER
+from memagent_batch.logs import quiet_libraries
+from memagent_batch.reading.agent import LoadedAgent, make_agent
+from memagent_batch.reading.breaks import with_breaks
+from memagent_batch.reading.closing import Closing, Tracer, checked_closing, close_reading, require_compiled
+from memagent_batch.reading.documents import unreadable
+from memagent_batch.reading.questions import Questions
+from memagent_batch.reading.read import read
+from memagent_batch.reading.turns import NO_ROWS, LoggedTurns, ReadingTurns, ReplayOnly
+from memagent_batch.runs.history.document_texts import DocumentText, DocumentTexts
+from memagent_batch.runs.history.history import PastRun
+from memagent_batch.wiring import identify_reader, make_engine, make_tokenizer
+
+IN_FLIGHT = 64
+"""Turns that are asked at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferentTurn:
+    """A turn that the engine answers with other tokens than the log has."""
+
+    document_id: str
+    question_id: str
+    sample: int
+    path: str
+    first_difference: int
+    """Position of the first token that is other, from 0."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Reread:
+    """What became of the turns that were drawn. Mutable: the turns end one after another."""
+
+    num_drawn: int
+    """Turns that were drawn: of the reader of all readings, and of what is asked after its answers."""
+    num_asked: int = 0
+    """Turns that the engine was asked again."""
+    different: list[DifferentTurn] = field(default_factory=list)
+    """Of these, turns with other tokens."""
+    not_asked: list[str] = field(default_factory=list)
+    """Why turns could not be asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Replayed:
+    """A turn of the log with its prompt."""
+
+    drawn: DrawnTurn
+    prompt: Prompt
+    seed: int
+    row: TurnRow
+    document_id: str
+    question_id: str
+
+
+def reread(past: PastRun, job: JobConfig, *, texts: DocumentTexts, log: Sequence[str], num: int, seed: int) -> Reread:
+    """Draws turns of a run and asks the engine of the job for them again.
+
+    Args:
+        past: The run.
+        job: Its settings, with secrets.
+        texts: Texts of its documents.
+        log: Files of the log that it rests on, below the output.
+        num: How many turns.
+        seed: Seed of the draw.
+
+    Raises:
+        SettingsError: the agent of the job is not the one that read.
+        EngineStartError: the engine can't start.
+        MemagentError: the engine is gone.
+    """
+    job = job.with_agent(fitted(job.agent))
+    identity = identify_reader(job.agent)
+    if identity.fingerprint != past.manifest["reader_fingerprint"]:
+        raise SettingsError(_other_reader(identity.parts, past.manifest["reader"]))
+    replay = _Replay(past, job, texts=texts, log=log)
+    drawn = draw_turns(
+        past.output, log, num=num, seed=seed, document_hashes=replay.document_hashes, fingerprints=replay.fingerprints
+    )
+    result = Reread(num_drawn=len(drawn))
+    asyncio.run(_ask_again(replay, drawn, result))
+    return result
+
+
+def _other_reader(here: Mapping[str, object], then: Mapping[str, object]) -> str:
+    other = sorted(name for name in {*here, *then} if here.get(name) != then.get(name))
+    return (
+        f"--reread: this is not the reader that the run was made by: {', '.join(other) or 'its name'} differ; put the "
+        "same model, tokeniser and prompt set here, or give the job file with --job"
+    )
+
+
+async def _ask_again(replay: "_Replay", drawn: Sequence[DrawnTurn], result: Reread) -> None:
+    replayed = await replay.turns(drawn, result)
+    if not replayed:
+        return
+    engine = make_engine(replay.job.agent)
+    with quiet_libraries():
+        await engine.start()
+    try:
+        if kinds := {each.prompt.guide.kind for each in replayed if each.prompt.guide is not None}:
+            await engine.require_guides(kinds)
+        places = asyncio.Semaphore(IN_FLIGHT)
+        await asyncio.gather(*(_compare(engine, each, places, result) for each in replayed))
+    finally:
+        await engine.stop()
+
+
+async def _compare(engine: Engine, turn: _Replayed, places: asyncio.Semaphore, result: Reread) -> None:
+    async with places:
+        try:
+            completion = await engine.complete(turn.prompt, seed=turn.seed)
+        except (ReadingError, NotReadError) as error:
+            result.not_asked.append(f"{turn.drawn.path} of document {turn.document_id!r}: {error}")
+            return
+    result.num_asked += 1
+    logged, now = list(turn.row["token_ids"]), list(completion.token_ids)
+    if logged == now:
+        return
+    pairs = zip(logged, now, strict=False)
+    first = next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(logged), len(now)))
+    result.different.append(
+        DifferentTurn(
+            document_id=turn.document_id,
+            question_id=turn.question_id,
+            sample=turn.drawn.sample,
+            path=turn.drawn.path,
+            first_difference=first,
+        )
+    )
+
+
+class _Replay:
+    """Reads documents of a run again from its log alone, to have the prompts of its turns."""
+
+    def __init__(self, past: PastRun, job: JobConfig, *, texts: DocumentTexts, log: Sequence[str]) -> None:
+        """Takes the run; nothing is read."""
+        self.past, self.job, self._texts, self._log = past, job, texts, log
+        self._fingerprint = past.manifest["reader_fingerprint"]
+        self._questions = Questions(past.questions, reader_fingerprint=self._fingerprint)
+        types = self._questions.types
+        require_compiled(asked_types(past.questions), job.agent)
+        self._closing: Closing | None = checked_closing(
+            job.closing, job.agent, types=types, reader_fingerprint=self._fingerprint
+        )
+        self.fingerprints = {self._fingerprint, *(self._closing.of_turns(types) if self._closing else ())}
+        self._agent: LoadedAgent = make_agent(job.agent)
+        self._tokenizer = make_tokenizer(job.agent)
+        hashes = past.plan["document_hash"].to_pylist()
+        self._places: dict[str, list[int]] = defaultdict(list)
+        for place, document_hash in enumerate(hashes):
+            if document_hash is not None:
+                self._places[document_hash].append(place)
+        self.document_hashes = self._places.keys()
+        self._names: list[str] = past.plan["document_id"].to_pylist()
+
+    async def turns(self, drawn: Sequence[DrawnTurn], result: Reread) -> list[_Replayed]:
+        """The drawn turns with their prompts; notes those that have none."""
+        by_document: dict[str, list[DrawnTurn]] = defaultdict(list)
+        for turn in drawn:
+            by_document[turn.document_hash].append(turn)
+        hashes = {self._names[place]: each for each in by_document for place in self._places[each]}
+        places = find_places(self.past.output, self._log, document_hashes=by_document)
+        found: list[_Replayed] = []
+        for fetched in self._texts.fetch(list(hashes)):
+            if of_text := by_document.pop(hashes[fetched.document_id], []):  # else one of the same text came before
+                found += await self._of_document(fetched, of_text, places, result)
+        for document_hash, of_text in by_document.items():
+            named = self._names[self._places[document_hash][0]]
+            result.not_asked += [f"the text of document {named!r} is gone or has changed"] * len(of_text)
+        return found
+
+    async def _of_document(
+        self, fetched: DocumentText, drawn: Sequence[DrawnTurn], places: LogPlaces, result: Reread
+    ) -> list[_Replayed]:
+        document_hash = drawn[0].document_hash
+        held = read_turns_of(
+            self.past.output,
+            [(self.past.output / name).path for name in places.of(TURNS_FOLDER, document_hash)],
+            fingerprints=sorted(self.fingerprints),
+            document_hashes=[document_hash],
+        )
+        prompts: dict[tuple[int, int], dict[tuple[str, str], Prompt]] = {}
+        replayed = []
+        for turn in drawn:
+            asked = self._rows_of(turn)
+            rows = list(asked)
+            for row in rows:
+                if (row, turn.sample) not in prompts:
+                    prompts[row, turn.sample] = await self._prompts(row, turn, fetched, held)
+            address = (turn.reader_fingerprint, turn.path)
+            of_rows = [(row, found) for row in rows if (found := prompts[row, turn.sample].get(address))]
+            logged = held[turn.reader_fingerprint].get((document_hash, turn.question_hash, turn.sample), NO_ROWS)
+            row, prompt = of_rows[0] if of_rows else (0, None)
+            known = logged.get(turn.path)
+            document_id = asked.get(row) or self._names[self._places[document_hash][0]]
+            if prompt is None or known is None or known["prompt_hash"] != token_hash(prompt.token_ids):
+                why = "its prompt can't be made again: by a run that was stopped, of other questions, or by other rules"
+                result.not_asked.append(f"{turn.path} of document {document_id!r}: {why}")
+                continue
+            replayed.append(
+                _Replayed(
+                    drawn=turn,
+                    prompt=prompt,
+                    seed=turn.address.turn_seed(turn.path, seed=self.job.agent.sampling.seed),
+                    row=known,
+                    document_id=document_id,
+                    question_id=self._questions[row].question_id,
+                )
+            )
+        return replayed
+
+    def _rows_of(self, turn: DrawnTurn) -> dict[int, str]:
+        """Rows of the question list that a turn may belong to, with a document of which it was asked."""
+        found: dict[int, str] = {}
+        for place in self._places[turn.document_hash]:
+            for reading in self.past.plan["readings"][place].as_py():
+                row: int = reading["question"]
+                addresses = (
+                    self._questions.address(row, document_hash=turn.document_hash, sample=turn.sample),
+                    self._questions.list_address(row, document_hash=turn.document_hash, sample=turn.sample),
+                )
+                if turn.question_hash in {each.question_hash for each in addresses if each}:
+                    found.setdefault(row, self._names[place])
+        return found
+
+    async def _prompts(
+        self, row: int, turn: DrawnTurn, fetched: DocumentText, held: Mapping[str, LoggedTurns]
+    ) -> dict[tuple[str, str], Prompt]:
+        """The prompts of a reading and of what closes it, by fingerprint and path, as far as the log answers them."""
+        prompts: dict[tuple[str, str], Prompt] = {}
+        tracer = Tracer(self._agent.prompts)
+
+        def observe(prompt: Prompt, completion: Completion) -> None:
+            tracer(prompt, completion)
+            prompts[prompt.fingerprint or self._fingerprint, prompt.path] = prompt
+
+        text = fetched.text
+        try:
+            document = self._tokenizer.document(text)
+            document = with_breaks(document, text, agent=self.job.agent, rows=fetched.rows)
+        except DocumentError as error:
+            document = unreadable(error)
+        turns = ReadingTurns(
+            engine=ReplayOnly(),
+            address=self._questions.address(row, document_hash=turn.document_hash, sample=turn.sample),
+            seed=self.job.agent.sampling.seed,
+            held=held[self._fingerprint],
+            held_closings=held,
+            list_address=self._questions.list_address(row, document_hash=turn.document_hash, sample=turn.sample),
+            observe=observe,
+        )
+        reading = await read(document, self._questions[row], agent=self._agent, turns=turns)
+        if self._closing is not None and reading.status is Status.OK:
+            await close_reading(
+                reading,
+                self._questions.types[row],
+                question=self._questions[row].text,
+                document=document,
+                sentences=split_sentences(text) if self._closing.config.evidence else Sentences(),
+                trace=tracer.trace,
+                closing=self._closing,
+                turns=turns,
+            )
+        return prompts

@@ -1,0 +1,261 @@
+"""Projects the tables of the last run again from its log, part by part, and compares them with what is there."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memagent_batch.audit.comparison import SHOWN_ROWS, differences, without
+from memagent_batch.audit.findings import Finding, Kind, Report, Unchecked
+from memagent_batch.audit.log_places import LogPlaces, find_places
+from memagent_batch.domain.readings import Status
+from memagent_batch.errors import OutputError
+from memagent_batch.log.question_list import with_asked
+from memagent_batch.log.schemas import OUTCOME_LOG, OutcomeRow
+from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
+from memagent_batch.runs.history.document_texts import DocumentTexts
+from memagent_batch.runs.history.history import PastRun
+from memagent_batch.runs.manifest import MANIFEST_FILE
+from memagent_batch.runs.record.sums import record_file
+from memagent_batch.runs.rows.projection import Projection
+from memagent_batch.runs.tables.part_report import PartReport
+from memagent_batch.runs.tables.table_files import read_tables
+from memagent_batch.runs.tables.tables import PartTables, project
+
+READING = ("document_id", "question_id", "sample")
+KEYS = {
+    "answers_file": READING,
+    "memories_file": (*READING, "turn"),
+    "evidence_file": (*READING, "how", "rank"),
+    "results_file": ("document_id",),
+}
+"""Columns that name a row, by the field of a part that names its file."""
+OF_UNREADABLE = ("run_id", "finished_at")
+"""Columns of a reading whose document can't be read: the log has nothing of it, and the run itself says when."""
+
+OF_TEXT = ("locator",)
+"""Columns of a turn that say where its chunk stood in the document's source."""
+Hidden = tuple[Sequence[str], Sequence[str]]
+"""Columns, and the documents for which they are not compared."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RowCheck:
+    """Compares the tables of a run with its log. Mutable: notes the documents that it has seen."""
+
+    past: PastRun
+    """The run."""
+    projection: Projection
+    """How its tables follow from the log."""
+    log: Collection[str]
+    """Files of the log that they rest on, below the output."""
+    texts: DocumentTexts | None
+    """Texts of the documents, for evidence; None where they are not to be had."""
+    wrong: Collection[str] = ()
+    """Files that are not as they were recorded: what follows from that in other files is not reported."""
+    num_rows: int = 0
+    """Rows that were compared so far."""
+    _num_without_text: int = 0
+    """Documents whose texts could not be compared."""
+
+    def reports(self) -> Iterator[Report]:
+        """What does not follow from the log."""
+        hashes = self.past.plan["document_hash"].to_pylist()
+        places = find_places(self.past.output, self.log, document_hashes=[each for each in hashes if each])
+        rows = {name: row for row, name in enumerate(self.past.plan["document_id"].to_pylist())}
+        seen: set[int] = set()
+        is_whole = not any(self._is_wrong(part) for part in self.past.manifest["parts"])
+        for part in self.past.manifest["parts"]:
+            try:
+                documents = self._documents(part, rows)
+            except OutputError as error:
+                is_whole = False
+                if not self._is_wrong(part):
+                    yield Finding(kind=Kind.ROWS, where=part["answers_file"], what=str(error))
+                continue
+            reports = [*_twice(part, documents, seen), *self._of_part(part, documents, rows=rows, places=places)]
+            seen.update(documents)
+            yield from (each for each in reports if self._is_own(each, part))
+        if is_whole:  # else nobody knows what the damaged part had
+            yield from self._unseen(seen)
+        if self._num_without_text:
+            why = "their texts are gone or have changed, can't be fetched now, or could not be when the run wrote it"
+            yield Unchecked(what=f"evidence and locators of {self._num_without_text:,} documents", why=why)
+
+    def _of_part(
+        self, part: PartReport, documents: Sequence[int], *, rows: Mapping[str, int], places: LogPlaces
+    ) -> Iterator[Report]:
+        """What is other in a part."""
+        planned = self._part(documents, places)
+        gone = self._without_text(planned)
+        there = sorted(set(documents) - {rows[name] for name in gone})
+        readable = self._part(there, places) if gone else planned
+        yield from self._compared(part, planned, readable=readable, gone=gone)
+
+    def _is_own(self, report: Report, part: PartReport) -> bool:
+        """Whether a report is not a mere consequence of what is wrong with another file of its part."""
+        return isinstance(report, Unchecked) or report.where in self.wrong or not self._is_wrong(part)
+
+    def _is_wrong(self, part: PartReport) -> bool:
+        """Whether a file of a part is not as it was recorded."""
+        return any(part[name] in self.wrong for name in KEYS)  # type: ignore[literal-required]
+
+    def _documents(self, part: PartReport, rows: Mapping[str, int]) -> list[int]:
+        """Rows of the plan that a part is of."""
+        files = [name for name in (part["answers_file"], part["results_file"]) if name]
+        tables = [_valid(read_tables(self.past.output, [name]), columns=["document_id"]) for name in files]
+        named = [table["document_id"].to_pylist() for table in tables]
+        return sorted({rows[name] for names in named for name in names if name in rows})
+
+    def _part(self, documents: Sequence[int], places: LogPlaces) -> pa.Table:
+        """The part of the plan, as `plan_parts` makes it."""
+        part, root = self.past.plan.take(pa.array(documents, pa.int64())), self.past.output.path
+        hashes = part["document_hash"].to_pylist()
+        for column, folder in (
+            ("outcome_files", OUTCOMES_FOLDER),
+            ("turn_files", TURNS_FOLDER),
+            ("closing_files", CLOSINGS_FOLDER),
+        ):
+            files = [[f"{root}/{name}" for name in places.of(folder, each)] for each in hashes]
+            part = part.append_column(column, pa.array(files, pa.list_(pa.string())))
+        if self.texts is not None:
+            found = self.texts.places(part["document_id"].to_pylist())
+            for name in found.schema.names:
+                if name not in part.schema.names:
+                    part = part.append_column(name, found[name])
+        asked = [[reading["question"] for reading in readings] for readings in part["readings"].to_pylist()]
+        return with_asked(part, asked, questions=self.past.questions).combine_chunks()
+
+    def _without_text(self, planned: pa.Table) -> list[str]:
+        """Documents of a part whose texts are not there, where texts are needed."""
+        if not self._needs_texts:
+            return []
+        is_gone = pc.and_(pc.is_null(planned["path"]), pc.is_null(planned["error"]))
+        gone: list[str] = planned.filter(is_gone)["document_id"].to_pylist()
+        return gone
+
+    def _compared(
+        self, part: PartReport, planned: pa.Table, *, readable: pa.Table, gone: Sequence[str]
+    ) -> Iterator[Report]:
+        """What is other in the files of a part; `readable` is it without documents whose texts are `gone`."""
+        try:
+            answers = _valid(read_tables(self.past.output, [part["answers_file"]]), columns=OUTCOME_LOG.names)
+            made = self._projected(planned, answers, readable=readable)
+        except OutputError as error:
+            yield Finding(kind=Kind.ROWS, where=part["answers_file"], what=str(error))
+            return
+        more = len(made.missing) - SHOWN_ROWS
+        lines = [f"{missing}: the log holds no outcome" for missing in made.missing[:SHOWN_ROWS]]
+        for what in [*lines, *([f"and {more:,} more readings without an outcome"] if more > 0 else [])]:
+            yield Finding(kind=Kind.ROWS, where=part["answers_file"], what=what)
+        names = planned["document_id"].to_pylist()
+        if self._needs_texts and (part["key"] is None or not made.is_whole):  # a text could not be fetched then, or now
+            gone = names
+        self._num_without_text += len(gone)
+        unreadable: list[str] = planned.filter(pc.is_valid(planned["error"]))["document_id"].to_pylist()
+        located = names if gone or self.texts is None else []
+        hidden: dict[str, Sequence[Hidden]] = {
+            "answers_file": [(OF_UNREADABLE, unreadable)],
+            "memories_file": [(OF_TEXT, located)],
+        }
+        yield from self._of_tables(part, made, gone=gone, hidden=hidden)
+
+    @property
+    def _needs_texts(self) -> bool:
+        """Whether rows say something that only the documents know, and these are to be had."""
+        return self.texts is not None and (self.projection.has_evidence or self.projection.input.locator is not None)
+
+    def _of_tables(
+        self, part: PartReport, made: PartTables, *, gone: Sequence[str], hidden: Mapping[str, Sequence[Hidden]]
+    ) -> Iterator[Report]:
+        """What is other in the tables of a part."""
+        tables = {
+            "answers_file": made.answers,
+            "memories_file": made.memories,
+            "evidence_file": made.evidence,
+            "results_file": made.results,
+        }
+        for field, expected in tables.items():
+            name: str | None = part[field]  # type: ignore[literal-required]
+            is_asked = self.projection.has_evidence if field == "evidence_file" else expected is not None
+            if is_asked != (name is not None):
+                where = name or record_file(self.past.run_id, MANIFEST_FILE)
+                what = f"the run asked for no such table: {name}" if name else f"a part of the tables has no {field!r}"
+                yield Finding(kind=Kind.ROWS, where=where, what=what)
+            if name is None or expected is None:
+                continue
+            own = hidden.get(field, ())
+            for line in self._differences(name, expected, keys=KEYS[field], hidden=own, gone=gone):
+                yield Finding(kind=Kind.ROWS, where=name, what=line)
+
+    def _differences(
+        self, name: str, expected: pa.Table, *, keys: Sequence[str], hidden: Sequence[Hidden], gone: Sequence[str]
+    ) -> list[str]:
+        """What is other in a file of a table."""
+        try:
+            actual = _valid(read_tables(self.past.output, [name]), columns=())
+        except OutputError as error:
+            return [] if name in self.wrong else [str(error)]
+        if "how" in keys:
+            expected, actual = _of_others(expected, gone), _of_others(actual, gone)
+        self.num_rows += actual.num_rows
+        for each in hidden:
+            expected, actual = _masked(expected, each), _masked(actual, each)
+        return differences(expected, actual, keys=keys)
+
+    def _projected(self, planned: pa.Table, answers: pa.Table, *, readable: pa.Table) -> PartTables:
+        """The rows of a part; evidence of documents whose texts are there."""
+        not_read = answers.filter(pc.equal(answers["status"], Status.NOT_READ))  # no log has their outcomes
+        rows: list[OutcomeRow] = not_read.select(OUTCOME_LOG.names).to_pylist()
+        if readable is planned:
+            return project(planned, projection=self.projection, not_read=rows)
+        plain = project(planned, projection=replace(self.projection, documents=None), not_read=rows)
+        with_texts = project(readable, projection=self.projection)
+        return replace(plain, evidence=with_texts.evidence, is_whole=with_texts.is_whole)
+
+    def _unseen(self, seen: set[int]) -> Iterator[Report]:
+        """Documents without a row in any table, though something was asked of them."""
+        lengths = pc.list_value_length(self.past.plan["readings"]).to_pylist()
+        unseen = [row for row, length in enumerate(lengths) if length and row not in seen]
+        if unseen:
+            first = self.past.plan["document_id"][unseen[0]].as_py()
+            what = f"{len(unseen):,} documents have no row in `answers`, the first is {first!r}"
+            yield Finding(kind=Kind.ROWS, where="answers", what=what)
+
+
+def _twice(part: PartReport, documents: Sequence[int], seen: set[int]) -> Iterator[Report]:
+    both = seen.intersection(documents)
+    if both:
+        what = f"{len(both):,} documents have rows in another file of `answers` too"
+        yield Finding(kind=Kind.ROWS, where=part["answers_file"], what=what)
+
+
+def _masked(table: pa.Table, hidden: Hidden) -> pa.Table:
+    """Without what can't be known of readings of some documents."""
+    columns, document_ids = hidden
+    if not document_ids or not set(columns) <= set(table.schema.names):
+        return table
+    of_them = pc.is_in(table["document_id"], pa.array(document_ids, table["document_id"].type))
+    return without(table, columns, where=of_them)
+
+
+def _of_others(table: pa.Table, document_ids: Sequence[str]) -> pa.Table:
+    """The rows of other documents."""
+    names = table["document_id"]
+    return table.filter(pc.invert(pc.is_in(names, pa.array(document_ids, names.type)))) if document_ids else table
+
+
+def _valid(table: pa.Table, *, columns: Collection[str]) -> pa.Table:
+    """The table, which has these columns, and no value outside its buffers.
+
+    Raises:
+        OutputError: it lacks one, or is damaged.
+    """
+    if missing := sorted(set(columns) - set(table.schema.names)):
+        raise OutputError(f"it is another table: it has no column {missing[0]!r}")
+    try:
+        table.validate(full=True)
+    except pa.ArrowException as error:
+        raise OutputError(f"it is damaged: {error}") from error
+    return table

@@ -1,0 +1,157 @@
+"""Checks the tables of the last run: that its numbers add up, and that each row follows from the log."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memagent_batch.audit.comparison import differences
+from memagent_batch.audit.files import CheckedFiles
+from memagent_batch.audit.findings import Finding, Kind, Report, Unchecked
+from memagent_batch.audit.rows import RowCheck
+from memagent_batch.config.sources import InputConfig
+from memagent_batch.errors import InputError, OutputError
+from memagent_batch.files.errors import FILE_ERRORS
+from memagent_batch.files.json_files import read_json
+from memagent_batch.files.location import Location
+from memagent_batch.log.question_list import ASKED_FOLDER
+from memagent_batch.runs.history.document_texts import DocumentTexts
+from memagent_batch.runs.history.history import PLAN_FILE, REMOVED_FILE, PastRun, read_run
+from memagent_batch.runs.manifest import MANIFEST_FILE
+from memagent_batch.runs.record.projections import PROJECTION_FILE, restored_projection
+from memagent_batch.runs.record.sums import LOG_TABLES, record_file
+from memagent_batch.runs.tables.part_report import rows_of_files
+from memagent_batch.runs.tables.table_files import read_tables
+from memagent_batch.runs.tables.tables import (
+    ANSWERS_FOLDER,
+    EVIDENCE_FOLDER,
+    MEMORIES_FOLDER,
+    REMOVED_FOLDER,
+    RESULTS_FOLDER,
+    count_rows,
+)
+
+WITHOUT_TEXT = "--without-text"
+_FILES = {
+    ANSWERS_FOLDER: "answers_file",
+    MEMORIES_FOLDER: "memories_file",
+    EVIDENCE_FOLDER: "evidence_file",
+    RESULTS_FOLDER: "results_file",
+}
+
+
+def check_tables(
+    output: Location, files: CheckedFiles, *, with_text: bool, reports: list[Report]
+) -> tuple[PastRun | None, int]:
+    """Checks what the last manifest says of its tables.
+
+    Args:
+        output: The output.
+        files: What came of its files; of what is wrong with them, nothing is reported again.
+        with_text: Whether the documents may be read, for evidence and locators.
+        reports: Takes what is wrong.
+
+    Returns:
+        The run, None if it can't be opened, and the number of rows that were compared with the log.
+    """
+    run_id, manifest = files.run_id, files.manifest
+    record = [record_file(run_id, name) for name in (PLAN_FILE, REMOVED_FILE, PROJECTION_FILE)]
+    damaged = sorted(files.wrong.intersection([*record, f"{ASKED_FOLDER}/{run_id}.parquet"]))
+    if damaged or manifest is None:
+        why = f"they need {', '.join(damaged) or MANIFEST_FILE}, which is not as it was recorded"
+        reports.append(Unchecked(what="counts and rows", why=why))
+        return None, 0
+    try:
+        past = read_run(output, manifest)
+        reports += (each for each in _counts(past) if each.where not in files.wrong)
+        reports += (each for each in _removed(past) if each.where not in files.wrong)
+        return past, _against_log(past, files, with_text=with_text, reports=reports)
+    except (OutputError, AttributeError, KeyError, TypeError, ValueError) as error:
+        what = f"it can't be followed: {type(error).__name__}: {error}"
+        reports.append(Finding(kind=Kind.COUNTS, where=record_file(run_id, MANIFEST_FILE), what=what))
+        return None, 0
+
+
+def texts_of(past: PastRun, reports: list[Report]) -> DocumentTexts | None:
+    """The texts of the documents of a run; None if they can't be reached."""
+    names = (past.plan[name].to_pylist() for name in ("document_id", "document_hash"))
+    wanted = {name: value for name, value in zip(*names, strict=True) if value is not None}
+    try:
+        return DocumentTexts(past.output, past.manifest, wanted=wanted, without=WITHOUT_TEXT)
+    except (InputError, OutputError) as error:
+        reports.append(Unchecked(what="what the documents are needed for", why=str(error)))
+        return None
+
+
+def _counts(past: PastRun) -> Iterator[Finding]:
+    """What does not add up."""
+    manifest, counts = past.manifest, past.manifest["counts"]
+    planned = pc.sum(pc.list_value_length(past.plan["readings"])).as_py() or 0
+    ended = counts["ok"] + counts["failed"] + counts["not_read"]
+    if not planned == counts["asked"] == ended == counts["answers_rows"]:
+        what = f"the counts do not close: {planned:,} readings are planned, and the manifest has {dict(counts)}"
+        yield Finding(kind=Kind.COUNTS, where=record_file(past.run_id, PLAN_FILE), what=what)
+    for table, column in _FILES.items():
+        files = [part[column] for part in manifest["parts"] if part[column]]  # type: ignore[literal-required]
+        if files != manifest["files"].get(table, []):
+            what = f"the parts of the table {table!r} have other files than the manifest lists"
+            yield Finding(kind=Kind.COUNTS, where=record_file(past.run_id, MANIFEST_FILE), what=what)
+    for part in manifest["parts"]:
+        for name, num_rows in rows_of_files(part).items():
+            found = _num_rows(past.output / name)
+            if found != num_rows:
+                has = "can't be read" if found is None else f"has {found:,} rows"
+                what = f"it {has}, and the manifest says {num_rows:,} rows"
+                yield Finding(kind=Kind.COUNTS, where=name, what=what)
+
+
+def _num_rows(place: Location) -> int | None:
+    """Rows of a table file; None if it is gone or damaged."""
+    try:
+        return count_rows(place)
+    except FILE_ERRORS:
+        return None
+
+
+def _removed(past: PastRun) -> Iterator[Finding]:
+    """Whether the table `removed` is the one of the record."""
+    names = past.manifest["files"].get(REMOVED_FOLDER, [])
+    try:
+        actual: pa.Table = read_tables(past.output, names)
+    except OutputError as error:
+        lines = [str(error)]
+    else:
+        lines = differences(past.removed, actual, keys=["document_id"])
+    yield from (Finding(kind=Kind.ROWS, where=names[0], what=line) for line in lines if names)
+
+
+def _against_log(past: PastRun, files: CheckedFiles, *, with_text: bool, reports: list[Report]) -> int:
+    """Rows that were compared with the log."""
+    rows = "whether the rows follow from the log"
+    if any(name.startswith(LOG_TABLES) for name in files.wrong):
+        reports.append(Unchecked(what=rows, why="the log is not as it was recorded"))
+        return 0
+    record = read_json(past.output / record_file(past.run_id, PROJECTION_FILE))
+    if record is None:
+        reports.append(Unchecked(what=rows, why=f"{PROJECTION_FILE} of run {past.run_id} is not there"))
+        return 0
+    settings = InputConfig(**{**past.manifest["settings"]["input"], "carry_columns": (), "question_column": None})
+    places: dict[str, object] = {"output": past.output, "run_id": past.run_id, "documents": None, "input": settings}
+    projection = restored_projection(record, **places)
+    if projection is None:
+        versions = ", ".join(f"{name} {version}" for name, version in past.manifest["versions"].items())
+        why = f"a version that makes other rows made the tables ({versions})"
+        reports.append(Unchecked(what=rows, why=why))
+        return 0
+    of_texts = [
+        *(["the table 'evidence'"] if projection.has_evidence else []),
+        *(["locators"] if settings.locator is not None else []),
+    ]
+    texts = texts_of(past, reports) if of_texts and with_text else None
+    if texts is not None:
+        projection = restored_projection(record, **{**places, "documents": texts.documents}) or projection
+    else:
+        reports += [Unchecked(what=what, why="it needs the texts of the documents") for what in of_texts]
+    check = RowCheck(past=past, projection=projection, log=files.log, texts=texts, wrong=files.wrong)
+    reports += check.reports()
+    return check.num_rows

@@ -1,0 +1,160 @@
+"""Checks an output: files, counts, and that its tables follow from its log; packs one run for someone outside."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from memagent_batch.audit.bundle import README_FILE, Packed, write_bundle
+from memagent_batch.audit.files import CheckedFiles, check_files, published_manifest
+from memagent_batch.audit.findings import Finding, Report, Unchecked, split
+from memagent_batch.audit.reread import Reread, reread
+from memagent_batch.audit.tables import check_tables, texts_of
+from memagent_batch.config.job import JobConfig
+from memagent_batch.errors import MemagentError, NotVerifiedError, OutputChangedError, OutputError
+from memagent_batch.files.errors import output_errors
+from memagent_batch.files.location import Location
+from memagent_batch.runs.history.history import PastRun, open_run
+from memagent_batch.runs.record.sums import SUMS_FILE
+
+DAMAGED = "something is wrong with the record, or could not be checked"
+SHOWN_FINDINGS = 3
+"""Findings that the error of `bundle` names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """Which turns are asked of the engine again."""
+
+    num: int
+    """How many; none for 0."""
+    seed: int
+    """Seed of the draw."""
+    job_of: Callable[[PastRun], JobConfig]
+    """The job of a run, with its secrets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What a check of an output says."""
+
+    run_id: str
+    """The last finished run; empty if no manifest can be read."""
+    sha256: str
+    """Of its list of files; empty if it has none."""
+    signer: str
+    """Who has signed the list; empty if that was not checked."""
+    num_runs: int
+    """Runs whose lists were checked."""
+    num_files: int
+    """Files whose bytes are those that were recorded."""
+    num_rows: int
+    """Rows of tables that were compared with the log."""
+    findings: Sequence[Finding]
+    """What is wrong."""
+    unchecked: Sequence[Unchecked]
+    """What could not be checked."""
+    reread: Reread | None = None
+    """What the engine says again; None if it was not asked."""
+    not_asked: str = ""
+    """Why the engine was not asked though it was to be."""
+    failure: MemagentError | None = None
+    """What kept it from being asked, if that is an error."""
+
+
+def verify(
+    output: Location,
+    *,
+    with_text: bool = True,
+    all_runs: bool = False,
+    allowed_signers: Path | None = None,
+    drawn: Drawn | None = None,
+) -> Verification:
+    """Checks an output.
+
+    Args:
+        output: The output.
+        with_text: Whether the documents may be read, for evidence and locators.
+        all_runs: Whether the files of all runs are checked, and not only those of the last one.
+        allowed_signers: Who may have signed the record; None if the signature is not checked.
+        drawn: Which turns are asked again, if nothing is wrong.
+
+    Raises:
+        OutputError: no run has finished here, or the output can't be reached.
+        StorageError: a file can't be read for a cause of its store.
+        OutputChangedError: something is wrong, and a run has finished while it was looked at.
+    """
+    reports: list[Report] = []
+    with output_errors(output.uri):
+        published = published_manifest(output)
+        if published is None and (output / SUMS_FILE).exists():
+            raise OutputError(f"{output} is an unpacked bundle, not an output; check it as its {README_FILE} says")
+        files = check_files(output, all_runs=all_runs, allowed_signers=allowed_signers, reports=reports)
+    past, num_rows = check_tables(output, files, with_text=with_text, reports=reports)
+    if split(reports)[0] and published_manifest(output) != published:
+        raise OutputChangedError(f"a run has finished at {output} while it was looked at; run the same command again")
+    again, failure, not_asked = _ask_again(past, files, drawn, reports)
+    findings, unchecked = split(reports)
+    return Verification(
+        run_id=files.run_id,
+        sha256=files.sha256,
+        signer=files.signer,
+        num_runs=files.num_runs,
+        num_files=files.num_files,
+        num_rows=num_rows,
+        findings=findings,
+        unchecked=unchecked,
+        reread=again,
+        not_asked=not_asked,
+        failure=failure,
+    )
+
+
+def bundle(output: Location, target: Location, *, with_tables: bool, with_text: bool) -> Packed:
+    """Verifies the last run and packs its record.
+
+    Args:
+        output: The output.
+        target: The archive.
+        with_tables: Whether `answers` and `evidence` are packed.
+        with_text: Whether the documents may be read to verify evidence and locators.
+
+    Raises:
+        NotVerifiedError: the output does not hold, or an older version closed its last run; nothing is packed.
+        OutputError: no run has finished, or the output can't be reached.
+        StorageError: a file can't be read or written.
+    """
+    result = verify(output, with_text=with_text)
+    if result.findings:
+        shown = "; ".join(f"{each.where}: {each.what}" for each in result.findings[:SHOWN_FINDINGS])
+        raise NotVerifiedError(f"{output} does not hold, and nothing is packed: {shown}; see `memagent verify`")
+    if not result.sha256:
+        raise NotVerifiedError(
+            f"run {result.run_id} has no {SUMS_FILE}, since an older version closed it; run `memagent answer` again, "
+            "then pack it"
+        )
+    return write_bundle(open_run(output, result.run_id), target, with_tables=with_tables)
+
+
+def _ask_again(
+    past: PastRun | None, files: CheckedFiles, drawn: Drawn | None, reports: list[Report]
+) -> tuple[Reread | None, MemagentError | None, str]:
+    """What the engine says again; or why it was not asked, and the error if there was one.
+
+    It is asked only if nothing is wrong: else the record may name another engine, or other documents.
+    """
+    if drawn is None or not drawn.num:
+        return None, None, ""
+    if past is None or split(reports)[0]:
+        return None, None, _not_asked(drawn, DAMAGED)
+    texts = texts_of(past, reports)
+    if texts is None:
+        return None, None, _not_asked(drawn, "the documents can't be read")
+    try:
+        job = drawn.job_of(past)
+        return reread(past, job, texts=texts, log=sorted(files.log), num=drawn.num, seed=drawn.seed), None, ""
+    except MemagentError as error:
+        return None, error, _not_asked(drawn, str(error))
+
+
+def _not_asked(drawn: Drawn, why: str) -> str:
+    return f"{drawn.num:,} turns were to be asked again, and none was: {why}"

@@ -1,0 +1,214 @@
+"""`runs/RUN_ID/SHA256SUMS`: the hash of every file that a run made and rests on, as `sha256sum -c` reads it.
+
+Paths are relative to the output. The list of the run before is among the files, so that the lists form a chain. Files
+of the log and of kept tables never change: their hashes are taken over from the list before.
+"""
+
+import logging
+import re
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from itertools import chain
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+
+from memagent_batch.errors import OutputError, SettingsError
+from memagent_batch.files.errors import FILE_ERRORS, storage_errors
+from memagent_batch.files.location import Location
+from memagent_batch.log.index import TurnIndex
+from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
+from memagent_batch.logs import EventKind
+from memagent_batch.runs.history.history import RUNS_FOLDER, PastRun
+from memagent_batch.runs.manifest import MANIFEST_FILE
+
+log = logging.getLogger(__name__)
+
+SUMS_FILE = "SHA256SUMS"
+SIGNATURE_FILE = f"{SUMS_FILE}.sig"
+NAMESPACE = "memagent-batch"
+"""What a signature is for: `ssh-keygen -n`."""
+LOG_TABLES = (TURNS_FOLDER, OUTCOMES_FOLDER, CLOSINGS_FOLDER)
+"""Folders of the turn log that tables follow from."""
+READ_BYTES = 8 * 1024 * 1024
+"""Bytes of a large file in memory at once."""
+HASH_THREADS = 16
+"""Files read at once: enough to keep a core busy where a store answers in 50 ms."""
+_LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
+
+
+def record_file(run_id: str, name: str) -> str:
+    """Name of a file in the record of a run, below the output."""
+    return f"{RUNS_FOLDER}/{run_id}/{name}"
+
+
+def sums_bytes(hashes: Mapping[str, str]) -> bytes:
+    """A list, as `sha256sum` writes it."""
+    return "".join(f"{value}  {name}\n" for name, value in sorted(hashes.items())).encode()
+
+
+def write_sums(output: Location, hashes: Mapping[str, str], *, run_id: str, sign: str | None) -> None:
+    """Writes the list of a run, and its signature if there is a key.
+
+    Raises:
+        SettingsError: the key can't sign.
+        StorageError: nothing can be written.
+    """
+    data = sums_bytes(hashes)
+    (output / record_file(run_id, SUMS_FILE)).write_bytes(data)
+    if sign is not None:
+        (output / record_file(run_id, SIGNATURE_FILE)).write_bytes(signature(data, key=sign))
+
+
+def parse_sums(data: bytes, *, name: str) -> dict[str, str]:
+    """The hashes of a list, by name below the output.
+
+    Raises:
+        OutputError: a line is not one of `sha256sum`, or names a place outside the output.
+    """
+    lines = data.decode(errors="replace").splitlines()
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines, start=1):
+        match = _LINE.fullmatch(line)
+        if match is None or not is_below(match[2]):
+            raise OutputError(f"{name}: line {number} is not `HASH  PATH` of a file below the output; restore it")
+        found[match[2]] = match[1]
+    return found
+
+
+def is_below(name: object) -> bool:
+    """Whether a record's name of a file is one of a place below the output: not absolute, no `..`, a text."""
+    if not isinstance(name, str) or not name or "\\" in name or "://" in name or "::" in name:
+        return False
+    path = PurePosixPath(name)
+    return not path.is_absolute() and ".." not in path.parts
+
+
+def known_hashes(before: PastRun | None) -> dict[str, str]:
+    """The list of the run before; empty if an older version closed it, or if the list is gone or damaged.
+
+    Raises:
+        StorageError: it can't be read.
+    """
+    if before is None or not isinstance(before.manifest.get("record"), str):
+        return {}
+    name = record_file(before.run_id, SUMS_FILE)
+    place = before.output / name
+    with storage_errors(place.uri, of=FILE_ERRORS):
+        data = place.read_bytes_if_there()
+    try:
+        if data is not None:
+            return parse_sums(data, name=name)
+        problem = f"{name} is gone"
+    except OutputError as error:
+        problem = str(error)
+    message = f"{problem}. The whole turn log is hashed again"
+    log.warning(message, extra={"event": EventKind.RECORD_UNREADABLE})
+    return {}
+
+
+def link_before(before: PastRun | None) -> list[str]:
+    """The file of the run before that a list names: its list, or its manifest if an older version closed it."""
+    if before is None:
+        return []
+    names = (record_file(before.run_id, name) for name in (SUMS_FILE, MANIFEST_FILE))
+    return [name for name in names if (before.output / name).exists()][:1]
+
+
+def list_log(output: Location) -> Iterator[str]:
+    """Names of the files of the turn log.
+
+    Raises:
+        StorageError: it can't be listed.
+    """
+    for folder in LOG_TABLES:
+        start = len((output / folder).path) - len(folder)
+        yield from (path[start:] for path in (output / folder).files() if path.endswith(".parquet"))
+
+
+def used_files(output: Location, index: TurnIndex) -> set[str]:
+    """Names of the log files that an index was made of, as far as it names them."""
+    start = len((output / TURNS_FOLDER).path) - len(TURNS_FOLDER)
+    of_turns = chain.from_iterable(index.turn_files.values())
+    ended = (each.file for each in index.outcomes.values())
+    closed = (each.file for readings in index.closings.values() for each in readings.values())
+    return {path[start:] for path in chain(of_turns, ended, closed)}
+
+
+def file_hashes(output: Location, names: Iterable[str]) -> Iterator[tuple[str, str | None]]:
+    """Streams name and SHA-256 of files below an output; None for a file that is not there.
+
+    Raises:
+        StorageError: one can't be read.
+    """
+    names = list(names)
+    with ThreadPoolExecutor(HASH_THREADS) as threads:
+        yield from zip(names, threads.map(lambda name: _file_hash(output, name), names), strict=True)
+
+
+def _file_hash(output: Location, name: str) -> str | None:
+    """SHA-256 of a file, hex. Files of the log are small: a store is asked once for each, and not block by block."""
+    place = output / name
+    with storage_errors(place.uri, of=FILE_ERRORS):
+        try:
+            if name.startswith(LOG_TABLES):
+                return sha256(place.read_bytes()).hexdigest()
+            digest = sha256()
+            with place.open() as stream:
+                while block := stream.read(READ_BYTES):
+                    digest.update(block)
+            return digest.hexdigest()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+
+def signature(data: bytes, *, key: str) -> bytes:
+    """The signature of a list by an SSH key, as `ssh-keygen -Y sign` makes it.
+
+    Args:
+        data: The list.
+        key: A file with a private key without a passphrase, or with a public key whose private one an agent has.
+
+    Raises:
+        SettingsError: the key can't sign.
+    """
+    done = _ssh_keygen("sign", "-f", key, data=data)
+    if done.returncode:
+        raise SettingsError(f"record.sign: {key} can't sign: {_last_line(done)}; pass a key that ssh-keygen can use")
+    return done.stdout
+
+
+def signer_of(data: bytes, signed: bytes, *, allowed: Path) -> str:
+    """Who of the allowed signers has signed a list.
+
+    Raises:
+        OutputError: the signature is not one of theirs, or not of these bytes.
+    """
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / SIGNATURE_FILE
+        file.write_bytes(signed)
+        given = ("-f", str(allowed), "-s", str(file))
+        found = _ssh_keygen("find-principals", *given, data=b"")
+        name = found.stdout.decode(errors="replace").partition("\n")[0].strip()
+        if found.returncode or not name:
+            raise OutputError(f"it is not signed by one of {allowed}: {_last_line(found)}")
+        done = _ssh_keygen("verify", "-I", name, *given, data=data)
+    if done.returncode:
+        raise OutputError(f"the signature of {name} does not hold: {_last_line(done)}")
+    return name
+
+
+def _ssh_keygen(action: str, *arguments: str, data: bytes) -> subprocess.CompletedProcess[bytes]:
+    command = ["ssh-keygen", "-Y", action, "-n", NAMESPACE, *arguments]
+    try:  # in a session of its own, it has no terminal to ask for a passphrase
+        return subprocess.run(command, input=data, capture_output=True, start_new_session=True, check=False)
+    except FileNotFoundError as error:
+        raise SettingsError(
+            "signatures need ssh-keygen, which is not installed; install OpenSSH 8.2 or later"
+        ) from error
+
+
+def _last_line(done: subprocess.CompletedProcess[bytes]) -> str:
+    lines = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "no reason given"

@@ -1,0 +1,289 @@
+"""The model's tokeniser, in two voices: control tokens for our own prompt pieces, plain text for everything else.
+
+Runs in CPU tasks for documents and in the actor for prompt pieces; never on the engine's event loop for long texts.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memagent_batch.domain.closing.plan import ClosingTokens
+from memagent_batch.domain.document import Document
+from memagent_batch.domain.prompts import (
+    PASSAGE_GAP,
+    AnswerForm,
+    Memory,
+    PromptPiece,
+    PromptSet,
+    PromptTokens,
+    Slot,
+    TokenTemplate,
+    split_slots,
+)
+from memagent_batch.errors import DocumentError, PromptSetError
+from memagent_batch.tokens.chat_template import THINKING_WORD, ChatTemplate, Template
+from memagent_batch.tokens.pretrained import load_pretrained
+from memagent_batch.tokens.spans import segments_of
+from memagent_batch.tokens.tokenizer_json import TokenizerJson
+
+CONTEXT_TOKENS = 8
+"""Tokens of a prompt that are decoded before what follows it: more than the control tokens that end a chat template."""
+
+SLOT_MARKS = {slot: f"\ue000{slot.value}\ue001" for slot in Slot}
+"""Private-use text that stands for a slot while the chat template is rendered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenisedText:
+    """A text as tokens, with the place of each."""
+
+    token_ids: npt.NDArray[np.int32]
+    """Shape [num_tokens]."""
+    token_chars: npt.NDArray[np.int64]
+    """First character of each token in the text; shape [num_tokens]."""
+
+
+class Tokenizer:
+    """A model folder's tokeniser and chat template.
+
+    Raises:
+        SettingsError: the folder has no fast tokeniser.
+    """
+
+    def __init__(self, model: str) -> None:
+        """Loads from a local folder, or a hub name that `transformers` can resolve."""
+        self.model = model
+        self._full = load_pretrained(model)
+        content = TokenizerJson.of(self._full.backend_tokenizer)
+        self.sha256 = content.sha256
+        self.chat_template = ChatTemplate(tokenizer=self._full, model=model)
+        self._plain = content.plain_tokenizer()
+        self._places = content.byte_places()
+        self._inner = content.inner_tokenizer()
+        self._control = content.control_token_ids(self._plain, template_text=self.chat_template.whole_text)
+        self._textless = content.textless_token_ids(self._control)
+        self._letters = content.letters()
+        self.control_texts = content.texts(self._control)
+        self.has_thought_tags = content.has_thought_tags
+        self.ends_thoughts = content.ends_thoughts
+
+    @property
+    def control_token_ids(self) -> frozenset[int]:
+        """Tokens that steer the model; see `TokenizerJson.control_token_ids`."""
+        return self._control
+
+    @property
+    def end_token_id(self) -> int | None:
+        """The token that ends a completion, if the tokeniser names one."""
+        end = self._full.eos_token_id
+        return None if end is None else int(end)
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a short text, read as plain text: markers of the chat template are letters like any other."""
+        token_ids: list[int] = self.encode_document(text).token_ids.tolist()
+        return token_ids
+
+    def encode_document(self, text: str) -> TokenisedText:
+        """Token ids and character places of a text of any length, read as plain text.
+
+        Raises:
+            DocumentError: the text holds a lone surrogate, or the vocabulary has no plain tokens for a part of it.
+        """
+        ids, chars = [], []
+        for start, segment in segments_of(text):
+            tokens = self._encode_segment(segment, start=start)
+            ids.append(tokens.token_ids)
+            chars.append(tokens.token_chars + start)
+        token_ids = np.concatenate([np.empty(0, np.int32), *ids])
+        tokens = TokenisedText(token_ids=token_ids, token_chars=np.concatenate([np.empty(0, np.int64), *chars]))
+        self._require_plain(tokens, text)
+        return tokens
+
+    def document(self, text: str) -> Document:
+        """The text as a policy reads it.
+
+        Raises:
+            DocumentError: as `encode_document`.
+        """
+        tokens = self.encode_document(text)
+        return Document(token_ids=tokens.token_ids.data, token_chars=tokens.token_chars.data, num_chars=len(text))
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Text of the tokens, without control tokens."""
+        plain = [token for token in token_ids if token not in self._control]
+        return self.text_of(plain)
+
+    def text_of(self, token_ids: Sequence[int]) -> str:
+        """Text of the tokens as they are, control tokens included."""
+        decode = partial(self._full.backend_tokenizer.decode, skip_special_tokens=False)
+        if not self._letters:
+            return str(decode(list(token_ids)))
+        runs = groupby(token_ids, key=self._letters.get)
+        return "".join(decode(list(run)) if letters is None else letters * len(list(run)) for letters, run in runs)
+
+    def continuation(self, token_ids: Sequence[int], *, after: Sequence[int]) -> str:
+        """Text of tokens that follow others, without a last character that is cut in two.
+
+        It has no control tokens, but for the tags of thoughts. The last of the tokens before decide whether a word that
+        comes next begins with a space.
+        """
+        before = self._text_tokens(after[-CONTEXT_TOKENS:])
+        text = self.text_of([*before, *self._text_tokens(token_ids)])
+        return text[len(self.text_of(before)) :].rstrip("\ufffd")
+
+    def prompt_tokens(
+        self,
+        prompts: PromptSet,
+        *,
+        answer_form: AnswerForm,
+        chat_template_kwargs: Mapping[str, Any] = {},
+        template: Template | None = None,
+    ) -> PromptTokens:
+        """The prompt set as this tokeniser and its chat template write it.
+
+        Args:
+            prompts: the prompt set.
+            answer_form: how the model is asked to mark its answer.
+            chat_template_kwargs: what the user gives the chat template.
+            template: what wraps a message, where it is not the tokeniser's own chat template.
+        """
+        template = template or self.chat_template
+        shown = partial(self._template, template=template, values=template.values(chat_template_kwargs))
+        return PromptTokens(
+            update=shown(prompts.update),
+            answer=shown(prompts.answer_text(answer_form)),
+            direct=shown(prompts.direct_text(answer_form)),
+            merge=shown(prompts.merge) if prompts.merge else TokenTemplate(pieces=()),
+            decompose=shown(prompts.decompose) if prompts.decompose else TokenTemplate(pieces=()),
+            first_memory=Memory(token_ids=self.encode(prompts.first_memory), text=prompts.first_memory),
+            control_token_ids=self._control,
+            encode=PlainText(model=self.model),
+            decode=TokenText(model=self.model),
+            gap=tuple(self.encode(PASSAGE_GAP)),
+            keep_word=prompts.keep_word,
+            opens_thought=template.opens_thought(template.values(chat_template_kwargs)),
+        )
+
+    def closing_tokens(
+        self,
+        texts: Mapping[str, str],
+        *,
+        chat_template_kwargs: Mapping[str, Any] = {},
+        template: Template | None = None,
+    ) -> ClosingTokens:
+        """The closing turns as this tokeniser and its chat template write them, each behind a thought that has ended.
+
+        Args:
+            texts: text of each kind.
+            chat_template_kwargs: what the user gives the chat template.
+            template: what wraps a message, where it is not the tokeniser's own chat template.
+        """
+        template = template or self.chat_template
+        values = template.values(chat_template_kwargs)
+        if THINKING_WORD in values:
+            values[THINKING_WORD] = False
+        ending = template.thought_end(values, has_tags=self.ends_thoughts)
+        shown = partial(self._template, template=template, values=values, ending=ending)
+        return ClosingTokens(
+            templates={kind: shown(text) for kind, text in texts.items()},
+            encode=PlainText(model=self.model),
+            decode=TokenText(model=self.model),
+        )
+
+    def _require_plain(self, tokens: TokenisedText, text: str) -> None:
+        (places,) = np.nonzero(np.isin(tokens.token_ids, list(self._control)))
+        if len(places) == 0:
+            return
+        token = self._full.backend_tokenizer.id_to_token(int(tokens.token_ids[places[0]]))
+        start = int(tokens.token_chars[places[0]])
+        raise DocumentError(
+            f"the vocabulary of {self.model} has only the control token {token!r} for {text[start : start + 8]!r} at "
+            f"character {start}; remove such characters from the text, or use a model whose vocabulary has all bytes"
+        )
+
+    def _text_tokens(self, token_ids: Sequence[int]) -> list[int]:
+        return [token for token in token_ids if token not in self._textless]
+
+    def _encode_segment(self, segment: str, *, start: int) -> TokenisedText:
+        try:
+            segment.encode()
+        except UnicodeEncodeError as error:
+            raise DocumentError(
+                f"the text holds a lone surrogate at character {start + error.start}; it is not valid Unicode"
+            ) from error
+        if self._places:
+            token_ids = np.asarray(self._plain.encode_batch_fast([segment], add_special_tokens=False)[0].ids, np.int32)
+            token_chars = self._places.token_chars(token_ids, segment)
+            if token_chars is not None:
+                return TokenisedText(token_ids=token_ids, token_chars=token_chars)
+        slow = self._plain.encode(segment, add_special_tokens=False)
+        token_chars = np.fromiter((first for first, _ in slow.offsets), np.int64)
+        return TokenisedText(token_ids=np.asarray(slow.ids, np.int32), token_chars=token_chars)
+
+    def _template(self, text: str, *, template: Template, values: Mapping[str, Any], ending: str = "") -> TokenTemplate:
+        marked = "".join(SLOT_MARKS[piece] if isinstance(piece, Slot) else piece for piece in split_slots(text))
+        pieces = _split_marks(template.render(marked, values=values) + ending)
+        found = sorted(piece for piece in pieces if isinstance(piece, Slot))
+        if found != sorted(piece for piece in split_slots(text) if isinstance(piece, Slot)):
+            raise PromptSetError(
+                f"the chat template of {self.model} shows a prompt's slots {found}: one is lost or doubled"
+            )
+        return TokenTemplate(
+            pieces=tuple(
+                piece if isinstance(piece, Slot) else self._encode_piece(piece, is_first=index == 0)
+                for index, piece in enumerate(pieces)
+            )
+        )
+
+    def _encode_piece(self, piece: str, *, is_first: bool) -> tuple[int, ...]:
+        tokenizer = self._full.backend_tokenizer if is_first else self._inner
+        return tuple(tokenizer.encode(piece, add_special_tokens=False).ids)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainText:
+    """A tokeniser's `encode`, as a value that is small to send to another process."""
+
+    model: str
+    """Folder or hub name of the tokeniser."""
+
+    def __call__(self, text: str) -> list[int]:
+        """Token ids of a short text, read as plain text."""
+        return load_tokenizer(self.model).encode(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenText:
+    """A tokeniser's `decode`, in the same way."""
+
+    model: str
+    """Folder or hub name of the tokeniser."""
+
+    def __call__(self, token_ids: Sequence[int]) -> str:
+        """Text of token ids."""
+        return load_tokenizer(self.model).decode(token_ids)
+
+
+@lru_cache(maxsize=2)
+def load_tokenizer(model: str) -> Tokenizer:
+    """The model's tokeniser, loaded once in a process."""
+    return Tokenizer(model)
+
+
+def _split_marks(rendered: str) -> list[PromptPiece]:
+    pieces: list[PromptPiece] = [rendered]
+    for slot, mark in SLOT_MARKS.items():
+        split: list[PromptPiece] = []
+        for piece in pieces:
+            if isinstance(piece, Slot):
+                split.append(piece)
+                continue
+            for index, part in enumerate(piece.split(mark)):
+                split.extend([slot, part] if index else [part])
+        pieces = split
+    return [piece for piece in pieces if piece != ""]

@@ -1,0 +1,22 @@
+"""The scan that all checks share."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.audit.scan import Copy, make_scan
+from tests.flows.grown import Stream
+
+
+@pytest.fixture(scope="session")
+def scan(tmp_path_factory: pytest.TempPathFactory, text_model: str) -> Stream:
+    """Three nights, made once; nothing may change it."""
+    return make_scan(tmp_path_factory.mktemp("scan"), text_model)
+
+
+@pytest.fixture
+def copied(scan: Stream, tmp_path: Path) -> Callable[[], Copy]:
+    """Makes copies of the scan's output."""
+    number = iter(range(1_000))
+    return lambda: Copy(scan, tmp_path / f"copy-{next(number)}")

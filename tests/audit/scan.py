@@ -1,0 +1,119 @@
+"""A small scan of three nights with all tables, made once, and checks of its copies."""
+
+import json
+import shutil
+from collections.abc import Callable, Collection
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from memagent_batch.config.job import JobConfig
+from memagent_batch.files.json_files import json_bytes
+from memagent_batch.files.location import Location
+from memagent_batch.flows.audit import Drawn, Verification, verify
+from memagent_batch.runs.history.history import PastRun
+from memagent_batch.runs.record.sums import list_log, parse_sums, sums_bytes
+from tests.flows.grown import Stream, text_of
+
+ASK = [
+    {"question_id": "who", "question": "Who?"},
+    {"question_id": "signed", "question": "Is it signed?", "answer_type": "bool"},
+    {"question_id": "often", "question": "How often?", "answer_type": "number", "unit": "EUR"},
+]
+NIGHTS: tuple[dict[str, Any], ...] = (
+    {"a": text_of("Ann", days=4), "b": text_of("Bob", days=2), "none": None},
+    {"a": text_of("Ann", days=5), "b": text_of("Bob", days=2), "c": "A cat.", "none": None},
+    {"a": text_of("Ann", days=5), "c": "A cat.", "d": text_of("Dan", days=3), "none": None},
+)
+
+
+def make_scan(folder: Path, model: str) -> Stream:
+    """Three nights: a document grows, one is gone, one can't be read."""
+    stream = Stream(folder, model, ask=ASK, closing={"evidence": True, "support": True})
+    for texts in NIGHTS:
+        stream.night(texts)
+    return stream
+
+
+class Copy:
+    """A copy of the scan's output, to be damaged."""
+
+    def __init__(self, stream: Stream, folder: Path) -> None:
+        """Copies it into a folder that is not there."""
+        shutil.copytree(stream.output, folder)
+        self.folder, self.stream = folder, stream
+        self.job: JobConfig | None = stream.job
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What is shown."""
+        return dict(json.loads((self.folder / "manifest.json").read_text()))
+
+    @property
+    def runs(self) -> list[str]:
+        """The runs, the oldest first."""
+        return sorted(path.name for path in (self.folder / "runs").iterdir())
+
+    def files(self) -> list[str]:
+        """All files below the output, of which a run says something."""
+        names = [str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if path.is_file()]
+        return sorted(name for name in names if not name.startswith("log/deaths") and ".tmp" not in name)
+
+    def verify(self, **knobs: Any) -> Verification:
+        """Checks it."""
+        return verify_here(Location(uri=str(self.folder)), job=self.job, **knobs)
+
+    def rewrite(
+        self, change: Callable[[dict[str, Any]], None] = lambda manifest: None, *, run_id: str = "", seals: bool = True
+    ) -> None:
+        """Changes the manifest of a run, the last one's where it is shown too; `seals` makes the lists fit again."""
+        run_id = run_id or self.runs[-1]
+        place = self.folder / "runs" / run_id / "manifest.json"
+        manifest = json.loads(place.read_text())
+        change(manifest)
+        place.write_bytes(json_bytes(manifest))
+        if run_id == self.runs[-1]:
+            (self.folder / "manifest.json").write_bytes(json_bytes(manifest))
+        if seals:
+            self.reseal(run_id)
+
+    def sums(self, run_id: str = "") -> dict[str, str]:
+        """The list of a run, by default of the last one."""
+        place = self.folder / "runs" / (run_id or self.runs[-1]) / "SHA256SUMS"
+        return parse_sums(place.read_bytes(), name=place.name)
+
+    def reseal(self, run_id: str = "", *, without: Collection[str] = (), more: Collection[str] = ()) -> None:
+        """Makes the list of a run fit the files as they are now, with some left out and some more."""
+        names = {*self.sums(run_id), *more} - {*without}
+        hashes = {
+            name: sha256((self.folder / name).read_bytes()).hexdigest()
+            for name in names
+            if (self.folder / name).exists()
+        }
+        place = self.folder / "runs" / (run_id or self.runs[-1]) / "SHA256SUMS"
+        place.write_bytes(sums_bytes(hashes))
+
+    def strip(self, run_id: str) -> None:
+        """Makes the record of a run one of a version without lists."""
+        self.rewrite(lambda manifest: manifest.update(record={"before": None, "files": {}}), run_id=run_id, seals=False)
+        (self.folder / "runs" / run_id / "SHA256SUMS").unlink()
+
+    def seal_log(self) -> None:
+        """Has the last run list the log as it is now."""
+        self.reseal(more=[*list_log(Location(uri=str(self.folder)))])
+
+
+def verify_here(output: Location, *, job: JobConfig | None = None, **settings: Any) -> Verification:
+    """Checks an output; asks no engine where `reread` is not given."""
+
+    def job_of(past: PastRun) -> JobConfig:
+        assert job is not None
+        return job
+
+    drawn = Drawn(num=settings.pop("reread", 0), seed=settings.pop("seed", 0), job_of=job_of)
+    return verify(output, drawn=drawn, **settings)
+
+
+def found(result: Verification) -> set[tuple[str, str]]:
+    """Kind and place of all that is wrong."""
+    return {(each.kind.value, each.where) for each in result.findings}

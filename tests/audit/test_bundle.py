@@ -1,0 +1,124 @@
+"""An archive for someone outside: what is in it, that it is checked without this software, and what is not packed."""
+
+import json
+import subprocess
+import zipfile
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from memagent_batch.cli.bundle import _bundle
+from memagent_batch.errors import NotVerifiedError, OutputError, SettingsError
+from memagent_batch.files.json_files import write_json
+from memagent_batch.files.location import Location
+from memagent_batch.flows.audit import bundle
+from memagent_batch.flows.review import Asked, estimate
+from memagent_batch.review.sample.record import rule_of
+from memagent_batch.runs.manifest import require_manifest
+from memagent_batch.runs.record.evaluations import EVALUATIONS_FOLDER, evaluation_file
+from tests.audit.scan import Copy, verify_here
+from tests.review.test_review import label_all
+from tests.runs.record.test_evaluations import evaluation_of
+
+CLAUSE = Asked(
+    question_id="signed", rule=rule_of("value_bool = true", by=None, unsure_below=None), labels="4", with_page=False
+)
+
+
+def unpacked(copy: Copy, folder: Path, *, with_tables: bool = True) -> Path:
+    target = folder / "scan.zip"
+    bundle(Location(uri=str(copy.folder)), Location(uri=str(target)), with_tables=with_tables, with_text=False)
+    with zipfile.ZipFile(target) as archive:
+        archive.extractall(folder / "bundle")
+    return folder / "bundle"
+
+
+def names_of(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def reviewed(copy: Copy) -> Copy:
+    """With a review whose labels and estimate are there."""
+    label_all(copy.folder, {"a": True, "c": False, "d": True, "none": False}, asked=CLAUSE)
+    estimate(Location(uri=str(copy.folder)), None, so_far=False, with_seen=False)
+    return copy
+
+
+def test_bundle_holds_one_run_its_tables_and_its_reviews(copied: Callable[[], Copy], tmp_path: Path) -> None:
+    copy = reviewed(copied())
+    folder = unpacked(copy, tmp_path)
+    names, last = names_of(folder), copy.runs[-1]
+    assert {name for name in names if "/" not in name} == {"README.md", "SHA256SUMS", "card.md"}
+    record = {"SHA256SUMS", "manifest.json", "plan.parquet", "removed.parquet", "projection.json", "card.md"}
+    assert {name for name in names if name.startswith("runs/")} == {f"runs/{last}/{name}" for name in record}
+    tables = {name for table in ("answers", "evidence") for name in copy.manifest["files"][table]}
+    assert {name for name in names if name.startswith(("answers/", "evidence/", "memories/", "results/"))} == tables
+    assert {name for name in names if name.startswith("log/")} == {f"log/questions/{last}.parquet"}
+    labels = "review/labels/"
+    of_review = {Path(name).name for name in names if name.startswith("review/") and not name.startswith(labels)}
+    assert of_review == {"review.json", "sample.parquet", "estimate.json", "estimate.md"}
+    assert any(name.startswith("review/labels/") for name in names)
+    assert "recall" in (folder / "card.md").read_text()
+
+
+def test_bundle_is_checked_without_this_software(copied: Callable[[], Copy], tmp_path: Path) -> None:
+    folder = unpacked(reviewed(copied()), tmp_path)
+    (recorded,) = folder.glob("runs/*/SHA256SUMS")
+    own = ["sha256sum", "-c", "--quiet", "SHA256SUMS"]
+    of_run = ["sha256sum", "-c", "--quiet", "--ignore-missing", str(recorded.relative_to(folder))]
+    assert names_of(folder) == {"SHA256SUMS", *(line[66:] for line in (folder / "SHA256SUMS").read_text().splitlines())}
+    for command in (own, of_run):
+        assert subprocess.run(command, cwd=folder, check=False).returncode == 0
+    place = next(iter(folder.glob("answers/*")))
+    place.write_bytes(place.read_bytes() + b" ")
+    for command in (own, of_run):
+        assert subprocess.run(command, cwd=folder, check=False, capture_output=True).returncode == 1
+    with pytest.raises(OutputError, match="is an unpacked bundle"):
+        verify_here(Location(uri=str(folder)))
+
+
+def test_bundle_without_tables_quotes_no_document(copied: Callable[[], Copy], tmp_path: Path) -> None:
+    names = names_of(unpacked(copied(), tmp_path, with_tables=False))
+    assert not any(name.startswith(("answers/", "evidence/")) for name in names)
+
+
+def test_output_that_does_not_hold_is_not_packed(copied: Callable[[], Copy], tmp_path: Path) -> None:
+    copy = copied()
+    name = copy.manifest["files"]["answers"][0]
+    (copy.folder / name).unlink()
+    with pytest.raises(NotVerifiedError, match=f"nothing is packed: {name}"):
+        unpacked(copy, tmp_path)
+    assert not (tmp_path / "scan.zip").exists()
+
+
+def test_run_that_an_older_version_closed_is_not_packed(copied: Callable[[], Copy], tmp_path: Path) -> None:
+    copy = copied()
+    for run_id in copy.runs:
+        copy.strip(run_id)
+    with pytest.raises(NotVerifiedError, match="an older version closed it"):
+        unpacked(copy, tmp_path)
+
+
+def test_bundle_holds_evaluations_of_its_reader_and_its_card_shows_them(
+    copied: Callable[[], Copy], tmp_path: Path
+) -> None:
+    copy = copied()
+    output = Location(uri=str(copy.folder))
+    manifest = require_manifest(output)
+    evaluation = evaluation_of(manifest)
+    assert set(evaluation.follow_ups) == {"value", "evidence", "support"}, "the scan asks all of them"
+    name = evaluation_file(manifest, evaluated_in=evaluation.run_id)
+    write_json(output / name, asdict(evaluation))
+    for other in ("other/a.json", "evaluation.json", "runs/base/answers/a.parquet"):
+        (output / f"{EVALUATIONS_FOLDER}/{other}").write_bytes(json.dumps({}).encode())
+    assert verify_here(output).findings == []
+    folder = unpacked(copy, tmp_path)
+    assert "by this reader:\n  - 40 readings" in (folder / "card.md").read_text()
+    assert {each for each in names_of(folder) if each.startswith(EVALUATIONS_FOLDER)} == {name}
+
+
+def test_bundle_of_another_ending_is_refused(copied: Callable[[], Copy], tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"does not end in \.zip"):
+        _bundle([str(copied().folder), "--to", str(tmp_path / "scan.tar")])

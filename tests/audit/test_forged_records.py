@@ -1,0 +1,126 @@
+"""Records that were forged or damaged: none switches a check off, ends it with an error, or leads out of the output."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.audit.findings import Kind
+from memagent_batch.errors import NotVerifiedError
+from memagent_batch.files.location import Location
+from memagent_batch.flows.audit import bundle
+from tests.audit.scan import Copy, found
+
+FLIPPED = 24
+"""Places of a manifest in which a bit is flipped, one after another."""
+
+
+def forge_answer(copy: Copy, *, seals: bool = False) -> str:
+    """Changes an answer of the last run; returns the file."""
+    name: str = copy.manifest["files"]["answers"][0]
+    table = pq.read_table(copy.folder / name)
+    answers = ["another" if status == "ok" else None for status in table["status"].to_pylist()]
+    column = table.schema.get_field_index("answer")
+    changed = table.set_column(column, table.schema.field(column), pa.array(answers, pa.string()))
+    pq.write_table(changed, copy.folder / name)
+    if seals:
+        copy.reseal()
+    return name
+
+
+def test_last_run_without_a_list_behind_one_with_a_list_is_found(copied: Callable[[], Copy]) -> None:
+    copy = copied()
+    forge_answer(copy)
+    copy.strip(copy.runs[-1])
+    assert ("chain", f"runs/{copy.runs[-1]}/SHA256SUMS") in found(copy.verify())
+
+
+def test_list_that_was_deleted_is_found(copied: Callable[[], Copy]) -> None:
+    copy = copied()
+    (copy.folder / f"runs/{copy.runs[-1]}/SHA256SUMS").unlink()
+    assert found(copy.verify()) == {("gone", f"runs/{copy.runs[-1]}/SHA256SUMS")}
+
+
+@pytest.mark.parametrize("is_shown", [True, False])
+def test_flipped_bit_anywhere_in_a_last_manifest_is_a_finding(copied: Callable[[], Copy], is_shown: bool) -> None:
+    copy = copied()
+    place = copy.folder / ("manifest.json" if is_shown else f"runs/{copy.runs[-1]}/manifest.json")
+    data = place.read_bytes()
+    for number in range(FLIPPED):
+        at = number * (len(data) - 1) // (FLIPPED - 1)
+        place.write_bytes(data[:at] + bytes([data[at] ^ (1 << number % 8)]) + data[at + 1 :])
+        assert any(str(place.relative_to(copy.folder)) in where for _, where in found(copy.verify(with_text=False)))
+
+
+def test_manifest_that_is_nested_too_deeply_is_a_finding(copied: Callable[[], Copy]) -> None:
+    copy = copied()
+    (copy.folder / "manifest.json").write_text("[" * 100_000)
+    assert found(copy.verify(with_text=False)) == {("changed", "manifest.json")}
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda manifest: manifest["counts"].pop("ok"),
+        lambda manifest: manifest.update(parts=[{"answers_file": "answers/x.parquet"}]),
+        lambda manifest: manifest["settings"].update(input=3),
+    ],
+)
+def test_manifest_whose_fields_can_not_be_followed_is_a_finding(copied: Callable[[], Copy], forge: Any) -> None:
+    copy = copied()
+    copy.rewrite(forge)
+    assert ("counts", f"runs/{copy.runs[-1]}/manifest.json") in found(copy.verify())
+
+
+@pytest.mark.parametrize("name", ["../secret.txt", "/etc/hosts", "answers/../../secret.txt"])
+def test_names_outside_of_the_output_are_neither_read_nor_packed(
+    copied: Callable[[], Copy], tmp_path: Path, name: str
+) -> None:
+    copy = copied()
+    (copy.folder.parent / "secret.txt").write_text("secret")
+    copy.rewrite(lambda manifest: manifest["files"]["answers"].append(name))
+    target = tmp_path / "scan.zip"
+    assert found(copy.verify()) == {("changed", "manifest.json")}
+    with pytest.raises(NotVerifiedError, match="nothing is packed"):
+        bundle(Location(uri=str(copy.folder)), Location(uri=str(target)), with_tables=True, with_text=False)
+    assert not target.exists()
+    place = copy.folder / f"runs/{copy.runs[-1]}/SHA256SUMS"
+    place.write_text(f"{place.read_text()}{'0' * 64}  {name}\n")
+    assert ("changed", f"runs/{copy.runs[-1]}/SHA256SUMS") in found(copy.verify())
+
+
+def test_bundle_packs_no_other_file_of_the_output_as_a_table(copied: Callable[[], Copy], tmp_path: Path) -> None:
+    copy = copied()
+    copy.rewrite(lambda manifest: manifest["files"]["answers"].append("input/documents.parquet"))
+    target = Location(uri=str(tmp_path / "scan.zip"))
+    with pytest.raises(NotVerifiedError, match=r"it does not list input/documents\.parquet"):
+        bundle(Location(uri=str(copy.folder)), target, with_tables=True, with_text=False)
+
+
+@pytest.mark.parametrize("table", ["evidence", "results"])
+def test_table_that_was_taken_out_of_the_record_is_missed(copied: Callable[[], Copy], table: str) -> None:
+    copy = copied()
+    names: list[str] = copy.manifest["files"][table]
+
+    def forge(manifest: dict[str, Any]) -> None:
+        del manifest["files"][table]
+        for part in manifest["parts"]:
+            part.update({f"{table}_file": None, f"num_{table}": 0})
+
+    copy.rewrite(forge)
+    copy.reseal(without=names)
+    findings = copy.verify().findings
+    assert {each.kind for each in findings} == {Kind.ROWS}
+    assert all(f"{table}_file" in each.what for each in findings)
+
+
+def test_file_that_was_taken_out_of_the_list_is_named(copied: Callable[[], Copy]) -> None:
+    copy = copied()
+    names = [forge_answer(copy), f"runs/{copy.runs[-1]}/card.md"]
+    copy.reseal(without=names)
+    (finding,) = [each for each in copy.verify().findings if each.kind is Kind.CHANGED]
+    assert finding.where == f"runs/{copy.runs[-1]}/SHA256SUMS"
+    assert all(f"it does not list {name}" in finding.what for name in names)

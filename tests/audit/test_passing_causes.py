@@ -1,0 +1,105 @@
+"""What is no sign of tampering: texts that can't be fetched, and nights that go on while an output is looked at."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.audit.files import check_files
+from memagent_batch.errors import OutputChangedError
+from memagent_batch.files.location import Location
+from memagent_batch.flows import audit as pipeline
+from memagent_batch.inputs.texts import FetchedText, fetch_texts
+from memagent_batch.runs.tables import evidence
+from tests.audit.scan import ASK, NIGHTS, Copy, found, verify_here
+from tests.flows.grown import Stream, text_of
+
+
+def no_texts(*given: Any, **knobs: Any) -> Iterator[FetchedText]:
+    """As `fetch_texts` where the store is away."""
+    yield from (replace(each, text=None, rows=()) for each in fetch_texts(*given, **knobs))
+
+
+def test_texts_that_can_not_be_fetched_now_leave_evidence_unchecked(
+    copied: Callable[[], Copy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = copied()
+    monkeypatch.setattr(evidence, "fetch_texts", no_texts)
+    result = copy.verify()
+    assert (result.findings, [each.what for each in result.unchecked]) == ([], ["evidence and locators of 4 documents"])
+
+
+def test_evidence_that_a_run_wrote_without_texts_is_not_checked(
+    text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Stream(tmp_path, text_model, ask=ASK, closing={"evidence": True})
+    monkeypatch.setattr(evidence, "fetch_texts", no_texts)
+    manifest = stream.night(NIGHTS[1])
+    monkeypatch.undo()
+    assert [part["key"] for part in manifest["parts"]] == [None]
+    result = verify_here(Location(uri=str(stream.output)))
+    assert (result.findings, [each.what for each in result.unchecked]) == ([], ["evidence and locators of 4 documents"])
+
+
+class Pages(Stream):
+    """Documents of pages, each with its number."""
+
+    def put(self, texts: Any) -> None:
+        """A page for each line."""
+        rows = [
+            {"document_id": name, "text": line, "page": page}
+            for name, text in texts.items()
+            for page, line in enumerate(text.splitlines(), start=1)
+        ]
+        pq.write_table(pa.Table.from_pylist(rows), self.documents)
+
+
+def test_locators_are_compared_with_the_documents_where_these_are_read(text_model: str, tmp_path: Path) -> None:
+    stream = Pages(tmp_path, text_model, input={"order_columns": ["page"], "locator": "page {page}"})
+    manifest = stream.night({"a": text_of("Ann", days=3), "b": text_of("Bob", days=2)})
+    output = Location(uri=str(stream.output))
+    assert any("page 2" in (row["locator"] or "") for row in stream.table(manifest, "memories"))
+    result = verify_here(output)
+    assert (result.findings, result.unchecked) == ([], [])
+    result = verify_here(output, with_text=False)
+    assert (result.findings, [each.what for each in result.unchecked]) == ([], ["locators"])
+    stream.put({"a": text_of("Ann", days=3)})
+    result = verify_here(output)
+    assert (result.findings, [each.what for each in result.unchecked]) == ([], ["evidence and locators of 1 documents"])
+
+
+@pytest.mark.parametrize("is_other", [True, False])
+def test_findings_of_an_output_in_which_a_run_finished_meanwhile_are_not_told(
+    copied: Callable[[], Copy], monkeypatch: pytest.MonkeyPatch, is_other: bool
+) -> None:
+    copy = copied()
+    name = copy.manifest["files"]["memories"][0]
+
+    def slow(*given: Any, **knobs: Any) -> Any:
+        (copy.folder / name).unlink()
+        checked = check_files(*given, **knobs)
+        if is_other:
+            copy.rewrite(lambda manifest: manifest.update(seconds=1.0), seals=False)
+        return checked
+
+    monkeypatch.setattr(pipeline, "check_files", slow)
+    if is_other:
+        with pytest.raises(OutputChangedError, match="a run has finished"):
+            copy.verify()
+    else:
+        assert ("gone", name) in found(copy.verify())
+
+
+def test_many_readings_without_an_outcome_are_counted(copied: Callable[[], Copy]) -> None:
+    copy = copied()
+    for place in (copy.folder / "log/outcomes").iterdir():
+        place.unlink()
+    copy.seal_log()
+    name = copy.manifest["files"]["answers"][0]
+    (what,) = [each.what for each in copy.verify().findings if each.where == name]
+    assert what.count("the log holds no outcome") == 5
+    assert "and 4 more readings without an outcome" in what

@@ -1,0 +1,93 @@
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from xml.etree import ElementTree
+
+import pytest
+
+from memagent_batch.evaluation.report.charts import (
+    Axis,
+    Chart,
+    Line,
+    Panel,
+    Point,
+    length_axis,
+    magnitude_axis,
+    number_axis,
+    render_chart,
+    share_axis,
+)
+from memagent_batch.evaluation.report.curves import chart_learning
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def chart(*, x: Axis, names: tuple[str, ...] = ("a",), points: tuple[Point, ...]) -> Chart:
+    lines = [Line(place=place, points=points) for place in range(len(names))]
+    panel = Panel(title="task", x=x, y=share_axis("mean score"), lines=lines)
+    return Chart(name="accuracy", alternative="scores", names=names, panels=[panel])
+
+
+@pytest.mark.parametrize("make", [magnitude_axis, number_axis])
+@pytest.mark.parametrize("values", [(3.1, 4.2), (0.02, 0.15), (5.0, 5.0), (120.0, 90_000.0), (1.0, 3e5)])
+def test_axis_holds_the_values_and_shows_two_to_six_numbers(
+    make: Callable[[str, Sequence[float]], Axis], values: tuple[float, float]
+) -> None:
+    axis = make("tokens", values)
+    assert axis.low <= min(values) <= max(values) <= axis.high
+    assert 2 <= len(set(axis.ticks.values())) <= 6
+
+
+def test_number_axis_of_rewards_below_zero_has_round_ticks() -> None:
+    assert list(number_axis("reward", [-1.0, 0.5]).ticks.values()) == ["-1", "-0.5", "0", "0.5"]
+
+
+def test_length_axis_doubles_at_equal_distances() -> None:
+    axis = length_axis([1024, 2048, 4096])
+    shares = [axis.share(length) for length in axis.ticks]
+    assert [later - earlier for earlier, later in pairwise(shares)] == pytest.approx([shares[1] - shares[0]] * 2)
+    assert 0 < shares[0] < shares[-1] < 1
+
+
+def test_chart_puts_points_and_intervals_where_their_values_are() -> None:
+    points = (Point(x=1024, y=1.0, low=0.6, high=1.0), Point(x=4096, y=0.0, low=0.0, high=0.4))
+    svg = ElementTree.fromstring(render_chart(chart(x=length_axis([1024, 4096]), points=points)))
+
+    first, second = [(float(each.get("cx", "")), float(each.get("cy", ""))) for each in svg.iter(f"{SVG}circle")]
+    ticks = {
+        text.text: (float(text.get("x", "")), float(text.get("y", "")))
+        for text in svg.iter(f"{SVG}text")
+        if text.get("x")
+    }
+    assert (first[0], second[0]) == (ticks["1K"][0], ticks["4K"][0])
+    assert (first[1], second[1]) == pytest.approx((ticks["1"][1] - 4, ticks["0"][1] - 4), abs=0.11)
+
+
+def test_chart_of_lengths_close_together_labels_the_last_and_those_that_fit() -> None:
+    lengths = [1000 + 10 * number for number in range(40)]
+    svg = render_chart(chart(x=length_axis(lengths), points=(Point(x=1000, y=1),)))
+    assert ">1.39K</text>" in svg
+    assert 2 <= svg.count("K</text>") <= 28
+
+
+def test_chart_of_hostile_names_is_well_formed_and_shows_them_as_text() -> None:
+    name = "<script>x</script>\x00\u202e"
+    svg = render_chart(chart(x=length_axis([1024]), names=(name, "b" * 99), points=(Point(x=1024, y=0.5),)))
+    texts = [text.text for text in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+    assert "<script>x</script>⟦U+0000⟧⟦U+20…" in texts
+    assert f"{'b' * 31}…" in texts
+
+
+def test_learning_chart_of_rewards_outside_0_to_1_holds_them() -> None:
+    steps: list[dict[str, float | None]] = [
+        {"step": 1, "mean_reward": -1.0, "held_out_reward": None},
+        {"step": 2, "mean_reward": 1.5, "held_out_reward": 0.25},
+    ]
+    drawn = chart_learning(steps)
+    assert drawn
+    [panel] = drawn.panels
+    assert panel.y.low <= -1.0 < 1.5 <= panel.y.high
+    assert [[point.y for point in line.points] for line in panel.lines] == [[-1.0, 1.5], [0.25]]
+
+
+def test_learning_chart_before_the_first_reward_is_none() -> None:
+    assert chart_learning([{"step": 1, "mean_reward": None}]) is None

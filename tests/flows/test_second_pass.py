@@ -1,0 +1,158 @@
+"""A second pass, without a model: it reads the readings that a condition takes, and goes on with them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pydantic import ValidationError
+
+from memagent_batch.cli.main import main
+from memagent_batch.cli.settings import job_of
+from memagent_batch.errors import InputError, OutputError
+from memagent_batch.files.location import Location
+from memagent_batch.flows import answer as answer_module
+from memagent_batch.flows.answer import answer
+from memagent_batch.runs.history.causes import Cause
+from memagent_batch.runs.history.comparison import compare_runs
+from memagent_batch.runs.history.history import find_run
+from memagent_batch.runs.manifest import Manifest
+from memagent_batch.runs.state import read_state
+from memagent_batch.runs.tables.table_files import table_files
+
+MONDAY = {"a": "the fox " * 60, "b": "a dog", "c": "a cat"}
+QUESTIONS = '{"question_id": "q", "question": "Who?"}\n{"question_id": "r", "question": "Where?"}\n'
+WHERE = "document_id != 'b' and question ~ '^Who'"
+
+
+class Passes:
+    """A first pass into `first`, and a second one into `second`."""
+
+    def __init__(self, folder: Path, model: str) -> None:
+        self.folder = folder
+        (folder / "questions.jsonl").write_text(QUESTIONS)
+        self.knobs: dict[str, Any] = {
+            "documents": str(folder / "in"),
+            "questions": str(folder / "questions.jsonl"),
+            "engine": "simulated",
+            "executor": "local",
+            "model": model,
+            "window_tokens": 1000,
+            "policy": {"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
+            "log": {"flush_seconds": 0.1},
+        }
+
+    def put(self, documents: Mapping[str, str]) -> None:
+        (self.folder / "in").mkdir(exist_ok=True)
+        for place in (self.folder / "in").iterdir():
+            place.unlink()
+        for name, text in documents.items():
+            (self.folder / "in" / name).with_suffix(".jsonl").write_text(
+                f'{{"document_id": "{name}", "text": "{text}"}}\n'
+            )
+
+    def first(self, **knobs: Any) -> Manifest:
+        return answer(job_of(**self.knobs, output=str(self.folder / "first"), **knobs))
+
+    def second(self, where: str = WHERE, **knobs: Any) -> Manifest:
+        own = {"output": str(self.folder / "second"), "again_from": str(self.folder / "first"), "again_where": where}
+        return answer(job_of(**{**self.knobs, "simulated": {"completion_tokens": 30}, **own, **knobs}))
+
+    def read_by_second(self) -> set[tuple[str, str]]:
+        tables = [pq.read_table(path) for path in table_files(str(self.folder / "second"), "answers")]
+        return {(row["document_id"], row["question_id"]) for table in tables for row in table.to_pylist()}
+
+
+@pytest.fixture
+def passes(tmp_path: Path, text_model: str) -> Passes:
+    made = Passes(tmp_path, text_model)
+    made.put(MONDAY)
+    return made
+
+
+def test_second_pass_reads_what_the_condition_takes_and_is_a_run_like_any_other(passes: Passes) -> None:
+    first = passes.first()
+    second = passes.second()
+    assert passes.read_by_second() == {("a", "q"), ("c", "q")}
+    assert second["counts"]["asked"] == second["counts"]["ok"] == 2
+    assert second["again"]["run_id"] == first["run_id"]
+    assert (second["again"]["where"], second["again"]["pairs"]) == (WHERE, 2)
+    assert second["changes"]["documents"]["removed"] == 0
+    output = Location(uri=str(passes.folder / "second"))
+    assert (
+        "A second pass over 2 documents with a question"
+        in (passes.folder / f"second/runs/{second['run_id']}/card.md").read_text()
+    )
+    assert main(["verify", output.uri]) == 0
+    state = read_state(output)
+    assert state["again"] == second["again"]
+    later = passes.second("document_id = 'b'")
+    assert passes.read_by_second() == {("b", "q"), ("b", "r")}
+    tables = compare_runs(find_run(output, second["run_id"]), find_run(output, later["run_id"]))
+    rows = [row for table in tables for row in table.to_pylist()]
+    assert len(rows) == 4
+    assert {tuple(row["why"]) for row in rows} == {(Cause.LIMIT.value,)}
+
+
+def test_stopped_second_pass_goes_on_with_the_same_readings_and_then_takes_new_ones(
+    passes: Passes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = passes.first()
+    with monkeypatch.context() as patched:
+        patched.setattr(answer_module, "close_run", stop)
+        with pytest.raises(Stopped):
+            passes.second()
+        patched.setattr(answer_module, "read_plan", stop)  # goes on, and is stopped before it writes its plan
+        with pytest.raises(Stopped):
+            passes.second()
+    passes.put({**MONDAY, "d": "a bird"})
+    later = passes.first()
+    again = passes.second()["again"]
+    assert (again["run_id"], passes.read_by_second()) == (first["run_id"], {("a", "q"), ("c", "q")})
+    again = passes.second()["again"]
+    assert (again["run_id"], passes.read_by_second()) == (later["run_id"], {("a", "q"), ("c", "q"), ("d", "q")})
+
+
+def test_second_pass_over_nothing_writes_empty_tables(passes: Passes) -> None:
+    passes.first()
+    assert passes.second("status = 'failed'")["counts"]["asked"] == 0
+    assert passes.read_by_second() == set()
+
+
+def test_second_pass_fails_readings_of_documents_that_are_gone(passes: Passes) -> None:
+    passes.first()
+    passes.put({"b": "a dog", "c": "a cat"})
+    counts = passes.second()["counts"]
+    assert (counts["asked"], counts["ok"], counts["failed"]) == (2, 1, 1)
+    with pytest.raises(InputError, match=r"none of the 1 documents that it takes, such as 'a', is among"):
+        passes.second("document_id = 'a'")
+
+
+def test_second_pass_that_can_not_be_read_is_refused(passes: Passes, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(OutputError, match=r"no run has finished at .*first"):
+        passes.second()
+    passes.first()
+    with pytest.raises(InputError, match=r"^again_where: there is no column 'confidenc'"):
+        passes.second("confidenc < 0.8")
+    with pytest.raises(InputError, match=r"^again_where: column 'confidence' holds double"):
+        passes.second("confidence = 'low'")
+    with pytest.raises(OutputError, match="again_from: it is the output itself"):
+        passes.second(output=str(passes.folder / "first"), again_from=str(passes.folder / "in" / ".." / "first"))
+    with pytest.raises(InputError, match=r"it takes question 'r' of document 'b', which is not asked here"):
+        passes.second("document_id = 'b'", questions=None, ask=({"question_id": "q", "question": "Who?"},))
+    with pytest.raises(ValidationError, match="again_from and again_where need each other"):
+        passes.second(again_where=None)
+    with pytest.raises(ValidationError, match="limit is not for a second pass"):
+        passes.second(limit=1)
+    knobs = [f"--documents={passes.folder / 'in'}", "--ask=Who?", f"--again-from={passes.folder / 'first'}"]
+    assert main(["answer", *knobs, f"--output={passes.folder / 'other'}", "--model=x", "--where", "answer ~ '('"]) == 2
+    assert "wanted: a regular expression" in capsys.readouterr().err
+
+
+class Stopped(Exception):  # noqa: N818 - not an error
+    """Stands for `kill -9`."""
+
+
+def stop(*_: Any, **__: Any) -> Manifest:
+    raise Stopped

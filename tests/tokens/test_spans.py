@@ -1,0 +1,58 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer as BackendTokenizer
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+from memagent_batch.tokens.tokenizer_json import TokenizerJson
+
+SAMPLE = "The quick brown fox: 12345, Zürich — 北京 🏔 it's.\n"
+
+
+def backend_of(normalizer: normalizers.Normalizer | None) -> BackendTokenizer:
+    """A byte-level tokeniser with some tokens of more than one letter."""
+    backend = BackendTokenizer(models.BPE())
+    if normalizer is not None:
+        backend.normalizer = normalizer
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False)
+    backend.train_from_iterator([SAMPLE * 20], trainer)
+    return backend
+
+
+BACKENDS = [backend_of(None), backend_of(normalizers.NFC())]
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=["plain", "nfc"])
+@given(text=st.text(alphabet=st.sampled_from(SAMPLE + "e\u0301")) | st.text(st.characters(exclude_categories=["Cs"])))
+def test_token_chars_are_the_tokenisers_own_offsets_or_none(backend: BackendTokenizer, text: str) -> None:
+    places = TokenizerJson.of(backend).byte_places()
+    assert places is not None
+    encoding = backend.encode(text)
+    token_chars = places.token_chars(np.asarray(encoding.ids, np.int32), text)
+    if token_chars is not None:
+        assert token_chars.tolist() == [first for first, _ in encoding.offsets]
+
+
+def test_token_chars_of_ordinary_text_are_found() -> None:
+    for backend in BACKENDS:
+        places = TokenizerJson.of(backend).byte_places()
+        assert places is not None
+        assert places.token_chars(np.asarray(backend.encode(SAMPLE).ids, np.int32), SAMPLE) is not None
+
+
+def test_token_chars_of_text_that_is_changed_on_its_way_are_not_computed() -> None:
+    places = TokenizerJson.of(BACKENDS[1]).byte_places()
+    text = "e\u0301"
+    assert places is not None
+    assert places.token_chars(np.asarray(BACKENDS[1].encode(text).ids, np.int32), text) is None
+
+
+def test_vocabulary_whose_tokens_are_no_bytes_has_no_places() -> None:
+    backend = backend_of(None)
+    backend.decoder = decoders.Metaspace()
+    assert TokenizerJson.of(backend).byte_places() is None
+    assert TokenizerJson.of(backend_of(normalizers.Lowercase())).byte_places() is None
