@@ -19,8 +19,8 @@ from memagent_batch.domain.readings import Cost
 from memagent_batch.errors import SettingsError
 from memagent_batch.plugins import engine_settings, knob_names, policy_class
 from memagent_batch.tokens.pretrained import model_window
-from memagent_batch.turn_sizes import turn_sizes
-from memagent_batch.wiring import make_closing_tokens, make_prompt_tokens, make_tokenizer, resolve_model
+from memagent_batch.turn_sizes import largest_turn
+from memagent_batch.wiring import make_closing_tokens, make_prompt_tokens, make_tokenizer, require_window, resolve_model
 
 WINDOW_TOKENS: int = AgentConfig.model_fields["window_tokens"].default
 """The window that the defaults of all budgets are made for, tokens."""
@@ -52,8 +52,12 @@ def fitted(agent: AgentConfig) -> AgentConfig:
     agent = _with_policy(agent, budgets)
     if "chunk_tokens" in given:
         return agent
-    chunk_tokens = min(int(agent.policy.chunk_tokens * share), agent.policy.chunk_tokens - _chunk_excess(agent))
-    return _with_policy(agent, _chunking(agent, chunk_tokens=chunk_tokens))
+    shorter = min(int(agent.policy.chunk_tokens * share), agent.policy.chunk_tokens - _excess(agent))
+    chunk_tokens = max(shorter, _least_chunk(agent.policy))
+    passage_tokens = min(agent.policy.passage_tokens, chunk_tokens)
+    agent = _with_policy(agent, {"chunk_tokens": chunk_tokens, "passage_tokens": passage_tokens})
+    require_window(agent, prompts=make_prompt_tokens(agent))
+    return agent
 
 
 def fitted_closing(config: ClosingConfig, agent: AgentConfig) -> ClosingConfig:
@@ -134,43 +138,9 @@ def _is_stretched(agent: AgentConfig) -> bool:
 
 
 def _excess(agent: AgentConfig) -> int:
-    """Tokens by which the largest prompt, with its budget, is above the window; below 0 where there is room."""
-    return max(turn_sizes(agent, prompts=make_prompt_tokens(agent)).values()) - agent.window_tokens
-
-
-def _chunk_excess(agent: AgentConfig) -> int:
-    """Tokens by which chunks are too long; below 0 where there is room.
-
-    A turn that shows no chunk counts only where it fits with the shortest chunk: `require_window` names the knobs of
-    one that does not, and says nothing of chunks.
-    """
-    prompts, least = make_prompt_tokens(agent), _least_chunk(agent.policy)
-    passage_tokens = min(agent.policy.passage_tokens, least)
-    sizes = turn_sizes(agent, prompts=prompts)
-    shortest, longer = (
-        turn_sizes(agent, prompts=prompts, chunk_tokens=chunk_tokens, passage_tokens=passage_tokens)
-        for chunk_tokens in (least, least + 1)
-    )
-    counted = [turn for turn in sizes if longer[turn] > shortest[turn] or shortest[turn] <= agent.window_tokens]
-    return max((sizes[turn] - agent.window_tokens for turn in counted), default=0)
-
-
-def _chunking(agent: AgentConfig, *, chunk_tokens: int) -> dict[str, int]:
-    """A chunk, and passages that are no longer.
-
-    Raises:
-        SettingsError: there is no room for a chunk; says what to lower.
-    """
-    policy = agent.policy
-    least = _least_chunk(policy)
-    if chunk_tokens < least:
-        raise SettingsError(
-            f"window_tokens: beside question ({policy.question_tokens} tokens), memory ({policy.memory_tokens}), "
-            f"answer ({policy.answer_tokens}) and the prompt's own text, a window of {agent.window_tokens} leaves "
-            f"{max(0, chunk_tokens)} tokens for a chunk, and {least} are the least; raise window_tokens, or lower "
-            "policy.question_tokens, policy.memory_tokens, policy.answer_tokens or policy.overlap_tokens"
-        )
-    return {"chunk_tokens": chunk_tokens, "passage_tokens": min(policy.passage_tokens, chunk_tokens)}
+    """Tokens by which the largest prompt, with its budget, is above the window; below 0 if there is room."""
+    _, parts = largest_turn(agent, prompts=make_prompt_tokens(agent))
+    return sum(parts.values()) - agent.window_tokens
 
 
 def _least_chunk(policy: PolicyConfig) -> int:

@@ -8,7 +8,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from hashlib import sha256
 from importlib.metadata import entry_points
 from typing import Any, cast
@@ -43,6 +43,8 @@ class Seam:
     """The group of entry points."""
     built_in: Mapping[str, str]
     """Import paths of the built-in ones by name; empty where a name needs none."""
+    removed: Mapping[str, str] = field(default_factory=dict)
+    """What to do in place of a name that an earlier version had."""
 
     def require(self, kind: str, *, allows_code: bool) -> None:
         """Checks the name of a kind without importing anything.
@@ -68,6 +70,8 @@ class Seam:
         installed = {entry.name: entry.value for entry in entry_points(group=self.group)}
         if kind in installed:
             return installed[kind]
+        if kind in self.removed:
+            raise SettingsError(f"{self.knob}: {kind!r} was removed; {self.removed[kind]}")
         names = [*self.built_in, *sorted(installed)]
         raise SettingsError(f"{self.knob}: {kind!r} is none of {_listed_names(names)}{nearest(kind, names)}")
 
@@ -94,11 +98,13 @@ POLICIES = Seam(
         "overwrite": "memagent_batch.policies.overwrite:OverwritePolicy",
         "gated": "memagent_batch.policies.gated:GatedPolicy",
         "parallel": "memagent_batch.policies.parallel:ParallelPolicy",
-        "reread": "memagent_batch.policies.reread:RereadPolicy",
-        "shared": "memagent_batch.policies.shared:SharedPolicy",
-        "shared-parallel": "memagent_batch.policies.shared:SharedParallelPolicy",
         "truncate": "memagent_batch.policies.truncate:TruncatePolicy",
         "retrieve": "memagent_batch.policies.retrieve:RetrievePolicy",
+    },
+    removed={
+        "shared": "set 'overwrite', which reads the questions of a document section by section",
+        "reread": "install it as a plug-in, such as the example package of the documentation, or set 'gated'",
+        "shared-parallel": "set 'parallel', which reads the questions of a document section by section",
     },
 )
 ENGINES = Seam(

@@ -33,8 +33,8 @@ LENGTHS = (0, 1, 2, 7, 12, 13, 40)
 """Documents that policies are tried with, tokens."""
 CHUNKS = (1, 2, 5, 12)
 """Chunks that policies are tried with, tokens."""
-ASKED_TOKENS = QuestionTokens(token_ids=(50, 51, 52), list_token_ids=(53, 54, 55))
-"""A question of three tokens, out of a list of as many."""
+ASKED_TOKENS = QuestionTokens(token_ids=(50, 51, 52))
+"""A question of three tokens."""
 ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, reader_fingerprint="f")
 """A reading."""
 PROMPTS = PromptTokens(
@@ -42,7 +42,6 @@ PROMPTS = PromptTokens(
     answer=TokenTemplate(pieces=((5,), Slot.QUESTION, (6,), Slot.MEMORY, (7,))),
     direct=TokenTemplate(pieces=((10,), Slot.QUESTION, (11,), Slot.CHUNK, (12,))),
     merge=TokenTemplate(pieces=((13,), Slot.QUESTION, (14,), Slot.MEMORY, (15,), Slot.NOTES, (16,))),
-    decompose=TokenTemplate(pieces=((17,), Slot.QUESTION, (18,), Slot.MEMORY, (19,), Slot.NOTES, (20,))),
     first_memory=Memory(token_ids=(8, 9), text="none"),
     control_token_ids=frozenset({99}),
     encode=str.encode,
@@ -91,7 +90,7 @@ class PolicyContract(ABC):
         for num_tokens, chunk_tokens in product(LENGTHS, CHUNKS):
             policy = self.policy(chunk_tokens)
             _, prompts = run_policy(policy, document_of(num_tokens))
-            largest = policy.largest_turns(PROMPTS)
+            largest = {kind: sum(parts.values()) for kind, parts in policy.largest_turns(PROMPTS).items()}
             for prompt in prompts:
                 assert len(prompt.token_ids) + prompt.max_tokens - len(ASKED_TOKENS.token_ids) <= largest[prompt.kind]
                 assert prompt.max_tokens > 0

@@ -15,7 +15,6 @@ from memagent_batch.domain.addresses import fingerprint
 from memagent_batch.domain.closing.plan import ClosingTokens
 from memagent_batch.domain.prompts import PromptSet, PromptTokens
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
-from memagent_batch.domain.turns import DECOMPOSE
 from memagent_batch.engines.engine import Engine, EngineContext
 from memagent_batch.errors import PromptSetError, RunFailedError, SettingsError
 from memagent_batch.files.location import Location
@@ -23,11 +22,12 @@ from memagent_batch.inputs.lake.tables import documents_place, texts_place
 from memagent_batch.masking import recorded
 from memagent_batch.models.weights import model_sha256
 from memagent_batch.plugins import engine_settings, knob_names, make_policy, policy_class, source_sha256
+from memagent_batch.prompts.built_in import SECTION_FIRST_PROMPTS
 from memagent_batch.prompts.closing import CLOSING_TEXTS
 from memagent_batch.prompts.files import load_prompt_set
 from memagent_batch.tokens.chat_template import TEMPLATE_TIME, THINKING_WORD, ServerTemplate, Template
 from memagent_batch.tokens.tokenizer import Tokenizer, load_tokenizer
-from memagent_batch.turn_sizes import fits_with_chunk, knobs_of_size, turn_sizes
+from memagent_batch.turn_sizes import largest_turn, sum_line
 
 TINY_MODEL = Path(__file__).parent / "models" / "tiny"
 """The policy that comes with the project; `model: tiny` names it."""
@@ -64,7 +64,7 @@ def make_prompt_set(agent: AgentConfig) -> PromptSet:
     """
     default = load_prompt_set(str(policy_class(agent.policy.kind).prompt_set))
     prompts = load_prompt_set(agent.prompt_set) if agent.prompt_set else default
-    for part in ("keep_word", "merge", "decompose"):
+    for part in ("keep_word", "merge"):
         needed, there = bool(getattr(default, part)), bool(getattr(prompts, part))
         if needed != there:
             raise PromptSetError(
@@ -72,6 +72,17 @@ def make_prompt_set(agent: AgentConfig) -> PromptSet:
                 f"{agent.policy.kind!r}; it needs a set {'with' if needed else 'without'} one, such as {default.name!r}"
             )
     return prompts
+
+
+def with_prompt_order(agent: AgentConfig, *, num_questions: int) -> AgentConfig:
+    """The agent as it reads documents of up to so many questions, if no prompt set was named.
+
+    With two or more, a section stands before the question, so that the prefix cache serves it to all of them. One order
+    serves all documents of a run, since each agent has one fingerprint, and a single question costs the same in both.
+    """
+    if num_questions < 2 or agent.prompt_set is not None or agent.policy.kind != "overwrite":
+        return agent
+    return agent.model_copy(update={"prompt_set": SECTION_FIRST_PROMPTS.name})
 
 
 def make_template(agent: AgentConfig) -> Template:
@@ -179,29 +190,17 @@ def require_reader(agent: AgentConfig, *, fingerprint: str) -> None:
 
 
 def require_window(agent: AgentConfig, *, prompts: PromptTokens) -> None:
-    """Checks that the largest prompt of each turn fits the window with its budget.
+    """Checks that the largest prompt fits the window with its budget.
 
     Raises:
-        SettingsError: names the knobs and their sum in tokens.
+        SettingsError: shows what its tokens are the sum of.
     """
-    for turn, num_tokens in turn_sizes(agent, prompts=prompts).items():
-        excess = num_tokens - agent.window_tokens
-        if excess > 0:
-            raise SettingsError(
-                f"window_tokens: the {turn} turn needs up to {num_tokens} tokens (question_tokens, what it shows of "
-                "document, memory and notes, the prompt's own text, and its budget), the window has "
-                f"{agent.window_tokens}; lower {_smaller_turn(agent, turn, excess=excess, prompts=prompts)}, or raise "
-                "window_tokens"
-            )
-
-
-def _smaller_turn(agent: AgentConfig, turn: str, *, excess: int, prompts: PromptTokens) -> str:
-    """What to lower so that a turn fits: the chunk where that is enough, else the knobs that its size depends on."""
-    shorter = agent.policy.chunk_tokens - excess
-    if fits_with_chunk(agent, turn, prompts=prompts, chunk_tokens=shorter):
-        return f"policy.chunk_tokens by {excess} or more"
-    knobs = knobs_of_size(agent, turn, prompts=prompts)
-    return f"{' or '.join(knobs)} until it needs {excess} fewer"
+    turn, parts = largest_turn(agent, prompts=prompts)
+    if sum(parts.values()) > agent.window_tokens:
+        raise SettingsError(
+            f"window_tokens: the {turn} turn needs {sum_line(parts)}; the window has {agent.window_tokens:,}; lower "
+            "one of these in policy, or raise window_tokens"
+        )
 
 
 def require_thought_tags(agent: AgentConfig) -> None:
@@ -236,7 +235,7 @@ def require_thinking_budget(agent: AgentConfig, *, prompts: PromptTokens) -> Non
                 "policy.memory_tokens and policy.answer_tokens"
             )
         return
-    problem = _thinking_problem(agent) or _short_turn(agent, prompts=prompts)
+    problem = _thinking_problem(agent) or _short_budget(agent)
     if problem is not None:
         raise SettingsError(f"sampling.thinking_tokens: {problem}, or set it to null")
 
@@ -255,21 +254,17 @@ def _thinking_problem(agent: AgentConfig) -> str | None:
     return None
 
 
-def _short_turn(agent: AgentConfig, *, prompts: PromptTokens) -> str | None:
-    """Which turn's budget a thought may use up, so that nothing follows it."""
-    policy = make_policy(agent)
-    names = knob_names(type(policy)) & {"memory_tokens", "answer_tokens"}
-    if DECOMPOSE in policy.largest_turns(prompts):
-        names |= {"question_tokens"}  # the budget of a sub-question
-    budgets = {name: int(getattr(agent.policy, name)) for name in sorted(names)}
-    name = min(budgets, key=lambda name: budgets[name], default=None)
-    thinking_tokens = agent.sampling.thinking_tokens
-    if name is None or thinking_tokens is None or thinking_tokens < budgets[name]:
-        return None
-    return (
-        f"a thought of {thinking_tokens} tokens leaves none of policy.{name} ({budgets[name]}), which is for thought "
-        f"and text together; raise policy.{name}, lower sampling.thinking_tokens"
-    )
+def _short_budget(agent: AgentConfig) -> str | None:
+    """Which budget a thought may use up, so that nothing follows it."""
+    thinking_tokens = agent.sampling.thinking_tokens or 0
+    for name in sorted(knob_names(policy_class(agent.policy.kind)) & {"memory_tokens", "answer_tokens"}):
+        budget = getattr(agent.policy, name)
+        if thinking_tokens >= budget:
+            return (
+                f"a thought of {thinking_tokens} tokens leaves none of policy.{name} ({budget}), which is for thought "
+                f"and text together; raise policy.{name}, lower sampling.thinking_tokens"
+            )
+    return None
 
 
 def _thoughts(agent: AgentConfig, *, opens_thought: bool) -> dict[str, JsonValue]:

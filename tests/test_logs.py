@@ -377,7 +377,7 @@ def test_last_look_takes_what_was_reported_after_a_look_that_timed_out(
     board = RayBoard(handle=ray.remote(num_cpus=0)(SlowBoard).remote())
     ray.get(board.handle.put.remote(Report(counts={"turns": 2})))
     pending = PendingWork(readings=1, num_bytes=1, closings=0)
-    with progress.Progress(run_id="r", asked=1, model="m", policy="p").shown(board.take, pending=pending, starting=""):
+    with progress.Progress(run_id="r", asked=1, model="m", policy="p").shown(board, pending=pending, starting=""):
         time.sleep(0.5)
         ray.get(board.handle.put.remote(Report(counts={"turns": 3})))
         monkeypatch.setattr(ray_board, "BOARD_ANSWER_SECONDS", 10.0)

@@ -58,8 +58,6 @@ Gated = partial(PolicyConfig, kind="gated")
 """The knobs of policy `gated`: as `overwrite`, and a word keeps the memory."""
 Parallel = partial(PolicyConfig, kind="parallel")
 """The knobs of policy `parallel`: chunks are read side by side, and their notes merged."""
-Reread = partial(PolicyConfig, kind="reread")
-"""The knobs of policy `reread`: as `gated`, then the document is read again for what the memory lacks."""
 Truncate = partial(PolicyConfig, kind="truncate")
 """The knobs of policy `truncate`: head and tail of the document in one prompt."""
 Retrieve = partial(PolicyConfig, kind="retrieve")
@@ -241,7 +239,7 @@ class AgentReader:
         asked = ReadingTurns(engine=self._engine, address=address, seed=self._config.sampling.seed, observe=observe)
         reading = await read(
             document,
-            Question(question_id="", text=question, list_text=question if self._agent.policy.reads_lists else ""),
+            Question(question_id="", text=question),
             agent=self._agent,
             turns=asked,
         )

@@ -19,11 +19,10 @@ from memagent_batch.errors import InputError
 from memagent_batch.files.location import absolute
 from memagent_batch.files.options import Options, StorageOptions
 from memagent_batch.inputs.document_index import require_carry_columns
-from memagent_batch.inputs.questions import asked_types
+from memagent_batch.inputs.questions import asked_types, most_questions
 from memagent_batch.log.index import last_run_id
 from memagent_batch.log.question_list import with_hashes
 from memagent_batch.log.writer import new_run_id
-from memagent_batch.plugins import make_policy
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.answers import AnswerReader
 from memagent_batch.ray_data.held import LookUp
@@ -35,7 +34,7 @@ from memagent_batch.reading.closing import checked_closing, require_compiled
 from memagent_batch.reading.question_lengths import require_questions_fit
 from memagent_batch.runs.output_place import require_log_place
 from memagent_batch.runs.tables.schemas import ANSWERS
-from memagent_batch.wiring import identify_reader, make_engine, make_output
+from memagent_batch.wiring import identify_reader, make_engine, make_output, with_prompt_order
 
 
 def read(
@@ -118,13 +117,13 @@ def _checked_task(
     """What each actor is given. Agent, questions and log are looked at here: nothing may start that can't be used."""
     listed = question_table(questions, storage_options=options)
     make_engine(agent)
-    agent = fitted(agent)
+    agent = fitted(with_prompt_order(agent, num_questions=most_questions(listed)))
     require_questions_fit(listed, agent)
     fingerprint = identify_reader(agent).fingerprint
     types = asked_types(listed)
     closes = checked_closing(closing, agent, types=types, reader_fingerprint=fingerprint)
     require_compiled(types, agent)
-    asked = with_hashes(listed, as_lists=make_policy(agent).reads_lists)
+    asked = with_hashes(listed)
     place = None if log is None else checked_section(RunConfig, output=absolute(log), storage_options=options)
     before = last_run_id(require_log_place(make_output(place))) if place else ""
     return ReaderTask(

@@ -236,11 +236,8 @@ class _Replay:
         for place in self._places[turn.document_hash]:
             for reading in self.past.plan["readings"][place].as_py():
                 row: int = reading["question"]
-                addresses = (
-                    self._questions.address(row, document_hash=turn.document_hash, sample=turn.sample),
-                    self._questions.list_address(row, document_hash=turn.document_hash, sample=turn.sample),
-                )
-                if turn.question_hash in {each.question_hash for each in addresses if each}:
+                address = self._questions.address(row, document_hash=turn.document_hash, sample=turn.sample)
+                if turn.question_hash == address.question_hash:
                     found.setdefault(row, self._names[place])
         return found
 
@@ -267,7 +264,6 @@ class _Replay:
             seed=self.job.agent.sampling.seed,
             held=held[self._fingerprint],
             held_closings=held,
-            list_address=self._questions.list_address(row, document_hash=turn.document_hash, sample=turn.sample),
             observe=observe,
         )
         reading = await read(document, self._questions[row], agent=self._agent, turns=turns)

@@ -103,7 +103,6 @@ def show_prompts(name_or_path: str) -> str:
     texts += [(f"answer, form {form}", text) for form, text in sorted(prompts.answers.items())]
     texts += [(f"direct, form {form}", text) for form, text in sorted(prompts.direct.items())]
     texts += [("merge", prompts.merge)] if prompts.merge else []
-    texts += [("decompose", prompts.decompose)] if prompts.decompose else []
     texts += [("word that keeps the memory", prompts.keep_word)] if prompts.keep_word else []
     return "\n".join([_set_summary(prompts), *(f"\n--- {title} ---\n{text}" for title, text in texts)])
 

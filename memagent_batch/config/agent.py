@@ -46,8 +46,9 @@ class AgentConfig(Section):
     """Context window that prompts and completions must fit, tokens. By default that of the model where it is shorter;
     then the budgets of `policy` that are not given shrink with it."""
     prompt_set: str | None = None
-    """Name of a built-in prompt set, or a file that `memagent prompts import` wrote. By default the set that the
-    policy names as its own (docs/how-to/prompts.md)."""
+    """Name of a built-in prompt set, or a file that `memagent prompts import` wrote. By default the set of the
+    policy (docs/how-to/prompts.md); for `overwrite`, `section-first` in outputs whose first run asks two questions or
+    more of a document, else `default`."""
     chat_template_kwargs: dict[str, JsonValue] = Field(default_factory=dict)
     """What the chat template is given, by its own words. `enable_thinking: false` is given where it knows that word,
     unless another value stands here."""

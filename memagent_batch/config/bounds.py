@@ -11,19 +11,19 @@ Bound = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class BoundsConfig(Section):
-    """What one run may take at most. A run that meets a bound ends with exit code 6, and the same command goes on.
+    """When one run stops. A run that meets a bound starts no further turn and ends with exit code 6; the same command
+    goes on. The turns that are under way then end, and come on top.
 
     The bounds are of one run: a command that is started again has all of them again.
     """
 
     max_tokens: Count | None = None
-    """Most tokens of prompts and completions that the run's turns take; what the log holds takes none."""
+    """Tokens of prompts and completions after which no turn of the run starts; turns of the log take none."""
     max_cost: Bound | None = None
-    """Most that the run costs, by `price_per_million_prompt_tokens` and `price_per_million_completion_tokens`, or by
-    `price_per_hour`."""
+    """Cost after which no turn of the run starts, by `price_per_million_prompt_tokens` and
+    `price_per_million_completion_tokens`, or by `price_per_hour`."""
     max_hours: Bound | None = None
-    """Longest time of the run, hours: a turn that would end later, judged by the longest of the latest turns, is not
-    started."""
+    """Time of the run after which no turn of it starts, hours."""
     price_per_hour: Bound | None = None
     """Price of one replica's machine for an hour, in any currency."""
     price_per_million_prompt_tokens: Bound | None = None

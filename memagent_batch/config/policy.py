@@ -1,21 +1,11 @@
 """How a document is read."""
 
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, model_validator
 
 from memagent_batch.config.section import Count, Section, Text
 from memagent_batch.domain.document import BreakAt
-
-
-class Reread(StrEnum):
-    """Chunks that a round of policy `parallel` after the first reads again."""
-
-    ALL = "all"
-    """Every chunk."""
-    NOMINATED = "nominated"
-    """Chunks that had a note in an earlier round, and those that BM25 ranks nearest to the question and the memory."""
 
 
 class PolicyConfig(Section):
@@ -23,11 +13,9 @@ class PolicyConfig(Section):
 
     kind: Text = "overwrite"
     """The policy: `overwrite` writes the memory again after each chunk; `gated` keeps it with a word where a chunk says
-    nothing new; `parallel` reads all chunks side by side and merges their notes; `reread` does as `gated`, then reads
-    the document again for what its memory lacks; `shared` and `shared-parallel` do as
-    `overwrite` and `parallel`, with one memory for a whole question list; `truncate` (head and tail of the document)
-    and `retrieve` (the passages nearest to the question by BM25) answer from one prompt, to compare with. Or one of
-    yours: the name that an installed package gives it, or package.module:Class (with --allow-code)."""
+    nothing new; `parallel` reads all chunks side by side and merges their notes; `truncate` (head and tail of the
+    document) and `retrieve` (the passages nearest to the question by BM25) answer from one prompt, to compare with.
+    Or one of yours: the name that an installed package gives it, or package.module:Class (with --allow-code)."""
     chunk_tokens: Count = 5000
     """Tokens of a chunk: all that one prompt shows of the document; by default fewer where the window is short."""
     overlap_tokens: Annotated[int, Field(ge=0)] = 0
@@ -39,16 +27,22 @@ class PolicyConfig(Section):
     passage_tokens: Count = 256
     """Tokens of a passage, for `retrieve`."""
     question_tokens: Count = 1024
-    """Longest question, tokens; a longer one becomes a failed row. For `shared` and `shared-parallel`:
-    longest question list. For `reread` also the budget of a sub-question."""
+    """Longest question, tokens; a longer one becomes a failed row."""
     memory_tokens: Count = 1024
     """Budget of the memory, tokens; a memory cut there is counted in `memory_truncations`."""
     answer_tokens: Count = 1024
     """Budget of the answer, tokens; an answer cut there has finish_reason `length`."""
     rounds: Count = 3
-    """Most rounds over the chunks, for `parallel`, `shared-parallel` and `reread`."""
-    reread: Reread = Reread.ALL
-    """Chunks that a round after the first reads again, for `parallel` and `shared-parallel`: `all`, or `nominated`
-    (those that had a note, and the nearest others by BM25)."""
+    """Most rounds over the chunks, for `parallel`."""
     knobs: dict[str, JsonValue] = Field(default_factory=dict)
     """Knobs of a policy of yours, beside those above that it has too."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_reread(cls, values: Any) -> Any:
+        """Takes the settings of runs that are older than this version, which had `reread: all` by default."""
+        if not isinstance(values, dict) or "reread" not in values:
+            return values
+        if values["reread"] != "all":
+            raise ValueError("reread was removed; leave it out, or install a policy such as `nominated` of the example")
+        return {name: value for name, value in values.items() if name != "reread"}

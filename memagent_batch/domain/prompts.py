@@ -27,7 +27,7 @@ class Slot(StrEnum):
     CHUNK = "chunk"
     """The chunk at hand."""
     NOTES = "notes"
-    """Notes of several chunks, in document order, each under the numbers of its sections; or sub-questions."""
+    """Notes of several chunks, in document order, each under the numbers of its sections."""
     ANSWER = "answer"
     """The answer, in a closing turn."""
     FORM = "form"
@@ -109,9 +109,6 @@ class PromptSet:
     merge: str = ""
     """Text of a `merge` turn; holds question and notes, and the memory where it has a place of its own; else the memory
     stands before the notes. Empty where no policy of the set merges notes."""
-    decompose: str = ""
-    """Text of a `decompose` turn, which asks for a sub-question or the keep word; holds question, memory, and earlier
-    sub-questions as notes. With it `merge` has a place for the memory. Empty where no document is read again."""
     note: str = ""
     """Where the texts come from, and which checkpoints expect them. Not hashed."""
 
@@ -125,13 +122,11 @@ class PromptSet:
         for form, text in self.direct.items():
             require_slots(text, DIRECT_SLOTS, place=f"prompt set {self.name!r}, direct text {form.value!r}")
         if self.merge:
-            has_place = bool(self.decompose) or Slot.MEMORY in split_slots(self.merge)
+            has_place = Slot.MEMORY in split_slots(self.merge)
             slots = MERGE_SLOTS if has_place else MERGE_SLOTS - {Slot.MEMORY}
             require_slots(self.merge, slots, place=f"prompt set {self.name!r}, merge text")
-        if self.decompose:
-            require_slots(self.decompose, MERGE_SLOTS, place=f"prompt set {self.name!r}, decompose text")
         texts = [self.name, self.version, self.first_memory, self.update, self.keep_word, self.merge, self.note]
-        texts += [*self.answers.values(), *self.direct.values(), self.decompose]
+        texts += [*self.answers.values(), *self.direct.values()]
         if any("\ud800" <= character <= "\udfff" for text in texts for character in text):
             raise PromptSetError(f"prompt set {self.name!r} holds a lone surrogate, which is not valid Unicode")
 
@@ -141,7 +136,6 @@ class PromptSet:
         forms = [sorted(self.answers.items()), sorted(self.direct.items())]
         texts = [self.name, self.version, self.first_memory, self.update, self.keep_word, *forms]
         texts += [self.merge] if self.merge else []
-        texts += [["decompose", self.decompose]] if self.decompose else []
         return hashlib.sha256(json.dumps(texts, ensure_ascii=True).encode()).hexdigest()
 
     def answer_text(self, form: AnswerForm) -> str:
@@ -260,8 +254,6 @@ class PromptTokens:
     """Text of a document's tokens, for policies that look at words."""
     merge: TokenTemplate = TokenTemplate(pieces=())
     """The `merge` turn; empty where the set has no text for it."""
-    decompose: TokenTemplate = TokenTemplate(pieces=())
-    """The `decompose` turn, in the same way."""
     gap: tuple[int, ...] = ()
     """What stands between two parts of a document in one prompt."""
     keep_word: str = ""

@@ -1,6 +1,6 @@
 """A reading: one document, one question, one sample; what goes into a policy and what comes out."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, cast
@@ -29,8 +29,6 @@ class Question:
     """Id of the question."""
     text: str
     """Its text."""
-    list_text: str = ""
-    """The whole question list that it belongs to, where the policy reads a document once for all of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,14 +36,7 @@ class QuestionTokens:
     """A question as a policy sees it."""
 
     token_ids: Sequence[int]
-    """The question."""
-    list_token_ids: Sequence[int] = ()
-    """The question list that it belongs to; empty where each question is read alone."""
-
-    @property
-    def whole_list(self) -> "QuestionTokens":
-        """Its list in the place of the question; itself where it is read alone."""
-        return QuestionTokens(token_ids=self.list_token_ids or self.token_ids)
+    """Its text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +78,6 @@ class Policy(Protocol):
     def prompt_set(self) -> str:
         """Name of the prompt set that it reads with where none is chosen."""
 
-    @property
-    def reads_lists(self) -> bool:
-        """Whether some of its turns belong to a whole question list, so that an answer depends on all of the list."""
-
     async def read(
         self, document: Document, question: QuestionTokens, *, prompts: PromptTokens, turns: Turns
     ) -> Outcome:
@@ -102,11 +89,14 @@ class Policy(Protocol):
     def identity(self) -> Mapping[str, Any]:
         """What decides a result, as JSON values: its kind and its knobs. It is hashed into the reader fingerprint."""
 
-    def largest_turns(self, prompts: PromptTokens) -> Mapping[str, int]:
-        """Tokens of the largest turn of each kind, its completion included and its question left out."""
+    def largest_turns(self, prompts: PromptTokens) -> Mapping[str, Mapping[str, int]]:
+        """Tokens of each part of the largest turn of each kind: its completion is one, its question is left out.
+
+        A message that refuses a turn shows the parts by their names, as a sum.
+        """
 
     def cost(self, prompts: PromptTokens, *, num_tokens: int) -> Cost:
-        """What a reading of a document of this length costs, the turns that it shares with others included."""
+        """What a reading of a document of this length costs."""
 
 
 class BreakingPolicy(Policy, Protocol):
@@ -125,11 +115,3 @@ def cost_of(policy: Policy, prompts: PromptTokens, document: Document) -> Cost:
     if not document.breaks:
         return policy.cost(prompts, num_tokens=document.num_tokens)
     return cast(BreakingPolicy, policy).cost(prompts, num_tokens=document.num_tokens, breaks=document.breaks)
-
-
-def question_list(questions: Iterable[str]) -> str:
-    """The text of a question list: each question once, numbered, on a line of its own; a single one as it stands."""
-    distinct = list(dict.fromkeys(questions))
-    if len(distinct) == 1:
-        return distinct[0]
-    return "\n".join(f"{number}. {question}" for number, question in enumerate(distinct, start=1))

@@ -16,19 +16,8 @@ READ = "read"
 """Kind of the turn that notes what one chunk says, beside those of the other chunks."""
 MERGE = "merge"
 """Kind of the turn that merges notes into the memory."""
-DECOMPOSE = "decompose"
-"""Kind of the turn that names what the memory lacks, as a question to read the document again for."""
 DIRECT = "direct"
 """Kind of the turn that answers the question from parts of the document, without a memory."""
-
-
-class Scope(StrEnum):
-    """Which readings a turn belongs to."""
-
-    QUESTION = "question"
-    """The reading of one question."""
-    LIST = "list"
-    """All readings of a question list over one document and sample: the turn runs once for all of them."""
 
 
 class Writes(StrEnum):
@@ -69,8 +58,6 @@ class Prompt:
     """The text of the whole memory after this turn, for a policy whose memory is more than the last completion. It
     depends on the completion and on the turns before it alone. The log keeps it, and tables and evidence show it. None
     if the completion is the memory."""
-    scope: Scope = Scope.QUESTION
-    """Which readings the turn belongs to."""
     shown: Sequence[tuple[int, int]] = ()
     """Token ranges of the document that the prompt shows, where it shows several parts and no one chunk."""
     guide: Guide | None = None
@@ -107,7 +94,7 @@ class Completion:
     num_markers: int | None = None
     """Markers of chat templates in the prompt that were made harmless; None where the engine is sent token ids."""
     replayed: bool = False
-    """True where the turn log, or another reading's shared turn, answered instead of the engine."""
+    """True where the turn log answered instead of the engine."""
 
     @property
     def num_completion_tokens(self) -> int:

@@ -119,6 +119,4 @@ def why_ray(run: RunConfig) -> str | None:
     """Why a job can't run in one process, if it can't."""
     if run.pool.replicas > 1 or run.pool.max_replicas is not None:
         return "pool asks for several replicas"
-    if run.max_tokens or run.max_cost or run.max_hours:
-        return "bounds are kept by Ray"
     return None

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, redirect_stdout, suppress
-from itertools import chain
+from itertools import chain, takewhile
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Self, TypeVar
@@ -72,8 +72,9 @@ class LocalExecutor:
         self, bundles: Iterable[pa.Table], *, task: ReaderTask, sources: SourceConfig, splits: bool
     ) -> Iterator[Iterator[pa.Table]]:
         """One engine, which is started again when it has died."""
+        planned = takewhile(lambda _: task.board.may_start_turns(), bundles)
         calls = chain.from_iterable(
-            tokenise(bundle, agent=task.agent, sources=sources, splits=splits) for bundle in bundles
+            tokenise(bundle, agent=task.agent, sources=sources, splits=splits) for bundle in planned
         )
         with quiet_libraries(), Readings(calls, task=task) as readings:
             yield iter(readings)

@@ -82,7 +82,8 @@ class RayExecutor:
         self, bundles: Iterable[pa.Table], *, task: ReaderTask, sources: SourceConfig, splits: bool
     ) -> Iterator[Iterator[pa.Table]]:
         """One engine an actor; Ray replaces an actor that dies with its engine."""
-        calls = tokenised_plan(bundles, agent=task.agent, sources=sources, splits=splits, bounded=task.bounded)
+        bounded_by = task.board if task.is_bounded else None
+        calls = tokenised_plan(bundles, agent=task.agent, sources=sources, splits=splits, bounded_by=bounded_by)
         try:
             yield _placed(read_calls(calls, Reader, task=task, pool=task.pool), task)
         finally:

@@ -2,15 +2,16 @@
 
 import logging
 import time
-from collections.abc import Set
+from collections import Counter
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
+from memagent_batch.domain.readings import Status
 from memagent_batch.errors import BoundReachedError
 from memagent_batch.executors.executor import Executor
 from memagent_batch.flows.check import Checked, check
@@ -23,7 +24,7 @@ from memagent_batch.ray_data.progress.progress import Progress
 from memagent_batch.ray_data.stop import noted_stop
 from memagent_batch.ray_data.write import write_tables
 from memagent_batch.reading.closing import Closing
-from memagent_batch.runs.bounds import bounds_of, num_actors, stopping_line
+from memagent_batch.runs.bounds import Spent, bound_met, stopping_line
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure, require_claim
 from memagent_batch.runs.finalise import close_run
 from memagent_batch.runs.history.history import (
@@ -44,9 +45,6 @@ from memagent_batch.runs.state import write_progress
 from memagent_batch.runs.tables.part_report import PartReport
 from memagent_batch.runs.tables.parts import attach_not_read, collect_not_read, kept_parts
 from memagent_batch.wiring import make_output
-
-if TYPE_CHECKING:
-    from memagent_batch.ray_data.ledger import BoundedRun
 
 log = logging.getLogger(__name__)
 
@@ -74,12 +72,17 @@ def answer_plan(plan: Plan, checked: Checked) -> Manifest:
     """The same for the plan of a run that was checked, inside a session of its executor."""
     executor, job, output = checked.executor, checked.job, make_output(checked.job)
     run = begin_run(output, job, reader=checked.reader, plan=plan)
-    progress = Progress(run_id=run.run_id, asked=run.asked, model=job.agent.model, policy=job.agent.policy.kind)
+    progress = Progress(
+        run_id=run.run_id,
+        asked=run.asked,
+        model=job.agent.model,
+        policy=job.agent.policy.kind,
+        bound_met=partial(_bound_met, run=run),
+    )
     with noted_stop(output, run_id=run.run_id):
         before = keep_last_run(output)
         progress.begin()
-        bounded = start_bounds(run)
-        read = read_plan(plan, run=run, executor=executor, progress=progress, before=before, bounded=bounded)
+        read = read_plan(plan, run=run, executor=executor, progress=progress, before=before)
         reports = write(plan, read, run=run, executor=executor)
         write_kept_index(output, plan, run_id=run.run_id)
         manifest = close_run(
@@ -107,15 +110,7 @@ class ReadPlan:
     """Files of the log that were there when it was looked at; a later one has no part in the tables."""
 
 
-def read_plan(
-    plan: Plan,
-    *,
-    run: Run,
-    executor: Executor,
-    progress: Progress,
-    before: PastRun | None,
-    bounded: "BoundedRun | None",
-) -> ReadPlan:
+def read_plan(plan: Plan, *, run: Run, executor: Executor, progress: Progress, before: PastRun | None) -> ReadPlan:
     """Reads what the log does not answer yet of a plan.
 
     Args:
@@ -124,7 +119,6 @@ def read_plan(
         executor: What reads.
         progress: Shows the readings.
         before: The last finished run.
-        bounded: What the run may take.
 
     Raises:
         BoundReachedError: the run has met a bound of its own before all was read.
@@ -135,9 +129,7 @@ def read_plan(
     bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=held_for))
     if bundles:
         write_begun_plan(run.output, recorded_plan(plan, index), run_id=run.run_id)
-    not_read = read_documents(
-        bundles, run=run, executor=executor, progress=progress, closing=plan.asked.closing, bounded=bounded
-    )
+    not_read = read_documents(bundles, run=run, executor=executor, progress=progress, closing=plan.asked.closing)
     listed = set(list_log(run.output))
     index = scan_plan(run.output, plan, reader_fingerprint=fingerprint)
     return ReadPlan(index=index, not_read=not_read, log_files=listed | used_files(run.output, index))
@@ -150,7 +142,6 @@ def read_documents(
     executor: Executor,
     progress: Progress,
     closing: Closing | None = None,
-    bounded: "BoundedRun | None" = None,
 ) -> pa.Table:
     """Reads what the log does not answer yet, in this order, and asks what is asked after the answers.
 
@@ -164,6 +155,8 @@ def read_documents(
     if not bundles:
         return collect_not_read([])
     job = run.job
+    if bound := progress.bound_met():
+        raise BoundReachedError(stopping_line(job, bound=bound, spent=progress.spent()))
     calls = group_documents(bundles, readings_in_flight=job.pool.replicas * job.pool.readings_in_flight)
     board = executor.start_board()
     task = ReaderTask.of_job(
@@ -172,29 +165,31 @@ def read_documents(
         reader_fingerprint=run.reader.fingerprint,
         board=board,
         closes=closing is not None,
-        bounded=bounded,
     )
     splits = closing is not None and closing.config.evidence
     read = executor.read(calls, task=task, sources=run.sources, splits=splits)
     keep = partial(write_progress, output=run.output, run_id=run.run_id)
-    shown = progress.shown(board.take, pending=count_pending(bundles), starting=_starting(job.agent), keep=keep)
+    pending, ended = count_pending(bundles), Counter[str]()
+    shown = progress.shown(board, pending=pending, starting=_starting(job.agent), keep=keep)
     leave = OrderlyLeave(require_claim=partial(require_claim, run.output, run_id=run.run_id))
     with read as rows, shown, leave:
-        not_read = collect_not_read(rows)
-        struck = bounded.struck() if bounded else None
-    if struck:
-        raise BoundReachedError(stopping_line(job, knob=struck, spent=progress.spent()))
+        not_read = collect_not_read(_counted(rows, ended))
+    is_whole = ended.total() - ended[Status.NOT_READ] == pending.readings
+    if not is_whole and (bound := progress.bound_met()):
+        raise BoundReachedError(stopping_line(job, bound=bound, spent=progress.spent()))
     return not_read
 
 
-def start_bounds(run: Run) -> "BoundedRun | None":
-    """The ledger of the run's bounds; None where it has none."""
-    bounds = bounds_of(run.job)
-    if bounds is None:
-        return None
-    from memagent_batch.ray_data.ledger import start_ledger  # here, since it imports Ray
+def _bound_met(spent: Spent, *, run: Run) -> str | None:
+    """The setting of the bound that a run has met which has taken so much; None while its turns may start."""
+    return bound_met(run.job, spent, seconds=time.monotonic() - run.began_seconds)
 
-    return start_ledger(bounds, actors=num_actors(run.job), seconds_taken=time.monotonic() - run.began_seconds)
+
+def _counted(ended: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Table]:
+    """The tables of `ENDED` as they are, while their statuses are counted."""
+    for batch in ended:
+        counts.update(batch["status"].to_pylist())
+        yield batch
 
 
 def write(plan: Plan, read: ReadPlan, *, run: Run, executor: Executor) -> list[PartReport]:

@@ -9,18 +9,19 @@ from memagent_batch.budgets import fitted
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import OnBadFile, SourceConfig
-from memagent_batch.errors import SettingsError
 from memagent_batch.executors.executor import Executor, choose_executor, why_ray
+from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.document_index import require_carry_columns
 from memagent_batch.inputs.documents import require_first_records
-from memagent_batch.inputs.questions import asked_types, inline_type, read_questions
+from memagent_batch.inputs.questions import asked_types, inline_type, most_questions, read_questions
 from memagent_batch.inputs.shards import FoundShards, find_shards
 from memagent_batch.inputs.where.parser import parse_where
 from memagent_batch.logs import EventKind
-from memagent_batch.plugins import make_policy
+from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 from memagent_batch.reading.breaks import require_rows
 from memagent_batch.reading.closing import Closing, checked_closing, require_compiled
+from memagent_batch.runs.manifest import RUN_FILE
 from memagent_batch.runs.output_place import claim_output
 from memagent_batch.runs.record.sums import signature
 from memagent_batch.runs.tables.schemas import ANSWERS
@@ -31,6 +32,7 @@ from memagent_batch.wiring import (
     make_engine,
     make_output,
     make_prompt_tokens,
+    with_prompt_order,
 )
 
 log = logging.getLogger(__name__)
@@ -75,9 +77,7 @@ def check(job: JobConfig) -> Checked:
         parse_where(job.again_where, option="again_where")
     inputs = read_inputs(job)
     make_engine(job.agent)
-    agent = fitted(job.agent)
-    if job.again_from is not None and make_policy(agent).reads_lists:
-        raise SettingsError("policy.kind: 'shared' reads whole question lists, a second pass reads single questions")
+    agent = fitted(_with_prompt_order(job, inputs.questions))
     require_rows(agent, order_columns=job.input.order_columns)
     reader = identify_reader(agent)
     _warn_of_thoughts(agent)
@@ -98,6 +98,21 @@ def check(job: JobConfig) -> Checked:
         reader=reader,
         closing=closing,
     )
+
+
+def _with_prompt_order(job: JobConfig, questions: pa.Table) -> AgentConfig:
+    """The agent with the prompt set that suits the number of questions, if none was named.
+
+    The first run of an output decides, and `run.json` keeps it: with a question more or less on the next night, what
+    the log has stays valid.
+    """
+    record = read_json(make_output(job) / RUN_FILE)
+    begun_with = record["settings"] if record else {}
+    is_same_policy = begun_with.get("policy", {}).get("kind") == job.agent.policy.kind
+    if job.agent.prompt_set is None and is_same_policy and begun_with["prompt_set"] in (None, *BUILT_IN_PROMPTS):
+        return job.agent.model_copy(update={"prompt_set": begun_with["prompt_set"]})
+    num_questions = most_questions(questions) + (job.input.question_column is not None)
+    return with_prompt_order(job.agent, num_questions=num_questions)
 
 
 def read_inputs(sources: SourceConfig) -> Inputs:

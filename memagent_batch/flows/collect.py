@@ -17,7 +17,6 @@ from memagent_batch.flows.answer import answer_plan
 from memagent_batch.flows.check import check
 from memagent_batch.flows.plan import make_plan
 from memagent_batch.log.index import scan_log
-from memagent_batch.plugins import make_policy
 from memagent_batch.runs.claim import publish, remove_leftovers, removed_on_failure, require_claim
 from memagent_batch.runs.finalise import SHOWN_MISSING
 from memagent_batch.runs.planning.parts import plan_parts
@@ -62,14 +61,8 @@ def sampled_agent(agent: AgentConfig, rollouts: RolloutConfig) -> AgentConfig:
     """The agent with G samples drawn at temperature 1 and top_p 1, and their log-probabilities kept.
 
     Raises:
-        SettingsError: other sampling was asked for; what is learnt from must be drawn from the policy itself. Or the
-            policy shares turns between questions.
+        SettingsError: other sampling was asked for; what is learnt from must be drawn from the policy itself.
     """
-    if make_policy(agent).reads_lists:
-        raise SettingsError(
-            f"policy.kind: the turns of {agent.policy.kind!r} belong to several questions, so no reward is theirs; "
-            "collect with 'overwrite', 'gated' or 'parallel'"
-        )
     agent = fitted(agent)
     sampling = agent.sampling
     if sampling.temperature not in (0.0, 1.0) or sampling.top_p != 1.0 or sampling.top_k not in (-1, 0):

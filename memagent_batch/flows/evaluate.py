@@ -173,12 +173,19 @@ def warn_of_tokenizer(variant: VariantJob, *, suite: Suite, reader: ReaderIdenti
     log.warning(message, extra={"event": EventKind.TOKENIZERS_DIFFER, **fields})
 
 
+def _with_prompt_set(agent: AgentConfig) -> AgentConfig:
+    """The agent with the prompt set that its policy names, whatever the number of questions, if none was named."""
+    if agent.prompt_set is not None or agent.policy.kind != "overwrite":
+        return agent
+    return agent.model_copy(update={"prompt_set": "default"})
+
+
 def place_variant(variant: Variant, *, suite: Suite, output: Location) -> VariantJob:
     """The variant's job: the documents and questions of the suite, and an output in the evaluation."""
     run = {name: getattr(variant.run, name) for name in RunConfig.model_fields}
     job = JobConfig(
         **run | {"output": (output / VARIANT_RUNS_FOLDER / variant.name).uri},
-        agent=fitted(variant.agent),
+        agent=fitted(_with_prompt_set(variant.agent)),
         documents=(suite.place / DOCUMENTS_FOLDER).uri,
         questions=(suite.place / QUESTIONS_FILE).uri,
     )
@@ -207,7 +214,7 @@ def read_variant(variant: VariantJob, *, suite: Suite, before: VariantRecord | N
         NotReadError: some readings could not be read now; nothing is scored.
     """
     with naming(variant):
-        manifest = answer(variant.job.with_agent(variant.variant.agent))
+        manifest = answer(variant.job.with_agent(_with_prompt_set(variant.variant.agent)))
         require_read(manifest)
     spent = before.seconds if before and before.reader_fingerprint == manifest["reader_fingerprint"] else 0.0
     return VariantRecord(

@@ -17,7 +17,6 @@ from memagent_batch.flows.check import Checked, Inputs, read_inputs
 from memagent_batch.flows.price import (
     ClosingPrice,
     PlanPrice,
-    asked_documents,
     closing_price,
     document_lengths,
     reading_price,
@@ -38,13 +37,11 @@ from memagent_batch.inputs.samples import documents_named, sample_documents
 from memagent_batch.inputs.shards import Shard
 from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.logs import step
-from memagent_batch.plugins import make_policy
 from memagent_batch.reading.closing import Closing
 from memagent_batch.reading.question_lengths import require_questions_fit
 from memagent_batch.runs.again import select_again
 from memagent_batch.runs.history.history import PastRun, last_hashes, last_run, read_kept_index
 from memagent_batch.runs.planning.plan import Plan
-from memagent_batch.runs.planning.question_lists import QuestionLists, compare_ways
 from memagent_batch.runs.planning.work import count_pending
 from memagent_batch.runs.tables.results import result_questions
 from memagent_batch.wiring import make_documents, make_output
@@ -67,8 +64,6 @@ class PlanCounts(TypedDict):
 class PlanSummary(PlanCounts, PlanPrice, ClosingPrice):
     """What `memagent plan` prints."""
 
-    question_lists: QuestionLists | None
-
 
 def plan_checked(checked: Checked) -> PlanSummary:
     """What `answer` would read and cost; writes nothing."""
@@ -83,9 +78,8 @@ def plan_checked(checked: Checked) -> PlanSummary:
             documents = document_lengths(bundles, agent=job.agent, sources=plan.pinned(job), executor=executor)
             return {
                 **summarise_plan(plan, index, bundles),
-                **reading_price(plan, documents, bundles, agent=job.agent),
+                **reading_price(documents, bundles, agent=job.agent),
                 **closing_price(plan, bundles, agent=job.agent),
-                "question_lists": compare_ways(asked_documents(plan, documents, agent=job.agent), job.agent),
             }
 
 
@@ -148,7 +142,6 @@ def make_plan(
         sample.taken if job.limit else with_missing(sample.taken, missing),
         questions,
         samples=job.agent.sampling.samples,
-        as_lists=make_policy(job.agent).reads_lists,
         inline_type=inline_type(job.input),
         closing=closing,
         table=table,

@@ -11,14 +11,9 @@ import pyarrow.compute as pc
 from memagent_batch.budgets import closing_cost
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.sources import SourceConfig
-from memagent_batch.domain.prompts import PromptTokens
-from memagent_batch.domain.readings import Cost, Policy
 from memagent_batch.executors.executor import Executor
-from memagent_batch.plugins import make_policy
 from memagent_batch.ray_data.tokenise import CountedDocument, count_tokens
 from memagent_batch.runs.planning.plan import Plan
-from memagent_batch.runs.planning.question_lists import AskedDocument
-from memagent_batch.wiring import make_prompt_tokens, make_tokenizer
 
 
 class LargestDocument(TypedDict):
@@ -64,17 +59,16 @@ def document_lengths(
 
 
 def reading_price(
-    plan: Plan, documents: Sequence[CountedDocument], bundles: Sequence[pa.Table], *, agent: AgentConfig
+    documents: Sequence[CountedDocument], bundles: Sequence[pa.Table], *, agent: AgentConfig
 ) -> PlanPrice:
     """What the readings to do take."""
-    prompts, policy = make_prompt_tokens(agent), make_policy(agent)
     largest = max(documents, key=lambda row: row["num_tokens"], default=None)
-    costs = [times for row in documents for times in _costs(plan, row, policy=policy, prompts=prompts)]
-    turns = sum(times * cost.num_turns for times, cost in costs)
-    most = sum(times * cost.num_prompt_tokens for times, cost in costs)
+    turns = sum(row["num_readings"] * row["num_turns"] for row in documents)
+    most = sum(row["num_readings"] * row["num_prompt_tokens"] for row in documents)
     least = sum(
-        times * (cost.num_prompt_tokens if cost.min_prompt_tokens is None else cost.min_prompt_tokens)
-        for times, cost in costs
+        row["num_readings"]
+        * (row["num_prompt_tokens"] if row["min_prompt_tokens"] is None else row["min_prompt_tokens"])
+        for row in documents
     )
     slots = agent.policy.question_tokens + agent.policy.memory_tokens
     return {
@@ -87,7 +81,7 @@ def reading_price(
         "turns": turns,
         "prompt_tokens_at_least": least,
         "prompt_tokens_at_most": most + turns * slots,
-        "completion_tokens_at_most": sum(times * cost.num_completion_tokens for times, cost in costs),
+        "completion_tokens_at_most": sum(row["num_readings"] * row["num_completion_tokens"] for row in documents),
     }
 
 
@@ -125,37 +119,3 @@ def _asked_rows(bundles: list[pa.Table]) -> Counter[int]:
             rows = pc.struct_field(pc.list_flatten(bundle[name]), "question").value_counts()
             counts.update({row["values"]: row["counts"] for row in rows.to_pylist()})
     return counts
-
-
-def asked_documents(plan: Plan, documents: Sequence[CountedDocument], *, agent: AgentConfig) -> list[AskedDocument]:
-    """The documents to read with the lengths of all their questions."""
-    if all(len(plan.question_rows(row["document_id"])) < 2 for row in documents):
-        return []
-    tokenizer = make_tokenizer(agent)
-    lengths = [len(tokenizer.encode(text)) for text in plan.asked.table["question"].to_pylist()]
-    bound = plan.asked.table["document_id"].is_valid().to_pylist()
-    asked = []
-    for row in documents:
-        rows = plan.question_rows(row["document_id"])
-        asked.append(
-            AskedDocument(
-                num_tokens=row["num_tokens"],
-                questions=[lengths[each] for each in rows] * plan.samples,
-                num_lists=len({bound[each] for each in rows}) * plan.samples,
-            )
-        )
-    return asked
-
-
-def _costs(plan: Plan, row: CountedDocument, *, policy: Policy, prompts: PromptTokens) -> list[tuple[int, Cost]]:
-    """What the readings of a document cost, and how many cost that: after a shared pass the others only answer."""
-    whole = Cost(
-        num_chunks=row["num_chunks"],
-        num_turns=row["num_turns"],
-        num_prompt_tokens=row["num_prompt_tokens"],
-        num_completion_tokens=row["num_completion_tokens"],
-        min_prompt_tokens=row["min_prompt_tokens"],
-    )
-    answer = policy.cost(prompts, num_tokens=0)
-    num_passes = min(plan.num_passes(row["document_id"]), row["num_readings"])
-    return [(num_passes, whole), (row["num_readings"] - num_passes, answer)]

@@ -1,6 +1,7 @@
 """The questions of a run: a list asked of every document, rows bound to one document, or given on the command line."""
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypedDict
 
@@ -221,6 +222,13 @@ def asked_types(questions: pa.Table) -> dict[ValueType, str]:
         if value_type is not None:
             found.setdefault(value_type, f"question {question_id!r}")
     return found
+
+
+def most_questions(questions: pa.Table) -> int:
+    """The largest number of questions of a list that are asked of one document."""
+    counts = Counter(questions["document_id"].to_pylist())
+    of_every_document = counts.pop(None, 0)
+    return of_every_document + max(counts.values(), default=0)
 
 
 def missing_again(document_ids: Collection[str], index: pa.Table) -> list[str]:

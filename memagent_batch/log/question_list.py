@@ -4,7 +4,6 @@ A part of the tables brings the questions that are asked in it: were a million o
 that reads the whole list for its ten thousand would make the tables quadratic.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import NotRequired, TypedDict
 
@@ -13,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.domain.readings import question_list
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
 
@@ -21,8 +19,6 @@ ASKED_FOLDER = "log/questions"
 ASKED_COLUMN = "asked"
 """Column of a part: the questions that no earlier document of the part has brought, with their rows of the list."""
 _ROW = "row"
-LIST_HASH = "list_hash"
-"""Column with the hash of the list that a question is read with; there only where lists are read in one pass."""
 CLOSING_FINGERPRINT = "closing_fingerprint"
 """Column with the fingerprint under which the log keeps what is asked after the answers to a question; there only where
 something is."""
@@ -36,7 +32,6 @@ class AskedQuestion(TypedDict):
     question: str
     references: list[str] | None
     question_hash: str
-    list_hash: NotRequired[str]
     answer_type: NotRequired[str | None]
     labels: NotRequired[list[str] | None]
     schema: NotRequired[str | None]
@@ -56,21 +51,10 @@ def read_asked(output: Location, *, run_id: str) -> pa.Table:
     return read_parquet(place)
 
 
-def with_hashes(questions: pa.Table, *, as_lists: bool) -> pa.Table:
-    """A question list with the hashes of the addresses.
-
-    Args:
-        questions: The list, with question_id, document_id and question.
-        as_lists: Whether lists are read in one pass, so that an answer depends on the whole list.
-    """
+def with_hashes(questions: pa.Table) -> pa.Table:
+    """A question list with the hashes of the addresses."""
     hashes = [text_hash(question) for question in questions["question"].to_pylist()]
-    if not as_lists:
-        return questions.append_column("question_hash", pa.array(hashes, pa.large_string()))
-    of_lists = {name: text_hash(text) for name, text in question_lists(questions).items()}
-    list_hashes = [of_lists[name] for name in questions["document_id"].to_pylist()]
-    hashes = [text_hash(f"{of_list} {own}") for of_list, own in zip(list_hashes, hashes, strict=True)]
-    hashed = questions.append_column("question_hash", pa.array(hashes, pa.large_string()))
-    return hashed.append_column(LIST_HASH, pa.array(list_hashes, pa.large_string()))
+    return questions.append_column("question_hash", pa.array(hashes, pa.large_string()))
 
 
 def with_asked(documents: pa.Table, asked: Sequence[Sequence[int]], *, questions: pa.Table) -> pa.Table:
@@ -97,23 +81,3 @@ def asked_in(part: pa.Table) -> dict[int, AskedQuestion]:
     """The questions of a part by their rows of the question list, which `readings` name."""
     rows = pc.list_flatten(part[ASKED_COLUMN]).to_pylist()
     return {row.pop(_ROW): row for row in rows}
-
-
-def question_lists(questions: pa.Table) -> dict[str | None, str]:
-    """The texts of the lists that are read in one pass each.
-
-    What is asked of every document is one list, under None; what is bound to a document is another one, under its
-    document_id, so that a question of one document changes nothing for the others.
-    """
-    lists: dict[str | None, list[str]] = defaultdict(list)
-    for row in questions.select(["document_id", "question"]).to_pylist():
-        lists[row["document_id"]].append(row["question"])
-    return {document_id: question_list(texts) for document_id, texts in lists.items()}
-
-
-def first_questions(asked: pa.Table) -> frozenset[str]:
-    """Hashes of the questions that stand first in their lists: their readings count the shared turns."""
-    firsts: dict[str | None, str] = {}
-    for document_id, hash_ in zip(asked["document_id"].to_pylist(), asked["question_hash"].to_pylist(), strict=True):
-        firsts.setdefault(document_id, hash_)
-    return frozenset(firsts.values())

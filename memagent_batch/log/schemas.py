@@ -14,7 +14,7 @@ ADDRESS = [
     column(
         "question_hash",
         pa.string(),
-        "SHA-256 of the question's text in UTF-8, hex; policy `shared`: of its list's hash and its own",
+        "SHA-256 of the question's text in UTF-8, hex",
     ),
     column("sample", pa.int32(), "which reading of this document and question, from 0"),
     column("reader_fingerprint", pa.string(), "hash of all else that decides the result, hex"),
@@ -36,7 +36,7 @@ SPAN = [
 KIND = column(
     "kind",
     pa.string(),
-    "kind of turn: update, read, decompose, merge, answer, direct; after the answer value, evidence, support",
+    "kind of turn: update, read, merge, answer, direct; after the answer value, evidence, support",
 )
 STATUS = column("status", pa.string(), "ok or failed; in `answers` also not_read: the next run reads it")
 RESULT = [
@@ -46,7 +46,7 @@ RESULT = [
     column(
         "memory_truncations",
         pa.int32(),
-        "turns whose memory, note or sub-question was cut at its budget; shared and replayed ones included",
+        "turns whose memory, note or sub-question was cut at its budget; replayed ones included",
         unit="turns",
     ),
     column("num_document_tokens", pa.int64(), "length of the document", unit="tokens", nullable=True),
@@ -54,8 +54,7 @@ RESULT = [
     column(
         "num_turns",
         pa.int32(),
-        "turns of the reading, replayed ones included; shared ones in the row of the list's first question alone, as "
-        "all that follows",
+        "turns of the reading, replayed ones included",
         unit="turns",
     ),
     column("num_replayed_turns", pa.int32(), "of these, answered by the turn log", unit="turns"),

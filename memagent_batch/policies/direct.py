@@ -19,7 +19,6 @@ class DirectPolicy(ABC):
 
     kind: ClassVar[str]
     prompt_set: ClassVar[str] = "default"
-    reads_lists: ClassVar[bool] = False
 
     chunk_tokens: int
     """Tokens of the document that the prompt shows, at most."""
@@ -58,9 +57,10 @@ class DirectPolicy(ABC):
         """Kind and knobs."""
         return {"kind": self.kind, **asdict(self)}
 
-    def largest_turns(self, prompts: PromptTokens) -> Mapping[str, int]:
+    def largest_turns(self, prompts: PromptTokens) -> Mapping[str, Mapping[str, int]]:
         """The one turn."""
-        return {DIRECT: prompts.direct.num_fixed_tokens + self.chunk_tokens + self.answer_tokens}
+        template = prompts.direct.num_fixed_tokens
+        return {DIRECT: {"chunk": self.chunk_tokens, "answer": self.answer_tokens, "template": template}}
 
     def cost(self, prompts: PromptTokens, *, num_tokens: int) -> Cost:
         """The same for every document that is longer than the prompt shows."""

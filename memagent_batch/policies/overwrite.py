@@ -16,7 +16,6 @@ class OverwritePolicy:
 
     kind: ClassVar[str] = "overwrite"
     prompt_set: ClassVar[str] = "default"
-    reads_lists: ClassVar[bool] = False
 
     chunk_tokens: int
     """Longest chunk, tokens."""
@@ -47,11 +46,13 @@ class OverwritePolicy:
             del knobs["break_at"]
         return {"kind": self.kind, **knobs}
 
-    def largest_turns(self, prompts: PromptTokens) -> Mapping[str, int]:
+    def largest_turns(self, prompts: PromptTokens) -> Mapping[str, Mapping[str, int]]:
         """The `update` turn shows a memory, and writes one."""
-        update = self.memory_tokens + prompts.update.num_fixed_tokens + self.chunk_tokens + self.memory_tokens
-        answer = self.memory_tokens + prompts.answer.num_fixed_tokens + self.answer_tokens
-        return {UPDATE: update, ANSWER: answer}
+        memory, update, answer = self.memory_tokens, prompts.update.num_fixed_tokens, prompts.answer.num_fixed_tokens
+        return {
+            UPDATE: {"memory": memory, "chunk": self.chunk_tokens, "new memory": memory, "template": update},
+            ANSWER: {"memory": memory, "answer": self.answer_tokens, "template": answer},
+        }
 
     def cost(self, prompts: PromptTokens, *, num_tokens: int, breaks: Sequence[int] = ()) -> Cost:
         """Each chunk is shown once."""

@@ -5,18 +5,14 @@ are merged into the memory, in document order. A document of any length takes as
 the levels of their merges, where `overwrite` takes one for each chunk.
 """
 
-import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from memagent_batch.bm25 import Bm25
-from memagent_batch.config.policy import Reread
-from memagent_batch.domain.document import BreakAt, Chunk, Chunks, Document, token_windows
+from memagent_batch.domain.document import BreakAt, Chunk, Document, token_windows
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
-from memagent_batch.domain.turns import ANSWER, MERGE, READ, Prompt, Scope, Turns, Writes
+from memagent_batch.domain.turns import ANSWER, MERGE, READ, Prompt, Turns, Writes
 from memagent_batch.policies.merged import merged_memory
 from memagent_batch.policies.side_by_side import side_by_side
 
@@ -25,10 +21,6 @@ LABEL_TOKENS = 32
 
 PREVIOUS_MEMORY = "\n[Previous Memory]:\n"
 """Stands before the memory in a `merge` turn whose text has no place for it, as the published one (PI-Mem)."""
-
-NOMINATED_CHUNKS = 8
-"""Chunks without a note that a further round of `reread: nominated` reads again: those nearest to question and
-memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +41,6 @@ class ParallelPolicy:
 
     kind: ClassVar[str] = "parallel"
     prompt_set: ClassVar[str] = "parallel"
-    reads_lists: ClassVar[bool] = False
 
     chunk_tokens: int
     """Longest chunk, tokens; also the room for notes in one `merge` turn."""
@@ -63,12 +54,6 @@ class ParallelPolicy:
     """Budget of the answer, tokens."""
     rounds: int = 3
     """Most rounds over the chunks."""
-    reread: Reread = Reread.ALL
-    """Chunks that a round after the first reads again."""
-    rank: Callable[[Sequence[Sequence[int]], Sequence[int]], Sequence[float]] | None = field(
-        default=None, metadata={"is_knob": False}
-    )
-    """Scores how near chunks are to a text; BM25 where there is none. It runs beside the event loop."""
 
     def __post_init__(self) -> None:
         """Checks the rounds.
@@ -84,20 +69,16 @@ class ParallelPolicy:
     ) -> Outcome:
         """Stops where no chunk has news, or the memory stays as it was; an empty document has no round."""
         memory = prompts.first_memory
-        asked = question.whole_list if self.reads_lists else question
         chunks = document.chunks(self.chunk_tokens, overlap_tokens=self.overlap_tokens)
-        noted: set[int] = set()
         for number in range(1, self.rounds + 1):
-            indices = await self._indices(chunks, asked, memory, noted=noted, number=number, prompts=prompts)
-            reads = (self._read(prompts, asked, memory, chunks[index], number=number) for index in indices)
+            reads = (self._read(prompts, question, memory, chunk, number=number) for chunk in chunks)
             completions = await side_by_side(reads, turns=turns)
             notes = []
-            for index, completion in zip(indices, completions, strict=True):
+            for index, completion in enumerate(completions):
                 note = prompts.remember(memory, completion)
                 if note is not memory:
                     notes.append(Note(first=index, last=index, token_ids=note.token_ids))
-            noted.update(note.first for note in notes)
-            merged = await self._merged(notes, asked, memory, number=number, prompts=prompts, turns=turns)
+            merged = await self._merged(notes, question, memory, number=number, prompts=prompts, turns=turns)
             if merged.text == memory.text:
                 break
             memory = merged
@@ -106,21 +87,19 @@ class ParallelPolicy:
 
     def identity(self) -> Mapping[str, Any]:
         """Kind and knobs."""
-        knobs = asdict(self) | {"reread": self.reread.value}
-        del knobs["rank"]
+        knobs = asdict(self) | {"reread": "all"}  # as logs have it that are older than this version
         if self.break_at is None:
             del knobs["break_at"]
-        if self.reread is Reread.NOMINATED:
-            knobs["rank"] = f"bm25s {version('bm25s')}" if self.rank is None else "own"
         return {"kind": self.kind, **knobs}
 
-    def largest_turns(self, prompts: PromptTokens) -> Mapping[str, int]:
+    def largest_turns(self, prompts: PromptTokens) -> Mapping[str, Mapping[str, int]]:
         """The `merge` turn shows a memory and its notes, and writes a memory."""
-        memories = self.memory_tokens + self.memory_tokens
+        memory, answer = self.memory_tokens, prompts.answer.num_fixed_tokens
+        read, merge = prompts.update.num_fixed_tokens, prompts.merge.num_fixed_tokens + LABEL_TOKENS
         return {
-            READ: memories + prompts.update.num_fixed_tokens + self.chunk_tokens,
-            MERGE: memories + prompts.merge.num_fixed_tokens + LABEL_TOKENS + self._notes_tokens,
-            ANSWER: self.memory_tokens + prompts.answer.num_fixed_tokens + self.answer_tokens,
+            READ: {"memory": memory, "chunk": self.chunk_tokens, "note": memory, "template": read},
+            MERGE: {"memory": memory, "notes": self._notes_tokens, "new memory": memory, "template": merge},
+            ANSWER: {"memory": memory, "answer": self.answer_tokens, "template": answer},
         }
 
     def cost(self, prompts: PromptTokens, *, num_tokens: int, breaks: Sequence[int] = ()) -> Cost:
@@ -143,38 +122,11 @@ class ParallelPolicy:
         )
 
     @property
-    def _scope(self) -> Scope:
-        """Which readings the turns of the rounds belong to."""
-        return Scope.LIST if self.reads_lists else Scope.QUESTION
-
-    @property
     def _notes_tokens(self) -> int:
         """Room for notes in one `merge` turn: at least two, so that each level of merges has fewer than the one
         before.
         """
         return max(self.chunk_tokens, 2 * (self.memory_tokens + LABEL_TOKENS))
-
-    async def _indices(
-        self,
-        chunks: Chunks,
-        question: QuestionTokens,
-        memory: Memory,
-        *,
-        noted: set[int],
-        number: int,
-        prompts: PromptTokens,
-    ) -> Sequence[int]:
-        """The chunks that a round reads, in document order."""
-        if number == 1 or self.reread is Reread.ALL:
-            return range(len(chunks))
-        others = [index for index in range(len(chunks)) if index not in noted]
-        rank = self.rank or Bm25(decode=prompts.decode)
-        wanted = [*question.token_ids, *memory.token_ids]
-        ranges = [chunks.windows[index] for index in others]
-        views = [chunks.document.token_ids[start:end] for start, end in ranges]
-        scores = await asyncio.to_thread(rank, views, wanted)
-        ranked = sorted(zip(scores, others, strict=True), key=lambda pair: (-pair[0], pair[1]))
-        return sorted(noted | {index for _, index in ranked[:NOMINATED_CHUNKS]})
 
     async def _merged(
         self,
@@ -250,7 +202,6 @@ class ParallelPolicy:
             max_tokens=self.memory_tokens,
             span=chunk.span,
             writes=Writes.NOTE,
-            scope=self._scope,
         )
 
     def _merge(
@@ -274,7 +225,6 @@ class ParallelPolicy:
             ),
             max_tokens=self.memory_tokens,
             writes=Writes.MEMORY if is_last else Writes.NOTE,
-            scope=self._scope,
         )
 
     def _answer(self, prompts: PromptTokens, question: QuestionTokens, memory: Memory) -> Prompt:

@@ -103,41 +103,6 @@ PARALLEL_PROMPTS = PromptSet(
     ),
 )
 
-REREAD_PROMPTS = PromptSet(
-    name="reread",
-    version="1",
-    first_memory=DEFAULT_PROMPTS.first_memory,
-    update=GATED_PROMPTS.update,
-    decompose=(
-        "You have read a long document section by section. You see a question, your memory of the document, and the "
-        "questions that it was read for again since. If the memory holds all that the answer takes, write only the "
-        "word keep. Else write one question about the document: the one thing that the memory lacks and that must be "
-        "known before anything else. Whoever reads the document for it does not see the first question or the memory, "
-        "so call everything by its name. Do not write a question that was read for already.\n\n"
-        "<question>\n{question}\n</question>\n\n"
-        "<memory>\n{memory}\n</memory>\n\n"
-        "<already>\n{notes}\n</already>\n\n"
-        "keep, or the one question:"
-    ),
-    merge=(
-        "You have read a long document section by section, and again for one thing that your memory lacked. You see a "
-        "question, your memory, and that thing with the notes about it. If the notes say nothing about the question "
-        "that the memory does not hold, write only the word keep. Else write one memory: everything in the old one and "
-        "in the notes that helps to answer the question. Where they differ, trust the notes. What you leave out is "
-        "forgotten.\n\n"
-        "<question>\n{question}\n</question>\n\n"
-        "<memory>\n{memory}\n</memory>\n\n"
-        "<notes>\n{notes}\n</notes>\n\n"
-        "keep, or the new memory:"
-    ),
-    answers=DEFAULT_PROMPTS.answers,
-    keep_word=GATED_PROMPTS.keep_word,
-    note=(
-        "The project's own wording, for any instruct model: the gated set, which reads the document again for what the "
-        "memory lacks."
-    ),
-)
-
 BUILT_IN_PROMPTS = {
     prompts.name: prompts
     for prompts in (
@@ -145,7 +110,6 @@ BUILT_IN_PROMPTS = {
         GATED_PROMPTS,
         SECTION_FIRST_PROMPTS,
         PARALLEL_PROMPTS,
-        REREAD_PROMPTS,
     )
 }
 """Prompt sets that need no file, by name."""

@@ -14,7 +14,7 @@ from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 REQUIRED_KEYS = ("name", "version", "first_memory", "update", "answers")
 """Keys that a prompt set file must have."""
 
-KEYS = (*REQUIRED_KEYS, "direct", "keep_word", "merge", "decompose", "note")
+KEYS = (*REQUIRED_KEYS, "direct", "keep_word", "merge", "note")
 """Keys that a prompt set file may have."""
 
 FORM_KEYS = frozenset({"answers", "direct"})
@@ -67,7 +67,6 @@ def prompt_set_json(prompts: PromptSet) -> str:
         "direct": {form.value: text for form, text in sorted(prompts.direct.items())},
         "keep_word": prompts.keep_word,
         **({"merge": prompts.merge} if prompts.merge else {}),
-        **({"decompose": prompts.decompose} if prompts.decompose else {}),
         "note": prompts.note,
     }
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"

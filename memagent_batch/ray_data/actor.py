@@ -10,14 +10,14 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import NoReturn, Self
 
 import pyarrow as pa
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.closing import ClosingConfig
 from memagent_batch.config.job import JobConfig, LogConfig, PoolConfig, RunConfig
-from memagent_batch.engines.engine import Completer, Engine
+from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineDeadError, StorageError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.questions import value_types
@@ -29,16 +29,13 @@ from memagent_batch.ray_data.process import LAST_STOP_SECONDS, ReaderProcess
 from memagent_batch.ray_data.progress.board import Board
 from memagent_batch.ray_data.progress.reporter import Reporter
 from memagent_batch.reading.agent import LoadedAgent, make_agent
-from memagent_batch.reading.allowance import Allowance, BoundedEngine
 from memagent_batch.reading.closing import Closing, make_closing
 from memagent_batch.reading.places import TURNS_AT_ONCE, TurnPlaces
 from memagent_batch.reading.questions import Questions
 from memagent_batch.reading.suspects import Suspects
 from memagent_batch.reading.turns import Journal
+from memagent_batch.runs.bounds import has_bounds
 from memagent_batch.wiring import make_engine, make_output, require_reader
-
-if TYPE_CHECKING:
-    from memagent_batch.ray_data.ledger import BoundedRun
 
 BOARD_SECONDS = 30.0
 """Longest wait for the board's answer whether the run is under way."""
@@ -70,8 +67,8 @@ class ReaderTask:
     """Where a reader looks for what the log holds of a document."""
     closing: ClosingConfig | None = None
     """What is asked after each answer; None for nothing, whatever types the questions have."""
-    bounded: "BoundedRun | None" = None
-    """The bounds of the run; None where it has none."""
+    is_bounded: bool = False
+    """Whether the board may say that the run has met a bound."""
 
     @classmethod
     def of_job(
@@ -82,7 +79,6 @@ class ReaderTask:
         reader_fingerprint: str,
         board: Board,
         closes: bool = False,
-        bounded: "BoundedRun | None" = None,
     ) -> Self:
         """The task of a job's readers, whose plan names the log files of each document, and says what `closes`."""
         return cls(
@@ -95,7 +91,7 @@ class ReaderTask:
             log=job.log,
             load_questions=partial(read_asked, make_output(job), run_id=run_id),
             closing=job.closing if closes else None,
-            bounded=bounded,
+            is_bounded=has_bounds(job),
         )
 
     def make_closing(self) -> Closing | None:
@@ -120,10 +116,6 @@ class StartedActor:
     """The question list of the run."""
     engine: Engine
     """Started; stopped when it dies."""
-    completer: Completer
-    """The engine within the run's bounds, if it has any."""
-    allowance: Allowance | None
-    """What its turns may still take of the run's bounds; None where there are none."""
     journal: Journal
     """The turn log, and the turns under way."""
     reporter: Reporter
@@ -150,7 +142,7 @@ class ActorLife:
         self._log: TurnLogWriter | None = None
         self._engine: Engine | None = None
         self._started: asyncio.Task[StartedActor] | None = None
-        self._reports: asyncio.Task[None] | None = None
+        self._background: list[asyncio.Task[None]] = []
         self._death: asyncio.Task[None] | None = None
         process.on_sigterm(self._leave)
 
@@ -176,9 +168,9 @@ class ActorLife:
 
     async def close(self) -> None:
         """Keeps what is finished, for a while if the store is slow, and stops the engine."""
-        for task in (self._started, self._reports):
-            if task is not None:
-                task.cancel()
+        if self._started is not None:
+            self._started.cancel()
+        self._cancel_background()
         if self._log is not None:
             with contextlib.suppress(StorageError, TimeoutError):
                 await asyncio.wait_for(self._log.close(), LAST_FLUSH_SECONDS)
@@ -219,18 +211,17 @@ class ActorLife:
             board=task.board, log=log, run_id=task.run_id, model=agent.model, policy=task.agent.policy.kind
         )
         reporter.count_engine_start(engine, is_replacement=self._process.is_replacement)
-        allowance = task.bounded.allowance() if task.bounded else None
-        self._reports = asyncio.create_task(reporter.report())
+        places = TurnPlaces(task.pool.turns_in_flight or max(TURNS_AT_ONCE, task.pool.readings_in_flight))
+        background = [reporter.report(), *([_close_at_bound(places, board=task.board)] if task.is_bounded else [])]
+        self._background = [asyncio.create_task(each) for each in background]
         return StartedActor(
             agent=agent,
             questions=questions,
             engine=engine,
-            completer=BoundedEngine(engine, allowance) if allowance else engine,
-            allowance=allowance,
             journal=Journal(log=log, suspects=suspects),
             reporter=reporter,
             slots=asyncio.Semaphore(task.pool.readings_in_flight),
-            places=TurnPlaces(task.pool.turns_in_flight or max(TURNS_AT_ONCE, task.pool.readings_in_flight)),
+            places=places,
             held=held,
             closing=closing,
         )
@@ -263,14 +254,17 @@ class ActorLife:
 
     async def _end(self, actor: StartedActor) -> None:
         """Keeps what there is to keep after the engine's death, and stops it."""
-        if self._reports is not None:
-            self._reports.cancel()
+        self._cancel_background()
         try:
             await self._keep_deaths(actor.journal.suspects)
             with contextlib.suppress(TimeoutError):  # what was not written is read again
                 await asyncio.wait_for(actor.journal.log.close(), timeout=LAST_FLUSH_SECONDS)
         finally:
             await self._process.end(actor.engine)
+
+    def _cancel_background(self) -> None:
+        for task in self._background:
+            task.cancel()
 
     async def _start_engine(self) -> Engine:
         engine = self._engine = make_engine(self._task.agent)
@@ -301,6 +295,12 @@ class ActorLife:
                 await asyncio.wait_for(self._log.flush(), timeout=LAST_FLUSH_SECONDS)
         finally:
             os._exit(1)
+
+
+async def _close_at_bound(places: TurnPlaces, *, board: Board) -> None:
+    """Starts no further turn once the run has met a bound; those under way end, and are kept."""
+    bound = await board.bound_met()
+    places.close(f"the run has met its bound {bound}; the same command goes on")
 
 
 def _logged_readings(task: ReaderTask, output: Location, *, begins: str = "") -> HeldReadings:

@@ -1,7 +1,6 @@
 """The reading stage: tokenised documents in, one row for each ended reading out."""
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -25,7 +24,7 @@ from memagent_batch.ray_data.progress.share import ReadingShare
 from memagent_batch.reading.closing import Tracer, close_reading, unclosed
 from memagent_batch.reading.documents import PlannedDocument, planned_documents
 from memagent_batch.reading.read import Reading, read
-from memagent_batch.reading.turns import ClosingsOnly, ListTurns, LoggedTurns, ReadingTurns
+from memagent_batch.reading.turns import ClosingsOnly, LoggedTurns, ReadingTurns
 from memagent_batch.runs.tables.parts import ENDED, EndedRow
 
 
@@ -83,11 +82,6 @@ class Reader:
         ended = await asyncio.gather(
             *(self._read(actor, of_document, asked) for of_document in shared for asked in of_document.asked())
         )
-        if left := list(chain.from_iterable(of_document.under_way() for of_document in shared)):
-            await asyncio.gather(*left, return_exceptions=True)
-            await actor.journal.log.settle()
-        if actor.allowance is not None:
-            await actor.allowance.give_back()
         return list(chain.from_iterable(ended))
 
     async def held_outcomes(self, document: PlannedDocument) -> Mapping[ReadingKey, StandingOutcome]:
@@ -103,15 +97,13 @@ class Reader:
         reporter, document_hash = actor.reporter, shared.document.document_hash
         question, sample = asked.rows[0], asked.sample
         address = actor.questions.address(question, document_hash=document_hash, sample=sample)
-        list_address = actor.questions.list_address(question, document_hash=document_hash, sample=sample)
-        list_turns = shared.list_turns[list_address or address]
         reporter.waiting += 1
-        async with list_turns.place(actor.slots):
+        async with actor.slots:
             reporter.waiting -= 1
             reporter.in_flight += 1
             held = await asyncio.shield(shared.held)
             turns = ReadingTurns(
-                engine=ClosingsOnly(actor.completer) if asked.is_answered else actor.completer,
+                engine=ClosingsOnly(actor.engine) if asked.is_answered else actor.engine,
                 address=address,
                 seed=self._task.agent.sampling.seed,
                 held=held[address.reader_fingerprint],
@@ -119,9 +111,7 @@ class Reader:
                 held_closings=held,
                 journal=actor.journal,
                 places=actor.places,
-                list_address=list_address,
-                list_turns=list_turns,
-                counts_list=actor.questions.counts_list(question),
+                document=shared.number,
             )
             share = shared.share(asked)
             try:
@@ -259,8 +249,7 @@ class _DocumentReadings:
         """Takes the document; the log is not opened before a reading of it begins."""
         self._actor = actor
         self.document = document
-        self.list_turns = defaultdict[ReadingAddress, ListTurns](ListTurns)
-        """Turns that readings of a question list share, by the address of the list."""
+        self.number = actor.places.begin_document()
 
     def asked(self) -> list[_Asked]:
         """Its readings: rows of the question list with one address are one."""
@@ -276,11 +265,6 @@ class _DocumentReadings:
             _Asked(rows=of_address, sample=address.sample, is_answered=address in is_answered)
             for address, of_address in rows.items()
         ]
-
-    def under_way(self) -> list[asyncio.Future[Completion]]:
-        """Turns of its lists that no reading waits for: they were asked beside one that failed, and are paid."""
-        turns = chain.from_iterable(of_list.by_path.values() for of_list in self.list_turns.values())
-        return [turn for turn in turns if not turn.done()]
 
     def share(self, asked: _Asked) -> ReadingShare:
         """How much of a reading is done; it has the bytes of the document once for each row of the question list."""

@@ -1,6 +1,7 @@
 """The stages of Ray Data that a job and a program of the user's have in common: tokenise, then read."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 import pyarrow as pa
 import ray
@@ -11,8 +12,8 @@ from memagent_batch.config.job import PoolConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.answers import AnswerReader
-from memagent_batch.ray_data.ledger import BoundedRun
 from memagent_batch.ray_data.pool import actor_pool, replica_gpus
+from memagent_batch.ray_data.progress.board import Board
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.replicas import Replica
 from memagent_batch.ray_data.session import CPU_SHARE
@@ -25,12 +26,16 @@ def tokenised_plan(
     agent: AgentConfig,
     sources: SourceConfig,
     splits: bool = False,
-    bounded: BoundedRun | None = None,
+    bounded_by: Board | None = None,
 ) -> Dataset:
-    """Documents of a plan as rows of `CALL`; their texts are fetched from where the plan found them."""
+    """Documents of a plan as rows of `CALL`; their texts are fetched from where the plan found them.
+
+    `bounded_by`: the board that says when the run has met a bound, after which none is fetched; None without bounds.
+    """
     planned = ray.data.from_arrow(list(bundles))
-    if bounded is not None:
-        planned = planned.map_batches(bounded.open_bundle, batch_size=None, batch_format="pyarrow", num_cpus=CPU_SHARE)
+    if bounded_by is not None:
+        is_left_out = partial(_unless_stopped, board=bounded_by)
+        planned = planned.map_batches(is_left_out, batch_size=None, batch_format="pyarrow", num_cpus=CPU_SHARE)
     return planned.map_batches(
         tokenise,
         fn_kwargs={"agent": agent, "sources": sources, "splits": splits},
@@ -38,6 +43,11 @@ def tokenised_plan(
         batch_format="pyarrow",
         num_cpus=CPU_SHARE,
     )
+
+
+def _unless_stopped(bundle: pa.Table, *, board: Board) -> pa.Table:
+    """Ray Data UDF: the documents of a bundle; none once the run has met a bound."""
+    return bundle if board.may_start_turns() else bundle.slice(0, 0)
 
 
 def tokenised_rows(

@@ -42,9 +42,7 @@ class LoadedAgent:
                 f"question {question.question_id!r} has {len(token_ids)} tokens, "
                 f"policy.question_tokens is {self.question_tokens}; shorten it or raise the knob"
             )
-        return QuestionTokens(
-            token_ids=token_ids, list_token_ids=self.encode(question.list_text) if question.list_text else ()
-        )
+        return QuestionTokens(token_ids=token_ids)
 
 
 def make_agent(agent: AgentConfig) -> LoadedAgent:

@@ -1,28 +1,55 @@
-"""Places of turns in one engine, shared fairly by the readings that want them."""
+"""Places of turns in one engine: the questions of a document stay in step, so that they share its prefix cache."""
 
 import asyncio
-from collections import OrderedDict, deque
+import heapq
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 
 from memagent_batch.domain.addresses import ReadingAddress
+from memagent_batch.errors import BoundReachedError
 
 TURNS_AT_ONCE = 256
 """Places of an engine if no number is set: as many requests as vLLM puts in a step by default."""
 
 
+@dataclass(order=True, frozen=True, slots=True, kw_only=True)
+class _Waiting:
+    """A turn that waits for a place. Turns are served in the order of these fields."""
+
+    document: int
+    turn: int
+    arrival: int
+    reading: ReadingAddress = field(compare=False)
+    place: asyncio.Future[None] = field(compare=False)
+
+
 class TurnPlaces:
-    """A number of places. Readings that wait get them by turns: one with a thousand turns starves no other."""
+    """A number of places. A free one goes to the earliest document, and in it to the earliest turn of its readings.
+
+    No reading starves: before its turns come only those of documents that began earlier, and they end.
+    """
 
     def __init__(self, number: int = TURNS_AT_ONCE) -> None:
         """All places are free."""
-        self._num_free = number
-        self._waiting: OrderedDict[ReadingAddress, deque[asyncio.Future[None]]] = OrderedDict()
+        self._num_free = self._number = number
+        self._waiting: list[_Waiting] = []
+        self._num_documents = self._num_arrivals = 0
+        self._closed_because = ""
+
+    def begin_document(self) -> int:
+        """The number of a document that begins to be read."""
+        self._num_documents += 1
+        return self._num_documents
 
     @asynccontextmanager
-    async def place(self, reading: ReadingAddress) -> AsyncIterator[None]:
-        """A place inside the block; waits for it first."""
-        await self._take(reading)
+    async def place(self, reading: ReadingAddress, *, document: int, turn: int) -> AsyncIterator[None]:
+        """A place inside the block; waits for it first.
+
+        Raises:
+            BoundReachedError: the places are closed.
+        """
+        await self._take(reading, document=document, turn=turn)
         try:
             yield
         finally:
@@ -30,30 +57,49 @@ class TurnPlaces:
 
     async def room(self, reading: ReadingAddress) -> None:
         """Returns when no turn of the reading waits for a place."""
-        while waiting := [place for place in self._waiting.get(reading, ()) if not place.done()]:
+        while waiting := [each.place for each in self._waiting if each.reading == reading and not each.place.done()]:
             await asyncio.wait(waiting)
 
-    async def _take(self, reading: ReadingAddress) -> None:
-        if self._num_free:
+    def close(self, why: str) -> None:
+        """Gives no further place. Turns that wait fail with a BoundReachedError when the turns under way have ended.
+
+        They wait, since a policy that asks turns side by side would cancel those under way.
+        """
+        self._closed_because = why
+        self._refuse()
+
+    async def _take(self, reading: ReadingAddress, *, document: int, turn: int) -> None:
+        if self._num_free and not self._closed_because:
             self._num_free -= 1
             return
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(reading, deque()).append(place)
+        self._num_arrivals += 1
+        waiting = _Waiting(document=document, turn=turn, arrival=self._num_arrivals, reading=reading, place=place)
+        heapq.heappush(self._waiting, waiting)
+        self._refuse()
         try:
             await place
         except asyncio.CancelledError:
-            if not place.cancelled():  # it was given while the turn was being cancelled
-                self._give()
+            if place.done() and not place.cancelled() and place.exception() is None:
+                self._give()  # it was given while the turn was being cancelled
             raise
 
     def _give(self) -> None:
-        """To the next reading that waits, which then goes to the end of the queue."""
-        while self._waiting:
-            reading, places = self._waiting.popitem(last=False)
-            place = places.popleft()
-            if places:
-                self._waiting[reading] = places
+        """Passes a place on to the first turn that waits."""
+        self._num_free += 1
+        self._refuse()
+        while self._waiting and not self._closed_because:
+            place = heapq.heappop(self._waiting).place
             if not place.done():
+                self._num_free -= 1
                 place.set_result(None)
                 return
-        self._num_free += 1
+
+    def _refuse(self) -> None:
+        """Fails the turns that wait, if the places are closed and no turn is under way."""
+        if not self._closed_because or self._num_free < self._number:
+            return
+        for waiting in self._waiting:
+            if not waiting.place.done():
+                waiting.place.set_exception(BoundReachedError(self._closed_because))
+        self._waiting.clear()

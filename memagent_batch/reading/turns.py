@@ -1,13 +1,12 @@
 """The turns of one reading: all that stands between its policy and the engine."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
 from memagent_batch.domain.closing.plan import WHOLE_OR_FAILED
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Scope, sum_counted
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt, sum_counted
 from memagent_batch.engines.engine import Completer
 from memagent_batch.errors import NotHeldError
 from memagent_batch.log.files import ReadingKey
@@ -34,7 +33,7 @@ class TurnCounts:
     num_turns: int = 0
     """Turns, replayed ones included."""
     num_replayed_turns: int = 0
-    """Turns that the log, or another reading of the question list, answered."""
+    """Turns that the log answered."""
     num_prompt_tokens: int = 0
     """Prompt tokens of all turns."""
     num_cached_prompt_tokens: int = 0
@@ -46,15 +45,11 @@ class TurnCounts:
     engine_seconds: float = 0.0
     """Time inside the engine, summed over turns."""
     memory_truncations: int = 0
-    """Turns that write the memory or a note and were cut at their budget; turns of a list always among them."""
+    """Turns that write the memory or a note and were cut at their budget."""
 
-    def with_cut(self, prompt: Prompt, completion: Completion) -> "TurnCounts":
-        """These counts and a memory that was cut at its budget, if the turn wrote one."""
-        cut = prompt.writes is not None and completion.finish_reason is FinishReason.LENGTH
-        return replace(self, memory_truncations=self.memory_truncations + cut)
-
-    def with_turn(self, completion: Completion) -> "TurnCounts":
+    def with_turn(self, prompt: Prompt, completion: Completion) -> "TurnCounts":
         """These counts and the cost of a turn."""
+        is_cut = prompt.writes is not None and completion.finish_reason is FinishReason.LENGTH
         return replace(
             self,
             num_turns=self.num_turns + 1,
@@ -64,6 +59,7 @@ class TurnCounts:
             num_completion_tokens=self.num_completion_tokens + completion.num_completion_tokens,
             num_markers=sum_counted((self.num_markers, completion.num_markers)),
             engine_seconds=self.engine_seconds + completion.engine_seconds,
+            memory_truncations=self.memory_truncations + is_cut,
         )
 
 
@@ -77,34 +73,6 @@ class Journal:
     """Watches the turns that are under way."""
 
 
-class ListTurns:
-    """The turns that the readings of one question list share over one document and sample."""
-
-    def __init__(self) -> None:
-        """No turn was asked for yet."""
-        self.by_path: MutableMapping[str, asyncio.Future[Completion]] = {}
-        """Turns by path, under way or ended."""
-        self._first_ended: asyncio.Event | None = None
-
-    @asynccontextmanager
-    async def place(self, slots: asyncio.Semaphore) -> AsyncIterator[None]:
-        """A place among the readings in flight. The first reading takes it at once, the others when that has ended.
-
-        They would only wait for its turns, and hold places that other documents could use.
-        """
-        if self._first_ended is not None:
-            await self._first_ended.wait()
-            async with slots:
-                yield
-            return
-        self._first_ended = asyncio.Event()
-        try:
-            async with slots:
-                yield
-        finally:
-            self._first_ended.set()
-
-
 @dataclass(slots=True, kw_only=True)
 class ReadingTurns:
     """`await turns(prompt)` for the policy of one reading. Mutable: it numbers and counts the turns of that reading."""
@@ -116,7 +84,7 @@ class ReadingTurns:
     seed: int
     """The run's seed."""
     held: LoggedTurns = field(default_factory=dict)
-    """Turns that the log holds, of this reading and of its question list."""
+    """Turns that the log holds of this reading."""
     last_hashes: Sequence[str] = ()
     """Hashes of the document's last versions, the latest first, whose turns of the same prompts are taken."""
     held_closings: Mapping[str, LoggedTurns] = field(default_factory=dict)
@@ -125,12 +93,8 @@ class ReadingTurns:
     """Keeps new turns; None where nothing is kept."""
     places: TurnPlaces = field(default_factory=TurnPlaces)
     """Places of turns in the engine, which its readings share."""
-    list_address: ReadingAddress | None = None
-    """Where the turns of the question list are kept; None where questions are read alone."""
-    list_turns: ListTurns = field(default_factory=ListTurns)
-    """Turns of the list that a sibling asked for."""
-    counts_list: bool = True
-    """Whether turns of the list count here: in one reading of the list, so that sums over rows are true."""
+    document: int = 0
+    """Number of the document among those that share the places; the lower one is served first."""
     observe: Callable[[Prompt, Completion], None] | None = None
     """Receives every turn, replayed ones included."""
     counts: TurnCounts = field(default=TurnCounts(), init=False)
@@ -145,7 +109,7 @@ class ReadingTurns:
         await self.places.room(self.address)
 
     async def __call__(self, prompt: Prompt) -> Completion:
-        """The completion of one prompt: held by the log, asked for by a sibling, or asked of the engine and recorded.
+        """The completion of one prompt: held by the log, or asked of the engine and recorded.
 
         Raises:
             LogRowError: the turn does not fit the log.
@@ -153,25 +117,16 @@ class ReadingTurns:
             MemagentError: what the engine or the log raises; see `Engine.complete` and `TurnLogWriter`.
         """
         prompt, self._num_asked = replace(prompt, number=self._num_asked), self._num_asked + 1
-        of_list = prompt.scope is Scope.LIST
-        address = (self.list_address if of_list else None) or self.address
+        address = self.address
         if prompt.fingerprint is not None:
             address = replace(address, reader_fingerprint=prompt.fingerprint)
-        siblings = self.list_turns.by_path
         if (row := self._held(prompt, address)) is not None:
             completion = completion_of(row)
-        elif not of_list:
-            completion = await self._complete(prompt, address)
-        elif prompt.path in siblings:
-            completion = replace(await asyncio.shield(siblings[prompt.path]), replayed=True)
         else:
-            siblings[prompt.path] = asyncio.ensure_future(self._complete(prompt, address))
-            completion = await asyncio.shield(siblings[prompt.path])
+            completion = await self._complete(prompt, address)
         if prompt.fingerprint is not None:
             self._closed[_closing_turn(prompt.fingerprint, prompt)] = completion
-        self.counts = self.counts.with_cut(prompt, completion)
-        if self.counts_list or not of_list:
-            self.counts = self.counts.with_turn(completion)
+        self.counts = self.counts.with_turn(prompt, completion)
         if self.observe is not None:
             self.observe(prompt, completion)
         return completion
@@ -228,11 +183,12 @@ class ReadingTurns:
                 self.journal.log.record_held(address, prompt, row)
             return completion_of(row)
         seed = address.turn_seed(prompt.path, seed=self.seed)
+        place = self.places.place(self.address, document=self.document, turn=prompt.number or 0)
         if self.journal is None:
-            async with self.places.place(self.address):
+            async with place:
                 return await self.engine.complete(prompt, seed=seed)
         log, suspects = self.journal.log, self.journal.suspects
-        async with suspects.admit(address, prompt.path), self.places.place(self.address):
+        async with suspects.admit(address, prompt.path), place:
             await log.room()
             with suspects.watch(address, prompt.path):
                 completion = await self.engine.complete(prompt, seed=seed)

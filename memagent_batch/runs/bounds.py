@@ -3,13 +3,7 @@
 from typing import TypedDict
 
 from memagent_batch.config.job import RunConfig
-from memagent_batch.domain.bounds import Bounds, Meter
 from memagent_batch.runs.tables.part_report import AnswerSums
-
-UNITS = 10**12
-"""Units of a currency: a price of a million tokens with six decimals is a whole number of them for each token."""
-PER_TOKEN = 10**6
-"""The same units, of a price of a million tokens for one token."""
 
 
 class Spent(TypedDict):
@@ -24,22 +18,26 @@ class Spent(TypedDict):
 NOTHING: Spent = {"num_turns": 0, "num_prompt_tokens": 0, "num_cached_prompt_tokens": 0, "num_completion_tokens": 0}
 
 
-def bounds_of(run: RunConfig) -> Bounds | None:
-    """The bounds; None where there are none."""
-    meters = []
-    if run.max_tokens is not None:
-        meters.append(Meter(name="max_tokens", most=run.max_tokens, per_prompt_token=1, per_completion_token=1))
-    seconds, knob = (None if run.max_hours is None else run.max_hours * 3600), "max_hours"
-    if run.max_cost is not None and run.price_per_hour is None:
-        prompt, completion = (round(price * PER_TOKEN) for price in _token_prices(run))
-        most = int(run.max_cost * UNITS)
-        meters.append(Meter(name="max_cost", most=most, per_prompt_token=prompt, per_completion_token=completion))
-    elif run.max_cost is not None and run.price_per_hour is not None:
-        paid = run.max_cost / (run.price_per_hour * num_actors(run)) * 3600
-        seconds, knob = (paid, "max_cost") if seconds is None or paid < seconds else (seconds, knob)
-    if not meters and seconds is None:
-        return None
-    return Bounds(meters=meters, seconds=seconds, seconds_knob=knob)
+def has_bounds(run: RunConfig) -> bool:
+    """Whether the run may stop at a bound of its own."""
+    return any(bound is not None for bound in (run.max_tokens, run.max_cost, run.max_hours))
+
+
+def bound_met(run: RunConfig, spent: Spent, *, seconds: float) -> str | None:
+    """The setting of the first bound that a run has met; None while its turns may start.
+
+    Args:
+        run: The bounds and prices.
+        spent: What its turns have taken.
+        seconds: How long it has been under way.
+    """
+    taken = {
+        "max_tokens": spent["num_prompt_tokens"] + spent["num_completion_tokens"],
+        "max_cost": cost(run, spent, seconds=seconds) or 0.0,
+        "max_hours": seconds / 3600,
+    }
+    bounds = ((name, getattr(run, name)) for name in taken)
+    return next((name for name, most in bounds if most is not None and taken[name] >= most), None)
 
 
 def num_actors(run: RunConfig) -> int:
@@ -47,14 +45,13 @@ def num_actors(run: RunConfig) -> int:
     return run.pool.max_replicas or run.pool.replicas
 
 
-def stopping_line(run: RunConfig, *, knob: str, spent: Spent) -> str:
-    """Says which bound a run has met, and what it had taken by then."""
+def stopping_line(run: RunConfig, *, bound: str, spent: Spent) -> str:
+    """Says which bound a run has met, and what it had taken when its last turn ended."""
     tokens = spent["num_prompt_tokens"] + spent["num_completion_tokens"]
-    bound, taken = f"{knob} {getattr(run, knob):,}", f"{spent['num_turns']:,} turns of {tokens:,} tokens"
-    line = f"the run has met its bound {bound} after {taken}"
-    if not tokens:
-        return f"{line}: a turn may take more than that; raise the bound, and the same command goes on"
-    return f"{line}, and starts no further turn; the tables stay as they are, and the same command goes on"
+    return (
+        f"the run has met its bound {bound} {getattr(run, bound):,} after {spent['num_turns']:,} turns of {tokens:,} "
+        "tokens, those that were under way included; the tables stay as they are, and the same command goes on"
+    )
 
 
 def cost(run: RunConfig, sums: Spent | AnswerSums, *, seconds: float | None = None) -> float | None:

@@ -159,7 +159,6 @@ class Tokenizer:
             answer=shown(prompts.answer_text(answer_form)),
             direct=shown(prompts.direct_text(answer_form)),
             merge=shown(prompts.merge) if prompts.merge else TokenTemplate(pieces=()),
-            decompose=shown(prompts.decompose) if prompts.decompose else TokenTemplate(pieces=()),
             first_memory=Memory(token_ids=self.encode(prompts.first_memory), text=prompts.first_memory),
             control_token_ids=self._control,
             encode=PlainText(model=self.model),

@@ -204,17 +204,6 @@ def test_log_in_a_bucket_is_kept_and_found_and_its_key_is_in_no_report_of_ray(
     assert "hunter2" not in str(sanitize_for_struct(secret, 10_000))
 
 
-def test_policy_that_reads_lists_gives_the_rows_of_the_job(text_model: str, tmp_path: Path) -> None:
-    agent = agent_of(text_model)
-    agent = agent.model_copy(update={"policy": agent.policy.model_copy(update={"kind": "shared"})})
-    questions: list[str | ma.Question] = ["Who?", "What?", ma.Question(question="Where?", document_id="short")]
-    texts = {"short": "a word", "long": "some words of it " * 40}
-    run = ma.answer(documents=table_of(texts), questions=questions, output=tmp_path / "scan", agent=agent)
-    dataset = ray.data.from_arrow(table_of(texts))
-    for log in (None, tmp_path / "log", tmp_path / "log"):
-        assert by_reading(rows_of(ma.read(dataset, agent, questions=questions, log=log))) == by_reading(run.answers())
-
-
 def actor_processes() -> list[psutil.Process]:
     """The reading actors of the Ray that this process started."""
     found = []

@@ -270,6 +270,19 @@ def test_deleted_folder_of_an_old_run_is_no_fault(copied: Callable[[], Copy]) ->
     assert found(copy.verify(all_runs=True)) == {("changed", f"runs/{first}/card.md")}
 
 
+@pytest.mark.parametrize("policy", ["shared", "shared-parallel"])
+def test_rows_of_a_policy_that_was_removed_are_left_unchecked_with_what_to_do(
+    policy: str, copied: Callable[[], Copy]
+) -> None:
+    copy = copied()
+    copy.rewrite(lambda manifest: manifest["settings"]["policy"].update(kind=policy))
+    result = copy.verify()
+    assert (result.findings, result.num_rows) == ([], 0)
+    (unchecked,) = result.unchecked
+    assert f"policy {policy!r} was removed" in unchecked.why
+    assert "read again" in unchecked.why
+
+
 def test_output_that_an_older_version_closed_is_checked_as_far_as_it_goes(copied: Callable[[], Copy]) -> None:
     copy = copied()
     for run_id in copy.runs:
@@ -287,12 +300,10 @@ def test_output_that_an_older_version_closed_is_checked_as_far_as_it_goes(copied
 @pytest.mark.parametrize(
     "knobs",
     [
-        {"policy": {"kind": "shared", "question_tokens": 200}},
         {"table_format": "arrow", "limit": 2, "closing": {"evidence": False}},
         {"sampling": {"samples": 2, "temperature": 0.7}, "policy": {"kind": "parallel"}},
-        {"policy": {"kind": "reread"}},
     ],
-    ids=["shared", "arrow", "samples", "reread"],
+    ids=["arrow", "samples"],
 )
 def test_rows_of_other_policies_and_formats_follow_from_the_log(
     knobs: dict[str, Any], text_model: str, tmp_path: Path

@@ -92,7 +92,6 @@ def test_budget_that_can_not_be_kept_to_is_refused_with_the_way_out(
     [
         ({"memory_tokens": 9}, r"a thought of 9 tokens leaves none of policy\.memory_tokens \(9\)"),
         ({"answer_tokens": 8}, r"leaves none of policy\.answer_tokens \(8\)"),
-        ({"kind": "reread", "question_tokens": 9}, r"leaves none of policy\.question_tokens \(9\)"),
         ({"kind": "truncate", "memory_tokens": 8, "answer_tokens": 9}, r"leaves none of policy\.answer_tokens \(9\)"),
     ],
 )
@@ -109,7 +108,6 @@ def test_budget_that_may_use_up_the_budget_of_a_turn_is_refused(
     "policy",
     [
         {"question_tokens": 9, "memory_tokens": 10, "answer_tokens": 10},
-        {"kind": "reread", "rounds": 1, "question_tokens": 9},
         {"kind": "truncate", "memory_tokens": 9},
     ],
 )

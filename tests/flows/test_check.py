@@ -2,9 +2,12 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,7 +17,9 @@ from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import InputError
-from memagent_batch.flows.check import read_inputs
+from memagent_batch.flows.check import check, read_inputs
+from memagent_batch.runs.manifest import RUN_FILE, RunRecord, public_settings
+from memagent_batch.runs.output_place import asked_documents, asked_questions
 
 COMMAND = "import sys\nfrom memagent_batch.cli.answer import main\ncode = main(sys.argv[1:])\nprint(code, *sys.modules)"
 
@@ -90,3 +95,69 @@ def test_read_inputs_of_a_long_file_reads_no_further_than_its_first_records(tmp_
     (tmp_path / "rows.jsonl").write_text("\n".join([rows[0], "{no json"]))
     with pytest.raises(InputError, match=r"line 2: malformed JSON"):
         read_inputs(settings_of(tmp_path / "rows.jsonl"))
+
+
+def prompt_set_of(
+    folder: Path, model: str, questions: list[dict[str, str]], *, begun_with: JobConfig | None = None, **settings: Any
+) -> tuple[str | None, JobConfig]:
+    """The prompt set of a run over this list, into an output that another run may have begun; and the run's job."""
+    (folder / "in").mkdir(exist_ok=True)
+    (folder / "in" / "a.txt").write_text("a text")
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
+    output = folder / "out"
+    if begun_with is not None:
+        output.mkdir(exist_ok=True)
+        record = RunRecord(
+            run_id="20260101T000000.000Z",
+            started_at="2026-01-01T00:00:00+00:00",
+            documents=asked_documents(begun_with),
+            questions=asked_questions(begun_with),
+            asked=1,
+            reader_fingerprint="f",
+            settings=public_settings(begun_with),
+        )
+        (output / RUN_FILE).write_text(json.dumps(asdict(record)))
+    checked = check(
+        job_of(
+            documents=str(folder / "in"),
+            questions=str(folder / "questions.jsonl"),
+            output=str(output),
+            model=model,
+            engine="simulated",
+            **settings,
+        )
+    )
+    return checked.reader.parts["prompt_set"], checked.job
+
+
+ONE, OTHER = {"question_id": "one", "question": "Who?"}, {"question_id": "other", "question": "Where?"}
+OF_A, OF_B = OTHER | {"document_id": "a.txt"}, OTHER | {"question_id": "of-b", "document_id": "b.txt"}
+
+
+@pytest.mark.parametrize(
+    ("questions", "settings", "prompt_set"),
+    [
+        ([ONE], {}, "default"),
+        ([ONE, OTHER], {}, "section-first"),
+        ([ONE, OF_A], {}, "section-first"),
+        ([OF_A, OF_B], {}, "default"),
+        ([ONE, OTHER], {"prompt_set": "default"}, "default"),
+        ([ONE, OTHER], {"policy": {"kind": "gated"}}, "gated"),
+        ([ONE, OTHER], {"policy": {"kind": "truncate"}}, "default"),
+    ],
+)
+def test_sections_stand_first_if_a_document_has_several_questions_and_no_set_was_named(
+    questions: list[dict[str, str]], settings: dict[str, Any], prompt_set: str, text_model: str, tmp_path: Path
+) -> None:
+    assert prompt_set_of(tmp_path, text_model, questions, **settings)[0] == prompt_set
+
+
+@pytest.mark.parametrize(("before", "after"), [([ONE], [ONE, OTHER]), ([ONE, OTHER], [ONE])])
+def test_first_run_of_an_output_decides_the_prompt_set_for_all_later_ones(
+    before: list[dict[str, str]], after: list[dict[str, str]], text_model: str, tmp_path: Path
+) -> None:
+    first, job = prompt_set_of(tmp_path, text_model, before)
+    later, _ = prompt_set_of(tmp_path, text_model, after, begun_with=job)
+    assert later == first
+    shutil.rmtree(tmp_path / "out")
+    assert prompt_set_of(tmp_path, text_model, after)[0] != first

@@ -29,15 +29,8 @@ def require_anew(stream: Stream, manifest: Manifest, texts: dict[str, str], **kn
     assert stream.tables(manifest) == other.tables(other.night(texts))
 
 
-@pytest.mark.parametrize(
-    ("knobs", "times"),
-    [({}, NUM_QUESTIONS), ({"policy": {"kind": "shared"}}, 1)],
-    ids=["overwrite", "shared"],
-)
-def test_grown_document_asks_its_last_chunk_its_new_one_and_the_answers(
-    text_model: str, tmp_path: Path, knobs: dict[str, Any], times: int
-) -> None:
-    stream = Stream(tmp_path, text_model, **knobs)
+def test_grown_document_asks_its_last_chunk_its_new_one_and_the_answers(text_model: str, tmp_path: Path) -> None:
+    stream, times = Stream(tmp_path, text_model), NUM_QUESTIONS
     stream.night({"a": text_of("a", days=2)})
     for days in (3, 4):  # the second of these takes turns that the first one took
         texts = {"a": text_of("a", days=days)}
@@ -51,7 +44,7 @@ def test_grown_document_asks_its_last_chunk_its_new_one_and_the_answers(
         sum(row["held_from"] is None for row in stream.logged()),
         5 * times,
     )
-    require_anew(stream, manifest, texts, **knobs)
+    require_anew(stream, manifest, texts)
 
 
 @pytest.mark.parametrize("begins_whole", [True, False])
@@ -92,17 +85,6 @@ def test_edit_in_the_middle_costs_its_chunk_where_chunks_are_read_side_by_side(t
     first_round = {path for path in stream.asked(manifest) if path.startswith("read/1/")}
     assert len(first_round) == 1
     require_anew(stream, manifest, edited, **PARALLEL)
-
-
-def test_grown_document_that_is_read_again_asks_of_its_first_round_what_is_new(text_model: str, tmp_path: Path) -> None:
-    knobs: dict[str, Any] = {"policy": {"kind": "reread", "rounds": 2}}
-    stream, grown_texts = Stream(tmp_path, text_model, **knobs), {"a": text_of("a", days=3)}
-    stream.night({"a": text_of("a", days=2)})
-    manifest = stream.night(grown_texts)
-    asked = stream.asked(manifest)
-    assert {path for path in asked if path.startswith("update/1/")} == {"update/1/2", "update/1/3"}
-    assert asked["decompose/2"] == asked["merge/2"] == NUM_QUESTIONS
-    require_anew(stream, manifest, grown_texts, **knobs)
 
 
 class Pages(Stream):

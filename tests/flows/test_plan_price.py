@@ -45,7 +45,6 @@ def test_plan_prices_only_what_the_output_does_not_hold(job: JobConfig, tmp_path
     assert (first["documents"], first["unreadable_documents"]) == (3, 1)
     assert (first["documents_to_read"], first["readings_to_do"]) == (2, 2)
     assert first["largest_document"]["document_id"] == "b.txt"
-    assert first["question_lists"] is None
     assert answer(job)["totals"]["num_turns"] == first["turns"]
 
     done: Mapping[str, Any] = plan_checked(check(job))

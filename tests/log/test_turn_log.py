@@ -31,7 +31,7 @@ from memagent_batch.log.schemas import KIND, OUTCOME_LOG, TURN_LOG
 from memagent_batch.log.turns import read_turns
 from memagent_batch.log.writer import OUTCOMES_FOLDER, TURNS_FOLDER, TurnLogWriter, new_run_id
 
-KINDS = (turns.UPDATE, turns.ANSWER, turns.READ, turns.MERGE, turns.DECOMPOSE, turns.DIRECT)
+KINDS = (turns.UPDATE, turns.ANSWER, turns.READ, turns.MERGE, turns.DIRECT)
 AT_ONCE = LogConfig(flush_seconds=0.01)
 IN_AN_HOUR = LogConfig(flush_seconds=3600)
 TOKENS = st.lists(st.integers(0, 2**31 - 1), max_size=8)

@@ -75,7 +75,18 @@ def test_command_reads_with_policy_engine_and_reward_of_an_installed_package(pyt
 
 @pytest.mark.slow
 def test_contracts_hold_for_the_plug_ins_and_fail_for_their_broken_twins(python: Path, tmp_path: Path) -> None:
-    suite = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(EXAMPLE)]
+    suite = [
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-o",
+        "asyncio_mode=auto",
+        "--rootdir",
+        str(tmp_path),
+        str(EXAMPLE),
+    ]
     whole = run(python, *suite, cwd=tmp_path)
     assert whole.returncode == 0, whole.stdout
     broken = run(python, *suite, cwd=tmp_path, BROKEN="1")

@@ -1,13 +1,12 @@
 import asyncio
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.config.policy import Reread
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.prompts import Memory, PromptTokens
 from memagent_batch.domain.readings import Outcome
@@ -89,7 +88,7 @@ async def test_parallel_reading_merges_more_notes_than_fit_one_turn_in_a_tree() 
     assert levels[-1] == f"merge/1/{len({path.split('/')[2] for path in levels}) - 1}/0"
     assert [prompts[path].writes for path in levels] == [Writes.NOTE] * (len(levels) - 1) + [Writes.MEMORY]
     assert outcome.memory.text == "+".join(f"N{chunk}" for chunk in range(9))
-    largest = POLICY.largest_turns(TEXTS)["merge"] + len(QUESTION.token_ids)
+    largest = sum(POLICY.largest_turns(TEXTS)["merge"].values()) + len(QUESTION.token_ids)
     assert all(len(prompts[path].token_ids) + prompts[path].max_tokens <= largest for path in levels)
 
 
@@ -120,16 +119,6 @@ async def test_merge_that_says_that_nothing_helps_keeps_the_memory() -> None:
     model = notes_of(1, 3)
     outcome, prompts = await read(POLICY, 23, lambda prompt: "none" if prompt.kind == "merge" else model(prompt))
     assert (outcome.memory.text, "read/2/0" in prompts) == ("M0", False)
-
-
-async def test_nominated_rounds_read_noted_chunks_and_the_nearest_others() -> None:
-    def by_place(passages: Sequence[Sequence[int]], wanted: Sequence[int]) -> list[float]:
-        return [float(passage[0]) for passage in passages]
-
-    policy = replace(POLICY, reread=Reread.NOMINATED, rank=by_place)
-    _, prompts = await read(policy, 100, notes_of(2))
-    again = [int(path.split("/")[2]) for path in prompts if path.startswith("read/2/")]
-    assert again == [2, *range(12, 20)]
 
 
 async def test_parallel_reading_of_a_failed_turn_fails_and_cancels_its_siblings() -> None:

@@ -16,9 +16,7 @@ from memagent_batch.plugins import POLICIES
 from memagent_batch.policies.gated import GatedPolicy
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.policies.parallel import ParallelPolicy
-from memagent_batch.policies.reread import RereadPolicy
 from memagent_batch.policies.retrieve import RetrievePolicy
-from memagent_batch.policies.shared import SharedParallelPolicy, SharedPolicy
 from memagent_batch.policies.truncate import TruncatePolicy
 from memagent_batch.testing import ASKED_TOKENS, PROMPTS, FakeModel, PolicyContract, document_of, run_policy
 
@@ -35,17 +33,14 @@ INSTANCES: dict[str, Policy] = {
     "overwrite": OverwritePolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=4, answer_tokens=6),
     "gated": GatedPolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=4, answer_tokens=6),
     "parallel": ParallelPolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=10, answer_tokens=6),
-    "reread": RereadPolicy(chunk_tokens=CHUNK_TOKENS, question_tokens=3, memory_tokens=4, answer_tokens=6),
-    "shared": SharedPolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=4, answer_tokens=6),
-    "shared-parallel": SharedParallelPolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=10, answer_tokens=6),
     "truncate": TruncatePolicy(chunk_tokens=CHUNK_TOKENS, answer_tokens=6),
     "retrieve": RetrievePolicy(
         chunk_tokens=CHUNK_TOKENS, answer_tokens=6, passage_tokens=3, overlap_tokens=1, rank=by_first_token
     ),
 }
 KINDS = sorted(INSTANCES)
-MEMORY_KINDS = ["gated", "overwrite", "shared"]
-STOPPING_KINDS = ["parallel", "reread", "shared-parallel"]
+MEMORY_KINDS = ["gated", "overwrite"]
+STOPPING_KINDS = ["parallel"]
 """Kinds that may stop before the turns that they cost at most."""
 
 
@@ -83,18 +78,6 @@ class TestGated(TestOverwrite):
 
 class TestParallel(TestOverwrite):
     kind = "parallel"
-
-
-class TestReread(TestOverwrite):
-    kind = "reread"
-
-
-class TestShared(TestOverwrite):
-    kind = "shared"
-
-
-class TestSharedParallel(TestOverwrite):
-    kind = "shared-parallel"
 
 
 class TestTruncate(TestOverwrite):
@@ -137,7 +120,7 @@ def test_policy_given_a_document_without_tokens_still_answers(kind: str) -> None
 def test_policy_never_asks_for_more_than_it_said_it_would(kind: str, num_tokens: int, chunk_tokens: int) -> None:
     policy = with_chunks(kind, chunk_tokens)
     _, prompts = run_policy(policy, document_of(num_tokens))
-    largest = policy.largest_turns(PROMPTS)
+    largest = {turn: sum(parts.values()) for turn, parts in policy.largest_turns(PROMPTS).items()}
     asked = [len(prompt.token_ids) + prompt.max_tokens - len(ASKED_TOKENS.token_ids) for prompt in prompts]
     assert all(size <= largest[prompt.kind] for size, prompt in zip(asked, prompts, strict=True))
     cost = policy.cost(PROMPTS, num_tokens=num_tokens)

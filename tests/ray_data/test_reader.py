@@ -137,7 +137,7 @@ def outcomes_of(run: RunConfig) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.parametrize("kind", ["overwrite", "parallel", "reread", "truncate"])
+@pytest.mark.parametrize("kind", ["overwrite", "parallel", "truncate"])
 def test_reader_counts_what_the_plan_counts_and_all_of_it_at_the_end_alone(
     job: JobConfig, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -374,3 +374,22 @@ def test_reader_whose_engine_refuses_the_key_stops_and_keeps_what_is_finished(
     assert [type(result) for result in read_pending(never)] == [EngineRefusedError] * 2
     turns = pq.read_table(Path(job.output) / "log" / "turns").to_pylist()
     assert [turn["path"] for turn in turns].count("update/0") == 2
+
+
+class BoundBoard(Board):
+    """Says soon that the run has met a bound."""
+
+    async def bound_met(self) -> str:
+        return await asyncio.sleep(0.5, "max_tokens")
+
+
+def test_reader_of_a_run_that_meets_a_bound_keeps_turns_under_way_and_the_next_run_asks_the_others_alone(
+    job: JobConfig,
+) -> None:
+    slow = job.agent.model_copy(update={"simulated": job.agent.simulated.model_copy(update={"turn_seconds": 1.0})})
+    bounded = job.with_agent(slow).model_copy(update={"max_tokens": 1})
+    assert set(statuses_in(read_pending(bounded, board=BoundBoard()))) == {"not_read"}
+    before = pq.read_table(Path(job.output) / "log" / "turns").num_rows
+    assert statuses_in(read_pending(job)) == ["ok"] * len(TEXTS)
+    turns = pq.read_table(Path(job.output) / "log" / "turns").to_pylist()
+    assert len({(row["document_hash"], row["path"]) for row in turns}) == len(turns) > before

@@ -82,8 +82,6 @@ class Scripted(ReplayOnly):
                 return FACT if knows else "Nothing noted yet."
             case "read":
                 return FACT if knows else "none"
-            case "decompose":
-                return "keep"
             case "answer" | "direct":
                 return "\\boxed{71}" if knows else "\\boxed{unknown}"
             case "evidence":
@@ -253,29 +251,6 @@ async def test_notes_of_chunks_that_were_read_side_by_side_lead_to_the_sentence(
     engine = Scripted(tiny_tokenizer)
     result = await closed_by(engine, agent=parallel, closing=closing, tokenizer=tiny_tokenizer)
     assert {"read", "merge"} <= {prompt.kind for prompt in engine.asked}
-    assert result["evidence"] is not None
-    (evidence,) = result["evidence"]
-    assert TEXT[evidence["char_start"] : evidence["char_end"]] == FACT
-    assert result["coverage"] == 1.0
-
-
-class Rereading(Scripted):
-    """Overlooks the fact at first, and finds it when it is asked for by name."""
-
-    def _text(self, prompt: Prompt, shown: str) -> str:
-        if prompt.path.startswith("update/1/"):
-            return "keep"
-        return "Which code?" if prompt.path == "decompose/2" else super()._text(prompt, shown)
-
-
-async def test_notes_of_a_later_round_lead_to_the_sentence(closing: Closing, tiny_tokenizer: Tokenizer) -> None:
-    policy = PolicyConfig(
-        kind="reread", chunk_tokens=200, overlap_tokens=20, memory_tokens=40, answer_tokens=20, question_tokens=40
-    )
-    rereading = make_agent(AgentConfig(model="tiny", policy=policy, window_tokens=2048))
-    engine = Rereading(tiny_tokenizer)
-    result = await closed_by(engine, agent=rereading, closing=closing, tokenizer=tiny_tokenizer)
-    assert "merge/2" in {prompt.path for prompt in engine.asked}
     assert result["evidence"] is not None
     (evidence,) = result["evidence"]
     assert TEXT[evidence["char_start"] : evidence["char_end"]] == FACT

@@ -1,4 +1,4 @@
-"""The question list as readings name it: texts, addresses, and who counts the turns of a list."""
+"""The question list as readings name it: texts and addresses."""
 
 import pyarrow as pa
 
@@ -11,28 +11,18 @@ from memagent_batch.runs.planning.plan import Plan
 ASKED = [("q0", None, "Who?"), ("q1", "e", "Why?"), ("q2", None, "Where?")]
 
 
-def questions_of(*, as_lists: bool) -> Questions:
+def questions_of() -> Questions:
     rows = [
         {"question_id": id_, "document_id": document, "question": text, "references": None}
         for id_, document, text in ASKED
     ]
-    plan = Plan(INDEX_SCHEMA.empty_table(), pa.Table.from_pylist(rows, QUESTION_SCHEMA), samples=1, as_lists=as_lists)
+    plan = Plan(INDEX_SCHEMA.empty_table(), pa.Table.from_pylist(rows, QUESTION_SCHEMA), samples=1)
     return Questions(plan.asked.hashed, reader_fingerprint="f")
 
 
-def test_questions_that_are_read_alone_have_one_address_and_no_list() -> None:
-    questions = questions_of(as_lists=False)
+def test_question_is_named_by_its_row_and_addressed_by_its_text() -> None:
+    questions = questions_of()
     address = questions.address(2, document_hash="d", sample=1)
     assert (address.document_hash, address.question_hash) == ("d", text_hash("Where?"))
     assert (address.sample, address.reader_fingerprint) == (1, "f")
-    assert questions.list_address(2, document_hash="d", sample=1) is None
-    assert (questions[2].question_id, questions[2].text, questions[2].list_text) == ("q2", "Where?", "")
-
-
-def test_questions_of_one_list_have_one_list_address_and_the_first_counts_its_turns() -> None:
-    questions = questions_of(as_lists=True)
-    lists = [questions.list_address(row, document_hash="d", sample=0) for row in range(3)]
-    assert lists[0] == lists[2] != lists[1]
-    assert len({questions.address(row, document_hash="d", sample=0) for row in range(3)} | {*lists}) == 5
-    assert [questions.counts_list(row) for row in range(3)] == [True, True, False]
-    assert [questions[row].list_text for row in range(3)] == ["1. Who?\n2. Where?", "Why?", "1. Who?\n2. Where?"]
+    assert (questions[2].question_id, questions[2].text) == ("q2", "Where?")

@@ -132,7 +132,6 @@ class ParagraphPolicy:
 
     kind: ClassVar[str] = "paragraphs"
     prompt_set: ClassVar[str] = "default"
-    reads_lists: ClassVar[bool] = False
     response: str = ""
 
     def identity(self) -> Mapping[str, Any]:
@@ -147,8 +146,8 @@ class ParagraphPolicy:
         memory = Memory(token_ids=[], text="")
         return Outcome(response=self.response or " ".join(texts), finish_reason=FinishReason.STOP, memory=memory)
 
-    def largest_turns(self, prompts: PromptTokens) -> dict[str, int]:
-        return {"piece": 8}
+    def largest_turns(self, prompts: PromptTokens) -> dict[str, dict[str, int]]:
+        return {"piece": {"piece": 4, "answer": 4}}
 
     def cost(self, prompts: PromptTokens, *, num_tokens: int) -> Cost:
         num_pieces = -(-num_tokens // 4)
@@ -277,7 +276,7 @@ def test_agent_tokenises_a_question_once_however_many_documents_it_is_asked_of(
 
     monkeypatch.setattr(Tokenizer, "encode", counted)
     agent = make_agent(job_of(documents="d", ask=("Who?",), output="run", model=text_model, engine="simulated").agent)
-    listed = Question(question_id="who", text="Who?", list_text="1. Who?\n2. Where?")
+    listed = Question(question_id="who", text="Who?")
     tokens = [agent.tokenise(listed) for _ in range(5)]
-    assert (encoded["Who?"], encoded["1. Who?\n2. Where?"]) == (1, 1)
+    assert encoded["Who?"] == 1
     assert len(set(map(str, tokens))) == 1

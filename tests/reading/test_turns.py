@@ -1,8 +1,8 @@
-"""What stands between a policy and the engine: replay, siblings, the log, counts."""
+"""What stands between a policy and the engine: replay, the log, counts."""
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from memagent_batch.config.job import LogConfig
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Scope, Writes
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
 from memagent_batch.errors import NotHeldError
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import reading_key
@@ -24,11 +24,10 @@ from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.reading.places import TurnPlaces
 from memagent_batch.reading.suspects import ALONE_DEATHS, Suspects
-from memagent_batch.reading.turns import Journal, ListTurns, ReadingTurns, ReplayOnly, TurnCounts
+from memagent_batch.reading.turns import Journal, ReadingTurns, ReplayOnly, TurnCounts
 from tests.policies.token_documents import PROMPTS, QUESTION, document_of
 
 ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, reader_fingerprint="f")
-LIST_ADDRESS = ReadingAddress(document_hash="d", question_hash="list", sample=0, reader_fingerprint="f")
 FRESH = Completion(
     token_ids=(2, 3),
     text="fresh",
@@ -54,16 +53,19 @@ class FreshEngine(ReplayOnly):
         return FRESH
 
 
+class InstantEngine(ReplayOnly):
+    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+        return FRESH
+
+
 class FailingEngine(ReplayOnly):
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
         raise TimeoutError(prompt.path)
 
 
-def prompt_of(
-    path: str = "update/0", *, token_ids: tuple[int, ...] = (10, 11), scope: Scope = Scope.QUESTION
-) -> Prompt:
+def prompt_of(path: str = "update/0", *, token_ids: tuple[int, ...] = (10, 11)) -> Prompt:
     writes = None if path == "answer" else Writes.MEMORY
-    return Prompt(path=path, kind="k", token_ids=token_ids, max_tokens=4, writes=writes, scope=scope)
+    return Prompt(path=path, kind="k", token_ids=token_ids, max_tokens=4, writes=writes)
 
 
 def row_of(prompt: Prompt) -> Any:
@@ -113,7 +115,9 @@ async def test_turn_of_another_path_or_prompt_asks_the_engine_with_its_own_seed(
 
 
 async def test_turn_that_another_reading_holds_asks_the_engine() -> None:
-    assert (await turns_of(FreshEngine(), prompt_of(), address=LIST_ADDRESS)(prompt_of())).text == "fresh"
+    assert (
+        await turns_of(FreshEngine(), prompt_of(), address=replace(ADDRESS, question_hash="other"))(prompt_of())
+    ).text == "fresh"
 
 
 async def test_turn_that_is_not_held_where_readings_are_replayed_is_an_error() -> None:
@@ -215,105 +219,27 @@ async def test_turns_of_which_no_markers_were_counted_have_no_number_of_them() -
     assert turns.counts.num_markers is None
 
 
-class InstantEngine(ReplayOnly):
-    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
-        return FRESH
-
-
-def sibling(engine: ReplayOnly, list_turns: ListTurns, *, counts_list: bool = True) -> ReadingTurns:
-    """The turns of one of several readings of a question list."""
-    return ReadingTurns(
-        engine=engine,
-        address=ADDRESS,
-        seed=7,
-        list_address=LIST_ADDRESS,
-        list_turns=list_turns,
-        counts_list=counts_list,
-    )
-
-
-async def test_turn_of_a_list_asked_by_several_readings_at_once_runs_once() -> None:
-    engine, list_turns = FreshEngine(), ListTurns()
-    readings = [sibling(engine, list_turns) for _ in range(3)]
-    completions = await asyncio.gather(*(turns(prompt_of(scope=Scope.LIST)) for turns in readings))
-    assert [prompt.path for prompt in engine.asked] == ["update/0"]
-    assert engine.seeds == [LIST_ADDRESS.turn_seed("update/0", seed=7)]
-    assert [completion.text for completion in completions] == ["fresh"] * 3
-    assert sorted(completion.replayed for completion in completions) == [False, True, True]
-
-
-async def test_turn_of_a_list_that_failed_fails_it_for_every_reading() -> None:
-    list_turns = ListTurns()
-    for engine in (FailingEngine(), FreshEngine()):
-        with pytest.raises(TimeoutError):
-            await sibling(engine, list_turns)(prompt_of(scope=Scope.LIST))
-
-
-async def test_turn_of_a_list_goes_on_when_the_reading_that_asked_first_is_cancelled() -> None:
-    engine, list_turns = FreshEngine(), ListTurns()
-    first = asyncio.create_task(sibling(engine, list_turns)(prompt_of(scope=Scope.LIST)))
-    await asyncio.sleep(0)
-    first.cancel()
-    assert (await sibling(engine, list_turns)(prompt_of(scope=Scope.LIST))).text == "fresh"
-    assert len(engine.asked) == 1
-
-
-async def test_turn_of_one_reading_alone_is_asked_for_by_each() -> None:
-    engine, list_turns = FreshEngine(), ListTurns()
-    for _ in range(2):
-        assert await sibling(engine, list_turns)(prompt_of("answer")) == FRESH
-    assert len(engine.asked) == 2
-
-
-async def test_counts_without_the_list_hold_the_other_turns_and_every_cut_memory() -> None:
-    turns = sibling(InstantEngine(), ListTurns(), counts_list=False)
-    await turns(prompt_of("update/0", scope=Scope.LIST))
-    await turns(prompt_of("answer"))
-    counts = turns.counts
-    assert (counts.num_turns, counts.num_prompt_tokens, counts.engine_seconds) == (1, 5, 0.5)
-    assert counts.memory_truncations == 1
-
-
-async def test_first_reading_of_a_list_takes_its_place_and_the_others_wait_for_its_end() -> None:
-    slots, list_turns, order = asyncio.Semaphore(1), ListTurns(), list[str]()
-
-    async def hold(name: str, rest: Awaitable[None]) -> None:
-        async with list_turns.place(slots):
-            order.append(name)
-            await rest
-
-    first = asyncio.create_task(hold("first", asyncio.sleep(0.02)))
-    await asyncio.sleep(0)
-    others = [asyncio.create_task(hold(name, asyncio.sleep(0))) for name in ("second", "third")]
-    await asyncio.sleep(0)
-    assert slots.locked()
-    await asyncio.gather(first, *others)
-    assert order == ["first", "second", "third"]
-
-
 def journal_at(folder: Path) -> Journal:
     output = Location(uri=str(folder))
     log = TurnLogWriter(output, run_id="run", writer_id="w", settings=LogConfig(flush_seconds=600))
     return Journal(log=log, suspects=Suspects(output=output, run_id="run"))
 
 
-async def test_new_turns_are_recorded_each_under_its_own_address_and_replayed_ones_are_not(tmp_path: Path) -> None:
+async def test_new_turns_are_recorded_and_replayed_ones_are_not(tmp_path: Path) -> None:
     journal = journal_at(tmp_path)
     turns = ReadingTurns(
         engine=FreshEngine(),
         address=ADDRESS,
         seed=7,
         journal=journal,
-        list_address=LIST_ADDRESS,
         held={reading_key(ADDRESS): logged_rows((prompt_of("update/9"), row_of(prompt_of("update/9"))))},
     )
-    for prompt in (prompt_of(scope=Scope.LIST), prompt_of("update/9"), prompt_of("answer")):
+    for prompt in (prompt_of(), prompt_of("update/9"), prompt_of("answer")):
         await turns(prompt)
     await journal.log.close()
     logged = logged_at(tmp_path, "d")
     assert {key[1]: {path: row["turn"] for path, row in rows.items()} for key, rows in logged.items()} == {
-        "list": {"update/0": 0},
-        "q": {"answer": 2},
+        "q": {"update/0": 0, "answer": 2},
     }
 
 

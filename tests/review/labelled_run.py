@@ -84,7 +84,7 @@ def write_run(folder: Path, made: MadeRun) -> dict[str, bool]:
     tables = {**written.tables}
     made_by = {"run_id": made.run_id, "reader_fingerprint": FINGERPRINT}
     manifest = {**made_by, "files": files, "settings": settings, "tables": tables, "parts": []}
-    asked = with_hashes(given_questions([{"question_id": "clause", "question": QUESTION}]), as_lists=False)
+    asked = with_hashes(given_questions([{"question_id": "clause", "question": QUESTION}]))
     asked = asked.append_column(CLOSING_FINGERPRINT, pa.array([made.closing]))
     write_asked(Location(uri=str(folder)), asked, run_id=made.run_id)
     (folder / "manifest.json").write_text(json.dumps(manifest))

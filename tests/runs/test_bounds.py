@@ -1,35 +1,43 @@
-"""The bounds of a run by its knobs."""
+"""The bounds of a run by its settings."""
 
 import pytest
 
 from memagent_batch.config.job import PoolConfig, RunConfig
-from memagent_batch.runs.bounds import NOTHING, bounds_of, cost
+from memagent_batch.runs.bounds import NOTHING, Spent, bound_met, cost, has_bounds
+
+SPENT: Spent = NOTHING | {"num_prompt_tokens": 600_000, "num_completion_tokens": 400_000}
+TOKEN_PRICES = {"price_per_million_prompt_tokens": 5, "price_per_million_completion_tokens": 10}
 
 
-def run_of(**knobs: object) -> RunConfig:
-    return RunConfig.model_validate({"output": "out", "pool": PoolConfig(replicas=2, max_replicas=4), **knobs})
+def run_of(**settings: object) -> RunConfig:
+    return RunConfig.model_validate({"output": "out", "pool": PoolConfig(replicas=2, max_replicas=4), **settings})
 
 
 @pytest.mark.parametrize(
-    ("knobs", "seconds", "knob"),
+    ("settings", "seconds", "bound"),
     [
+        ({"max_tokens": 1_000_001}, 0, None),
+        ({"max_tokens": 1_000_000}, 0, "max_tokens"),
+        ({"max_cost": 7.01, **TOKEN_PRICES}, 0, None),
+        ({"max_cost": 7, **TOKEN_PRICES}, 0, "max_cost"),
+        ({"max_hours": 2}, 7199, None),
         ({"max_hours": 2}, 7200, "max_hours"),
+        ({"max_cost": 6, "price_per_hour": 3}, 1799, None),
         ({"max_cost": 6, "price_per_hour": 3}, 1800, "max_cost"),  # 4 machines at most, at 3 an hour each
-        ({"max_cost": 6, "price_per_hour": 3, "max_hours": 2}, 1800, "max_cost"),
-        ({"max_cost": 6, "price_per_hour": 3, "max_hours": 0.1}, 360, "max_hours"),
+        ({"max_cost": 6, "price_per_hour": 3, "max_hours": 0.1}, 400, "max_hours"),
     ],
 )
-def test_a_price_of_machines_bounds_the_time_of_all_that_may_run_and_the_earlier_end_counts(
-    knobs: dict[str, float], seconds: float, knob: str
+def test_bound_is_met_by_what_the_turns_have_taken(
+    settings: dict[str, float], seconds: float, bound: str | None
 ) -> None:
-    bounds = bounds_of(run_of(**knobs))
-    assert bounds is not None
-    assert bounds.seconds == pytest.approx(seconds)
-    assert (bounds.seconds_knob, len(bounds.meters)) == (knob, 0)
+    assert bound_met(run_of(**settings), SPENT, seconds=seconds) == bound
+
+
+def test_run_without_bounds_meets_none() -> None:
+    assert not has_bounds(run_of(**TOKEN_PRICES))
+    assert has_bounds(run_of(max_hours=1))
+    assert bound_met(run_of(price_per_hour=3), SPENT, seconds=10**6) is None
 
 
 def test_what_a_run_may_cost_by_the_hour_is_what_its_longest_time_costs() -> None:
-    run = run_of(max_cost=6, price_per_hour=3)
-    bounds = bounds_of(run)
-    assert bounds is not None
-    assert cost(run, NOTHING, seconds=bounds.seconds) == pytest.approx(6)
+    assert cost(run_of(max_cost=6, price_per_hour=3), NOTHING, seconds=1800) == pytest.approx(6)

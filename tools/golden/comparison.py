@@ -24,7 +24,7 @@ CHANGING_WITH_ORDER = {
 }
 """The same, in jobs that read several documents with a model. Their order is Ray's."""
 
-ORDERED_BY_RAY = frozenset({"demo", "shared"})
+ORDERED_BY_RAY = frozenset({"demo"})
 """These jobs, by the first folder of their recordings."""
 
 SHOWN = 5

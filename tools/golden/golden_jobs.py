@@ -114,7 +114,7 @@ def demo(place: Workplace) -> None:
 
 def nights(place: Workplace) -> None:
     """Three nights of a scan: documents added, changed and removed, a question added; and the differences."""
-    carried = (*SIMULATED, "--input.carry-columns", "source")
+    carried = (*SIMULATED, "--input.carry-columns", "source", "--prompt-set", "default")
     monday = {
         "same": text_with("copper-falcon", 4071936),
         "changing": text_with("quiet-harbour", 5225404),
@@ -140,13 +140,6 @@ def nights(place: Workplace) -> None:
     (place.folder / "diff").mkdir()
     place.python("memagent_batch", "diff", "--output", "out", *runs[:2], "--to", "diff/differences.parquet")
     place.keep("nights/diff", output="diff", runs=runs)
-
-
-def shared(place: Workplace) -> None:
-    """One memory for a list of questions."""
-    place.put(two_documents(), questions())
-    place.memagent("answer", "--policy.kind", "shared")
-    place.keep("shared")
 
 
 def collect(place: Workplace) -> None:
@@ -179,7 +172,7 @@ def retrieve(place: Workplace) -> None:
     place.keep("retrieve")
 
 
-JOBS: Sequence[Callable[[Workplace], None]] = (demo, nights, shared, collect, gated, truncate, retrieve)
+JOBS: Sequence[Callable[[Workplace], None]] = (demo, nights, collect, gated, truncate, retrieve)
 
 
 def record_jobs(names: Sequence[str], *, code: Path, work: Path, kept: Path) -> list[str]:
@@ -202,11 +195,6 @@ def record_jobs(names: Sequence[str], *, code: Path, work: Path, kept: Path) -> 
 def one_document() -> dict[str, str]:
     """A document of some five chunks, with two facts."""
     return {"first": text_with("copper-falcon", 4071936) + text_with("amber-lantern", 6228358)}
-
-
-def two_documents() -> dict[str, str]:
-    """Two of them."""
-    return one_document() | {"second": text_with("quiet-harbour", 5225404) + text_with("silver-meadow", 7902223)}
 
 
 def questions() -> list[dict[str, str]]:

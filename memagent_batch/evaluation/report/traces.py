@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
-from memagent_batch.domain.turns import ANSWER, DECOMPOSE, MERGE, READ, UPDATE, FinishReason
+from memagent_batch.domain.turns import ANSWER, MERGE, READ, FinishReason
 from memagent_batch.evaluation.report.text_diff import Stretch, WordChange, differences
 from memagent_batch.evaluation.report.visible import shorten
 from memagent_batch.log.index import Row
@@ -107,25 +107,9 @@ def held_references(memory: str, references: Sequence[str]) -> frozenset[str]:
 
 
 def notes_of(turns: Sequence[Row]) -> list[bool]:
-    """Whether each turn of a reading, in order, writes a note or sub-question, which is not the memory."""
-    kinds = [*(row["kind"] for row in turns), None]
-    first_question = kinds.index(DECOMPOSE) if DECOMPOSE in kinds else len(turns)
-    return [
-        _writes_note(row, next_kind=kinds[place + 1], is_again=place > first_question)
-        for place, row in enumerate(turns)
-    ]
-
-
-def _writes_note(row: Row, *, next_kind: str | None, is_again: bool) -> bool:
-    """Whether a turn of a shipped policy writes a note: `memories` has the text, and the kind says what it is.
-
-    Args:
-        row: The turn.
-        next_kind: Kind of the turn after it: of `merge` turns in a row, only the last one writes the memory.
-        is_again: Whether it stands behind a sub-question, whose `update` turns note what is found for it.
-    """
-    kind = row["kind"]
-    return kind in {READ, DECOMPOSE} or (kind == UPDATE and is_again) or kind == next_kind == MERGE
+    """Whether each turn of a reading, in order, writes a note: of `merge` turns in a row, all but the last."""
+    kinds = [row["kind"] for row in turns]
+    return [kind == READ or kind == next_kind == MERGE for kind, next_kind in pairwise([*kinds, None])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,11 +119,11 @@ class _Text:
     row: Row
     """The turn."""
     is_note: bool
-    """Whether it is a note or sub-question."""
+    """Whether it is a note."""
     held: frozenset[str]
-    """References that stand in it. A sub-question holds none: it asks, and says nothing of the document."""
+    """References that stand in it."""
     before: "_Text | None"
-    """The memory before; of a note that of the same round which it replaces. None where there is neither."""
+    """The memory before; None for a note, and before the first memory."""
 
     @property
     def held_before(self) -> frozenset[str]:
@@ -150,18 +134,12 @@ class _Text:
 def _texts_of(turns: Sequence[Row], references: Sequence[str]) -> list[_Text]:
     texts: list[_Text] = []
     memory: _Text | None = None
-    note: _Text | None = None
     for row, is_note in zip(turns, notes_of(turns), strict=True):
-        before = memory if not is_note else note if row["kind"] == UPDATE else None
-        held = frozenset[str]() if row["kind"] == DECOMPOSE else held_references(row["memory"], references)
-        text = _Text(row=row, is_note=is_note, held=held, before=before)
+        held = held_references(row["memory"], references)
+        text = _Text(row=row, is_note=is_note, held=held, before=None if is_note else memory)
         texts.append(text)
         if not is_note:
             memory = text
-        if row["kind"] != UPDATE:
-            note = None
-        elif is_note and row["changed"]:
-            note = text
     return texts
 
 

@@ -1,5 +1,6 @@
 """Where the readers' reports wait until the driver takes them. Nothing durable relies on it."""
 
+import asyncio
 import logging
 import threading
 from collections import Counter
@@ -13,6 +14,8 @@ from memagent_batch.reading.suspects import TurnKey
 
 KEPT_EVENTS = 1000
 """Log lines that wait for the driver's next look; what comes beyond is only counted."""
+BOUND_SECONDS = 1.0
+"""Pause between looks whether the run has met a bound, as long as that between the driver's own looks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +54,15 @@ class Board(Protocol):
     def take(self) -> Report | None:
         """All reports since the last call, for the driver; None if they can't be had now."""
 
+    def stop_turns(self, bound: str) -> None:
+        """The run has met the bound of this setting, as the driver finds."""
+
+    def may_start_turns(self) -> bool:
+        """Whether the run has met no bound yet."""
+
+    def bound_met(self) -> Awaitable[str]:
+        """The setting of the bound that the run has met; ends once it has."""
+
     def has_turns(self) -> Awaitable[bool]:
         """Whether any reader has reported a turn."""
 
@@ -79,6 +91,7 @@ class ProgressBoard:
         self._reasons: set[str] = set()
         self._has_turns = False
         self._deaths: list[TurnKey] = []
+        self._bound = ""
 
     async def put(self, report: Report) -> None:
         """Adds a reader's report; of readings that were not read it keeps the first event for each reason."""
@@ -112,6 +125,20 @@ class ProgressBoard:
     async def deaths(self) -> Sequence[TurnKey]:
         """All that were added."""
         return self._deaths
+
+    def stop_turns(self, bound: str) -> None:
+        """The run has met the bound of this setting."""
+        self._bound = bound
+
+    def may_start_turns(self) -> bool:
+        """Whether the run has met no bound yet."""
+        return not self._bound
+
+    async def bound_met(self) -> str:
+        """The setting of the bound that the run has met; returns once it has."""
+        while not self._bound:  # noqa: ASYNC110 - the driver sets it from another thread
+            await asyncio.sleep(BOUND_SECONDS)
+        return self._bound
 
     async def share(self, make: Callable[[], Any]) -> Any:
         """What `make` returns."""

@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from memagent_batch.errors import MemagentError
 from memagent_batch.logs import EventKind
-from memagent_batch.ray_data.progress.board import Event, Report
+from memagent_batch.ray_data.progress.board import Board, Event, ProgressBoard, Report
 from memagent_batch.ray_data.progress.metrics import COUNTERS, READER_COUNTS, counter, gauge, labels
 from memagent_batch.runs.bounds import Spent
 from memagent_batch.runs.planning.work import PendingWork
@@ -44,7 +44,15 @@ log = logging.getLogger(__name__)
 class Progress:
     """Counts of one run: a line in a terminal, log lines elsewhere, counters and gauges for Prometheus."""
 
-    def __init__(self, *, run_id: str, asked: int, model: str, policy: str) -> None:
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        asked: int,
+        model: str,
+        policy: str,
+        bound_met: Callable[[Spent], str | None] | None = None,
+    ) -> None:
         """Starts every counter's series.
 
         Args:
@@ -52,7 +60,9 @@ class Progress:
             asked: Its readings.
             model: Label of the metrics.
             policy: Label of the metrics.
+            bound_met: The setting of the bound that a run has met which has taken so much; None without bounds.
         """
+        self._bound_met = bound_met
         self._run_id, self._asked = run_id, asked
         self._sums = Counter(dict.fromkeys(READER_COUNTS, 0))
         own = labels(model=model, policy=policy)
@@ -61,7 +71,7 @@ class Progress:
         self._counters = {name: counter(*texts, labels=own) for name, texts in COUNTERS.items()}
         self._asked_gauge = gauge("memagent_readings_asked", "readings that the run was asked for", labels=own)
         self._to_do_gauge = gauge("memagent_readings_to_do", "readings of the run that have not ended", labels=own)
-        self._take: Callable[[], Report | None] = lambda: None
+        self._board: Board = ProgressBoard()
         self._done_before = self._pending_bytes = 0
         self._starting = ""
         self._began = self._last_line = 0.0
@@ -86,6 +96,10 @@ class Progress:
             "num_cached_prompt_tokens": sums["cached_tokens"],
             "num_completion_tokens": sums["completion_tokens"],
         }
+
+    def bound_met(self) -> str | None:
+        """The setting of the bound that the run has met; None while its turns may start."""
+        return self._bound_met(self.spent()) if self._bound_met else None
 
     def note(self) -> ProgressNote:
         """How far the run is, for whoever looks at its output."""
@@ -126,7 +140,7 @@ class Progress:
     @contextlib.contextmanager
     def shown(
         self,
-        take: Callable[[], Report | None],
+        board: Board,
         *,
         pending: PendingWork,
         starting: str,
@@ -135,12 +149,12 @@ class Progress:
         """Shows the block's readings, from a thread.
 
         Args:
-            take: Gives what the readers reported since its last call; None if that can't be had now.
+            board: Where the readers report to.
             pending: What the block reads.
             starting: What the run waits for until the first turn.
             keep: Takes a note of how far the run is, now and then.
         """
-        self._take, self._starting = take, starting
+        self._board, self._starting = board, starting
         self._done_before, self._pending_bytes = self._asked - pending.readings, max(pending.num_bytes, 1)
         self._began = self._last_line = time.monotonic()
         self._show_start()
@@ -178,7 +192,9 @@ class Progress:
                 keep(self.note())
 
     def _look(self, *, is_last: bool) -> None:
-        report = self._take()
+        report = self._board.take()
+        if bound := self.bound_met():
+            self._board.stop_turns(bound)
         if report is None:
             return
         self._count(report)

@@ -45,6 +45,11 @@ class BoardActor(ProgressBoard):
         await self._run_ended.wait()
 
     @ray.method(max_task_retries=-1)  # type: ignore[untyped-decorator]
+    async def bound_met(self) -> str:
+        """The setting of the bound that the run has met; returns once it has."""
+        return await super().bound_met()
+
+    @ray.method(max_task_retries=-1)  # type: ignore[untyped-decorator]
     async def share(self, make: Callable[[], Any]) -> list[ray.ObjectRef]:
         """What `make` returns, for all callers; it is called at the first of them, and again if it raised."""
         if self._shared is None or (self._shared.done() and self._shared.exception() is not None):
@@ -63,6 +68,18 @@ class RayBoard:
     def put(self, report: Report) -> Awaitable[None]:
         """Adds a reader's report; it is on its way when this returns, and lost if the board has gone."""
         return _settled(self.handle.put.remote(report))
+
+    def stop_turns(self, bound: str) -> None:
+        """The run has met the bound of this setting; said again at each look, since the actor may restart."""
+        self.handle.stop_turns.remote(bound)
+
+    def may_start_turns(self) -> bool:
+        """Whether the run has met no bound yet."""
+        return bool(ray.get(self.handle.may_start_turns.remote()))
+
+    async def bound_met(self) -> str:
+        """The setting of the bound that the run has met; returns once it has."""
+        return str(await self.handle.bound_met.remote())
 
     async def has_turns(self) -> bool:
         """Whether any reader has reported a turn, as far as the board answers."""

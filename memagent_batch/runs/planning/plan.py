@@ -71,7 +71,6 @@ class Plan:
         questions: pa.Table,
         *,
         samples: int,
-        as_lists: bool = False,
         inline_type: ValueType | None = None,
         closing: Closing | None = None,
         table: IndexedTable | None = None,
@@ -85,7 +84,6 @@ class Plan:
             documents: The index.
             questions: The list.
             samples: Readings of each document and question.
-            as_lists: Whether lists are read in one pass, so that an answer depends on the whole list.
             inline_type: The type that questions beside the texts ask for.
             closing: What is asked after each answer; None for nothing, whatever types the questions have.
             table: The table of a lake that the documents are, if they are one.
@@ -100,7 +98,7 @@ class Plan:
         self.outside = outside
         self.places = tuple(places)
         self.again = again
-        self.asked = PlannedQuestions(questions, documents, as_lists=as_lists, inline_type=inline_type, closing=closing)
+        self.asked = PlannedQuestions(questions, documents, inline_type=inline_type, closing=closing)
         if again is not None:
             self.asked.keep_only(again.questions)
         self._missing = frozenset(documents.filter(pc.invert(is_there(documents)))["document_id"].to_pylist())
@@ -124,11 +122,6 @@ class Plan:
         """Rows of the question list that are asked of a document; of one that is not there, those bound to it."""
         bound = self.asked.bound.get(document_id, ())
         return [*bound] if document_id in self._missing else [*self.asked.shared, *bound]
-
-    def num_passes(self, document_id: str) -> int:
-        """Passes over a document: one for each reading, or for each question list and sample."""
-        rows, lists = self.question_rows(document_id), self.asked.list_hashes
-        return self.samples * (len({lists[row] for row in rows}) if lists else len(rows))
 
     def counts(self, index: TurnIndex) -> PlanCounts:
         """How many readings are asked for, done and failed."""
@@ -207,8 +200,8 @@ class Plan:
         return (document["document_hash"], self.asked.hashes[row], sample)
 
     def turn_files(self, document_hash: str, rows: Iterable[int], index: TurnIndex) -> list[str]:
-        """The log files that hold turns of a document's readings for these questions, its own or shared ones."""
-        hashes = {hashes[row] for row in rows for hashes in (self.asked.hashes, self.asked.list_hashes) if hashes}
+        """The log files that hold turns of a document's readings for these questions."""
+        hashes = {self.asked.hashes[row] for row in rows}
         return sorted({file for hash_ in hashes for file in index.files_of((document_hash, hash_))})
 
     def _ended_by(self, bundle: pa.Table, index: TurnIndex) -> list[list[str]]:

@@ -10,7 +10,7 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.closing.answer_types import ValueType
 from memagent_batch.errors import InputError
 from memagent_batch.inputs.questions import type_fields, value_types
-from memagent_batch.log.question_list import CLOSING_FINGERPRINT, LIST_HASH, with_hashes
+from memagent_batch.log.question_list import CLOSING_FINGERPRINT, with_hashes
 from memagent_batch.reading.closing import Closing
 
 
@@ -22,7 +22,6 @@ class PlannedQuestions:
         listed: pa.Table,
         documents: pa.Table,
         *,
-        as_lists: bool,
         inline_type: ValueType | None,
         closing: Closing | None,
     ) -> None:
@@ -31,7 +30,6 @@ class PlannedQuestions:
         Args:
             listed: The list.
             documents: The index of documents.
-            as_lists: Whether lists are read in one pass, so that an answer depends on the whole list.
             inline_type: The type that questions beside the texts ask for.
             closing: What is asked after each answer; None for nothing, whatever types the questions have.
         """
@@ -45,14 +43,12 @@ class PlannedQuestions:
         """Fingerprints under which the log keeps the closing turns of the plan."""
         self.are_closed = any(self._closings)
         """Whether something is asked after an answer."""
-        hashed = with_hashes(self.table, as_lists=as_lists)
+        hashed = with_hashes(self.table)
         if self.are_closed:
             hashed = hashed.append_column(CLOSING_FINGERPRINT, pa.array(self._closings, pa.string()))
         self.hashed: pa.Table = hashed
         """The list with the hashes of the addresses; `readings` name its rows."""
         self.hashes: list[str] = hashed["question_hash"].to_pylist()
-        self.list_hashes: list[str] = hashed[LIST_HASH].to_pylist() if as_lists else []
-        """Hash of the list that each question is read with; none where questions are read one by one."""
         self.shared: list[int] = []
         """Rows of the list that are asked of every document."""
         self.bound: dict[str, list[int]] = defaultdict(list)

@@ -100,32 +100,29 @@ class HeldPart:
         return not question.get("closing_fingerprint") or (closed is not None and not closed["is_failed"])
 
     def _turns_of(self, question: AskedQuestion, key: ReadingKey, outcome: OutcomeRow | None) -> Mapping[str, TurnRow]:
-        """The turns of a reading by path: of its question list, its own, and its closing turns."""
-        of_reader = self.turns[self.projection.reader_fingerprint]
-        own = of_reader.get(key, {})
-        of_list = of_reader.get((key[0], question.get("list_hash", ""), key[2]), {})
-        found = {**of_list, **own}
+        """The turns of a reading by path, its closing turns among them."""
+        found = {**self.turns[self.projection.reader_fingerprint].get(key, {})}
         if outcome is not None and outcome["status"] != Status.NOT_READ:
-            last = max((row["turn"] or 0 for row in own.values()), default=len(found))
-            found = _turns_had(found, outcome, num_asked=last + 1 if of_list else outcome["num_turns"])
+            found = _turns_had(found, outcome)
         for fingerprint in self.projection.closings.get(question.get("closing_fingerprint") or "", ()):
             found |= self.turns[fingerprint].get(key, {})
         return found
 
 
-def _turns_had(turns: dict[str, TurnRow], outcome: OutcomeRow, *, num_asked: int) -> dict[str, TurnRow]:
+def _turns_had(turns: dict[str, TurnRow], outcome: OutcomeRow) -> dict[str, TurnRow]:
     """The turns that a reading had, without those that only another attempt asked.
 
     Two attempts that read at once may write other memories, and with some policies take other rounds and merges. A turn
     of the one then has a path that the other never asked. Where there are more turns than the reading had, one of each
     number is taken: that of the last run up to the one that ended the reading.
     """
-    if len(turns) <= num_asked or any(row["turn"] is None for row in turns.values()):
+    num_turns = outcome["num_turns"]
+    if len(turns) <= num_turns or any(row["turn"] is None for row in turns.values()):
         return turns
     had: dict[int | None, TurnRow] = {}
     for row in turns.values():
         number, run_id = row["turn"], row["run_id"]
-        is_beyond = outcome["status"] == Status.OK and number is not None and number >= num_asked
+        is_beyond = outcome["status"] == Status.OK and number is not None and number >= num_turns
         if run_id > outcome["run_id"] or is_beyond:
             continue
         if number not in had or run_id > had[number]["run_id"]:

@@ -63,7 +63,7 @@ _PLAN_COLUMNS = (
     "closing_files",
 )
 _SETTINGS = sorted({field.name for field in fields(Projection)} - {"output", "run_id", "documents", "input"})
-_QUESTION_COLUMNS = ("question_id", "document_id", "question", "question_hash", "list_hash", CLOSING_FINGERPRINT)
+_QUESTION_COLUMNS = ("question_id", "document_id", "question", "question_hash", CLOSING_FINGERPRINT)
 
 
 def rules() -> list[Any]:

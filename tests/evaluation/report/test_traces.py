@@ -106,28 +106,6 @@ def rows_of(*texts: tuple[str, str]) -> list[dict[str, Any]]:
     ]
 
 
-def test_make_trace_of_reread_compares_notes_with_notes_of_their_round_and_the_memory_with_the_memory() -> None:
-    rows = rows_of(
-        ("update", "key 42"),
-        ("decompose", "who has key 42"),
-        ("update", "Ann"),
-        ("update", "Ann 43"),
-        ("merge", "key 42 Ann"),
-        ("decompose", "since when"),
-        ("update", "May 42"),
-        ("merge", "key 42 Ann May"),
-        ("answer", "key 42 Ann May"),
-    )
-    trace = make_trace(rows, references=("42", "43"), alternatives=False)
-    changed = [step for step in trace.steps if step.kind is StepKind.CHANGED]
-    assert [step.is_note for step in changed] == [False, True, True, True, False, True, True, False]
-    assert [step.references_in for step in changed] == [("42",), (), (), ("43",), (), (), ("42",), ()]
-    assert all(step.references_out == () for step in changed)
-    kept = [[piece.text for piece in step.pieces if piece.change is WordChange.KEPT] for step in changed]
-    assert kept == [[], [], [], ["Ann"], ["key 42"], [], [], ["key 42 Ann"]]
-    assert (trace.num_changed, trace.verdict) == (3, "1 in the last memory, 1 lost")
-
-
 def test_make_trace_of_parallel_compares_notes_with_nothing_and_the_last_merge_with_the_memory() -> None:
     notes = (("read", "key 42"), ("read", "Ann"), ("merge", "key 42 Ann"), ("merge", "May"), ("merge", "key 42 May"))
     rows = rows_of(*notes, ("read", "June"), ("merge", "key 42 June"), ("answer", "key 42 June"))

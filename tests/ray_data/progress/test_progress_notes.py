@@ -35,7 +35,7 @@ def test_notes_tell_share_rate_and_end_and_a_store_that_fails_stops_nothing(
     asyncio.run(board.put(Report(counts=counts)))
     pending = PendingWork(readings=4, num_bytes=100, closings=0)
     shown = progress.Progress(run_id="r", asked=10, model="m", policy="p").shown(
-        board.take, pending=pending, starting="", keep=keep
+        board, pending=pending, starting="", keep=keep
     )
     with shown:
         deadline = time.monotonic() + 60
@@ -65,7 +65,7 @@ def test_end_is_expected_from_the_second_report_until_all_readings_have_ended(
     board = ProgressBoard()
     pending = PendingWork(readings=4, num_bytes=100, closings=0)
     shown = progress.Progress(run_id="r", asked=10, model="m", policy="p")
-    with shown.shown(board.take, pending=pending, starting=""):
+    with shown.shown(board, pending=pending, starting=""):
         for num_bytes, readings in reports:
             before, deadline = shown.note()["share_read"], time.monotonic() + 60
             asyncio.run(board.put(Report(counts={"document_bytes": num_bytes, "readings": readings})))

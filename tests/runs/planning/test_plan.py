@@ -44,11 +44,10 @@ def plan_of(
     questions: Sequence[Mapping[str, Any]] = (),
     *,
     samples: int = 1,
-    as_lists: bool = False,
 ) -> Plan:
     index = pa.Table.from_pylist(documents, schema=INDEX_SCHEMA)
     listed = pa.Table.from_pylist(questions, schema=QUESTION_SCHEMA)
-    return Plan(index, listed, samples=samples, as_lists=as_lists)
+    return Plan(index, listed, samples=samples)
 
 
 def index_of(
@@ -230,15 +229,6 @@ def test_pending_a_new_question_of_an_old_document_opens_no_log_file() -> None:
     assert part["turn_files"].to_pylist() == [["1.parquet"]]
 
 
-def test_pending_of_lists_names_the_log_files_that_hold_shared_turns() -> None:
-    plan = plan_of([document_of("a")], [question_of("q"), question_of("r")], as_lists=True)
-    hashed = plan.asked.hashed.to_pylist()
-    keys = [(text_hash("a"), hashed[0]["list_hash"]), (text_hash("a"), hashed[1]["question_hash"])]
-    turn_files = {key: [f"{number}.parquet"] for number, key in enumerate(keys)}
-    (bundle,) = plan.pending(index_of({}, turn_files=turn_files), retry_failed=False)
-    assert bundle["turn_files"].to_pylist() == [["0.parquet", "1.parquet"]]
-
-
 def test_pending_all_done_is_empty() -> None:
     plan = plan_of([document_of("a")], [question_of("q")])
     assert pending(plan, index_of({key_of("a", "q"): Status.OK})) == []
@@ -290,26 +280,6 @@ def test_plan_question_id_asked_twice_of_a_document_is_refused(questions: list[d
 def test_plan_hashed_questions_hash_the_text_of_each_question() -> None:
     plan = plan_of([document_of("a")], [question_of("q", question_id="1"), question_of("r", question_id="2")])
     assert plan.asked.hashed["question_hash"].to_pylist() == [text_hash("q"), text_hash("r")]
-
-
-def test_plan_of_lists_question_hashes_change_with_any_question_of_the_same_list() -> None:
-    def hashes(*questions: str) -> list[str]:
-        asked = [question_of(question) for question in questions] + [question_of("bound", document_id="a")]
-        plan = plan_of([document_of("a")], asked, as_lists=True)
-        found: list[str] = plan.asked.hashed["question_hash"].to_pylist()
-        return found
-
-    one, two, three = hashes("q", "r"), hashes("q", "changed"), hashes("r", "q")
-    assert one[-1] == two[-1] == three[-1]
-    assert len({*one, *two, *three}) == 7
-
-
-def test_plan_of_lists_makes_one_pass_for_each_list_and_sample() -> None:
-    questions = [question_of("q"), question_of("r"), question_of("s", document_id="a")]
-    for as_lists, num_passes in ((False, 6), (True, 4)):
-        plan = plan_of([document_of("a"), document_of("b")], questions, samples=2, as_lists=as_lists)
-        assert plan.num_passes("a") == num_passes
-        assert plan.num_passes("b") == (2 if as_lists else 4)
 
 
 @settings(deadline=None, max_examples=50)

@@ -24,14 +24,14 @@ FIRST, SECOND = "20260101T000000.000Z.aaaa", "20260101T000001.000Z.aaaa"
 
 
 class Attempts:
-    """Runs that read one document for one question, alone or as a list of one."""
+    """Runs that read one document for one question."""
 
-    def __init__(self, folder: Path, *, as_lists: bool = False) -> None:
+    def __init__(self, folder: Path) -> None:
         self.output = Location(uri=str(folder))
         place = {"path": "p", "format": "text", "start": 0, "stop": 5, "num_bytes": 5}
         documents = [{"document_id": "a", "document_hash": text_hash("a"), **place}]
         index = pa.Table.from_pylist(documents, schema=INDEX_SCHEMA)
-        self.plan = Plan(index, read_questions(None, ask=["why?"]), samples=1, as_lists=as_lists)
+        self.plan = Plan(index, read_questions(None, ask=["why?"]), samples=1)
 
     async def write(
         self,
@@ -40,17 +40,16 @@ class Attempts:
         *,
         ends: Status | None = None,
         num_turns: int = 0,
-        of_list: frozenset[str] = frozenset(),
     ) -> None:
-        """Logs turns with their numbers, and the end of the reading; those of the list under its address."""
+        """Logs turns with their numbers, and the end of the reading."""
         writer = TurnLogWriter(self.output, run_id=run_id, writer_id="w", settings=LogConfig(flush_seconds=0.01))
         (asked,) = self.plan.asked.hashed.to_pylist()
         for path, number in paths.items():
-            kind, hashed = path.split("/")[0], asked["list_hash" if path in of_list else "question_hash"]
+            kind = path.split("/")[0]
             writes = None if kind == "answer" else Writes.MEMORY if kind == "merge" else Writes.NOTE
             prompt = Prompt(path=path, kind=kind, token_ids=(1,), max_tokens=4, writes=writes, number=number)
             completion = Completion(token_ids=(7,), text=f"{path} of {run_id}", finish_reason=FinishReason.STOP)
-            writer.record_turn(address_of(hashed), prompt, completion)
+            writer.record_turn(address_of(asked["question_hash"]), prompt, completion)
         if ends is not None:
             await writer.record_outcome(address_of(asked["question_hash"]), outcome_of(ends, num_turns=num_turns))
         await writer.close()
@@ -103,11 +102,3 @@ async def test_memories_of_turns_without_numbers_are_all_there(tmp_path: Path) -
     attempts = Attempts(tmp_path)
     await attempts.write(FIRST, dict.fromkeys(MERGED_ONCE), ends=Status.OK, num_turns=2)
     assert len(attempts.memories()) == len(MERGED_ONCE)
-
-
-async def test_memories_of_a_list_leave_out_turns_that_only_a_superseded_attempt_asked(tmp_path: Path) -> None:
-    attempts, further = Attempts(tmp_path, as_lists=True), {"merge/2/0/0": 3, "merge/2/1/0": 4}
-    shared = frozenset({*MERGED_ONCE, *further})
-    await attempts.write(FIRST, {**MERGED_ONCE, **further}, of_list=shared)
-    await attempts.write(SECOND, {**MERGED_ONCE, "answer": 3}, ends=Status.OK, num_turns=1, of_list=shared)
-    assert attempts.memories() == [*(f"{path} of {SECOND}" for path in MERGED_ONCE), "answer"]

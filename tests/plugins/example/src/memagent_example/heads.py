@@ -17,7 +17,6 @@ class Heads:
 
     kind: ClassVar[str] = "heads"
     prompt_set: ClassVar[str] = str(Path(__file__).with_name("heads.json"))
-    reads_lists: ClassVar[bool] = False
 
     chunk_tokens: int
     memory_tokens: int
@@ -59,11 +58,19 @@ class Heads:
         """Kind and settings."""
         return {"kind": self.kind, **asdict(self)}
 
-    def largest_turns(self, prompts: PromptTokens) -> Mapping[str, int]:
+    def largest_turns(self, prompts: PromptTokens) -> Mapping[str, Mapping[str, int]]:
         """Each turn shows all heads, with line breaks between them."""
-        shown = self.memory_tokens + (self.heads - 1) * len(prompts.encode("\n"))
-        head = prompts.update.num_fixed_tokens + self.chunk_tokens + self.memory_tokens // self.heads
-        return {"head": shown + head, ANSWER: shown + prompts.answer.num_fixed_tokens + self.answer_tokens}
+        memory = self.memory_tokens + (self.heads - 1) * len(prompts.encode("\n"))
+        head, update, answer = self.memory_tokens // self.heads, prompts.update, prompts.answer
+        return {
+            "head": {
+                "memory": memory,
+                "chunk": self.chunk_tokens,
+                "head": head,
+                "template": update.num_fixed_tokens,
+            },
+            ANSWER: {"memory": memory, "answer": self.answer_tokens, "template": answer.num_fixed_tokens},
+        }
 
     def cost(self, prompts: PromptTokens, *, num_tokens: int) -> Cost:
         """A turn a chunk, and the answer."""

@@ -17,7 +17,6 @@ class FirstMatch:
 
     kind: ClassVar[str] = "first-match"
     prompt_set: ClassVar[str] = "default"
-    reads_lists: ClassVar[bool] = False
 
     chunk_tokens: int
     """Length of a chunk, tokens."""
@@ -43,9 +42,10 @@ class FirstMatch:
         """Kind and knobs."""
         return {"kind": self.kind, **asdict(self)}
 
-    def largest_turns(self, prompts: PromptTokens) -> Mapping[str, int]:
+    def largest_turns(self, prompts: PromptTokens) -> Mapping[str, Mapping[str, int]]:
         """A whole chunk with its answer."""
-        return {DIRECT: prompts.direct.num_fixed_tokens + self.chunk_tokens + self.answer_tokens}
+        template = prompts.direct.num_fixed_tokens
+        return {DIRECT: {"chunk": self.chunk_tokens, "answer": self.answer_tokens, "template": template}}
 
     def cost(self, prompts: PromptTokens, *, num_tokens: int) -> Cost:
         """A turn a chunk."""

@@ -2,33 +2,47 @@
 
 A fact whose importance shows only at the end of the document may be in no memory. So the model looks at question and
 memory, and names the one point that is missing. The document is read again for that point alone, and what is found is
-merged into the memory.
+merged into the memory. Both turns fill the `merge` text of the prompt set: what to do stands in the place of its notes.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar
 
 from memagent_batch.domain.document import Document, token_windows
 from memagent_batch.domain.prompts import QUOTES, Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
-from memagent_batch.domain.turns import DECOMPOSE, MERGE, UPDATE, FinishReason, Prompt, Turns, Writes
+from memagent_batch.domain.turns import MERGE, UPDATE, FinishReason, Prompt, Turns, Writes
 from memagent_batch.policies.merged import merged_memory
 from memagent_batch.policies.overwrite import OverwritePolicy
 
+DECOMPOSE = "decompose"
+"""Kind of the turn that names what the memory lacks, as a question to read the document again for."""
+ASK = (
+    "If the memory holds all that the answer takes, write only the word keep. Else write one question about the "
+    "document: the one thing that the memory lacks and that must be known before anything else. Whoever reads the "
+    "document for it does not see the first question or the memory, so call everything by its name. Do not write one "
+    "of these, which the document was read for already:"
+)
+MERGE_NOTES = (
+    "The document was read again for one thing. If its notes say nothing about the question that the memory does not "
+    "hold, write only the word keep. Else write one memory: everything in the old one and in the notes that helps to "
+    "answer the question. Where they differ, trust the notes. What you leave out is forgotten."
+)
 LABEL_TOKENS = 32
 """Upper bound of the tokens that stand around a sub-question and its notes, line breaks included."""
 NO_SUBQUESTION = Memory(token_ids=(), text="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RereadPolicy(OverwritePolicy):
+class Reread(OverwritePolicy):
     """As `overwrite`; then up to `rounds` - 1 times a `decompose` turn, `update` turns for its sub-question, and a
     `merge` turn.
     """
 
     kind: ClassVar[str] = "reread"
-    prompt_set: ClassVar[str] = "reread"
+    prompt_set: ClassVar[str] = str(Path(__file__).with_name("reread.json"))
 
     question_tokens: int
     """Budget of a sub-question, tokens: that of the question in whose place it stands."""
@@ -63,13 +77,20 @@ class RereadPolicy(OverwritePolicy):
         completion = await turns(self._answer(prompts, question, memory))
         return Outcome(response=prompts.response(completion), finish_reason=completion.finish_reason, memory=memory)
 
-    def largest_turns(self, prompts: PromptTokens) -> Mapping[str, int]:
+    def largest_turns(self, prompts: PromptTokens) -> Mapping[str, Mapping[str, int]]:
         """The `merge` turn shows a memory and notes, and writes a memory; a sub-question is as long as a question."""
-        asked = max(0, self.rounds - 2) * (self.question_tokens + LABEL_TOKENS)
-        notes = LABEL_TOKENS + self.question_tokens + self.memory_tokens
+        memory, template = self.memory_tokens, prompts.merge.num_fixed_tokens
+        earlier = max(0, self.rounds - 2) * (self.question_tokens + LABEL_TOKENS)
+        notes = LABEL_TOKENS + self.question_tokens + memory
+        asks, merges = len(prompts.encode(ASK)), len(prompts.encode(MERGE_NOTES))
         again = {
-            DECOMPOSE: self.memory_tokens + prompts.decompose.num_fixed_tokens + asked + self.question_tokens,
-            MERGE: self.memory_tokens + prompts.merge.num_fixed_tokens + notes + self.memory_tokens,
+            DECOMPOSE: {
+                "memory": memory,
+                "sub-questions": earlier,
+                "new sub-question": self.question_tokens,
+                "template": template + asks,
+            },
+            MERGE: {"memory": memory, "notes": notes, "new memory": memory, "template": template + merges},
         }
         return {**OverwritePolicy.largest_turns(self, prompts), **(again if self.rounds > 1 else {})}
 
@@ -81,8 +102,9 @@ class RereadPolicy(OverwritePolicy):
         num_again = self.rounds - 1 if len(windows) else 0
         a_round = len(windows) * prompts.update.num_fixed_tokens + windows.num_shown_tokens
         label = LABEL_TOKENS + self.question_tokens
-        decompose, answer = prompts.decompose.num_fixed_tokens, prompts.answer.num_fixed_tokens
-        merge = prompts.merge.num_fixed_tokens + label + self.memory_tokens
+        template, answer = prompts.merge.num_fixed_tokens, prompts.answer.num_fixed_tokens
+        decompose = template + len(prompts.encode(ASK))
+        merge = template + len(prompts.encode(MERGE_NOTES)) + label + self.memory_tokens
         shown_again = num_again * (a_round + decompose + merge) + label * (num_again * (num_again - 1) // 2)
         written_again = num_again * (self.question_tokens + (len(windows) + 1) * self.memory_tokens)
         return Cost(
@@ -133,12 +155,14 @@ class RereadPolicy(OverwritePolicy):
         *,
         number: int,
     ) -> Prompt:
-        listed = [token for each in asked for token in (*prompts.encode("\n- "), *each.token_ids)]
+        listed = [*prompts.encode(ASK)]
+        for each in asked:
+            listed += [*prompts.encode("\n- "), *each.token_ids]
         values = {Slot.QUESTION: question.token_ids, Slot.MEMORY: memory.token_ids, Slot.NOTES: listed}
         return Prompt(
             path=f"{DECOMPOSE}/{number}",
             kind=DECOMPOSE,
-            token_ids=prompts.decompose.fill(values),
+            token_ids=prompts.merge.fill(values),
             max_tokens=self.question_tokens,
             writes=Writes.NOTE,
         )
@@ -154,7 +178,7 @@ class RereadPolicy(OverwritePolicy):
         number: int,
     ) -> Prompt:
         labels = prompts.encode("\n[Read again for]:\n"), prompts.encode("\n[Found]:\n")
-        shown = [*labels[0], *missing.token_ids, *labels[1], *notes.token_ids]
+        shown = [*prompts.encode(MERGE_NOTES), *labels[0], *missing.token_ids, *labels[1], *notes.token_ids]
         values = {Slot.QUESTION: question.token_ids, Slot.MEMORY: memory.token_ids, Slot.NOTES: shown}
         return Prompt(
             path=f"{MERGE}/{number}",

@@ -1,26 +1,25 @@
-"""Policy `reread`: which rounds it takes, what each turn shows, and how a reading goes on from its log."""
+"""Policies `reread` and `nominated`: rounds, what each turn shows, and how a reading goes on from its log."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from memagent_example.nominated import Nominated
+from memagent_example.reread import ASK, MERGE_NOTES, Reread
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
-from memagent_batch.domain.prompts import Memory, PromptSet, PromptTokens
+from memagent_batch.domain.prompts import Memory, PromptTokens
 from memagent_batch.domain.readings import Outcome, QuestionTokens
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
-from memagent_batch.errors import EngineRequestError, MergeError, PromptSetError
+from memagent_batch.errors import EngineRequestError, MergeError, SettingsError
 from memagent_batch.log.index import reading_key
 from memagent_batch.log.turns import LoggedRows
-from memagent_batch.policies.reread import RereadPolicy
-from memagent_batch.prompts.built_in import GATED_PROMPTS, REREAD_PROMPTS
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
-from memagent_batch.testing import PROMPTS
+from memagent_batch.testing import PROMPTS, document_of
 from memagent_batch.wiring import make_prompt_set
-from tests.policies.token_documents import document_of
 
 
 class PlainBytes:
@@ -34,7 +33,7 @@ TEXTS: PromptTokens = replace(
     PROMPTS, keep_word="keep", first_memory=Memory(token_ids=tuple(b"M0"), text="M0"), decode=PlainBytes()
 )
 ASKED = QuestionTokens(token_ids=tuple(b"WHO?"))
-POLICY = RereadPolicy(chunk_tokens=5, question_tokens=8, memory_tokens=6, answer_tokens=6)
+POLICY = Reread(chunk_tokens=5, question_tokens=8, memory_tokens=6, answer_tokens=6)
 ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, reader_fingerprint="f")
 FIRST_ROUND = ["update/1/0", "update/1/1"]
 
@@ -52,7 +51,7 @@ def completion_of(text: str, *, is_cut: bool = False) -> Completion:
 
 
 async def read(
-    texts: Mapping[str, str], *, policy: RereadPolicy = POLICY, num_tokens: int = 9, cut: str = ""
+    texts: Mapping[str, str], *, policy: Reread = POLICY, num_tokens: int = 9, cut: str = ""
 ) -> tuple[Outcome, dict[str, Prompt]]:
     """Reads a document of two chunks; the prompts by path, in the order in which they were asked."""
     prompts: dict[str, Prompt] = {}
@@ -69,7 +68,7 @@ async def read(
 async def test_reading_whose_memory_lacks_nothing_takes_one_round_and_asks_once() -> None:
     outcome, prompts = await read({"update/1/1": "M1", "decompose": "Keep."})
     assert list(prompts) == [*FIRST_ROUND, "decompose/2", "answer"]
-    assert bytes(prompts["decompose/2"].token_ids) == b"\x11WHO?\x12M1\x13\x14"
+    assert bytes(prompts["decompose/2"].token_ids) == b"\x0dWHO?\x0eM1\x0f" + ASK.encode() + b"\x10"
     assert (outcome.memory.text, outcome.response) == ("M1", "ANSWER")
     slots = sum(len(shown) for shown in (b"WHO?M0", b"WHO?UPDATE/1/0", b"WHO?M1", b"WHO?M1"))
     shown = sum(len(prompt.token_ids) for prompt in prompts.values()) - slots
@@ -83,7 +82,7 @@ async def test_document_is_read_again_for_what_is_missing_and_the_answer_is_to_t
     assert list(prompts) == [*FIRST_ROUND, "decompose/2", "update/2/0", "update/2/1", "merge/2", "answer"]
     assert bytes(prompts["update/2/0"].token_ids) == b"\x01WHERE?\x02M0\x03defgh\x04"
     assert bytes(prompts["update/2/1"].token_ids) == b"\x01WHERE?\x02N1\x03ijkl\x04"
-    merged = b"\x0dWHO?\x0eM1\x0f\n[Read again for]:\nWHERE?\n[Found]:\nN2\x10"
+    merged = b"\x0dWHO?\x0eM1\x0f" + MERGE_NOTES.encode() + b"\n[Read again for]:\nWHERE?\n[Found]:\nN2\x10"
     assert bytes(prompts["merge/2"].token_ids) == merged
     assert bytes(prompts["answer"].token_ids) == b"\x05WHO?\x06M2\x07"
     writes = {path: prompt.writes for path, prompt in prompts.items()}
@@ -109,7 +108,7 @@ async def test_subquestion_that_is_cut_at_its_budget_begins_no_round_and_counts_
 async def test_later_turn_sees_what_was_read_for_and_the_same_again_ends_the_rounds() -> None:
     texts = {"decompose/2": "WHERE?", "decompose/3": "WHEN?", "decompose/4": "Where", "merge": "M2"}
     _, prompts = await read(texts, policy=replace(POLICY, rounds=9))
-    assert b"\n- WHERE?\n- WHEN?\x14" in bytes(prompts["decompose/4"].token_ids)
+    assert b"\n- WHERE?\n- WHEN?\x10" in bytes(prompts["decompose/4"].token_ids)
     assert list(prompts)[-2:] == ["decompose/4", "answer"]
 
 
@@ -204,21 +203,24 @@ async def test_reading_goes_on_from_any_turn_that_the_log_holds() -> None:
         assert turns.counts.num_turns == len(paths)
 
 
-def test_policy_takes_its_own_prompt_set_and_no_other_one() -> None:
-    agent = AgentConfig(model="tiny", policy=PolicyConfig(kind="reread"))
-    assert make_prompt_set(agent) is REREAD_PROMPTS
-    with pytest.raises(PromptSetError, match=r"'parallel' has no decompose.*with one, such as 'reread'"):
-        make_prompt_set(agent.model_copy(update={"prompt_set": "parallel"}))
-    with pytest.raises(PromptSetError, match=r"'reread' has a decompose.*without one, such as 'parallel'"):
-        make_prompt_set(AgentConfig(model="tiny", policy=PolicyConfig(kind="parallel"), prompt_set="reread"))
+async def test_rounds_of_nominated_read_noted_chunks_and_the_nearest_others() -> None:
+    def by_place(passages: Sequence[Sequence[int]], wanted: Sequence[int]) -> list[float]:
+        return [float(passage[0]) for passage in passages]
+
+    prompts: list[Prompt] = []
+
+    async def turns(prompt: Prompt) -> Completion:
+        prompts.append(prompt)
+        return completion_of("note" if prompt.path.endswith("/2") or prompt.kind == "merge" else "keep")
+
+    policy = Nominated(chunk_tokens=5, memory_tokens=6, answer_tokens=6, rounds=2, rank=by_place)
+    await policy.read(document_of(100), ASKED, prompts=TEXTS, turns=turns)
+    again = [int(prompt.path.split("/")[2]) for prompt in prompts if prompt.path.startswith("read/2/")]
+    assert again == [2, *range(12, 20)]
 
 
-def test_set_that_reads_again_shows_the_memory_where_it_merges() -> None:
-    def set_of(**texts: Any) -> PromptSet:
-        return replace(GATED_PROMPTS, **texts)
-
-    with pytest.raises(PromptSetError, match=r"merge text: needs each of the slots \{memory\}"):
-        set_of(merge="{question} {notes}", decompose=REREAD_PROMPTS.decompose)
-    with pytest.raises(PromptSetError, match="decompose text: needs"):
-        set_of(decompose="{question} {memory}")
-    assert set_of(decompose=REREAD_PROMPTS.decompose).sha256 != GATED_PROMPTS.sha256
+def test_policy_reads_with_its_own_prompt_set_and_the_name_it_had_says_so() -> None:
+    agent = AgentConfig(model="tiny", policy=PolicyConfig(kind="memagent_example.reread:Reread"))
+    assert make_prompt_set(agent).name == "reread"
+    with pytest.raises(SettingsError, match="was removed"):
+        make_prompt_set(AgentConfig(model="tiny", policy=PolicyConfig(kind="reread")))
