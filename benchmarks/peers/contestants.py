@@ -78,7 +78,7 @@ class JobRun:
 def job_arguments(mode: Mode, made: MadeCorpus, *, output: Path, knobs: Sequence[str] = ()) -> list[str]:
     """Command line of `memagent answer`."""
     return [
-        *("--config", str(CONFIG), *MODE_ARGUMENTS[mode], *knobs),
+        *("--config", str(CONFIG), "--executor", "ray", *MODE_ARGUMENTS[mode], *knobs),
         *("--documents", str(made.documents), "--questions", str(made.questions), "--output", str(output)),
     ]
 

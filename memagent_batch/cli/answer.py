@@ -31,10 +31,10 @@ class Answer(JobSettings, Command):
         """Answers the questions over the documents."""
         job = self.job()
         with step("checking inputs and model"):
-            from memagent_batch.flows.check import check  # here, so that --help needs neither ray nor an engine
+            from memagent_batch.flows.answer import answer_checked  # here, so that --help needs no engine
+            from memagent_batch.flows.check import check
 
             checked = check(job)
-            from memagent_batch.flows.answer import answer_checked  # after the check: Ray's import takes a second
         from memagent_batch.runs.verdict import require_success
         from memagent_batch.wiring import make_output
 

@@ -24,7 +24,7 @@ class Collect(JobSettings, Command):
 
     def run(self) -> None:
         """Collects rollouts."""
-        from memagent_batch.flows.collect import collect  # here, so that --help needs neither ray nor an engine
+        from memagent_batch.flows.collect import collect  # here, so that --help needs no engine
 
         record = collect(self.job())
         print(json.dumps({"output": shown(self.output), **record["counts"], "mean_reward": record["mean_reward"]}))

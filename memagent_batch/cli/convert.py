@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from memagent_batch.cli.command import StorageCommand
+from memagent_batch.config.job import ExecutorKind
 from memagent_batch.config.section import Text
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.errors import SettingsError
@@ -47,10 +48,13 @@ class Convert(StorageCommand):
     """Convert files again that failed before."""
     max_failed_share: Annotated[float, Field(ge=0, le=1)] = 1.0
     """End with exit code 4 if a larger share of the files failed, from 0 to 1."""
+    executor: ExecutorKind = ExecutorKind.AUTO
+    """Where files are converted: in this process (local), or by Ray; auto takes local for at most 100 files and 64
+    MiB."""
 
     def run(self) -> None:
         """Converts files."""
-        from memagent_batch.flows.convert import ConvertJob, convert  # here, so that --help needs no ray
+        from memagent_batch.flows.convert import ConvertJob, convert  # here, so that --help loads no reader
 
         job = ConvertJob(
             documents=self.documents,
@@ -61,6 +65,7 @@ class Convert(StorageCommand):
             file_bytes=self.file_mib << 20,
             retry_failed=self.retry_failed,
             max_failed_share=self.max_failed_share,
+            executor=self.executor,
             storage_options=self.storage_options,
         )
         print(json.dumps({"output": shown(job.output), **convert(job)["counts"]}))

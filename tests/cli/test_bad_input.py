@@ -25,7 +25,12 @@ Run = Callable[..., str]
 def job(text_model: str, tmp_path: Path) -> dict[str, str]:
     """Knobs of a job that would run."""
     write_documents(tmp_path / "documents.parquet")
-    knobs = {"documents": str(tmp_path / "documents.parquet"), "ask": "Who?", "output": str(tmp_path / "run")}
+    knobs = {
+        "documents": str(tmp_path / "documents.parquet"),
+        "ask": "Who?",
+        "output": str(tmp_path / "run"),
+        "executor": "local",
+    }
     budgets = {f"policy.{name}": str(value) for name, value in BUDGETS.items()}
     return knobs | budgets | {"engine": "simulated", "model": text_model, "window-tokens": "1000"}
 
@@ -103,8 +108,6 @@ def test_real_command_line_refuses_without_a_traceback(job: dict[str, str], tmp_
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.ray
-@pytest.mark.usefixtures("ray_here")
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
@@ -125,8 +128,6 @@ def test_answer_bad_documents_are_named(refused: Run, tmp_path: Path, columns: d
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.ray
-@pytest.mark.usefixtures("ray_here")
 def test_answer_missing_or_truncated_documents_are_named(refused: Run, tmp_path: Path) -> None:
     assert "absent.parquet: no such file or folder" in refused(documents=str(tmp_path / "absent.parquet"))
     whole = (tmp_path / "documents.parquet").read_bytes()
@@ -140,7 +141,7 @@ def test_real_command_line_with_bad_documents_shows_its_steps_and_nothing_of_ray
     job: dict[str, str], tmp_path: Path
 ) -> None:
     write_documents(tmp_path / "documents.parquet", document_id=["a", "a"])
-    command = [sys.executable, "-m", "memagent_batch", "answer", *arguments_of(job)]
+    command = [sys.executable, "-m", "memagent_batch", "answer", *arguments_of(job | {"executor": "ray"})]
     variables = {name: value for name, value in os.environ.items() if name != LEVEL_VARIABLE}
     variables["PYTHONWARNINGS"] = "ignore"
     done = run_job(command, env=variables)
@@ -151,8 +152,6 @@ def test_real_command_line_with_bad_documents_shows_its_steps_and_nothing_of_ray
     assert "document_id 'a' is there twice" in said
 
 
-@pytest.mark.ray
-@pytest.mark.usefixtures("ray_here")
 def test_answer_bad_questions_are_named(refused: Run, tmp_path: Path) -> None:
     questions = tmp_path / "questions.jsonl"
     questions.write_text(json.dumps({"question": "Who?", "document_id": "absent"}))
@@ -163,8 +162,6 @@ def test_answer_bad_questions_are_named(refused: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.ray
-@pytest.mark.usefixtures("ray_here")
 def test_plan_tells_what_answer_would_read_and_writes_nothing(
     job: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -176,8 +173,6 @@ def test_plan_tells_what_answer_would_read_and_writes_nothing(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.ray
-@pytest.mark.usefixtures("ray_here")
 def test_answer_into_the_output_of_another_job_is_refused(
     job: dict[str, str], refused: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -38,8 +38,6 @@ def test_ending_shows_three_answers_where_tables_are_and_what_to_do_next(
     assert f"memagent diff {tmp_path}/run " in ending(output, again, num_columns=110)
 
 
-@pytest.mark.ray
-@pytest.mark.usefixtures("ray_here")
 def test_answer_on_a_terminal_ends_for_a_person_and_elsewhere_with_json_and_the_exit_code_is_the_same(
     text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -52,6 +50,7 @@ def test_answer_on_a_terminal_ends_for_a_person_and_elsewhere_with_json_and_the_
         *("--engine", "simulated", "--model", text_model, "--window-tokens", "1000"),
         *(f"--policy.{name}={value}" for name, value in budgets.items()),
         "--max-failed-share=0.4",
+        "--executor=local",
     ]
     assert main(["answer", *arguments]) == EXIT_TOO_MANY_FAILED
     assert json.loads(capsys.readouterr().out)["ok"] == 1

@@ -12,13 +12,12 @@ import pytest
 from memagent_batch.cli import main as cli
 from memagent_batch.evaluation.suites.schemas import SCORES
 
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
-
 REFERENCES = ["simulated", "fox", "a Simulated thing", "simulated"]
 VARIANTS = "small: {policy: {chunk_tokens: 30}}\nlarge: {policy: {chunk_tokens: 60}, openai: {api_key: hunter2}}\n"
 JOB = """
 model: {model}
 engine: simulated
+executor: local
 window_tokens: 1000
 input: {{text_column: body}}
 ask: ["Why?"]
@@ -27,7 +26,7 @@ policy: {{question_tokens: 60, memory_tokens: 40, answer_tokens: 40, chunk_token
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, text_model: str, ray_here: None) -> Path:
+def finished(tmp_path_factory: pytest.TempPathFactory, text_model: str) -> Path:
     """A folder in which two variants have read and scored a suite of MemAgent's."""
     folder = tmp_path_factory.mktemp("evaluation")
     write_job(folder, model=text_model)

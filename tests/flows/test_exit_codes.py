@@ -15,19 +15,20 @@ from memagent_batch.cli.main import main
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineRefusedError
+from memagent_batch.executors import local
 from memagent_batch.files.json_files import read_json, write_json
 from memagent_batch.files.location import Location
 from memagent_batch.flows import answer as pipeline
 from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
 from memagent_batch.prompts.files import save_prompt_set
 from memagent_batch.ray_data.actor import ActorLife, ReaderTask
+from memagent_batch.ray_data.process import ReaderProcess
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.runs.claim import remove_leftovers
 from tests.engine_context import MadeEngine
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not find the modules of tests
 
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
 
 TEXTS = pa.schema([("document_id", pa.string()), ("text", pa.string())])
 WINNER = "20991231T000000.000Z.ffff"
@@ -50,6 +51,7 @@ def arguments(text_model: str, tmp_path: Path) -> list[str]:
         "policy.memory-tokens": 40,
         "policy.answer-tokens": 40,
         "log.flush-seconds": 0.1,
+        "executor": "local",
     }
     return [part for name, value in knobs.items() for part in (f"--{name}", str(value))]
 
@@ -109,7 +111,7 @@ class RefusedReader(Reader):
 
     def __init__(self, task: ReaderTask) -> None:
         super().__init__(task)
-        self._life = ExpiringLife(task)
+        self._life = ExpiringLife(task, ReaderProcess())
 
 
 class ExpiringLife(ActorLife):
@@ -144,7 +146,7 @@ def test_job_whose_key_expires_in_mid_run_stops_with_2_and_goes_on_with_another(
 ) -> None:
     slow_log = [*arguments, "--engine", "simulated", "--log.flush-seconds", "600"]
     with monkeypatch.context() as expiring:
-        expiring.setattr(pipeline, "Reader", RefusedReader)
+        expiring.setattr(local, "Reader", RefusedReader)
         assert main(["answer", *slow_log]) == 2
     *_, before, last = capsys.readouterr().err.splitlines()
     assert last == "error: the endpoint answered 401: token expired; set a key that is good"
@@ -222,6 +224,6 @@ def test_job_stopped_at_a_bound_ends_with_6_and_the_same_command_without_it_goes
     arguments: list[str], tmp_path: Path
 ) -> None:
     command = [*arguments, "--engine", "simulated"]
-    assert main(["answer", *command, "--max-tokens", "1"]) == 6
+    assert main(["answer", *command, "--max-hours", "0.000001"]) == 6
     assert not (tmp_path / "run" / "manifest.json").exists()
     assert main(["answer", *command]) == 0

@@ -67,7 +67,17 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 def finished_run(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The output of one run over the corpus."""
     output = tmp_path_factory.mktemp("finished") / "run"
-    command = [sys.executable, "-m", "memagent_batch", "answer", *corpus.arguments(), "--output", str(output)]
+    command = [
+        sys.executable,
+        "-m",
+        "memagent_batch",
+        "answer",
+        *corpus.arguments(),
+        "--executor",
+        "ray",
+        "--output",
+        str(output),
+    ]
     done = run_job(command)
     assert done.returncode == 0, done.stderr[-5000:]
     return output
