@@ -77,7 +77,7 @@ class EventKind(StrEnum):
     RUN_STOPPED = "run_stopped"
     """The command ends with an error; its exit code is not 0."""
     RUN_SUPERVISED = "run_supervised"
-    """A run under `memagent_batch.cli.supervise` has ended with another exit code than 0, and starts again or not."""
+    """A run under `memagent supervise` has ended with another exit code than 0, and starts again or not."""
     STEP = "step"
     """What happens before the first reading begins: a line that disappears where stderr is a terminal."""
     PROGRESS = "progress"

@@ -55,7 +55,7 @@ class Seam:
         if ":" not in kind:
             self.path(kind)
         elif not allows_code:
-            raise SettingsError(f"{self.knob}: {kind!r} is code of yours; say --allow-code to run it")
+            raise SettingsError(f"{self.knob}: {kind!r} is code of yours; pass --allow-code to run it")
 
     def path(self, kind: str) -> str:
         """The import path of a kind.
@@ -73,7 +73,7 @@ class Seam:
         if kind in self.removed:
             raise SettingsError(f"{self.knob}: {kind!r} was removed; {self.removed[kind]}")
         names = [*self.built_in, *sorted(installed)]
-        raise SettingsError(f"{self.knob}: {kind!r} is none of {_listed_names(names)}{nearest(kind, names)}")
+        raise SettingsError(f"{self.knob}: {kind!r} is not one of {_listed_names(names)}{nearest(kind, names)}")
 
     def find(self, kind: str) -> Any:
         """What a kind names, imported.
@@ -210,7 +210,8 @@ def _built(plugin: type, knobs: Mapping[str, Any], *, owner: str, knob: str) -> 
     for name in knobs:
         if name not in names:
             raise SettingsError(
-                f"{knob}.{name}: the {owner} has no such knob; it has {', '.join(sorted(names))}{nearest(name, names)}"
+                f"{knob}.{name}: the {owner} has no such setting; it has {', '.join(sorted(names))}"
+                f"{nearest(name, names)}"
             )
     try:
         return TypeAdapter(plugin).validate_python(knobs)

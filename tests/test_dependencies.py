@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import memagent_batch
-from memagent_batch.cli import train
+from memagent_batch.cli.main import main
 
 PACKAGE = Path(memagent_batch.__file__).parent
 PROJECT = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["project"]
@@ -27,7 +27,7 @@ THROUGH = {
 """What is part of another package's interface, and comes with it."""
 OF_EXTRA = {
     "convert": ["convert/docx.py", "convert/html.py", "convert/pdf.py"],
-    "cpu": ["engines/renewal.py", "engines/vllm/", "reading/closing_checks.py"],
+    "cpu": ["engines/renewal.py", "engines/vllm/", "reading/closing.py"],
     "lake": ["inputs/lake/"],
     "train": ["training/learner/", "flows/train_loop.py"],
     "xlsx": ["pages/spreadsheets.py"],
@@ -73,6 +73,6 @@ def test_training_without_torch_names_the_extra(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert train.main(arguments) == 2
+    assert main(["train", *arguments]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert "pip install 'memagent-batch[train]'" in line

@@ -23,8 +23,9 @@ from memagent_batch.logs import (
     rewritten_stderr,
     step,
 )
-from memagent_batch.ray_data.progress import progress
+from memagent_batch.ray_data.progress import progress, ray_board
 from memagent_batch.ray_data.progress.board import KEPT_EVENTS, Event, ProgressBoard, Report
+from memagent_batch.ray_data.progress.ray_board import BoardActor, RayBoard
 from memagent_batch.runs.planning.work import PendingWork
 from tests.job_process import run_job
 
@@ -246,18 +247,18 @@ async def test_board_keeps_events_until_they_are_taken() -> None:
     board, failed = ProgressBoard(), Event(kind=EventKind.READING_FAILED, message=FAILED, fields=FIELDS)
     await board.put(Report(counts={"turns": 2}, events=[failed]))
     await board.put(Report(counts={"turns": 3}))
-    assert await board.take() == Report(counts={"turns": 5}, events=[failed])
-    assert await board.take() == Report(counts={}, events=[])
+    assert board.take() == Report(counts={"turns": 5}, events=[failed])
+    assert board.take() == Report(counts={}, events=[])
 
 
 async def test_board_full_of_events_says_how_many_it_left_out() -> None:
     board, failed = ProgressBoard(), Event(kind=EventKind.READING_FAILED, message=FAILED)
     await board.put(Report(counts={}, events=[failed] * KEPT_EVENTS))
     await board.put(Report(counts={}, events=[failed] * 3))
-    events = (await board.take()).events
+    events = board.take().events
     assert len(events) == KEPT_EVENTS + 1
     assert events[-1].fields == {"left_out": 3}
-    assert (await board.take()).events == []
+    assert board.take().events == []
 
 
 class Terminal(io.StringIO):
@@ -354,13 +355,13 @@ def test_stderr_that_nobody_reads_stops_no_writer() -> None:
     assert done.returncode == 0
 
 
-class SlowBoard(ProgressBoard):
+class SlowBoard(BoardActor):
     """Answers the first look late, with what was reported before it."""
 
     _seconds = 2.0
 
-    async def take(self) -> Report:
-        report = await super().take()
+    async def take(self) -> Report:  # type: ignore[override]
+        report = super().take()
         seconds, self._seconds = self._seconds, 0.0
         await asyncio.sleep(seconds)
         return report
@@ -372,14 +373,14 @@ def test_last_look_takes_what_was_reported_after_a_look_that_timed_out(
 ) -> None:
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(progress, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(progress, "BOARD_ANSWER_SECONDS", 0.1)
-    board = ray.remote(num_cpus=0)(SlowBoard).remote()
-    ray.get(board.put.remote(Report(counts={"turns": 2})))
+    monkeypatch.setattr(ray_board, "BOARD_ANSWER_SECONDS", 0.1)
+    board = RayBoard(handle=ray.remote(num_cpus=0)(SlowBoard).remote())
+    ray.get(board.handle.put.remote(Report(counts={"turns": 2})))
     pending = PendingWork(readings=1, num_bytes=1, closings=0)
     with progress.Progress(run_id="r", asked=1, model="m", policy="p").shown(board, pending=pending, starting=""):
         time.sleep(0.5)
-        ray.get(board.put.remote(Report(counts={"turns": 3})))
-        monkeypatch.setattr(progress, "BOARD_ANSWER_SECONDS", 10.0)
+        ray.get(board.handle.put.remote(Report(counts={"turns": 3})))
+        monkeypatch.setattr(ray_board, "BOARD_ANSWER_SECONDS", 10.0)
     assert caplog.records[-1].__dict__["turns"] == 5
 
 
@@ -399,6 +400,7 @@ def job(text_model: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "window_tokens": 1000,
         "policy": {"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
         "log_format": "json",
+        "executor": "ray",
     }
     (folder / "job.yaml").write_text(yaml.safe_dump(knobs))
     (folder / "wrong.yaml").write_text(yaml.safe_dump({**knobs, "documnets": "texts"}))

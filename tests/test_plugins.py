@@ -116,7 +116,7 @@ def test_policy_of_a_stranger_has_its_own_knobs_and_those_that_it_shares(text_mo
 @pytest.mark.parametrize(
     ("knobs", "message"),
     [
-        ({"divisors": 3}, r"policy\.divisors: the policy '.*:TwicePolicy' has no such knob; it has .*divisor"),
+        ({"divisors": 3}, r"policy\.divisors: the policy '.*:TwicePolicy' has no such setting; it has .*divisor"),
         ({"divisor": "many"}, r"policy\.divisor: Input should be a valid integer"),
     ],
 )
@@ -130,7 +130,7 @@ def test_policy_of_a_stranger_with_a_wrong_knob_is_refused(knobs: dict[str, Any]
     [
         ("absent.module:Tree", "ModuleNotFoundError.*PYTHONPATH"),
         (f"{HERE}:Absent", "AttributeError"),
-        ("trucate", "none of 'overwrite', .* or 'retrieve'; did you mean truncate"),
+        ("trucate", "not one of 'overwrite', .* or 'retrieve'; did you mean truncate"),
     ],
 )
 def test_policy_that_is_not_there_is_refused(kind: str, message: str) -> None:
@@ -155,7 +155,7 @@ def test_engine_of_a_stranger_opens_with_its_knobs_and_keeps_its_secrets(text_mo
     assert engine_settings(agent) == Parrot(password="hunter2", completion_tokens=3)
     assert make_engine(agent) is not None
     assert "hunter2" not in str(public_settings(job.with_agent(agent)))
-    with pytest.raises(SettingsError, match=r"engine_knobs\.colour: the engine '.*:Parrot' has no such knob"):
+    with pytest.raises(SettingsError, match=r"engine_knobs\.colour: the engine '.*:Parrot' has no such setting"):
         engine_settings(agent.model_copy(update={"engine_knobs": {"colour": "blue"}}))
 
 
@@ -189,7 +189,7 @@ def test_kinds_of_an_installed_package_need_no_consent(text_model: str) -> None:
 )
 def test_code_of_the_users_needs_consent_and_is_not_imported_without(knobs: dict[str, Any], knob: str) -> None:
     given: dict[str, Any] = {"documents": "d", "ask": ("q",), "output": "o"}
-    with pytest.raises(SettingsError, match=f"{knob}: 'a.b:.' is code of yours; say --allow-code to run it"):
+    with pytest.raises(SettingsError, match=f"{knob}: 'a.b:.' is code of yours; pass --allow-code to run it"):
         job_of(**given, **knobs)
     assert job_of(**given, **knobs, allow_code=True)
     assert "a.b" not in sys.modules

@@ -17,9 +17,8 @@ from benchmarks.peers.corpus import MadeCorpus
 from benchmarks.peers.server import VllmServer
 from benchmarks.peers.text_loop import PeerResult, load_result
 from benchmarks.tiny_job import CONFIG, ROOT
-from memagent_batch.cli.answer import MANUAL
-from memagent_batch.cli.main import parse_settings
-from memagent_batch.cli.settings import JobSettings
+from memagent_batch.cli.answer import Answer
+from memagent_batch.cli.main import read_command
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.engines.vllm.start import GIB_BYTES, engine_arguments, engine_environment
@@ -79,7 +78,7 @@ class JobRun:
 def job_arguments(mode: Mode, made: MadeCorpus, *, output: Path, knobs: Sequence[str] = ()) -> list[str]:
     """Command line of `memagent answer`."""
     return [
-        *("--config", str(CONFIG), *MODE_ARGUMENTS[mode], *knobs),
+        *("--config", str(CONFIG), "--executor", "ray", *MODE_ARGUMENTS[mode], *knobs),
         *("--documents", str(made.documents), "--questions", str(made.questions), "--output", str(output)),
     ]
 
@@ -87,7 +86,7 @@ def job_arguments(mode: Mode, made: MadeCorpus, *, output: Path, knobs: Sequence
 def job_settings(mode: Mode) -> JobConfig:
     """The job's knobs, apart from documents, questions and output."""
     places = ("--documents", "documents", "--ask", "Who?", "--output", "run")
-    return parse_settings(JobSettings, MANUAL, ["--config", str(CONFIG), *MODE_ARGUMENTS[mode], *places]).job()
+    return read_command(Answer, ["--config", str(CONFIG), *MODE_ARGUMENTS[mode], *places]).job()
 
 
 def run_job(mode: Mode, made: MadeCorpus, *, output: Path, knobs: Sequence[str] = ()) -> JobRun:

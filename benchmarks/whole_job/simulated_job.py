@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.policy import PolicyConfig
+from memagent_batch.executors.executor import make_executor
 from memagent_batch.flows.answer import read_documents
 from memagent_batch.flows.plan import make_plan
 from memagent_batch.log.index import TurnIndex
@@ -50,6 +51,7 @@ def simulated_settings(place: Path, *, chunk_tokens: int = CHUNK_TOKENS, **knobs
         "engine": "simulated",
         "window_tokens": chunk_tokens + 1024,
         "policy": policy,
+        "executor": "ray",
     }
     return job_of(**given | knobs)
 
@@ -71,12 +73,13 @@ def time_reading(
     """Reads the documents into a new output, in the plan's order or as `arrange` changes it."""
     output, reader = make_output(job), identify_reader(job.agent)
     claim_output(output, job)
-    plan = make_plan(job)
+    executor = make_executor(job.executor)
+    plan = make_plan(job, executor=executor)
     run = begin_run(output, job, reader=reader, plan=plan)
     progress = Progress(run_id=run.run_id, asked=run.asked, model=job.agent.model, policy=job.agent.policy.kind)
     progress.begin()
     bundles = list(plan.pending(TurnIndex(reader_fingerprint=reader.fingerprint), retry_failed=False))
-    read_documents(arrange(bundles), run=run, progress=progress)
+    read_documents(arrange(bundles), run=run, executor=executor, progress=progress)
     progress.close()
     rows: dict[str, list[Any]] = pq.read_table(Path(job.output) / OUTCOMES_FOLDER).to_pydict()
     if len(rows["status"]) != plan.num_readings or set(rows["status"]) != {"ok"}:

@@ -34,13 +34,13 @@ from benchmarks.tiny_job import CONFIG, ROOT
 
 _CHILD = (
     "import json, sys, time\n"
-    "import memagent_batch.cli.answer, memagent_batch.flows.answer\n"
+    "import memagent_batch.cli.answer, memagent_batch.cli.main, memagent_batch.flows.answer\n"
     "from memagent_batch.ray_data.session import ray_session\n"
     "imported, stdout = time.time(), sys.stdout\n"
     "with ray_session():\n"
     "    sys.stdout = stdout  # the session keeps it for the command, which is in it here\n"
     "    print(json.dumps({'imported': imported, 'ray': time.time()}), flush=True)\n"
-    "    sys.exit(memagent_batch.cli.answer.main(sys.argv[1:]))\n"
+    "    sys.exit(memagent_batch.cli.main.main(['answer', *sys.argv[1:]]))\n"
 )
 """The command, with Ray started before it, so that its start is measured apart from the plan."""
 

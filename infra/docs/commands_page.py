@@ -2,12 +2,11 @@
 
 import io
 import os
-from contextlib import redirect_stdout, suppress
+from contextlib import redirect_stdout
 from pathlib import Path
 from unittest.mock import patch
 
 from memagent_batch.cli import main as cli
-from memagent_batch.cli import prompts
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
 WIDTH = "100"
@@ -20,26 +19,16 @@ show their common options here. `--help-all` prints all of them, and [Settings](
 """
 
 
-def command_names() -> list[str]:
-    """Every command with its words, as in `evaluate run`."""
-    nested = {**cli.NESTED_COMMANDS, "prompts": prompts.SUBCOMMANDS}
-    names = [f"{name} {part}".strip() for name in cli.COMMANDS for part in nested.get(name, [""])]
-    names.insert(names.index("train") + 1, "train loop")
-    names.insert(names.index("export") + 1, "export answers")
-    return names
-
-
 def commands_page() -> str:
     """The page as Markdown."""
-    sections = [f"## `memagent {name}`\n\n```text\n{help_of(name)}\n```\n" for name in command_names()]
+    sections = [f"## `memagent {name}`\n\n```text\n{help_of(name)}\n```\n" for name in cli.COMMANDS]
     return "\n".join([INTRODUCTION, f"```text\n{help_of('')}\n```\n", *sections])
 
 
 def help_of(name: str) -> str:
     """What `memagent NAME --help` prints, for a terminal of WIDTH columns."""
     printed = io.StringIO()
-    # argparse exits after its help
-    with patch.dict(os.environ, {"COLUMNS": WIDTH}), redirect_stdout(printed), suppress(SystemExit):
+    with patch.dict(os.environ, {"COLUMNS": WIDTH}), redirect_stdout(printed):
         cli.main([*name.split(), "--help"])
     return printed.getvalue().strip()
 

@@ -17,7 +17,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.ui import WebDriverWait
 
 from memagent_batch.files.location import Location
-from memagent_batch.flows.page import page
+from memagent_batch.pages.site import write_site
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 ANSWERS, DOCUMENT = "page-answers.png", "page-document.png"
@@ -32,7 +32,7 @@ def draw(run: Location, *, folder: Path) -> None:
     """Writes both pictures."""
     with TemporaryDirectory() as place, opened() as browser:
         site = Location(uri=place)
-        page(run, site, context_chars=CONTEXT_CHARACTERS, is_large_allowed=False)
+        write_site(run, site, context_chars=CONTEXT_CHARACTERS, is_large_allowed=False)
         browser.get((Path(place) / "index.html").as_uri())
         ready = "return document.body.dataset.ready"
         WebDriverWait(browser, WAIT_SECONDS).until(lambda it: it.execute_script(ready))

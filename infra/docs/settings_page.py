@@ -1,17 +1,17 @@
 """`docs/reference/settings.md`, made from the models of the command line: `python -m infra.docs.settings_page`."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
-from pydantic import BaseModel, SecretStr
+from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from memagent_batch.cli.options import knobs_of
-from memagent_batch.cli.settings import ENV_PREFIX, JobSettings, TrainLoopSettings, TrainSettings
+from memagent_batch.cli.options import Option, options_of
+from memagent_batch.cli.settings import JobSettings, TrainLoopSettings, TrainSettings
+from memagent_batch.cli.sources import ENV_PREFIX
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 INTRODUCTION = """# Settings
@@ -27,9 +27,9 @@ job file:
 | environment | `MEMAGENT_POLICY__CHUNK_TOKENS=5000` |
 | job file, given by `--config FILE` | `policy: {chunk_tokens: 5000}` in YAML |
 
-Lists are written `a,b` on the command line and `[a, b]` in YAML. Objects are JSON on the command line and in the
-environment. An unknown name is refused in all three places. Each entry gives option, environment variable, values and
-default.
+Lists are written `a,b` or `a b` on the command line and `[a, b]` in YAML. Objects are JSON on the command line and in
+the environment. A flag takes `true`, `false` or nothing; `--no-retry-failed` turns `--retry-failed` off.
+An unknown name is refused in all three places. Each entry gives option, environment variable, values and default.
 """
 SECTIONS = (
     (
@@ -60,42 +60,24 @@ BOUNDS = ((Ge, "ge", "at least"), (Gt, "gt", "above"), (Le, "le", "at most"), (L
 KINDS = {bool: "`true`, `false`", int: "whole number", float: "number", SecretStr: "secret text"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """One entry of the page."""
-
-    name: str
-    """As in a job file, with its group: `policy.chunk_tokens`."""
-    kind: Any
-    """Its type, without None."""
-    field: FieldInfo
-    """Default, bounds and description."""
-
-
-def settings_of(model: type[BaseModel]) -> Iterator[Setting]:
-    """All settings of a command; the one place that knows how the command line walks its model."""
-    for knob in knobs_of(model):
-        yield Setting(name=knob.name, kind=knob.kind, field=knob.info)
-
-
 def settings_page() -> str:
     """The page as Markdown."""
     parts = [INTRODUCTION]
     seen: set[str] = set()
     for heading, model, text in SECTIONS:
-        parts += [f"## {heading}\n", f"{text}\n", *_groups(settings_of(model), seen=seen)]
-        seen |= {_key(setting) for setting in settings_of(model)}
+        parts += [f"## {heading}\n", f"{text}\n", *_groups(options_of(model), seen=seen)]
+        seen |= {_key(setting) for setting in options_of(model)}
     return "\n".join(parts)
 
 
-def _key(setting: Setting) -> str:
+def _key(setting: Option) -> str:
     """What makes two entries the same: `output` of two commands differs in its description."""
-    return f"{setting.name} {setting.field.description}"
+    return f"{setting.name} {setting.info.description}"
 
 
-def _groups(settings: Iterable[Setting], *, seen: set[str]) -> Iterator[str]:
+def _groups(settings: Iterable[Option], *, seen: set[str]) -> Iterator[str]:
     """The entries of each group, without those that a part before has shown."""
-    groups: dict[str, list[Setting]] = {}
+    groups: dict[str, list[Option]] = {}
     for setting in settings:
         if _key(setting) not in seen:
             groups.setdefault(setting.name.rpartition(".")[0], []).append(setting)
@@ -106,13 +88,13 @@ def _groups(settings: Iterable[Setting], *, seen: set[str]) -> Iterator[str]:
         yield ""
 
 
-def _entry(setting: Setting) -> str:
-    option, variable = f"--{setting.name.replace('_', '-')}", ENV_PREFIX + setting.name.upper().replace(".", "__")
-    meaning = " ".join((setting.field.description or "").split())
-    return f"- **`{option}`**, `{variable}`: {_values(setting)}; {_default(setting)}<br>{meaning}"
+def _entry(setting: Option) -> str:
+    variable = ENV_PREFIX + setting.name.upper().replace(".", "__")
+    meaning = " ".join((setting.info.description or "").split())
+    return f"- **`{setting.flag}`**, `{variable}`: {_values(setting)}; {_default(setting)}<br>{meaning}"
 
 
-def _values(setting: Setting) -> str:
+def _values(setting: Option) -> str:
     kind = setting.kind
     if isinstance(kind, type) and issubclass(kind, StrEnum):
         return ", ".join(f"`{value}`" for value in kind)
@@ -123,7 +105,7 @@ def _values(setting: Setting) -> str:
     if get_origin(kind) is dict or not isinstance(kind, type) or kind not in KINDS:
         return "text" if kind is str else "object"
     unit = [unit for unit in UNITS if setting.name.rpartition("_")[2] == unit and kind is not bool]
-    return ", ".join([KINDS[kind], *(name.replace("gib", "GiB") for name in unit), *_bounds(setting.field)])
+    return ", ".join([KINDS[kind], *(name.replace("gib", "GiB") for name in unit), *_bounds(setting.info)])
 
 
 def _bounds(field: FieldInfo) -> list[str]:
@@ -144,9 +126,9 @@ def _nested(annotation: Any) -> Iterator[Any]:
                 yield from item.metadata if isinstance(item, FieldInfo) else [item]
 
 
-def _default(setting: Setting) -> str:
-    default = setting.field.default
-    if setting.field.is_required():
+def _default(setting: Option) -> str:
+    default = setting.info.default
+    if setting.info.is_required():
         return "required"
     if isinstance(default, bool):
         return f"default `{str(default).lower()}`"

@@ -5,24 +5,26 @@ files that it wrote or found there, by their names; what earlier runs read stays
 """
 
 import io
+import sys
 from collections.abc import Collection, Sequence
 from functools import partial
 from hashlib import sha256
 from os import PathLike
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from ray.data import Dataset
 
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location, absolute
-from memagent_batch.ray_data.session import CPU_SHARE, ray_session, with_long_loops
+
+if TYPE_CHECKING:
+    from ray.data import Dataset
 
 ROW_GROUP_BYTES = 32 * 1024 * 1024
 """Text of a row group, about, bytes: tasks read row groups side by side, and a row group is decoded as a whole."""
 
-Documents: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str]] | pa.Table | Dataset | Any
+Documents: TypeAlias = "str | PathLike[str] | Sequence[str | PathLike[str]] | pa.Table | Dataset | Any"
 """Paths or URIs, an Arrow table, a data frame that pyarrow reads, such as one of pandas, or a Ray Dataset."""
 
 _WRITTEN_FILE = pa.schema([pa.field("name", pa.string()), pa.field("first_id", pa.string())])
@@ -49,7 +51,7 @@ def write_documents(documents: Documents, *, folder: Location, columns: Sequence
         InputError: this is no table, it has no rows, lacks a column, or holds a block twice.
         StorageError: the folder can't be written.
     """
-    if isinstance(documents, Dataset):
+    if _is_dataset(documents):
         names = _write_dataset(documents, folder, columns)
     else:
         table = _columns_of(_as_table(documents), columns)
@@ -71,8 +73,15 @@ def write_table(table: pa.Table, *, folder: Location) -> str:
     return place.uri.rsplit("/", 1)[-1]
 
 
-def _write_dataset(dataset: Dataset, folder: Location, columns: Sequence[str]) -> list[str]:
+def _is_dataset(documents: Documents) -> bool:
+    """Whether it is a dataset of Ray's; only a program that imported Ray has one."""
+    return "ray.data" in sys.modules and isinstance(documents, sys.modules["ray.data"].Dataset)
+
+
+def _write_dataset(dataset: "Dataset", folder: Location, columns: Sequence[str]) -> list[str]:
     """Writes each block as a file, in parallel."""
+    from memagent_batch.ray_data.session import CPU_SHARE, ray_session, with_long_loops
+
     with ray_session():
         written = with_long_loops(dataset).map_batches(
             partial(_write_block, folder=folder, columns=columns),

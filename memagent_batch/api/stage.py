@@ -26,7 +26,7 @@ from memagent_batch.log.writer import new_run_id
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.answers import AnswerReader
 from memagent_batch.ray_data.held import LookUp
-from memagent_batch.ray_data.progress.board import start_board
+from memagent_batch.ray_data.progress.ray_board import start_board
 from memagent_batch.ray_data.session import with_long_loops
 from memagent_batch.ray_data.stages import read_calls, tokenised_rows
 from memagent_batch.ray_data.tokenise import RowColumns

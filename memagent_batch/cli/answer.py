@@ -2,61 +2,49 @@
 
 import json
 import sys
-from collections.abc import Sequence
-from functools import partial
 from shutil import get_terminal_size
 
-from memagent_batch.cli.main import parse_settings, run_command
-from memagent_batch.cli.options import INPUT, MODEL, Manual
+from memagent_batch.cli.command import Command
+from memagent_batch.cli.options import INPUT, MODEL
 from memagent_batch.cli.settings import JobSettings
 from memagent_batch.logs import step
 from memagent_batch.masking import shown
 
-MANUAL = Manual(
-    command="memagent answer",
-    about="Answers questions over documents of any length.",
-    knobs=JobSettings,
-    common=(
+
+class Answer(JobSettings, Command):
+    """Answers questions over documents of any length."""
+
+    command = "memagent answer"
+    common = (
         *(*INPUT, "output", *MODEL, "pool.replicas", "limit"),
         *("again_from", "again_where", "max_tokens", "retry_failed"),
-    ),
-    unused=("rollouts",),
-    short={"again_where": "--where"},
-    examples=(
+    )
+    unused = ("rollouts",)
+    examples = (
         "memagent answer --config tiny --documents texts/ --output out/ "
         '--ask "What is the access code of quiet-harbour?"',
         "memagent answer --documents 's3://bucket/contracts/*.parquet' --questions questions.csv "
         "--output s3://bucket/scan/ --model my-model/",
-    ),
-)
+    )
 
+    def run(self) -> None:
+        """Answers the questions over the documents."""
+        job = self.job()
+        with step("checking inputs and model"):
+            from memagent_batch.flows.answer import answer_checked  # here, so that --help needs no engine
+            from memagent_batch.flows.check import check
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Answers the questions over the documents; returns the exit code."""
-    return run_command(partial(_run_answer, sys.argv[1:] if arguments is None else arguments))
+            checked = check(job)
+        from memagent_batch.runs.verdict import require_success
+        from memagent_batch.wiring import make_output
 
+        manifest = answer_checked(checked)
+        if sys.stdout.isatty():
+            from memagent_batch.cli.screen import ending
 
-def _run_answer(arguments: Sequence[str]) -> None:
-    job = parse_settings(JobSettings, MANUAL, arguments).job()
-    with step("checking inputs and model"):
-        from memagent_batch.flows.check import check  # here, so that --help needs neither ray nor an engine
-
-        checked = check(job)
-        from memagent_batch.flows.answer import answer_checked  # after the check, since Ray's import takes a second
-    from memagent_batch.runs.verdict import require_success
-    from memagent_batch.wiring import make_output
-
-    manifest = answer_checked(checked)
-    if sys.stdout.isatty():
-        from memagent_batch.cli.screen import ending
-
-        print(f"\n{ending(make_output(job), manifest, num_columns=get_terminal_size().columns)}")
-    else:
-        summary = {**manifest["counts"], "seconds": manifest["seconds"], "changes": manifest["changes"]}
-        summary |= {"sample": manifest["sample"]} if "sample" in manifest else {}
-        print(json.dumps({"output": shown(job.output), **summary}))
-    require_success(manifest, max_failed_share=job.max_failed_share)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+            print(f"\n{ending(make_output(job), manifest, num_columns=get_terminal_size().columns)}")
+        else:
+            summary = {**manifest["counts"], "seconds": manifest["seconds"], "changes": manifest["changes"]}
+            summary |= {"sample": manifest["sample"]} if "sample" in manifest else {}
+            print(json.dumps({"output": shown(job.output), **summary}))
+        require_success(manifest, max_failed_share=job.max_failed_share)

@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memagent_batch.cli.answer import main as answer
-from memagent_batch.cli.settings import JOB_FILES
+from memagent_batch.cli.main import main as memagent
+from memagent_batch.cli.sources import JOB_FILES
 from memagent_batch.domain.closing.answer_types import AnswerType
 from memagent_batch.domain.closing.values import ValueStatus
 from memagent_batch.evaluation.needles.facts import Split, make_needle
@@ -54,8 +54,9 @@ def main() -> int:
         print(f"making the documents in {folder}/documents", flush=True)
         shutil.rmtree(folder / "documents", ignore_errors=True)
         make_corpus(folder)
-    code = answer(
+    code = memagent(
         [
+            "answer",
             *("--config", str(JOB_FILE)),
             *("--documents", str(folder / "documents")),
             *("--questions", str(folder / "questions.parquet")),

@@ -2,36 +2,22 @@
 
 import io
 import json
-import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pydantic import Field
 
-from memagent_batch.cli.main import run_command
-from memagent_batch.cli.options import Manual, OptionParser
+from memagent_batch.cli.command import OutputCommand
 from memagent_batch.cli.screen import cut
 from memagent_batch.errors import SettingsError
-from memagent_batch.files.location import Location
-from memagent_batch.files.options import StorageOptions
 from memagent_batch.pages.values import values_of_both
 from memagent_batch.runs.history.causes import AnswerChange
 from memagent_batch.runs.history.comparison import compare_runs
 from memagent_batch.runs.history.history import LATEST, PREVIOUS, PastRun, find_run
 from memagent_batch.runs.history.schemas import DIFFERENCES, DifferenceRow
-
-MANUAL = Manual(
-    command="memagent diff",
-    about="Shows the answers in which two finished runs differ: rows whose answer, value, status or presence\n"
-    "differs, why, and both memories. A question is the same by its question_id, a document by its document_id.",
-    examples=(
-        "memagent diff --output out/",
-        "memagent diff out-before/ out-after/ --to changes.parquet",
-    ),
-)
 
 WIDTHS = {"document": 28, "question": 16, "why": 30, "before": 32, "after": 32}
 """Characters of each column on the screen."""
@@ -39,50 +25,48 @@ TEXT_WIDTH = 120
 """Characters of a question or memory on the screen; --json and --to have all of it."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints what differs; returns the exit code."""
-    return run_command(partial(_diff, sys.argv[1:] if arguments is None else arguments))
+class Diff(OutputCommand):
+    """Shows the answers in which two finished runs differ: rows whose answer, value, status or presence
+    differs, why, and both memories. A question is the same by its question_id, a document by its document_id.
+    """
 
+    command = "memagent diff"
+    examples = ("memagent diff out/", "memagent diff out-before/ out-after/ --to changes.parquet")
+    words = ("output", "other")
 
-def _diff(arguments: Sequence[str]) -> None:
-    parser = OptionParser(MANUAL)
-    parser.add_argument("before", nargs="?", default=PREVIOUS, help="RUN_ID, latest, previous, or an output (a path)")
-    parser.add_argument("after", nargs="?", default=LATEST, help="the same; an output stands for its latest run")
-    parser.add_argument("--output", help="where the runs wrote: a folder or any fsspec URL")
-    parser.add_argument("--document", metavar="ID", help="only readings of this document_id")
-    parser.add_argument("--question", metavar="ID", help="only readings of this question_id")
-    parser.add_argument("--json", action="store_true", help="print each row as a JSON object on a line of its own")
-    parser.add_argument("--to", metavar="FILE.parquet", help="write the rows to this file and print only how many")
-    parser.add_storage_options()
-    options = parser.parse_args(arguments)
-    if options.to and not options.to.endswith(".parquet"):
-        raise SettingsError(f"--to: {options.to} does not end in .parquet, the one format that is written; rename it")
-    storage_options = options.storage_options
-    before, after = (
-        _past_run(name, output=options.output, storage_options=storage_options)
-        for name in (options.before, options.after)
-    )
-    counts: Counter[str] = Counter()
-    wanted = {"document_id": options.document, "question_id": options.question}
-    tables = _with_counts(_only(compare_runs(before, after), wanted), counts)
-    if options.to:
-        Location(uri=options.to, storage_options=storage_options).write_bytes(_parquet(tables))
-    elif options.json:
-        _print_json(tables)
-        return
-    else:
-        _print_table(tables)
-    summary = _change_summary(before, after, counts)
-    print(json.dumps(summary) if options.json else _summary_sentence(summary))
+    other: str | None = None
+    """A second output: its latest run is compared with the latest one of the first."""
+    before: str | None = None
+    """Run of the first output: RUN_ID, latest or previous (default: previous; latest if there is a second output)."""
+    after: str = LATEST
+    """Run that it is compared with: RUN_ID, latest or previous."""
+    document: str | None = None
+    """Only readings of this document_id."""
+    question: str | None = None
+    """Only readings of this question_id."""
+    as_json: bool = Field(default=False, alias="json")
+    """Print each row as a JSON object on a line of its own."""
+    to: str | None = None
+    """Write the rows to this file, which ends in .parquet, and print only how many."""
 
-
-def _past_run(name: str, *, output: str | None, storage_options: StorageOptions) -> PastRun:
-    """The run that an argument names."""
-    if output is None and name in {LATEST, PREVIOUS}:
-        raise SettingsError("--output: missing; say where the runs wrote, or give two outputs")
-    if output is None or "/" in name:
-        return find_run(Location(uri=name, storage_options=storage_options), LATEST)
-    return find_run(Location(uri=output, storage_options=storage_options), name)
+    def run(self) -> None:
+        """Prints what differs."""
+        if self.to and not self.to.endswith(".parquet"):
+            raise SettingsError(f"--to: {self.to} does not end in .parquet, the one format that is written; rename it")
+        before = find_run(self.location, self.before or (LATEST if self.other else PREVIOUS))
+        after = find_run(self.locate(self.other or self.output), self.after)
+        counts: Counter[str] = Counter()
+        wanted = {"document_id": self.document, "question_id": self.question}
+        tables = _with_counts(_only(compare_runs(before, after), wanted), counts)
+        if self.to:
+            self.locate(self.to).write_bytes(_parquet(tables))
+        elif self.as_json:
+            _print_json(tables)
+            return
+        else:
+            _print_table(tables)
+        summary = _change_summary(before, after, counts)
+        print(json.dumps(summary) if self.as_json else _summary_sentence(summary))
 
 
 def _only(tables: Iterable[pa.Table], wanted: Mapping[str, str | None]) -> Iterator[pa.Table]:
@@ -179,7 +163,3 @@ def _summary_sentence(summary: dict[str, str | int]) -> str:
         f"{summary['before']} -> {summary['after']}: {summary['changed']} changed, {summary['added']} added, "
         f"{summary['removed']} removed, of {summary['asked_before']} -> {summary['asked_after']} readings"
     )
-
-
-if __name__ == "__main__":
-    sys.exit(main())

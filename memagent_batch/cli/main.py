@@ -1,4 +1,4 @@
-"""The command line `memagent`: one command, one module; nothing heavy is imported before it is needed."""
+"""The command line `memagent`: one command, one class; nothing heavy is imported before it is needed."""
 
 import atexit
 import contextlib
@@ -6,15 +6,15 @@ import importlib
 import logging
 import os
 import sys
-from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import version
-from keyword import iskeyword
 from pathlib import Path
+from typing import TypeVar
 
-from memagent_batch.cli.options import HELP, Manual, OptionParser, knob_values, remedy
-from memagent_batch.cli.settings import ENV_PREFIX, SettingsT, config_file, read_settings, read_yaml
+from memagent_batch.cli.command import Command
+from memagent_batch.cli.options import HELP, HELP_ALL, given_values, help_text, remedy, wants_help
+from memagent_batch.cli.sources import ENV_PREFIX, read_settings, read_yaml
 from memagent_batch.config.job import LogFormat
 from memagent_batch.errors import (
     BoundReachedError,
@@ -29,6 +29,8 @@ from memagent_batch.errors import (
 from memagent_batch.logs import EventKind, as_json, begin_log, end_log, rewritten_stderr
 
 log = logging.getLogger(__name__)
+
+CommandT = TypeVar("CommandT", bound=Command)
 
 EXIT_FAILED = 1
 """The run stopped, its counts do not close, or some readings could not be read now; the same command goes on."""
@@ -58,52 +60,58 @@ ENDS: dict[type[Exception], tuple[str, int]] = {
 }
 """The first word of a command's last line and its exit code, by the error that ends it; the first that fits."""
 
-COMMANDS_PACKAGE = "memagent_batch.cli"
-"""The package with a module for each command."""
 COMMANDS = {
-    "convert": "converts PDF, HTML, DOCX, e-mail and text files to documents with locators",
-    "answer": "answers questions over documents of any length",
-    "collect": "samples every question several times, with rewards and advantages to train on",
-    "train": "updates a model on collected rollouts, once or in a loop of collecting and updating",
-    "export": "writes collected rollouts for another trainer (verl, TRL, SkyRL), or answers for a spreadsheet",
-    "plan": "shows what `answer` would read and cost; starts no engine",
-    "status": "shows what a running, finished or dead run has done",
-    "partial": "writes the answers that a running or stopped run has so far",
-    "results": "writes the answers of an output with those of second passes over it",
-    "diff": "shows the answers in which two finished runs differ, with both memories",
-    "page": "writes the answers of a finished run as pages that open without a server",
-    "show": "shows the answers of one document: value, evidence, and the memory's trace",
-    "review": "measures a scan by people's labels of a sample: recall, precision, with intervals",
-    "verify": "checks that an output is as its runs recorded it, and that its tables follow from its log",
-    "bundle": "packs the record of an output, its reviews and its card for someone outside",
-    "prompts": "lists, shows and imports prompt sets",
-    "evaluate": "makes test suites, runs and scores them, and draws the results",
+    "convert": ("convert:Convert", "converts PDF, HTML, DOCX, e-mail and text files to documents with locators"),
+    "answer": ("answer:Answer", "answers questions over documents of any length"),
+    "collect": ("collect:Collect", "samples every question several times, with rewards and advantages to train on"),
+    "train": ("train:Train", "updates a model on collected rollouts"),
+    "train loop": ("train:TrainLoop", "collects and updates in turns"),
+    "export": ("export:Export", "writes answers for a spreadsheet, or rollouts for another trainer (verl, TRL, SkyRL)"),
+    "plan": ("plan:Plan", "shows what `answer` would read and cost; starts no engine"),
+    "supervise": ("supervise:Supervise", "runs a command again while that can help, and never after a mistake"),
+    "status": ("status:Status", "shows what a running, finished or dead run has done"),
+    "partial": ("partial:Partial", "writes the answers that a running or stopped run has so far"),
+    "results": ("results:Results", "writes the answers of an output with those of second passes over it"),
+    "diff": ("diff:Diff", "shows the answers in which two finished runs differ, with both memories"),
+    "page": ("page:Page", "writes the answers of a finished run as pages that open without a server"),
+    "show": ("show:Show", "shows the answers of one document: value, evidence, and the memory's trace"),
+    "review plan": ("review.plan:Plan", "says how wide the intervals will be for so many labels, before anyone reads"),
+    "review make": ("review.make:Make", "draws the sample, and writes the page and the sheet that people label on"),
+    "review import": ("review.import_:Import", "takes labels in, from labels.csv files of the page or a spreadsheet"),
+    "review estimate": ("review.estimate:Estimate", "says how good the scan is: recall, precision, error rate"),
+    "review calibrate": ("review.calibrate:Calibrate", "says by labels which answers need a second pass"),
+    "verify": (
+        "verify:Verify",
+        "checks that an output is as its runs recorded it, and that its tables follow from its log",
+    ),
+    "bundle": ("bundle:Bundle", "packs the record of an output, its reviews and its card for someone outside"),
+    "prompts list": ("prompts:List", "lists the built-in prompt sets: name, version, answer forms, hash"),
+    "prompts show": ("prompts:Show", "shows the texts of a prompt set, with its hash"),
+    "prompts import": (
+        "prompts:Import",
+        "makes a prompt set file from a file of the official code of MemAgent or PI-Mem",
+    ),
+    "evaluate make": ("evaluate.make:Make", "writes a suite of documents and questions, at any list of lengths"),
+    "evaluate run": (
+        "evaluate.run:Run",
+        "reads a suite with one or several policies or models, and scores the answers",
+    ),
+    "evaluate score": ("evaluate.score:Score", "scores any answers table against a suite"),
+    "evaluate report": ("evaluate.report:Report", "draws the results of `run`, with every failure's memory trace"),
+    "evaluate attach": ("evaluate.attach:Attach", "puts what `run` found onto the cards of a scan by the same reader"),
 }
-EVALUATE_COMMANDS = {
-    "make": "writes a suite of documents and questions, at any list of lengths",
-    "run": "reads a suite with one or several policies or models, and scores the answers",
-    "score": "scores any answers table against a suite",
-    "report": "draws the results of `run`: a page, pictures, and every failure's memory trace",
-    "attach": "puts what `run` found onto the cards of a scan by the same reader",
-}
-REVIEW_COMMANDS = {
-    "plan": "says how wide the intervals will be for so many labels, before anyone reads",
-    "make": "draws the sample, and writes the page and the sheet that people label on",
-    "import": "takes labels in, from labels.csv files of the page or a spreadsheet",
-    "estimate": "says how good the scan is: recall, precision, error rate, each with its interval",
-    "calibrate": "says by labels which answers need a second pass, to hold a recall",
-}
-NESTED_COMMANDS = {"evaluate": EVALUATE_COMMANDS, "review": REVIEW_COMMANDS}
-
-Main = Callable[[Sequence[str]], int]
-"""Runs a command with its arguments; returns the exit code."""
+"""Each command with its class in this package, and a line of help."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command that the first argument names; returns the exit code."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    """Runs the command that the first words name; returns the exit code."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if words[:1] == ["supervise"] and words[1:] and not wants_help(words[1:2]):
+        from memagent_batch.cli.supervise import supervise
+
+        return supervise(words[1:])
     try:
-        code = _run_first(arguments)
+        code = run_command(partial(_run, words), words)
         if sys.stdout is not None:  # else `run_command` has seen that its reader has gone
             sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output has gone, as in `| head`
@@ -112,60 +120,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def run_named(
-    arguments: Sequence[str], names: Mapping[str, str], *, command: str, main_of: Callable[[str], Main]
-) -> int:
-    """Runs the command that the first argument names; returns the exit code.
-
-    Args:
-        arguments: The arguments behind the command.
-        names: The names that there are, with a line of help each.
-        command: The command, for messages.
-        main_of: Finds the function for a name; it gets the other arguments.
-    """
-    lines = [f"  {name:<10}{text}" for name, text in names.items()]
-    usage = "\n".join([f"usage: {command} NAME [--help] ...", "", *lines])
-    if not arguments:
-        return _refuse(f"error: say what to do: {command} NAME\n{usage}", arguments)
-    name, *rest = arguments
-    if name in HELP:
-        print(usage)
-        return 0
-    if name not in names:
-        message = f"error: there is no command {name!r} of {command}; {remedy(name, names, see=f'{command} --help')}"
-        return _refuse(message, arguments)
-    return main_of(name)(rest)
+def split_name(words: list[str]) -> tuple[str, list[str]]:
+    """The longest name of a command, or of a group of them, that the words begin with; and the other words."""
+    names = {"", *COMMANDS, *(name.split()[0] for name in COMMANDS)}
+    num = next(num for num in (2, 1, 0) if " ".join(words[:num]) in names)
+    return " ".join(words[:num]), words[num:]
 
 
-def parse_settings(kind: type[SettingsT], manual: Manual, arguments: Sequence[str]) -> SettingsT:
-    """Settings of a command that has no other options: job file (`--config`) < environment < command line.
+def command_class(name: str) -> type[Command]:
+    """The class of a command; nothing heavy is imported for it."""
+    module, _, kind = COMMANDS[name][0].partition(":")
+    found: type[Command] = getattr(importlib.import_module(f"memagent_batch.cli.{module}"), kind)
+    return found
+
+
+def read_command(kind: type[CommandT], words: Sequence[str]) -> CommandT:
+    """A command with its options.
 
     Raises:
-        SettingsError: an option or a knob is unknown, missing or wrong; names it.
-        SystemExit: help was asked for, and is printed.
+        SettingsError: an option or setting is unknown, missing or wrong; names it.
     """
-    return settings_from(kind, parse_options(OptionParser(manual), arguments))
+    given = given_values(kind, words)
+    config = given.pop("config", None)
+    return read_settings(kind, given, config=config)
 
 
-def parse_options(parser: OptionParser, arguments: Sequence[str]) -> Namespace:
-    """The options of a command with knobs; see `parse_settings`."""
-    begin_log(as_json=asks_for_json(arguments))
-    options: Namespace = parser.parse_args(arguments)
-    return options
-
-
-def settings_from(kind: type[SettingsT], options: Namespace) -> SettingsT:
-    """The settings with the options over them; see `parse_settings`."""
-    values = knob_values(kind, options)
-    settings = read_settings(kind, values, config=options.config)
-    begin_log(as_json=getattr(settings, "log_format", LogFormat.TEXT) == LogFormat.JSON)
-    return settings
-
-
-def run_command(command: Callable[[], object]) -> int:
+def run_command(command: Callable[[], object], words: Sequence[str] = ()) -> int:
     """Runs a command and returns its exit code; a known error is one line on stderr, without a traceback."""
     os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")  # else a late call would start Ray again while a run leaves
-    is_json = asks_for_json(sys.argv[1:])
+    is_json = asks_for_json(words)
     begin_log(as_json=is_json)
     log_lines = contextlib.ExitStack()
     log_lines.callback(end_log)
@@ -176,6 +159,36 @@ def run_command(command: Callable[[], object]) -> int:
         return _exit_code(command)
     with log_lines:
         return _exit_code(command)
+
+
+def _run(words: list[str]) -> None:
+    """Runs a command, or prints its help."""
+    name, rest = split_name(words)
+    if "--version" in (*words[:1], *words[-1:]) and not any(word.startswith("-") for word in words[1:-1]):
+        print(f"memagent-batch {version('memagent-batch')}")
+    elif name not in COMMANDS:
+        _list_commands(name, rest)
+    elif wants_help(rest):
+        print(help_text(command_class(name), is_whole=HELP_ALL in rest), end="")
+    else:
+        read_command(command_class(name), rest).run()
+
+
+def _list_commands(group: str, words: Sequence[str]) -> None:
+    """Prints the commands of a group if the words ask for help.
+
+    Raises:
+        SettingsError: they name no command of the group.
+    """
+    below = {name.removeprefix(group).strip(): text for name, (_, text) in COMMANDS.items() if name.startswith(group)}
+    place = f"memagent {group}".strip()
+    usage = "\n".join([f"usage: {place} NAME [--help] ...", "", *(f"  {name:<17} {below[name]}" for name in below)])
+    if not words:
+        raise SettingsError(f"say what to do: {place} NAME\n{usage}")
+    if words[0] not in HELP:
+        advice = remedy(words[0], dict.fromkeys(name.split()[0] for name in below), see=f"{place} --help")
+        raise SettingsError(f"there is no command {words[0]!r} of {place}; {advice}")
+    print(usage)
 
 
 def _is_process() -> bool:
@@ -192,8 +205,8 @@ def _exit_code(command: Callable[[], object]) -> int:
     except BrokenPipeError:
         sys.stdout = None  # the reader of our output has gone, as in `| head`; nothing is left to print
     except KeyboardInterrupt:
-        fields = {"event": EventKind.RUN_STOPPED, "exit_code": EXIT_INTERRUPTED}
-        log.error("stopped; the same command goes on from here", extra=fields)
+        message = "stopped; the same command goes on from here"
+        log.error(message, extra={"event": EventKind.RUN_STOPPED, "exit_code": EXIT_INTERRUPTED})
         return EXIT_INTERRUPTED
     except Exception as error:  # noqa: BLE001 - each error gets its exit code here
         return _log_end(error)
@@ -210,37 +223,13 @@ def _log_end(error: Exception) -> int:
     return exit_code
 
 
-def _refuse(message: str, arguments: Sequence[str]) -> int:
-    """Logs that no command is named; returns the exit code."""
-    begin_log(as_json=asks_for_json(arguments))
-    log.error(message, extra={"event": EventKind.RUN_STOPPED, "exit_code": EXIT_USAGE})
-    end_log()
-    return EXIT_USAGE
-
-
-def _run_first(arguments: Sequence[str]) -> int:
-    if "--version" in (*arguments[:1], *arguments[-1:]) and not any(name.startswith("-") for name in arguments[1:-1]):
-        print(f"memagent-batch {version('memagent-batch')}")
-        return 0
-    return run_named(arguments, COMMANDS, command="memagent", main_of=_command_main)
-
-
-def _command_main(name: str, *, package: str = COMMANDS_PACKAGE) -> Main:
-    if package == COMMANDS_PACKAGE and name in NESTED_COMMANDS:
-        main_of = partial(_command_main, package=f"{COMMANDS_PACKAGE}.{name}")
-        return partial(run_named, names=NESTED_COMMANDS[name], command=f"memagent {name}", main_of=main_of)
-    module = f"{name}_" if iskeyword(name) else name
-    main_: Main = importlib.import_module(f"{package}.{module}").main
-    return main_
-
-
 def asks_for_json(arguments: Sequence[str]) -> bool:
     """Whether log lines are to be JSON, by command line, environment or job file; mistakes in these are found later."""
     values = [os.environ.get(f"{ENV_PREFIX}LOG_FORMAT", ""), *_values_of("--log-format", arguments)]
     configs = _values_of("--config", arguments)
     if not any(values) and configs:
         with contextlib.suppress(SettingsError):
-            job = read_yaml(config_file(configs[-1]), option="--config")
+            job = read_yaml(Path(configs[-1]), option="--config")
             values = [job.get("log_format", "")] if isinstance(job, dict) else values
     return values[-1] == LogFormat.JSON
 

@@ -1,84 +1,67 @@
-"""Options of the command line, declared and parsed in one way for all commands.
+"""The options of a command: the fields of its settings, as words of a command line and as lines of its help.
 
-Both spellings of an option work, an unknown name gets the nearest one, and a mistake is one line.
+pydantic-settings has a command line of its own. It splits a question at its commas, joins places that hold commas,
+takes either `--flag` or `--flag true`, and names no nearest option. So the words are read here; pydantic checks values.
 """
 
 import argparse
 import difflib
+import inspect
 import json
-import os
 import re
 import textwrap
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
+from itertools import chain
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from memagent_batch.cli.command import Command
+from memagent_batch.cli.settings import ALL_SETTINGS, Settings
 from memagent_batch.errors import SettingsError
-from memagent_batch.files.options import StorageOptions
 from memagent_batch.plugins import ENGINES, NAME_LIKENESS, POLICIES, REWARDS
-
-if TYPE_CHECKING:
-    from memagent_batch.files.location import Location
 
 HELP = frozenset({"-h", "--help"})
 HELP_ALL = "--help-all"
-STORAGE_VARIABLE = "MEMAGENT_STORAGE_OPTIONS"
-PATHS = frozenset({"documents", "questions", "again_from", "output", "rollouts", "loop.held_out", "reference"})
-"""Knobs whose value is a path or URL."""
-
-SEAMS = {seam.knob: seam for seam in (POLICIES, ENGINES, REWARDS)}
-"""Knobs whose value is a kind."""
-
-CONFIG_HELP = "A job file: YAML, with `name: value` on each line; or the name of one that is shipped, such as tiny."
-SOURCES = "can also stand in a YAML file (--config FILE) or in MEMAGENT_... variables."
+SOURCES = "can also stand in a YAML file (--config FILE) or in MEMAGENT_... variables. --no-NAME turns a flag off."
 HELP_WIDTH = 100
 """Characters of a line of help that is wrapped."""
 
-_OPTION = re.compile(r"--[A-Za-z][A-Za-z0-9_.-]*")
-
-
 INPUT = ("documents", "questions", "ask")
-"""Everyday knobs: what is read."""
+"""Everyday settings: what is read."""
 BOUNDS = (
     *("limit", "limit_seed", "max_tokens", "max_cost", "max_hours"),
     *("price_per_hour", "price_per_million_prompt_tokens", "price_per_million_completion_tokens"),
 )
-"""Knobs of how much a run reads and costs."""
+"""Settings of how much a run reads and costs."""
 MODEL = ("model", "prompt_set", "window_tokens", "policy.kind", "policy.chunk_tokens", "engine")
-"""Everyday knobs: what reads."""
+"""Everyday settings: what reads."""
+
+WHOLE = frozenset({"documents", "ask", "sheets", "over"})
+"""Lists whose parts may hold commas."""
+PATHS = frozenset(
+    {"documents", "questions", "again_from", "output", "rollouts", "loop.held_out", "reference", "allowed_signers"}
+    | {"over", "to", "into", "sheets", "suite", "answers", "essays", "hotpotqa", "squad", "from_questions", "variants"}
+    | {"job"}
+)
+"""Options whose value is a path or URL."""
+SHORT = {"again_where": "--where"}
+"""Second names of options on the command line."""
+SEAMS = {seam.knob: seam for seam in (POLICIES, ENGINES, REWARDS)}
+"""Settings whose value is a kind."""
+_NAME = re.compile(r"--[A-Za-z][A-Za-z0-9_.-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manual:
-    """A command: its knobs, and what its help shows, in which order."""
-
-    command: str
-    """Its name, as it is typed."""
-    about: str
-    """What it does."""
-    examples: tuple[str, str]
-    """Two command lines to start from."""
-    page: str = "docs/reference/settings.md"
-    """The page that says more."""
-    knobs: type[BaseModel] | None = None
-    """The settings that its options, a job file and the environment set."""
-    common: tuple[str, ...] = ()
-    """Knobs that stand first; `--help` shows them alone, `--help-all` the others too."""
-    unused: tuple[str, ...] = ()
-    """Knobs, and groups of them, that the command takes, so that it can share a job file, but does not use."""
-    short: Mapping[str, str] = field(default_factory=dict)
-    """Another name of a knob's option."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Knob:
-    """One value of the settings."""
+class Option:
+    """One value of a command, and of a job file."""
 
     name: str
     """Its name with that of its group, as in a job file: `policy.chunk_tokens`."""
@@ -88,174 +71,107 @@ class Knob:
     """Its default and description."""
 
     @property
-    def option(self) -> str:
-        """Its option."""
+    def flag(self) -> str:
+        """Its name on the command line."""
         return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """All its names on the command line."""
+        return (SHORT[self.name], self.flag) if self.name in SHORT else (self.flag,)
 
     @property
     def is_list(self) -> bool:
         """Whether it holds several values."""
         return get_origin(self.kind) is tuple
 
+    @property
+    def is_object(self) -> bool:
+        """Whether its value is a JSON object."""
+        return get_origin(self.kind) is dict
 
-def knobs_of(kind: type[BaseModel], *, below: str = "") -> Iterator[Knob]:
-    """All knobs, group by group."""
-    for name, info in kind.model_fields.items():
-        plain = _without_none(info.annotation)
+
+CONFIG = Option(
+    name="config",
+    kind=str,
+    info=FieldInfo(
+        description="A job file: YAML, `name: value` on each line; or the name of one that is shipped, such as tiny."
+    ),
+)
+"""The option of each command with settings."""
+
+
+def options_of(kind: type[BaseModel], *, below: str = "") -> Iterator[Option]:
+    """All options, group by group."""
+    for field, info in kind.model_fields.items():
+        plain, name = _without_none(info.annotation), info.alias or field
         if isinstance(plain, type) and issubclass(plain, BaseModel):
-            yield from knobs_of(plain, below=f"{below}{name}.")
+            yield from options_of(plain, below=f"{below}{name}.")
         else:
-            yield Knob(name=below + name, kind=plain, info=info)
+            yield Option(name=below + name, kind=plain, info=info)
 
 
-class OptionParser(argparse.ArgumentParser):
-    """argparse as every command uses it: `--a_b` is `--a-b`, and a mistake raises a SettingsError."""
-
-    def __init__(self, manual: Manual) -> None:
-        """Declares the options that every command has, and those of its knobs."""
-        more = f"see {manual.page}"
-        if manual.common:
-            more = f"all options: {manual.command} {HELP_ALL}; {more}"
-        super().__init__(
-            prog=manual.command,
-            usage=f"{manual.command} [options]" if manual.knobs else None,
-            description=manual.about,
-            epilog="\n  ".join(["examples:", *manual.examples]) + f"\n\n{more}",
-            allow_abbrev=False,
-            formatter_class=_Formatter,
-            add_help=False,
-        )
-        self.manual = manual
-        self._hidden: list[argparse.Action] = []
-        if manual.knobs:
-            self._add_knobs(manual.knobs)
-        self.add_argument("-h", "--help", action="store_true", help="show this help")
-        if manual.common:
-            self.add_argument(HELP_ALL, action="store_true", help="show all options")
-        self._num_general = len(self._actions)
-
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """The options.
-
-        Raises:
-            SettingsError: one is unknown, lacks its value or has a wrong one; names it.
-            SystemExit: help was asked for, and is printed.
-        """
-        arguments = dashed(args)
-        if wants_help(arguments):
-            self._print_help(is_whole=HELP_ALL in arguments or not self.manual.common)
-            raise SystemExit(0)
-        names = {option for action in self._actions for option in action.option_strings}
-        for argument in arguments:
-            name = argument.split("=")[0]
-            if _OPTION.fullmatch(name) and name not in names:
-                see = f"{self.prog} {HELP_ALL if self.manual.common else '--help'}"
-                raise SettingsError(f"there is no option {name}; {remedy(name, names, see=see)}")
-        options, rest = self.parse_known_args(arguments, namespace)
-        if rest:
-            raise SettingsError(f"{rest[0]!r} belongs to no option; quote a value that has spaces or wildcards")
-        return options
-
-    def add_storage_options(self) -> None:
-        """Adds the option that reaches file systems which need arguments; its value is an object."""
-        text = f"arguments of the fsspec file system, JSON; `ps` shows them, but not {STORAGE_VARIABLE}"
-        self.add_argument("--storage-options", type=parse_storage_options, metavar="JSON", default="{}", help=text)
-
-    def error(self, message: str) -> NoReturn:
-        """Raises what is wrong, in place of argparse's usage.
-
-        Raises:
-            SettingsError: always.
-        """
-        missing = message.removeprefix("the following arguments are required: ")
-        text = f"{missing}: missing" if missing != message else message.removeprefix("argument ")
-        text = re.sub(r"ignored explicit argument '.*'", "takes no value", text, flags=re.DOTALL)
-        raise SettingsError(f"{text}; see {self.prog} --help")
-
-    def _add_knobs(self, kind: type[BaseModel]) -> None:
-        """`--config` and every knob, the common ones first."""
-        knobs = {knob.name: knob for knob in knobs_of(kind)}
-        for name in self.manual.common:
-            _add_knob(self, knobs.pop(name), self.manual)
-        self.add_argument("--config", metavar="FILE", help=CONFIG_HELP)
-        others = self.add_argument_group("all other options")
-        for knob in knobs.values():
-            self._hidden.append(_add_knob(others, knob, self.manual))
-
-    def _print_help(self, *, is_whole: bool) -> None:
-        for action in [] if is_whole else self._hidden:
-            action.help = argparse.SUPPRESS
-        if self.manual.knobs:
-            alone = ", ".join(action.option_strings[0] for action in self._actions[self._num_general :])
-            sources = f"Options {f'other than {alone} ' if alone else ''}{SOURCES}"
-            self.description = f"{self.manual.about}\n\n{textwrap.fill(sources, HELP_WIDTH, break_on_hyphens=False)}"
-        print(self.format_help(), end="")
-
-
-class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Texts of options are wrapped; description and examples stay as they are."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=34)
-
-
-def knob_values(kind: type[BaseModel], options: argparse.Namespace) -> dict[str, Any]:
-    """The knobs that the command line sets, nested by group as settings are.
+def given_values(kind: type[Command], words: Sequence[str]) -> dict[str, Any]:
+    """The values that a command line sets, nested by group as settings are; `config` is the job file.
 
     Raises:
-        SettingsError: a value that must be JSON is none.
+        SettingsError: an option is unknown, lacks its value, or its value must be JSON and is not; names it.
     """
-    values: dict[str, Any] = {}
-    for knob in knobs_of(kind):
-        if not hasattr(options, knob.name):
+    options, texts = _options_by_flag(kind), dict[str, list[str]]()
+    rest, free = deque(words), list[str]()
+    while rest:
+        word = rest.popleft()
+        name, equals, text = word.partition("=")
+        if not word.startswith("-") or word == "-":
+            free.append(word)
             continue
-        *groups, name = knob.name.split(".")
-        inner = values
-        for group in groups:
-            inner = inner.setdefault(group, {})
-        inner[name] = _parsed_value(knob, getattr(options, knob.name))
-    return values
+        flag = name.replace("_", "-")
+        if flag not in options:
+            flags = dict.fromkeys(option.flag for option in options.values())
+            raise SettingsError(f"there is no option {flag}; {remedy(flag, flags, see=help_command(kind))}")
+        option = options[flag]
+        if equals and flag not in option.flags:
+            raise SettingsError(f"{flag}: takes no value; see {kind.command} --help")
+        values = [text] if equals else _following(option, rest, flag=flag, kind=kind)
+        texts[option.name] = [*texts.get(option.name, ()), *values] if option.is_list else values
+    _place_words(kind, free, texts)
+    by_name = {option.name: option for option in options.values()}
+    return _nested({name: _parsed(by_name[name], values) for name, values in texts.items()})
 
 
-def parse_storage_options(text: str) -> StorageOptions:
-    """The value of `--storage-options` of a command that has no other knobs, over that of the environment.
-
-    Raises:
-        SettingsError: one of them is not a JSON object.
-    """
-    in_environment = os.environ.get(STORAGE_VARIABLE, "{}")
-    options = _json_object(in_environment, name=f"environment variable {STORAGE_VARIABLE}")
-    return StorageOptions(options | _json_object(text, name="--storage-options"))
+def wants_help(words: Sequence[str]) -> bool:
+    """Whether the words ask for help, of either kind."""
+    return not {*HELP, HELP_ALL}.isdisjoint(words)
 
 
-def output_of(options: argparse.Namespace) -> "Location":
-    """Where the run of a command's `--output` writes, reached by its `--storage-options`."""
-    from memagent_batch.files.location import Location
-
-    return Location(uri=options.output, storage_options=options.storage_options)
+def help_command(kind: type[Command]) -> str:
+    """The command that shows all options."""
+    return f"{kind.command} {HELP_ALL if kind.common else '--help'}"
 
 
-def _json_object(text: str, *, name: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise SettingsError(f"{name} is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise SettingsError(f'{name} is not a JSON object; write it as {{"key": "value"}}')
-    return value
+def help_text(kind: type[Command], *, is_whole: bool) -> str:
+    """The help of a command; of one with common settings only these, unless it is the whole."""
+    more = f"all options: {help_command(kind)}; see {kind.page}" if kind.common else f"see {kind.page}"
+    parser = argparse.ArgumentParser(
+        prog=kind.command,
+        usage=" ".join([kind.command, *(_place(kind, name) for name in kind.words), "[options]"]),
+        description="\n\n".join([inspect.cleandoc(kind.__doc__ or ""), *_sources(kind)]),
+        epilog="\n  ".join(["examples:", *kind.examples]) + f"\n\n{more}",
+        formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=34),
+        add_help=False,
+    )
+    options = {option.name: option for option in options_of(kind) if not _is_below(option.name, kind.unused)}
+    common = [options.pop(name) for name in kind.common] + ([CONFIG] if issubclass(kind, Settings) else [])
+    others = sorted(options.values(), key=lambda option: option.name == "storage_options")  # last, since few need it
+    for option in common or others:
+        _add_help(parser, option, kind)
+    group = parser.add_argument_group("all other options")
+    for option in others if common and is_whole else ():
+        _add_help(group, option, kind)
+    return parser.format_help()
 
 
-def dashed(arguments: Sequence[str]) -> list[str]:
-    """The arguments, with dashes for underscores in the names of options."""
-    return [_dashed(argument) for argument in arguments]
-
-
-def _dashed(argument: str) -> str:
-    name, equals, value = argument.partition("=")
-    return name.replace("_", "-") + equals + value if _OPTION.fullmatch(name) else argument
-
-
-def remedy(name: str, names: Iterable[str], *, see: str = "--help-all") -> str:
+def remedy(name: str, names: Iterable[str], *, see: str = HELP_ALL) -> str:
     """What to do about an unknown name: the nearest one, or where all names are listed."""
     nearest = nearest_name(name, names)
     return f"did you mean {nearest}?" if nearest else f"see {see}"
@@ -270,73 +186,131 @@ def nearest_name(name: str, names: Iterable[str]) -> str | None:
     return next(iter(difflib.get_close_matches(name, others, n=1, cutoff=NAME_LIKENESS)), None)
 
 
-def wants_help(arguments: Sequence[str]) -> bool:
-    """Whether the arguments ask for help, of either kind."""
-    return not {*HELP, HELP_ALL}.isdisjoint(arguments)
+def _options_by_flag(kind: type[Command]) -> dict[str, Option]:
+    """The options by each of their names on the command line."""
+    options = [*options_of(kind), *([CONFIG] if issubclass(kind, Settings) else [])]
+    by_flag = {flag: option for option in options for flag in option.flags}
+    return by_flag | {_negative(option): option for option in options if option.kind is bool}
 
 
-def _add_knob(parser: Any, knob: Knob, manual: Manual) -> argparse.Action:
-    names = [manual.short[knob.name], knob.option] if knob.name in manual.short else [knob.option]
-    text = argparse.SUPPRESS if _is_below(knob, manual.unused) else _help(knob)
-    shared: dict[str, Any] = {"dest": knob.name, "default": argparse.SUPPRESS, "help": text}
-    if knob.kind is bool:
-        shared |= {"action": argparse.BooleanOptionalAction}
-    elif knob.name == "documents":
-        shared |= {"nargs": "+", "action": "extend", "metavar": _metavar(knob)}
-    else:
-        shared |= {"action": "append" if knob.name == "ask" else "store", "metavar": _metavar(knob)}
-    action: argparse.Action = parser.add_argument(*names, **shared)
-    return action
+def _negative(option: Option) -> str:
+    return f"--no-{option.flag.removeprefix('--')}"
 
 
-def _is_below(knob: Knob, names: Iterable[str]) -> bool:
-    return any(f"{knob.name}.".startswith(f"{name}.") for name in names)
+def _following(option: Option, rest: deque[str], *, flag: str, kind: type[Command]) -> list[str]:
+    """The words behind an option that are its values, taken from the rest."""
+    if option.kind is bool:
+        is_written = flag == option.flag and rest and rest[0] in {"true", "false"}
+        return [rest.popleft() if is_written else str(flag == option.flag).lower()]
+    values: list[str] = []
+    takes_more = option.is_list and option.name != "ask"
+    while rest and (takes_more or not values) and not _NAME.fullmatch(rest[0].partition("=")[0]):
+        values.append(rest.popleft())
+    if not values:
+        raise SettingsError(f"{flag}: expected a value; see {kind.command} --help")
+    return values
 
 
-def _help(knob: Knob) -> str:
-    text = " ".join((knob.info.description or "").split())
-    return (text + _shown_default(knob)).replace("%", "%%")
+def _place_words(kind: type[Command], free: list[str], texts: dict[str, list[str]]) -> None:
+    """Gives the words that stand without an option to the options that take them, in their order."""
+    lists = {option.name for option in options_of(kind) if option.is_list}
+    for name in kind.words:
+        if free and name not in texts:
+            texts[name] = free[:] if name in lists else free[:1]
+            del free[: len(texts[name])]
+    if free:
+        raise SettingsError(f"{free[0]!r} belongs to no option; quote a value that has spaces or wildcards")
 
 
-def _shown_default(knob: Knob) -> str:
-    default = knob.info.default
-    if knob.info.is_required():
-        return " (required)"
-    if knob.kind is bool or _takes_object(knob) or default in (None, PydanticUndefined, "", ()):
-        return ""
-    shown = ",".join(f"{part:g}" for part in default) if isinstance(default, tuple) else default
-    return f" (default: {shown})"
-
-
-def _metavar(knob: Knob) -> str:
-    if knob.name in PATHS:
-        return "PATH"
-    if seam := SEAMS.get(knob.name):
-        return "|".join(seam.built_in)
-    if get_origin(knob.kind) is Literal:
-        return "|".join(get_args(knob.kind))
-    if isinstance(knob.kind, type) and issubclass(knob.kind, StrEnum):
-        return "|".join(knob.kind)
-    if knob.is_list:
-        return "TEXT" if knob.name == "ask" else "A,B"
-    return {int: "N", float: "NUMBER", SecretStr: "SECRET"}.get(knob.kind, "JSON" if _takes_object(knob) else "TEXT")
-
-
-def _parsed_value(knob: Knob, text: Any) -> Any:
+def _parsed(option: Option, values: list[str]) -> Any:
     """What the settings are made of: text stays text, which they read themselves; lists and objects are parsed."""
-    if not isinstance(text, str) or not (knob.is_list or _takes_object(knob)):
-        return text
-    if knob.is_list and not text.startswith("["):
-        return text.split(",")
+    if option.is_object:
+        return _json(values[-1], option=option, example='{"key": "value"}')
+    if not option.is_list:
+        return values[-1]
+    if option.name in WHOLE:
+        return values
+    parts = [
+        _json(each, option=option, example='["a", "b"]') if each[:1] == "[" else each.split(",") for each in values
+    ]
+    return list(chain.from_iterable(parts))
+
+
+def _json(text: str, *, option: Option, example: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        example = '["a", "b"]' if knob.is_list else '{"key": "value"}'
-        raise SettingsError(f"{knob.option} is not JSON ({error}); write it as {example}") from error
+        raise SettingsError(f"{option.flag} is not JSON ({error}); write it as {example}") from error
 
 
-def _takes_object(knob: Knob) -> bool:
-    return get_origin(knob.kind) is dict
+def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for path, value in values.items():
+        *groups, name = path.split(".")
+        inner = nested
+        for group in groups:
+            inner = inner.setdefault(group, {})
+        inner[name] = value
+    return nested
+
+
+def _sources(kind: type[Command]) -> list[str]:
+    """A paragraph on where else the options can stand."""
+    if not issubclass(kind, Settings):
+        return []
+    alone = ", ".join(option.flag for option in options_of(kind) if option.name.split(".")[0] not in ALL_SETTINGS)
+    text = f"Options {f'other than {alone} ' if alone else ''}{SOURCES}"
+    return [textwrap.fill(text, HELP_WIDTH, break_on_hyphens=False)]
+
+
+def _place(kind: type[Command], name: str) -> str:
+    """A word of the usage."""
+    option = next(option for option in options_of(kind) if option.name == name)
+    shown = f"{name.upper()}{' ...' if option.is_list else ''}"
+    return shown if option.info.is_required() else f"[{shown}]"
+
+
+def _add_help(parser: Any, option: Option, kind: type[Command]) -> None:
+    text = (" ".join((option.info.description or "").split()) + _shown_default(option)).replace("%", "%%")
+    if option.kind is bool:
+        parser.add_argument(*option.flags, action="store_true", help=text)
+    else:
+        parser.add_argument(*option.flags, metavar=_metavar(option, kind), help=text)
+
+
+def _is_below(name: str, groups: Iterable[str]) -> bool:
+    return any(f"{name}.".startswith(f"{group}.") for group in groups)
+
+
+def _shown_default(option: Option) -> str:
+    default = option.info.default
+    if option is CONFIG:
+        return ""
+    if option.info.is_required():
+        return " (required)"
+    if option.kind is bool or option.is_object or default in (None, PydanticUndefined, "", ()):
+        return ""
+    shown = ",".join(part if isinstance(part, str) else f"{part:g}" for part in default) if option.is_list else default
+    return f" (default: {shown})"
+
+
+def _metavar(option: Option, kind: type[Command]) -> str:
+    if option.name in kind.words:
+        return option.name.upper()
+    if choices := SEAMS[option.name].built_in if option.name in SEAMS else _choices(option.kind):
+        return "|".join(choices)
+    if option.name in PATHS:
+        return "PATH"
+    if option.is_list:
+        return "TEXT" if option.name == "ask" else "A,B"
+    return {int: "N", float: "NUMBER", SecretStr: "SECRET"}.get(option.kind, "JSON" if option.is_object else "TEXT")
+
+
+def _choices(kind: Any) -> tuple[str, ...]:
+    """The values that can be chosen, if only some can."""
+    if get_origin(kind) is Literal:
+        return get_args(kind)
+    return tuple(kind) if isinstance(kind, type) and issubclass(kind, StrEnum) else ()
 
 
 def _without_none(annotation: Any) -> Any:

@@ -1,84 +1,68 @@
 """`memagent prompts`: shows prompt sets, and imports the official ones from a file of the official code."""
 
-import sys
-from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
-from memagent_batch.cli.main import run_command, run_named
-from memagent_batch.cli.options import Manual, OptionParser
+from memagent_batch.cli.command import Command
 from memagent_batch.domain.prompts import AnswerForm, PromptSet
 from memagent_batch.errors import OutputError
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 from memagent_batch.prompts.files import load_prompt_set, prompt_set_json, save_prompt_set
 from memagent_batch.prompts.official import OfficialImport, import_official
 
-SUBCOMMANDS = {
-    "list": "lists the built-in prompt sets: name, version, answer forms, hash",
-    "show": "shows the texts of a prompt set, with its hash",
-    "import": "makes a prompt set file from a Python file of the official code of MemAgent or PI-Mem",
-}
-MANUALS = {
-    "list": Manual(
-        command="memagent prompts list",
-        about="Lists the built-in prompt sets: name, version, answer forms, hash.",
-        examples=("memagent prompts list", "memagent prompts list | grep gated"),
-        page="docs/how-to/prompts.md",
-    ),
-    "show": Manual(
-        command="memagent prompts show",
-        about="Shows the texts of a prompt set, with its hash.",
-        examples=("memagent prompts show default", "memagent prompts show my-prompts.yaml"),
-        page="docs/how-to/prompts.md",
-    ),
-    "import": Manual(
-        command="memagent prompts import",
-        about="Makes a prompt set file from a Python file of the official code of MemAgent or PI-Mem.\n\n"
-        "The file is parsed and never run. Published texts are known by their hash, others by the constants TEMPLATE\n"
-        "and TEMPLATE_FINAL or TEMPLATE_FINAL_BOXED (PI-Mem: TEMPLATE_CHUNK, TEMPLATE_MERGE and TEMPLATE_FINAL_BOXED).",
-        examples=(
-            "memagent prompts import MemAgent/quickstart.py",
-            "memagent prompts import MemAgent/quickstart.py --output official.json --name official",
-        ),
-        page="docs/how-to/prompts.md",
-    ),
-}
+
+class List(Command):
+    """Lists the built-in prompt sets: name, version, answer forms, hash."""
+
+    command = "memagent prompts list"
+    examples = ("memagent prompts list", "memagent prompts list | grep gated")
+    page = "docs/how-to/prompts.md"
+
+    def run(self) -> None:
+        """Prints them."""
+        print(list_prompts())
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs `memagent prompts`; returns the exit code."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    return run_named(arguments, SUBCOMMANDS, command="memagent prompts", main_of=_main_of)
+class Show(Command):
+    """Shows the texts of a prompt set, with its hash."""
+
+    command = "memagent prompts show"
+    examples = ("memagent prompts show default", "memagent prompts show my-prompts.yaml")
+    page = "docs/how-to/prompts.md"
+    words = ("prompt_set",)
+
+    prompt_set: str
+    """Name of a built-in prompt set, or a prompt set file (JSON, YAML)."""
+
+    def run(self) -> None:
+        """Prints them."""
+        print(show_prompts(self.prompt_set))
 
 
-def _main_of(name: str) -> Callable[[Sequence[str]], int]:
-    mains = {"list": _list_sets, "show": _show_set, "import": _import}
-    return lambda arguments: run_command(partial(mains[name], arguments))
+class Import(Command):
+    """Makes a prompt set file from a Python file of the official code of MemAgent or PI-Mem.
 
+    The file is parsed and never run. Published texts are known by their hash, others by the constants TEMPLATE
+    and TEMPLATE_FINAL or TEMPLATE_FINAL_BOXED (PI-Mem: TEMPLATE_CHUNK, TEMPLATE_MERGE and TEMPLATE_FINAL_BOXED).
+    """
 
-def _list_sets(arguments: Sequence[str]) -> None:
-    OptionParser(MANUALS["list"]).parse_args(arguments)
-    print(list_prompts())
-
-
-def _show_set(arguments: Sequence[str]) -> None:
-    parser = OptionParser(MANUALS["show"])
-    parser.add_argument("prompt_set", help="name of a built-in prompt set, or a prompt set file (JSON, YAML)")
-    print(show_prompts(parser.parse_args(arguments).prompt_set))
-
-
-def _import(arguments: Sequence[str]) -> None:
-    parser = OptionParser(MANUALS["import"])
-    parser.add_argument("file", type=Path, help="Python file of the official MemAgent code")
-    parser.add_argument(
-        "--output",
-        type=Path,
-        metavar="PATH",
-        help="file to write (default: NAME.json here); one with other content is not replaced",
+    command = "memagent prompts import"
+    examples = (
+        "memagent prompts import MemAgent/quickstart.py",
+        "memagent prompts import MemAgent/quickstart.py --output official.json --name official",
     )
-    parser.add_argument("--name", help="name of the prompt set (default: that of the Python file, without its ending)")
-    options = parser.parse_args(arguments)
-    print(import_prompts(options.file, output=options.output, name=options.name))
+    page = "docs/how-to/prompts.md"
+    words = ("file",)
+
+    file: Path
+    """Python file of the official code."""
+    output: Path | None = None
+    """File to write (default: NAME.json here); one with other content is not replaced."""
+    name: str | None = None
+    """Name of the prompt set (default: that of the Python file, without its ending)."""
+
+    def run(self) -> None:
+        """Writes the file."""
+        print(import_prompts(self.file, output=self.output, name=self.name))
 
 
 def list_prompts() -> str:
@@ -179,7 +163,3 @@ def _set_summary(prompts: PromptSet) -> str:
 
 def _form_names(prompts: PromptSet) -> str:
     return ", ".join(sorted(prompts.answers))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

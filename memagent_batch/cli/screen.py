@@ -63,9 +63,9 @@ def ending(output: Location, manifest: Mapping[str, Any], *, num_columns: int) -
 
 
 def _next_commands(folder: str, manifest: Mapping[str, Any]) -> Iterator[str]:
-    yield f"  memagent status --output {folder}"
+    yield f"  memagent status {folder}"
     if manifest["changes"]["since"]:
-        yield f"  memagent diff --output {folder}      # what changed since the run before"
+        yield f"  memagent diff {folder}      # what changed since the run before"
     yield f'  python: memagent_batch.table_files("{folder}", "{ANSWERS_FOLDER}")   # the files to read'
 
 

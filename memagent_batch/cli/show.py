@@ -1,14 +1,13 @@
 """`memagent show`: the answers of one document in the terminal, with their evidence and the memory's trace."""
 
 import json
-import sys
 from collections.abc import Iterator, Sequence
-from functools import partial
 from shutil import get_terminal_size
 from textwrap import wrap
 
-from memagent_batch.cli.main import run_command
-from memagent_batch.cli.options import Manual, OptionParser, output_of
+from pydantic import Field
+
+from memagent_batch.cli.command import OutputCommand
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.shares import percent
 from memagent_batch.evaluation.report.traces import notes_of
@@ -21,17 +20,6 @@ from memagent_batch.pages.readings import RunReading, document_ids, find_reading
 from memagent_batch.pages.values import shown_value
 from memagent_batch.runs.manifest import require_manifest
 
-MANUAL = Manual(
-    command="memagent show",
-    about="Shows the answers of one document: value, confidence, support, evidence with its place, and how the memory\n"
-    "came to it, turn by turn. For a reading that failed it shows why. Without a document it lists their ids.",
-    examples=(
-        "memagent show out/ contract-7.txt",
-        "memagent show out/ contract-7.txt notice-period --full",
-    ),
-    page="docs/how-to/page.md",
-)
-
 LABEL_WIDTH = 12
 """Columns of the screen that hold names."""
 SHOWN_TURNS = 8
@@ -40,35 +28,42 @@ TEXT_CHARACTERS = 400
 """Of a memory, response or sentence, characters that are shown without `--full`."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints the answers; returns the exit code."""
-    return run_command(partial(_show, sys.argv[1:] if arguments is None else arguments))
+class Show(OutputCommand):
+    """Shows the answers of one document: value, confidence, support, evidence with its place, and how the memory
+    came to it, turn by turn. For a reading that failed it shows why. Without a document it lists their ids.
+    """
 
+    command = "memagent show"
+    examples = ("memagent show out/ contract-7.txt", "memagent show out/ contract-7.txt notice-period --full")
+    page = "docs/how-to/page.md"
+    words = ("output", "document", "question")
 
-def _show(arguments: Sequence[str]) -> None:
-    parser = OptionParser(MANUAL)
-    parser.add_argument("output", help="the output of `memagent answer`: a folder or any fsspec URL")
-    parser.add_argument("document", nargs="?", help="document_id; without it, the ids of the documents are listed")
-    parser.add_argument("question", nargs="?", help="question_id (default: all questions of the document)")
-    parser.add_argument("--full", action="store_true", help="show long texts and traces to their end")
-    parser.add_argument("--json", action="store_true", help="print each reading as a JSON object on a line of its own")
-    parser.add_storage_options()
-    options = parser.parse_args(arguments)
-    output = output_of(options)
-    with output_errors(output.uri):
-        manifest = require_manifest(output)
-    if options.document is None:
-        print("\n".join(map(printable, document_ids(output, manifest))))
-        return
-    readings = find_readings(output, manifest, document_id=options.document, question_id=options.question)
-    if options.json:
-        for reading in readings:
-            row = {"answer": reading.answer, "evidence": reading.evidence, "memories": reading.turns}
-            print(json.dumps(row, ensure_ascii=False, default=str))
-        return
-    width = get_terminal_size().columns
-    pages = ("\n".join(_reading_lines(reading, is_full=options.full, width=width)) for reading in readings)
-    print("\n\n".join(pages))
+    document: str | None = None
+    """Document_id; without it, the ids of the documents are listed."""
+    question: str | None = None
+    """Question_id (default: all questions of the document)."""
+    full: bool = False
+    """Show long texts and traces to their end."""
+    as_json: bool = Field(default=False, alias="json")
+    """Print each reading as a JSON object on a line of its own."""
+
+    def run(self) -> None:
+        """Prints the answers."""
+        output = self.location
+        with output_errors(output.uri):
+            manifest = require_manifest(output)
+        if self.document is None:
+            print("\n".join(map(printable, document_ids(output, manifest))))
+            return
+        readings = find_readings(output, manifest, document_id=self.document, question_id=self.question)
+        if self.as_json:
+            for reading in readings:
+                row = {"answer": reading.answer, "evidence": reading.evidence, "memories": reading.turns}
+                print(json.dumps(row, ensure_ascii=False, default=str))
+            return
+        width = get_terminal_size().columns
+        pages = ("\n".join(_reading_lines(reading, is_full=self.full, width=width)) for reading in readings)
+        print("\n\n".join(pages))
 
 
 def _reading_lines(reading: RunReading, *, is_full: bool, width: int) -> Iterator[str]:
@@ -153,7 +148,3 @@ def _labelled_text(label: str, text: str, *, is_full: bool, width: int) -> Itera
     lines = [line for part in visible(text).splitlines() for line in wrap(part, column) or [""]] or [""]
     for number, line in enumerate(lines):
         yield f"{'' if number else label:<{LABEL_WIDTH}}{line}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Runs a command of `memagent` again while that can help: `python -m memagent_batch.cli.supervise answer ...`.
+"""Runs a command of `memagent` again while that can help: `memagent supervise answer ...`.
 
 For schedulers that can't tell exit codes apart, such as a RayJob, whose own retries would repeat any failure.
 """
@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from types import FrameType
 
+from memagent_batch.cli.command import Command
 from memagent_batch.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_TERMINATED, asks_for_json
 from memagent_batch.logs import EventKind, begin_log
 
@@ -26,9 +27,22 @@ SIGNALS = 128
 """A process that signal N ended has exit code 128 + N, as shells count it."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+class Supervise(Command):
+    """Runs a command of `memagent` again while that can help: after what may pass (a kill, an outage), three times
+    in all, and never after a mistake, a bound or a newer attempt. For schedulers that can't tell exit codes apart.
+    """
+
+    command = "memagent supervise"
+    examples = ("memagent supervise answer --config job.yaml", "memagent supervise convert --documents a/ --output b/")
+    page = "docs/reference/exit-codes-and-events.md"
+    words = ("arguments",)
+
+    arguments: tuple[str, ...]
+    """The command and its options, as they are written behind `memagent`."""
+
+
+def supervise(arguments: Sequence[str]) -> int:
     """Runs `memagent` with these arguments; returns the exit code of its last run."""
-    arguments = sys.argv[1:] if arguments is None else arguments
     begin_log(as_json=asks_for_json(arguments))
     supervisor = Supervisor([sys.executable, "-m", "memagent_batch", *arguments])
     return supervisor.run(max_runs=MAX_RUNS, pause_seconds=PAUSE_SECONDS)
@@ -84,7 +98,3 @@ class Supervisor:
 def may_run_again(exit_code: int) -> bool:
     """Whether the same command may do better: it stopped, or a signal killed it (128 + N), and no person did."""
     return exit_code == EXIT_FAILED or (exit_code > SIGNALS and exit_code != EXIT_INTERRUPTED)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

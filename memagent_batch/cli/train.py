@@ -2,86 +2,76 @@
 
 import json
 import os
-import sys
-from collections.abc import Sequence
-from functools import partial
 
-from memagent_batch.cli.main import parse_settings, run_command
-from memagent_batch.cli.options import BOUNDS, MODEL, Manual
+from memagent_batch.cli.command import Command
+from memagent_batch.cli.options import BOUNDS, MODEL
 from memagent_batch.cli.settings import TrainLoopSettings, TrainSettings
 from memagent_batch.extras import require_extra
 from memagent_batch.masking import shown
 
-MANUAL = Manual(
-    command="memagent train",
-    about="Updates a model on the rollouts that it drew, by Multi-Conv DAPO, for one epoch.\n"
-    "`memagent train loop` collects and updates in turns.",
-    knobs=TrainSettings,
-    common=(
+
+class Train(TrainSettings, Command):
+    """Updates a model on the rollouts that it drew, by Multi-Conv DAPO, for one epoch.
+    `memagent train loop` collects and updates in turns.
+    """
+
+    command = "memagent train"
+    common = (
         *("rollouts", "model", "output"),
         *("learner.questions_per_optimiser_step", "learner.learning_rate", "learner.device"),
-    ),
-    examples=(
+    )
+    examples = (
         "memagent train --rollouts rollouts/ --model my-model/ --output my-model-2/",
         "memagent train --rollouts rollouts/ --model my-model/ --output my-model-2/ --learner.learning-rate 1e-5",
-    ),
-    page="docs/how-to/training.md",
-)
-LOOP = Manual(
-    command="memagent train loop",
-    about="Samples questions several times, updates the model on them, and goes on with the new weights,\n"
-    "until --loop.max-steps or --loop.max-minutes. The same command goes on where it stopped.",
-    knobs=TrainLoopSettings,
-    common=(
+    )
+    page = "docs/how-to/training.md"
+
+    def run(self) -> None:
+        """Trains for one epoch."""
+        training = self.training()
+        require_extra("train", package="torch")
+        from memagent_batch.flows.train import train  # here, so that --help needs no torch
+
+        record = train(training)
+        figures = {"weights_version": record["weights_version"], "num_steps": record["num_steps"]}
+        print(json.dumps({**figures, "output": shown(self.output)}))
+
+
+class TrainLoop(TrainLoopSettings, Command):
+    """Samples questions several times, updates the model on them, and goes on with the new weights,
+    until --loop.max-steps or --loop.max-minutes. The same command goes on where it stopped.
+    """
+
+    command = "memagent train loop"
+    common = (
         *("documents", "questions", "output"),
         *("loop.max_steps", "loop.max_minutes", "loop.held_out", "rollouts.group_size"),
         *MODEL,
-    ),
-    unused=(
+    )
+    unused = (
         *("ask", "again_from", "again_where", "log", "closing", "table_format"),
         *("retry_failed", "max_failed_share", "adopt_output"),
         *("sampling.temperature", "sampling.top_p", "sampling.top_k", *BOUNDS),
         *("pool.replicas", "pool.max_replicas", "pool.cpus_per_replica", "pool.gpus_per_replica"),
         "pool.turns_in_flight",
-    ),
-    short={"rollouts.group_size": "--group-size"},
-    examples=(
+    )
+    examples = (
         "memagent train loop --documents texts/ --questions questions.parquet --model my-model/ --output loop/ "
         "--loop.max-steps 200",
         "memagent train loop --config job.yaml --output loop/ --loop.held-out held_out.parquet --loop.max-minutes 600",
-    ),
-    page="docs/how-to/training.md",
-)
+    )
+    page = "docs/how-to/training.md"
 
+    def run(self) -> None:
+        """Trains until the loop ends."""
+        training = self.training()
+        require_extra("train", package="torch")
+        quiet_engine()
+        from memagent_batch.flows.train_loop import train_loop
+        from memagent_batch.training.learner.tasks import TableTasks, read_held_out
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Trains for one epoch, or loops; returns the exit code."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments[:1] == ["loop"]:
-        return run_command(partial(_loop, arguments[1:]))
-    return run_command(partial(_train, arguments))
-
-
-def _train(arguments: Sequence[str]) -> None:
-    training = parse_settings(TrainSettings, MANUAL, arguments).training()
-    require_extra("train", package="torch")
-    from memagent_batch.flows.train import train  # here, so that --help needs no torch
-
-    record = train(training)
-    figures = {"weights_version": record["weights_version"], "num_steps": record["num_steps"]}
-    print(json.dumps({**figures, "output": shown(training.output)}))
-
-
-def _loop(arguments: Sequence[str]) -> None:
-    settings = parse_settings(TrainLoopSettings, LOOP, arguments)
-    require_extra("train", package="torch")
-    training = settings.training()
-    quiet_engine()
-    from memagent_batch.flows.train_loop import train_loop
-    from memagent_batch.training.learner.tasks import TableTasks, read_held_out
-
-    record = train_loop(training, tasks=TableTasks(training), held_out=read_held_out(training))
-    print(json.dumps({"output": shown(training.output), **record}))
+        record = train_loop(training, tasks=TableTasks(training), held_out=read_held_out(training))
+        print(json.dumps({"output": shown(self.output), **record}))
 
 
 def quiet_engine() -> None:
@@ -91,7 +81,3 @@ def quiet_engine() -> None:
     """
     os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

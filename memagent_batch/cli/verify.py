@@ -1,15 +1,15 @@
 """`memagent verify`: checks that an output is as its runs recorded it, and that its tables follow from its log."""
 
 import json
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from memagent_batch.cli.main import run_command
-from memagent_batch.cli.options import Manual, OptionParser, output_of
+from pydantic import Field
+
+from memagent_batch.cli.command import OutputCommand
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import NotVerifiedError, SettingsError
 from memagent_batch.masking import DIGEST, printable
@@ -20,65 +20,47 @@ if TYPE_CHECKING:
     from memagent_batch.flows.audit import Verification
     from memagent_batch.runs.history.history import PastRun
 
-MANUAL = Manual(
-    command="memagent verify",
-    about="Checks the last run of an output: every file, the counts, and that every row of the tables follows from\n"
-    "the turn log. Exit code 0 if all holds, 5 if something does not: what, and where.",
-    examples=("memagent verify s3://bucket/scan/ --all", "memagent verify out/ --reread 50 --json"),
-    page="docs/how-to/record.md",
-)
 SHOWN = 10
 """Turns that are named; --json has all."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints what is not as it was recorded; returns the exit code."""
-    return run_command(partial(_verify, sys.argv[1:] if arguments is None else arguments))
+class Verify(OutputCommand):
+    """Checks the last run of an output: every file, the counts, and that every row of the tables follows from the
+    turn log. Exit code 0 if all holds, 5 if something does not: what, and where.
+    """
 
+    command = "memagent verify"
+    examples = ("memagent verify s3://bucket/scan/ --all", "memagent verify out/ --reread 50 --json")
+    page = "docs/how-to/record.md"
 
-def _verify(arguments: Sequence[str]) -> None:
-    parser = OptionParser(MANUAL)
-    parser.add_argument("output", help="the output: a folder or any fsspec URL")
-    parser.add_argument(
-        "--all", action="store_true", help="check the files of every run, and that each run names the one before it"
-    )
-    parser.add_argument(
-        "--allowed-signers",
-        metavar="FILE",
-        help="who may have signed the record (record.sign), a file as `ssh-keygen -Y verify` takes it",
-    )
-    parser.add_argument(
-        "--reread",
-        type=int,
-        metavar="N",
-        default=0,
-        help="ask the engine again for N turns, drawn by permanent random numbers, and compare the tokens",
-    )
-    parser.add_argument("--seed", type=int, metavar="N", default=0, help="another seed draws other turns")
-    parser.add_argument(
-        "--job",
-        metavar="FILE",
-        help="job file of the run, for --reread, where its record lacks what it needs, such as an endpoint's fields",
-    )
-    parser.add_argument(
-        "--without-text", action="store_true", help="read no documents; the table `evidence` is then not compared"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_storage_options()
-    options = parser.parse_args(arguments)
-    if options.reread < 0:
-        raise SettingsError(f"--reread: {options.reread} is below 0; pass how many turns are asked again")
-    from memagent_batch.flows.audit import Drawn, verify
+    all_runs: bool = Field(default=False, alias="all")
+    """Check the files of every run, and that each run names the one before it."""
+    allowed_signers: str | None = None
+    """Who may have signed the record (record.sign): a file as `ssh-keygen -Y verify` takes it."""
+    reread: Annotated[int, Field(ge=0)] = 0
+    """Ask the engine again for so many turns, drawn by permanent random numbers, and compare the tokens."""
+    seed: int = 0
+    """Another seed draws other turns."""
+    job: str | None = None
+    """Job file of the run, for --reread, if its record lacks what it needs, such as an endpoint's fields."""
+    without_text: bool = False
+    """Read no documents; the table `evidence` is then not compared."""
+    as_json: bool = Field(default=False, alias="json")
+    """Print JSON."""
 
-    job_of = partial(_job_of, job=options.job, output=options.output, storage_options=options.storage_options)
-    result = verify(
-        output_of(options),
-        with_text=not options.without_text,
-        all_runs=options.all,
-        allowed_signers=_file_of_signers(options.allowed_signers),
-        drawn=Drawn(num=options.reread, seed=options.seed, job_of=job_of),
-    )
-    _tell(result, as_json=options.json)
+    def run(self) -> None:
+        """Prints what is not as it was recorded."""
+        from memagent_batch.flows.audit import Drawn, verify
+
+        job_of = partial(_job_of, job=self.job, output=self.output, storage_options=self.storage_options)
+        result = verify(
+            self.location,
+            with_text=not self.without_text,
+            all_runs=self.all_runs,
+            allowed_signers=_file_of_signers(self.allowed_signers),
+            drawn=Drawn(num=self.reread, seed=self.seed, job_of=job_of),
+        )
+        _tell(result, as_json=self.as_json)
 
 
 def _file_of_signers(path: str | None) -> Path | None:
@@ -158,14 +140,15 @@ UNTRUSTED = ("allow_code", "openai.base_url", "vllm.engine_args")
 
 def _job_of(past: "PastRun", *, job: str | None, output: str, storage_options: object) -> "JobConfig":
     """The job of a run: as its record has it, with secrets from the environment; or as a job file has it."""
-    from memagent_batch.cli.settings import JobSettings, read_settings, read_yaml
+    from memagent_batch.cli.settings import JobSettings
+    from memagent_batch.cli.sources import read_settings, read_yaml
 
     recorded = _without(_public(past.manifest["settings"]), UNTRUSTED)
     given = {name: value for name, value in recorded.items() if name in JobSettings.model_fields}
     if job is not None:
         knobs = read_yaml(Path(job), option="--job")
         if not isinstance(knobs, dict):
-            raise SettingsError(f"--job: {job} holds no knobs; write one on each line, as `name: value`")
+            raise SettingsError(f"--job: {job} holds no settings; write one on each line, as `name: value`")
         given = {**knobs, **{name: given[name] for name in ("documents", "questions", "ask") if name in given}}
     places = {"output": output, "storage_options": storage_options}
     found = read_settings(JobSettings, {**given, **places}, config=None).job()
@@ -197,7 +180,3 @@ def _public(value: Any) -> Any:
             if not (isinstance(each, str) and DIGEST.fullmatch(each)) and each is not None
         }
     return value
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -22,6 +22,18 @@ class LogFormat(StrEnum):
     """One JSON object a line, with run and reading ids."""
 
 
+class ExecutorKind(StrEnum):
+    """Where a job's work is done; its tables are the same."""
+
+    AUTO = "auto"
+    """Local for a job of one replica over at most 64 MiB in at most 2,000 files, unless RAY_ADDRESS is set or Ray runs
+    in this process; else Ray."""
+    LOCAL = "local"
+    """In this process, without Ray."""
+    RAY = "ray"
+    """On the cluster of RAY_ADDRESS, or on a Ray that is started on this machine."""
+
+
 class TableFormat(StrEnum):
     """File format of the tables `answers`, `memories`, `evidence`, `results` and `removed`."""
 
@@ -73,6 +85,9 @@ class RunConfig(BoundsConfig, Storage):
 
     output: Text
     """Where log, tables and manifest go: a folder or any fsspec URL. A run with the same output continues there."""
+    executor: ExecutorKind = ExecutorKind.AUTO
+    """Where the work is done: in this process (local), or by Ray. Auto takes local for one replica over at most 64 MiB
+    in at most 2,000 files, unless RAY_ADDRESS is set or Ray runs in this process."""
     pool: PoolConfig = PoolConfig()
     """The actor pool."""
     log: LogConfig = LogConfig()

@@ -1,7 +1,7 @@
 """CPU tasks: a batch of files in, one file of the table out. What the table holds already is not converted again."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -75,10 +75,9 @@ class _Held:
 _Outcome = _Held | ConvertedSource
 
 
-def convert_batches(batch: Mapping[str, Iterable[Batch]], *, task: ConvertTask) -> Iterator[pa.Table]:
-    """Ray Data UDF: batches in, a row of `BATCH_REPORT` for each out."""
-    for each in batch["batch"]:
-        yield _report_table(*_converted(each, task=task))
+def convert_batch(batch: Batch, *, task: ConvertTask) -> pa.Table:
+    """A batch in, a row of `BATCH_REPORT` out."""
+    return _report_table(*_converted(batch, task=task))
 
 
 def _converted(batch: Batch, *, task: ConvertTask) -> tuple[str, int, list[SourceReport]]:

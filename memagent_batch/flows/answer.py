@@ -8,28 +8,23 @@ from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
-import ray
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import BoundReachedError
+from memagent_batch.executors.executor import Executor
 from memagent_batch.flows.check import Checked, check
 from memagent_batch.flows.plan import last_versions, make_plan, scan_plan
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.plugins import engine_settings
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.leaving import OrderlyLeave
-from memagent_batch.ray_data.pool import require_node, require_place
-from memagent_batch.ray_data.progress.board import start_board
 from memagent_batch.ray_data.progress.progress import Progress
-from memagent_batch.ray_data.reader import Reader
-from memagent_batch.ray_data.session import CPU_SHARE, ray_session
-from memagent_batch.ray_data.stages import read_calls, tokenised_plan
 from memagent_batch.ray_data.stop import noted_stop
 from memagent_batch.ray_data.write import write_tables
 from memagent_batch.reading.closing import Closing
-from memagent_batch.runs.bounds import Spent, bound_met, has_bounds, stopping_line
+from memagent_batch.runs.bounds import Spent, bound_met, stopping_line
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure, require_claim
 from memagent_batch.runs.finalise import close_run
 from memagent_batch.runs.history.history import (
@@ -66,16 +61,16 @@ def answer(job: JobConfig) -> Manifest:
 
 
 def answer_checked(checked: Checked) -> Manifest:
-    """The same for a run that was checked, which takes no Ray; see `answer`."""
-    with ray_session() as is_own:
-        require_node(checked.job.agent, checked.job.pool, may_grow=not is_own)
-        plan = make_plan(checked.job, inputs=checked.inputs, closing=checked.closing)
+    """The same for a run that was checked; see `answer`."""
+    executor = checked.executor
+    with executor.session(checked.job):
+        plan = make_plan(checked.job, inputs=checked.inputs, executor=executor, closing=checked.closing)
         return answer_plan(plan, checked)
 
 
 def answer_plan(plan: Plan, checked: Checked) -> Manifest:
-    """The same for the plan of a run that was checked, inside a `ray_session`."""
-    job, output = checked.job, make_output(checked.job)
+    """The same for the plan of a run that was checked, inside a session of its executor."""
+    executor, job, output = checked.executor, checked.job, make_output(checked.job)
     run = begin_run(output, job, reader=checked.reader, plan=plan)
     progress = Progress(
         run_id=run.run_id,
@@ -87,8 +82,8 @@ def answer_plan(plan: Plan, checked: Checked) -> Manifest:
     with noted_stop(output, run_id=run.run_id):
         before = keep_last_run(output)
         progress.begin()
-        read = read_plan(plan, run=run, progress=progress, before=before)
-        reports = write(plan, read, run=run)
+        read = read_plan(plan, run=run, executor=executor, progress=progress, before=before)
+        reports = write(plan, read, run=run, executor=executor)
         write_kept_index(output, plan, run_id=run.run_id)
         manifest = close_run(
             run,
@@ -115,12 +110,13 @@ class ReadPlan:
     """Files of the log that were there when it was looked at; a later one has no part in the tables."""
 
 
-def read_plan(plan: Plan, *, run: Run, progress: Progress, before: PastRun | None) -> ReadPlan:
+def read_plan(plan: Plan, *, run: Run, executor: Executor, progress: Progress, before: PastRun | None) -> ReadPlan:
     """Reads what the log does not answer yet of a plan.
 
     Args:
         plan: The plan.
         run: The run.
+        executor: What reads.
         progress: Shows the readings.
         before: The last finished run.
 
@@ -133,7 +129,7 @@ def read_plan(plan: Plan, *, run: Run, progress: Progress, before: PastRun | Non
     bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=held_for))
     if bundles:
         write_begun_plan(run.output, recorded_plan(plan, index), run_id=run.run_id)
-    not_read = read_documents(bundles, run=run, progress=progress, closing=plan.asked.closing)
+    not_read = read_documents(bundles, run=run, executor=executor, progress=progress, closing=plan.asked.closing)
     listed = set(list_log(run.output))
     index = scan_plan(run.output, plan, reader_fingerprint=fingerprint)
     return ReadPlan(index=index, not_read=not_read, log_files=listed | used_files(run.output, index))
@@ -143,6 +139,7 @@ def read_documents(
     bundles: list[pa.Table],
     *,
     run: Run,
+    executor: Executor,
     progress: Progress,
     closing: Closing | None = None,
 ) -> pa.Table:
@@ -161,7 +158,7 @@ def read_documents(
     if bound := progress.bound_met():
         raise BoundReachedError(stopping_line(job, bound=bound, spent=progress.spent()))
     calls = group_documents(bundles, readings_in_flight=job.pool.replicas * job.pool.readings_in_flight)
-    board = start_board()
+    board = executor.start_board()
     task = ReaderTask.of_job(
         job,
         run_id=run.run_id,
@@ -170,19 +167,13 @@ def read_documents(
         closes=closing is not None,
     )
     splits = closing is not None and closing.config.evidence
-    tokenised = tokenised_plan(
-        calls, agent=job.agent, sources=run.sources, splits=splits, bounded_by=board if has_bounds(job) else None
-    )
-    rows = read_calls(tokenised, Reader, task=task, pool=job.pool)
+    read = executor.read(calls, task=task, sources=run.sources, splits=splits)
     keep = partial(write_progress, output=run.output, run_id=run.run_id)
     pending, ended = count_pending(bundles), Counter[str]()
     shown = progress.shown(board, pending=pending, starting=_starting(job.agent), keep=keep)
-    with shown, OrderlyLeave(require_claim=partial(require_claim, run.output, run_id=run.run_id)):
-        require_place(job.agent, job.pool)
-        try:
-            not_read = collect_not_read(_counted(rows.iter_batches(batch_size=None, batch_format="pyarrow"), ended))
-        finally:
-            board.end_run.remote()
+    leave = OrderlyLeave(require_claim=partial(require_claim, run.output, run_id=run.run_id))
+    with read as rows, shown, leave:
+        not_read = collect_not_read(_counted(rows, ended))
     is_whole = ended.total() - ended[Status.NOT_READ] == pending.readings
     if not is_whole and (bound := progress.bound_met()):
         raise BoundReachedError(stopping_line(job, bound=bound, spent=progress.spent()))
@@ -201,7 +192,7 @@ def _counted(ended: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Tab
         yield batch
 
 
-def write(plan: Plan, read: ReadPlan, *, run: Run) -> list[PartReport]:
+def write(plan: Plan, read: ReadPlan, *, run: Run, executor: Executor) -> list[PartReport]:
     """Projects plan and log into the tables, beside those that are shown; returns a report for each part.
 
     Parts that are as they were in the last finished run keep their files.
@@ -210,14 +201,10 @@ def write(plan: Plan, read: ReadPlan, *, run: Run) -> list[PartReport]:
     parts = plan_parts(plan, read.index)
     remove_leftovers(run.output, tables=ANSWER_TABLES, run_id=run.run_id)
     with removed_on_failure(run.output, tables=ANSWER_TABLES, run_id=run.run_id):
-        rows = ray.data.from_arrow(list(attach_not_read(parts, read.not_read))).map_batches(
-            partial(write_tables, projection=run.projection, kept=kept),
-            batch_size=None,
-            batch_format="pyarrow",
-            num_cpus=CPU_SHARE,
+        written = executor.map(
+            partial(write_tables, projection=run.projection, kept=kept), attach_not_read(parts, read.not_read)
         )
-        batches = rows.iter_batches(batch_size=None, batch_format="pyarrow")
-        return [row for batch in batches for row in batch.to_pylist()]
+        return [row for reports in written for row in reports.to_pylist()]
 
 
 def _starting(agent: AgentConfig) -> str:

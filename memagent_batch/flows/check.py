@@ -1,4 +1,4 @@
-"""What is refused before Ray starts: an output, an input, a model or a prompt set that can't be used."""
+"""What is refused before any work starts: an output, an input, a model or a prompt set that can't be used."""
 
 import logging
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from memagent_batch.budgets import fitted
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import OnBadFile, SourceConfig
+from memagent_batch.executors.executor import Executor, choose_executor, why_ray
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.document_index import require_carry_columns
@@ -55,6 +56,8 @@ class Checked:
     """All knobs, with window and budgets that fit the model."""
     inputs: Inputs
     """What it reads."""
+    executor: Executor
+    """Where the work is done."""
     reader: ReaderIdentity
     """What reads."""
     closing: Closing | None
@@ -83,7 +86,18 @@ def check(job: JobConfig) -> Checked:
         types.setdefault(of_column, "input.question_type")
     closing = checked_closing(job.closing, agent, types=types, reader_fingerprint=reader.fingerprint)
     require_compiled(types, agent)
-    return Checked(job=job.with_agent(agent), inputs=inputs, reader=reader, closing=closing)
+    return Checked(
+        job=job.with_agent(agent),
+        inputs=inputs,
+        executor=choose_executor(
+            job.executor,
+            num_files=inputs.found.total_files,
+            num_bytes=inputs.found.total_bytes,
+            why_ray=why_ray(job),
+        ),
+        reader=reader,
+        closing=closing,
+    )
 
 
 def _with_prompt_order(job: JobConfig, questions: pa.Table) -> AgentConfig:

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
-
-import ray
 
 from memagent_batch.budgets import fitted
 from memagent_batch.config.agent import AgentConfig
@@ -12,13 +11,12 @@ from memagent_batch.config.closing import ClosingConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.rollouts import RolloutConfig
 from memagent_batch.errors import CountsError, InputError, SettingsError
+from memagent_batch.executors.executor import Executor
 from memagent_batch.files.location import Location
 from memagent_batch.flows.answer import answer_plan
 from memagent_batch.flows.check import check
 from memagent_batch.flows.plan import make_plan
 from memagent_batch.log.index import scan_log
-from memagent_batch.ray_data.pool import require_node
-from memagent_batch.ray_data.session import CPU_SHARE, ray_session
 from memagent_batch.runs.claim import publish, remove_leftovers, removed_on_failure, require_claim
 from memagent_batch.runs.finalise import SHOWN_MISSING
 from memagent_batch.runs.planning.parts import plan_parts
@@ -43,13 +41,12 @@ def collect(job: JobConfig) -> RolloutsRecord:
     """
     require_reward(job.rollouts)
     checked = replace(check(sampled_job(job)), closing=None)  # what is learnt from is the reading alone
-    with ray_session() as is_own:
-        require_node(checked.job.agent, checked.job.pool, may_grow=not is_own)
-        plan = make_plan(checked.job, inputs=checked.inputs)
+    with checked.executor.session(checked.job):
+        plan = make_plan(checked.job, inputs=checked.inputs, executor=checked.executor)
         require_references(plan)
         manifest = answer_plan(plan, checked)
         require_read(manifest)  # a group without one of its samples would have another baseline
-        record = write_rollouts_table(plan, manifest, job=checked.job)
+        record = write_rollouts_table(plan, manifest, job=checked.job, executor=checked.executor)
     require_success(manifest, max_failed_share=job.max_failed_share)
     return record
 
@@ -97,13 +94,16 @@ def require_references(plan: Plan) -> None:
         )
 
 
-def write_rollouts_table(plan: Plan, manifest: Mapping[str, Any], *, job: JobConfig) -> RolloutsRecord:
+def write_rollouts_table(
+    plan: Plan, manifest: Mapping[str, Any], *, job: JobConfig, executor: Executor
+) -> RolloutsRecord:
     """Projects the log into `rollouts/`; `rollouts.json` then shows it in the place of the rollouts before.
 
     Args:
         plan: what was collected.
         manifest: of the run that collected it.
         job: as the readings had them.
+        executor: what writes.
 
     Raises:
         CountsError: a sample that ended can't be replayed; names it.
@@ -113,7 +113,7 @@ def write_rollouts_table(plan: Plan, manifest: Mapping[str, Any], *, job: JobCon
     task = RolloutTask(job=plan.pinned(job), run_id=run_id, reader=identify_reader(job.agent))
     remove_leftovers(output, tables=ROLLOUT_TABLES, run_id=run_id)
     with removed_on_failure(output, tables=ROLLOUT_TABLES, run_id=run_id):
-        reports = _project(plan, output, task=task)
+        reports = _project(plan, output, task=task, executor=executor)
         require_claim(output, run_id=run_id)
         counts: dict[str, float] = {name: sum(report[name] for report in reports) for name in GROUP_COUNTS}
         counts["reward_sum"] = sum(report["reward_sum"] for report in reports)
@@ -124,17 +124,11 @@ def write_rollouts_table(plan: Plan, manifest: Mapping[str, Any], *, job: JobCon
     return record
 
 
-def _project(plan: Plan, output: Location, *, task: RolloutTask) -> list[RolloutsReport]:
+def _project(plan: Plan, output: Location, *, task: RolloutTask, executor: Executor) -> list[RolloutsReport]:
     """Writes the files of `rollouts`; returns a report for each part of the plan."""
     index = scan_log(output, reader_fingerprint=task.reader.fingerprint)
-    rows = ray.data.from_arrow(list(plan_parts(plan, index))).map_batches(
-        project_rollouts,
-        fn_kwargs={"task": task},
-        batch_size=None,
-        batch_format="pyarrow",
-        num_cpus=CPU_SHARE,
-    )
-    return [row for batch in rows.iter_batches(batch_size=None, batch_format="pyarrow") for row in batch.to_pylist()]
+    written = executor.map(partial(project_rollouts, task=task), plan_parts(plan, index))
+    return [row for reports in written for row in reports.to_pylist()]
 
 
 def _require_all(counts: Mapping[str, float], missing: Sequence[str], *, manifest: Mapping[str, Any]) -> None:

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-import ray
-
+from memagent_batch.config.job import ExecutorKind
 from memagent_batch.config.sources import SourceConfig
-from memagent_batch.convert.batches import ConvertTask, convert_batches
+from memagent_batch.convert.batches import ConvertTask, convert_batch
 from memagent_batch.convert.kinds import DEFAULT_CONVERTERS
 from memagent_batch.convert.plan import Batch, plan_batches, read_held, require_distinct
 from memagent_batch.convert.process.sandbox import Limits
@@ -27,19 +26,21 @@ from memagent_batch.convert.record import (
 from memagent_batch.convert.sources import ChosenConverter
 from memagent_batch.convert.table import SourceReport
 from memagent_batch.errors import InputError, SettingsError
+from memagent_batch.executors.executor import Executor, choose_executor
 from memagent_batch.files.location import Location
 from memagent_batch.files.options import Options, StorageOptions
 from memagent_batch.inputs.listing import HIDDEN_NAME, list_places
 from memagent_batch.logs import EventKind, step
 from memagent_batch.plugins import CONVERTERS
 from memagent_batch.ray_data.leaving import OrderlyLeave
-from memagent_batch.ray_data.session import ray_session
 from memagent_batch.runs.claim import require_claim
 from memagent_batch.runs.output_place import canonical, require_apart
 from memagent_batch.wiring import make_documents
 
 FILE_BYTES = 256 << 20
 """Size from which a file is skipped by default."""
+LOCAL_FILES = 100
+"""Most files that `auto` converts one after another in this process, some 0.2 s each."""
 UNREAD = ("not_read", "failed", "needs_ocr", "skipped")
 """Statuses of files that are logged by name, in this order."""
 LOGGED_FILES = 10
@@ -69,6 +70,8 @@ class ConvertJob:
     """Whether files that failed are converted again."""
     max_failed_share: float = 1.0
     """Largest share of files that may fail, from 0 to 1."""
+    executor: ExecutorKind = ExecutorKind.AUTO
+    """Where files are converted; `auto` needs Ray for more than 100 files or 64 MiB."""
     storage_options: Options = field(default_factory=StorageOptions)
     """Arguments of the fsspec file system."""
 
@@ -103,11 +106,13 @@ def convert(job: ConvertJob) -> ConvertManifest:
             f"{', '.join(documents)} holds no files: all {len(hidden)} names start with . or _; rename them"
         )
     require_distinct(files)
-    with ray_session():
+    num_bytes = sum(file.size_bytes for file in files)
+    executor = choose_executor(job.executor, num_files=len(files), num_bytes=num_bytes, most_files=LOCAL_FILES)
+    with executor.session():
         run = begin_convert(output, documents=documents)
         _log_start(run, num_files=len(files))
         held = read_held(output, finished=run.finished)
-        batches = plan_batches(files, held, num_cpus=int(ray.cluster_resources().get("CPU", 1)))
+        batches = plan_batches(files, held, num_cpus=executor.num_cpus)
         task = ConvertTask(
             documents=places[0],
             output=output,
@@ -118,7 +123,7 @@ def convert(job: ConvertJob) -> ConvertManifest:
             retry_failed=job.retry_failed,
             search_path=tuple(sys.path),
         )
-        reports = _convert_batches(batches, run=run, task=task, num_files=len(files))
+        reports = _convert_batches(batches, run=run, task=task, executor=executor, num_files=len(files))
         names = [file.name for file in files]
         manifest = close_convert(run, reports, names=names, left_out=hidden, converters=converters)
     _log_unread(reports)
@@ -158,13 +163,10 @@ def _chosen(name: str, *, allow_code: bool) -> ChosenConverter:
 
 
 def _convert_batches(
-    batches: Sequence[Batch], *, run: ConvertRun, task: ConvertTask, num_files: int
+    batches: Sequence[Batch], *, run: ConvertRun, task: ConvertTask, executor: Executor, num_files: int
 ) -> list[BatchReport]:
-    rows = ray.data.from_items([{"batch": batch} for batch in batches], override_num_blocks=len(batches)).map_batches(
-        convert_batches, fn_kwargs={"task": task}, batch_size=1, num_cpus=1
-    )
     with OrderlyLeave(require_claim=partial(require_claim, run.output, run_id=run.run_id)):
-        tables = rows.iter_batches(batch_size=None, batch_format="pyarrow")
+        tables = executor.map(partial(convert_batch, task=task), batches, is_heavy=True)
         reports = _reports(row for table in tables for row in table.to_pylist())
         return sorted(shown(reports, run_id=run.run_id, num_files=num_files), key=lambda report: report.file)
 

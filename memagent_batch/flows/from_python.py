@@ -16,7 +16,7 @@ from memagent_batch.budgets import fitted
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.bounds import BoundsConfig
 from memagent_batch.config.closing import ClosingConfig
-from memagent_batch.config.job import JobConfig, LogConfig, PoolConfig, TableFormat
+from memagent_batch.config.job import ExecutorKind, JobConfig, LogConfig, PoolConfig, TableFormat
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import SupersededError
 from memagent_batch.files.location import Location, absolute
@@ -38,6 +38,7 @@ def answer(
     output: str | PathLike[str],
     agent: AgentConfig,
     input: InputConfig = InputConfig(),  # noqa: A002, B008 - the section's name; a frozen value
+    executor: ExecutorKind | str = ExecutorKind.AUTO,
     pool: PoolConfig = PoolConfig(),  # noqa: B008
     log: LogConfig = LogConfig(),  # noqa: B008
     closing: ClosingConfig = ClosingConfig(),  # noqa: B008
@@ -53,8 +54,8 @@ def answer(
 ) -> Run:
     """Answers the questions over the documents, as `memagent answer` does; goes on where a run of the output stopped.
 
-    Uses the Ray session that is there, and starts one for the run where there is none. No setting is read from the
-    environment. Progress lines go to stderr unless the program has set up `logging`.
+    A small job runs in this process; a larger one in the Ray session that is there, or in one of its own. No setting is
+    read from the environment. Progress lines go to stderr unless the program has set up `logging`.
 
     Args:
         documents: Paths or URIs; or an Arrow table, a data frame, or a Ray Dataset, which is written once to the
@@ -63,6 +64,7 @@ def answer(
         output: Where log, tables and manifest go: a folder or URI.
         agent: What reads.
         input: Columns and format of the documents.
+        executor: Where the work is done: `local` (this process), `ray`, or `auto`: local for a small job.
         pool: The actor pool.
         log: The turn log.
         closing: What is asked after each answer; a value of a type is asked for where a question has one.
@@ -85,15 +87,16 @@ def answer(
         SupersededError: a newer attempt has claimed the output.
         RunFailedError: the run stopped; the same call goes on from the log.
     """
-    where = absolute(output)
+    place = absolute(output)
     questions = questions if isinstance(questions, str | PathLike) else list(questions)
     job = checked_section(
         JobConfig,
-        documents=document_places(documents) or (_kept(where, "documents"),),
-        **_question_knobs(questions, kept=_kept(where, "questions")),
-        output=where,
+        documents=document_places(documents) or (_kept(place, "documents"),),
+        **_question_knobs(questions, kept=_kept(place, "questions")),
+        output=place,
         agent=agent,
         input=input,
+        executor=executor,
         pool=pool,
         log=log,
         closing=closing,

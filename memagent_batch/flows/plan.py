@@ -1,16 +1,17 @@
 """Read and plan: which documents and questions there are, refused here where they can't be read."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TypedDict
 
 import pyarrow as pa
-import ray
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.errors import InputError
 from memagent_batch.evaluation.needles.taught import warn_of_untaught
+from memagent_batch.executors.executor import Executor
 from memagent_batch.files.location import Location
 from memagent_batch.flows.check import Checked, Inputs, read_inputs
 from memagent_batch.flows.price import (
@@ -27,16 +28,15 @@ from memagent_batch.inputs.document_index import (
     require_unique_ids,
     with_missing,
 )
+from memagent_batch.inputs.documents import index_shard
 from memagent_batch.inputs.findings import log_documents, warn_of_bad_files, warn_of_missing
 from memagent_batch.inputs.lake.known import IndexedTable, known_files, known_rows, shards_without
 from memagent_batch.inputs.questions import inline_type, missing_again, missing_documents
+from memagent_batch.inputs.rows import group_rows
 from memagent_batch.inputs.samples import documents_named, sample_documents
 from memagent_batch.inputs.shards import Shard
 from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.logs import step
-from memagent_batch.ray_data.index import indexed_shards
-from memagent_batch.ray_data.pool import require_node
-from memagent_batch.ray_data.session import ray_session
 from memagent_batch.reading.closing import Closing
 from memagent_batch.reading.question_lengths import require_questions_fit
 from memagent_batch.runs.again import select_again
@@ -67,17 +67,15 @@ class PlanSummary(PlanCounts, PlanPrice, ClosingPrice):
 
 def plan_checked(checked: Checked) -> PlanSummary:
     """What `answer` would read and cost; writes nothing."""
-    job, output = checked.job, make_output(checked.job)
-    with ray_session() as is_own:
-        is_elsewhere = not ray.cluster_resources().get("GPU")  # a plan may be made on a machine without GPUs
-        require_node(job.agent, job.pool, may_grow=is_elsewhere or not is_own)
-        plan = make_plan(job, inputs=checked.inputs, closing=checked.closing)
+    job, output, executor = checked.job, make_output(checked.job), checked.executor
+    with executor.session(job, reads=False):
+        plan = make_plan(job, inputs=checked.inputs, executor=executor, closing=checked.closing)
         with step("counting tokens"):
             index = scan_plan(output, plan, reader_fingerprint=checked.reader.fingerprint)
             before = last_run(output)
             held_for = last_versions(output, before, plan, index=index, agent=job.agent)
             bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=held_for))
-            documents = document_lengths(bundles, agent=job.agent, sources=plan.pinned(job))
+            documents = document_lengths(bundles, agent=job.agent, sources=plan.pinned(job), executor=executor)
             return {
                 **summarise_plan(plan, index, bundles),
                 **reading_price(documents, bundles, agent=job.agent),
@@ -116,6 +114,7 @@ def last_versions(
 def make_plan(
     job: JobConfig,
     *,
+    executor: Executor,
     inputs: Inputs | None = None,
     closing: Closing | None = None,
 ) -> Plan:
@@ -123,6 +122,7 @@ def make_plan(
 
     Args:
         job: All knobs.
+        executor: What indexes, inside its session.
         inputs: What `read_inputs` found, where that is known.
         closing: What is asked after each answer; None for nothing, whatever types the questions have.
 
@@ -131,7 +131,7 @@ def make_plan(
     """
     inputs = inputs or read_inputs(job)
     questions, table = inputs.questions, IndexedTable.found(inputs.found, settings=job.input)
-    index = _checked_index(job, inputs, table=table)
+    index = _checked_index(job, inputs, table=table, executor=executor)
     missing = missing_documents(questions, index)
     sample = sample_documents(index, limit=job.limit, seed=job.limit_seed)
     again = select_again(job, output=make_output(job))
@@ -161,14 +161,14 @@ def make_plan(
     return plan
 
 
-def _checked_index(job: JobConfig, inputs: Inputs, *, table: IndexedTable | None) -> pa.Table:
+def _checked_index(job: JobConfig, inputs: Inputs, *, table: IndexedTable | None, executor: Executor) -> pa.Table:
     """The index of the documents, where a run can use it.
 
     Raises:
         InputError: a file, column or row can't be used, or two documents have one id; names it.
     """
     kept = read_kept_index(make_output(job)) if table is not None and table.files else None
-    index = index_documents(inputs.found.shards, sources=job, table=table, kept=kept)
+    index = index_documents(inputs.found.shards, sources=job, executor=executor, table=table, kept=kept)
     require_readable(index)
     require_reported(index, questions=inputs.questions, settings=job.input)
     require_unique_ids(index, documents=make_documents(job)[0])
@@ -176,13 +176,19 @@ def _checked_index(job: JobConfig, inputs: Inputs, *, table: IndexedTable | None
 
 
 def index_documents(
-    shards: Sequence[Shard], *, sources: SourceConfig, table: IndexedTable | None = None, kept: pa.Table | None = None
+    shards: Sequence[Shard],
+    *,
+    sources: SourceConfig,
+    executor: Executor,
+    table: IndexedTable | None = None,
+    kept: pa.Table | None = None,
 ) -> pa.Table:
     """The index of all shards, made in parallel; a table of `index_schema`.
 
     Args:
         shards: The files.
         sources: How to read them.
+        executor: What indexes.
         table: The table of a lake that they are, if they are one.
         kept: The index that the last run kept of it: what it has of the same files is not made again.
 
@@ -196,13 +202,23 @@ def index_documents(
         tables, shards = [known_rows(kept, known).cast(schema)], shards_without(shards, known)
     num_files = len({path for shard in shards for path in shard.paths})
     with step(f"indexing the documents: {num_files:,} file{'s' if num_files != 1 else ''}"):
-        tables += [indexed.cast(schema) for indexed in indexed_shards(shards, sources=sources)]
+        tables += [indexed.cast(schema) for indexed in _indexed_shards(shards, sources=sources, executor=executor)]
     index = pa.concat_tables(tables).combine_chunks()
     if table is not None or sources.input.order_columns:  # the same order, however much of it was made again
         index = index.sort_by([(name, "ascending") for name in ("path", "start", "stop", "document_id")])
     if not index.num_rows:
         raise InputError(f"documents: the files at {', '.join(sources.documents)} hold no document")
     return index
+
+
+def _indexed_shards(shards: Sequence[Shard], *, sources: SourceConfig, executor: Executor) -> Iterator[pa.Table]:
+    """The index of all shards; of paged tables, the rows of a document become one."""
+    index = partial(index_shard, settings=sources.input, storage_options=sources.storage_options)
+    rows = executor.map(index, shards)
+    if not sources.input.order_columns:
+        return rows
+    group = partial(group_rows, documents=make_documents(sources)[0], settings=sources.input)
+    return executor.group(group, rows, key="document_id")
 
 
 def summarise_plan(plan: Plan, index: TurnIndex, bundles: list[pa.Table]) -> PlanCounts:

@@ -2,16 +2,16 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import ray
 
 from memagent_batch.budgets import closing_cost
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.sources import SourceConfig
-from memagent_batch.ray_data.session import CPU_SHARE
+from memagent_batch.executors.executor import Executor
 from memagent_batch.ray_data.tokenise import CountedDocument, count_tokens
 from memagent_batch.runs.planning.plan import Plan
 
@@ -48,20 +48,14 @@ class PlanPrice(TypedDict):
     completion_tokens_at_most: int
 
 
-def document_lengths(bundles: list[pa.Table], *, agent: AgentConfig, sources: SourceConfig) -> list[CountedDocument]:
+def document_lengths(
+    bundles: list[pa.Table], *, agent: AgentConfig, sources: SourceConfig, executor: Executor
+) -> list[CountedDocument]:
     """The documents to read; those that are only closed are left out."""
     bundles = [bundle.filter(pc.greater(pc.list_value_length(bundle["readings"]), 0)) for bundle in bundles]
     bundles = [bundle.combine_chunks() for bundle in bundles if bundle.num_rows]
-    if not bundles:
-        return []
-    rows = ray.data.from_arrow(bundles).map_batches(
-        count_tokens,
-        fn_kwargs={"agent": agent, "sources": sources},
-        batch_size=None,
-        batch_format="pyarrow",
-        num_cpus=CPU_SHARE,
-    )
-    return [row for batch in rows.iter_batches(batch_size=None, batch_format="pyarrow") for row in batch.to_pylist()]
+    counted = executor.map(partial(count_tokens, agent=agent, sources=sources), bundles)
+    return [row for table in counted for row in table.to_pylist()]
 
 
 def reading_price(

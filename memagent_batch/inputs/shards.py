@@ -76,6 +76,16 @@ class FoundShards:
     places: tuple[str, ...] = ()
     """URIs of the documents: of a table at the version, of a data set at the commit that is read."""
 
+    @property
+    def total_files(self) -> int:
+        """Files of all formats."""
+        return len({path for shard in self.shards for path in shard.paths})
+
+    @property
+    def total_bytes(self) -> int:
+        """Size of all files, bytes."""
+        return sum(shard.size_bytes for shard in self.shards)
+
     def num_files(self, format_: Format) -> int:
         """Files of a format."""
         return len({path for shard in self.shards if shard.format is format_ for path in shard.paths})

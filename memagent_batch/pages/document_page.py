@@ -117,7 +117,7 @@ def _commands(reading: RunReading, *, output: str, before: str | None, run_id: s
     names = [reading.document_id, reading.question_id]
     show = ["memagent", "show", output, *names]
     options = ["--document", names[0], "--question", names[1]]
-    diff = ["memagent", "diff", before or "", run_id, "--output", output, *options]
+    diff = ["memagent", "diff", output, "--before", before or "", "--after", run_id, *options]
     return tuple(shlex.join(command) for command in ([show, diff] if before else [show]))
 
 

@@ -3,6 +3,7 @@
 One pass over the tables of the run; held are the readings of some pages, and a note on every answer that changed.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,10 @@ from itertools import islice
 from typing import Any, TypedDict
 
 from memagent_batch.domain.readings import Status
+from memagent_batch.domain.texts.shares import quantity
+from memagent_batch.errors import OutputError
 from memagent_batch.evaluation.report.visible import shorten
+from memagent_batch.files.errors import output_errors
 from memagent_batch.files.location import Location
 from memagent_batch.pages.changes import RunChanges, changes_of
 from memagent_batch.pages.document_page import (
@@ -22,14 +26,19 @@ from memagent_batch.pages.document_page import (
     view_reading,
 )
 from memagent_batch.pages.readings import documents_of, stream_readings, table_rows
-from memagent_batch.pages.site_files import SiteFiles, open_site, publish
+from memagent_batch.pages.site_files import SiteFiles, claim_site, open_site, publish
+from memagent_batch.pages.size import estimate_size
 from memagent_batch.pages.templates import render
 from memagent_batch.pages.values import OUTCOMES
 from memagent_batch.pages.windows import Window, windows
 from memagent_batch.runs.history.document_texts import DocumentTexts
-from memagent_batch.runs.manifest import Manifest
+from memagent_batch.runs.manifest import Manifest, require_manifest
 from memagent_batch.runs.record.estimates import latest_estimates
 
+log = logging.getLogger(__name__)
+
+LARGE_BYTES = 1_000_000_000
+"""Size from which a site is written only if the user allows it."""
 ROWS_PER_FILE = 1_000
 """Most rows of the table in one file."""
 BATCH_READINGS = 200
@@ -70,20 +79,36 @@ class _Rows:
     num_documents: int = 0
 
 
-def write_site(output: Location, target: Location, *, manifest: Manifest, context_chars: int | None) -> WrittenSite:
-    """Writes the site of a run, whole or not at all.
+def write_site(output: Location, target: Location, *, context_chars: int | None, is_large_allowed: bool) -> WrittenSite:
+    """Writes the site of the last finished run of an output, whole or not at all; says before how large it becomes.
 
     Args:
         output: The run's location.
-        target: The folder of the site, which `claim_site` has checked.
-        manifest: The run.
+        target: The folder of the site.
         context_chars: Characters of the document on either side of evidence; None for no text.
+        is_large_allowed: Whether it may become larger than `LARGE_BYTES`.
 
     Raises:
-        OutputError: a table of the run is gone.
+        OutputError: no run has finished, a table is gone, the target holds other files, or the site is too large.
         InputError: texts are to be shown, and the documents can't be reached.
         StorageError: the site can't be written.
     """
+    with output_errors(output.uri):
+        manifest = require_manifest(output)
+    claim_site(target)
+    estimate = estimate_size(output, manifest, context_chars=context_chars)
+    megabytes = f"about {max(1, round(estimate.num_bytes / 1_000_000)):,} MB"
+    documents = quantity(estimate.num_documents, "document")
+    log.info(f"the pages of {documents} take {megabytes}")
+    if estimate.num_bytes > LARGE_BYTES and not is_large_allowed:
+        raise OutputError(
+            f"the pages of {documents} would take {megabytes}, more than "
+            f"{LARGE_BYTES // 1_000_000:,} MB; say --yes to write them, or --without-text for smaller ones"
+        )
+    return _write_pages(output, target, manifest=manifest, context_chars=context_chars)
+
+
+def _write_pages(output: Location, target: Location, *, manifest: Manifest, context_chars: int | None) -> WrittenSite:
     wanted = {} if context_chars is None else _documents_with_evidence(output, manifest)
     texts = DocumentTexts(output, manifest, wanted=wanted, without="--without-text") if wanted else None
     changes = changes_of(output, manifest)

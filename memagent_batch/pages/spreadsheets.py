@@ -10,16 +10,18 @@ from datetime import date
 from enum import StrEnum
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from memagent_batch.domain.texts.spreadsheet_cells import is_formula
 from memagent_batch.errors import OutputError
 from memagent_batch.extras import require_extra
+from memagent_batch.files.errors import output_errors
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import Row
 from memagent_batch.pages.document_page import CHOSEN
 from memagent_batch.pages.readings import GroupedRows, column_names, key_of, table_rows
-from memagent_batch.runs.manifest import Manifest
+from memagent_batch.runs.manifest import Manifest, require_manifest
 from memagent_batch.runs.tables.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER
 
 MAX_XLSX_ROWS = 1_048_576
@@ -55,6 +57,22 @@ class WrittenCells:
 Cell = str | float | bool | None
 Writer = Callable[[Sequence[Cell]], object]
 """Writes a row."""
+
+
+def export_answers(output: Location, target: Location, *, to: SpreadsheetFormat) -> WrittenCells:
+    """Writes the answers of the last finished run, whole or not at all; returns what became of the cells.
+
+    Raises:
+        OutputError: no run has finished, a table file is gone, or there are too many rows for the format.
+        StorageError: the file can't be written.
+    """
+    with output_errors(output.uri):
+        manifest = require_manifest(output)
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / f"answers.{to.value}"
+        cells = write_spreadsheet(output, manifest, to=to, file=file)
+        target.write_file(file)
+    return cells
 
 
 def write_spreadsheet(output: Location, manifest: Manifest, *, to: SpreadsheetFormat, file: Path) -> WrittenCells:

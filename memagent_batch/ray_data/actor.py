@@ -6,15 +6,13 @@ Ray replaces an actor that died and gives the next one the same documents, which
 import asyncio
 import contextlib
 import os
-import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NoReturn, Self
+from typing import NoReturn, Self
 
 import pyarrow as pa
-import ray
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.closing import ClosingConfig
@@ -27,8 +25,9 @@ from memagent_batch.log.index import scan_log, scan_turn_files
 from memagent_batch.log.question_list import read_asked
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.ray_data.held import HeldReadings, LookUp
-from memagent_batch.ray_data.leaving import heed_actor_sigterm
-from memagent_batch.ray_data.progress.reporter import Reporter, is_replacement
+from memagent_batch.ray_data.process import LAST_STOP_SECONDS, ReaderProcess
+from memagent_batch.ray_data.progress.board import Board
+from memagent_batch.ray_data.progress.reporter import Reporter
 from memagent_batch.reading.agent import LoadedAgent, make_agent
 from memagent_batch.reading.closing import Closing, make_closing
 from memagent_batch.reading.places import TURNS_AT_ONCE, TurnPlaces
@@ -42,8 +41,6 @@ BOARD_SECONDS = 30.0
 """Longest wait for the board's answer whether the run is under way."""
 LAST_FLUSH_SECONDS = 30.0
 """Longest wait for the log's last flush when the engine has died."""
-LAST_STOP_SECONDS = 20.0
-"""Longest wait for the end of its processes: vLLM asks them to leave, and kills them after 5 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +55,8 @@ class ReaderTask:
     """The run."""
     reader_fingerprint: str
     """The reader's identity, part of every address."""
-    board: Any
-    """Actor handle of the ProgressBoard."""
+    board: Board
+    """Where readers report to."""
     place: RunConfig | None
     """Where the turn log is; None keeps nothing. Not a Location: Ray Data's reports show dataclasses value by value."""
     log: LogConfig
@@ -80,7 +77,7 @@ class ReaderTask:
         *,
         run_id: str,
         reader_fingerprint: str,
-        board: Any,
+        board: Board,
         closes: bool = False,
     ) -> Self:
         """The task of a job's readers, whose plan names the log files of each document, and says what `closes`."""
@@ -136,17 +133,22 @@ class StartedActor:
 class ActorLife:
     """Starts at the first call of the actor, and ends with its engine or its node."""
 
-    def __init__(self, task: ReaderTask) -> None:
+    def __init__(self, task: ReaderTask, process: ReaderProcess) -> None:
         """Takes the task; all that may fail begins with `start`, since Ray loses what an actor raises here."""
         self._task = task
-        self._writer = writer_before_restarts()
-        self._writer_id = f"{self._writer}{uuid.uuid4().hex[:12]}"
+        self._process = process
+        self._writer_id = f"{process.writer}{uuid.uuid4().hex[:12]}"
         self._loop: asyncio.AbstractEventLoop | None = None
         self._log: TurnLogWriter | None = None
-        heed_actor_sigterm(self._leave)
+        self._engine: Engine | None = None
+        self._started: asyncio.Task[StartedActor] | None = None
+        self._background: list[asyncio.Task[None]] = []
+        self._death: asyncio.Task[None] | None = None
+        process.on_sigterm(self._leave)
 
     async def start(self) -> StartedActor:
         """Starts once, at the first call; every caller gets the same, or the error that kept it from starting."""
+        self._started = self._started or asyncio.ensure_future(self._start())
         return await asyncio.shield(self._started)
 
     async def held(self) -> HeldReadings:
@@ -154,24 +156,37 @@ class ActorLife:
         return await asyncio.shield(self._found)
 
     async def die(self, actor: StartedActor, error: EngineDeadError) -> NoReturn:
-        """Keeps what is finished, and which turns were under way; then stops the engine and the process."""
+        """Keeps what is finished, and which turns were under way; then stops the engine, and the process of an actor.
+
+        Raises:
+            EngineDeadError: the engine has stopped, and this is the driver's own process.
+        """
         actor.reporter.count_engine_death(error)
-        try:
-            await self._keep_deaths(actor.journal.suspects)
-            await asyncio.wait_for(actor.journal.log.close(), timeout=LAST_FLUSH_SECONDS)
-        finally:
-            threading.Timer(LAST_STOP_SECONDS, os._exit, args=(1,)).start()
-            await actor.engine.stop()  # one that hangs guards itself no more, and would outlive this process
-            os._exit(1)
+        self._death = self._death or asyncio.ensure_future(self._end(actor))
+        await asyncio.shield(self._death)
+        raise error
+
+    async def close(self) -> None:
+        """Keeps what is finished, for a while if the store is slow, and stops the engine."""
+        if self._started is not None:
+            self._started.cancel()
+        self._cancel_background()
+        if self._log is not None:
+            with contextlib.suppress(StorageError, TimeoutError):
+                await asyncio.wait_for(self._log.close(), LAST_FLUSH_SECONDS)
+        if self._engine is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._engine.stop(), LAST_STOP_SECONDS)
+
+    @property
+    def has_died(self) -> bool:
+        """Whether the engine has died."""
+        return self._death is not None
 
     async def flush(self, actor: StartedActor) -> None:
         """Keeps what is finished before an error stops the run, which is what is reported."""
         with contextlib.suppress(StorageError, TimeoutError):
             await asyncio.wait_for(actor.journal.log.flush(), LAST_FLUSH_SECONDS)
-
-    @cached_property
-    def _started(self) -> asyncio.Task[StartedActor]:
-        return asyncio.ensure_future(self._start())
 
     @cached_property
     def _found(self) -> asyncio.Task[HeldReadings]:
@@ -195,7 +210,7 @@ class ActorLife:
         reporter = Reporter(
             board=task.board, log=log, run_id=task.run_id, model=agent.model, policy=task.agent.policy.kind
         )
-        reporter.count_engine_start(engine)
+        reporter.count_engine_start(engine, is_replacement=self._process.is_replacement)
         places = TurnPlaces(task.pool.turns_in_flight or max(TURNS_AT_ONCE, task.pool.readings_in_flight))
         background = [reporter.report(), *([_close_at_bound(places, board=task.board)] if task.is_bounded else [])]
         self._background = [asyncio.create_task(each) for each in background]
@@ -221,28 +236,38 @@ class ActorLife:
             return HeldReadings(output=None, reader_fingerprint=task.reader_fingerprint)
         look = partial(_logged_readings, task, output)
         if task.look_up is LookUp.PLANNED:
-            return await asyncio.to_thread(look, begins=f"{task.run_id}-{self._writer}")
-        try:
-            (earlier,) = await task.board.share.remote(look)
-        except ray.exceptions.RayTaskError as error:
-            raise error.cause from None
-        held: HeldReadings = await earlier
+            return await asyncio.to_thread(look, begins=f"{task.run_id}-{self._process.writer}")
+        held: HeldReadings = await task.board.share(look)
         return held.joined(await asyncio.to_thread(look, begins=task.run_id))
 
     async def _load_deaths(self, suspects: Suspects) -> None:
         if suspects.output is not None:
             await asyncio.to_thread(suspects.load)
-        elif is_replacement():
-            suspects.add(await self._task.board.deaths.remote())
+        elif self._process.is_replacement:
+            suspects.add(await self._task.board.deaths())
 
     async def _keep_deaths(self, suspects: Suspects) -> None:
         if suspects.output is not None:
             await asyncio.to_thread(suspects.save, writer_id=self._writer_id)
         else:
-            await self._task.board.put_deaths.remote(suspects.at_death)
+            await self._task.board.put_deaths(suspects.at_death)
+
+    async def _end(self, actor: StartedActor) -> None:
+        """Keeps what there is to keep after the engine's death, and stops it."""
+        self._cancel_background()
+        try:
+            await self._keep_deaths(actor.journal.suspects)
+            with contextlib.suppress(TimeoutError):  # what was not written is read again
+                await asyncio.wait_for(actor.journal.log.close(), timeout=LAST_FLUSH_SECONDS)
+        finally:
+            await self._process.end(actor.engine)
+
+    def _cancel_background(self) -> None:
+        for task in self._background:
+            task.cancel()
 
     async def _start_engine(self) -> Engine:
-        engine = make_engine(self._task.agent)
+        engine = self._engine = make_engine(self._task.agent)
         if await self._is_under_way():
             await engine.rejoin()
         else:
@@ -251,10 +276,10 @@ class ActorLife:
 
     async def _is_under_way(self) -> bool:
         """Whether the run has an engine that was up: in this actor before a restart, or in another one."""
-        if is_replacement():
+        if self._process.is_replacement:
             return True
-        with contextlib.suppress(ray.exceptions.RayError, TimeoutError):
-            return bool(await asyncio.wait_for(self._task.board.has_turns.remote(), BOARD_SECONDS))
+        with contextlib.suppress(TimeoutError):
+            return await asyncio.wait_for(self._task.board.has_turns(), BOARD_SECONDS)
         return False
 
     def _leave(self) -> None:
@@ -272,20 +297,10 @@ class ActorLife:
             os._exit(1)
 
 
-async def _close_at_bound(places: TurnPlaces, *, board: Any) -> None:
+async def _close_at_bound(places: TurnPlaces, *, board: Board) -> None:
     """Starts no further turn once the run has met a bound; those under way end, and are kept."""
-    bound = await board.bound_met.remote()
+    bound = await board.bound_met()
     places.close(f"the run has met its bound {bound}; the same command goes on")
-
-
-def writer_before_restarts() -> str:
-    """What begins the names of this actor's log files before and after a restart; empty outside an actor.
-
-    Ray gives a restarted actor the documents that it had, so these are all the files of the run that it needs: with a
-    thousand actors beside it, the others' files are too many to look through.
-    """
-    actor_id = ray.get_runtime_context().get_actor_id() if ray.is_initialized() else None
-    return f"{actor_id}-" if actor_id else ""
 
 
 def _logged_readings(task: ReaderTask, output: Location, *, begins: str = "") -> HeldReadings:

@@ -14,6 +14,7 @@ from memagent_batch.log.index import reading_key
 from memagent_batch.log.question_list import AskedQuestion
 from memagent_batch.log.schemas import ClosedRow, OutcomeRow
 from memagent_batch.ray_data.actor import ReaderTask
+from memagent_batch.ray_data.ray_process import this_process
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.reading.closing import Closing
 from memagent_batch.reading.documents import PlannedDocument, planned_documents
@@ -35,7 +36,7 @@ class AnswerReader:
     def __init__(self, task: ReaderTask) -> None:
         """Takes the task; no engine is started before the first reading that the log does not hold."""
         self._task = task
-        self._reader = Reader(task)
+        self._reader = Reader(task, this_process())
         self._origin = Origin(
             run_id=task.run_id,
             reader_fingerprint=task.reader_fingerprint,

@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 from typing import Self
 
-import ray
-
 from memagent_batch.errors import MemagentError, SupersededError, TerminatedError
 from memagent_batch.logs import EventKind
 
@@ -129,18 +127,6 @@ def handling(number: signal.Signals, handler: Handler | signal.Handlers) -> Iter
         yield
     finally:
         signal.signal(number, before)
-
-
-def heed_actor_sigterm(handler: Callable[[], None]) -> bool:
-    """Calls `handler` when this actor's process gets SIGTERM, as when its node is taken away; returns whether it will.
-
-    In a process that is no actor, or outside its main thread, nothing changes.
-    """
-    is_actor = ray.is_initialized() and ray.get_runtime_context().get_actor_id() is not None
-    if not is_actor or threading.current_thread() is not threading.main_thread():
-        return False
-    signal.signal(signal.SIGTERM, lambda number, frame: handler())
-    return True
 
 
 class OrderlyLeave:

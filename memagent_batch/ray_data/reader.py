@@ -1,4 +1,4 @@
-"""The reading stage of Ray Data: tokenised documents in, one row for each ended reading out."""
+"""The reading stage: tokenised documents in, one row for each ended reading out."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +18,7 @@ from memagent_batch.log.rows import outcome_row
 from memagent_batch.log.schemas import ClosedRow, ClosingRow, OutcomeRow
 from memagent_batch.logs import EventKind
 from memagent_batch.ray_data.actor import ActorLife, ReaderTask, StartedActor
+from memagent_batch.ray_data.process import ReaderProcess
 from memagent_batch.ray_data.progress.reporter import Reporter
 from memagent_batch.ray_data.progress.share import ReadingShare
 from memagent_batch.reading.closing import Tracer, close_reading, unclosed
@@ -42,12 +43,12 @@ class Ended:
 
 
 class Reader:
-    """Ray Data UDF: many readings at once on one event loop; lives as long as its engine."""
+    """Many readings at once on one event loop; lives as long as its engine."""
 
-    def __init__(self, task: ReaderTask) -> None:
-        """Takes the task; nothing is started before the first document."""
+    def __init__(self, task: ReaderTask, process: ReaderProcess = ReaderProcess()) -> None:  # noqa: B008 - a value
+        """Takes the task, and where the reader is; nothing is started before the first document."""
         self._task = task
-        self._life = ActorLife(task)
+        self._life = ActorLife(task, process)
 
     async def __call__(self, batch: pa.Table) -> pa.Table:
         """Reads a document, or some small ones, for all their questions; in: a row of `CALL`, out: rows of `ENDED`.
@@ -64,6 +65,15 @@ class Reader:
             EngineStartError: the engine can't start.
         """
         await self._life.start()
+
+    @property
+    def has_died(self) -> bool:
+        """Whether its engine has died, so that another reader has to go on."""
+        return self._life.has_died
+
+    async def close(self) -> None:
+        """Stops the engine; what is finished is in the log then."""
+        await self._life.close()
 
     async def read(self, documents: Sequence[PlannedDocument]) -> list[Ended]:
         """The readings of some documents, each ended and durable."""

@@ -9,6 +9,7 @@ error, which ends the run.
 import asyncio
 import os
 import threading
+from typing import cast
 
 import pyarrow as pa
 import ray
@@ -17,6 +18,8 @@ from memagent_batch.errors import EngineStartError, MemagentError
 from memagent_batch.logs import EventKind
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.progress.board import Event, Report
+from memagent_batch.ray_data.progress.ray_board import RayBoard
+from memagent_batch.ray_data.ray_process import this_process
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.starts import MAX_STARTS, NextStep
 
@@ -30,7 +33,7 @@ class Replica:
     def __init__(self, reader: type[Reader], task: ReaderTask) -> None:
         """Returns once the replica can read, or none of the run can."""
         self._task = task
-        self._reader = reader(task)
+        self._reader = reader(task, this_process())
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True, name="reading").start()
         asyncio.run_coroutine_threadsafe(self._start(), self._loop).result()
@@ -41,7 +44,7 @@ class Replica:
 
     async def _start(self) -> None:
         """Starts the engine. An error is kept for the first document, unless other replicas can read."""
-        board, replica = self._task.board, ray.get_runtime_context().get_actor_id()
+        board, replica = cast(RayBoard, self._task.board).handle, ray.get_runtime_context().get_actor_id()
         await board.begin_start.remote(replica)
         problem = None
         try:

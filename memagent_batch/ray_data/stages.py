@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 import ray
@@ -14,6 +13,7 @@ from memagent_batch.config.sources import SourceConfig
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.answers import AnswerReader
 from memagent_batch.ray_data.pool import actor_pool, replica_gpus
+from memagent_batch.ray_data.progress.board import Board
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.replicas import Replica
 from memagent_batch.ray_data.session import CPU_SHARE
@@ -26,7 +26,7 @@ def tokenised_plan(
     agent: AgentConfig,
     sources: SourceConfig,
     splits: bool = False,
-    bounded_by: Any = None,
+    bounded_by: Board | None = None,
 ) -> Dataset:
     """Documents of a plan as rows of `CALL`; their texts are fetched from where the plan found them.
 
@@ -45,9 +45,9 @@ def tokenised_plan(
     )
 
 
-def _unless_stopped(bundle: pa.Table, *, board: Any) -> pa.Table:
+def _unless_stopped(bundle: pa.Table, *, board: Board) -> pa.Table:
     """Ray Data UDF: the documents of a bundle; none once the run has met a bound."""
-    return bundle if ray.get(board.may_start_turns.remote()) else bundle.slice(0, 0)
+    return bundle if board.may_start_turns() else bundle.slice(0, 0)
 
 
 def tokenised_rows(

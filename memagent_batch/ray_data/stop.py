@@ -3,12 +3,9 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from ray.exceptions import RayError
-
 from memagent_batch.errors import MemagentError
 from memagent_batch.files.location import Location
 from memagent_batch.ray_data.leaving import Leave
-from memagent_batch.ray_data.session import own_error
 from memagent_batch.runs.state import write_stop_note
 
 
@@ -29,8 +26,6 @@ def _why_stopped(error: BaseException) -> str:
             return str(error.cause)
         case KeyboardInterrupt():
             return "interrupted, as by Ctrl-C"
-        case RayError():
-            return str(own_error(error))
         case MemagentError():
             return str(error)
         case _:

@@ -24,8 +24,6 @@ from memagent_batch.files.location import Location
 from memagent_batch.flows import answer as chain
 from tests.api.conftest import QUESTIONS, TEXTS, agent_of, by_reading, logged_turns, table_of
 
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
-
 MONDAY = {"a": "the fox " * 60, "b": "a dog", "c": "a cat"}
 TUESDAY = {"a": MONDAY["a"], "b": "another dog", "d": "a bird"}
 
@@ -50,10 +48,20 @@ def test_answer_gives_the_tables_of_the_command(
     monkeypatch.setenv("MEMAGENT_OUTPUT", "elsewhere")
     monkeypatch.setenv("MEMAGENT_MODEL", "nothing")
     files = ma.answer(
-        documents="documents.parquet", questions=Path("questions.jsonl"), output="files", agent=agent, input=carry
+        executor="local",
+        documents="documents.parquet",
+        questions=Path("questions.jsonl"),
+        output="files",
+        agent=agent,
+        input=carry,
     )
     given = ma.answer(
-        documents=table_of(TEXTS), questions=["Who?", QUESTIONS[1]], output="given", agent=agent, input=carry
+        executor="local",
+        documents=table_of(TEXTS),
+        questions=["Who?", QUESTIONS[1]],
+        output="given",
+        agent=agent,
+        input=carry,
     )
     expected = ma.Run.at("command")
     for run in (files, given):
@@ -70,6 +78,8 @@ def in_order(memories: pa.Table) -> pa.Table:
     return memories.sort_by(keys).drop_columns(["run_id"]).combine_chunks()
 
 
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_here")
 @pytest.mark.parametrize(
     "given",
     [frame_of, table_of, lambda texts: ray.data.from_arrow(table_of(texts)).repartition(2)],
@@ -108,6 +118,7 @@ def test_documents_of_many_rows_are_filtered_and_joined_in_order(text_model: str
     ]
     knobs = {"order_columns": ("page",), "header": "From {sender}", "locator": "page {page}", "where": "kind = 'mail'"}
     run = ma.answer(
+        executor="local",
         documents=pa.Table.from_pylist(rows),
         questions=["Who?"],
         output=tmp_path / "scan",
@@ -128,12 +139,14 @@ def input_files(output: Path) -> dict[str, int]:
 def test_input_that_was_written_when_the_run_died_is_no_strangers_file(text_model: str, tmp_path: Path) -> None:
     call = {"documents": table_of(MONDAY), "output": tmp_path / "scan", "agent": agent_of(text_model)}
     with pytest.raises(SettingsError, match="shorten the question"):
-        ma.answer(**call, questions=["why " * 2000])
+        ma.answer(executor="local", **call, questions=["why " * 2000])
     assert input_files(tmp_path / "scan")
     assert not (tmp_path / "scan" / "run.json").exists()
-    assert ma.answer(**call, questions=["Who?"]).manifest["counts"]["ok"] == 3
+    assert ma.answer(executor="local", **call, questions=["Who?"]).manifest["counts"]["ok"] == 3
 
 
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_here")
 @pytest.mark.parametrize("given", [frame_of, lambda texts: ray.data.from_arrow(table_of(texts))], ids=["pandas", "ray"])
 def test_refused_call_leaves_the_input_of_a_run_that_goes_on(
     text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: Callable[[dict[str, Any]], Any]
@@ -159,6 +172,8 @@ def test_refused_call_leaves_the_input_of_a_run_that_goes_on(
     assert sorted(kept) == ["documents", "questions"]
 
 
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_here")
 def test_log_that_a_stage_began_becomes_the_output_of_a_scan(text_model: str, tmp_path: Path) -> None:
     agent, output = agent_of(text_model), tmp_path / "scan"
     ma.read(ray.data.from_arrow(table_of(MONDAY)), agent, questions=["Who?"], log=output).materialize()
@@ -172,10 +187,14 @@ def test_log_that_a_stage_began_becomes_the_output_of_a_scan(text_model: str, tm
 def test_call_whose_agent_can_not_work_writes_nothing(text_model: str, tmp_path: Path) -> None:
     agent = agent_of(text_model).model_copy(update={"window_tokens": 60})
     with pytest.raises(SettingsError, match="window"):
-        ma.answer(documents=table_of(MONDAY), questions=["Who?"], output=tmp_path / "scan", agent=agent)
+        ma.answer(
+            executor="local", documents=table_of(MONDAY), questions=["Who?"], output=tmp_path / "scan", agent=agent
+        )
     assert not (tmp_path / "scan").exists()
 
 
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_here")
 def test_equal_blocks_of_a_dataset_are_refused_as_the_rows_of_a_table_are(text_model: str, tmp_path: Path) -> None:
     dataset = ray.data.from_arrow(table_of(MONDAY))
     for number, documents in enumerate((dataset.union(dataset), pa.concat_tables([table_of(MONDAY)] * 2))):
@@ -185,6 +204,8 @@ def test_equal_blocks_of_a_dataset_are_refused_as_the_rows_of_a_table_are(text_m
             )
 
 
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_here")
 async def test_answer_works_where_an_event_loop_runs_and_leaves_the_session_there(
     text_model: str, tmp_path: Path
 ) -> None:
@@ -204,16 +225,22 @@ async def test_answer_works_where_an_event_loop_runs_and_leaves_the_session_ther
 def test_run_whose_readings_all_fail_raises_and_its_tables_can_be_opened(text_model: str, tmp_path: Path) -> None:
     output = tmp_path / "scan"
     with pytest.raises(TooManyFailedError, match="3 of 3"):
-        ma.answer(documents=table_of(MONDAY), questions=["Why? " * 30], output=output, agent=agent_of(text_model))
+        ma.answer(
+            executor="local",
+            documents=table_of(MONDAY),
+            questions=["Why? " * 30],
+            output=output,
+            agent=agent_of(text_model),
+        )
     assert {row["error_type"] for row in ma.Run.at(output).answers().to_pylist()} == {"QuestionTooLongError"}
 
 
 def test_tables_of_a_run_are_gone_when_a_later_one_has_replaced_them(text_model: str, tmp_path: Path) -> None:
     agent, output = agent_of(text_model), tmp_path / "scan"
     how: dict[str, Any] = {"questions": ["Who?"], "output": output, "agent": agent}
-    first = ma.answer(documents=table_of(MONDAY), **how, table_format=ma.TableFormat.ARROW)
+    first = ma.answer(executor="local", documents=table_of(MONDAY), **how, table_format=ma.TableFormat.ARROW)
     assert first.answers().num_rows == 3
-    ma.answer(documents=table_of(TUESDAY), **how)
+    ma.answer(executor="local", documents=table_of(TUESDAY), **how)
     with pytest.raises(OutputError, match="a later run of the output replaces the tables"):
         first.answers()
     assert ma.Run.at(output, "previous").run_id == first.run_id
@@ -222,6 +249,7 @@ def test_tables_of_a_run_are_gone_when_a_later_one_has_replaced_them(text_model:
 @pytest.mark.s3
 def test_answer_over_a_bucket_keeps_its_input_there(s3_bucket: Location, text_model: str) -> None:
     run = ma.answer(
+        executor="local",
         documents=frame_of(MONDAY),
         questions=[ma.Question(question="Who?", question_id="who")],
         output=f"{s3_bucket.uri}/scan",
@@ -259,12 +287,12 @@ def test_mistake_in_the_call_is_refused(
     call = {"documents": table_of(MONDAY), "questions": ["Who?"], "output": tmp_path / "scan"}
     call |= {name: tmp_path if value == "{folder}" else value for name, value in how.items()}
     with pytest.raises(kind, match=says):
-        ma.answer(**call, agent=agent_of(text_model))
+        ma.answer(executor="local", **call, agent=agent_of(text_model))
     assert not list(tmp_path.glob("**/log"))
 
 
 @pytest.mark.slow
-def test_script_without_ray_starts_one_and_ends_it_and_checks_its_types(text_model: str, tmp_path: Path) -> None:
+def test_script_without_ray_starts_none_and_its_types_are_right(text_model: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(f"""
 import memagent_batch as ma
@@ -277,9 +305,9 @@ questions: list[str | ma.Question] = ["Who?", ma.Question(question="What?")]
 run: ma.Run = ma.answer(documents=["a.txt"], questions=questions, output="scan", agent=agent)
 with agent.open() as reader:
     answer: str | None = reader.read("a word", "Who?").answer
-import ray
+import sys
 
-print(run.run_id, answer, ray.is_initialized(), run.answers().num_rows)
+print(run.run_id, answer, "ray" in sys.modules, run.answers().num_rows)
 """)
     own = os.environ | {"MYPYPATH": "", "MYPY_CACHE_DIR": str(tmp_path / "cache")}
     checked = subprocess.run(

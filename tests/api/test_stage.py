@@ -35,6 +35,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.ray_data import stages
 from memagent_batch.ray_data.actor import ActorLife, ReaderTask
 from memagent_batch.ray_data.answers import AnswerReader
+from memagent_batch.ray_data.ray_process import this_process
 from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import identify_reader
 from tests import prompt_dependent_engine
@@ -264,7 +265,7 @@ class PoisonedLife(ActorLife):
 class PoisonedReader(AnswerReader):
     def __init__(self, task: ReaderTask) -> None:
         super().__init__(task)
-        self._reader._life = PoisonedLife(task)
+        self._reader._life = PoisonedLife(task, this_process())
 
 
 def test_turn_that_kills_its_engine_four_times_fails_alone_where_no_log_is_kept(

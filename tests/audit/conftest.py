@@ -1,6 +1,5 @@
 """The scan that all checks share."""
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from tests.flows.grown import Stream
 @pytest.fixture(scope="session")
 def scan(tmp_path_factory: pytest.TempPathFactory, text_model: str) -> Stream:
     """Three nights, made once; nothing may change it."""
-    return asyncio.run(make_scan(tmp_path_factory.mktemp("scan"), text_model))
+    return make_scan(tmp_path_factory.mktemp("scan"), text_model)
 
 
 @pytest.fixture

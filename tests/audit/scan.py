@@ -27,11 +27,11 @@ NIGHTS: tuple[dict[str, Any], ...] = (
 )
 
 
-async def make_scan(folder: Path, model: str) -> Stream:
+def make_scan(folder: Path, model: str) -> Stream:
     """Three nights: a document grows, one is gone, one can't be read."""
     stream = Stream(folder, model, ask=ASK, closing={"evidence": True, "support": True})
     for texts in NIGHTS:
-        await stream.night(texts)
+        stream.night(texts)
     return stream
 
 

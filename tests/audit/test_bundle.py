@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from memagent_batch.cli.bundle import _bundle
+from memagent_batch.cli.bundle import Bundle
+from memagent_batch.cli.main import read_command
 from memagent_batch.errors import NotVerifiedError, OutputError, SettingsError
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
@@ -120,5 +121,6 @@ def test_bundle_holds_evaluations_of_its_reader_and_its_card_shows_them(
 
 
 def test_bundle_of_another_ending_is_refused(copied: Callable[[], Copy], tmp_path: Path) -> None:
+    command = read_command(Bundle, [str(copied().folder), "--to", str(tmp_path / "scan.tar")])
     with pytest.raises(SettingsError, match=r"does not end in \.zip"):
-        _bundle([str(copied().folder), "--to", str(tmp_path / "scan.tar")])
+        command.run()

@@ -33,12 +33,12 @@ def test_texts_that_can_not_be_fetched_now_leave_evidence_unchecked(
     assert (result.findings, [each.what for each in result.unchecked]) == ([], ["evidence and locators of 4 documents"])
 
 
-async def test_evidence_that_a_run_wrote_without_texts_is_not_checked(
+def test_evidence_that_a_run_wrote_without_texts_is_not_checked(
     text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = Stream(tmp_path, text_model, ask=ASK, closing={"evidence": True})
     monkeypatch.setattr(evidence, "fetch_texts", no_texts)
-    manifest = await stream.night(NIGHTS[1])
+    manifest = stream.night(NIGHTS[1])
     monkeypatch.undo()
     assert [part["key"] for part in manifest["parts"]] == [None]
     result = verify_here(Location(uri=str(stream.output)))
@@ -58,9 +58,9 @@ class Pages(Stream):
         pq.write_table(pa.Table.from_pylist(rows), self.documents)
 
 
-async def test_locators_are_compared_with_the_documents_where_these_are_read(text_model: str, tmp_path: Path) -> None:
+def test_locators_are_compared_with_the_documents_where_these_are_read(text_model: str, tmp_path: Path) -> None:
     stream = Pages(tmp_path, text_model, input={"order_columns": ["page"], "locator": "page {page}"})
-    manifest = await stream.night({"a": text_of("Ann", days=3), "b": text_of("Bob", days=2)})
+    manifest = stream.night({"a": text_of("Ann", days=3), "b": text_of("Bob", days=2)})
     output = Location(uri=str(stream.output))
     assert any("page 2" in (row["locator"] or "") for row in stream.table(manifest, "memories"))
     result = verify_here(output)

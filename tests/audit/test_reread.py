@@ -1,6 +1,5 @@
 """Turns that are asked again: the same ones at every draw, with the tokens of the log or others."""
 
-import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -105,7 +104,7 @@ def test_turns_of_documents_with_the_same_text_are_asked_whichever_has_the_quest
     rows = [{"question_id": f"of-{name}", "question": f"Who is {name}?", "document_id": name} for name in texts]
     asked.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     stream = Stream(tmp_path, text_model, ask=(), questions=str(asked))
-    asyncio.run(stream.night(texts))
+    stream.night(texts)
     again = verify_here(Location(uri=str(stream.output)), job=stream.job, reread=ALL).reread
     assert again is not None
     assert (again.not_asked, again.different) == ([], [])
@@ -116,7 +115,7 @@ def test_turns_of_chunks_that_close_at_rows_are_asked_again(text_model: str, tmp
     rows = {"order_columns": "page", "separator": "\n"}
     policy = {"kind": "parallel", "rounds": 1, "chunk_tokens": 170, "break_at": "rows"}
     stream = Pages(tmp_path, text_model, ask=["Who?"], input=rows, policy=policy)
-    asyncio.run(stream.night({"a": text_of("a", days=12)}))
+    stream.night({"a": text_of("a", days=12)})
     again = verify_here(Location(uri=str(stream.output)), job=stream.job, reread=ALL).reread
     assert again is not None
     assert (again.not_asked, again.different) == ([], [])

@@ -305,11 +305,11 @@ def test_output_that_an_older_version_closed_is_checked_as_far_as_it_goes(copied
     ],
     ids=["arrow", "samples"],
 )
-async def test_rows_of_other_policies_and_formats_follow_from_the_log(
+def test_rows_of_other_policies_and_formats_follow_from_the_log(
     knobs: dict[str, Any], text_model: str, tmp_path: Path
 ) -> None:
     stream = Stream(tmp_path, text_model, ask=ASK, **knobs)
-    manifest = await stream.night(NIGHTS[1])
+    manifest = stream.night(NIGHTS[1])
     result = verify_here(Location(uri=str(stream.output)))
     assert (result.findings, result.unchecked) == ([], [])
     assert result.num_rows > manifest["counts"]["answers_rows"]

@@ -7,9 +7,8 @@ import pytest
 from benchmarks.peers.contestants import MODE_ARGUMENTS
 from benchmarks.peers.same_accuracy import WAYS
 from benchmarks.tiny_job import CONFIG
-from memagent_batch.cli.answer import MANUAL
-from memagent_batch.cli.main import parse_settings
-from memagent_batch.cli.settings import JobSettings
+from memagent_batch.cli.answer import Answer
+from memagent_batch.cli.main import read_command
 
 PLACES = ("--config", str(CONFIG), "--documents", "documents", "--ask", "Who?", "--output", "run")
 
@@ -19,5 +18,5 @@ PLACES = ("--config", str(CONFIG), "--documents", "documents", "--ask", "Who?", 
     [*WAYS.values(), *MODE_ARGUMENTS.values()],
 )
 def test_knobs_of_benchmarks_are_those_of_the_job(knobs: Sequence[str]) -> None:
-    job = parse_settings(JobSettings, MANUAL, [*PLACES, *knobs]).job()
+    job = read_command(Answer, [*PLACES, *knobs]).job()
     assert job.agent.model == "tiny"

@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,13 +12,17 @@ from typing import get_args
 import pytest
 from pydantic import BaseModel
 
-from memagent_batch.cli import answer, collect, export, plan, prompts, status, train
-from memagent_batch.cli import diff as diff_job
 from memagent_batch.cli import main as cli
-from memagent_batch.cli.evaluate import make, report, run, score
-from memagent_batch.cli.main import parse_settings, run_command
-from memagent_batch.cli.options import Manual, knobs_of, parse_storage_options
+from memagent_batch.cli.answer import Answer
+from memagent_batch.cli.collect import Collect
+from memagent_batch.cli.command import Command
+from memagent_batch.cli.main import read_command, run_command
+from memagent_batch.cli.page import Page
+from memagent_batch.cli.plan import Plan
 from memagent_batch.cli.settings import JobSettings, TrainLoopSettings, TrainSettings
+from memagent_batch.cli.show import Show
+from memagent_batch.cli.status import Status
+from memagent_batch.cli.train import Train, TrainLoop
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.policy import PolicyConfig
@@ -30,11 +35,11 @@ HALF_HEAVY = ["tokenizers", "pyarrow", "numpy"]
 """Only the commands that everybody uses do without these."""
 
 
-def parse(*arguments: str, given: Sequence[str] = GIVEN) -> JobSettings:
-    return parse_settings(JobSettings, answer.MANUAL, [*given, *arguments])
+def parse(*arguments: str, given: Sequence[str] = GIVEN) -> Answer:
+    return read_command(Answer, [*given, *arguments])
 
 
-def test_parse_settings_prefers_command_line_to_environment_to_job_file(
+def test_read_command_prefers_command_line_to_environment_to_job_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "job.yaml").write_text("window_tokens: 1\npolicy: {chunk_tokens: 1, memory_tokens: 1}\nmodel: m\n")
@@ -50,31 +55,31 @@ def test_parse_settings_prefers_command_line_to_environment_to_job_file(
     assert settings.model == "m"
 
 
-def test_parse_settings_passes_over_knobs_of_other_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_command_passes_over_knobs_of_other_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "job.yaml").write_text("learner: {device: cpu}\nrollouts: {group_size: 4}\nreference: r\nmodel: m\n")
     monkeypatch.setenv("MEMAGENT_LOOP__HELD_OUT", "h.csv")
     monkeypatch.setenv("MEMAGENT_OPENAI__API_KEY", "hunter2")
     config = f"--config={tmp_path / 'job.yaml'}"
     assert parse(config).model == "m"
-    trained = parse_settings(TrainSettings, train.MANUAL, [config, "--rollouts=r", "--output=o"]).training()
+    trained = read_command(Train, [config, "--rollouts=r", "--output=o"]).training()
     assert trained.rollouts == "r"  # the folder, not the group of that name
     assert (trained.model, trained.reference, trained.learner.device) == ("m", "r", "cpu")
 
 
 @pytest.mark.parametrize("name", ["learnr", "lerner"])
-def test_parse_settings_misspelt_knob_is_refused_by_every_command(
+def test_read_command_misspelt_knob_is_refused_by_every_command(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "job.yaml").write_text(f"{name}: {{device: cpu}}\n")
     config = f"--config={tmp_path / 'job.yaml'}"
-    with pytest.raises(SettingsError, match=f"{name}: there is no such knob"):
+    with pytest.raises(SettingsError, match=f"{name}: there is no such setting"):
         parse(config)
     monkeypatch.setenv(f"MEMAGENT_{name.upper()}__DEVICE", "cpu")
-    with pytest.raises(SettingsError, match=f"there is no knob '{name}'; did you mean MEMAGENT_LEARNER__DEVICE"):
-        parse_settings(TrainSettings, train.MANUAL, ["--rollouts=r", "--model=m", "--output=o"])
+    with pytest.raises(SettingsError, match=f"there is no setting '{name}'; did you mean MEMAGENT_LEARNER__DEVICE"):
+        read_command(Train, ["--rollouts=r", "--model=m", "--output=o"])
 
 
-def test_parse_settings_absent_knobs_have_their_defaults() -> None:
+def test_read_command_absent_knobs_have_their_defaults() -> None:
     assert parse().job() == JobConfig(documents="docs", ask=("Who?",), output="run")
 
 
@@ -95,31 +100,38 @@ def test_job_knows_which_budgets_were_set() -> None:
 
 
 def test_option_is_not_replaced_inside_a_value() -> None:
-    question = "What does --group-size mean?"
-    job = parse_settings(JobSettings, collect.MANUAL, [*GIVEN, "--ask", question, "--group-size=3"])
+    question = "What does --rollouts.group-size mean?"
+    job = read_command(Collect, [*GIVEN, "--ask", question, "--rollouts.group-size=3"])
     assert job.ask == ("Who?", question)
     assert job.rollouts.group_size == 3
 
 
-def test_parse_settings_questions_with_commas_and_quotes_stay_whole() -> None:
+@pytest.mark.parametrize("option", ["--where", "--again-where", "--again_where"])
+def test_condition_of_a_second_pass_has_two_names(option: str) -> None:
+    condition = "confidence < 0.8, or not"
+    assert parse("--again-from=out", option, condition).job().again_where == condition
+    assert parse("--again-from=out", f"{option}={condition}").job().again_where == condition
+
+
+def test_read_command_questions_with_commas_and_quotes_stay_whole() -> None:
     assert parse('--ask=Who, "what", and [why]?').ask == ("Who?", 'Who, "what", and [why]?')
 
 
-def test_parse_settings_takes_choices_flags_and_json() -> None:
+def test_read_command_takes_choices_flags_and_json() -> None:
     settings = parse("--extraction=raw", "--retry-failed", '--storage-options={"key": "k", "client_kwargs": {"a": 1}}')
     assert settings.extraction is Extraction.RAW
     assert settings.retry_failed
     assert settings.storage_options == {"key": "k", "client_kwargs": {"a": 1}}
 
 
-def test_parse_settings_reads_a_secret_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_command_reads_a_secret_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMAGENT_OPENAI__API_KEY", "hunter2")
     key = parse().openai.api_key
     assert key is not None
     assert key.get_secret_value() == "hunter2"
 
 
-def test_parse_settings_reads_storage_options_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_command_reads_storage_options_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMAGENT_STORAGE_OPTIONS", '{"key": "k", "client_kwargs": {"endpoint_url": "http://s3"}}')
     monkeypatch.setenv("MEMAGENT_STORAGE_OPTIONS__SECRET", "hunter2")
     options = parse("--storage-options", '{"anon": false}').storage_options
@@ -131,19 +143,56 @@ def test_parse_settings_reads_storage_options_from_the_environment(monkeypatch: 
     }
 
 
-def test_parse_storage_options_takes_the_environment_and_what_is_given_here_over_it(
+def test_command_without_settings_takes_storage_options_of_the_environment_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("MEMAGENT_OUTPUT", "elsewhere")
     monkeypatch.setenv("MEMAGENT_STORAGE_OPTIONS", '{"key": "k", "secret": "hunter2"}')
-    assert parse_storage_options('{"key": "other"}') == {"key": "other", "secret": "hunter2"}
+    status = read_command(Status, ["out", "--storage-options", '{"key": "other"}'])
+    assert status.output == "out"
+    assert status.storage_options == {"key": "other", "secret": "hunter2"}
     monkeypatch.setenv("MEMAGENT_STORAGE_OPTIONS", "hunter2")
     with pytest.raises(SettingsError, match="MEMAGENT_STORAGE_OPTIONS is not JSON") as refused:
-        parse_storage_options("{}")
+        read_command(Status, ["out"])
     assert "hunter2" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["out", "--without-text", "--to", "site"],
+        ["--without-text", "out", "--to=site"],
+        ["--to", "site", "--without-text=true", "out"],
+        ["--output", "out", "--without-text", "true", "--to", "site"],
+        ["--without_text", "--to", "site", "--output=out"],
+    ],
+)
+def test_output_stands_first_or_behind_its_name_and_a_flag_with_or_without_a_value(words: list[str]) -> None:
+    page = read_command(Page, words)
+    assert (page.output, page.without_text, page.to) == ("out", True, "site")
+
+
+@pytest.mark.parametrize("words", [["--no-closing.evidence"], ["--closing.evidence", "false"]])
+def test_flag_of_a_job_file_is_turned_off(words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("closing: {evidence: true}\n")
+    config = f"--config={tmp_path / 'job.yaml'}"
+    assert parse(config).closing.evidence
+    assert not parse(config, *words).closing.evidence
+
+
+def test_words_go_to_the_options_that_have_no_value_yet() -> None:
+    show = read_command(Show, ["contract-7.txt", "--output", "out", "notice"])
+    assert (show.output, show.document, show.question) == ("out", "contract-7.txt", "notice")
+
+
+def test_option_of_the_command_line_alone_is_refused_in_a_job_file(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("tokens_per_second: 5\n")
+    with pytest.raises(SettingsError, match="tokens_per_second: there is no such setting"):
+        read_command(Plan, [*GIVEN, f"--config={tmp_path / 'job.yaml'}"])
+
+
 @pytest.mark.parametrize("line", ["api_key: hunter2: x", "api_key: *hunter2", 'api_key: "hunter2'])
-def test_parse_settings_job_file_that_is_no_yaml_is_refused_with_its_line_alone(tmp_path: Path, line: str) -> None:
+def test_read_command_job_file_that_is_no_yaml_is_refused_with_its_line_alone(tmp_path: Path, line: str) -> None:
     config = tmp_path / "job.yaml"
     config.write_text(f"openai:\n  {line}\n")
     with pytest.raises(SettingsError, match=r"can't be read as YAML: line [23]") as refused:
@@ -151,7 +200,7 @@ def test_parse_settings_job_file_that_is_no_yaml_is_refused_with_its_line_alone(
     assert "hunter2" not in str(refused.value)
 
 
-def test_parse_settings_base_url_that_is_none_is_refused_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_command_base_url_that_is_none_is_refused_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMAGENT_OPENAI__BASE_URL", "https://svc:hunter2/w0rd@host/v1")
     with pytest.raises(SettingsError, match=r"openai\.base_url: is no URL; .*%2F") as refused:
         parse()
@@ -183,17 +232,16 @@ def names_in(model: type[BaseModel], *, prefix: str = "") -> Iterator[str]:
     ("command", "knobs", "unused"),
     [
         ("answer", JobSettings, ("rollouts",)),
-        ("plan", JobSettings, plan.MANUAL.unused),
-        ("collect", JobSettings, collect.MANUAL.unused),
+        ("plan", JobSettings, Plan.unused),
+        ("collect", JobSettings, Collect.unused),
         ("train", TrainSettings, ()),
-        ("train loop", TrainLoopSettings, train.LOOP.unused),
+        ("train loop", TrainLoopSettings, TrainLoop.unused),
     ],
 )
 def test_help_all_lists_every_knob_that_the_command_uses(
     command: str, knobs: type[BaseModel], unused: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        cli.main([*command.split(), "--help-all"])
+    assert cli.main([*command.split(), "--help-all"]) == 0
     shown = re.findall(r"(--[a-z0-9._-]+)[ ,\n]", capsys.readouterr().out)
     hidden = tuple(f"{name.replace('_', '-')}." for name in unused)
     used = {f"--{knob}" for knob in names_in(knobs) if not f"{knob}.".startswith(hidden)}
@@ -205,10 +253,9 @@ def test_help_all_lists_every_knob_that_the_command_uses(
     "command", ["answer", "plan", "collect", "train", "train loop", "evaluate run", "status", "evaluate make"]
 )
 def test_help_fits_on_a_screen_and_shows_no_types_of_the_code(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        cli.main([*command.split(), "--help"])
+    assert cli.main([*command.split(), "--help"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith(f"usage: memagent {command} [")
+    assert lines[0] in {f"usage: memagent {command} [options]", f"usage: memagent {command} OUTPUT [options]"}
     assert lines[1] == "" or command in {"status", "evaluate make"}
     assert len(lines) < 95
     assert not [line for line in lines if re.search(r"tuple\[|dict\[|default factory|\bNone\b|\{\}|VLLM\b,", line)]
@@ -224,8 +271,7 @@ def test_help_fits_on_a_screen_and_shows_no_types_of_the_code(command: str, caps
 def test_help_all_lists_no_option_that_does_nothing(
     command: str, hidden: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        cli.main([*command.split(), "--help-all"])
+    assert cli.main([*command.split(), "--help-all"]) == 0
     text = capsys.readouterr().out
     assert not [name for name in hidden if re.search(rf"--{re.escape(name)}[ ,\n]", text)]
 
@@ -241,51 +287,44 @@ def test_help_all_lists_no_option_that_does_nothing(
 def test_help_says_which_options_a_job_file_may_hold(
     command: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        cli.main([*command.split(), "--help"])
+    assert cli.main([*command.split(), "--help"]) == 0
     assert said in capsys.readouterr().out
 
 
-MANUALS = [
-    *(module.MANUAL for module in (answer, collect, diff_job, make, run, score, report, export, plan, status)),
-    *(train.MANUAL, train.LOOP, *prompts.MANUALS.values()),
-]
-
-
-@pytest.mark.parametrize("manual", MANUALS, ids=lambda manual: manual.command)
-def test_help_shows_two_examples_whose_options_there_are(manual: Manual, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        cli.main([*manual.command.split()[1:], "--help"])
+@pytest.mark.parametrize("kind", [*map(cli.command_class, cli.COMMANDS)], ids=lambda kind: kind.command)
+def test_help_shows_examples_that_are_understood(
+    kind: type[Command], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.yaml").write_text("documents: texts\nask: Who?\noutput: out\n")
+    assert cli.main([*kind.command.split()[1:], "--help"]) == 0
     shown = capsys.readouterr().out
-    options = {option for line in shown.splitlines() for option in re.findall(r"--[a-z][a-z.-]*", line)}
-    if manual.knobs:
-        options |= {knob.option for knob in knobs_of(manual.knobs)}
-    for example in manual.examples:
+    assert len(kind.examples) == 2
+    for example in kind.examples:
         assert f"\n  {example}\n" in shown
-        assert example.startswith(manual.command)
-        assert set(re.findall(r"--[a-z][a-z.-]*", example)) <= options
+        name, words = cli.split_name(shlex.split(example.partition(" | ")[0])[1:])
+        assert cli.command_class(name) is kind
+        assert kind.command == "memagent supervise" or isinstance(read_command(kind, words), kind)
 
 
-def test_help_of_collect_names_the_option_that_the_readme_uses(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        cli.main(["collect", "--help"])
-    assert "--group-size N" in capsys.readouterr().out
+def test_every_command_is_typed_as_it_is_listed() -> None:
+    assert [f"memagent {name}" for name in cli.COMMANDS] == [cli.command_class(name).command for name in cli.COMMANDS]
 
 
 @pytest.mark.parametrize("spelled", ["--policy.chunk-tokens", "--policy.chunk_tokens"])
-def test_parse_settings_takes_both_spellings_of_an_option(spelled: str) -> None:
+def test_read_command_takes_both_spellings_of_an_option(spelled: str) -> None:
     assert parse(f"{spelled}=7").policy.chunk_tokens == 7
     assert parse(spelled, "7").policy.chunk_tokens == 7
 
 
-def test_parse_settings_takes_several_documents() -> None:
+def test_read_command_takes_several_documents() -> None:
     settings = parse(given=["--documents", "a.jsonl", "b.jsonl", "--ask=Who?", "--documents=c, d.txt", "--output=o"])
     assert settings.documents == ("a.jsonl", "b.jsonl", "c, d.txt")
     assert settings.job().model_dump()["documents"] == ["a.jsonl", "b.jsonl", "c, d.txt"]
     assert parse().job().model_dump()["documents"] == "docs"
 
 
-def test_parse_settings_documents_of_job_file_and_environment_are_one_or_several(
+def test_read_command_documents_of_job_file_and_environment_are_one_or_several(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = ["--ask=Who?", "--output=o"]
@@ -347,12 +386,10 @@ def test_command_imports_nothing_heavy_before_its_work() -> None:
     ]
     watched = f"""
 import json, sys
-from contextlib import suppress
 from memagent_batch.cli import main as cli
 loaded = []
 for arguments in {commands!r}:
-    with suppress(SystemExit):
-        cli.main(arguments)
+    cli.main(arguments)
     loaded += [[arguments, name] for name in {HEAVY!r} if name in sys.modules]
 print(json.dumps(loaded))
 """
@@ -362,7 +399,7 @@ print(json.dumps(loaded))
 
 def test_answer_and_collect_import_nothing_half_heavy_before_their_work() -> None:
     watched = f"""
-import json, sys, memagent_batch.cli.answer, memagent_batch.cli.collect
+import json, sys, memagent_batch.cli.answer, memagent_batch.cli.collect, memagent_batch.cli.main
 memagent_batch.cli.main.main(["--help"])
 memagent_batch.cli.main.main(["answer", "--no-such-knob"])
 print(json.dumps([name for name in {[*HEAVY, *HALF_HEAVY]!r} if name in sys.modules]))
@@ -378,7 +415,7 @@ def test_run_command_json_log_tells_the_failure_and_its_exit_code_on_one_line(
         parse("--log-format=json")
         raise CountsError("3 readings have no outcome")
 
-    assert run_command(command) == 1
+    assert run_command(command, ["--log-format=json"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     said = json.loads(line)
     assert (said["event"], said["level"], said["exit_code"]) == ("run_stopped", "error", 1)

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from memagent_batch.cli.answer import MANUAL
-from memagent_batch.cli.main import parse_settings
-from memagent_batch.cli.settings import JOB_FILES, JobSettings
+from memagent_batch.cli.answer import Answer
+from memagent_batch.cli.main import read_command
+from memagent_batch.cli.sources import JOB_FILES
 from memagent_batch.engines.vllm.start import engine_arguments
 from memagent_batch.wiring import make_prompt_tokens, require_window
 
@@ -16,7 +16,7 @@ GIVEN = ["--documents=docs", "--ask=Who?", "--output=run"]
 @pytest.mark.parametrize("config", sorted(JOB_FILES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_job_file_is_read_as_settings(config: Path) -> None:
     given = [] if config.stem in WHOLE else GIVEN
-    settings = parse_settings(JobSettings, MANUAL, ["--config", str(config), *given])
+    settings = read_command(Answer, ["--config", str(config), *given])
     assert settings.output
 
 
@@ -24,20 +24,20 @@ def test_job_file_of_the_project_is_found_by_its_name_unless_there_is_such_a_fil
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert parse_settings(JobSettings, MANUAL, ["--config", "tiny", *GIVEN]).window_tokens == 2048
+    assert read_command(Answer, ["--config", "tiny", *GIVEN]).window_tokens == 2048
     Path("tiny").write_text("window_tokens: 999")
-    assert parse_settings(JobSettings, MANUAL, ["--config", "tiny", *GIVEN]).window_tokens == 999
+    assert read_command(Answer, ["--config", "tiny", *GIVEN]).window_tokens == 999
 
 
 def test_smoke_job_file_needs_no_model_and_fits_its_window() -> None:
-    agent = parse_settings(JobSettings, MANUAL, ["--config", str(JOB_FILES / "smoke.yaml")]).agent
+    agent = read_command(Answer, ["--config", str(JOB_FILES / "smoke.yaml")]).agent
     assert agent.engine == "simulated"
     require_window(agent, prompts=make_prompt_tokens(agent))
 
 
 @pytest.mark.parametrize("config", sorted(JOB_FILES.glob("gpu-*.yaml")), ids=lambda path: path.stem)
 def test_gpu_job_file_says_that_it_was_not_measured_and_keeps_its_readings_within_a_step(config: Path) -> None:
-    job = parse_settings(JobSettings, MANUAL, ["--config", str(config), *GIVEN])
+    job = read_command(Answer, ["--config", str(config), *GIVEN])
     assert job.pool.readings_in_flight <= job.agent.vllm.max_num_seqs
     if config.stem != "gpu-node":
         assert "Not measured here" in config.read_text()
@@ -46,7 +46,7 @@ def test_gpu_job_file_says_that_it_was_not_measured_and_keeps_its_readings_withi
 @pytest.mark.vllm
 @pytest.mark.parametrize("config", sorted(JOB_FILES.glob("gpu-*.yaml")), ids=lambda path: path.stem)
 def test_gpu_job_file_gives_arguments_that_vllm_has(config: Path, tiny_model: str) -> None:
-    agent = parse_settings(JobSettings, MANUAL, ["--config", str(config), *GIVEN]).agent
+    agent = read_command(Answer, ["--config", str(config), *GIVEN]).agent
     arguments = engine_arguments(
         agent.vllm, model=tiny_model, tokenizer=None, window_tokens=agent.window_tokens, sampling=agent.sampling
     )

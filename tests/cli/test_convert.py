@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.cli.convert import main
-from memagent_batch.cli.status import main as status
+from memagent_batch.cli.main import main
 from memagent_batch.convert import converter
 from memagent_batch.convert.plan import require_distinct
 from memagent_batch.errors import InputError
@@ -28,19 +27,19 @@ def arguments(tmp_path: Path) -> list[str]:
     [
         (["--converter", "pdf=docling"], "'docling' is not installed"),
         (["--converter", "pdf=pypdfium"], "did you mean pypdfium2?"),
-        (["--converter", "pdf=tests.convert.hostile:Quiet"], "say --allow-code"),
+        (["--converter", "pdf=tests.convert.hostile:Quiet"], "pass --allow-code"),
         (["--converter", "pdf=tests.convert.hostile:Nobody", "--allow-code"], "can't be imported"),
         (["--converter", "ppt=text"], "'ppt' is none of pdf, html"),
         (["--converter", "pdf"], "is not KIND=NAME"),
-        (["--seconds", "0"], "no number above 0"),
-        (["--memory-mib", "1.5"], "no whole number above 0"),
-        (["--max-failed-share", "2"], "no number from 0 to 1"),
+        (["--seconds", "0"], "--seconds: 0 is not above 0"),
+        (["--memory-mib", "1.5"], "--memory-mib: 1.5 is not a whole number"),
+        (["--max-failed-share", "2"], "--max-failed-share: 2 is above 1"),
     ],
 )
 def test_mistake_of_the_user_ends_with_2_and_one_line(
     arguments: list[str], more: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*arguments, *more]) == 2
+    assert main(["convert", *arguments, *more]) == 2
     assert message in capsys.readouterr().err.splitlines()[-1]
     assert not (tmp_path / "out").exists()
 
@@ -52,7 +51,7 @@ def test_missing_extra_is_named_with_its_command(
         raise PackageNotFoundError(package)
 
     monkeypatch.setattr(converter, "version", missing)
-    assert main(arguments) == 2
+    assert main(["convert", *arguments]) == 2
     assert "pip install 'memagent-batch[convert]'" in capsys.readouterr().err.splitlines()[-1]
 
 
@@ -65,5 +64,5 @@ def test_file_below_a_file_is_refused_since_ids_could_be_the_same(tmp_path: Path
 
 def test_status_of_a_conversion_is_refused_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_json(Location(uri=str(tmp_path / "run.json")), {"format": "memagent-convert/1", "run_id": "x"})
-    assert status(["--output", str(tmp_path)]) == 2
+    assert main(["status", str(tmp_path)]) == 2
     assert "memagent-convert/1" in capsys.readouterr().err.splitlines()[-1]

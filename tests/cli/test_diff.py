@@ -28,7 +28,7 @@ def diff(*arguments: str) -> int:
 
 
 def test_diff_prints_a_line_for_each_reading_that_differs(nights: Nights, capsys: pytest.CaptureFixture[str]) -> None:
-    assert diff("previous", "latest", "--output", nights.output.uri) == 0
+    assert diff(nights.output.uri, "--before", "previous", "--after", "latest") == 0
     said = capsys.readouterr().out
     lines = said.splitlines()
     assert [line.split()[:5] for line in lines if not line.startswith(" ")][1:4] == [
@@ -42,7 +42,7 @@ def test_diff_prints_a_line_for_each_reading_that_differs(nights: Nights, capsys
 
 
 def test_diff_as_json_is_one_object_a_line(nights: Nights, capsys: pytest.CaptureFixture[str]) -> None:
-    assert diff("--output", nights.output.uri, "--json") == 0
+    assert diff(nights.output.uri, "--json") == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(row["document_id"], row["change"], row["why"]) for row in rows] == [
         ("b", "changed", ["document"]),
@@ -74,15 +74,15 @@ def test_diff_of_two_outputs_compares_their_latest_runs(
 
 
 def test_diff_of_runs_without_a_difference_says_so(nights: Nights, capsys: pytest.CaptureFixture[str]) -> None:
-    assert diff("latest", "latest", "--output", nights.output.uri) == 0
+    assert diff(nights.output.uri, "--before", "latest") == 0
     assert "0 changed, 0 added, 0 removed" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["monday", "latest", "--output", "{output}"], "no finished run 'monday' at {output}; there are {runs}"),
-        (["latest", "previous"], "--output: missing"),
+        (["{output}", "--before", "monday"], "no finished run 'monday' at {output}; there are {runs}"),
+        (["latest", "previous", "--output", "{output}"], "'previous' belongs to no option"),
         (["{output}", "{folder}/absent"], "there is no finished run at {folder}/absent"),
         (["--output", "nosuchprotocol://bucket/run"], "output: nosuchprotocol://bucket/run can't be reached"),
         (["--output", "{output}", "--to", "rows.csv"], "--to: rows.csv does not end in .parquet"),

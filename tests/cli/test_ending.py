@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memagent_batch.cli import answer
-from memagent_batch.cli.main import EXIT_TOO_MANY_FAILED
+from memagent_batch.cli.main import EXIT_TOO_MANY_FAILED, main
 from memagent_batch.cli.screen import ending
 from memagent_batch.config.job import TableFormat
 from memagent_batch.files.location import Location
@@ -32,15 +31,13 @@ def test_ending_shows_three_answers_where_tables_are_and_what_to_do_next(
     assert "failed: p: the text is null" in said
     assert "never shown" not in said
     assert f"{tmp_path}/run/answers/   4 rows" in said
-    assert f"memagent status --output {tmp_path}/run\n" in f"{said}\n"
+    assert f"memagent status {tmp_path}/run\n" in f"{said}\n"
     assert "memagent diff" not in said
     assert f'table_files("{tmp_path}/run", "answers")' in said
     again = night.run(documents, {"q": "Who signed?"}, table_format=table_format)
-    assert f"memagent diff --output {tmp_path}/run " in ending(output, again, num_columns=110)
+    assert f"memagent diff {tmp_path}/run " in ending(output, again, num_columns=110)
 
 
-@pytest.mark.ray
-@pytest.mark.usefixtures("ray_here")
 def test_answer_on_a_terminal_ends_for_a_person_and_elsewhere_with_json_and_the_exit_code_is_the_same(
     text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -53,13 +50,14 @@ def test_answer_on_a_terminal_ends_for_a_person_and_elsewhere_with_json_and_the_
         *("--engine", "simulated", "--model", text_model, "--window-tokens", "1000"),
         *(f"--policy.{name}={value}" for name, value in budgets.items()),
         "--max-failed-share=0.4",
+        "--executor=local",
     ]
-    assert answer.main(arguments) == EXIT_TOO_MANY_FAILED
+    assert main(["answer", *arguments]) == EXIT_TOO_MANY_FAILED
     assert json.loads(capsys.readouterr().out)["ok"] == 1
     reader, writer = os.openpty()
     with os.fdopen(writer, "w") as terminal:
         monkeypatch.setattr(sys, "stdout", terminal)
-        assert answer.main(arguments) == EXIT_TOO_MANY_FAILED
+        assert main(["answer", *arguments]) == EXIT_TOO_MANY_FAILED
         terminal.flush()
         shown = os.read(reader, 100_000).decode()
     os.close(reader)

@@ -114,7 +114,7 @@ def test_own_typed_questions_are_scored_by_their_values(make: Make, tmp_path: Pa
         ([GOLD[0], GOLD[1] | {"document_id": "gone"}], [], "no document has the id 'gone'; correct it, or add"),
         ([GOLD[0] | {"answer_type": "number"}], [], "its reference is no number: 'twelve' is no number"),
         (GOLD, ["--lengths", "1K"], "--lengths: it does not belong to --from-questions"),
-        (GOLD, ["--tasks", "vt"], "--tasks: they are made from a seed"),
+        (GOLD, ["--tasks", "vt"], "--tasks: it does not belong to --from-questions"),
         (GOLD, ["--input.text-column", "title"], "no column 'title'"),
     ],
 )

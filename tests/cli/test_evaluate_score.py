@@ -94,7 +94,7 @@ def test_evaluate_score_on_the_response_counts_what_no_box_holds(
         (["--score-on=response"], "has no responses to score; add a column `response`"),
         (["--suite=gone"], "no such file or folder"),
         (["--answers=gone"], "no such file or folder"),
-        (["--storage-options=5"], "--storage-options is not a JSON object"),
+        (["--storage-options=5"], "--storage-options: this holds no names with values"),
         (["--storage-options={"], "--storage-options is not JSON"),
     ],
 )

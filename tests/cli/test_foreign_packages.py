@@ -46,9 +46,9 @@ def test_collect_beside_packages_of_the_same_name_reads_and_finds_the_users_rewa
     budgets = {"chunk-tokens": 50, "question-tokens": 60, "memory-tokens": 40, "answer-tokens": 40}
     done = run(
         project,
-        *("collect", "--documents", "texts", "--questions", "questions.jsonl", "--output", "out", "--group-size", "2"),
+        *("collect", "--documents", "texts", "--questions", "questions.jsonl", "--output", "out"),
         *("--engine", "simulated", "--model", text_model, "--window-tokens", "1000", "--sampling.temperature", "1"),
-        *("--rollouts.reward", "rewards:score", "--allow-code"),
+        *("--rollouts.reward", "rewards:score", "--allow-code", "--rollouts.group-size", "2", "--executor", "ray"),
         *(f"--policy.{name}={value}" for name, value in budgets.items()),
     )
     assert done.returncode == 0, done.stderr
@@ -66,7 +66,7 @@ if __name__ == "__main__":
         chunk_tokens=50, question_tokens=60, memory_tokens=40, answer_tokens=40))
     texts = pa.table({{"document_id": [KEY], "text": [clean(" Ann signed. ")]}})
     run = ma.answer(documents=texts, questions=["Who signed?"],
-                    output="out/", agent=agent)
+                    output="out/", agent=agent, executor="ray")
     print(run.answers().num_rows)
 """
 

@@ -1,4 +1,4 @@
-"""`memagent page`, `show`, `export answers`, and `diff` of one document, as they are typed."""
+"""`memagent page`, `show`, `export`, and `diff` of one document, as they are typed."""
 
 import csv
 import json
@@ -14,8 +14,7 @@ import pytest
 
 from memagent_batch.cli import main as cli
 from memagent_batch.files.location import Location
-from memagent_batch.flows.export_answers import export_answers
-from memagent_batch.pages.spreadsheets import SpreadsheetFormat
+from memagent_batch.pages.spreadsheets import SpreadsheetFormat, export_answers
 from tests.pages.reviewed_run import Scan, write_scan
 from tests.runs.recorded_nights import Nights
 
@@ -43,8 +42,8 @@ def test_page_prints_where_it_is_and_how_large(scan: str, tmp_path: Path, capsys
         (["show", "{scan}", "Calder & Voss 2020/01"], f"did you mean '{DOCUMENT}'"),
         (["show", "{scan}", "2020/001"], f"has no document '2020/001'; did you mean '{DOCUMENT}'?"),
         (["show", "{scan}", DOCUMENT, "signatry"], "did you mean 'signatory'?"),
-        (["export", "answers", "{scan}", "--to", "ods"], "--to: invalid choice: 'ods'"),
-        (["export", "answers", "{scan}"], "--to: missing"),
+        (["export", "{scan}", "--to", "ods"], "--to: 'ods' is not one of 'csv', 'xlsx', 'verl'"),
+        (["export", "{scan}"], "--to: missing"),
     ],
 )
 def test_mistake_is_one_line_that_says_what_to_do(
@@ -139,7 +138,7 @@ def test_locators_stand_beside_spans_wherever_they_are_shown(
     assert re.search(rf"characters [^<]*, chunk \d+, {shown}</span>", page)
     assert page.count(shown) > page.count(f"{shown}</span></li>")  # in the trace, too
     assert place not in page
-    assert cli.main(["export", "answers", output.uri, "--to", "csv"]) == 0
+    assert cli.main(["export", output.uri, "--to", "csv"]) == 0
     with (Path(output.path) / "export/answers.csv").open(encoding="utf-8-sig", newline="") as file:
         evidence = {row["question_id"]: row["evidence"] for row in csv.DictReader(file)}
     assert evidence["notice-period"].endswith(f" [{place}]")
@@ -154,7 +153,7 @@ def test_run_from_before_memories_had_locators_is_shown_and_exported(
     assert cli.main(["show", output.uri, name, "notice-period"]) == 0
     assert "[update, characters 0 to 2,400]" in " ".join(capsys.readouterr().out.split())
     assert cli.main(["page", output.uri]) == 0
-    assert cli.main(["export", "answers", output.uri, "--to", "csv"]) == 0
+    assert cli.main(["export", output.uri, "--to", "csv"]) == 0
 
 
 def _with_locator(table: pa.Table, *, place: str) -> pa.Table:
@@ -164,7 +163,7 @@ def _with_locator(table: pa.Table, *, place: str) -> pa.Table:
 
 @pytest.mark.parametrize("to", ["csv", "xlsx"])
 def test_export_answers_writes_one_row_a_reading(scan: str, to: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["export", "answers", scan, "--to", to]) == 0
+    assert cli.main(["export", scan, "--to", to]) == 0
     file = Path(scan) / "export" / f"answers.{to}"
     assert json.loads(capsys.readouterr().out) == {
         "file": str(file),
@@ -187,10 +186,10 @@ def test_export_answers_goes_to_a_bucket(scan: str, s3_bucket: Location) -> None
 
 
 def test_diff_of_one_document_and_question_shows_nothing_else(scan: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["diff", "--output", scan, "--json"]) == 0
+    assert cli.main(["diff", scan, "--json"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     only = rows[0]
     names = ["--document", only["document_id"], "--question", only["question_id"]]
-    assert cli.main(["diff", "--output", scan, "--json", *names]) == 0
+    assert cli.main(["diff", scan, "--json", *names]) == 0
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [only]
     assert len(rows) > 1

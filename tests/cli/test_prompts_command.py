@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from memagent_batch.cli.prompts import import_prompts, list_prompts, main, show_prompts
+from memagent_batch.cli.main import main
+from memagent_batch.cli.prompts import import_prompts, list_prompts, show_prompts
 from memagent_batch.errors import OutputError
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
 from memagent_batch.prompts.files import load_prompt_set
@@ -21,7 +22,7 @@ def official(tmp_path: Path) -> Path:
 
 
 def run(*arguments: str) -> None:
-    assert main(arguments) == 0
+    assert main(["prompts", *arguments]) == 0
 
 
 def test_list_prompts_shows_every_built_in_set_with_its_hash() -> None:
@@ -83,13 +84,13 @@ def test_prompts_command_line_runs_each_command(
         (["shwo"], "there is no command 'shwo' of memagent prompts; did you mean show?"),
         (["show", "nope"], "nope"),
         (["list", "--no-such"], "there is no option --no-such"),
-        (["show"], "prompt_set: missing; see memagent prompts show --help"),
+        (["show"], "PROMPT_SET: missing; see memagent prompts show --help"),
     ],
 )
 def test_prompts_command_line_mistake_is_named_and_exits_with_2(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(arguments) == 2
+    assert main(["prompts", *arguments]) == 2
     assert said in capsys.readouterr().err
 
 

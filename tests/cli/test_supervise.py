@@ -1,4 +1,4 @@
-"""`memagent_batch.cli.supervise` with real processes: what is started again, what is not, and how it stops."""
+"""`memagent supervise` with real processes: what is started again, what is not, and how it stops."""
 
 import json
 import os
@@ -96,7 +96,7 @@ def test_sigterm_in_the_pause_between_two_runs_ends_it(tmp_path: Path) -> None:
 
 def test_supervised_memagent_ends_with_its_mistake_and_json_lines_alone(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("log_format: json\ndocuments: /nowhere\nquestionz: 1\n")
-    command = [sys.executable, "-m", "memagent_batch.cli.supervise", "answer", "--config", str(tmp_path / "job.yaml")]
+    command = [sys.executable, "-m", "memagent_batch", "supervise", "answer", "--config", str(tmp_path / "job.yaml")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     lines = [json.loads(line) for line in done.stderr.splitlines()]

@@ -3,14 +3,14 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.cli.evaluate.run import MANUAL, policy_variants, read_variants, vary
-from memagent_batch.cli.main import parse_settings
+from memagent_batch.cli.evaluate.run import Run, policy_variants, read_variants, vary
+from memagent_batch.cli.main import read_command
 from memagent_batch.cli.settings import ReaderSettings
 from memagent_batch.errors import SettingsError
 
 
 def base(*arguments: str) -> ReaderSettings:
-    return parse_settings(ReaderSettings, MANUAL, ["--output=o", *arguments])
+    return read_command(Run, ["--suite=s", "--output=o", *arguments]).part(ReaderSettings)
 
 
 def test_knobs_that_the_suite_sets_may_stand_in_a_shared_job_file(
@@ -44,11 +44,11 @@ def test_vary_variant_goes_before_the_environment(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("knobs", "message"),
     [
-        ({"policy": {"chunk_size": 1}}, r"variant 'v': policy\.chunk_size: there is no such knob"),
+        ({"policy": {"chunk_size": 1}}, r"variant 'v': policy\.chunk_size: there is no such setting"),
         ({"policy": {"chunk_tokens": 0}}, r"variant 'v': policy\.chunk_tokens: 0 is below 1, the least"),
         ({"policy": {"kind": "guess"}}, r"variant 'v': policy"),
         ({"policy": 5}, r"variant 'v': policy"),
-        ({"colour": "blue"}, r"variant 'v': colour: there is no such knob"),
+        ({"colour": "blue"}, r"variant 'v': colour: there is no such setting"),
     ],
 )
 def test_vary_wrong_knob_is_named_with_its_variant(knobs: dict[str, Any], message: str) -> None:
@@ -73,7 +73,7 @@ def test_read_variants_names_and_knobs_are_read_in_order(tmp_path: Path) -> None
         ("{", "can't be read as YAML"),
         ("a/b: {}", "'a/b': a name has letters"),
         ("5: {}", "variant 5: a name has letters"),
-        ("a: 5", "'a' holds no knobs"),
+        ("a: 5", "'a' holds no settings"),
         ("a: {output: x}", "'a' sets output, which is the same for all"),
         ("a: {limit: 5}", "'a' sets limit, which is the same for all"),
     ],

@@ -46,10 +46,10 @@ class Role(StrEnum):
 class KilledJob:
     """One output, written by the same command as often as it takes."""
 
-    def __init__(self, arguments: Sequence[str], *, output: Path, module: str = "memagent_batch.cli.answer") -> None:
-        """Takes the arguments of `memagent answer`, or of another job's module, the output included."""
+    def __init__(self, arguments: Sequence[str], *, output: Path, command: str = "answer") -> None:
+        """Takes the arguments of `memagent answer`, or of another command, the output included."""
         self._arguments = list(arguments)
-        self._module = module
+        self._name = command
         self._output = output
         self._mark = uuid.uuid4().hex
         self._ray = Path(tempfile.mkdtemp(prefix="k-", dir="/tmp"))  # short: Ray's socket names end at 107 bytes
@@ -90,7 +90,7 @@ class KilledJob:
         environment["RAY_worker_niceness"] = "0"  # by default the engine would wait for all else on the machine
         with self.console.open("ab") as console:
             self._command = subprocess.Popen(
-                [sys.executable, "-m", self._module, *self._arguments],
+                [sys.executable, "-m", "memagent_batch", self._name, *self._arguments],
                 stdout=console,
                 stderr=console,
                 env=environment,

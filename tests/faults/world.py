@@ -1,6 +1,5 @@
 """The real job in a place where a fault can strike: its documents, its output, and what stands before it."""
 
-import asyncio
 import json
 import uuid
 from collections.abc import Iterator, Mapping
@@ -11,10 +10,11 @@ from typing import Any
 
 from moto.server import ThreadedMotoServer
 
-from memagent_batch.cli.answer import MANUAL
-from memagent_batch.cli.main import parse_settings
-from memagent_batch.cli.settings import JobSettings
+from memagent_batch.cli.answer import Answer
+from memagent_batch.cli.main import read_command
+from memagent_batch.config.job import ExecutorKind
 from memagent_batch.files.location import Location
+from memagent_batch.flows.answer import answer
 from memagent_batch.wiring import TINY_MODEL
 from tests import prompt_dependent_engine
 from tests.faults.corpus import Corpus, make_corpus
@@ -23,7 +23,6 @@ from tests.faults.loopback.endpoint import MODEL, LoopbackEndpoint
 from tests.faults.loopback.proxy import FaultProxy
 from tests.faults.loopback.small_disk import small_disk
 from tests.faults.report import Results, read_results
-from tests.flows.grown import read_here
 
 READINGS_IN_FLIGHT = 4
 TURN_SECONDS = 0.1
@@ -106,7 +105,7 @@ def make_world(fault: Fault, folder: Path, *, documents: int, chunks: int) -> It
 def job_arguments(corpus: Corpus) -> list[str]:
     """Arguments of a job that is struck, all but engine and output."""
     pool = ("--pool.readings-in-flight", str(READINGS_IN_FLIGHT))
-    return [*corpus.arguments(), *pool, "--log.flush-seconds", str(FLUSH_SECONDS)]
+    return [*corpus.arguments(), *pool, "--executor", "ray", "--log.flush-seconds", str(FLUSH_SECONDS)]
 
 
 def paced(turn_seconds: float) -> tuple[str, str]:
@@ -118,7 +117,8 @@ def _read_undisturbed(corpus: Corpus, folder: Path) -> Results:
     """The corpus read in this process, by an engine that answers at once."""
     output = folder / "undisturbed"
     arguments = [*job_arguments(corpus), *PROMPT_DEPENDENT, *paced(0), "--output", str(output)]
-    asyncio.run(read_here(parse_settings(JobSettings, MANUAL, arguments).job()))
+    job = read_command(Answer, arguments).job()
+    answer(job.model_copy(update={"executor": ExecutorKind.LOCAL}))
     return read_results(Location(uri=str(output)))
 
 

@@ -1,8 +1,9 @@
 """Documents that grow from night to night, read by an engine whose every word depends on its whole prompt."""
 
-import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +13,15 @@ import pytest
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
-from memagent_batch.errors import BoundReachedError
+from memagent_batch.config.sources import SourceConfig
+from memagent_batch.errors import NotReadError
+from memagent_batch.executors.local import LocalExecutor
 from memagent_batch.files.location import Location
+from memagent_batch.flows.answer import answer, answer_checked
 from memagent_batch.flows.check import check
-from memagent_batch.flows.plan import last_versions, scan_plan
-from memagent_batch.inputs.samples import sample_documents
 from memagent_batch.ray_data.actor import ReaderTask
-from memagent_batch.ray_data.reader import Reader
-from memagent_batch.ray_data.tokenise import tokenise
-from memagent_batch.ray_data.write import write_tables
-from memagent_batch.runs.finalise import close_run
-from memagent_batch.runs.history.history import keep_last_run, recorded_plan, write_begun_plan
 from memagent_batch.runs.manifest import Manifest, require_manifest
-from memagent_batch.runs.planning.parts import plan_parts
-from memagent_batch.runs.planning.plan import Plan
-from memagent_batch.runs.record.sums import list_log
-from memagent_batch.runs.run import begin_run
-from memagent_batch.runs.tables.parts import attach_not_read, collect_not_read, kept_parts
-from memagent_batch.wiring import make_documents, make_output
 from tests import prompt_dependent_engine
-from tests.inputs.lake.forms import indexed
-from tests.ray_data.progress.silent_board import SilentBoard
 
 QUESTIONS = ("Who?", "Where?")
 LINE = "On day {day} of {name} the fox went over {day} hills and met {name} again, and nobody else was there.\n"
@@ -61,6 +50,7 @@ class Stream:
             "model": model,
             "window_tokens": 1500,
             "log": {"flush_seconds": 0.1},
+            "executor": "local",
         }
         self.knobs = given | knobs | {"policy": policy | knobs.get("policy", {})}
         """What a job file says."""
@@ -71,16 +61,16 @@ class Stream:
         rows = [{"document_id": name, "text": text} for name, text in texts.items()]
         pq.write_table(pa.Table.from_pylist(rows), self.documents)
 
-    async def night(self, texts: Mapping[str, str]) -> Manifest:
-        """One night over these texts, in this process."""
+    def night(self, texts: Mapping[str, str]) -> Manifest:
+        """One night over these texts."""
         self.put(texts)
-        return await read_here(self.job)
+        return answer(self.job)
 
-    async def stopped_night(self, texts: Mapping[str, str], *, num_documents: int) -> None:
-        """A night over these texts that meets a bound when it has read so many documents."""
+    def stopped_night(self, texts: Mapping[str, str], *, num_documents: int) -> None:
+        """A night over these texts that stops when it has read so many documents."""
         self.put(texts)
-        with pytest.raises(BoundReachedError):
-            await read_here(self.job, num_documents=num_documents)
+        with pytest.raises(NotReadError):
+            answer_checked(replace(check(self.job), executor=StoppedExecutor(num_documents)))
 
     def manifest(self) -> Manifest:
         """Of the last finished run."""
@@ -105,51 +95,23 @@ class Stream:
         return Counter(row["path"] for row in self.logged(run_id=manifest["run_id"]) if row["held_from"] is None)
 
 
-async def read_here(job: JobConfig, *, num_documents: int | None = None) -> Manifest:
-    """The run of `answer` in this process, without Ray: the same plan, reader and tables.
+class StoppedExecutor(LocalExecutor):
+    """Reads so many documents of a run; then the run stops."""
 
-    Raises:
-        BoundReachedError: `num_documents` are read, and more are left.
-    """
-    checked, output = check(job), make_output(job)
-    job = checked.job
-    found = indexed(make_documents(job)[0], settings=job.input, found=checked.inputs.found)
-    sample = sample_documents(found, limit=job.limit, seed=job.limit_seed)
-    plan = Plan(
-        sample.taken,
-        checked.inputs.questions,
-        samples=job.agent.sampling.samples,
-        closing=checked.closing,
-        outside=sample.outside,
-    )
-    run = begin_run(output, job, reader=checked.reader, plan=plan)
-    before = keep_last_run(output)
-    index = scan_plan(output, plan, reader_fingerprint=checked.reader.fingerprint)
-    held_for = last_versions(output, before, plan, index=index, agent=job.agent)
-    bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=held_for))
-    if bundles:
-        write_begun_plan(output, recorded_plan(plan, index), run_id=run.run_id)
-    task = ReaderTask.of_job(
-        job,
-        run_id=run.run_id,
-        reader_fingerprint=checked.reader.fingerprint,
-        board=SilentBoard(),
-        closes=checked.closing is not None,
-    )
-    reader, splits = Reader(task), checked.closing is not None and checked.closing.config.evidence
-    calls = [call for each in bundles for call in tokenise(each, agent=job.agent, sources=job, splits=splits)]
-    not_read = collect_not_read(await asyncio.gather(*map(reader, calls[:num_documents])))
-    if num_documents is not None and num_documents < len(calls):
-        raise BoundReachedError(f"{num_documents} documents are read")
-    log_files = set(list_log(output))
-    index = scan_plan(output, plan, reader_fingerprint=checked.reader.fingerprint)
-    kept = kept_parts(output)
-    reports = [
-        report
-        for part in attach_not_read(plan_parts(plan, index), not_read)
-        for report in write_tables(part, projection=run.projection, kept=kept).to_pylist()
-    ]
-    recorded = recorded_plan(plan, index)
-    return close_run(
-        run, reports=reports, recorded=recorded, log_files=log_files, before=before, run_turns=index.run_turns
-    )
+    def __init__(self, num_documents: int) -> None:
+        """Takes the number."""
+        self._num_documents = num_documents
+
+    @contextmanager
+    def read(
+        self, bundles: Iterable[pa.Table], *, task: ReaderTask, sources: SourceConfig, splits: bool
+    ) -> Iterator[Iterator[pa.Table]]:
+        """Reads the first documents.
+
+        Raises:
+            NotReadError: they are read.
+        """
+        first = pa.concat_tables(bundles).slice(0, self._num_documents)
+        with super().read([first], task=task, sources=sources, splits=splits) as rows:
+            yield rows
+        raise NotReadError(f"{self._num_documents} documents are read")

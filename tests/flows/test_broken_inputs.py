@@ -26,6 +26,7 @@ def job(text_model: str, tmp_path: Path) -> JobConfig:
     (tmp_path / "questions.jsonl").write_text("\n".join(questions))
     policy = {"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40}
     return job_of(
+        executor="local",
         documents=str(tmp_path / "in"),
         questions=str(tmp_path / "questions.jsonl"),
         output=str(tmp_path / "run"),
@@ -42,8 +43,6 @@ def rows_of(run: RunConfig) -> dict[tuple[str, str], tuple[Any, ...]]:
     return {(row["document_id"], row["question"]): (row["status"], row["error_type"]) for row in rows}
 
 
-@pytest.mark.ray
-@pytest.mark.usefixtures("ray_here")
 def test_night_over_broken_inputs_has_a_row_for_each_reading_asked_for_and_the_next_one_reads_what_was_mended(
     job: JobConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -21,7 +21,10 @@ from memagent_batch.flows.check import check, read_inputs
 from memagent_batch.runs.manifest import RUN_FILE, RunRecord, public_settings
 from memagent_batch.runs.output_place import asked_documents, asked_questions
 
-COMMAND = "import sys\nfrom memagent_batch.cli.answer import main\ncode = main(sys.argv[1:])\nprint(code, *sys.modules)"
+COMMAND = """import sys
+from memagent_batch.cli.main import main
+print(main(["answer", *sys.argv[1:]]), *sys.modules)
+"""
 
 
 def settings_of(documents: Path, **knobs: object) -> JobConfig:

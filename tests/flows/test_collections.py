@@ -21,8 +21,6 @@ from memagent_batch.runs.manifest import Manifest
 from tests import prompt_dependent_engine
 from tests.convert.files import pdf, written
 
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
-
 PAGE = (Path(__file__).parents[2] / "docs/how-to/collections.md").read_text(encoding="utf-8")
 SMALL: dict[str, Any] = {
     "engine": prompt_dependent_engine.KIND,
@@ -42,7 +40,7 @@ def recipe(name: str, folder: Path, model: str, *, chunk_tokens: int) -> JobConf
     given: dict[str, Any] = yaml.safe_load(text)
     places = {knob: f"{folder}/{given[knob]}" for knob in ("documents", "output")}
     policy = {**given["policy"], **BUDGETS, "chunk_tokens": chunk_tokens}
-    return job_of(**{**given, **places, **SMALL, "policy": policy, "model": model}, allow_code=True)
+    return job_of(executor="local", **{**given, **places, **SMALL, "policy": policy, "model": model}, allow_code=True)
 
 
 def rows_of(job: JobConfig, manifest: Manifest, table: str) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 import ray
 
+from memagent_batch.config.job import ExecutorKind
 from memagent_batch.convert.plan import plan_batches
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.record import ConvertManifest, begin_convert, close_convert
@@ -30,8 +31,6 @@ from memagent_batch.runs.tables.table_files import table_files
 from tests.convert import files
 from tests.convert.corpus import CONVERTERS, write_corpus
 
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -44,6 +43,7 @@ def job_of(folder: Path, **knobs: Any) -> ConvertJob:
         allow_code=True,
         limits=limits,
         file_bytes=8 << 20,
+        executor=ExecutorKind.LOCAL,
     )
     return replace(job, **knobs)
 
@@ -188,6 +188,8 @@ def test_run_goes_on_from_the_table_files_of_one_that_was_killed(tmp_path: Path)
     require_closed(table_of(job), expected)
 
 
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_here")
 @pytest.mark.chaos
 def test_run_killed_midway_goes_on_where_it_stopped(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
@@ -236,6 +238,8 @@ def started_processes(run: "subprocess.Popen[bytes]", *, before: set[psutil.Proc
     return [server, *server.children()]
 
 
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_here")
 @pytest.mark.parametrize("killed", ["driver", "worker"])
 def test_killed_run_leaves_no_process_that_converts(tmp_path: Path, killed: str) -> None:
     (tmp_path / "in").mkdir()

@@ -12,13 +12,12 @@ import pytest
 from memagent_batch.cli import main as cli
 from memagent_batch.evaluation.suites.schemas import SCORES
 
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
-
 REFERENCES = ["simulated", "fox", "a Simulated thing", "simulated"]
 VARIANTS = "small: {policy: {chunk_tokens: 30}}\nlarge: {policy: {chunk_tokens: 60}, openai: {api_key: hunter2}}\n"
 JOB = """
 model: {model}
 engine: simulated
+executor: local
 window_tokens: 1000
 input: {{text_column: body}}
 ask: ["Why?"]
@@ -27,7 +26,7 @@ policy: {{question_tokens: 60, memory_tokens: 40, answer_tokens: 40, chunk_token
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, text_model: str, ray_here: None) -> Path:
+def finished(tmp_path_factory: pytest.TempPathFactory, text_model: str) -> Path:
     """A folder in which two variants have read and scored a suite of MemAgent's."""
     folder = tmp_path_factory.mktemp("evaluation")
     write_job(folder, model=text_model)
@@ -82,7 +81,7 @@ def test_evaluation_is_attached_to_a_scan_of_the_variant_that_read_it(
     shutil.copytree(finished / "out" / "runs" / "small", scan)
     assert cli.main(["evaluate", "attach", str(finished / "out"), "--to", str(scan)]) == 0
     (row,) = json.loads(capsys.readouterr().out)["attached"]
-    assert (row["variant"], row["of"], row["score"]) == ("small", "this reader", 0.5)
+    assert (row["variant"], row["score"]) == ("small", 0.5)
     assert cli.main(["bundle", str(scan), "--to", str(tmp_path / "scan.zip")]) == 0
     with zipfile.ZipFile(tmp_path / "scan.zip") as archive:
         assert "by this reader:\n  - 4 readings scored on" in archive.read("card.md").decode()
@@ -186,12 +185,12 @@ def test_evaluate_run_failed_samples_stay_in_the_n_until_the_suite_is_mended(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--documents=x"], "--documents: the suite brings documents and questions"),
-        (["--ask", "Who?"], "--ask: the suite brings documents and questions"),
+        (["--documents=x"], "there is no option --documents"),
+        (["--ask", "Who?"], "there is no option --ask"),
         (["--policies", "guess"], "variant 'guess': policy"),
-        (["--window-tokens=50"], "lower policy.chunk_tokens"),
+        (["--window-tokens=50"], "lower one of these in policy, or raise window_tokens"),
         (["--format", "ruler"], "can't be taken apart"),
-        (["--format", "msmarco"], "--format: invalid choice: 'msmarco'"),
+        (["--format", "msmarco"], "--format: 'msmarco' is not one of 'ruler'"),
         (["--suite", "gone"], "gone: no such file or folder"),
         (["--colour=blue"], "there is no option --colour"),
     ],

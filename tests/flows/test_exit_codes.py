@@ -11,23 +11,24 @@ import pyarrow.parquet as pq
 import pytest
 import ray
 
-from memagent_batch.cli.answer import main
+from memagent_batch.cli.main import main
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineRefusedError
+from memagent_batch.executors import local
 from memagent_batch.files.json_files import read_json, write_json
 from memagent_batch.files.location import Location
 from memagent_batch.flows import answer as pipeline
 from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
 from memagent_batch.prompts.files import save_prompt_set
 from memagent_batch.ray_data.actor import ActorLife, ReaderTask
+from memagent_batch.ray_data.process import ReaderProcess
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.runs.claim import remove_leftovers
 from tests.engine_context import MadeEngine
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not find the modules of tests
 
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
 
 TEXTS = pa.schema([("document_id", pa.string()), ("text", pa.string())])
 WINNER = "20991231T000000.000Z.ffff"
@@ -50,6 +51,7 @@ def arguments(text_model: str, tmp_path: Path) -> list[str]:
         "policy.memory-tokens": 40,
         "policy.answer-tokens": 40,
         "log.flush-seconds": 0.1,
+        "executor": "local",
     }
     return [part for name, value in knobs.items() for part in (f"--{name}", str(value))]
 
@@ -70,7 +72,7 @@ def test_job_superseded_while_it_writes_its_tables_ends_with_3_and_leaves_none(
         claim(output)
 
     monkeypatch.setattr(pipeline, "remove_leftovers", superseded)
-    assert main([*arguments, "--engine", "simulated"]) == 3
+    assert main(["answer", *arguments, "--engine", "simulated"]) == 3
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("superseded: ")
     assert WINNER in last
@@ -82,7 +84,7 @@ def test_job_whose_endpoint_is_not_there_ends_with_2_and_one_line(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     endpoint = ["--engine", "openai", "--openai.base-url", "http://127.0.0.1:9/v1", "--openai.max-retries", "0"]
-    assert main([*arguments, *endpoint]) == 2
+    assert main(["answer", *arguments, *endpoint]) == 2
     *_, before, last = capsys.readouterr().err.splitlines()
     assert last.startswith("error: the endpoint http://127.0.0.1:9/v1 can't be reached")
     assert before.startswith("readings 0/3")
@@ -99,7 +101,7 @@ def test_job_whose_prompt_set_is_edited_after_its_start_reads_nothing_under_the_
         return read(*bundles, **run)
 
     monkeypatch.setattr(pipeline, "read_documents", edited)
-    assert main([*arguments, "--engine", "simulated", "--prompt-set", str(prompts)]) == 1
+    assert main(["answer", *arguments, "--engine", "simulated", "--prompt-set", str(prompts)]) == 1
     assert "edited since the run began" in capsys.readouterr().err.splitlines()[-1]
     assert not list((tmp_path / "run").glob("log/turns/*"))
 
@@ -109,7 +111,7 @@ class RefusedReader(Reader):
 
     def __init__(self, task: ReaderTask) -> None:
         super().__init__(task)
-        self._life = ExpiringLife(task)
+        self._life = ExpiringLife(task, ReaderProcess())
 
 
 class ExpiringLife(ActorLife):
@@ -144,14 +146,14 @@ def test_job_whose_key_expires_in_mid_run_stops_with_2_and_goes_on_with_another(
 ) -> None:
     slow_log = [*arguments, "--engine", "simulated", "--log.flush-seconds", "600"]
     with monkeypatch.context() as expiring:
-        expiring.setattr(pipeline, "Reader", RefusedReader)
-        assert main(slow_log) == 2
+        expiring.setattr(local, "Reader", RefusedReader)
+        assert main(["answer", *slow_log]) == 2
     *_, before, last = capsys.readouterr().err.splitlines()
     assert last == "error: the endpoint answered 401: token expired; set a key that is good"
     assert before.startswith("readings 0/3")
     assert pq.read_table(tmp_path / "run" / "log" / "turns").num_rows == 5
     assert not (tmp_path / "run" / "log" / "outcomes").exists()
-    assert main([*arguments, "--engine", "simulated"]) == 0
+    assert main(["answer", *arguments, "--engine", "simulated"]) == 0
     rows = pq.read_table(tmp_path / "run" / "answers").to_pylist()
     assert sum(row["num_replayed_turns"] for row in rows) == 5
 
@@ -173,7 +175,7 @@ def test_job_whose_document_is_away_ends_with_1_and_the_same_command_reads_it(
 
     with monkeypatch.context() as gone:
         gone.setattr(pipeline, "read_documents", away)
-        assert main(command) == 1
+        assert main(["answer", *command]) == 1
     said = capsys.readouterr()
     assert "2 of 3 readings were not read (2 x TextUnavailableError: " in said.err.splitlines()[-1]
     assert sum("reading not read" in line for line in said.err.splitlines()) == 1
@@ -188,7 +190,7 @@ def test_job_whose_document_is_away_ends_with_1_and_the_same_command_reads_it(
     assert "b.txt" in rows["b.txt"]["error_message"]
     for name in ("b", "c"):
         (tmp_path / f"{name}.txt").rename(texts / f"{name}.txt")
-    assert main(command) == 0
+    assert main(["answer", *command]) == 0
     rows = {row["document_id"]: row for row in pq.read_table(tmp_path / "run" / "answers").to_pylist()}
     assert {row["status"] for row in rows.values()} == {"ok"}
 
@@ -198,7 +200,7 @@ def test_job_in_which_every_reading_fails_writes_its_tables_and_ends_with_4(
 ) -> None:
     rows = [{"document_id": name, "text": None} for name in ("a", "b")]
     pq.write_table(pa.Table.from_pylist(rows, schema=TEXTS), tmp_path / "documents.parquet")
-    assert main([*arguments, "--engine", "simulated"]) == 4
+    assert main(["answer", *arguments, "--engine", "simulated"]) == 4
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("failed: 2 of 2 readings failed (2 x DocumentError: ")
     assert "the text is null" in last
@@ -211,10 +213,10 @@ def test_job_with_a_share_of_failed_readings_ends_with_0_or_4_as_was_asked(
     rows = [{"document_id": "a", "text": None}, {"document_id": "b", "text": "some words"}]
     pq.write_table(pa.Table.from_pylist(rows, schema=TEXTS), tmp_path / "documents.parquet")
     command = [*arguments, "--engine", "simulated"]
-    assert main(command) == 0
+    assert main(["answer", *command]) == 0
     closing = capsys.readouterr().err.splitlines()[-1]
     assert "1 ok, 1 failed (1 x DocumentError: " in closing
-    assert main([*command, "--max-failed-share", "0.4"]) == 4
+    assert main(["answer", *command, "--max-failed-share", "0.4"]) == 4
     assert "1 of 2 readings failed, max_failed_share is 0.4" in capsys.readouterr().err.splitlines()[-1]
 
 
@@ -222,6 +224,6 @@ def test_job_stopped_at_a_bound_ends_with_6_and_the_same_command_without_it_goes
     arguments: list[str], tmp_path: Path
 ) -> None:
     command = [*arguments, "--engine", "simulated"]
-    assert main([*command, "--max-tokens", "1"]) == 6
+    assert main(["answer", *command, "--max-hours", "0.000001"]) == 6
     assert not (tmp_path / "run" / "manifest.json").exists()
-    assert main(command) == 0
+    assert main(["answer", *command]) == 0

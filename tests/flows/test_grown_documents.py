@@ -1,6 +1,5 @@
 """Documents that grew or changed in part cost what is new in them; their tables are those of reading from scratch."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,13 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.files.location import Location
-from memagent_batch.flows.answer import answer
+from memagent_batch.flows import answer as pipeline
 from memagent_batch.log.schemas import TURN_LOG
 from memagent_batch.log.writer import new_run_id
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.state import read_state
 from tests.audit.scan import verify_here
-from tests.flows import grown
 from tests.flows.grown import LINE, QUESTIONS, Stream, text_of
 
 CLOSING: dict[str, Any] = {"closing": {"evidence": True}}
@@ -25,18 +23,18 @@ PARALLEL: dict[str, Any] = {"policy": {"kind": "parallel", "rounds": 2}}
 NUM_QUESTIONS = len(QUESTIONS)
 
 
-async def require_anew(stream: Stream, manifest: Manifest, texts: dict[str, str], **knobs: Any) -> None:
+def require_anew(stream: Stream, manifest: Manifest, texts: dict[str, str], **knobs: Any) -> None:
     """The tables are those of an output without a history."""
     other = Stream(stream.documents.parent, stream.job.agent.model, output=f"anew-{manifest['run_id']}", **knobs)
-    assert stream.tables(manifest) == other.tables(await other.night(texts))
+    assert stream.tables(manifest) == other.tables(other.night(texts))
 
 
-async def test_grown_document_asks_its_last_chunk_its_new_one_and_the_answers(text_model: str, tmp_path: Path) -> None:
+def test_grown_document_asks_its_last_chunk_its_new_one_and_the_answers(text_model: str, tmp_path: Path) -> None:
     stream, times = Stream(tmp_path, text_model), NUM_QUESTIONS
-    await stream.night({"a": text_of("a", days=2)})
+    stream.night({"a": text_of("a", days=2)})
     for days in (3, 4):  # the second of these takes turns that the first one took
         texts = {"a": text_of("a", days=days)}
-        manifest = await stream.night(texts)
+        manifest = stream.night(texts)
         new = {f"update/{days - 1}": times, f"update/{days}": times, "answer": NUM_QUESTIONS}
         assert stream.asked(manifest) == new
         held = (days - 1) * times
@@ -46,49 +44,47 @@ async def test_grown_document_asks_its_last_chunk_its_new_one_and_the_answers(te
         sum(row["held_from"] is None for row in stream.logged()),
         5 * times,
     )
-    await require_anew(stream, manifest, texts)
+    require_anew(stream, manifest, texts)
 
 
 @pytest.mark.parametrize("begins_whole", [True, False])
-async def test_nights_that_meet_a_bound_leave_their_turns_to_the_next_though_documents_grow_every_night(
+def test_nights_that_meet_a_bound_leave_their_turns_to_the_next_though_documents_grow_every_night(
     text_model: str, tmp_path: Path, *, begins_whole: bool
 ) -> None:
     stream = Stream(tmp_path, text_model)
     nights = [{name: text_of(name, days=days) for name in "abc"} for days in (2, 3, 4, 5)]
     if begins_whole:
-        await stream.night(nights[0])
+        stream.night(nights[0])
     else:
-        await stream.stopped_night(nights[0], num_documents=2)
+        stream.stopped_night(nights[0], num_documents=2)
     for texts in nights[1:3]:
-        await stream.stopped_night(texts, num_documents=1)
+        stream.stopped_night(texts, num_documents=1)
     before = {token for row in stream.logged() if row["held_from"] is None for token in [row["prompt_hash"]]}
-    manifest = await stream.night(nights[3])
+    manifest = stream.night(nights[3])
     asked = [row for row in stream.logged(run_id=manifest["run_id"]) if row["held_from"] is None]
     assert asked
     assert [row["path"] for row in asked if row["prompt_hash"] in before] == []
-    await require_anew(stream, manifest, nights[3])
+    require_anew(stream, manifest, nights[3])
 
 
-async def test_held_turns_keep_no_second_copy_of_what_was_written(text_model: str, tmp_path: Path) -> None:
+def test_held_turns_keep_no_second_copy_of_what_was_written(text_model: str, tmp_path: Path) -> None:
     stream = Stream(tmp_path, text_model)
     for days in (2, 3, 4):
-        await stream.night({"a": text_of("a", days=days)})
+        stream.night({"a": text_of("a", days=days)})
     held = [row for row in stream.logged() if row["held_from"] is not None]
     asked = {row["document_hash"] for row in stream.logged() if row["held_from"] is None and row["path"] == "update/0"}
     assert {(row["text"], tuple(row["token_ids"])) for row in held} == {("", ())}
     assert {row["held_from"] for row in held if row["path"] == "update/0"} == asked  # the version that was asked
 
 
-async def test_edit_in_the_middle_costs_its_chunk_where_chunks_are_read_side_by_side(
-    text_model: str, tmp_path: Path
-) -> None:
+def test_edit_in_the_middle_costs_its_chunk_where_chunks_are_read_side_by_side(text_model: str, tmp_path: Path) -> None:
     stream, text = Stream(tmp_path, text_model, **PARALLEL), text_of("a", days=6)
-    await stream.night({"a": text})
+    stream.night({"a": text})
     edited = {"a": text.replace("day 3 of", "day 7 of")}
-    manifest = await stream.night(edited)
+    manifest = stream.night(edited)
     first_round = {path for path in stream.asked(manifest) if path.startswith("read/1/")}
     assert len(first_round) == 1
-    await require_anew(stream, manifest, edited, **PARALLEL)
+    require_anew(stream, manifest, edited, **PARALLEL)
 
 
 class Pages(Stream):
@@ -111,15 +107,15 @@ def _paged(**policy: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("break_at", ["rows", "lines", None])
-async def test_longer_page_in_the_middle_costs_its_chunk_where_chunks_close_at_rows(
+def test_longer_page_in_the_middle_costs_its_chunk_where_chunks_close_at_rows(
     text_model: str, tmp_path: Path, break_at: str | None
 ) -> None:
     knobs = _paged(break_at=break_at) | CLOSING
     stream, text = Pages(tmp_path, text_model, **knobs), text_of("a", days=12)
-    first = await stream.night({"a": text})
+    first = stream.night({"a": text})
     assert first["counts"]["ok"] == NUM_QUESTIONS
     edited = {"a": text.replace("day 4 of", "day 4, a Tuesday, of")}
-    manifest = await stream.night(edited)
+    manifest = stream.night(edited)
     chunks = {path for path in stream.asked(manifest) if path.startswith("read/1/")}
     if break_at is None:
         assert len(chunks) == 3  # all that follow begin elsewhere
@@ -142,11 +138,11 @@ async def test_longer_page_in_the_middle_costs_its_chunk_where_chunks_close_at_r
         page = int(row["locator"].removeprefix("diary.pdf, page "))
         assert row["text"] in lines[page - 1]
     other = Pages(tmp_path, text_model, output="anew", **knobs)
-    assert stream.tables(manifest) == other.tables(await other.night(edited))
+    assert stream.tables(manifest) == other.tables(other.night(edited))
 
 
 @pytest.mark.parametrize("page", ["put in", "taken out"])
-async def test_page_more_or_less_in_the_middle_costs_its_chunks_though_all_later_ones_have_another_number(
+def test_page_more_or_less_in_the_middle_costs_its_chunks_though_all_later_ones_have_another_number(
     text_model: str, tmp_path: Path, page: str
 ) -> None:
     knobs = _paged(break_at="rows", chunk_tokens=50) | CLOSING
@@ -154,111 +150,111 @@ async def test_page_more_or_less_in_the_middle_costs_its_chunks_though_all_later
     texts = {"a": "".join(lines)}, {"a": "".join(lines[:2] + lines[3:])}
     before, after = reversed(texts) if page == "put in" else texts
     stream = Pages(tmp_path, text_model, **knobs)
-    await stream.night(before)
-    manifest = await stream.night(after)
+    stream.night(before)
+    manifest = stream.night(after)
     asked = {path for path in stream.asked(manifest) if path.startswith("read/")}
     assert asked == ({"read/1/2"} if page == "put in" else set())
     third = {"a": LINE.format(day=9, name="a") + after["a"]}  # takes turns that were taken before
-    manifest = await stream.night(third)
+    manifest = stream.night(third)
     assert {path for path in stream.asked(manifest) if path.startswith("read/")} == {"read/1/0"}
     verification = verify_here(Location(uri=str(stream.output)), job=stream.job)
     assert (verification.findings, verification.num_rows > 0) == ([], True)
     other = Pages(tmp_path, text_model, output="anew", **knobs)
-    assert stream.tables(manifest) == other.tables(await other.night(third))
+    assert stream.tables(manifest) == other.tables(other.night(third))
 
 
-async def test_page_at_the_end_costs_the_last_chunk_alone(text_model: str, tmp_path: Path) -> None:
+def test_page_at_the_end_costs_the_last_chunk_alone(text_model: str, tmp_path: Path) -> None:
     stream = Pages(tmp_path, text_model, **_paged(break_at="rows"))
-    await stream.night({"a": text_of("a", days=7)})
-    manifest = await stream.night({"a": text_of("a", days=8)})
+    stream.night({"a": text_of("a", days=7)})
+    manifest = stream.night({"a": text_of("a", days=8)})
     assert {path for path in stream.asked(manifest) if path.startswith("read/")} == {"read/1/2"}
 
 
-async def test_document_that_shrank_asks_its_new_end_and_shows_no_turn_of_its_old_one(
+def test_document_that_shrank_asks_its_new_end_and_shows_no_turn_of_its_old_one(
     text_model: str, tmp_path: Path
 ) -> None:
     stream, shorter = Stream(tmp_path, text_model), {"a": text_of("a", days=2)}
-    await stream.night({"a": text_of("a", days=4)})
-    manifest = await stream.night(shorter)
+    stream.night({"a": text_of("a", days=4)})
+    manifest = stream.night(shorter)
     assert stream.asked(manifest) == {"update/2": NUM_QUESTIONS, "answer": NUM_QUESTIONS}
-    await require_anew(stream, manifest, shorter)
+    require_anew(stream, manifest, shorter)
 
 
-async def test_documents_that_swap_their_ids_cost_nothing_and_grown_ones_take_no_turn_of_the_other(
+def test_documents_that_swap_their_ids_cost_nothing_and_grown_ones_take_no_turn_of_the_other(
     text_model: str, tmp_path: Path
 ) -> None:
     stream, texts = Stream(tmp_path, text_model), {name: text_of(name, days=2) for name in "ab"}
-    await stream.night(texts)
-    swapped = await stream.night({"a": texts["b"], "b": texts["a"]})
+    stream.night(texts)
+    swapped = stream.night({"a": texts["b"], "b": texts["a"]})
     assert swapped["changes"]["turns"] == {"asked": 0, "held": 0}
     grown_texts = {"a": text_of("a", days=3), "b": text_of("b", days=3)}
-    manifest = await stream.night(grown_texts)
+    manifest = stream.night(grown_texts)
     assert manifest["changes"]["turns"]["held"] == 0
-    await require_anew(stream, manifest, grown_texts)
+    require_anew(stream, manifest, grown_texts)
 
 
-async def test_sampled_readings_are_read_anew_with_the_seeds_of_their_text(text_model: str, tmp_path: Path) -> None:
+def test_sampled_readings_are_read_anew_with_the_seeds_of_their_text(text_model: str, tmp_path: Path) -> None:
     stream = Stream(tmp_path, text_model, sampling={"temperature": 0.7})
-    await stream.night({"a": text_of("a", days=2)})
-    assert (await stream.night({"a": text_of("a", days=3)}))["changes"]["turns"]["held"] == 0
+    stream.night({"a": text_of("a", days=2)})
+    assert (stream.night({"a": text_of("a", days=3)}))["changes"]["turns"]["held"] == 0
 
 
-async def test_night_that_was_cut_off_asks_nothing_twice(
+def test_night_that_was_cut_off_asks_nothing_twice(
     text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream, texts = Stream(tmp_path, text_model), {"a": text_of("a", days=3)}
-    await stream.night({"a": text_of("a", days=2)})
+    stream.night({"a": text_of("a", days=2)})
     outcomes = set(stream.output.glob("log/outcomes/*"))
     with monkeypatch.context() as patch:
-        patch.setattr(grown, "close_run", _killed)
+        patch.setattr(pipeline, "close_run", _killed)
         with pytest.raises(KeyError):
-            await stream.night(texts)
+            stream.night(texts)
     for file in set(stream.output.glob("log/outcomes/*")) - outcomes:
         file.unlink()  # the kill came before these
-    manifest = await stream.night(texts)
+    manifest = stream.night(texts)
     assert stream.asked(manifest) == {}
     assert manifest["changes"]["turns"] == {"asked": 3 * NUM_QUESTIONS, "held": 2 * NUM_QUESTIONS}
-    await require_anew(stream, manifest, texts)
+    require_anew(stream, manifest, texts)
 
 
-async def test_document_that_grew_beside_a_sample_is_read_from_where_its_last_reading_ended(
+def test_document_that_grew_beside_a_sample_is_read_from_where_its_last_reading_ended(
     text_model: str, tmp_path: Path
 ) -> None:
     stream = Stream(tmp_path, text_model)
-    await stream.night({name: text_of(name, days=2) for name in "abc"})
+    stream.night({name: text_of(name, days=2) for name in "abc"})
     texts = {name: text_of(name, days=3) for name in "abc"}
     sample = Stream(tmp_path, text_model, limit=1)
-    assert (await sample.night(texts))["counts"]["asked"] == NUM_QUESTIONS
-    manifest = await stream.night(texts)
+    assert (sample.night(texts))["counts"]["asked"] == NUM_QUESTIONS
+    manifest = stream.night(texts)
     new = 2 * NUM_QUESTIONS
     assert stream.asked(manifest) == {"update/2": new, "update/3": new, "answer": new}
-    await require_anew(stream, manifest, texts)
+    require_anew(stream, manifest, texts)
 
 
-async def test_closing_turns_are_asked_of_the_reading_that_stands_whatever_a_later_run_began(
+def test_closing_turns_are_asked_of_the_reading_that_stands_whatever_a_later_run_began(
     text_model: str, tmp_path: Path
 ) -> None:
     stream, texts = Stream(tmp_path, text_model), {"a": text_of("a", days=2)}
-    first = await stream.night(texts)
+    first = stream.night(texts)
     later = new_run_id(after=first["run_id"])  # it read beside the first one, wrote something else, and was killed
     began = [row for row in stream.logged() if row["path"] == "update/0"]
     began = [{**row, "run_id": later, "text": "7", "token_ids": row["token_ids"][:1]} for row in began]
     file = stream.output / f"log/turns/{later}-w-000001.parquet"
     pq.write_table(pa.Table.from_pylist(began, schema=TURN_LOG), file)
     closing = Stream(tmp_path, text_model, **CLOSING)
-    manifest = await closing.night(texts)
+    manifest = closing.night(texts)
     assert {row["closing_error"] for row in closing.table(manifest, "answers")} == {None}
-    await require_anew(closing, manifest, texts, **CLOSING)
+    require_anew(closing, manifest, texts, **CLOSING)
 
 
-async def test_closing_turns_are_asked_of_readings_whose_turns_were_held(text_model: str, tmp_path: Path) -> None:
+def test_closing_turns_are_asked_of_readings_whose_turns_were_held(text_model: str, tmp_path: Path) -> None:
     stream, texts = Stream(tmp_path, text_model), {"a": text_of("a", days=3)}
-    await stream.night({"a": text_of("a", days=2)})
-    await stream.night(texts)
+    stream.night({"a": text_of("a", days=2)})
+    stream.night(texts)
     closing = Stream(tmp_path, text_model, **CLOSING)
-    manifest = await closing.night(texts)
+    manifest = closing.night(texts)
     assert not {path for path in stream.asked(manifest) if path.startswith(("update", "answer"))}
-    await require_anew(closing, manifest, texts, **CLOSING)
+    require_anew(closing, manifest, texts, **CLOSING)
 
 
 def _killed(*_: object, **__: object) -> Manifest:
@@ -269,12 +265,12 @@ def _killed(*_: object, **__: object) -> Manifest:
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_here")
 def test_stream_through_the_real_job_costs_a_night_what_it_brought(text_model: str, tmp_path: Path) -> None:
-    stream = Stream(tmp_path, text_model)
+    stream = Stream(tmp_path, text_model, executor="ray")
     for days in (2, 3, 4, 5):
         texts = {name: text_of(name, days=days) for name in "abcdef"}
         stream.put(texts)
-        manifest = answer(stream.job)
+        manifest = pipeline.answer(stream.job)
         times = len(texts) * NUM_QUESTIONS
         asked = Counter({f"update/{days - 1}": times, f"update/{days}": times, "answer": times})
         assert stream.asked(manifest) == (asked if days > 2 else asked | Counter({"update/0": times}))
-    asyncio.run(require_anew(stream, manifest, texts))
+    require_anew(stream, manifest, texts)

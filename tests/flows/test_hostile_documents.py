@@ -30,8 +30,6 @@ from memagent_batch.plugins import make_policy
 from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import make_prompt_tokens
 
-pytestmark = [pytest.mark.ray]
-
 BIG = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(3600)]
 """For `make test-chaos`."""
 CHUNK_TOKENS = 50
@@ -39,7 +37,7 @@ Turns = Mapping[str, TurnRow]
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory, ray_here: None) -> JobConfig:
+def job(tmp_path_factory: pytest.TempPathFactory) -> JobConfig:
     """A job over all hostile documents and questions, which has ended."""
     folder = tmp_path_factory.mktemp("hostile")
     hostile.write_hostile(folder)
@@ -68,7 +66,7 @@ def settings_of(documents: Path, **knobs: Any) -> JobConfig:
         "policy": {"chunk_tokens": CHUNK_TOKENS, "question_tokens": 200, "memory_tokens": 40, "answer_tokens": 40},
         "log": {"flush_seconds": 0.1},
     }
-    return job_of(**given | knobs)
+    return job_of(executor="local", **given | knobs)
 
 
 def rows_in(folder: Path) -> list[Any]:
@@ -140,7 +138,6 @@ def test_hostile_text_is_shown_to_the_model_letter_for_letter(tiny_tokenizer: To
         assert tiny_tokenizer.decode(tiny_tokenizer.encode(text)) == text
 
 
-@pytest.mark.usefixtures("ray_here")
 @pytest.mark.parametrize(
     ("row", "knobs", "said"),
     [
@@ -172,7 +169,6 @@ def test_dictionary_that_unpacks_to_gigabytes_is_indexed_in_little_memory(tmp_pa
     assert told["peak_mib"] < 1000  # of 1,600 MB of text
 
 
-@pytest.mark.usefixtures("ray_here")
 @pytest.mark.parametrize("rows", [pytest.param(100_000, marks=BIG)])
 def test_empty_documents_have_a_row_each_and_one_turn_in_all(rows: int, tmp_path: Path) -> None:
     hostile.write_empty(tmp_path / "documents.parquet", rows=rows)
@@ -183,14 +179,12 @@ def test_empty_documents_have_a_row_each_and_one_turn_in_all(rows: int, tmp_path
     assert len(rows_in(tmp_path / "run" / "log" / "turns")) == 1
 
 
-@pytest.mark.usefixtures("ray_here")
 @pytest.mark.parametrize("num_bytes", [pytest.param(100_000_000, marks=BIG)])
 def test_line_without_a_place_to_cut_is_read_whole(num_bytes: int, tmp_path: Path) -> None:
     hostile.write_long_line(tmp_path / "documents.jsonl", num_bytes=num_bytes)
     require_read(tmp_path / "documents.jsonl", num_chars=num_bytes)
 
 
-@pytest.mark.usefixtures("ray_here")
 @pytest.mark.parametrize("num_tokens", [pytest.param(10_000_000, marks=BIG)])
 def test_document_of_millions_of_tokens_is_read_whole(num_tokens: int, tmp_path: Path) -> None:
     text = "the fox jumps over 12345 dogs. " * (num_tokens // 18 + 1)

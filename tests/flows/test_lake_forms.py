@@ -16,11 +16,10 @@ from memagent_batch.inputs import shards
 from memagent_batch.runs.state import read_state
 from tests.inputs.lake.forms import FORMS, TEXTS, write_delta, write_pages
 
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
-
 
 def _job(documents: str, output: Path, model: str, **knobs: Any) -> JobConfig:
     return job_of(
+        executor="local",
         documents=documents,
         ask="Who ran?",
         output=str(output),

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.cli import answer
+from memagent_batch.cli import main as cli
 from memagent_batch.domain.prompts import AnswerForm, Slot
 from memagent_batch.evaluation.needles.tasks import Haystack, make_task
 from memagent_batch.files.location import Location
@@ -67,7 +67,17 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 def finished_run(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The output of one run over the corpus."""
     output = tmp_path_factory.mktemp("finished") / "run"
-    command = [sys.executable, "-m", "memagent_batch", "answer", *corpus.arguments(), "--output", str(output)]
+    command = [
+        sys.executable,
+        "-m",
+        "memagent_batch",
+        "answer",
+        *corpus.arguments(),
+        "--executor",
+        "ray",
+        "--output",
+        str(output),
+    ]
     done = run_job(command)
     assert done.returncode == 0, done.stderr[-5000:]
     return output
@@ -151,7 +161,7 @@ def test_memories_spans_cover_every_document(corpus: Corpus, finished_run: Path)
 @pytest.mark.usefixtures("ray_here")
 def test_main_job_run_again_makes_no_model_call(corpus: Corpus, finished_run: Path) -> None:
     before, answers = sorted((finished_run / "log" / "turns").iterdir()), answers_of(finished_run)
-    assert answer.main([*corpus.arguments(), "--output", str(finished_run)]) == 0
+    assert cli.main(["answer", *corpus.arguments(), "--output", str(finished_run)]) == 0
     assert sorted((finished_run / "log" / "turns").iterdir()) == before
     assert answers_of(finished_run) == answers
 

@@ -15,7 +15,7 @@ from memagent_batch.flows.answer import answer
 from memagent_batch.runs.history.comparison import compare_runs
 from memagent_batch.runs.history.history import find_run
 
-pytestmark = [pytest.mark.ray, pytest.mark.s3, pytest.mark.usefixtures("ray_here")]
+pytestmark = [pytest.mark.s3]
 
 MONDAY = {"a": "the fox " * 60, "b": "a dog", "c": "a cat"}
 TUESDAY = {"a": MONDAY["a"], "b": "another dog", "d": "a bird"}
@@ -29,6 +29,7 @@ class Scan:
         self.bucket = bucket
         self.output = bucket / "scan"
         self.settings = job_of(
+            executor="local",
             documents=f"{bucket.uri}/in",
             questions=f"{bucket.uri}/questions.jsonl",
             output=self.output.uri,

@@ -25,6 +25,7 @@ def job(text_model: str, tmp_path: Path) -> JobConfig:
     (tmp_path / "in" / "broken.txt").write_bytes(b"\xff")
     policy = {"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40}
     return job_of(
+        executor="local",
         documents=str(tmp_path / "in"),
         ask=("Who?",),
         output=str(tmp_path / "run"),
@@ -39,8 +40,6 @@ def _hours(plan: Mapping[str, Any]) -> float:
     return float(estimate(plan, Rates(tokens_per_second=0.1), replicas=1)["hours_at_most"])
 
 
-@pytest.mark.ray
-@pytest.mark.usefixtures("ray_here")
 def test_plan_prices_only_what_the_output_does_not_hold(job: JobConfig, tmp_path: Path) -> None:
     first: Mapping[str, Any] = plan_checked(check(job))
     assert (first["documents"], first["unreadable_documents"]) == (3, 1)

@@ -1,4 +1,4 @@
-"""A second pass on real Ray, without a model: it reads the readings that a condition takes, and goes on with them."""
+"""A second pass, without a model: it reads the readings that a condition takes, and goes on with them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,10 +6,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pydantic import ValidationError
 
 from memagent_batch.cli.main import main
 from memagent_batch.cli.settings import job_of
-from memagent_batch.errors import InputError, OutputError, SettingsError
+from memagent_batch.errors import InputError, OutputError
 from memagent_batch.files.location import Location
 from memagent_batch.flows import answer as answer_module
 from memagent_batch.flows.answer import answer
@@ -19,8 +20,6 @@ from memagent_batch.runs.history.history import find_run
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.state import read_state
 from memagent_batch.runs.tables.table_files import table_files
-
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
 
 MONDAY = {"a": "the fox " * 60, "b": "a dog", "c": "a cat"}
 QUESTIONS = '{"question_id": "q", "question": "Who?"}\n{"question_id": "r", "question": "Where?"}\n'
@@ -37,6 +36,7 @@ class Passes:
             "documents": str(folder / "in"),
             "questions": str(folder / "questions.jsonl"),
             "engine": "simulated",
+            "executor": "local",
             "model": model,
             "window_tokens": 1000,
             "policy": {"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
@@ -141,9 +141,9 @@ def test_second_pass_that_can_not_be_read_is_refused(passes: Passes, capsys: pyt
         passes.second(output=str(passes.folder / "first"), again_from=str(passes.folder / "in" / ".." / "first"))
     with pytest.raises(InputError, match=r"it takes question 'r' of document 'b', which is not asked here"):
         passes.second("document_id = 'b'", questions=None, ask=({"question_id": "q", "question": "Who?"},))
-    with pytest.raises(SettingsError, match="again_from and again_where need each other"):
+    with pytest.raises(ValidationError, match="again_from and again_where need each other"):
         passes.second(again_where=None)
-    with pytest.raises(SettingsError, match="limit is not for a second pass"):
+    with pytest.raises(ValidationError, match="limit is not for a second pass"):
         passes.second(limit=1)
     knobs = [f"--documents={passes.folder / 'in'}", "--ask=Who?", f"--again-from={passes.folder / 'first'}"]
     assert main(["answer", *knobs, f"--output={passes.folder / 'other'}", "--model=x", "--where", "answer ~ '('"]) == 2

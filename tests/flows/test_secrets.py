@@ -106,6 +106,7 @@ def written(server: str, text_model: str, tmp_path_factory: pytest.TempPathFacto
         "vllm": {"engine_args": {"hf_token": SECRETS["hf-token"]}},
         "input": {"format": "jsonl"},
         "window_tokens": 1000,
+        "executor": "ray",
         "policy": {"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
     }
     (folder / "job.yaml").write_text(yaml.safe_dump(knobs))

@@ -14,10 +14,9 @@ from memagent_batch.errors import InputError, OutputError
 from memagent_batch.evaluation.report.templates import content_policy
 from memagent_batch.files.json_files import read_json, write_json
 from memagent_batch.files.location import Location
-from memagent_batch.flows import page as pipeline
-from memagent_batch.flows.page import page
 from memagent_batch.pages import site
-from memagent_batch.pages.site import WrittenSite
+from memagent_batch.pages import site as pipeline
+from memagent_batch.pages.site import WrittenSite, write_site
 from memagent_batch.pages.size import estimate_size
 from memagent_batch.pages.templates import seen_json
 from memagent_batch.runs.manifest import RUN_FILE, require_manifest
@@ -27,7 +26,7 @@ from tests.runs.recorded_nights import Nights
 
 
 def write(output: Location, target: Location, *, context_chars: int | None = 2000) -> WrittenSite:
-    return page(output, target, context_chars=context_chars, is_large_allowed=False)
+    return write_site(output, target, context_chars=context_chars, is_large_allowed=False)
 
 
 def document_pages(target: Location) -> dict[str, str]:
@@ -186,7 +185,7 @@ def test_site_is_told_its_size_before_it_is_written(
     with pytest.raises(OutputError, match=r"the pages of 4 documents would take about 1 MB.*--yes"):
         write(scan, scan / "page")
     assert not (scan / "page").exists() or not (scan / "page/index.html").exists()
-    written = page(scan, scan / "page", context_chars=2000, is_large_allowed=True)
+    written = write_site(scan, scan / "page", context_chars=2000, is_large_allowed=True)
     assert "the pages of 4 documents take about 1 MB" in caplog.text
     assert written["bytes"] / 2 < estimate.num_bytes < written["bytes"] * 2
 
@@ -232,7 +231,7 @@ def test_site_splits_a_document_of_many_questions(tmp_path: Path) -> None:
 
 
 def test_site_goes_to_a_bucket(scan: Location, s3_bucket: Location) -> None:
-    told = page(
+    told = write_site(
         Location(uri=scan.uri),
         Location(uri=f"{s3_bucket.uri}/site", storage_options=s3_bucket.storage_options),
         context_chars=100,

@@ -16,7 +16,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from memagent_batch.files.location import Location
-from memagent_batch.flows.page import page
+from memagent_batch.pages.site import write_site
 from tests.pages.reviewed_run import QUESTIONS, Scan, write_scan
 from tests.runs.recorded_nights import Nights
 
@@ -34,7 +34,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def site_of(output: Location) -> Path:
-    page(output, output / "page", context_chars=2000, is_large_allowed=False)
+    write_site(output, output / "page", context_chars=2000, is_large_allowed=False)
     return Path((output / "page/index.html").path)
 
 
@@ -168,7 +168,7 @@ def test_document_opens_with_its_evidence_and_back_finds_the_filters(table: webd
     trace = table.find_element(By.CSS_SELECTOR, "details.trace")
     trace.find_element(By.TAG_NAME, "summary").click()
     assert "turn 0" in trace.text
-    assert "memagent diff 2026" in table.find_element(By.CSS_SELECTOR, ".commands").text
+    assert "--before 2026" in table.find_element(By.CSS_SELECTOR, ".commands").text
     assert log_of(table) == []
     table.back()
     table.back()

@@ -48,9 +48,19 @@ def test_command_reads_with_policy_engine_and_reward_of_an_installed_package(pyt
     (tmp_path / "questions.jsonl").write_text(
         json.dumps({"question_id": "q", "question": "Who sleeps?", "references": ["owl"]}) + "\n"
     )
-    plugins = ["--policy.kind", "first-match", "--engine", "echo", "--engine-knobs", '{"word": "owl"}', *KNOBS]
+    plugins = [
+        "--policy.kind",
+        "first-match",
+        "--engine",
+        "echo",
+        "--engine-knobs",
+        '{"word": "owl"}',
+        "--executor",
+        "ray",
+        *KNOBS,
+    ]
     sources = ["--documents", "documents.jsonl", "--questions", "questions.jsonl"]
-    collect = ["--rollouts.reward", "brevity", "--group-size", "2", "--output", "rollouts"]
+    collect = ["--rollouts.reward", "brevity", "--rollouts.group-size", "2", "--output", "rollouts"]
     ended = run(python, "-m", "memagent_batch", "collect", *sources, *plugins, *collect, cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
     answers = pq.read_table(tmp_path / "rollouts" / "answers").to_pylist()

@@ -163,13 +163,16 @@ async def test_side_by_side_turns_are_made_when_they_are_asked_and_keep_their_or
 @pytest.mark.parametrize("places", [3, MOST_TURNS + 44])
 async def test_one_long_document_takes_as_many_places_at_once_as_its_engine_has(places: int) -> None:
     under_way = most = 0
+    is_full = asyncio.Event()
 
     class Engine(ReplayOnly):
         async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
             nonlocal under_way, most
             under_way += 1
             most = max(most, under_way)
-            await asyncio.sleep(0.05)
+            if most == places:
+                is_full.set()
+            await asyncio.wait_for(is_full.wait(), timeout=60)
             under_way -= 1
             return Completion(token_ids=[99], text="none", finish_reason=FinishReason.STOP)
 

@@ -1,6 +1,5 @@
 """How a run shows that its endpoint is away: what the readers report, and what the progress line says."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -10,22 +9,11 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.logs import EventKind
-from memagent_batch.ray_data.progress.board import Event, ProgressBoard, Report
+from memagent_batch.ray_data.progress.board import Event, ProgressBoard
 from memagent_batch.ray_data.progress.progress import Absence
 from memagent_batch.ray_data.progress.reporter import AWAY_SECONDS, Reporter
 from memagent_batch.wiring import make_output
 from tests.engine_context import MadeEngine
-
-
-class Board:
-    """Stands for the handle of a ProgressBoard."""
-
-    def __init__(self) -> None:
-        self.board = ProgressBoard()
-        self.put = self
-
-    def remote(self, report: Report) -> "asyncio.Future[None]":
-        return asyncio.ensure_future(self.board.put(report))
 
 
 class AwayEngine(MadeEngine):
@@ -52,14 +40,14 @@ def job(text_model: str, tmp_path: Path) -> JobConfig:
 
 
 async def test_reporter_reports_once_that_the_endpoint_is_away_and_once_that_it_is_back(job: JobConfig) -> None:
-    board, engine = Board(), AwayEngine()
+    board, engine = ProgressBoard(), AwayEngine()
     log = TurnLogWriter(make_output(job), run_id="r", writer_id="w", settings=job.log)
     reporter = Reporter(board=board, log=log, run_id="r", model=job.agent.model, policy=job.agent.policy.kind)
-    reporter.count_engine_start(engine)
+    reporter.count_engine_start(engine, is_replacement=False)
     for seconds in (0.0, AWAY_SECONDS / 2, AWAY_SECONDS, 60.0, 95.0, 0.0, 0.0, 1.0, 0.0):
         engine.seconds = seconds
-        await asyncio.gather(*reporter.send())
-    away, back = (await board.board.take()).events
+        await reporter.send()
+    away, back = board.take().events
     assert (away.kind, away.fields) == ("endpoint_away", {"run_id": "r", "away_seconds": AWAY_SECONDS})
     assert "503: no healthy upstream" in away.message
     assert (back.kind, back.fields, back.message) == (

@@ -22,7 +22,7 @@ from memagent_batch.runs.state import read_state
 from memagent_batch.runs.tables.schemas import ANSWERS, EVIDENCE
 from memagent_batch.runs.tables.table_files import read_tables
 
-pytestmark = [pytest.mark.ray, pytest.mark.s3, pytest.mark.usefixtures("ray_here")]
+pytestmark = [pytest.mark.s3]
 
 TEXTS = {
     "crlf": "The deed is old.\r\nIt was simulated in Rome.\r\nAnn signed it.\r\n" * 6,
@@ -71,7 +71,7 @@ def job(documents: Path, model: str, output: Location, *, ask: list[Any], **knob
         "closing": {"json_tokens": 64},
         "log": {"flush_seconds": 0.1},
     }
-    return job_of(**given | knobs)
+    return job_of(executor="local", **given | knobs)
 
 
 def table(output: Location, manifest: Any, name: str) -> pa.Table:

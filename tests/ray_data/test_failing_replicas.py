@@ -15,10 +15,12 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig, PoolConfig
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineStartError, RunFailedError, SettingsError
+from memagent_batch.executors import ray as executor
 from memagent_batch.flows import answer as pipeline
 from memagent_batch.ray_data import pool, replicas
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.pool import require_node, require_place
+from memagent_batch.ray_data.process import ReaderProcess
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.runs.manifest import Manifest
 
@@ -33,8 +35,8 @@ NUM_DOCUMENTS = 40
 class BrokenReader(Reader):
     """A reader whose engine can't start."""
 
-    def __init__(self, task: ReaderTask) -> None:
-        super().__init__(task)
+    def __init__(self, task: ReaderTask, process: ReaderProcess) -> None:
+        super().__init__(task, process)
         replicas.RESTART_SECONDS = 0.1
         self.folder = Path(task.output.path).parent  # type: ignore[union-attr]
         self.actor = str(ray.get_runtime_context().get_actor_id())
@@ -91,7 +93,7 @@ def job_in(folder: Path, model: str, *, num_replicas: int = 2) -> JobConfig:
 
 
 def run(job: JobConfig, reader: type[Reader], monkeypatch: pytest.MonkeyPatch) -> Manifest:
-    monkeypatch.setattr(pipeline, "Reader", reader)
+    monkeypatch.setattr(executor, "Reader", reader)
     return pipeline.answer(job)
 
 

@@ -1,6 +1,5 @@
 """A server that takes a request and never answers: what it costs the readings beside it."""
 
-import asyncio
 import itertools
 import json
 import threading
@@ -15,22 +14,11 @@ import pyarrow.parquet as pq
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
-from memagent_batch.files.location import Location
-from memagent_batch.inputs.documents import index_shard
-from memagent_batch.inputs.questions import read_questions
-from memagent_batch.inputs.shards import list_shards
-from memagent_batch.log.index import scan_log
-from memagent_batch.log.question_list import write_asked
-from memagent_batch.ray_data.actor import ReaderTask
-from memagent_batch.ray_data.reader import Reader
-from memagent_batch.ray_data.tokenise import tokenise
-from memagent_batch.runs.planning.plan import Plan
+from memagent_batch.domain.addresses import text_hash
+from memagent_batch.flows.answer import answer
 from memagent_batch.tokens.tokenizer import Tokenizer
-from memagent_batch.wiring import identify_reader, make_output
-from tests.ray_data.progress.silent_board import SilentBoard
 
 TEXTS = {"fine": "a text to read " * 20, "cursed": "a cursed text " * 20, "other": "another text " * 20}
-RUN_ID = "20260101T000000.000Z"
 
 
 @contextmanager
@@ -83,6 +71,7 @@ def settings_of(folder: Path, model: str, base_url: str, **knobs: Any) -> JobCon
         "ask": ("Who?",),
         "model": model,
         "engine": "openai",
+        "executor": "local",
         "openai": {"base_url": base_url, "timeout_seconds": 1, "max_retries": 1, "backoff_seconds": 0.01},
         "window_tokens": 1000,
         "policy": {"chunk_tokens": 30, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
@@ -92,25 +81,11 @@ def settings_of(folder: Path, model: str, base_url: str, **knobs: Any) -> JobCon
 
 
 def read(job: JobConfig) -> dict[str, str]:
-    """Reads what is to be read; statuses by document."""
-    output = make_output(job)
-    shards = list_shards(Location(uri=job.documents[0]), settings=job.input)
-    tables = [table for shard in shards for table in index_shard(shard, settings=job.input, storage_options={})]
-    plan = Plan(pa.concat_tables(tables), read_questions(None, ask=job.ask), samples=1)
-    write_asked(output, plan.asked.hashed, run_id=RUN_ID)
-    task = ReaderTask.of_job(
-        job, run_id=RUN_ID, reader_fingerprint=identify_reader(job.agent).fingerprint, board=SilentBoard()
-    )
-    bundles = plan.pending(
-        scan_log(output, reader_fingerprint=identify_reader(job.agent).fingerprint), retry_failed=job.retry_failed
-    )
-    documents = [document for bundle in bundles for document in tokenise(bundle, agent=job.agent, sources=job)]
-
-    async def read_all() -> list[pa.Table]:
-        reader = Reader(task)
-        return await asyncio.gather(*map(reader, documents))
-
-    return {row["document_id"]: row["status"] for table in asyncio.run(read_all()) for row in table.to_pylist()}
+    """Reads what is to be read; statuses of what was read now, by document."""
+    run_id = answer(job)["run_id"]
+    names = {text_hash(text): name for name, text in TEXTS.items()}
+    rows = pq.read_table(Path(job.output) / "log" / "outcomes").to_pylist()
+    return {names[row["document_hash"]]: row["status"] for row in rows if row["run_id"] == run_id}
 
 
 def test_reader_of_an_endpoint_that_never_answers_one_document_fails_that_one_and_mends_it_later(

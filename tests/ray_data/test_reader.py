@@ -1,7 +1,7 @@
 """The reader on its own event loop, without Ray: what one fault costs."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -42,32 +42,17 @@ from memagent_batch.runs.planning.work import count_pending
 from memagent_batch.runs.tables.parts import collect_not_read
 from memagent_batch.wiring import identify_reader, make_output
 from tests.engine_context import context_of
-from tests.ray_data.progress.silent_board import SilentBoard
 
 RUN_ID = "20260101T000000.000Z"
 TEXTS = {"fine": "some text to read " * 30, "cursed": "two words", "other": "more text to read " * 20}
 
 
-class Board(SilentBoard):
-    """Stands for the handle of a ProgressBoard."""
+class Board(ProgressBoard):
+    """A board that is in no hurry."""
 
-    def __init__(self) -> None:
-        self.board = ProgressBoard()
-        self.put = Method(self.board.put)  # type: ignore[assignment]
-
-
-class Method:
-    """Stands for an actor's method; the actor is in no hurry."""
-
-    def __init__(self, call: Callable[..., Coroutine[Any, Any, None]]) -> None:
-        self._call = call
-
-    def remote(self, *arguments: Any) -> "asyncio.Task[None]":
-        return asyncio.create_task(self._run(*arguments))
-
-    async def _run(self, *arguments: Any) -> None:
+    async def put(self, report: Report) -> None:
         await asyncio.sleep(0.2)
-        await self._call(*arguments)
+        await super().put(report)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,7 +239,7 @@ def test_reader_reports_to_the_board_what_it_did_and_what_failed(
     monkeypatch.setattr(agent, "make_policy", cursed_policy)
     board = Board()
     read_pending(job, board=board)
-    report = asyncio.run(board.board.take())
+    report = board.take()
     sums, turns = report.counts, pq.read_table(Path(job.output) / "log" / "turns").to_pylist()
     files = [path for path in (Path(job.output) / "log").glob("[to]*/*") if path.is_file()]
     assert (sums["readings"], sums["failed"], sums["turns"]) == (3, 1, len(turns))
@@ -275,7 +260,7 @@ def test_reader_memories_cut_at_their_budget_are_counted(job: JobConfig) -> None
     }
     read_pending(job.with_agent(job.agent.model_copy(update=knobs)), board=board)
     turns = pq.read_table(Path(job.output) / "log" / "turns").to_pylist()
-    sums = asyncio.run(board.board.take()).counts
+    sums = board.take().counts
     assert sums["memory_truncations"] == sum(turn["kind"] == "update" for turn in turns) > 0
 
 
@@ -325,7 +310,7 @@ def test_reader_document_that_changed_since_the_plan_is_not_read_and_waits_for_t
     assert {outcome["document_hash"] for outcome in outcomes_of(job)} == {
         text_hash(TEXTS[name]) for name in ("fine", "cursed")
     }
-    sums = asyncio.run(board.board.take()).counts
+    sums = board.take().counts
     assert (sums["readings"], sums["failed"], sums["not_read"]) == (2, 0, 1)
     assert statuses_in(read_pending(job)) == ["ok"]
 
@@ -341,7 +326,7 @@ async def test_board_keeps_the_first_reading_not_read_for_each_reason_and_every_
     failed = Event(kind=EventKind.READING_FAILED, message="failed")
     await board.put(Report(counts={}, events=[unfetched("a/1.txt"), unfetched("a/2.txt"), failed]))
     await board.put(Report(counts={}, events=[unfetched("a/3.txt"), failed]))
-    assert [event.message for event in (await board.take()).events] == ["a/1.txt not read", "failed", "failed"]
+    assert [event.message for event in board.take().events] == ["a/1.txt not read", "failed", "failed"]
 
 
 class TroubledEngine(SimulatedEngine):
@@ -394,10 +379,8 @@ def test_reader_whose_engine_refuses_the_key_stops_and_keeps_what_is_finished(
 class BoundBoard(Board):
     """Says soon that the run has met a bound."""
 
-    class bound_met:  # noqa: N801 - stands for an actor's method
-        @staticmethod
-        def remote() -> "asyncio.Task[str]":
-            return asyncio.create_task(asyncio.sleep(0.5, "max_tokens"))
+    async def bound_met(self) -> str:
+        return await asyncio.sleep(0.5, "max_tokens")
 
 
 def test_reader_of_a_run_that_meets_a_bound_keeps_turns_under_way_and_the_next_run_asks_the_others_alone(

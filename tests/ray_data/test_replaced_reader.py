@@ -19,8 +19,10 @@ import pytest
 import ray
 
 from memagent_batch.cli.settings import job_of
+from memagent_batch.executors import ray as executor
 from memagent_batch.flows import answer as pipeline
 from memagent_batch.ray_data.actor import ReaderTask
+from memagent_batch.ray_data.process import ReaderProcess
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.tokens.tokenizer import Tokenizer
@@ -36,8 +38,8 @@ PATIENCE_SECONDS = 120.0
 class KnownReader(Reader):
     """A reader that shows its process."""
 
-    def __init__(self, task: ReaderTask) -> None:
-        super().__init__(task)
+    def __init__(self, task: ReaderTask, process: ReaderProcess) -> None:
+        super().__init__(task, process)
         assert task.output is not None
         (Path(task.output.path).parent / f"actor-{os.getpid()}").touch()
 
@@ -103,7 +105,7 @@ def test_actor_killed_while_the_endpoint_is_down_is_replaced_and_the_run_reads_e
 ) -> None:
     rows = [{"document_id": f"d{number}", "text": f"{number} and some words " * 100} for number in range(4)]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "documents.parquet")
-    monkeypatch.setattr(pipeline, "Reader", KnownReader)
+    monkeypatch.setattr(executor, "Reader", KnownReader)
     manifests: list[Manifest] = []
     with endpoint(text_model) as there:
         job = job_of(

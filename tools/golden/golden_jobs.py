@@ -138,7 +138,9 @@ def nights(place: Workplace) -> None:
     place.keep("nights/3")
     runs = sorted(path.name for path in (place.folder / "out" / "runs").iterdir())
     (place.folder / "diff").mkdir()
-    place.python("memagent_batch", "diff", "--output", "out", *runs[:2], "--to", "diff/differences.parquet")
+    place.python(
+        "memagent_batch", "diff", "out", "--before", runs[0], "--after", runs[1], "--to", "diff/differences.parquet"
+    )
     place.keep("nights/diff", output="diff", runs=runs)
 
 

@@ -1,36 +1,144 @@
 """`memagent evaluate make`: writes a suite of documents and questions, from a seed, or of a user's own questions."""
 
-import argparse
 import re
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from memagent_batch.cli.main import run_command
-from memagent_batch.cli.options import Manual, OptionParser, nearest_name
+from memagent_batch.cli.command import StorageCommand
+from memagent_batch.cli.options import nearest_name
+from memagent_batch.config.section import Count, Section, Text
+from memagent_batch.domain.scoring.scores import TEXT_METRICS, Metric
 from memagent_batch.errors import SettingsError
 
 if TYPE_CHECKING:
     from memagent_batch.evaluation.tasks.make import SuitePlan
-
-MANUAL = Manual(
-    command="memagent evaluate make",
-    about="Writes a suite of documents and questions: at any list of lengths, from a seed; or your own questions.",
-    examples=(
-        "memagent evaluate make --output suite/ --lengths 8K 128K 1M",
-        "memagent evaluate make --output suite/ --from-questions gold.jsonl --documents lake/",
-    ),
-    page="docs/how-to/evaluation.md",
-)
+    from memagent_batch.files.location import Location
 
 _LENGTH = re.compile(r"([0-9]+|[0-9]+\.[0-9]+)([KM]?)", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1024, "M": 1024**2}
+ALL = ("all",)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Makes the suite; returns the exit code."""
-    return run_command(partial(_make, sys.argv[1:] if arguments is None else arguments))
+class Columns(Section):
+    """Columns of the documents of `--from-questions`."""
+
+    document_id_column: str = "document_id"
+    """Column of the documents with their ids."""
+    text_column: str = "text"
+    """Column of the documents with their texts."""
+
+
+class Make(StorageCommand):
+    """Writes a suite of documents and questions: at any list of lengths, from a seed; or your own questions."""
+
+    command = "memagent evaluate make"
+    examples = (
+        "memagent evaluate make --output suite/ --lengths 8K 128K 1M",
+        "memagent evaluate make --output suite/ --from-questions gold.jsonl --documents lake/",
+    )
+    page = "docs/how-to/evaluation.md"
+
+    output: Text
+    """The suite's folder, or any fsspec URL."""
+    model: Text = "tiny"
+    """Lengths are counted in tokens of this model: `tiny`, a model folder or hub name."""
+    tasks: tuple[str, ...] = ALL
+    """Names, or all that have their file (default)."""
+    lengths: tuple[str, ...] = ()
+    """Tokens of a document: 4096, 8K (x1,024), 3.5M."""
+    samples: Count = 20
+    """Documents of each task and length."""
+    seed: int = 0
+    """The same seed makes the same suite."""
+    typed: bool = False
+    """Ask for a number or a label if a task's answer is one."""
+    essays: str | None = None
+    """Folder of .txt or .md files to hide needles in; the project's own without it."""
+    hotpotqa: str | None = None
+    """HotpotQA file, JSON; for qa_hotpot and ruler_hqa."""
+    squad: str | None = None
+    """SQuAD file, JSON; for qa_squad."""
+    num_documents: tuple[Count, ...] = ()
+    """Lengths for ruler_hqa: 50 to 25600."""
+    from_questions: str | None = None
+    """Your own question list, each with references."""
+    documents: tuple[str, ...] = ()
+    """What these are asked of: files, folders, globs."""
+    metric: Metric = Metric.SUB_EM
+    """Metric of these, if they ask for no type."""
+    input: Columns = Columns()
+    """Columns of these documents."""
+
+    def run(self) -> None:
+        """Makes the suite."""
+        if self.from_questions:
+            self._make_own(self.from_questions)
+            return
+        if self.documents:
+            raise SettingsError("--documents: they belong to --from-questions, which is missing")
+        from memagent_batch.evaluation.tasks.inputs import read_suite_inputs
+        from memagent_batch.evaluation.tasks.make import make_suite
+
+        plan = self._plan()
+        inputs = read_suite_inputs(
+            model=self.model,
+            essays=self.essays,
+            hotpotqa=self.hotpotqa,
+            squad=self.squad,
+            storage_options=self.storage_options,
+        )
+        output = self.locate(self.output)
+        is_new = make_suite(plan, inputs.materials, output, inputs=inputs.record, say=partial(print, flush=True))
+        self._print_next(output, is_new=is_new)
+
+    def _make_own(self, questions: str) -> None:
+        for name in ("lengths", "num_documents", "essays", "hotpotqa", "squad", "typed", "tasks"):
+            if name in self.model_fields_set:
+                raise SettingsError(f"--{name.replace('_', '-')}: it does not belong to --from-questions; leave it out")
+        if not self.documents:
+            raise SettingsError("--documents: missing; name what the questions of --from-questions are asked of")
+        if self.metric not in TEXT_METRICS:
+            raise SettingsError(f"--metric: choose one of {', '.join(TEXT_METRICS)}")
+        from memagent_batch.config.sources import InputConfig
+        from memagent_batch.evaluation.suites.own import OwnSuite, make_own_suite
+
+        own = OwnSuite(
+            documents=tuple(map(self.locate, self.documents)),
+            questions=self.locate(questions),
+            settings=InputConfig(**self.input.model_dump()),
+            metric=self.metric,
+        )
+        output = self.locate(self.output)
+        self._print_next(output, is_new=make_own_suite(own, output, say=partial(print, flush=True)))
+
+    def _print_next(self, output: "Location", *, is_new: bool) -> None:
+        if is_new:
+            print(f"read it with: memagent evaluate run --suite {output} --output FOLDER --model {self.model}")
+        else:
+            print(f"{output} holds this suite already; nothing to do")
+
+    def _plan(self) -> "SuitePlan":
+        from memagent_batch.evaluation.tasks.make import SuitePlan, all_tasks
+        from memagent_batch.evaluation.tasks.tasks import TASKS
+
+        tasks = tuple(dict.fromkeys(self.tasks))
+        if self.tasks == ALL:
+            tasks = all_tasks(given=[name for name in ("hotpotqa", "squad") if getattr(self, name)])
+            tasks = tuple(name for name in tasks if self.num_documents or not TASKS[name].by_documents)
+        _require_tasks(tasks, TASKS)
+        for by_documents, option in ((False, "lengths"), (True, "num_documents")):
+            needing = [name for name in tasks if TASKS[name].by_documents is by_documents]
+            if needing and not getattr(self, option):
+                raise SettingsError(f"--{option.replace('_', '-')}: missing; {needing[0]} needs at least one")
+        return SuitePlan(
+            tasks=tasks,
+            lengths=tuple(sorted({parse_length(text) for text in self.lengths})),
+            num_documents=tuple(sorted(set(self.num_documents))),
+            samples=self.samples,
+            seed=self.seed,
+            typed=self.typed,
+        )
 
 
 def parse_length(text: str) -> int:
@@ -43,148 +151,18 @@ def parse_length(text: str) -> int:
 
     match = _LENGTH.fullmatch(text)
     if match is None:
-        raise SettingsError(f"--lengths: {text!r} is no length in tokens; write it as 4096, 8K, 3.5M")
+        raise SettingsError(f"--lengths: {text!r} is not a length in tokens; write it as 4096, 8K, 3.5M")
     length = round(float(match[1]) * _UNITS[match[2].upper()])
     if length < SHORTEST_TOKENS:
         raise SettingsError(f"--lengths: {text!r} is too short; documents have {SHORTEST_TOKENS} tokens or more")
     return length
 
 
-def _make(arguments: Sequence[str]) -> None:
-    options = _make_parser().parse_args(arguments)
-    if options.from_questions:
-        _make_own(options)
-        return
-    if options.documents:
-        raise SettingsError("--documents: they belong to --from-questions, which is missing")
-    from memagent_batch.evaluation.tasks.inputs import read_suite_inputs
-    from memagent_batch.evaluation.tasks.make import make_suite
-    from memagent_batch.files.location import Location
-
-    plan = _suite_plan(options)
-    storage_options = options.storage_options
-    inputs = read_suite_inputs(
-        model=options.model,
-        essays=options.essays,
-        hotpotqa=options.hotpotqa,
-        squad=options.squad,
-        storage_options=storage_options,
-    )
-    output = Location(uri=options.output, storage_options=storage_options)
-    is_new = make_suite(plan, inputs.materials, output, inputs=inputs.record, say=partial(print, flush=True))
-    _print_next(output, is_new=is_new, model=options.model)
-
-
-def _make_own(options: argparse.Namespace) -> None:
-    for name in ("lengths", "num_documents", "essays", "hotpotqa", "squad", "typed"):
-        if getattr(options, name):
-            raise SettingsError(f"--{name.replace('_', '-')}: it does not belong to --from-questions; leave it out")
-    if options.tasks != ["all"]:
-        raise SettingsError("--tasks: they are made from a seed, and --from-questions is not; leave one of them out")
-    if not options.documents:
-        raise SettingsError("--documents: missing; name what the questions of --from-questions are asked of")
-    from memagent_batch.config.sources import InputConfig
-    from memagent_batch.domain.scoring.scores import Metric
-    from memagent_batch.evaluation.suites.own import OwnSuite, make_own_suite
-    from memagent_batch.files.location import Location
-
-    locate = partial(Location, storage_options=options.storage_options)
-    columns = {"document_id_column": options.document_id_column, "text_column": options.text_column}
-    own = OwnSuite(
-        documents=tuple(locate(uri=uri) for uri in options.documents),
-        questions=locate(uri=options.from_questions),
-        settings=InputConfig(**columns),
-        metric=Metric(options.metric),
-    )
-    output = locate(uri=options.output)
-    is_new = make_own_suite(own, output, say=partial(print, flush=True))
-    _print_next(output, is_new=is_new, model=options.model)
-
-
-def _print_next(output: object, *, is_new: bool, model: str) -> None:
-    if is_new:
-        print(f"read it with: memagent evaluate run --suite {output} --output FOLDER --model {model}")
-    else:
-        print(f"{output} holds this suite already; nothing to do")
-
-
-def _make_parser() -> OptionParser:
-    parser = OptionParser(MANUAL)
-    parser.add_argument("--output", required=True, help="the suite's folder, or any fsspec URL")
-    parser.add_argument(
-        "--model",
-        default="tiny",
-        help="lengths are counted in tokens of this model: `tiny`, a model folder or hub name",
-    )
-    parser.add_argument("--tasks", nargs="+", default=["all"], help="names, or all that have their file (default)")
-    parser.add_argument("--lengths", nargs="+", default=[], help="tokens of a document: 4096, 8K (x1,024), 3.5M")
-    parser.add_argument("--samples", type=int, default=20, help="documents of each task and length (default: 20)")
-    parser.add_argument("--seed", type=int, default=0, help="the same seed makes the same suite (default: 0)")
-    parser.add_argument("--typed", action="store_true", help="ask for a number or a label where a task's answer is one")
-    parser.add_argument("--essays", help="folder of .txt or .md files to hide needles in; the project's own without it")
-    parser.add_argument("--hotpotqa", help="HotpotQA file, JSON; for qa_hotpot and ruler_hqa")
-    parser.add_argument("--squad", help="SQuAD file, JSON; for qa_squad")
-    parser.add_argument("--num-documents", type=int, nargs="+", default=[], help="lengths for ruler_hqa: 50 to 25600")
-    _add_own_options(parser)
-    parser.add_storage_options()
-    return parser
-
-
-def _add_own_options(parser: OptionParser) -> None:
-    from memagent_batch.domain.scoring.scores import TEXT_METRICS, Metric
-
-    parser.add_argument("--from-questions", metavar="LIST", help="your own question list, each with references")
-    parser.add_argument("--documents", nargs="+", default=[], help="what these are asked of: files, folders, globs")
-    parser.add_argument(
-        "--metric",
-        choices=[*TEXT_METRICS],
-        default=Metric.SUB_EM,
-        help="metric of these, where they ask for no type (default: sub_em)",
-    )
-    parser.add_argument(
-        "--input.document-id-column",
-        dest="document_id_column",
-        default="document_id",
-        metavar="NAME",
-        help="column of the documents with their ids (default: document_id)",
-    )
-    parser.add_argument(
-        "--input.text-column",
-        dest="text_column",
-        default="text",
-        metavar="NAME",
-        help="column of the documents with their texts (default: text)",
-    )
-
-
-def _suite_plan(options: argparse.Namespace) -> "SuitePlan":
-    from memagent_batch.evaluation.tasks.make import SuitePlan, all_tasks
-    from memagent_batch.evaluation.tasks.tasks import TASKS
-
-    sources = [name for name in ("hotpotqa", "squad") if getattr(options, name)]
-    tasks = all_tasks(given=sources) if options.tasks == ["all"] else tuple(dict.fromkeys(options.tasks))
-    if options.tasks == ["all"] and not options.num_documents:
-        tasks = tuple(name for name in tasks if not TASKS[name].by_documents)
-    unknown = [name for name in tasks if name not in TASKS]
-    if unknown:
-        near = nearest_name(unknown[0], TASKS)
-        advice = f"did you mean {near}?" if near else f"choose from {', '.join(TASKS)}, or all"
-        raise SettingsError(f"--tasks: there is no task {unknown[0]!r}; {advice}")
-    if options.samples < 1 or any(number < 1 for number in options.num_documents):
-        raise SettingsError("--samples and --num-documents must be 1 or more")
-    for by_documents, knob in ((False, "lengths"), (True, "num-documents")):
-        needing = [name for name in tasks if TASKS[name].by_documents is by_documents]
-        if needing and not getattr(options, knob.replace("-", "_")):
-            raise SettingsError(f"--{knob}: missing; {needing[0]} needs at least one")
-    return SuitePlan(
-        tasks=tasks,
-        lengths=tuple(sorted({parse_length(text) for text in options.lengths})),
-        num_documents=tuple(sorted(set(options.num_documents))),
-        samples=options.samples,
-        seed=options.seed,
-        typed=options.typed,
-    )
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def _require_tasks(names: Iterable[str], known: Iterable[str]) -> None:
+    """Refuses a task that is not there, with the nearest one."""
+    known = list(known)
+    for name in names:
+        if name not in known:
+            near = nearest_name(name, known)
+            advice = f"did you mean {near}?" if near else f"choose from {', '.join(known)}, or all"
+            raise SettingsError(f"--tasks: there is no task {name!r}; {advice}")

@@ -1,50 +1,37 @@
 """`memagent review estimate`: how good the scan is, with intervals."""
 
 import json
-import sys
-from collections.abc import Sequence
-from functools import partial
 
-from memagent_batch.cli.main import run_command
-from memagent_batch.cli.options import Manual, OptionParser, output_of
+from pydantic import Field
+
+from memagent_batch.cli.command import OutputCommand
 from memagent_batch.domain.texts.markdown import unescaped
 
-MANUAL = Manual(
-    command="memagent review estimate",
-    about="Says how good the scan is by the labels of a review: precision, recall, F1, elusion, richness, error rate,\n"
-    "each with its 95 % interval, and how far reviewers agree. Writes estimate.json and estimate.md into the review.",
-    examples=(
+
+class Estimate(OutputCommand):
+    """Says how good the scan is by the labels of a review: precision, recall, F1, elusion, richness, error rate,
+    each with its 95 % interval, and how far reviewers agree. Writes estimate.json and estimate.md into the review.
+    """
+
+    command = "memagent review estimate"
+    examples = (
         "memagent review estimate out/",
         "memagent review estimate out/ --review clause-1a2b3c4d5e --json",
-    ),
-    page="docs/how-to/review.md",
-)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints the estimates; returns the exit code."""
-    return run_command(partial(_estimate, sys.argv[1:] if arguments is None else arguments))
-
-
-def _estimate(arguments: Sequence[str]) -> None:
-    parser = OptionParser(MANUAL)
-    parser.add_argument("output", help="the output that was reviewed")
-    parser.add_argument("--review", metavar="ID", help="the review (default: the only one)")
-    parser.add_argument(
-        "--so-far",
-        action="store_true",
-        help="estimate before all is labelled: the intervals are wider, and hold however often you look",
     )
-    parser.add_argument("--with-seen", action="store_true", help="count labels that were given with the answer in view")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_storage_options()
-    options = parser.parse_args(arguments)
-    from memagent_batch.flows.review import estimate
+    page = "docs/how-to/review.md"
 
-    output = output_of(options)
-    values, page = estimate(output, options.review, so_far=options.so_far, with_seen=options.with_seen)
-    print(json.dumps(values, indent=2, ensure_ascii=False) if options.json else unescaped(page).rstrip("\n"))
+    review: str | None = None
+    """ID of the review (default: the only one)."""
+    so_far: bool = False
+    """Estimate before all is labelled: the intervals are wider, and hold however often you look."""
+    with_seen: bool = False
+    """Count labels that were given with the answer in view."""
+    as_json: bool = Field(default=False, alias="json")
+    """Print JSON."""
 
+    def run(self) -> None:
+        """Prints the estimates."""
+        from memagent_batch.flows.review import estimate
 
-if __name__ == "__main__":
-    sys.exit(main())
+        values, page = estimate(self.location, self.review, so_far=self.so_far, with_seen=self.with_seen)
+        print(json.dumps(values, indent=2, ensure_ascii=False) if self.as_json else unescaped(page).rstrip("\n"))

@@ -1,68 +1,45 @@
 """`memagent review plan`: what so many labels will say, before anyone reads."""
 
 import json
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from memagent_batch.cli.main import run_command
-from memagent_batch.cli.options import Manual, OptionParser, output_of
-from memagent_batch.cli.review.asked_options import add_asked_options, check_asked
-from memagent_batch.errors import SettingsError
+from pydantic import Field
+
+from memagent_batch.cli.review.asked import AskedCommand
 
 if TYPE_CHECKING:
     from memagent_batch.flows.review import ReviewPlan
 
-MANUAL = Manual(
-    command="memagent review plan",
-    about="Says how wide the 95 % intervals of recall and precision will be for so many labels, for several truths\n"
-    "that may hold. Where what is looked for is rare, it says that no sample of a size people can read helps.",
-    examples=(
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class Plan(AskedCommand):
+    """Says how wide the 95 % intervals of recall and precision will be for so many labels, for several truths
+    that may hold. If what is looked for is rare, it says that no sample of a size people can read helps.
+    """
+
+    command = "memagent review plan"
+    examples = (
         "memagent review plan out/ --question clause --labels 750",
         "memagent review plan out/ --question risk --by value_label --labels 2000",
-    ),
-    page="docs/how-to/review.md",
-)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints the plan; returns the exit code."""
-    return run_command(partial(_plan, sys.argv[1:] if arguments is None else arguments))
-
-
-def _plan(arguments: Sequence[str]) -> None:
-    parser = OptionParser(MANUAL)
-    add_asked_options(parser)
-    parser.add_argument(
-        "--precision",
-        type=float,
-        default=0.8,
-        metavar="P",
-        help="share of what is flagged that is assumed to be right (default: %(default)s)",
     )
-    parser.add_argument(
-        "--width",
-        type=float,
-        default=0.2,
-        metavar="W",
-        help="wanted width of the interval of recall (default: %(default)s)",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args(arguments)
-    for name in ("precision", "width"):
-        if not 0 < getattr(options, name) <= 1:
-            raise SettingsError(f"--{name}: {getattr(options, name)} is no share; give more than 0, at most 1")
-    flagged = check_asked(options)
-    from memagent_batch.flows.review import Asked, plan_review
-    from memagent_batch.review.sample.record import rule_of
 
-    rule = rule_of(flagged, by=options.by, unsure_below=options.unsure)
-    asked = Asked(question_id=options.question, rule=rule, labels=options.labels, seed=options.seed)
-    output = output_of(options)
-    plan = plan_review(output, asked, precision=options.precision, width=options.width)
-    print(json.dumps(asdict(plan), indent=2) if options.json else "\n".join(_plan_lines(plan, width=options.width)))
+    precision: Share = 0.8
+    """Share of what is flagged that is assumed to be right."""
+    width: Share = 0.2
+    """Wanted width of the interval of recall."""
+    as_json: bool = Field(default=False, alias="json")
+    """Print JSON."""
+
+    def run(self) -> None:
+        """Prints the plan."""
+        from memagent_batch.flows.review import plan_review
+
+        plan = plan_review(self.location, self.asked(), precision=self.precision, width=self.width)
+        lines = _plan_lines(plan, width=self.width)
+        print(json.dumps(asdict(plan), indent=2) if self.as_json else "\n".join(lines))
 
 
 def _plan_lines(plan: "ReviewPlan", *, width: float) -> Iterator[str]:
@@ -93,7 +70,3 @@ def _plan_lines(plan: "ReviewPlan", *, width: float) -> Iterator[str]:
             f"Where richness is below {percent(POOR_RICHNESS)}, or no number of labels is named, no sample that "
             "people can read says much of recall: measure precision, and look for what was missed in other ways."
         )
-
-
-if __name__ == "__main__":
-    sys.exit(main())

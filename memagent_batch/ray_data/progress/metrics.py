@@ -2,12 +2,11 @@
 
 Counters come from the driver, which lives until the run is closed and whose last values Ray exports when it leaves; an
 actor that dies would take the last seconds with it. Latencies and queues come from the actors. Ray puts `ray_` before
-every name, `_total` behind a counter's, and node and process into the labels.
+every name, `_total` behind a counter's, and node and process into the labels. A process without Ray exports nothing.
 """
 
 import sys
-
-from ray.util.metrics import Counter, Gauge, Histogram
+from typing import Any
 
 COUNTERS = {
     "readings": ("memagent_readings", "readings that ended, failed ones included"),
@@ -45,20 +44,50 @@ def labels(*, model: str, policy: str) -> dict[str, str]:
     return {"model": model, "policy": policy}
 
 
-def counter(name: str, description: str, *, labels: dict[str, str]) -> Counter:
+class NotExported:
+    """A series of a process without Ray."""
+
+    def inc(self, value: float = 1.0) -> None:
+        """Counts nothing."""
+
+    def set(self, value: float) -> None:
+        """Shows nothing."""
+
+    def observe(self, value: float) -> None:
+        """Notes nothing."""
+
+
+def is_exported() -> bool:
+    """Whether this process is part of a Ray cluster, whose agents export what it counts."""
+    return "ray" in sys.modules and bool(sys.modules["ray"].is_initialized())
+
+
+def counter(name: str, description: str, *, labels: dict[str, str]) -> Any:
     """A counter whose series has started, so that Prometheus sees its first increase."""
+    if not is_exported():
+        return NotExported()
+    from ray.util.metrics import Counter
+
     series = Counter(name, description, tag_keys=tuple(labels)).set_default_tags(labels)
     series.inc(ALMOST_ZERO)
     return series
 
 
-def gauge(name: str, description: str, *, labels: dict[str, str]) -> Gauge:
+def gauge(name: str, description: str, *, labels: dict[str, str]) -> Any:
     """A gauge; Ray exports it for as long as it is set every few seconds."""
+    if not is_exported():
+        return NotExported()
+    from ray.util.metrics import Gauge
+
     return Gauge(name, description, tag_keys=tuple(labels)).set_default_tags(labels)
 
 
-def turn_histogram(*, labels: dict[str, str]) -> Histogram:
+def turn_histogram(*, labels: dict[str, str]) -> Any:
     """The histogram of the turns' latencies."""
+    if not is_exported():
+        return NotExported()
+    from ray.util.metrics import Histogram
+
     name, description = "memagent_turn_seconds", "time of a turn inside the engine"
     series = Histogram(name, description, boundaries=list(TURN_SECONDS), tag_keys=tuple(labels))
     return series.set_default_tags(labels)

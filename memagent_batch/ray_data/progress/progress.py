@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import ray
 from tqdm import tqdm
 
 from memagent_batch.errors import MemagentError
 from memagent_batch.logs import EventKind
-from memagent_batch.ray_data.progress.board import Event, Report
+from memagent_batch.ray_data.progress.board import Board, Event, ProgressBoard, Report
 from memagent_batch.ray_data.progress.metrics import COUNTERS, READER_COUNTS, counter, gauge, labels
 from memagent_batch.runs.bounds import Spent
 from memagent_batch.runs.planning.work import PendingWork
@@ -35,11 +34,6 @@ ESTIMATE_SHARE = 0.01
 
 LOG_SECONDS = 30.0
 """Pause between log lines where stderr is no terminal."""
-
-BOARD_ANSWER_SECONDS = 10.0
-"""Longest wait for the board in one look; the next look waits for the same answer.
-
-A run that leaves looks three times before it is ended by force."""
 
 BAR = "readings {n_fmt}/{total_fmt} |{bar}| {elapsed}{postfix}"
 """The line of a terminal, in tqdm's words."""
@@ -77,8 +71,7 @@ class Progress:
         self._counters = {name: counter(*texts, labels=own) for name, texts in COUNTERS.items()}
         self._asked_gauge = gauge("memagent_readings_asked", "readings that the run was asked for", labels=own)
         self._to_do_gauge = gauge("memagent_readings_to_do", "readings of the run that have not ended", labels=own)
-        self._board: Any = None
-        self._answer: Any = None
+        self._board: Board = ProgressBoard()
         self._done_before = self._pending_bytes = 0
         self._starting = ""
         self._began = self._last_line = 0.0
@@ -147,7 +140,7 @@ class Progress:
     @contextlib.contextmanager
     def shown(
         self,
-        board: Any,
+        board: Board,
         *,
         pending: PendingWork,
         starting: str,
@@ -156,7 +149,7 @@ class Progress:
         """Shows the block's readings, from a thread.
 
         Args:
-            board: Actor handle of the ProgressBoard.
+            board: Where the readers report to.
             pending: What the block reads.
             starting: What the run waits for until the first turn.
             keep: Takes a note of how far the run is, now and then.
@@ -178,8 +171,7 @@ class Progress:
             yield
             stop.set()
             thread.join()
-            if self._answer is not None:  # asked for by an earlier look, so it lacks what was reported since
-                self._look(is_last=False)
+            self._look(is_last=False)  # this one may have been asked for before, so it lacks what was reported since
             self._look(is_last=True)
 
     def _show_start(self) -> None:
@@ -200,9 +192,9 @@ class Progress:
                 keep(self.note())
 
     def _look(self, *, is_last: bool) -> None:
-        report = self._take()
+        report = self._board.take()
         if bound := self.bound_met():
-            self._board.stop_turns.remote(bound)
+            self._board.stop_turns(bound)
         if report is None:
             return
         self._count(report)
@@ -212,19 +204,6 @@ class Progress:
                 for event in report.events:
                     log.log(event.level, event.message, extra={"event": event.kind, **event.fields})
         self._show(is_last=is_last)
-
-    def _take(self) -> Report | None:
-        """What the readers reported since the last look; None where the board does not answer."""
-        self._answer = self._answer or self._board.take.remote()
-        try:
-            report: Report = ray.get(self._answer, timeout=BOARD_ANSWER_SECONDS)
-        except TimeoutError:
-            return None
-        except ray.exceptions.RayError:  # the board restarts, or the cluster is going down: the run itself reports that
-            self._answer = None
-            return None
-        self._answer = None
-        return report
 
     def _count(self, report: Report) -> None:
         self._sums.update(report.counts)

@@ -2,10 +2,6 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable
-from typing import Any
-
-import ray
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
@@ -13,7 +9,7 @@ from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineDeadError
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.logs import EventKind
-from memagent_batch.ray_data.progress.board import Event, Report
+from memagent_batch.ray_data.progress.board import Board, Event, Report
 from memagent_batch.ray_data.progress.metrics import READER_COUNTS, gauge, labels, turn_histogram
 
 REPORT_SECONDS = 1.0
@@ -26,20 +22,14 @@ AWAY_SECONDS = 5.0
 """An endpoint that is away for less is not worth a line: throttling may hold requests back every other second."""
 
 
-def is_replacement() -> bool:
-    """Whether this process is an actor that Ray started again after it died, or its node."""
-    context = ray.get_runtime_context() if ray.is_initialized() else None
-    return bool(context and context.get_actor_id() and context.was_current_actor_reconstructed)
-
-
 class Reporter:
     """Counts an actor's work; lives on its event loop."""
 
-    def __init__(self, *, board: Any, log: TurnLogWriter, run_id: str, model: str, policy: str) -> None:
+    def __init__(self, *, board: Board, log: TurnLogWriter, run_id: str, model: str, policy: str) -> None:
         """Starts from nothing.
 
         Args:
-            board: Actor handle of the ProgressBoard.
+            board: Where it reports to.
             log: The actor's turn log, whose flushes count.
             run_id: The run.
             model: Label of the metrics.
@@ -69,10 +59,10 @@ class Reporter:
             await asyncio.sleep(REPORT_SECONDS)
             self.send()
 
-    def count_engine_start(self, engine: Engine) -> None:
-        """Takes an engine that is up; it counts as a restart where it replaces one that went away."""
+    def count_engine_start(self, engine: Engine, *, is_replacement: bool) -> None:
+        """Takes an engine that is up; it counts as a restart if it replaces one that went away."""
         self._engine = engine
-        if is_replacement():
+        if is_replacement:
             self._counts["engine_restarts"] += 1
             self.add_event(EventKind.ENGINE_RESTARTED, "engine restarted")
 
@@ -111,19 +101,19 @@ class Reporter:
 
     async def settle(self) -> None:
         """Sends, and waits until the board has it: when the last reading has returned, nobody reads it again."""
-        with contextlib.suppress(TimeoutError, ray.exceptions.RayError):
-            await asyncio.wait_for(asyncio.gather(*self.send()), SETTLE_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.send(), SETTLE_SECONDS)
 
-    def send(self) -> list[Awaitable[None]]:
-        """Reports what has come together since the last time; returns what ends when the board has it."""
+    def send(self) -> asyncio.Future[None]:
+        """Reports what has come together since the last time; what it returns ends when the board has it."""
         self._note_outage()
         self._in_flight.set(self.in_flight)
         self._waiting.set(self.waiting)
         counts, self._counts = self._counts | self._log_counts(), dict.fromkeys(READER_COUNTS, 0)
         events, self._events = self._events, []
         if not events and not any(counts.values()):
-            return []
-        return [self._board.put.remote(Report(counts=counts, events=events))]
+            return asyncio.ensure_future(asyncio.sleep(0))
+        return asyncio.ensure_future(self._board.put(Report(counts=counts, events=events)))
 
     def _note_outage(self) -> None:
         """Adds one event when the endpoint is away, and one when it is back."""

@@ -140,10 +140,11 @@ def collecting(inputs: Path, *, output: Path, model: str) -> KilledJob:
     """`memagent collect`, one turn at a time: what else is in a batch moves draws that hang by a hair."""
     arguments = [
         *("--documents", str(inputs / "documents.parquet"), "--questions", str(inputs / "questions.parquet")),
-        *("--output", str(output), "--model", model, "--group-size", str(GROUP_SIZE), "--window-tokens", "1024"),
+        *("--output", str(output), "--model", model, "--rollouts.group-size", str(GROUP_SIZE)),
         *("--policy.chunk-tokens", "256", "--policy.overlap-tokens", "32", "--policy.question-tokens", "64"),
         *("--policy.memory-tokens", "64", "--policy.answer-tokens", "32", "--pool.readings-in-flight", "1"),
+        *("--window-tokens", "1024"),
         *("--log.flush-seconds", "0.5", "--vllm.dtype", "float32", "--vllm.cpu-kv-cache-gib", "1"),
         *("--vllm.engine-args", json.dumps({"enable_prefix_caching": False})),
     ]
-    return KilledJob(arguments, output=output, module="memagent_batch.cli.collect")
+    return KilledJob(arguments, output=output, command="collect")

@@ -20,6 +20,7 @@ from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import CountsError, InputError, SettingsError, SupersededError
+from memagent_batch.executors.local import LocalExecutor
 from memagent_batch.files.json_files import read_json
 from memagent_batch.flows.answer import answer
 from memagent_batch.flows.collect import collect, sampled_job, write_rollouts_table
@@ -32,11 +33,12 @@ from memagent_batch.wiring import identify_reader, make_output
 from tests.flows.opened_files import watched_openings
 from tests.flows.training.collected import NOISE, rows_of, write_inputs
 
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
+LOCAL = LocalExecutor()
 
 
 def settings_of(folder: Path, model: str, **rollouts: Any) -> JobConfig:
     return job_of(
+        executor="local",
         documents=str(folder / "documents.parquet"),
         questions=str(folder / "questions.parquet"),
         output=str(folder / "run"),
@@ -63,7 +65,7 @@ class Collected:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, text_model: str, ray_here: None) -> Path:
+def finished(tmp_path_factory: pytest.TempPathFactory, text_model: str) -> Path:
     folder = tmp_path_factory.mktemp("finished")
     write_inputs(folder, {"d": NOISE, "e": NOISE * 2}, references=["simulated"])
     collect(settings_of(folder, text_model))
@@ -82,7 +84,7 @@ def table_again(job: JobConfig) -> RolloutsRecord:
     manifest = read_json(make_output(job) / "manifest.json")
     assert manifest is not None
     sampled = sampled_job(job)
-    return write_rollouts_table(make_plan(sampled), manifest, job=sampled)
+    return write_rollouts_table(make_plan(sampled, executor=LOCAL), manifest, job=sampled, executor=LOCAL)
 
 
 def test_collect_takes_the_turns_that_led_to_the_outcome(collected: Collected) -> None:
@@ -108,14 +110,15 @@ def test_collect_killed_in_the_middle_goes_on_to_the_rows_of_one_left_alone(
         *(
             sys.executable,
             "-m",
-            "memagent_batch.cli.collect",
+            "memagent_batch",
+            "collect",
             "--engine",
             "simulated",
             "--simulated.turn-seconds",
             "0.2",
         ),
         *("--documents", str(folder / "documents.parquet"), "--questions", str(folder / "questions.parquet")),
-        *("--output", str(output), "--model", text_model, "--group-size", "3", "--window-tokens", "1000"),
+        *("--output", str(output), "--model", text_model, "--rollouts.group-size", "3", "--window-tokens", "1000"),
         *("--policy.chunk-tokens", "50", "--policy.question-tokens", "60", "--policy.memory-tokens", "40"),
         *("--policy.answer-tokens", "40", "--log.flush-seconds", "0.1"),
     ]
@@ -139,7 +142,7 @@ def test_collect_indexes_the_documents_once(tmp_path: Path, text_model: str) -> 
     for step in (
         lambda: collect(settings),
         lambda: answer(settings.model_copy(update={"output": str(tmp_path / "answers")})),
-        lambda: make_plan(settings),
+        lambda: make_plan(settings, executor=LOCAL),
         lambda: table_again(settings),
     ):
         with watched_openings(tmp_path / "documents.parquet") as openings:
@@ -194,7 +197,7 @@ def test_collect_superseded_while_it_wrote_leaves_no_file(
 ) -> None:
     settings = sampled_job(collected.job)
     reader, output = identify_reader(settings.agent), make_output(settings)
-    [part] = plan_parts(make_plan(settings), scan_log(output, reader_fingerprint=reader.fingerprint))
+    [part] = plan_parts(make_plan(settings, executor=LOCAL), scan_log(output, reader_fingerprint=reader.fingerprint))
     rollouts = collected.folder / "run" / "rollouts"
     shutil.rmtree(rollouts)
     written: list[list[str]] = []

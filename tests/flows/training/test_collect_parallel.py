@@ -16,20 +16,19 @@ from memagent_batch.training.bridges import BRIDGES
 from tests.flows.training import drawing_engine
 from tests.flows.training.collected import NOISE, rows_of, write_inputs
 
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
-
 GROUP_SIZE = 8
 CHUNK_TOKENS = 50
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, text_model: str, ray_here: None) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, text_model: str) -> Path:
     """A finished collection in `run`, and its inputs."""
     folder = tmp_path_factory.mktemp("parallel")
     write_inputs(folder, {"d": NOISE * 2, "e": NOISE * 3}, references=[drawing_engine.RIGHT])
     policy = {"chunk_tokens": CHUNK_TOKENS, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40}
     collect(
         job_of(
+            executor="local",
             documents=str(folder / "documents.parquet"),
             questions=str(folder / "questions.parquet"),
             output=str(folder / "run"),

@@ -2,16 +2,19 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.cli.export import main
+from memagent_batch.cli.export import Export
+from memagent_batch.cli.main import main
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.flows.export import export
 from memagent_batch.inputs.formats import grouped
+from memagent_batch.pages.spreadsheets import SpreadsheetFormat
 from memagent_batch.training.bridges import BRIDGES
 from memagent_batch.training.rollouts import reader
 from memagent_batch.training.rollouts import table as rollouts
@@ -119,7 +122,7 @@ def test_export_of_an_unfinished_table_names_the_remedy(tmp_path: Path, capsys: 
     table = write_table(tmp_path / "in", GROUPS)
     (table / "rollouts.json").unlink()
 
-    code = main(["--rollouts", str(table), "--to", "verl", "--output", str(tmp_path / "out.parquet")])
+    code = main(["export", str(table), "--to", "verl", "--into", str(tmp_path / "out.parquet")])
 
     assert code == 2
     assert "there is no rollouts.json" in capsys.readouterr().err
@@ -173,3 +176,8 @@ def test_export_in_object_store_is_the_one_on_disk(tmp_path: Path, s3_bucket: Lo
 
 def run_export(table: Path, target: Path, *, to: str) -> Mapping[str, int]:
     return export(Location(uri=str(table)), Location(uri=str(target)), to=to)
+
+
+def test_export_command_names_every_trainer_and_format() -> None:
+    names = get_args(Export.model_fields["to"].annotation)
+    assert names == (*SpreadsheetFormat, *BRIDGES)

@@ -7,7 +7,7 @@ import pytest
 import ray
 
 from memagent_batch.errors import OutputError
-from memagent_batch.ray_data.progress.board import start_board
+from memagent_batch.ray_data.progress.ray_board import start_board
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
 
@@ -27,8 +27,8 @@ def test_board_makes_what_its_callers_share_once_and_again_after_an_error(tmp_pa
     board, shared = start_board(), partial(make, calls, broken)
     broken.touch()
     with pytest.raises(OutputError, match="away"):
-        ray.get(board.share.remote(shared))
+        ray.get(board.handle.share.remote(shared))
     broken.unlink()
-    found = [ray.get(refs[0]) for refs in ray.get([board.share.remote(shared) for _ in range(3)])]
+    found = [ray.get(refs[0]) for refs in ray.get([board.handle.share.remote(shared) for _ in range(3)])]
     assert found == ["made"] * 3
     assert calls.read_text() == "xx"

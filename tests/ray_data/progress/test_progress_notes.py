@@ -1,10 +1,10 @@
 """What a run notes of how far it is, and how `memagent status` draws it."""
 
+import asyncio
 import time
 from pathlib import Path
 
 import pytest
-import ray
 
 from memagent_batch.cli.status import progress_line
 from memagent_batch.errors import StorageError
@@ -15,9 +15,8 @@ from memagent_batch.runs.planning.work import PendingWork
 from memagent_batch.runs.state import ProgressNote, read_progress, write_progress
 
 
-@pytest.mark.ray
 def test_notes_tell_share_rate_and_end_and_a_store_that_fails_stops_nothing(
-    ray_here: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(progress, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(progress, "NOTE_SECONDS", 0.05)
@@ -31,9 +30,9 @@ def test_notes_tell_share_rate_and_end_and_a_store_that_fails_stops_nothing(
         write_progress(note, output=Location(uri=str(tmp_path)), run_id="r")
         written.append(note)
 
-    board = ray.remote(num_cpus=0)(ProgressBoard).remote()
+    board = ProgressBoard()
     counts = {"turns": 2, "prompt_tokens": 90, "completion_tokens": 10, "readings": 1, "document_bytes": 25}
-    ray.get(board.put.remote(Report(counts=counts)))
+    asyncio.run(board.put(Report(counts=counts)))
     pending = PendingWork(readings=4, num_bytes=100, closings=0)
     shown = progress.Progress(run_id="r", asked=10, model="m", policy="p").shown(
         board, pending=pending, starting="", keep=keep
@@ -50,7 +49,6 @@ def test_notes_tell_share_rate_and_end_and_a_store_that_fails_stops_nothing(
     assert kept in notes  # the last one may still be on its way into `written`
 
 
-@pytest.mark.ray
 @pytest.mark.parametrize(
     ("reports", "share", "has_end"),
     [
@@ -61,16 +59,16 @@ def test_notes_tell_share_rate_and_end_and_a_store_that_fails_stops_nothing(
     ],
 )
 def test_end_is_expected_from_the_second_report_until_all_readings_have_ended(
-    ray_here: None, monkeypatch: pytest.MonkeyPatch, reports: list[tuple[int, int]], share: float, has_end: bool
+    monkeypatch: pytest.MonkeyPatch, reports: list[tuple[int, int]], share: float, has_end: bool
 ) -> None:
     monkeypatch.setattr(progress, "LOOK_SECONDS", 0.01)
-    board = ray.remote(num_cpus=0)(ProgressBoard).remote()
+    board = ProgressBoard()
     pending = PendingWork(readings=4, num_bytes=100, closings=0)
     shown = progress.Progress(run_id="r", asked=10, model="m", policy="p")
     with shown.shown(board, pending=pending, starting=""):
         for num_bytes, readings in reports:
             before, deadline = shown.note()["share_read"], time.monotonic() + 60
-            ray.get(board.put.remote(Report(counts={"document_bytes": num_bytes, "readings": readings})))
+            asyncio.run(board.put(Report(counts={"document_bytes": num_bytes, "readings": readings})))
             while shown.note()["share_read"] == before and time.monotonic() < deadline:
                 time.sleep(0.02)
     note = shown.note()

@@ -14,6 +14,7 @@ import pytest
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.errors import SettingsError
+from memagent_batch.executors.local import LocalExecutor
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.flows import answer
@@ -194,7 +195,7 @@ def test_log_files_of_a_run_are_those_that_its_tables_are_planned_from(
     scans: list[int] = []
     monkeypatch.setattr(answer, "scan_plan", scan)
     progress = Progress(run_id=run.run_id, asked=run.asked, model="m", policy="p")
-    read = answer.read_plan(plan, run=run, progress=progress, before=nights.last())
+    read = answer.read_plan(plan, run=run, executor=LocalExecutor(), progress=progress, before=nights.last())
     late = f"log/outcomes/{run.run_id}-late-000001.parquet"
     assert (late in read.log_files) is (when == "before")
     assert set(list_log(nights.output)) == read.log_files | {late}

@@ -153,7 +153,7 @@ def test_rewarder_function_that_can_not_be_imported_here_stops_at_the_first_samp
 
 
 def test_reward_that_is_none_is_refused() -> None:
-    with pytest.raises(SettingsError, match=r"rollouts\.reward: 'guess' is none of 'boxed', 'boxed_normalised', 'em'"):
+    with pytest.raises(SettingsError, match=r"rollouts\.reward: 'guess' is not one of 'boxed', 'boxed_normalised'"):
         require_reward(RolloutConfig(reward="guess"))
 
 

@@ -1,0 +1,122 @@
+"""Where a job's work is done: in this process, or by Ray. Both write the same tables."""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import Protocol, TypeVar
+
+import pyarrow as pa
+
+from memagent_batch.config.job import ExecutorKind, JobConfig, RunConfig
+from memagent_batch.config.sources import SourceConfig
+from memagent_batch.errors import SettingsError
+from memagent_batch.ray_data.actor import ReaderTask
+from memagent_batch.ray_data.progress.board import Board
+
+LOCAL_BYTES = 64 << 20
+"""Most bytes of files with which `auto` needs no Ray: some seconds of indexing and tokenising in one process."""
+LOCAL_FILES = 2000
+"""Most files with which `auto` needs no Ray."""
+
+Item = TypeVar("Item")
+
+
+class Executor(Protocol):
+    """Does the work of a flow."""
+
+    @property
+    def num_cpus(self) -> int:
+        """CPUs that `map` may use."""
+
+    def session(self, job: JobConfig | None = None, *, reads: bool = True) -> AbstractContextManager[None]:
+        """What all other methods need.
+
+        Args:
+            job: The job, if it has an engine; checks that there is a place for it.
+            reads: Whether the engine starts in this session.
+        """
+
+    def map(
+        self,
+        function: Callable[[Item], pa.Table | Iterable[pa.Table]],
+        items: Iterable[Item],
+        *,
+        is_heavy: bool = False,
+    ) -> Iterator[pa.Table]:
+        """The tables that a function makes of each item.
+
+        Args:
+            function: Called once for each item; it must pickle.
+            items: Arrow tables, or small values that pickle.
+            is_heavy: Whether a call takes a whole CPU for long.
+        """
+
+    def group(
+        self, function: Callable[[pa.Table], Iterable[pa.Table]], tables: Iterable[pa.Table], *, key: str
+    ) -> Iterator[pa.Table]:
+        """The same for rows of all tables, where rows of one `key` come together."""
+
+    def start_board(self) -> Board:
+        """Where the readers of one call of `read` report to."""
+
+    def read(
+        self, bundles: Iterable[pa.Table], *, task: ReaderTask, sources: SourceConfig, splits: bool
+    ) -> AbstractContextManager[Iterator[pa.Table]]:
+        """Reads documents of a plan, and stops its engines at the end of the block.
+
+        Args:
+            bundles: Planned documents, as `group_documents` gives them.
+            task: What the readers are given.
+            sources: Where the texts are.
+            splits: Whether documents have their sentences.
+
+        Returns:
+            Rows of `ENDED`, as readings end.
+        """
+
+
+def choose_executor(
+    kind: ExecutorKind, *, num_files: int, num_bytes: int, most_files: int = LOCAL_FILES, why_ray: str | None = None
+) -> Executor:
+    """The executor of a job.
+
+    Args:
+        kind: What was asked for.
+        num_files: Files that it reads.
+        num_bytes: Their size.
+        most_files: Most files with which `auto` needs no Ray.
+        why_ray: Why the job can't do without Ray, if it can't.
+
+    Raises:
+        SettingsError: `local` was asked for, and the job needs Ray.
+    """
+    if kind is ExecutorKind.AUTO:
+        is_small = num_files <= most_files and num_bytes <= LOCAL_BYTES
+        kind = ExecutorKind.LOCAL if is_small and not why_ray and not is_on_ray() else ExecutorKind.RAY
+    if kind is ExecutorKind.LOCAL and why_ray:
+        raise SettingsError(f"executor: local runs one engine in this process, and {why_ray}; set executor to ray")
+    return make_executor(kind)
+
+
+def make_executor(kind: ExecutorKind) -> Executor:
+    """The executor of a kind; Ray is imported only where it is used, since that takes a second."""
+    if kind is ExecutorKind.LOCAL:
+        from memagent_batch.executors.local import LocalExecutor
+
+        return LocalExecutor()
+    from memagent_batch.executors.ray import RayExecutor
+
+    return RayExecutor()
+
+
+def is_on_ray() -> bool:
+    """Whether a cluster is named, or this process is part of one."""
+    return "RAY_ADDRESS" in os.environ or ("ray" in sys.modules and bool(sys.modules["ray"].is_initialized()))
+
+
+def why_ray(run: RunConfig) -> str | None:
+    """Why a job can't run in one process, if it can't."""
+    if run.pool.replicas > 1 or run.pool.max_replicas is not None:
+        return "pool asks for several replicas"
+    return None

@@ -1,0 +1,180 @@
+"""The executor of one process: an asyncio loop in a thread, with the same reader, log and tables as on Ray."""
+
+import asyncio
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, redirect_stdout, suppress
+from itertools import chain, takewhile
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Self, TypeVar
+
+import pyarrow as pa
+
+from memagent_batch.config.job import JobConfig
+from memagent_batch.config.sources import SourceConfig
+from memagent_batch.errors import EngineDeadError
+from memagent_batch.logs import quiet_libraries
+from memagent_batch.ray_data.actor import LAST_FLUSH_SECONDS, ReaderTask
+from memagent_batch.ray_data.leaving import FORCED_EXIT, terminable
+from memagent_batch.ray_data.process import LAST_STOP_SECONDS, ReaderProcess
+from memagent_batch.ray_data.progress.board import ProgressBoard
+from memagent_batch.ray_data.reader import Reader
+from memagent_batch.ray_data.tokenise import tokenise
+
+CLOSE_SECONDS = LAST_FLUSH_SECONDS + LAST_STOP_SECONDS + 5
+"""Longest wait for the end of the readings that a run leaves."""
+
+Item = TypeVar("Item")
+
+
+class LocalExecutor:
+    """Does all work in this process; see `Executor`."""
+
+    @property
+    def num_cpus(self) -> int:
+        """One: items come one after the other."""
+        return 1
+
+    @contextmanager
+    def session(self, job: JobConfig | None = None, *, reads: bool = True) -> Iterator[None]:
+        """While it is open, SIGTERM raises, and all that libraries print goes to stderr."""
+        with FORCED_EXIT, redirect_stdout(sys.stderr), terminable():
+            yield
+
+    def map(
+        self,
+        function: Callable[[Item], pa.Table | Iterable[pa.Table]],
+        items: Iterable[Item],
+        *,
+        is_heavy: bool = False,
+    ) -> Iterator[pa.Table]:
+        """One item after the other."""
+        for item in items:
+            made = function(item)
+            yield from [made] if isinstance(made, pa.Table) else made
+
+    def group(
+        self, function: Callable[[pa.Table], Iterable[pa.Table]], tables: Iterable[pa.Table], *, key: str
+    ) -> Iterator[pa.Table]:
+        """All rows at once."""
+        if rows := list(tables):
+            yield from function(pa.concat_tables(rows))
+
+    def start_board(self) -> ProgressBoard:
+        """A board in this process."""
+        return ProgressBoard()
+
+    @contextmanager
+    def read(
+        self, bundles: Iterable[pa.Table], *, task: ReaderTask, sources: SourceConfig, splits: bool
+    ) -> Iterator[Iterator[pa.Table]]:
+        """One engine, which is started again when it has died."""
+        planned = takewhile(lambda _: task.board.may_start_turns(), bundles)
+        calls = chain.from_iterable(
+            tokenise(bundle, agent=task.agent, sources=sources, splits=splits) for bundle in planned
+        )
+        with quiet_libraries(), Readings(calls, task=task) as readings:
+            yield iter(readings)
+
+
+class Readings:
+    """Readings on an event loop in a thread of its own, so that the main thread can leave at any time."""
+
+    def __init__(self, calls: Iterator[pa.Table], *, task: ReaderTask) -> None:
+        """Takes rows of `CALL`; nothing is started."""
+        self._calls, self._task = calls, task
+        self._coming: asyncio.Future[pa.Table | None] | None = None
+        self._unfinished: dict[int, pa.Table] = {}
+        self._num_calls = 0
+        self._reader = Reader(task)
+        self._ended: SimpleQueue[pa.Table | BaseException | None] = SimpleQueue()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="reading")
+
+    def __enter__(self) -> Self:
+        """Begins to read."""
+        self._thread.start()
+        self._reading = asyncio.run_coroutine_threadsafe(self._read_all(), self._loop)
+        self._reading.add_done_callback(self._note_end)
+        return self
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        """Rows of `ENDED`, as readings end.
+
+        Raises:
+            MemagentError: what a reader or a tokenising task raised.
+        """
+        while (ended := self._ended.get()) is not None:
+            if isinstance(ended, BaseException):
+                raise ended
+            yield ended
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leaves what is under way; what is finished is in the log then, and the engine has stopped."""
+        self._reading.cancel()
+        try:
+            with suppress(TimeoutError):  # a store or an engine hangs; what is left of it ends with this process
+                asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(CLOSE_SECONDS)
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def _note_end(self, reading: "Future[None]") -> None:
+        self._ended.put(None if reading.cancelled() else reading.exception())
+
+    async def _read_all(self) -> None:
+        """Reads all calls; after the death of an engine, those that are unfinished by the next one.
+
+        That ends: a turn that was under way at too many deaths is given up.
+        """
+        while True:
+            try:
+                async with asyncio.TaskGroup() as group:
+                    await self._feed(group)
+                return
+            except BaseExceptionGroup as errors:
+                first = errors.exceptions[0]
+                if not (isinstance(first, EngineDeadError) and self._reader.has_died):
+                    raise first from None
+            self._reader = Reader(self._task, ReaderProcess(is_replacement=True))
+
+    async def _feed(self, group: asyncio.TaskGroup) -> None:
+        """Gives the reader calls: twice as many as readings in flight, since some of them wait for the log."""
+        inside = asyncio.Semaphore(2 * self._task.pool.readings_in_flight)
+        again = iter(list(self._unfinished))
+        while True:
+            await inside.acquire()
+            number = next(again, None) or await self._next_call()
+            if number is None:
+                return
+            group.create_task(self._read(number, inside))
+
+    async def _next_call(self) -> int | None:
+        """Number of the next call, from 1. One that a dead reader had asked for goes to the next reader."""
+        if self._coming is None:
+            self._coming = asyncio.ensure_future(asyncio.to_thread(next, self._calls, None))
+        call = await asyncio.shield(self._coming)
+        self._coming = None
+        if call is None:
+            return None
+        self._num_calls += 1
+        self._unfinished[self._num_calls] = call
+        return self._num_calls
+
+    async def _read(self, number: int, inside: asyncio.Semaphore) -> None:
+        self._ended.put(await self._reader(self._unfinished[number]))
+        del self._unfinished[number]
+        inside.release()
+
+    async def _close(self) -> None:
+        await self._reader.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)

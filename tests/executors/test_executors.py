@@ -1,0 +1,149 @@
+"""One contract for both executors: the same job writes the same tables, cell for cell."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.cli.settings import job_of
+from memagent_batch.config.job import ExecutorKind, JobConfig
+from memagent_batch.errors import InputError, SettingsError
+from memagent_batch.executors import executor
+from memagent_batch.executors.executor import LOCAL_BYTES, LOCAL_FILES, choose_executor
+from memagent_batch.executors.local import LocalExecutor
+from memagent_batch.files.location import Location
+from memagent_batch.flows.answer import answer
+from memagent_batch.flows.check import check
+from memagent_batch.flows.plan import plan_checked
+from memagent_batch.runs.manifest import Manifest, require_manifest
+from tests import prompt_dependent_engine
+
+OF_THE_RUN = {"run_id", "started_at", "finished_at", "engine_seconds"}
+"""Columns that say which run read, and when."""
+
+
+def settings(folder: Path, model: str, executor: ExecutorKind, **knobs: Any) -> JobConfig:
+    """A job over four documents, one of them unreadable, whose every word depends on its prompt."""
+    return job_of(**knobs_of(folder, model, executor) | knobs, allow_code=True)
+
+
+def knobs_of(folder: Path, model: str, executor: ExecutorKind) -> dict[str, Any]:
+    """What the job file of such a job says."""
+    documents = folder / "documents.parquet"
+    if not documents.exists():
+        texts = {name: f"{name} and some more words. " * 30 for name in ("a", "b", "c")}
+        rows = [{"document_id": name, "text": text} for name, text in texts.items()]
+        pq.write_table(pa.Table.from_pylist([*rows, {"document_id": "d", "text": None}]), documents)
+    return {
+        "documents": str(documents),
+        "ask": ("Who?", "Where?"),
+        "output": str(folder / executor),
+        "executor": executor.value,
+        "engine": prompt_dependent_engine.KIND,
+        "model": model,
+        "window_tokens": 1500,
+        "policy": {"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
+        "log": {"flush_seconds": 0.1},
+    }
+
+
+def tables_of(job: JobConfig, manifest: Mapping[str, Any]) -> dict[str, pa.Table]:
+    """Tables of a run without the columns that are of this run alone; rows in their order."""
+    tables = {
+        name: pa.concat_tables([pq.read_table(Path(job.output) / file) for file in files])
+        for name, files in manifest["files"].items()
+        if name in ("answers", "memories", "evidence")
+    }
+    return {
+        name: table.drop_columns([column for column in table.column_names if column in OF_THE_RUN])
+        for name, table in tables.items()
+    }
+
+
+def read_and_plan(job: JobConfig) -> tuple[Mapping[str, Any], Manifest]:
+    """The plan of a job before it is read, and its manifest."""
+    plan: Mapping[str, Any] = plan_checked(check(job))
+    return plan, answer(job)
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_here")
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {},
+        {"closing": {"evidence": True}},
+        {"policy": {"kind": "parallel", "chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40}},
+    ],
+    ids=["overwrite", "closing", "parallel"],
+)
+def test_job_writes_the_same_tables_by_both_executors(text_model: str, tmp_path: Path, knobs: dict[str, Any]) -> None:
+    local, on_ray = (settings(tmp_path, text_model, kind, **knobs) for kind in (ExecutorKind.LOCAL, ExecutorKind.RAY))
+    (plan, manifest), (plan_of_ray, manifest_of_ray) = read_and_plan(local), read_and_plan(on_ray)
+    assert plan == plan_of_ray
+    assert manifest["counts"] == manifest_of_ray["counts"]
+    assert manifest["reader_fingerprint"] == manifest_of_ray["reader_fingerprint"]
+    tables, tables_of_ray = tables_of(local, manifest), tables_of(on_ray, manifest_of_ray)
+    assert tables.keys() == tables_of_ray.keys()
+    for name, table in tables.items():
+        assert table.equals(tables_of_ray[name]), name
+
+
+def test_second_attempt_by_the_other_executor_asks_nothing_again(
+    text_model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = settings(tmp_path, text_model, ExecutorKind.LOCAL)
+    first = answer(job)
+    second = answer(job)
+    assert (first["counts"], first["changes"]["turns"]["asked"] > 0) == (second["counts"], True)
+    assert second["changes"]["turns"]["asked"] == 0
+    assert require_manifest(Location(uri=job.output))["run_id"] == second["run_id"]
+    assert capsys.readouterr().out == ""
+
+
+def test_paged_table_is_grouped_by_document(text_model: str, tmp_path: Path) -> None:
+    rows = [
+        {"document_id": name, "page": page, "text": f"page {page} of {name}"} for page in (2, 1) for name in ("a", "b")
+    ]
+    for number, row in enumerate(rows):  # pages of one document in several files
+        pq.write_table(pa.Table.from_pylist([row]), tmp_path / f"{number}.parquet")
+    paged = {"documents": str(tmp_path / "*.parquet"), "input": {"order_columns": ("page",)}}
+    manifest = answer(settings(tmp_path / "..", text_model, ExecutorKind.LOCAL, **paged, output=str(tmp_path / "run")))
+    assert (manifest["counts"]["asked"], manifest["counts"]["ok"]) == (4, 4)
+
+
+def test_error_of_a_task_is_raised_as_it_is(text_model: str, tmp_path: Path) -> None:
+    job = settings(tmp_path, text_model, ExecutorKind.LOCAL, input={"document_id_column": "name"})
+    with pytest.raises(InputError, match="name"):
+        answer(job)
+
+
+@pytest.mark.parametrize(
+    ("num_files", "num_bytes", "needs", "is_local"),
+    [
+        (LOCAL_FILES, LOCAL_BYTES, None, True),
+        (LOCAL_FILES + 1, 1, None, False),
+        (1, LOCAL_BYTES + 1, None, False),
+        (1, 1, "it has several replicas", False),
+    ],
+)
+def test_auto_takes_this_process_for_small_jobs_of_one_engine(
+    monkeypatch: pytest.MonkeyPatch, num_files: int, num_bytes: int, needs: str | None, is_local: bool
+) -> None:
+    monkeypatch.setattr(executor, "is_on_ray", lambda: False)  # other tests of this process may have started Ray
+    chosen = choose_executor(ExecutorKind.AUTO, num_files=num_files, num_bytes=num_bytes, why_ray=needs)
+    assert isinstance(chosen, LocalExecutor) is is_local
+
+
+def test_auto_takes_the_cluster_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    assert not isinstance(choose_executor(ExecutorKind.AUTO, num_files=1, num_bytes=1), LocalExecutor)
+
+
+def test_local_is_refused_for_several_replicas(text_model: str, tmp_path: Path) -> None:
+    job = settings(tmp_path, text_model, ExecutorKind.LOCAL, pool={"replicas": 2})
+    with pytest.raises(SettingsError, match="set executor to ray"):
+        check(job)

@@ -1,0 +1,205 @@
+"""The executor of one process: engines that die, signals, kills, and a claim that is lost."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import ExecutorKind, JobConfig
+from memagent_batch.domain.turns import Completion, Prompt
+from memagent_batch.engines.engine import Engine
+from memagent_batch.errors import BoundReachedError, EngineDeadError, EngineStartError
+from memagent_batch.files.location import Location
+from memagent_batch.flows.answer import answer
+from memagent_batch.ray_data import actor
+from memagent_batch.ray_data.leaving import CLAIM_SECONDS
+from memagent_batch.runs.manifest import require_manifest
+from memagent_batch.runs.state import read_state
+from memagent_batch.wiring import make_engine, make_tokenizer
+from tests.engine_context import MadeEngine
+from tests.executors.test_executors import OF_THE_RUN, knobs_of, settings
+
+PATIENCE_SECONDS = 120.0
+"""Longest wait for the next thing that a run does."""
+POISON = "POISON"
+
+
+class FragileEngine(MadeEngine):
+    """Passes prompts on until one holds the poison; then it is dead, for all that are under way and all that come."""
+
+    def __init__(self, agent: AgentConfig, engine: Engine) -> None:
+        self._engine = engine
+        self._tokenizer = make_tokenizer(agent)
+        self._death: asyncio.Future[None] | None = None
+        self.has_stopped = False
+
+    async def start(self) -> None:
+        self._death = asyncio.get_running_loop().create_future()
+        await self._engine.start()
+
+    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+        assert self._death is not None
+        turn = asyncio.ensure_future(self._engine.complete(prompt, seed=seed))
+        if POISON in self._tokenizer.decode(list(prompt.token_ids)) and not self._death.done():
+            await asyncio.sleep(0.02)
+            if not self._death.done():
+                self._death.set_result(None)
+        either: list[asyncio.Future[Any]] = [turn, self._death]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if self._death.done():
+            raise EngineDeadError("poisoned")
+        return await turn
+
+    async def stop(self) -> None:
+        self.has_stopped = True
+        await self._engine.stop()
+
+
+def log_rows(job: JobConfig, folder: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(Path(job.output) / "log" / folder).to_pylist()
+    return rows
+
+
+def write_documents(folder: Path, texts: dict[str, str]) -> None:
+    pq.write_table(pa.table({"document_id": list(texts), "text": list(texts.values())}), folder / "documents.parquet")
+
+
+def test_turn_that_kills_its_engine_fails_its_reading_at_the_fourth_death_and_no_other(
+    text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = {name: f"{name} " * 200 for name in ("first", "second", "third", "fourth")}
+    write_documents(tmp_path, {**texts, "poisoned": "sound " * 100 + POISON + " sound" * 100})
+    job = settings(tmp_path, text_model, ExecutorKind.LOCAL, ask=("What?",), simulated={"turn_seconds": 0.01})
+    engines: list[FragileEngine] = []
+
+    def make(agent: AgentConfig) -> FragileEngine:
+        engines.append(FragileEngine(agent, make_engine(agent)))
+        return engines[-1]
+
+    monkeypatch.setattr(actor, "make_engine", make)
+    manifest = answer(job)
+    assert (manifest["counts"]["ok"], manifest["counts"]["failed"]) == (4, 1)
+    assert [engine.has_stopped for engine in engines] == [True] * 5
+    (failed,) = [row for row in log_rows(job, "outcomes") if row["status"] == "failed"]
+    assert failed["error_type"] == "EngineRequestError"
+    assert "died 4 times" in failed["error_message"]
+    turns = Counter((row["document_hash"], row["path"]) for row in log_rows(job, "turns"))
+    assert set(turns.values()) == {1}
+
+
+def test_engine_that_does_not_start_again_after_its_death_ends_the_run_with_its_error(
+    text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_documents(tmp_path, {"sound": "sound " * 200, "poisoned": POISON + " sound" * 200})
+    job = settings(tmp_path, text_model, ExecutorKind.LOCAL)
+    engines: list[FragileEngine] = []
+
+    def make(agent: AgentConfig) -> FragileEngine:
+        if engines:
+            raise EngineStartError("no memory is left on the GPU")
+        engines.append(FragileEngine(agent, make_engine(agent)))
+        return engines[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(actor, "make_engine", make)
+        with pytest.raises(EngineStartError, match="no memory is left"):
+            answer(job)
+    assert read_state(Location(uri=job.output))["state"] == "stopped"
+    assert answer(job)["counts"]["ok"] == 4
+
+
+def test_run_that_meets_a_bound_stops_and_goes_on_with_the_other_turns(text_model: str, tmp_path: Path) -> None:
+    job = settings(tmp_path, text_model, ExecutorKind.LOCAL, ask=("What?",), pool={"readings_in_flight": 1})
+    slow = job.agent.model_copy(update={"engine_knobs": {"turn_seconds": 0.6}})
+    with pytest.raises(BoundReachedError, match="max_tokens"):
+        answer(job.with_agent(slow).model_copy(update={"max_tokens": 1}))
+    num_asked = len(log_rows(job, "turns"))
+    assert answer(job)["counts"]["ok"] == 3
+    turns = Counter((row["document_hash"], row["path"]) for row in log_rows(job, "turns"))
+    assert set(turns.values()) == {1}
+    assert 0 < num_asked < turns.total()
+
+
+@contextmanager
+def command(folder: Path, model: str) -> Iterator["subprocess.Popen[str]"]:
+    """`memagent answer --executor local` in a process of its own, whose every turn takes a while."""
+    knobs = knobs_of(folder, model, ExecutorKind.LOCAL) | {"allow_code": True, "engine_knobs": {"turn_seconds": 0.3}}
+    (folder / "job.yaml").write_text(json.dumps(knobs))
+    line = [sys.executable, "-m", "memagent_batch", "answer", "--config", str(folder / "job.yaml")]
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
+    process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def wait_until(condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def num_turns(job: JobConfig) -> int:
+    return len(log_rows(job, "turns")) if (Path(job.output) / "log" / "turns").is_dir() else 0
+
+
+def answers_of(job: JobConfig) -> list[dict[str, Any]]:
+    files = require_manifest(Location(uri=job.output))["files"]["answers"]
+    rows = pa.concat_tables([pq.read_table(Path(job.output) / file) for file in files]).to_pylist()
+    return [{name: row[name] for name in row if name not in {*OF_THE_RUN, "num_replayed_turns"}} for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 143), (signal.SIGINT, 130)],
+    ids=["kill", "term", "int"],
+)
+def test_run_that_was_ended_by_a_signal_goes_on_with_the_same_command(
+    text_model: str, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    job = settings(tmp_path, text_model, ExecutorKind.LOCAL)
+    with command(tmp_path, text_model) as process:
+        wait_until(lambda: num_turns(job) > 0, process)
+        process.send_signal(number)
+        process.wait(PATIENCE_SECONDS)
+        assert process.returncode == code
+    assert not (Path(job.output) / "manifest.json").exists()
+    with command(tmp_path, text_model) as process:
+        said, _ = process.communicate(timeout=PATIENCE_SECONDS)
+        assert process.returncode == 0, said
+    turns = Counter((row["document_hash"], row["question_hash"], row["path"]) for row in log_rows(job, "turns"))
+    if number != signal.SIGKILL:
+        assert set(turns.values()) == {1}  # all that was finished was kept
+    undisturbed = settings(tmp_path, text_model, ExecutorKind.LOCAL, output=str(tmp_path / "undisturbed"))
+    answer(undisturbed)
+    assert answers_of(job) == answers_of(undisturbed)
+
+
+def test_run_whose_output_was_claimed_by_a_newer_attempt_leaves_it(text_model: str, tmp_path: Path) -> None:
+    job = settings(tmp_path, text_model, ExecutorKind.LOCAL)
+    with command(tmp_path, text_model) as process:
+        wait_until(lambda: num_turns(job) > 0, process)
+        second = answer(job)
+        said, _ = process.communicate(timeout=PATIENCE_SECONDS + CLAIM_SECONDS)
+        assert process.returncode == 3, said
+    assert require_manifest(Location(uri=job.output))["run_id"] == second["run_id"]
+    assert second["counts"]["ok"] == 6
