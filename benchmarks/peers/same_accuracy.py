@@ -32,7 +32,7 @@ PEERS = (Peer.DATATROVE, Peer.CLIENT)
 """Peers that keep an engine busy; rounds of `ray.data.llm` take minutes."""
 
 WAYS = {
-    "overwrite": ("--policy.kind", "overwrite"),
+    "overwrite": ("--policy.kind", "overwrite", "--prompt-set", "default"),
     "gated": ("--policy.kind", "gated"),
     "parallel": ("--policy.kind", "parallel", "--policy.rounds", "1"),
 }

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from memagent_batch.audit.draw import DrawnTurn, draw_turns
 from memagent_batch.audit.log_places import LogPlaces, find_places
 from memagent_batch.budgets import fitted
+from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import token_hash
 from memagent_batch.domain.readings import Status
@@ -20,6 +21,7 @@ from memagent_batch.log.schemas import TurnRow
 from memagent_batch.log.turns import read_turns_of
 from memagent_batch.log.writer import TURNS_FOLDER
 from memagent_batch.logs import quiet_libraries
+from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 from memagent_batch.reading.agent import LoadedAgent, make_agent
 from memagent_batch.reading.breaks import with_breaks
 from memagent_batch.reading.closing import Closing, Tracer, checked_closing, close_reading, require_compiled
@@ -89,7 +91,7 @@ def reread(past: PastRun, job: JobConfig, *, texts: DocumentTexts, log: Sequence
         EngineStartError: the engine can't start.
         MemagentError: the engine is gone.
     """
-    job = job.with_agent(fitted(job.agent))
+    job = job.with_agent(fitted(_with_recorded_set(job.agent, past)))
     identity = identify_reader(job.agent)
     if identity.fingerprint != past.manifest["reader_fingerprint"]:
         raise SettingsError(_other_reader(identity.parts, past.manifest["reader"]))
@@ -100,6 +102,14 @@ def reread(past: PastRun, job: JobConfig, *, texts: DocumentTexts, log: Sequence
     result = Reread(num_drawn=len(drawn))
     asyncio.run(_ask_again(replay, drawn, result))
     return result
+
+
+def _with_recorded_set(agent: AgentConfig, past: PastRun) -> AgentConfig:
+    """The agent with the built-in prompt set that the run read with, if none is named: the run may have chosen it."""
+    recorded = past.manifest["settings"]["prompt_set"]
+    if agent.prompt_set is not None or recorded not in BUILT_IN_PROMPTS:
+        return agent
+    return agent.model_copy(update={"prompt_set": recorded})
 
 
 def _other_reader(here: Mapping[str, object], then: Mapping[str, object]) -> str:
