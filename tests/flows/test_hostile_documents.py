@@ -28,7 +28,7 @@ from memagent_batch.log.rows import completion_of
 from memagent_batch.log.schemas import TurnRow
 from memagent_batch.plugins import make_policy
 from memagent_batch.tokens.tokenizer import Tokenizer
-from memagent_batch.wiring import make_prompt_tokens
+from memagent_batch.wiring import make_prompt_tokens, with_prompt_order
 
 BIG = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(3600)]
 """For `make test-chaos`."""
@@ -116,7 +116,8 @@ async def test_hostile_text_yields_no_control_token_in_any_prompt(job: JobConfig
     turns: dict[tuple[str, str], dict[str, TurnRow]] = defaultdict(dict)
     for row in rows_in(Path(job.output) / "log" / "turns"):
         turns[row["document_hash"], row["question_hash"]][row["path"]] = row
-    prompts = make_prompt_tokens(job.agent)
+    agent = with_prompt_order(job.agent, num_questions=len(hostile.QUESTIONS))
+    prompts = make_prompt_tokens(agent)
     expected = {
         "update": control_tokens(prompts.update, tiny_tokenizer),
         "answer": control_tokens(prompts.answer, tiny_tokenizer),
@@ -125,7 +126,7 @@ async def test_hostile_text_yields_no_control_token_in_any_prompt(job: JobConfig
     for text in hostile.READ_AS_TEXT.values():
         for question in hostile.QUESTIONS:
             logged = turns[text_hash(text), text_hash(question)]
-            shown = await prompts_of(text, question, turns=logged, agent=job.agent, tokenizer=tiny_tokenizer)
+            shown = await prompts_of(text, question, turns=logged, agent=agent, tokenizer=tiny_tokenizer)
             for prompt in shown:
                 found = [token for token in prompt.token_ids if token in tiny_tokenizer.control_token_ids]
                 assert found == expected[prompt.kind]

@@ -14,7 +14,7 @@ from memagent_batch.domain.addresses import ReadingAddress, token_hash
 from memagent_batch.domain.prompts import Memory, PromptTokens
 from memagent_batch.domain.readings import Outcome, QuestionTokens
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
-from memagent_batch.errors import EngineRequestError, MergeError, SettingsError
+from memagent_batch.errors import EngineRequestError, MergeError
 from memagent_batch.log.index import reading_key
 from memagent_batch.log.turns import LoggedRows
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
@@ -219,8 +219,6 @@ async def test_rounds_of_nominated_read_noted_chunks_and_the_nearest_others() ->
     assert again == [2, *range(12, 20)]
 
 
-def test_policy_reads_with_its_own_prompt_set_and_the_name_it_had_says_so() -> None:
+def test_policy_reads_with_its_own_prompt_set() -> None:
     agent = AgentConfig(model="tiny", policy=PolicyConfig(kind="memagent_example.reread:Reread"))
     assert make_prompt_set(agent).name == "reread"
-    with pytest.raises(SettingsError, match="was removed"):
-        make_prompt_set(AgentConfig(model="tiny", policy=PolicyConfig(kind="reread")))
