@@ -20,7 +20,8 @@ INTRODUCTION = """# Commands
 
 ## Options of several commands
 
-`--storage-options` belongs to every command that opens a file or folder; the others are named where they belong.
+`--storage-options` belongs to every command that opens a file or folder, `OUTPUT` to those whose example shows one; the
+others are named where they belong.
 """
 
 
@@ -41,7 +42,9 @@ def own_options(kind: type[Command]) -> list[Option]:
 
 def _section(kind: type[Command], *, shared: Collection[str]) -> str:
     own = own_options(kind)
-    others = [_name(each, kind) for each in own if key(each) in shared and each.name != "storage_options"]
+    others = [
+        _name(each, kind) for each in own if key(each) in shared and each.name not in ("storage_options", "output")
+    ]
     also = [f"- also {', '.join(f'`{name}`' for name in others)}"] if others else []
     options = [*(_line(option, kind) for option in own if key(option) not in shared), *also]
     more = [] if kind.page == Command.page else [f"[More](../{kind.page.removeprefix('docs/')})."]

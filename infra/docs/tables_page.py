@@ -26,16 +26,14 @@ TABLES = (
         "evidence/",
         EVIDENCE,
         "With `closing.evidence`: one row for each sentence that an answer rests on, and for each string of the answer "
-        "that was looked for in the text. Whether the chosen sentences bear the answer is asked of all of them "
-        "together: `support` and its probability are in `answers`.",
+        "that was looked for in the text. `support` of all of them together is in `answers`.",
     ),
     (
         "results/",
         results_schema({}),
-        f"Where a question asks for a type, in lists of up to {MAX_RESULT_COLUMNS:,} questions: one row for each "
-        "document. A column for each question follows, named by its question_id: bool, text (label), list of texts "
-        "(labels), double (number), date32 (date), or what the schema of a json says; text where the question asks for "
-        "no type.",
+        f"If a question asks for a type, in lists of up to {MAX_RESULT_COLUMNS:,} questions: one row a document. "
+        "A column for each question follows, named by its question_id: bool, text (label, no type), list of texts "
+        "(labels), double (number), date32 (date), or what the schema of a json says.",
     ),
     (
         "rollouts/",
