@@ -28,20 +28,20 @@ others are named where they belong.
 def commands_page() -> str:
     """The page as Markdown: an option that several commands have stands once."""
     kinds = [cli.command_class(name) for name in cli.COMMANDS]
-    times = Counter(key(option) for kind in kinds for option in own_options(kind))
-    shared = {key(each): _line(each, kind) for kind in kinds for each in own_options(kind) if times[key(each)] > 1}
+    times = Counter(key(option) for kind in kinds for option in _own_options(kind))
+    shared = {key(each): _line(each, kind) for kind in kinds for each in _own_options(kind) if times[key(each)] > 1}
     sections = [_section(kind, shared=shared) for kind in kinds]
     return "\n".join([INTRODUCTION, *shared.values(), "", *sections])
 
 
-def own_options(kind: type[Command]) -> list[Option]:
+def _own_options(kind: type[Command]) -> list[Option]:
     """The options of a command that are not settings."""
     is_settings = issubclass(kind, Settings)
     return [option for option in options_of(kind) if not (is_settings and option.name.split(".")[0] in ALL_SETTINGS)]
 
 
 def _section(kind: type[Command], *, shared: Collection[str]) -> str:
-    own = own_options(kind)
+    own = _own_options(kind)
     others = [
         _name(each, kind) for each in own if key(each) in shared and each.name not in ("storage_options", "output")
     ]
