@@ -1,5 +1,6 @@
 """`docs/reference/tables.md`, made from the schemas, so that page and tables can't differ."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,16 +26,14 @@ TABLES = (
         "evidence/",
         EVIDENCE,
         "With `closing.evidence`: one row for each sentence that an answer rests on, and for each string of the answer "
-        "that was looked for in the text. Whether the chosen sentences bear the answer is asked of all of them "
-        "together: `support` and its probability are in `answers`.",
+        "that was looked for in the text. `support` of all of them together is in `answers`.",
     ),
     (
         "results/",
         results_schema({}),
-        f"Where a question asks for a type, in lists of up to {MAX_RESULT_COLUMNS:,} questions: one row for each "
-        "document. A column for each question follows, named by its question_id: bool, text (label), list of texts "
-        "(labels), double (number), date32 (date), or what the schema of a json says; text where the question asks for "
-        "no type.",
+        f"If a question asks for a type, in lists of up to {MAX_RESULT_COLUMNS:,} questions: one row a document. "
+        "A column for each question follows, named by its question_id: bool, text (label, no type), list of texts "
+        "(labels), double (number), date32 (date), or what the schema of a json says.",
     ),
     (
         "rollouts/",
@@ -85,34 +84,40 @@ TABLES = (
 )
 INTRODUCTION = """# Tables
 
-Parquet by default, Arrow IPC files with `--table-format arrow`. A reading is one document, one question, one sample.
-`manifest.json` names the files that count; the turn log is Parquet always. This page is made from the schemas by
-`python -m infra.docs.tables_page`.
+Parquet by default, Arrow IPC files with `--table-format arrow`; the turn log is Parquet always. `manifest.json` names
+the files that count. A reading is one document, one question, one sample. A `?` behind a type: may be null. This page
+is made by `python -m infra.docs.tables_page`.
 """
 
 
 def tables_page() -> str:
-    """The page as Markdown."""
-    return "\n".join([INTRODUCTION, *(_section(name, schema, text) for name, schema, text in TABLES)])
+    """The page as Markdown: a column stands at the first table that has it, and later ones name that table."""
+    described: dict[str, str] = {}
+    parts = [INTRODUCTION]
+    for name, schema, text in TABLES:
+        parts.append(_section(name, schema, text, described))
+        described = {f"{field.name} {_meaning(field)}": name for field in schema} | described
+    return "\n".join(parts)
 
 
-def _section(name: str, schema: pa.Schema, text: str) -> str:
-    rows = [
-        f"| `{field.name}` | {_type(field)} | {_metadata(field, 'unit')} | {_metadata(field, 'description')} |"
-        for field in schema
-    ]
-    return "\n".join(
-        [f"## `{name}`", "", text, "", "| column | type | unit | meaning |", "|---|---|---|---|", *rows, ""]
-    )
+def _section(name: str, schema: pa.Schema, text: str, described: Mapping[str, str]) -> str:
+    """A table: columns that an earlier one describes by name, the others in full."""
+    earlier: dict[str, list[str]] = {}
+    own: dict[str, list[str]] = {}
+    for field in schema:
+        table = described.get(f"{field.name} {_meaning(field)}")
+        group = earlier.setdefault(table, []) if table else own.setdefault(_meaning(field), [])
+        group.append(f"`{field.name}`")
+    as_in = [f"As in `{table}`: {', '.join(names)}." for table, names in earlier.items()]
+    lines = [f"- {', '.join(names)} {meaning}" for meaning, names in own.items()]
+    return "\n\n".join(filter(None, [f"## `{name}`", text, " ".join(as_in), "\n".join(lines)])) + "\n"
 
 
-def _type(field: pa.Field) -> str:
-    return f"{field.type}, may be null" if field.nullable else str(field.type)
-
-
-def _metadata(field: pa.Field, key: str) -> str:
-    text: str = field.metadata[key.encode()].decode()
-    return text
+def _meaning(field: pa.Field) -> str:
+    """Its type, unit and description."""
+    unit, description = (field.metadata[key].decode() for key in (b"unit", b"description"))
+    traits = filter(None, [f"{field.type}{'?' if field.nullable else ''}", unit])
+    return f"({', '.join(traits)}): {description}"
 
 
 if __name__ == "__main__":

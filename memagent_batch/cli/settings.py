@@ -28,8 +28,8 @@ class ReaderSettings(Settings, AgentConfig, RunConfig):
     """Settings of a command that reads with an agent; the documents come from elsewhere."""
 
     allow_code: bool = False
-    """Allows `policy.kind`, `engine` and `rollouts.reward` to name code of yours as package.module:name, which is then
-    imported and run."""
+    """Allows `policy.kind`, `engine` and `rollouts.reward` to name code of yours (package.module:name), which is then
+    run."""
 
     @model_validator(mode="after")
     def _check_plugins(self) -> Self:

@@ -29,8 +29,8 @@ class SamplingConfig(Section):
     samples: Count = 1
     """Readings of each document and question."""
     thinking_tokens: Annotated[int, Field(ge=0)] | None = None
-    """Most tokens of a thought, for models that think: then it is closed, and the memory or answer follows. By default
-    a thought may take the whole budget of its turn. For engine `vllm`, and for endpoints of vLLM's server."""
+    """Most tokens of a thought, for models that think; by default the whole budget of its turn. For engine `vllm`, and
+    for endpoints of vLLM's server."""
 
 
 class AgentConfig(Section):
@@ -43,15 +43,15 @@ class AgentConfig(Section):
     weights_version: str = ""
     """Free text that is part of the reader fingerprint; for endpoints, whose weights can't be hashed from here."""
     window_tokens: Count = 8192
-    """Context window that prompts and completions must fit, tokens. By default that of the model where it is shorter;
-    then the budgets of `policy` that are not given shrink with it."""
+    """Window that prompts and completions must fit, tokens. By default that of the model if it is shorter; then the
+    budgets of `policy` that are not set shrink with it."""
     prompt_set: str | None = None
-    """Name of a built-in prompt set, or a file that `memagent prompts import` wrote. By default the set of the
-    policy (docs/how-to/prompts.md); for `overwrite`, `section-first` in outputs whose first run asks two questions or
-    more of a document, else `default`."""
+    """Name of a built-in prompt set, or a prompt set file (docs/how-to/prompts.md). By default the set of the policy;
+    for `overwrite`, `section-first` in outputs whose first run asks two questions or more of a document, else
+    `default`."""
     chat_template_kwargs: dict[str, JsonValue] = Field(default_factory=dict)
-    """What the chat template is given, by its own words. `enable_thinking: false` is given where it knows that word,
-    unless another value stands here."""
+    """Arguments of the chat template. A template that knows `enable_thinking` gets `false`, unless another value stands
+    here."""
     answer_form: AnswerForm = AnswerForm.BOXED
     """How the model is asked to mark its answer."""
     extraction: Extraction = Extraction.AUTO
@@ -62,11 +62,10 @@ class AgentConfig(Section):
     """How tokens are drawn."""
 
     engine: Text = "vllm"
-    """What turns prompts into completions: `vllm` inside the actor, `openai` (an endpoint, for prompts of token ids or
-    for messages), or `simulated` (answers by rule, to measure everything else). Or one of yours: the name that an
-    installed package gives it, or package.module:Class (with --allow-code)."""
+    """What turns prompts into completions: `vllm` inside the actor, `openai` (an endpoint), or `simulated` (answers by
+    rule, to measure everything else). Or an engine of yours: the name of an installed one, or package.module:Class."""
     engine_knobs: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
-    """Knobs of an engine of yours."""
+    """Settings of an engine of yours."""
     vllm: VllmConfig = VllmConfig()
     """Knobs of engine `vllm`."""
     openai: OpenAIConfig = OpenAIConfig()

@@ -30,8 +30,8 @@ class ClosingConfig(Section):
     support: bool = False
     """Ask whether these sentences bear the answer; needs `closing.evidence`."""
     evidence_tokens: Count | None = None
-    """Sentences that are shown to choose from, tokens at most; by default a quarter of `policy.chunk_tokens`, but
-    at least 256 where a chunk is longer, and at most 1,024."""
+    """Sentences that are shown to choose from, tokens at most; by default a quarter of `policy.chunk_tokens`, at least
+    256 if a chunk has as many, at most 1,024."""
     json_tokens: Count = 512
     """Budget of a JSON value, tokens."""
 

@@ -36,11 +36,9 @@ class VllmConfig(Section):
     max_num_seqs: Count = 256
     """Most requests in one engine step."""
     speculation: Speculation = Speculation.AUTO
-    """Guesses tokens ahead where decoding is greedy, no log-probabilities are kept and thoughts have no budget; draws
-    are never guessed."""
+    """Guesses tokens ahead if decoding is greedy, without log-probabilities and budgets of thoughts."""
     reproducible: bool = False
-    """On a GPU, vLLM's batch-invariant mode: a completion does not depend on what else is in flight. Costs speed, and
-    is part of the reader fingerprint."""
+    """On a GPU, vLLM's batch-invariant mode: a completion does not depend on what else is in flight. Costs speed."""
     turn_timeout_seconds: Seconds = 1800
     """A turn that takes longer means a hanging engine: the actor stops and is replaced."""
     engine_args: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
@@ -61,9 +59,9 @@ class OpenAIConfig(Section):
     """An OpenAI-compatible endpoint."""
 
     api: EndpointApi = EndpointApi.COMPLETIONS
-    """`completions` sends token ids to /completions, as the servers of vLLM and SGLang take them. `chat` sends messages
-    to /chat/completions, for hosted models: texts are parsed by the server, so that markers of chat templates in them
-    are made harmless (`‹|im_start|›`), and `tokenizer` must be set, if only to `tiny`."""
+    """`completions` sends token ids to /completions, for the servers of vLLM and SGLang. `chat` sends messages to
+    /chat/completions, for hosted models: markers of chat templates in texts are made harmless (`‹|im_start|›`), and
+    `tokenizer` must be set, if only to `tiny`."""
     base_url: str = "http://127.0.0.1:8000/v1"
     """Address up to /v1; a query in it, such as `?api-version=`, goes with every request."""
     api_key: SecretStr | None = None
@@ -74,13 +72,13 @@ class OpenAIConfig(Section):
     timeout_seconds: Seconds = 600
     """Longest time for one response, from its request to its last byte."""
     max_retries: Annotated[int, Field(ge=0)] = 6
-    """Tries of a request after the first, on 408, 409, 5xx, cut connections and time-outs, while the endpoint answers
-    others; then its reading fails."""
+    """Further tries of a request, on 408, 409, 5xx, cut connections and time-outs, while the endpoint answers others;
+    then its reading fails."""
     backoff_seconds: Seconds = 1.0
     """First pause between tries; doubled each time up to 60 s, with jitter; `Retry-After` goes before it."""
     outage_seconds: Annotated[float, Field(ge=0)] = 1800.0
-    """Longest time that all readings wait for an endpoint that is away, restarts or is out of quota (429). What is left
-    then is not read, and the next run reads it."""
+    """Longest time that readings wait for an endpoint that is away, restarts or is out of quota (429). The next run
+    reads what is left."""
     extra_body: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
     """Further fields of every request body, as they are; they go before those of each request, and null leaves a field
     out. A hash of them is recorded."""

@@ -57,8 +57,8 @@ class PoolConfig(Section):
     readings_in_flight: Count = 64
     """Readings that one actor keeps going at once."""
     turns_in_flight: Count | None = None
-    """Turns that one actor keeps going at once; readings share them fairly. By default 256, or `readings_in_flight`
-    where that is more: policies but `parallel` ask one turn of a reading at a time."""
+    """Turns that one actor keeps going at once; readings share them fairly. By default 256, or `readings_in_flight` if
+    that is more."""
 
 
 class LogConfig(Section):
@@ -105,8 +105,8 @@ class RunConfig(BoundsConfig, Storage):
     retry_failed: bool = False
     """Read failed readings again, and nothing else that is done."""
     max_failed_share: Annotated[float, Field(ge=0, le=1)] = 1.0
-    """Largest share of failed readings with which the command ends well; above it, or where all failed, it writes its
-    tables and ends with exit code 4."""
+    """Largest share of failed readings with which the command ends well; above it, or if all failed, it ends with exit
+    code 4."""
     adopt_output: bool = False
     """Take over an output that was written for other documents or questions; what still fits is not read again."""
     log_format: LogFormat = LogFormat.TEXT

@@ -12,18 +12,17 @@ class PolicyConfig(Section):
     """How a document is read. Budgets in tokens; together with the prompt's own text they must fit `window_tokens`."""
 
     kind: Text = "overwrite"
-    """The policy: `overwrite` writes the memory again after each chunk; `gated` keeps it with a word where a chunk says
-    nothing new; `parallel` reads all chunks side by side and merges their notes; `truncate` (head and tail of the
-    document) and `retrieve` (the passages nearest to the question by BM25) answer from one prompt, to compare with.
-    Or one of yours: the name that an installed package gives it, or package.module:Class (with --allow-code)."""
+    """How a document is read: `overwrite` writes the memory again after each chunk; `gated` keeps it by a word if a
+    chunk says nothing new; `parallel` reads all chunks side by side and merges their notes; `truncate` (head and tail)
+    and `retrieve` (the passages nearest to the question by BM25) answer from one prompt. Or a policy of yours: the name
+    of an installed one, or package.module:Class."""
     chunk_tokens: Count = 5000
-    """Tokens of a chunk: all that one prompt shows of the document; by default fewer where the window is short."""
+    """Tokens of a chunk, all that one prompt shows of the document; by default fewer if the window is short."""
     overlap_tokens: Annotated[int, Field(ge=0)] = 0
     """Tokens that a chunk or passage shares with the one before it."""
     break_at: BreakAt | None = None
-    """Closes a chunk at the end of a row (`rows`, of documents of many rows) or of a line (`lines`) when the next one
-    would not fit; one that is longer than a chunk is cut. By default chunks have `chunk_tokens` each. For the
-    policies that read chunks; `truncate` and `retrieve` have none."""
+    """Closes a chunk at the end of a row (of documents of many rows) or of a line if the next one would not fit; one
+    that is longer than a chunk is cut. For policies that read chunks."""
     passage_tokens: Count = 256
     """Tokens of a passage, for `retrieve`."""
     question_tokens: Count = 1024
@@ -35,7 +34,7 @@ class PolicyConfig(Section):
     rounds: Count = 3
     """Most rounds over the chunks, for `parallel`."""
     knobs: dict[str, JsonValue] = Field(default_factory=dict)
-    """Knobs of a policy of yours, beside those above that it has too."""
+    """Settings of a policy of yours, beside those above that it has too."""
 
     @model_validator(mode="before")
     @classmethod

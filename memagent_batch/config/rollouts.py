@@ -16,10 +16,9 @@ class RolloutConfig(Section):
     group_size: Annotated[int, Field(ge=2)] = 8
     """Samples of each document and question; they form a group, and are compared with each other."""
     reward: str = "boxed"
-    """`boxed` (the boxed text is a reference but for case, spaces and a little LaTeX: the published training's),
-    `boxed_normalised` (they are equal when both are normalised), a metric (em, f1, hotpotqa_f1), or a function of
-    yours, from (response, references) to a number: the name that an installed package gives it, or
-    `package.module:function` (with --allow-code)."""
+    """`boxed` (the boxed text is a reference, apart from case, spaces and a little LaTeX: the published training's),
+    `boxed_normalised` (both normalised), a metric (em, f1, hotpotqa_f1), or a function of yours, from (response,
+    references) to a number: the name of an installed one, or `package.module:function`."""
     reward_timeout_seconds: Seconds = 10
     """Longest time that a function of yours may take for one sample, which then has no reward."""
     advantage: Advantage = Advantage.CENTRED
@@ -27,8 +26,7 @@ class RolloutConfig(Section):
     overlong: Overlong = Overlong.KEEP
     """Reward of a sample with a turn that was cut at its budget: as any other, 0, or none."""
     drop_equal: bool = False
-    """Leave out groups whose rewards are all equal, which teach nothing. They are counted; none is drawn in their
-    place."""
+    """Leave out groups whose rewards are all equal; none is drawn in their place."""
     data_source: str = ""
     """Free text for the column `data_source`, by which trainers tell their data apart."""
 

@@ -50,10 +50,10 @@ class InputConfig(Section):
     text_column: str = "text"
     """Column with the text of a document."""
     question_column: str | None = None
-    """Column of the documents that holds a question beside each text; none by default."""
+    """Column of the documents with a question beside each text."""
     question_type: dict[str, JsonValue] = Field(default_factory=dict)
-    """Type that the questions of that column ask for, by the columns of a question list: answer_type, and labels,
-    schema, unit or not_stated; none by default."""
+    """Type that the questions of that column ask for: answer_type, and labels, schema, unit or not_stated, as in a
+    question list."""
     carry_columns: TextOrTexts = ()
     """Columns of the documents to carry into `answers`, as text."""
     format: Literal["auto", "parquet", "jsonl", "csv", "arrow", "text"] = "auto"
@@ -61,10 +61,9 @@ class InputConfig(Section):
     columns unless `documents` names them."""
     where: Text | None = None
     """Filter of the rows, as in SQL: `year >= 2026 and kind in ('contract', 'offer')`. Partitions and row groups that
-    it rules out are not read. All rows by default."""
+    it rules out are not read."""
     order_columns: TextOrTexts = ()
-    """Columns that put the rows of a document in order; then a document is all rows of one id, such as pages. By
-    default each row is a document."""
+    """Columns that put the rows of a document in order: a document is then all rows of one id, such as pages."""
     locator: Text | None = None
     """What names the place of a row in its source, with columns in braces: `page {page}`. For `order_columns`."""
     header: Text | None = None
@@ -72,12 +71,11 @@ class InputConfig(Section):
     separator: str = "\n\n"
     """Text between the rows of a document. For `order_columns`."""
     max_document_bytes: _Bytes | None = 1024**3
-    """Longest text of a document, unpacked, in UTF-8, bytes; of JSONL and CSV also the longest line. A longer text is
-    not read: its document fails, and all others are read. By default 1 GiB, some 250 million tokens; null for no bound.
-    """
+    """Longest text of a document, unpacked, in UTF-8, bytes; of JSONL and CSV also the longest line. A longer one fails
+    its document alone. By default 1 GiB, some 250 million tokens; null for no bound."""
     on_bad_file: OnBadFile = OnBadFile.FAIL
-    """Treatment of a file, line or row that can't be read: `fail` refuses the run, `record` makes `failed` rows of it.
-    A store that does not answer stops the run either way."""
+    """Treatment of a file, line or row that can't be read: `fail` refuses the run, `record` makes `failed` rows of
+    it."""
 
     @field_validator("locator", "header")
     @classmethod
@@ -111,15 +109,14 @@ class SourceConfig(Storage):
     """The documents and the questions, and how to open them."""
 
     documents: Annotated[TextOrTexts, Field(min_length=1)]
-    """Documents: one or several files, folders or globs of Parquet, JSONL, CSV, Arrow or text files; paths or any
-    fsspec URLs, all on one file system. Or one table: delta://FOLDER or iceberg://CATALOG/DATABASE.TABLE, with @VERSION
-    behind it where you want. Ids of text files are their paths below the folder that holds all of them."""
+    """Files, folders or globs of Parquet, JSONL, CSV, Arrow or text files; paths or fsspec URLs, all on one file
+    system. Or one table: delta://FOLDER or iceberg://CATALOG/DATABASE.TABLE, and @VERSION if you like. Ids of text
+    files are their paths below the folder that holds all of them."""
     questions: str | None = None
     """Question list: a Parquet, JSONL, CSV, Arrow or text file (one question a line). Rows with a `document_id` are
-    bound to that document, the others are asked of every document."""
+    asked of that document, the others of every document."""
     limit: Count | None = None
-    """Takes this many of the documents, as a fair sample by permanent random number: a larger limit takes the same ones
-    and more. By default all."""
+    """Documents to take, as a fair sample by permanent random number: a larger limit takes the same ones and more."""
     limit_seed: int = 0
     """Another seed takes another sample."""
     again_from: str | None = None
@@ -127,8 +124,8 @@ class SourceConfig(Storage):
     again_where: Text | None = None
     """Filter of the answers of `again_from`, as in SQL: `confidence < 0.8`."""
     ask: Asked = ()
-    """A question for every document, given here; can be repeated. In a job file it may be a group with the columns of a
-    question list, such as question and answer_type."""
+    """A question for every document; can be repeated. In a job file it may be a group with the columns of a question
+    list."""
     input: InputConfig = InputConfig()
     """Where texts and questions stand in the input."""
 

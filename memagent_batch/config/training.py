@@ -26,8 +26,7 @@ class LearnerConfig(Section):
     kl_weight: Annotated[float, Field(ge=0)] = 0.001
     """Weight of the divergence from the reference, which is a second model in memory; 0 loads none."""
     kl_limit: Annotated[float, Field(gt=0)] | None = 10.0
-    """Largest estimate of a token's divergence that counts, nats; above it the token has no gradient from it. Null for
-    no limit."""
+    """Largest estimate of a token's divergence that counts, nats; null for no limit."""
     learning_rate: Annotated[float, Field(gt=0)] = 1e-6
     """Learning rate after the warm-up."""
     warmup_steps: Annotated[int, Field(ge=0)] = 20
@@ -39,14 +38,12 @@ class LearnerConfig(Section):
     clip_norm: Annotated[float, Field(gt=0)] = 1.0
     """Largest norm of a step's gradient."""
     sure_above: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Leaves out of the network the turns in which every token was drawn with a higher probability than this: such
-    tokens have next to no gradient. They count as if their probability had not changed. 1 leaves out none; a lower
-    value needs `kl_weight` 0, since a sure turn may still be far from the reference."""
+    """Skips turns in which every token was drawn with a higher probability than this: they have next to no gradient,
+    and count as unchanged. 1 skips none; a lower value needs `kl_weight` 0."""
     batch_tokens: Count = 16384
-    """Tokens that go through the network at once, padding included; bounds memory, and changes no gradient. A
-    conversation that is longer goes alone."""
+    """Tokens that go through the network at once, padding included; bounds memory, and changes no gradient."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where the network is updated; `auto` takes a GPU where there is one."""
+    """Where the network is updated; `auto` takes a GPU if the machine has one."""
     bf16: bool = False
     """Compute in bfloat16 (autocast); weights, gradients and log-probabilities stay in float32."""
 
@@ -64,13 +61,12 @@ class LoopConfig(Section):
     """How long `memagent train loop` goes on, and what it keeps."""
 
     questions_per_step: Count = 128
-    """Questions whose samples are collected before the weights are updated; all where there are fewer. The update is a
-    step of the optimiser for every `learner.questions_per_optimiser_step` of them."""
+    """Questions whose samples are collected before the weights are updated, by a step of the optimiser for every
+    `learner.questions_per_optimiser_step` of them."""
     max_steps: Count | None = None
-    """Steps after which it ends; those of earlier runs of the same command are counted."""
+    """Steps after which it ends; those of earlier runs of the same command count."""
     max_minutes: Annotated[float, Field(gt=0)] | None = None
-    """Time after which it begins no further step, minutes; that of steps which earlier runs of the same command ended
-    is counted."""
+    """Time after which it begins no further step, minutes; earlier runs of the same command count."""
     held_out: str | None = None
     """Question list, bound to documents of the same input, that is never learnt from and read greedily every
     `evaluate_every` steps."""

@@ -2,9 +2,11 @@
 
 import re
 
+import pytest
 from annotated_types import Ge, Gt
 
 from infra.docs import commands_page, settings_page
+from memagent_batch.cli.main import COMMANDS
 from memagent_batch.cli.options import options_of
 from memagent_batch.cli.settings import JobSettings
 from memagent_batch.plugins import POLICIES, policy_class
@@ -15,14 +17,16 @@ def test_settings_page_in_docs_equals_the_settings() -> None:
     assert settings_page.PAGE.read_text(encoding="utf-8") == settings_page.settings_page()
 
 
-def test_settings_page_shows_option_variable_bounds_and_default_of_a_setting() -> None:
-    entry = next(line for line in settings_page.settings_page().splitlines() if "--log.flush-seconds" in line)
-    assert "`MEMAGENT_LOG__FLUSH_SECONDS`: number, seconds, above 0; default `5.0`" in entry
-
-
-def test_settings_page_finds_the_bounds_of_a_setting_that_may_be_left_out() -> None:
-    entry = next(line for line in settings_page.settings_page().splitlines() if "--pool.gpus-per-replica" in line)
-    assert "number, at least 0; not set" in entry
+@pytest.mark.parametrize(
+    ("name", "traits"),
+    [
+        ("--log.flush-seconds", "number > 0, default `5.0`"),
+        ("--pool.gpus-per-replica", "number ≥ 0"),
+        ("--input.separator", r"text, default `\n\n`"),
+    ],
+)
+def test_settings_page_shows_values_bounds_and_default_of_a_setting(name: str, traits: str) -> None:
+    assert any(line.startswith(f"- `{name}` ({traits}): ") for line in settings_page.settings_page().splitlines())
 
 
 def test_every_setting_has_a_description() -> None:
@@ -30,8 +34,14 @@ def test_every_setting_has_a_description() -> None:
     assert any(isinstance(item, Ge | Gt) for setting in options_of(JobSettings) for item in setting.info.metadata)
 
 
-def test_commands_page_in_docs_equals_the_help_of_every_command() -> None:
+def test_commands_page_in_docs_equals_the_commands() -> None:
     assert commands_page.PAGE.read_text(encoding="utf-8") == commands_page.commands_page()
+
+
+def test_commands_page_describes_an_option_of_several_commands_once() -> None:
+    lines = commands_page.commands_page().splitlines()
+    assert sum(line.startswith("- `--storage-options`") for line in lines) == 1
+    assert all(f"## `memagent {name}`" in lines for name in COMMANDS)
 
 
 def test_prompts_page_names_every_policy_that_takes_a_keep_word() -> None:

@@ -1,0 +1,50 @@
+"""Commands, settings and job files that the pages name are there."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from benchmarks.__main__ import SCENARIOS
+from memagent_batch.cli import main as cli
+from memagent_batch.cli.options import given_values, options_of
+from memagent_batch.cli.settings import TrainLoopSettings
+from tests.infra.docs.test_links import FENCE, PAGES, ROOT
+
+NAMES = {option.name for option in options_of(TrainLoopSettings)}
+GROUPS = {name.split(".")[0] for name in NAMES if "." in name}
+
+
+def command_lines(page: Path) -> list[list[str]]:
+    """The words of each `memagent ...` in the page's shell blocks."""
+    blocks = re.findall(r"^```bash\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    words = [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("memagent ")]
+    return [line[: line.index("|")] if "|" in line else line for line in words]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_of_a_page_have_the_options_that_it_names(page: Path) -> None:
+    for words in command_lines(page):
+        name, rest = cli.split_name(words[1:] if words[0] == "supervise" else words)
+        if name:
+            given_values(cli.command_class(name), [word for word in rest if word != "..."])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_settings_and_files_that_a_page_names_are_there(page: Path) -> None:
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    named = {name for name in re.findall(r"`([a-z]+\.[a-z0-9_]+)[:` ]", text) if name.split(".")[0] in GROUPS}
+    named -= {name for name in named if name.endswith(".json")}
+    flags = {flag.replace("-", "_") for flag in re.findall(r"`--([a-z]+\.[a-z0-9_-]+)", text)}
+    assert (named | flags) - NAMES == set()
+    jobs = {ROOT / path for path in re.findall(r"jobs/[a-z0-9-]+\.yaml", page.read_text(encoding="utf-8"))}
+    assert {path for path in jobs if not path.exists()} == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_measurements_that_a_page_gives_without_a_commit_are_in_the_tree(page: Path) -> None:
+    lines = page.read_text(encoding="utf-8").splitlines()
+    named = {name for line in lines if "71efd4b" not in line for name in re.findall(r"-m benchmarks ([a-z-]+)", line)}
+    assert named - {scenario.name for scenario in SCENARIOS} == set()
