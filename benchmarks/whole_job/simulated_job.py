@@ -17,7 +17,7 @@ from memagent_batch.flows.plan import make_plan
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.log.writer import OUTCOMES_FOLDER
 from memagent_batch.ray_data.progress.progress import Progress
-from memagent_batch.runs.output_place import claim_output
+from memagent_batch.runs.claim import claim_output
 from memagent_batch.runs.run import begin_run
 from memagent_batch.wiring import identify_reader, make_output, make_tokenizer
 

@@ -12,22 +12,22 @@ from memagent_batch.errors import OutputChangedError
 from memagent_batch.files.errors import FILE_ERRORS, storage_errors
 from memagent_batch.files.location import Location
 from memagent_batch.log.question_list import ASKED_FOLDER
-from memagent_batch.runs.history.history import RUNS_FOLDER, PastRun
+from memagent_batch.runs.estimates import EVALUATIONS_FOLDER, REVIEWS_FOLDER
+from memagent_batch.runs.history import RUNS_FOLDER, PastRun
 from memagent_batch.runs.manifest import MANIFEST_FILE
-from memagent_batch.runs.record.card import CARD_FILE, run_card
-from memagent_batch.runs.record.estimates import REVIEWS_FOLDER
-from memagent_batch.runs.record.evaluations import EVALUATIONS_FOLDER
-from memagent_batch.runs.record.record import RECORD_FILES
-from memagent_batch.runs.record.sums import (
+from memagent_batch.runs.record import (
+    CARD_FILE,
     NAMESPACE,
     READ_BYTES,
+    RECORD_FILES,
     SIGNATURE_FILE,
     SUMS_FILE,
     parse_sums,
     record_file,
+    run_card,
     sums_bytes,
 )
-from memagent_batch.runs.tables.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER
+from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER
 
 README_FILE = "README.md"
 RECORDED = frozenset({MANIFEST_FILE, SUMS_FILE, SIGNATURE_FILE, *RECORD_FILES})

@@ -2,24 +2,24 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from hashlib import sha256
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
-from memagent_batch.audit.findings import Finding, Kind, Report, Unchecked
 from memagent_batch.errors import OutputError
 from memagent_batch.files.errors import FILE_ERRORS, storage_errors
 from memagent_batch.files.json_files import json_bytes
 from memagent_batch.files.location import Location
 from memagent_batch.log.question_list import ASKED_FOLDER
 from memagent_batch.runs.claim import ANSWER_TABLES, named_files
-from memagent_batch.runs.history.history import RUNS_FOLDER
+from memagent_batch.runs.history import RUNS_FOLDER
 from memagent_batch.runs.manifest import MANIFEST_FILE, Manifest
-from memagent_batch.runs.record.record import RECORD_FILES
-from memagent_batch.runs.record.sums import (
+from memagent_batch.runs.record import (
     LOG_TABLES,
+    RECORD_FILES,
     SIGNATURE_FILE,
     SUMS_FILE,
     file_hashes,
@@ -36,6 +36,56 @@ PART_FILES = ("answers_file", "memories_file", "evidence_file", "results_file")
 """Fields of a part of the tables that name its files."""
 _TABLES = tuple(f"{folder}/" for folder in ANSWER_TABLES.folders)
 _LOG = tuple(f"{folder}/" for folder in LOG_TABLES)
+
+
+class Kind(StrEnum):
+    """What is wrong."""
+
+    CHANGED = "changed"
+    """A file has other bytes than its run recorded."""
+    GONE = "gone"
+    """A file that a run recorded is not there."""
+    CHAIN = "chain"
+    """Runs do not follow one from the other."""
+    SIGNATURE = "signature"
+    """A list is not signed by one of the allowed signers."""
+    COUNTS = "counts"
+    """Numbers of rows or readings do not add up."""
+    ROWS = "rows"
+    """Rows do not follow from the log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is wrong."""
+
+    kind: Kind
+    where: str
+    """The file below the output."""
+    what: str
+    """What is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unchecked:
+    """What could not be checked. It is no sign that something is wrong."""
+
+    what: str
+    why: str
+
+
+Report: TypeAlias = Finding | Unchecked
+
+
+def split(reports: Iterable[Report]) -> tuple[list[Finding], list[Unchecked]]:
+    """What is wrong, one finding for each place, and what could not be checked, each once."""
+    each = list(dict.fromkeys(reports))
+    found: dict[str, Finding] = {}
+    for report in each:
+        if isinstance(report, Finding):
+            first = found.get(report.where)
+            found[report.where] = replace(first, what=f"{first.what}; {report.what}") if first else report
+    return [*found.values()], [report for report in each if isinstance(report, Unchecked)]
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,21 +1,26 @@
 """Asks an engine again for turns of a run, and compares the tokens with those of the log."""
 
 import asyncio
+import heapq
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
 
-from memagent_batch.audit.draw import DrawnTurn, draw_turns
-from memagent_batch.audit.log_places import LogPlaces, find_places
+from memagent_batch.audit.rows import LogPlaces, find_places
 from memagent_batch.budgets import fitted
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
-from memagent_batch.domain.addresses import token_hash
+from memagent_batch.domain.addresses import ReadingAddress, token_hash
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.sentences import Sentences, split_sentences
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import DocumentError, NotReadError, ReadingError, SettingsError
+from memagent_batch.files.errors import storage_errors, table_errors
+from memagent_batch.files.location import Location
+from memagent_batch.files.parquet import read_parquet
 from memagent_batch.inputs.questions import asked_types
 from memagent_batch.log.schemas import TurnRow
 from memagent_batch.log.turns import read_turns_of
@@ -29,12 +34,90 @@ from memagent_batch.reading.documents import unreadable
 from memagent_batch.reading.questions import Questions
 from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import NO_ROWS, LoggedTurns, ReadingTurns, ReplayOnly
-from memagent_batch.runs.history.document_texts import DocumentText, DocumentTexts
-from memagent_batch.runs.history.history import PastRun
+from memagent_batch.runs.document_texts import DocumentText, DocumentTexts
+from memagent_batch.runs.history import PastRun
 from memagent_batch.wiring import identify_reader, make_engine, make_tokenizer
 
+COLUMNS = ("document_hash", "question_hash", "sample", "reader_fingerprint", "path")
+"""What names a turn."""
 IN_FLIGHT = 64
 """Turns that are asked at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class DrawnTurn:
+    """A turn of the log, asked of the engine by some run."""
+
+    document_hash: str
+    question_hash: str
+    sample: int
+    reader_fingerprint: str
+    path: str
+
+    @property
+    def address(self) -> ReadingAddress:
+        """Where the log keeps it."""
+        return ReadingAddress(
+            document_hash=self.document_hash,
+            question_hash=self.question_hash,
+            sample=self.sample,
+            reader_fingerprint=self.reader_fingerprint,
+        )
+
+    def number(self, seed: int) -> str:
+        """Its permanent random number, hex."""
+        address = [self.document_hash, self.question_hash, str(self.sample), self.reader_fingerprint, self.path]
+        return sha256("|".join([str(seed), *address]).encode()).hexdigest()
+
+
+def draw_turns(
+    output: Location,
+    names: Iterable[str],
+    *,
+    num: int,
+    seed: int,
+    document_hashes: Collection[str],
+    fingerprints: Collection[str],
+) -> Sequence[DrawnTurn]:
+    """The turns with the smallest numbers; holds no more than these and one file's names.
+
+    Args:
+        output: The output.
+        names: Files of the log, below the output.
+        num: How many.
+        seed: Another seed draws others.
+        document_hashes: The documents of the run.
+        fingerprints: Of the reader, and of what is asked after its answers.
+
+    Raises:
+        OutputError: a file can't be read.
+        StorageError: the same, for a cause of its store.
+    """
+    drawn: dict[DrawnTurn, str] = {}
+    for turns in _asked_turns(output, names, document_hashes=document_hashes, fingerprints=fingerprints):
+        drawn |= {turn: turn.number(seed) for turn in turns}
+        drawn = dict(heapq.nsmallest(num, drawn.items(), key=lambda item: item[1]))
+    return list(drawn)
+
+
+def _asked_turns(
+    output: Location, names: Iterable[str], *, document_hashes: Collection[str], fingerprints: Collection[str]
+) -> Iterator[set[DrawnTurn]]:
+    """The turns that an engine was asked, file by file."""
+    for name in sorted(name for name in names if name.startswith(f"{TURNS_FOLDER}/")):
+        place = output / name
+        with storage_errors(place.uri), table_errors(f"log file {place}", remedy="restore it", of_store=False):
+            rows = read_parquet(place, columns=[*COLUMNS, "held_from"]).to_pylist()
+        yield {
+            DrawnTurn(**{column: row[column] for column in COLUMNS})
+            for row in rows
+            if row["document_hash"] in document_hashes and row["reader_fingerprint"] in fingerprints and _is_asked(row)
+        }
+
+
+def _is_asked(row: dict[str, Any]) -> bool:
+    """Whether the engine was asked, and the turn not taken from an earlier version of its document."""
+    return row.get("held_from") is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,28 +1,36 @@
 """Projects the tables of the last run again from its log, part by part, and compares them with what is there."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.audit.comparison import SHOWN_ROWS, differences, without
-from memagent_batch.audit.findings import Finding, Kind, Report, Unchecked
-from memagent_batch.audit.log_places import LogPlaces, find_places
+from memagent_batch.audit.files import Finding, Kind, Report, Unchecked
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
+from memagent_batch.files.errors import storage_errors, table_errors
+from memagent_batch.files.location import Location
+from memagent_batch.files.parquet import read_parquet
+from memagent_batch.log.index import LOG_THREADS
 from memagent_batch.log.question_list import with_asked
 from memagent_batch.log.schemas import OUTCOME_LOG, OutcomeRow
 from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
-from memagent_batch.runs.history.document_texts import DocumentTexts
-from memagent_batch.runs.history.history import PastRun
-from memagent_batch.runs.manifest import MANIFEST_FILE
-from memagent_batch.runs.record.sums import record_file
-from memagent_batch.runs.rows.projection import Projection
-from memagent_batch.runs.tables.part_report import PartReport
-from memagent_batch.runs.tables.table_files import read_tables
-from memagent_batch.runs.tables.tables import PartTables, project
+from memagent_batch.runs.document_texts import DocumentTexts
+from memagent_batch.runs.history import PastRun
+from memagent_batch.runs.manifest import MANIFEST_FILE, PartReport
+from memagent_batch.runs.projection import PartTables, Projection, project
+from memagent_batch.runs.record import record_file
+from memagent_batch.runs.tables import read_tables
 
+_HASH, _VERSION = "document_hash", "held_from"
+SHOWN_ROWS = 5
+"""Rows of a file that are named; the others are counted."""
+Key = tuple[Any, ...]
 READING = ("document_id", "question_id", "sample")
 KEYS = {
     "answers_file": READING,
@@ -33,11 +41,140 @@ KEYS = {
 """Columns that name a row, by the field of a part that names its file."""
 OF_UNREADABLE = ("run_id", "finished_at")
 """Columns of a reading whose document can't be read: the log has nothing of it, and the run itself says when."""
-
 OF_TEXT = ("locator",)
 """Columns of a turn that say where its chunk stood in the document's source."""
 Hidden = tuple[Sequence[str], Sequence[str]]
 """Columns, and the documents for which they are not compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPlaces:
+    """Files of the log by document hash."""
+
+    files: dict[str, dict[str, list[str]]]
+    """By folder of the log and document hash."""
+    versions: dict[str, set[str]]
+    """Earlier versions of a document that turns were taken from, by its hash."""
+
+    def of(self, folder: str, document_hash: str | None) -> list[str]:
+        """Names of the files in a folder that have rows of a document, and of those that its turns were taken from."""
+        hashes = [document_hash or "", *sorted(self.versions.get(document_hash or "", ()))]
+        by_hash = self.files[folder]
+        return sorted({name for each in hashes for name in by_hash.get(each, ())})
+
+
+def find_places(output: Location, names: Collection[str], *, document_hashes: Iterable[str]) -> LogPlaces:
+    """Reads the hashes of documents in files of the log, one after another.
+
+    Args:
+        output: The output.
+        names: The files, below the output.
+        document_hashes: The documents.
+
+    Raises:
+        OutputError: a file can't be read.
+        StorageError: the same, for a cause of its store.
+    """
+    wanted = pa.array(sorted(set(document_hashes)), pa.string())
+    files: dict[str, dict[str, list[str]]] = {name: {} for name in (TURNS_FOLDER, OUTCOMES_FOLDER, CLOSINGS_FOLDER)}
+    versions: dict[str, set[str]] = defaultdict(set)
+    ordered = sorted(names)
+    with ThreadPoolExecutor(LOG_THREADS) as threads:
+        for name, pairs in zip(ordered, threads.map(partial(_pairs, output), ordered), strict=True):
+            by_hash = files[name.rpartition("/")[0]]
+            for document_hash, version in pairs:
+                found = by_hash.setdefault(document_hash, [])
+                if not found or found[-1] != name:
+                    found.append(name)
+                if version is not None:
+                    versions[document_hash].add(version)
+    kept = set(wanted.to_pylist()) | {version for each in wanted.to_pylist() for version in versions.get(each, ())}
+    return LogPlaces(
+        files={folder: {each: by_hash[each] for each in kept & by_hash.keys()} for folder, by_hash in files.items()},
+        versions=versions,
+    )
+
+
+def _pairs(output: Location, name: str) -> Sequence[tuple[str, str | None]]:
+    """The documents of a file, with the versions that their turns were taken from."""
+    place = output / name
+    with storage_errors(place.uri), table_errors(f"log file {place}", remedy="restore it", of_store=False):
+        table = read_parquet(place, columns=[_HASH, _VERSION])
+    if _VERSION not in table.schema.names:  # files of earlier versions, and of other folders than that of turns
+        return [(each, None) for each in pc.unique(table[_HASH]).to_pylist()]
+    return list(dict.fromkeys(zip(table[_HASH].to_pylist(), table[_VERSION].to_pylist(), strict=True)))
+
+
+def differences(expected: pa.Table, actual: pa.Table, *, keys: Sequence[str]) -> list[str]:
+    """What is other in a table than it should be, one line each.
+
+    Args:
+        expected: The rows that follow from the log.
+        actual: The rows that are there.
+        keys: Columns that name a row.
+    """
+    lines = list(_other_columns(expected, actual))
+    shared = [name for name in expected.schema.names if name in actual.schema.names]
+    expected, actual = (table.select(shared).combine_chunks() for table in (expected, actual))
+    is_same = expected.num_rows == actual.num_rows and all(
+        one.equals(other) for one, other in zip(expected.columns, actual.columns, strict=True)
+    )
+    if is_same or not set(keys) <= set(shared):
+        return lines
+    rows = list(_other_rows(expected.to_pylist(), actual.to_pylist(), keys))
+    shown = rows[:SHOWN_ROWS]
+    return [*lines, *shown, *([f"and {len(rows) - len(shown):,} more"] if len(rows) > len(shown) else [])]
+
+
+def without(table: pa.Table, names: Sequence[str], *, where: pa.ChunkedArray) -> pa.Table:
+    """The table with null in these columns of some rows."""
+    for name in names:
+        place = table.schema.get_field_index(name)
+        field = table.schema.field(place).with_nullable(True)
+        column = pc.if_else(where, pa.scalar(None, field.type), table[name])
+        table = table.set_column(place, field, column)
+    return table
+
+
+def _other_columns(expected: pa.Table, actual: pa.Table) -> Iterator[str]:
+    there, wanted = ({field.name: field.type for field in table.schema} for table in (actual, expected))
+    for name in wanted.keys() - there.keys():
+        yield f"it has no column {name!r}"
+    for name in there.keys() - wanted.keys():
+        yield f"it has a column {name!r} that no row should have"
+    for name in wanted.keys() & there.keys():
+        if wanted[name] != there[name]:
+            yield f"its column {name!r} is {there[name]}, not {wanted[name]}"
+
+
+def _other_rows(expected: Sequence[Mapping[str, Any]], actual: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Any:
+    wanted = {_key(row, keys): row for row in expected}
+    there = {_key(row, keys): row for row in actual}
+    twice = [key for key, count in Counter(_key(row, keys) for row in actual).items() if count > 1]
+    yield from (f"{_named(key, keys)}: its row is there twice" for key in twice)
+    yield from (f"{_named(key, keys)}: its row is not there" for key in wanted if key not in there)
+    yield from (f"{_named(key, keys)}: its row does not follow from the log" for key in there if key not in wanted)
+    is_moved = True
+    for key, row in wanted.items():
+        other = [name for name in row if key in there and not _is_same(row[name], there[key][name])]
+        if other:
+            is_moved = False
+            yield f"{_named(key, keys)}: {', '.join(other)} {'is' if len(other) == 1 else 'are'} not what the log says"
+    if is_moved and not twice and wanted.keys() == there.keys() and list(wanted) != list(there):
+        yield "its rows are in another order"
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return bool(one == other) or (one != one and other != other)
+
+
+def _key(row: Mapping[str, Any], keys: Sequence[str]) -> Key:
+    return tuple(row[name] for name in keys)
+
+
+def _named(key: Key, keys: Sequence[str]) -> str:
+    values = (repr(value) if isinstance(value, str) else str(value) for value in key)
+    return ", ".join(f"{name} {value}" for name, value in zip(keys, values, strict=True))
 
 
 @dataclass(slots=True, kw_only=True)

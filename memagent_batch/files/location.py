@@ -28,14 +28,36 @@ from memagent_batch.files.disk import (
 )
 from memagent_batch.files.errors import storage_errors
 from memagent_batch.files.options import Options, StorageOptions
-from memagent_batch.files.s3 import CONFLICTS, S3_RETRIES, http_status, retry_throttled
 from memagent_batch.masking import shown
 
+S3_RETRIES = {"mode": "standard", "max_attempts": 8}
+"""Tries of one request to S3, on 5xx, throttling and broken connections: up to about a minute with their pauses. What
+lasts longer is an outage, which the turn log waits out."""
+CONFLICTS = frozenset({HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED})
+"""What S3 answers to a conditional PUT when another object is there, or in the making."""
 DELETE_THREADS = 16
 """Files removed at once, by a request each: s3fs drops what the answer to a bulk request says of a refused key."""
-
 UNCACHED_PROTOCOLS = ("s3://", "s3a://", "gs://", "gcs://", "abfs://", "abfss://", "az://")
 """File systems that would answer from a listing of some seconds ago."""
+
+
+def http_status(error: OSError) -> int | None:
+    """What S3 answered, where s3fs made an OSError of it."""
+    answer = getattr(error.__cause__, "response", None) or {}
+    status: int | None = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return status
+
+
+def retry_throttled() -> None:
+    """Has s3fs try again what botocore does not: an answer 429 without a body that names an error."""
+    from botocore.exceptions import ClientError
+    from s3fs.core import set_custom_error_handler
+
+    def is_throttled(error: Exception) -> bool:
+        status = error.response["ResponseMetadata"]["HTTPStatusCode"] if isinstance(error, ClientError) else 0
+        return bool(status == 429)
+
+    set_custom_error_handler(is_throttled)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

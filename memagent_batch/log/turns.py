@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.files.location import Location
-from memagent_batch.log.files import ReadingKey, log_line, read_log_files
+from memagent_batch.log.index import ReadingKey, log_line, read_log_files
 from memagent_batch.log.schemas import SPAN, TURN_LOG, TurnRow
 
 TurnRank = tuple[bool, str, bool, float]

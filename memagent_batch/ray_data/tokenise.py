@@ -25,8 +25,7 @@ from memagent_batch.inputs.texts import FetchedText, fetch_texts
 from memagent_batch.plugins import make_policy
 from memagent_batch.reading.breaks import break_at, find_breaks
 from memagent_batch.reading.documents import planned_documents
-from memagent_batch.runs.planning.calls import CALL_COLUMN
-from memagent_batch.runs.planning.work import WORK_COLUMNS
+from memagent_batch.runs.plan import CALL_COLUMN, WORK_COLUMNS
 from memagent_batch.tokens.tokenizer import TokenisedText, Tokenizer
 from memagent_batch.wiring import make_prompt_tokens, make_texts_place, make_tokenizer
 

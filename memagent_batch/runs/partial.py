@@ -23,17 +23,14 @@ from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
 from memagent_batch.inputs.document_index import CARRY_PREFIX
-from memagent_batch.log.files import ReadingKey
-from memagent_batch.log.index import TurnIndex, read_closings, read_outcomes, scan_log
+from memagent_batch.log.index import ReadingKey, TurnIndex, read_closings, read_outcomes, scan_log
 from memagent_batch.log.question_list import CLOSING_FINGERPRINT, AskedQuestion, read_asked
 from memagent_batch.log.schemas import ClosedRow, OutcomeRow
-from memagent_batch.runs.history.history import PLAN_FILE, RUNS_FOLDER
+from memagent_batch.runs.history import PLAN_FILE, RUNS_FOLDER
 from memagent_batch.runs.manifest import RUN_FILE, read_manifest
-from memagent_batch.runs.planning.parts import PART_READINGS
-from memagent_batch.runs.rows.looks import PartDocument, answer_row
-from memagent_batch.runs.rows.projection import Origin
-from memagent_batch.runs.tables.schemas import AnswerRow
-from memagent_batch.runs.tables.tables import answers_table, carried_columns
+from memagent_batch.runs.parts import PART_READINGS
+from memagent_batch.runs.projection import Origin, PartDocument, answer_row, answers_table, carried_columns
+from memagent_batch.runs.tables import AnswerRow
 
 PARTIAL_FOLDER = "partial"
 PARTIAL_FILE = "partial/partial.json"

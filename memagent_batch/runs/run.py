@@ -1,33 +1,90 @@
-"""Begins a run: writes `run.json`, by which the output belongs to it."""
+"""Begins a run, by `run.json`; closes it when its counts close, by its record and manifest."""
 
 import logging
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from types import MappingProxyType
+
+import pyarrow as pa
 
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
+from memagent_batch.domain.closing.plan import EVIDENCE, SUPPORT, VALUE
+from memagent_batch.domain.readings import Status
+from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
 from memagent_batch.domain.texts.shares import quantity
-from memagent_batch.errors import StorageError
+from memagent_batch.domain.turns import sum_counted
+from memagent_batch.errors import CountsError, StorageError
 from memagent_batch.files.errors import storage_errors
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
-from memagent_batch.log.index import last_run_id
-from memagent_batch.log.question_list import write_asked
+from memagent_batch.log.index import RunTurns, last_run_id
+from memagent_batch.log.question_list import read_asked, write_asked
 from memagent_batch.log.writer import new_run_id
 from memagent_batch.logs import EventKind
 from memagent_batch.masking import shown
-from memagent_batch.runs.manifest import RUN_FILE, AgainRecord, RunRecord, Sample, public_settings, write_run_record
-from memagent_batch.runs.output_place import asked_documents, asked_questions
-from memagent_batch.runs.planning.plan import Plan
-from memagent_batch.runs.rows.projection import Projection, make_projection
+from memagent_batch.prompts.closing import closing_text_sha256
+from memagent_batch.runs.bounds import Spent, cost
+from memagent_batch.runs.claim import (
+    ANSWER_TABLES,
+    asked_documents,
+    asked_questions,
+    publish,
+    removed_on_failure,
+    require_claim,
+)
+from memagent_batch.runs.history import (
+    Changes,
+    PastRun,
+    find_changes,
+    removed_documents,
+    write_plan,
+    write_record_manifest,
+)
+from memagent_batch.runs.manifest import (
+    FORMAT,
+    RUN_FILE,
+    AgainRecord,
+    Manifest,
+    MarkerCounts,
+    PartReport,
+    ReasonRow,
+    RunCounts,
+    RunRecord,
+    Sample,
+    package_versions,
+    public_settings,
+    reason_rows,
+    rows_of_files,
+    write_run_record,
+)
+from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.projection import Projection, make_projection
+from memagent_batch.runs.record import SUMS_FILE, record_file, write_record
+from memagent_batch.runs.tables import (
+    ANSWERS_FOLDER,
+    EVIDENCE_FOLDER,
+    MEMORIES_FOLDER,
+    REMOVED_FOLDER,
+    RESULTS_FOLDER,
+    count_rows,
+    table_bytes,
+)
 from memagent_batch.wiring import ReaderIdentity
 
 log = logging.getLogger(__name__)
-
 CLAIM_TRIES = 5
 """Other attempts that may claim the output between the look at `run.json` and the writing."""
+log = logging.getLogger(__name__)
+SHOWN_MISSING = 20
+"""Missing readings that an error names."""
+SHOWN_REASONS = 3
+"""Reasons of failed readings, and of those that were not read, that the manifest and the last lines name."""
+COUNT_THREADS = 16
+"""Footers of table files read at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,3 +183,255 @@ def _claim(output: Location, record: RunRecord) -> str:
         if write_run_record(output, record, version=version):
             return record.run_id
     raise StorageError(f"{place.uri} changes whenever it is looked at; see how many attempts are started")
+
+
+def close_run(
+    run: Run,
+    *,
+    reports: Sequence[PartReport],
+    recorded: pa.Table,
+    log_files: Collection[str],
+    before: PastRun | None,
+    spent: Spent | None = None,
+    run_turns: Mapping[str, RunTurns] = MappingProxyType({}),
+) -> Manifest:
+    """Checks that the counts close, and writes what is left: `removed`, the record of the run, and the manifest.
+
+    Args:
+        run: The run, whose answers and memories are written.
+        reports: What the parts of the tables reported.
+        recorded: The plan as the run's record keeps it (`history.recorded_plan`).
+        log_files: Files of the turn log that the tables were made of.
+        before: The last finished run, if there was one.
+        spent: What the run's turns have taken, where that was counted.
+        run_turns: Turns of the log by run.
+
+    Raises:
+        CountsError: the files do not hold one row for each reading asked for; names the missing ones.
+        SupersededError: a newer attempt holds the claim; no manifest was written.
+    """
+    questions = read_asked(run.output, run_id=run.run_id)
+    removed = removed_documents(recorded, run_id=run.run_id, before=before)
+    with removed_on_failure(run.output, tables=ANSWER_TABLES, run_id=run.run_id):
+        counts = _require_closed(run, reports)
+        removed_file = _kept_removed(run, removed, before=before) or _write_removed(run, removed)
+    manifest = _manifest(
+        run,
+        reports,
+        counts=counts,
+        removed_file=removed_file,
+        changes=find_changes(recorded, questions, before=before, tables=run.tables, run_turns=run_turns),
+    )
+    manifest = _with_own_parts(manifest, run, reports, questions=questions, spent=spent)
+    past = PastRun(
+        output=run.output, run_id=run.run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed
+    )
+    write_plan(past)
+    write_record(
+        past,
+        projection=run.projection,
+        sign=run.job.record.sign,
+        reports=reports,
+        log_files=log_files,
+        before=before,
+    )
+    publish(run.output, manifest, tables=ANSWER_TABLES, run_id=run.run_id)
+    write_record_manifest(past)
+    _log_closed(manifest)
+    return manifest
+
+
+def _require_closed(run: Run, reports: Sequence[PartReport]) -> RunCounts:
+    """The counts, if they close."""
+    expected = _expected_rows(reports)
+    rows = _rows_of_files(run, list(expected))
+    counts = _counts(run, reports, rows=rows)
+    missing = [reading for report in reports for reading in report.get("missing", ())]
+    ended = counts["ok"] + counts["failed"] + counts["not_read"]
+    if missing or rows != expected or not counts["asked"] == ended == counts["answers_rows"]:
+        require_claim(run.output, run_id=run.run_id)  # else a newer attempt may have removed this one's files
+        shown = "; ".join(missing[:SHOWN_MISSING])
+        wrong = [name for name in expected if rows[name] != expected[name]]
+        files = f" {len(wrong)} table files are gone or changed: {'; '.join(wrong[:SHOWN_MISSING])}." if wrong else ""
+        raise CountsError(
+            f"the counts do not close: {counts}. {len(missing)} readings have no outcome in the log: {shown}.{files} "
+            "Run the same command again to read them"
+        )
+    return counts
+
+
+def _manifest(
+    run: Run, reports: Sequence[PartReport], *, counts: RunCounts, removed_file: str, changes: Changes
+) -> Manifest:
+    return {
+        "format": FORMAT,
+        "run_id": run.run_id,
+        "counts": counts,
+        "reasons": {
+            Status.FAILED.value: _run_reasons(report["failed_reasons"] for report in reports),
+            Status.NOT_READ.value: _run_reasons(report["not_read_reasons"] for report in reports),
+        },
+        "totals": {
+            "num_document_tokens": sum(report["num_document_tokens"] for report in reports),
+            "num_turns": sum(report["num_turns"] for report in reports),
+            "num_prompt_tokens": sum(report["num_prompt_tokens"] for report in reports),
+            "num_cached_prompt_tokens": sum(report["num_cached_prompt_tokens"] for report in reports),
+            "num_completion_tokens": sum(report["num_completion_tokens"] for report in reports),
+        },
+        "reader_fingerprint": run.reader.fingerprint,
+        "reader": run.reader.parts,
+        "settings": public_settings(run.job),
+        "versions": package_versions(),
+        "started_at": run.started_at.isoformat(),
+        "finished_at": datetime.now(UTC).isoformat(),
+        "seconds": round(time.monotonic() - run.began_seconds, 3),
+        "files": {
+            ANSWERS_FOLDER: [report["answers_file"] for report in reports],
+            MEMORIES_FOLDER: [report["memories_file"] for report in reports],
+            REMOVED_FOLDER: [removed_file],
+            **_closing_files(reports),
+        },
+        "changes": asdict(changes),
+        "tables": {**run.tables},
+        "parts": [_recorded_part(report) for report in reports],
+        "record": record_file(run.run_id, SUMS_FILE),
+    }
+
+
+def _with_own_parts(
+    manifest: Manifest, run: Run, reports: Sequence[PartReport], *, questions: pa.Table, spent: Spent | None
+) -> Manifest:
+    """The manifest with what not every run has, from its markers to the texts of its closing turns."""
+    manifest = manifest.copy()
+    if markers := _sum_markers(reports):
+        manifest["markers"] = markers
+    if spent is not None:
+        manifest["spent"] = spent
+        this_run = cost(run.job, spent, seconds=manifest["seconds"])
+        if this_run is not None:
+            manifest["cost"] = {"this_run": this_run, "without_log": cost(run.job, manifest["totals"])}
+    if run.sample is not None:
+        manifest["sample"] = run.sample
+    if run.again is not None:
+        manifest["again"] = run.again
+    if closing_texts := _closing_texts(run, questions):
+        manifest["closing_texts"] = closing_texts
+    return manifest
+
+
+def _closing_texts(run: Run, questions: pa.Table) -> dict[str, str]:
+    """Fingerprints of the texts of closing turns, by kind; none where nothing is asked after an answer."""
+    if not run.projection.closings:
+        return {}
+    is_asked = {
+        VALUE: questions["answer_type"].null_count < questions.num_rows,
+        EVIDENCE: run.job.closing.evidence,
+        SUPPORT: run.job.closing.support,
+    }
+    return {kind: closing_text_sha256(kind) for kind in is_asked if is_asked[kind]}
+
+
+def _sum_markers(reports: Sequence[PartReport]) -> MarkerCounts | None:
+    """Markers that were made harmless; None where none were counted, as where an engine is sent token ids."""
+    num_markers = sum_counted(report["num_markers"] for report in reports)
+    if num_markers is None:
+        return None
+    num_documents = sum(report["num_marked_documents"] or 0 for report in reports)
+    return {"num_markers": num_markers, "num_documents": num_documents}
+
+
+def _closing_files(reports: Sequence[PartReport]) -> dict[str, list[str]]:
+    """Files of the tables that only runs with closing turns have."""
+    files = {
+        EVIDENCE_FOLDER: [report["evidence_file"] for report in reports if report["evidence_file"]],
+        RESULTS_FOLDER: [report["results_file"] for report in reports if report["results_file"]],
+    }
+    return {folder: names for folder, names in files.items() if names}
+
+
+def _recorded_part(report: PartReport) -> PartReport:
+    part = report.copy()
+    part.pop("missing", None)
+    part.pop("hashes", None)
+    return part
+
+
+def _run_reasons(rows_of_parts: Iterable[list[ReasonRow]]) -> list[ReasonRow]:
+    """The most frequent reasons of one status."""
+    reasons = (Reason(**row) for rows in rows_of_parts for row in rows)
+    return reason_rows(most_frequent(reasons, limit=SHOWN_REASONS))
+
+
+def _log_closed(manifest: Manifest) -> None:
+    """Says that the run is closed."""
+    run_id, counts = manifest["run_id"], manifest["counts"]
+    fields = {"run_id": run_id, **counts, "seconds": manifest["seconds"]}
+    line = _closing_line(run_id, counts, manifest["reasons"], markers=manifest.get("markers"))
+    log.info(line, extra={"event": EventKind.RUN_CLOSED, **fields})
+
+
+def _closing_line(
+    run_id: str, counts: RunCounts, reasons: Mapping[str, list[ReasonRow]], *, markers: MarkerCounts | None
+) -> str:
+    """The counts, behind them why readings have no answer, and the markers that were made harmless."""
+    parts = [f"{counts['ok']} ok"]
+    for status, name, count in (
+        (Status.FAILED, "failed", counts["failed"]),
+        (Status.NOT_READ, "not read", counts["not_read"]),
+    ):
+        why = sum_up(Reason(**reason) for reason in reasons[status.value])
+        if why or status == Status.FAILED:
+            parts.append(f"{count} {name}" + (f" ({why})" if why else ""))
+    line = f"run {run_id} closed: {', '.join(parts)}"
+    if markers is None or not markers["num_markers"]:
+        return line
+    return (
+        f"{line}; {markers['num_markers']} markers of chat templates in the prompts of {markers['num_documents']} "
+        "documents were made harmless (column num_markers of answers)"
+    )
+
+
+def _kept_removed(run: Run, removed: pa.Table, *, before: PastRun | None) -> str | None:
+    """The file of the last run, where it is there and would hold the same rows."""
+    if before is None or not before.removed.equals(removed):
+        return None
+    names = before.manifest["files"].get(REMOVED_FOLDER, [])
+    if len(names) != 1 or not names[0].endswith(f".{run.job.table_format.value}"):
+        return None
+    return names[0] if _rows_of_files(run, names) == {names[0]: removed.num_rows} else None
+
+
+def _write_removed(run: Run, removed: pa.Table) -> str:
+    """Writes the table of removed documents; returns the name of its file, which no other run's has."""
+    name = f"{REMOVED_FOLDER}/part-00000-{run.run_id}.{run.job.table_format.value}"
+    (run.output / name).write_bytes(table_bytes(removed, table_format=run.job.table_format))
+    return name
+
+
+def _counts(run: Run, reports: Sequence[PartReport], *, rows: Mapping[str, int | None]) -> RunCounts:
+    """Readings asked, ok, failed and not read, beside the rows that the files themselves hold."""
+    ok = sum(report["num_ok"] for report in reports)
+    not_read = sum(report["num_not_read"] for report in reports)
+    return {
+        "asked": run.asked,
+        "ok": ok,
+        "failed": sum(report["num_answers"] for report in reports) - ok - not_read,
+        "not_read": not_read,
+        "answers_rows": sum(rows[report["answers_file"]] or 0 for report in reports),
+        "memories_rows": sum(rows[report["memories_file"]] or 0 for report in reports),
+    }
+
+
+def _expected_rows(reports: Sequence[PartReport]) -> dict[str, int | None]:
+    """Rows of each file, as its task reported them."""
+    rows: dict[str, int | None] = {}
+    for report in reports:
+        rows |= rows_of_files(report)
+    return rows
+
+
+def _rows_of_files(run: Run, files: Sequence[str]) -> dict[str, int | None]:
+    """Rows of files by their own footers; None where a file is gone."""
+    with storage_errors(run.output.uri), ThreadPoolExecutor(COUNT_THREADS) as threads:
+        counts = threads.map(lambda name: count_rows(run.output / name), files)
+        return dict(zip(files, counts, strict=True))

@@ -17,7 +17,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.log.index import scan_log, scan_turns
 from memagent_batch.masking import printable
 from memagent_batch.runs.bounds import Spent
-from memagent_batch.runs.history.history import RUNS_FOLDER
+from memagent_batch.runs.history import RUNS_FOLDER
 from memagent_batch.runs.manifest import FORMAT, RUN_FILE, AgainRecord, Manifest, RunCounts, Sample, read_manifest
 
 STOPPED_FILE = "stopped.json"

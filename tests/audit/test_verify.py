@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.audit.findings import Kind
+from memagent_batch.audit.files import Kind
 from memagent_batch.files.json_files import json_bytes
 from memagent_batch.files.location import Location
-from memagent_batch.runs.record.sums import signature
+from memagent_batch.runs.record import signature
 from tests.audit.scan import ASK, NIGHTS, Copy, found, verify_here
 from tests.flows.grown import Stream
 from tests.runs.recorded_nights import Nights

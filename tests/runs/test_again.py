@@ -10,10 +10,10 @@ from memagent_batch.cli.settings import job_of
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import InputError, OutputError
 from memagent_batch.files.location import Location
-from memagent_batch.runs.again import select_again
-from memagent_batch.runs.history.history import recorded_plan, write_begun_plan
+from memagent_batch.runs.history import recorded_plan, write_begun_plan
 from memagent_batch.runs.manifest import MANIFEST_FILE, read_manifest
-from memagent_batch.runs.planning.plan import Again, Plan
+from memagent_batch.runs.plan import Again, Plan
+from memagent_batch.runs.second_pass import select_again
 from tests.runs.recorded_nights import Killed, Nights, plan_of
 
 DOCUMENTS: dict[str, str | None] = {"a": "one", "b": "it fails", "c": "three"}

@@ -19,19 +19,16 @@ from memagent_batch.log import writer as turn_log
 from memagent_batch.log.index import scan_log
 from memagent_batch.logs import begin_log
 from memagent_batch.ray_data.write import write_tables
-from memagent_batch.runs import finalise as close
+from memagent_batch.runs import projection as looks
+from memagent_batch.runs import run as close
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_unpublished
-from memagent_batch.runs.finalise import close_run
-from memagent_batch.runs.history.history import PastRun, recorded_plan, write_plan
-from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.planning.parts import plan_parts
-from memagent_batch.runs.planning.plan import Plan
-from memagent_batch.runs.record.sums import list_log
-from memagent_batch.runs.rows import looks
-from memagent_batch.runs.run import Run, begin_run
+from memagent_batch.runs.history import PastRun, recorded_plan, write_plan
+from memagent_batch.runs.manifest import PART_REPORT, Manifest, PartReport
+from memagent_batch.runs.parts import attach_not_read, collect_not_read, plan_parts
+from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.record import list_log
+from memagent_batch.runs.run import Run, begin_run, close_run
 from memagent_batch.runs.state import read_state
-from memagent_batch.runs.tables.part_report import PART_REPORT, PartReport
-from memagent_batch.runs.tables.parts import attach_not_read, collect_not_read
 from memagent_batch.wiring import ReaderIdentity
 from tests.runs.recorded_nights import AWAY, FAILS, Nights
 

@@ -9,8 +9,8 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import OutputError
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
+from memagent_batch.runs.claim import asked_documents, asked_questions, canonical, claim_output, require_apart
 from memagent_batch.runs.manifest import RUN_FILE, RunRecord, public_settings, write_run_record
-from memagent_batch.runs.output_place import asked_documents, asked_questions, canonical, claim_output, require_apart
 from memagent_batch.runs.state import read_state
 
 SECRET = "hunter2-hunter2"

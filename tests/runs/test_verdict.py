@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from memagent_batch.errors import NotReadError, TooManyFailedError
-from memagent_batch.runs.verdict import require_success
+from memagent_batch.runs.manifest import require_success
 
 
 def manifest(*, ok: int = 0, failed: int = 0, not_read: int = 0) -> Any:

@@ -1,0 +1,197 @@
+"""What the texts of documents, fetched again by their place, add to the tables: evidence, and where spans stood."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pyarrow as pa
+
+from memagent_batch.config.sources import InputConfig
+from memagent_batch.domain.closing.values import ValueStatus
+from memagent_batch.domain.readings import Status
+from memagent_batch.domain.texts.locators import LocatedRow, located
+from memagent_batch.files.location import Location
+from memagent_batch.inputs.texts import FetchedText, fetch_texts
+from memagent_batch.log.schemas import SpanRow
+from memagent_batch.reading.alignment import Alignment, align, answer_strings
+from memagent_batch.runs.tables import AnswerRow, EvidenceRow, MemoryRow
+
+JOINED_BYTES = 32 * 1024 * 1024
+"""Documents of many rows that are fetched together, bytes: where their rows lie mixed, all of them are held until the
+last row is there."""
+
+
+class How(StrEnum):
+    """How a span was found."""
+
+    CHOSEN = "chosen"
+    """A sentence that the model pointed at by its number."""
+    ALIGNED = "aligned"
+    """A string of the answer, looked for in the text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """A reading that has a row of `answers`."""
+
+    row: int
+    """Row of its document in the part."""
+    answer: AnswerRow
+    """Its row."""
+    sentences: Sequence[SpanRow]
+    """The sentences that its answer rests on, the best first."""
+    turns: Sequence[MemoryRow] = ()
+    """Its rows of `memories`, whose spans have no locators yet."""
+
+    @property
+    def has_spans(self) -> bool:
+        """Whether something is to be looked up in the text."""
+        return bool(self.sentences) or self.is_aligned
+
+    @property
+    def shows_chunks(self) -> bool:
+        """Whether a turn of it showed a span of the text."""
+        return any(turn["char_start"] is not None for turn in self.turns)
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether the strings of the answer are looked for: not where it says that nothing is stated."""
+        answer = self.answer
+        is_stated = answer["value_status"] != ValueStatus.NOT_STATED
+        return answer["status"] == Status.OK and answer["answer"] is not None and is_stated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartSpans:
+    """The rows of a part of the plan that have spans of its documents."""
+
+    evidence: list[EvidenceRow] | None
+    """Rows of `evidence`; None where it was not asked for."""
+    memories: list[MemoryRow]
+    """Rows of `memories`."""
+    is_whole: bool
+    """Whether each text that was needed was there."""
+
+
+def spans_of_part(
+    part: pa.Table, answered: Sequence[Answered], *, documents: Location, settings: InputConfig, has_evidence: bool
+) -> PartSpans:
+    """The rows of a part of the plan that have spans. Few texts are held at a time, and none is fetched without need.
+
+    Without its text a span keeps its place in it alone, and nothing is aligned.
+
+    Args:
+        part: A table of `plan_parts`.
+        answered: Its readings, in the order of their rows.
+        documents: The documents, as they were indexed.
+        settings: Where texts stand in them.
+        has_evidence: Whether there is a table `evidence`.
+    """
+    of_row: dict[int, list[Answered]] = {}
+    for each in answered:
+        of_row.setdefault(each.row, []).append(each)
+    rows = [
+        row
+        for row, readings in sorted(of_row.items())
+        if any((has_evidence and each.has_spans) or (settings.locator and each.shows_chunks) for each in readings)
+    ]
+    evidence: dict[int, list[EvidenceRow]] = {}
+    memories = {row: [turn for each in readings for turn in each.turns] for row, readings in of_row.items()}
+    is_whole = True
+    for row, fetched in _fetched_texts(part, rows, documents=documents, settings=settings):
+        is_whole = is_whole and fetched.text is not None
+        memories[row] = [_located_turn(turn, fetched.rows) for turn in memories[row]]
+        if has_evidence:
+            evidence[row] = [line for each in of_row[row] for line in evidence_rows(each, fetched)]
+    return PartSpans(
+        evidence=[line for row in rows for line in evidence[row]] if has_evidence else None,
+        memories=[turn for row in sorted(memories) for turn in memories[row]],
+        is_whole=is_whole,
+    )
+
+
+def _fetched_texts(
+    part: pa.Table, rows: Sequence[int], *, documents: Location, settings: InputConfig
+) -> Iterator[tuple[int, FetchedText]]:
+    """The texts of some rows of a part."""
+    for batch in _batches(rows, part["num_bytes"].to_pylist()) if settings.order_columns else [rows]:
+        wanted = part.take(pa.array(batch, pa.int64()))
+        for fetched in fetch_texts(wanted, documents=documents, settings=settings) if batch else ():
+            yield batch[fetched.row], fetched
+
+
+def _batches(rows: Sequence[int], num_bytes: Sequence[int]) -> Iterator[list[int]]:
+    """Rows whose texts together have at most `JOINED_BYTES`, or one."""
+    batch: list[int] = []
+    left = JOINED_BYTES
+    for row in rows:
+        if batch and num_bytes[row] > left:
+            yield batch
+            batch, left = [], JOINED_BYTES
+        batch.append(row)
+        left -= num_bytes[row]
+    yield batch
+
+
+def _located_turn(turn: MemoryRow, rows: Sequence[LocatedRow]) -> MemoryRow:
+    return {**turn, "locator": _locator(rows, turn["char_start"], turn["char_end"])}
+
+
+def _locator(rows: Sequence[LocatedRow], char_start: int | None, char_end: int | None) -> str | None:
+    if char_start is None or char_end is None:
+        return None
+    return located(rows, char_start=char_start, char_end=char_end)
+
+
+def evidence_rows(answered: Answered, fetched: FetchedText) -> Iterator[EvidenceRow]:
+    """The rows of one reading: the sentences that were chosen, then the strings of the answer."""
+    text = fetched.text
+    for rank, span in enumerate(answered.sentences, start=1):
+        start, end = span["char_start"], span["char_end"]
+        yield {
+            **_shared(answered.answer, how=How.CHOSEN, rank=rank),
+            "char_start": start,
+            "char_end": end,
+            "text": None if text is None else text[start:end],
+            "chunk_index": span["chunk_index"],
+            "locator": _locator(fetched.rows, start, end),
+            "alignment": Alignment.EXACT.value,
+            "quote": None,
+        }
+    if text is None or not answered.is_aligned:
+        return
+    near = [(span["char_start"], span["char_end"]) for span in answered.sentences]
+    for rank, aligned in enumerate(align(answer_strings(answered.answer["answer"] or ""), text, near=near), start=1):
+        is_there = aligned.alignment is not Alignment.NONE
+        yield {
+            **_shared(answered.answer, how=How.ALIGNED, rank=rank),
+            "char_start": aligned.char_start,
+            "char_end": aligned.char_end,
+            "text": text[aligned.char_start : aligned.char_end] if is_there else None,
+            "chunk_index": None,
+            "locator": _locator(fetched.rows, aligned.char_start, aligned.char_end),
+            "alignment": aligned.alignment.value,
+            "quote": aligned.string,
+        }
+
+
+def _shared(answer: AnswerRow, *, how: How, rank: int) -> EvidenceRow:
+    """A row without its span."""
+    return {
+        "run_id": answer["run_id"],
+        "document_id": answer["document_id"],
+        "question_id": answer["question_id"],
+        "sample": answer["sample"],
+        "how": how.value,
+        "rank": rank,
+        "char_start": None,
+        "char_end": None,
+        "text": None,
+        "chunk_index": None,
+        "locator": None,
+        "alignment": Alignment.NONE.value,
+        "quote": None,
+        "document_hash": answer["document_hash"] or "",
+        "question_hash": answer["question_hash"],
+        "reader_fingerprint": answer["reader_fingerprint"],
+    }

@@ -1,0 +1,200 @@
+"""Parts of a plan: each becomes one file of each table. Which of them are written again, and what was not read.
+
+A run takes over the files of a part from the run before where it would write the same rows.
+
+A row of a table follows from the plan, the log files that hold its reading, and a few settings. Their
+hash is the key of a part; a run that plans a part of a key that the manifest has names the files that are there.
+
+The log does not hold readings that were not read, so that the next run reads them. A reader returns a row of each, as
+an outcome would be, and the rows go to the table `answers` with their part.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from hashlib import sha256
+from typing import Any, TypedDict
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memagent_batch.files.location import Location
+from memagent_batch.inputs.document_index import CARRY_PREFIX
+from memagent_batch.log.index import TurnIndex
+from memagent_batch.log.question_list import CLOSING_FINGERPRINT, asked_in, with_asked
+from memagent_batch.log.schemas import OUTCOME_LOG, OutcomeRow
+from memagent_batch.runs.manifest import PART_REPORT, PartReport, read_manifest
+from memagent_batch.runs.plan import WORK_COLUMNS, IndexedText, Plan
+from memagent_batch.runs.projection import Projection, rules
+
+PART_BYTES = 256 * 1024 * 1024
+"""Text that the readings of one part file of the tables have read: some 13,000 turns of 5,000 tokens."""
+PART_READINGS = 10_000
+"""Most readings in one part file of the tables."""
+PART_COLUMN = "part"
+"""Number of a part, from 0, in each of its rows: files of the tables are named by it."""
+_PART_COLUMNS = pa.schema(
+    [
+        WORK_COLUMNS.field("readings"),
+        pa.field("outcome_files", pa.list_(pa.string())),
+        WORK_COLUMNS.field("turn_files"),
+        pa.field("closing_files", pa.list_(pa.string())),
+    ]
+)
+NOT_READ_COLUMN = "not_read"
+"""Column of what a reader returns, and of a part of the plan."""
+ENDED = pa.schema(
+    [
+        pa.field("document_id", pa.string()),
+        pa.field("status", pa.string()),
+        pa.field(NOT_READ_COLUMN, pa.struct(list(OUTCOME_LOG))),
+    ]
+)
+"""What a reader returns of each reading; `not_read` is null where the log holds the outcome."""
+
+
+class _PlannedRow(TypedDict):
+    """What a part adds to a document's row of the index."""
+
+    readings: list[dict[str, int]]
+    outcome_files: list[str]
+    turn_files: list[str]
+    closing_files: list[str]
+
+
+def plan_parts(plan: Plan, index: TurnIndex) -> Iterator[pa.Table]:
+    """All documents, in groups whose readings make one part file of each table; in a group in input order.
+
+    Documents whose readings ended at about the same time go together, so that a log file is read for one group or
+    two, and not for all. The readings are all that were asked for; `outcome_files` and `turn_files` name the log
+    files that hold them, `asked` holds their questions (`question_list.py`), `part` the number of the group.
+    """
+    ended_in = [_ended_in(plan, document, index) for document in plan.texts()]
+    order = sorted(range(len(ended_in)), key=ended_in.__getitem__)
+    group: dict[int, _PlannedRow] = {}
+    number = num_bytes = num_readings = 0
+    for row, document in zip(order, plan.texts(order), strict=True):
+        group[row] = _planned_row(plan, document, index)
+        num_bytes += document["num_bytes"] * len(group[row]["readings"])
+        num_readings += len(group[row]["readings"])
+        if num_bytes >= PART_BYTES or num_readings >= PART_READINGS:
+            yield _part_table(plan, group, number=number)
+            group, number, num_bytes, num_readings = {}, number + 1, 0, 0
+    if group:
+        yield _part_table(plan, group, number=number)
+
+
+def _planned_row(plan: Plan, document: IndexedText, index: TurnIndex) -> _PlannedRow:
+    readings = plan.readings_of(document)
+    outcomes = [index.outcomes.get(plan.key_of(document, row, sample)) for row, sample in readings]
+    return {
+        "readings": [{"question": row, "sample": sample} for row, sample in readings],
+        "outcome_files": sorted({outcome.file for outcome in outcomes if outcome}),
+        "turn_files": plan.turn_files(document["document_hash"], [row for row, _ in readings], index),
+        "closing_files": _files_of_closings(plan, document, index),
+    }
+
+
+def _files_of_closings(plan: Plan, document: IndexedText, index: TurnIndex) -> list[str]:
+    """The log files that hold what was asked after the answers to a document's questions."""
+    closed = [
+        index.closings.get(plan.asked.closing_of(row) or "", {}).get(plan.key_of(document, row, sample))
+        for row, sample in (plan.readings_of(document) if plan.asked.are_closed else ())
+    ]
+    return sorted({each.file for each in closed if each})
+
+
+def _ended_in(plan: Plan, document: IndexedText, index: TurnIndex) -> str:
+    """The last log file that holds an outcome of the document; empty where none does."""
+    outcomes = [index.outcomes.get(plan.key_of(document, row, sample)) for row, sample in plan.readings_of(document)]
+    return max((outcome.file for outcome in outcomes if outcome), default="")
+
+
+def _part_table(plan: Plan, group: dict[int, _PlannedRow], *, number: int) -> pa.Table:
+    rows = sorted(group)
+    documents = plan.documents.take(pa.array(rows, pa.int64()))
+    added = pa.Table.from_pylist([group[row] for row in rows], schema=_PART_COLUMNS)
+    for column in _PART_COLUMNS:
+        documents = documents.append_column(column, added[column.name])
+    documents = documents.append_column(PART_COLUMN, pa.array([number] * len(rows), pa.int64()))
+    asked = [[reading["question"] for reading in group[row]["readings"]] for row in rows]
+    return with_asked(documents, asked, questions=plan.asked.hashed).combine_chunks()
+
+
+class EndedRow(TypedDict):
+    """A row of `ENDED`."""
+
+    document_id: str
+    status: str
+    not_read: OutcomeRow | None
+
+
+_PLAN_COLUMNS = (
+    "document_id",
+    "document_hash",
+    "error",
+    "error_type",
+    "readings",
+    "outcome_files",
+    "turn_files",
+    "closing_files",
+)
+
+
+_SETTINGS = sorted({field.name for field in fields(Projection)} - {"output", "run_id", "documents", "input"})
+
+
+_QUESTION_COLUMNS = ("question_id", "document_id", "question", "question_hash", CLOSING_FINGERPRINT)
+
+
+def part_key(part: pa.Table, *, projection: Projection) -> str:
+    """Hash of all that decides the rows of a part of the plan (a table of `plan_parts`), hex."""
+    carried = sorted(name for name in part.schema.names if name.startswith(CARRY_PREFIX))
+    made_of = {
+        "code": rules(),
+        "settings": _settings(projection),
+        "documents": part.select([*_PLAN_COLUMNS, *carried]).to_pylist(),
+        "questions": {
+            row: {name: value for name, value in question.items() if name in _QUESTION_COLUMNS}
+            for row, question in asked_in(part).items()
+        },
+    }
+    return sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
+
+
+def _settings(projection: Projection) -> dict[str, Any]:
+    """What of a projection decides rows, as JSON values."""
+    return {name: getattr(projection, name) for name in _SETTINGS}
+
+
+def kept_parts(output: Location) -> dict[str, PartReport]:
+    """Reports of the parts that the manifest names, by key; those of other versions that lack a column are left out."""
+    manifest = read_manifest(output)
+    columns = set(PART_REPORT.names) - {"missing", "hashes"}
+    parts = manifest.get("parts", []) if manifest else []
+    return {key: part for part in parts if (key := part.get("key")) and columns <= part.keys()}
+
+
+def collect_not_read(batches: Iterable[pa.Table]) -> pa.Table:
+    """The readings in a run's tables of `ENDED` that were not read, as rows of `OUTCOME_LOG`."""
+    found = [chunk for batch in batches for chunk in batch[NOT_READ_COLUMN].drop_null().chunks if len(chunk)]
+    return pa.concat_tables(
+        [OUTCOME_LOG.empty_table(), *[pa.Table.from_struct_array(chunk).cast(OUTCOME_LOG) for chunk in found]]
+    ).combine_chunks()
+
+
+def attach_not_read(parts: Iterable[pa.Table], not_read: pa.Table) -> Iterator[pa.Table]:
+    """The parts of a plan with a column `not_read`: of each document, its rows of `OUTCOME_LOG`."""
+    rows_of: dict[str, list[int]] = defaultdict(list)
+    for row, document_hash in enumerate(not_read["document_hash"].to_pylist()):
+        rows_of[document_hash].append(row)
+    for part in parts:
+        rows = [rows_of.get(document_hash, []) for document_hash in part["document_hash"].to_pylist()]
+        values = [not_read.take(pa.array(numbers)).to_pylist() if numbers else [] for numbers in rows]
+        yield part.append_column(NOT_READ_COLUMN, pa.array(values, pa.list_(ENDED.field(NOT_READ_COLUMN).type)))
+
+
+def detach_not_read(part: pa.Table) -> tuple[pa.Table, list[OutcomeRow]]:
+    """A part of a plan without the column, and what stood in it."""
+    return part.drop_columns([NOT_READ_COLUMN]), pc.list_flatten(part[NOT_READ_COLUMN]).to_pylist()

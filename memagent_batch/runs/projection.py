@@ -1,0 +1,525 @@
+"""How the rows of a run's tables follow from plan and turn log, and from the texts that their spans lie in."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from hashlib import sha256
+from operator import itemgetter
+from typing import Any, TypedDict, get_args, get_type_hints
+
+import pyarrow as pa
+import pyarrow.ipc
+
+from memagent_batch.config.job import JobConfig, TableFormat
+from memagent_batch.config.sources import InputConfig
+from memagent_batch.domain.answers import Extraction, extract_answer
+from memagent_batch.domain.readings import Status
+from memagent_batch.domain.turns import FinishReason
+from memagent_batch.errors import DocumentError
+from memagent_batch.files.location import Location
+from memagent_batch.inputs.document_index import CARRY_PREFIX
+from memagent_batch.log.index import ReadingKey, read_closings, read_outcomes
+from memagent_batch.log.question_list import AskedQuestion, asked_in
+from memagent_batch.log.rows import turn_memory
+from memagent_batch.log.schemas import ClosedRow, ClosingColumns, OutcomeRow, ResultRow, SpanRow, TurnRow
+from memagent_batch.log.turns import read_turns_of
+from memagent_batch.runs.evidence import Answered, PartSpans, spans_of_part
+from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.results import ResultQuestion, result_questions, results_table, with_votes
+from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, AnswerRow, MemoryRow
+from memagent_batch.wiring import ReaderIdentity, make_prompt_set, make_prompt_tokens, make_texts_place
+
+NOT_CLOSED: ClosingColumns = {
+    "value": None,
+    "value_bool": None,
+    "value_number": None,
+    "value_label": None,
+    "value_status": None,
+    "confidence": None,
+    "support": None,
+    "support_probability": None,
+    "coverage": None,
+    "closing_error": None,
+}
+"""Of a reading that was asked nothing after its answer."""
+PROJECTION_FILE = "projection.json"
+"""Name of the file in the record of a run."""
+_PLACES = frozenset({"output", "run_id", "documents", "input"})
+"""Fields that say where the output and the documents are; these may move."""
+PROJECTION = 3
+"""Raised with every change of the code that changes a row of a table: parts are then written again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What a row of `answers` says of who made it, and how."""
+
+    run_id: str
+    """The run, for rows of readings that no run has read."""
+    reader_fingerprint: str
+    """The reader."""
+    model: str
+    """Name of the model, for rows of readings that never reached it."""
+    extraction: Extraction
+    """How answers are taken out of responses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Projection:
+    """What turns a part of the plan into rows."""
+
+    output: Location
+    """The run's location."""
+    run_id: str
+    """The run; rows of older readings keep the id of the run that read them."""
+    reader_fingerprint: str
+    """The reader that turns and outcomes are of."""
+    model: str
+    """Name of the model, for rows of readings that never reached it."""
+    first_memory: str
+    """The memory before the first chunk."""
+    keep_word: str
+    """What the model writes to keep its memory; empty where it always writes a new one."""
+    extraction: Extraction
+    """How answers are taken out of responses."""
+    table_format: TableFormat
+    """File format."""
+    opens_thought: bool = False
+    """Whether each prompt ended inside a thought."""
+    closings: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Fingerprints of closing turns, by that under which the log keeps what they brought together."""
+    has_evidence: bool = False
+    """Whether there is a table `evidence`."""
+    results: Mapping[str, ResultQuestion] = field(default_factory=dict)
+    """Questions of the table `results` by question_id; without one there is no such table."""
+    documents: Location | None = None
+    """The documents, where texts are fetched from for evidence and locators."""
+    input: InputConfig = InputConfig()  # noqa: RUF009 - a frozen value
+    """Where texts stand in them."""
+
+    @property
+    def origin(self) -> Origin:
+        """What each row of `answers` says of the run."""
+        return Origin(
+            run_id=self.run_id,
+            reader_fingerprint=self.reader_fingerprint,
+            model=self.model,
+            extraction=self.extraction,
+        )
+
+
+def make_projection(output: Location, job: JobConfig, *, run_id: str, reader: ReaderIdentity, plan: Plan) -> Projection:
+    """How rows are made of what one reader logged of a plan."""
+    prompts = make_prompt_set(job.agent)
+    return Projection(
+        output=output,
+        run_id=run_id,
+        reader_fingerprint=reader.fingerprint,
+        model=job.agent.model,
+        first_memory=prompts.first_memory,
+        keep_word=prompts.keep_word,
+        extraction=job.agent.extraction,
+        table_format=job.table_format,
+        opens_thought=make_prompt_tokens(job.agent).opens_thought,
+        closings=plan.asked.turns_of_closings(),
+        has_evidence=plan.asked.closing is not None and plan.asked.closing.config.evidence,
+        results=result_questions(plan.asked.table) if plan.asked.closing is not None else {},
+        documents=make_texts_place(plan.pinned(job)),
+        input=job.input,
+    )
+
+
+class PartDocument(TypedDict):
+    """A document of a part of the plan, as its readings need it."""
+
+    document_id: str
+    document_hash: str | None
+    error: str | None
+    error_type: str | None
+    readings: list[dict[str, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What a reader has to say of a reading."""
+
+    answer: AnswerRow
+    """Its row of `answers`."""
+    sentences: Sequence[SpanRow]
+    """Sentences that the answer rests on."""
+    memories: Sequence[MemoryRow]
+    """Its rows of `memories`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldPart:
+    """What the log holds of the readings of a part, by one reader."""
+
+    projection: Projection
+    """What turns them into rows."""
+    outcomes: Mapping[ReadingKey, OutcomeRow]
+    """How they ended."""
+    unread: Mapping[ReadingKey, OutcomeRow]
+    """What stands in for the outcomes of those that could not be read now."""
+    closed: Mapping[str, Mapping[ReadingKey, ClosedRow]]
+    """What closing turns brought, by fingerprint."""
+    turns: Mapping[str, Mapping[ReadingKey, Mapping[str, TurnRow]]]
+    """Turns, by fingerprint and path."""
+
+    def look(self, document: PartDocument, question: AskedQuestion, sample: int) -> Look | None:
+        """What the reader has to say of a reading; None where the log lacks what ought to be there."""
+        key = (document["document_hash"] or "", question["question_hash"], sample)
+        outcome, closed = self.outcomes.get(key), self._closed_of(question, key)
+        outcome = outcome if self._is_finished(question, key) else self.unread.get(key, outcome)
+        is_open = closed is None and bool(question.get("closing_fingerprint"))
+        if document["error"] is None and (outcome is None or (is_open and outcome["status"] == Status.OK)):
+            return None
+        origin, turns = self.projection.origin, self._turns_of(question, key, outcome)
+        return Look(
+            answer=answer_row(document, question, outcome, sample=sample, origin=origin, closed=closed),
+            sentences=(closed["evidence"] if closed else None) or (),
+            memories=list(_memory_rows(turns, document, question, sample=sample, projection=self.projection)),
+        )
+
+    def _closed_of(self, question: AskedQuestion, key: ReadingKey) -> ClosedRow | None:
+        """What was asked after the answer to a question brought; None where nothing was."""
+        return self.closed.get(question.get("closing_fingerprint") or "", {}).get(key)
+
+    def _is_finished(self, question: AskedQuestion, key: ReadingKey) -> bool:
+        """Whether the log holds an answer to a question, and all that was asked after it."""
+        outcome, closed = self.outcomes.get(key), self._closed_of(question, key)
+        if outcome is None or outcome["status"] != Status.OK:
+            return False
+        return not question.get("closing_fingerprint") or (closed is not None and not closed["is_failed"])
+
+    def _turns_of(self, question: AskedQuestion, key: ReadingKey, outcome: OutcomeRow | None) -> Mapping[str, TurnRow]:
+        """The turns of a reading by path, its closing turns among them."""
+        found = {**self.turns[self.projection.reader_fingerprint].get(key, {})}
+        if outcome is not None and outcome["status"] != Status.NOT_READ:
+            found = _turns_had(found, outcome)
+        for fingerprint in self.projection.closings.get(question.get("closing_fingerprint") or "", ()):
+            found |= self.turns[fingerprint].get(key, {})
+        return found
+
+
+def _turns_had(turns: dict[str, TurnRow], outcome: OutcomeRow) -> dict[str, TurnRow]:
+    """The turns that a reading had, without those that only another attempt asked.
+
+    Two attempts that read at once may write other memories, and with some policies take other rounds and merges. A turn
+    of the one then has a path that the other never asked. Where there are more turns than the reading had, one of each
+    number is taken: that of the last run up to the one that ended the reading.
+    """
+    num_turns = outcome["num_turns"]
+    if len(turns) <= num_turns or any(row["turn"] is None for row in turns.values()):
+        return turns
+    had: dict[int | None, TurnRow] = {}
+    for row in turns.values():
+        number, run_id = row["turn"], row["run_id"]
+        is_beyond = outcome["status"] == Status.OK and number is not None and number >= num_turns
+        if run_id > outcome["run_id"] or is_beyond:
+            continue
+        if number not in had or run_id > had[number]["run_id"]:
+            had[number] = row
+    return {row["path"]: row for row in had.values()}
+
+
+def hold_part(part: pa.Table, *, projection: Projection, not_read: Sequence[OutcomeRow] = ()) -> HeldPart:
+    """Reads the log files that a part (a table of `plan_parts`) names.
+
+    `not_read`: what stands in for the outcomes of readings that were not read, of all readers. They don't say which
+    type was asked for: a question with the same words and another type may have its answer and value.
+    """
+    files = {
+        name: sorted({file for files in part[name].to_pylist() for file in files})
+        for name in ("outcome_files", "turn_files", "closing_files")
+    }
+    reader, output = projection.reader_fingerprint, projection.output
+    outcomes = read_outcomes(output, files["outcome_files"], reader_fingerprint=reader)
+    closing_turns = {each for fingerprints in projection.closings.values() for each in fingerprints}
+    return HeldPart(
+        projection=projection,
+        outcomes=outcomes,
+        unread={
+            (row["document_hash"], row["question_hash"], row["sample"]): row
+            for row in not_read
+            if row["reader_fingerprint"] == reader
+        },
+        closed=read_closings(output, files["closing_files"], fingerprints=list(projection.closings)),
+        turns=read_turns_of(
+            output,
+            files["turn_files"],
+            fingerprints=[reader, *sorted(closing_turns)],
+            document_hashes=[value for value in part["document_hash"].to_pylist() if value is not None],
+            ended_by={(reader, key): row["line"] for key, row in outcomes.items()},
+            with_tokens=False,
+        ),
+    )
+
+
+def answer_row(
+    document: PartDocument,
+    question: AskedQuestion,
+    outcome: OutcomeRow | None,
+    *,
+    sample: int,
+    origin: Origin,
+    closed: ClosedRow | None = None,
+) -> AnswerRow:
+    """The row of `answers` of a reading.
+
+    Args:
+        document: The document.
+        question: The question.
+        outcome: How the reading ended; None where the document can't be read, which ends it.
+        sample: Which of several draws.
+        origin: Who answers.
+        closed: What was asked after the answer; None where nothing was.
+    """
+    if document["error"] is not None or outcome is None:
+        result, run_id = _unreadable_result(document, origin=origin), origin.run_id
+    else:
+        result, run_id = outcome, outcome["run_id"]
+    row: AnswerRow = {
+        **result,
+        "run_id": run_id,
+        "document_id": document["document_id"],
+        "question_id": question["question_id"],
+        "sample": sample,
+        "question": question["question"],
+        "answer": None,
+        "document_hash": document["document_hash"],
+        "question_hash": question["question_hash"],
+        "reader_fingerprint": origin.reader_fingerprint,
+        **(closing_columns(closed) if closed else NOT_CLOSED),
+        "answer_type": question.get("answer_type"),
+        "value_unit": question.get("unit"),
+        "votes": None,
+        "num_evidence": len(closed["evidence"]) if closed and closed["evidence"] is not None else None,
+    }
+    return _with_answer(row, extraction=origin.extraction) if row["status"] == Status.OK else row
+
+
+def _with_answer(row: AnswerRow, *, extraction: Extraction) -> AnswerRow:
+    """The row with the answer that its response holds, or with why it holds none."""
+    row = row.copy()
+    row["answer"] = extract_answer(row["response"] or "", extraction=extraction)
+    if row["answer"] is None:
+        row["error_type"] = "AnswerNotFound"
+        cut = "; it was cut at policy.answer_tokens" if row["finish_reason"] == FinishReason.LENGTH else ""
+        row["error_message"] = f"the response holds no answer in the form {extraction.value!r}{cut}"
+    return row
+
+
+def closing_columns(closed: ClosedRow) -> ClosingColumns:
+    """What closing turns brought, as `answers` has it."""
+    return {
+        "value": closed["value"],
+        "value_bool": closed["value_bool"],
+        "value_number": closed["value_number"],
+        "value_label": closed["value_label"],
+        "value_status": closed["value_status"],
+        "confidence": closed["confidence"],
+        "support": closed["support"],
+        "support_probability": closed["support_probability"],
+        "coverage": closed["coverage"],
+        "closing_error": closed["closing_error"],
+    }
+
+
+def _unreadable_result(document: PartDocument, *, origin: Origin) -> ResultRow:
+    """How the readings of a document end that never reached a reader."""
+    return {
+        "status": Status.FAILED,
+        "response": None,
+        "memory": None,
+        "finish_reason": None,
+        "memory_truncations": 0,
+        "num_document_tokens": None,
+        "num_chunks": None,
+        "num_turns": 0,
+        "num_replayed_turns": 0,
+        "num_prompt_tokens": 0,
+        "num_cached_prompt_tokens": 0,
+        "num_completion_tokens": 0,
+        "num_markers": None,
+        "engine_seconds": 0.0,
+        "started_at": None,
+        "finished_at": datetime.now(UTC),
+        "model": origin.model,
+        "error_type": document["error_type"] or DocumentError.__name__,
+        "error_message": document["error"],
+    }
+
+
+def _memory_rows(
+    turns: Mapping[str, TurnRow],
+    document: PartDocument,
+    question: AskedQuestion,
+    *,
+    sample: int,
+    projection: Projection,
+) -> Iterator[MemoryRow]:
+    """The audit trail of one reading: turns in the order in which its policy asked for them."""
+    memory = projection.first_memory
+    for number, turn in enumerate(sorted(turns.values(), key=itemgetter("turn", "finished_at", "path"))):
+        after = turn_memory(turn, memory, keep_word=projection.keep_word, opens_thought=projection.opens_thought)
+        memory = after.memory
+        yield {
+            **turn,
+            "document_id": document["document_id"],
+            "question_id": question["question_id"],
+            "sample": sample,
+            "turn": number,
+            "locator": None,
+            "memory": after.shown,
+            "changed": after.changed,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartTables:
+    """The rows of one part of the plan."""
+
+    answers: pa.Table
+    """`ANSWERS` and the carried columns."""
+    memories: pa.Table
+    """`MEMORIES`."""
+    evidence: pa.Table | None
+    """`EVIDENCE`; None where it was not asked for."""
+    results: pa.Table | None
+    """`results_schema`; None where no question asks for a type."""
+    is_whole: bool
+    """Whether each text that was needed was there; else the next run writes the part again."""
+    missing: list[str]
+    """Readings asked for that the log has no outcome of, though no reader reported it as not read."""
+
+
+def project(part: pa.Table, *, projection: Projection, not_read: Sequence[OutcomeRow] = ()) -> PartTables:
+    """The rows of a part of the plan (a table of `plan_parts`), from the log files that the part names.
+
+    `not_read`: what stands in for the outcomes of readings that were not read, as rows of `OUTCOME_LOG`.
+    """
+    held = hold_part(part, projection=projection, not_read=not_read)
+    looks: list[Look] = []
+    answered: list[Answered] = []
+    missing: list[str] = []
+    for row, document, question, sample in _readings(part):
+        look = held.look(document, question, sample)
+        if look is None:
+            names = f"document {document['document_id']!r}, question {question['question_id']!r}"
+            missing.append(f"{names}, sample {sample}")
+            continue
+        looks.append(look)
+        answered.append(Answered(row=row, answer=look.answer, sentences=look.sentences, turns=look.memories))
+    rows = part.take(pa.array([each.row for each in answered], pa.int64()))
+    carried = {name: rows[CARRY_PREFIX + name].to_pylist() for name in carried_columns(part.schema)}
+    answers = with_votes([look.answer for look in looks])
+    spans = _spans(part, answered, projection=projection)
+    return PartTables(
+        answers=answers_table(answers, carried=carried),
+        memories=pa.Table.from_pylist(spans.memories, schema=MEMORIES),
+        evidence=pa.Table.from_pylist(spans.evidence, schema=EVIDENCE) if spans.evidence is not None else None,
+        results=results_table(part["document_id"].to_pylist(), answers, questions=projection.results)
+        if projection.results
+        else None,
+        is_whole=spans.is_whole,
+        missing=missing,
+    )
+
+
+def _spans(part: pa.Table, answered: Sequence[Answered], *, projection: Projection) -> PartSpans:
+    """The rows that have spans, with what the documents' texts say of them."""
+    if projection.documents is None:
+        return PartSpans(evidence=None, memories=[turn for each in answered for turn in each.turns], is_whole=True)
+    return spans_of_part(
+        part,
+        answered,
+        documents=projection.documents,
+        settings=projection.input,
+        has_evidence=projection.has_evidence,
+    )
+
+
+def answers_table(rows: Sequence[AnswerRow], *, carried: Mapping[str, Sequence[str | None]]) -> pa.Table:
+    """Rows of `ANSWERS`, and behind them the carried columns: a value for each row."""
+    table = pa.Table.from_pylist(list(rows), schema=ANSWERS)
+    for name, values in carried.items():
+        table = table.append_column(pa.field(name, pa.string()), pa.array(values, pa.string()))
+    return table
+
+
+def carried_columns(schema: pa.Schema) -> list[str]:
+    """Names of the carried input columns of a document index."""
+    return [name.removeprefix(CARRY_PREFIX) for name in schema.names if name.startswith(CARRY_PREFIX)]
+
+
+def _readings(part: pa.Table) -> Iterator[tuple[int, PartDocument, AskedQuestion, int]]:
+    """Row of the part, document, question and sample of each reading."""
+    asked = asked_in(part)
+    documents = part.select(["document_id", "document_hash", "error", "error_type", "readings"]).to_pylist()
+    for row, document in enumerate(documents):
+        for reading in document["readings"]:
+            yield row, document, asked[reading["question"]], reading["sample"]
+
+
+def projection_record(projection: Projection) -> dict[str, Any]:
+    """What `projection.json` says: the hash of the rules, and their settings."""
+    return {"rules": _rules_hash(), "projection": _plain(projection)}
+
+
+def restored_projection(record: Mapping[str, Any], **places: Any) -> Projection | None:
+    """The projection; None where another version of the rules made the tables.
+
+    Args:
+        record: What `projection_record` made.
+        places: Where output and documents are now: the fields that the record leaves out.
+    """
+    if record.get("rules") != _rules_hash():
+        return None
+    try:
+        projection: Projection = _made(Projection, record["projection"], places)
+    except (AttributeError, KeyError, TypeError, ValueError):  # it has other fields than here, or other values
+        return None
+    return projection
+
+
+def rules() -> list[Any]:
+    """What of the code decides rows: the version of the rules, and the columns."""
+    return [PROJECTION, str(ANSWERS), str(MEMORIES), str(EVIDENCE)]
+
+
+def _rules_hash() -> str:
+    return sha256(json.dumps(rules()).encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON holds it."""
+    if is_dataclass(value):
+        return {each.name: _plain(getattr(value, each.name)) for each in fields(value) if each.name not in _PLACES}
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(each) for each in value]
+    return value
+
+
+def _made(kind: Any, values: Mapping[str, Any], places: Mapping[str, Any]) -> Any:
+    """A dataclass of its fields, those of `places` among them."""
+    hints = get_type_hints(kind)
+    own = {each.name: places[each.name] for each in fields(kind) if each.name in places}
+    return kind(**{name: _value(hints[name], value, places) for name, value in values.items()}, **own)
+
+
+def _value(hint: Any, value: Any, places: Mapping[str, Any]) -> Any:
+    """A value of the field's type: an enum, a dataclass, several of one type, or what JSON holds."""
+    if isinstance(value, list):
+        (kind, *_) = get_args(hint)
+        return [_value(kind, each, places) for each in value]
+    for kind in (hint, *get_args(hint)) if value is not None else ():
+        if isinstance(kind, type) and issubclass(kind, StrEnum):
+            return kind(value)
+        if is_dataclass(kind):
+            return _made(kind, value, places)
+    return value
