@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from memagent_batch.convert.table import CONVERTED
-from memagent_batch.log.schemas import CLOSING_LOG, OUTCOME_LOG, TURN_LOG
+from memagent_batch.log.rows import CLOSING_LOG, OUTCOME_LOG, TURN_LOG
 from memagent_batch.review.labels.table import LABELS
 from memagent_batch.review.sample.record import REVIEW_SAMPLE
 from memagent_batch.runs.comparison import DIFFERENCES

@@ -22,7 +22,7 @@ from memagent_batch.files.errors import storage_errors, table_errors
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import read_parquet
 from memagent_batch.inputs.questions import asked_types
-from memagent_batch.log.schemas import TurnRow
+from memagent_batch.log.rows import TurnRow
 from memagent_batch.log.turns import read_turns_of
 from memagent_batch.log.writer import TURNS_FOLDER
 from memagent_batch.logs import quiet_libraries

@@ -18,7 +18,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import read_parquet
 from memagent_batch.log.index import LOG_THREADS
 from memagent_batch.log.question_list import with_asked
-from memagent_batch.log.schemas import OUTCOME_LOG, OutcomeRow
+from memagent_batch.log.rows import OUTCOME_LOG, OutcomeRow
 from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.history import PastRun

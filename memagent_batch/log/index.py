@@ -17,7 +17,7 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import UPDATE, Writes
 from memagent_batch.files.errors import storage_errors, table_errors
 from memagent_batch.files.location import Location
-from memagent_batch.log.schemas import CLOSING_LOG, OUTCOME_LOG, TURN_LOG, ClosingRow, OutcomeRow
+from memagent_batch.log.rows import CLOSING_LOG, OUTCOME_LOG, TURN_LOG, ClosingRow, OutcomeRow
 from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
 
 LATER_COLUMNS = frozenset({"writes", "menu_logprobs", "held_from", "num_markers", "num_billed_tokens", "memory_after"})

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import ReadingKey, log_line, read_log_files
-from memagent_batch.log.schemas import SPAN, TURN_LOG, TurnRow
+from memagent_batch.log.rows import TURN_LOG, TurnRow
 
 TurnRank = tuple[bool, str, bool, float]
 """Order among turns of one path: a class, the run's id, whether its writer ended the reading, seconds in the run."""
@@ -24,7 +24,11 @@ PLACE_COLUMNS = (
     "turn",
     "kind",
     "writes",
-    *[field.name for field in SPAN],
+    "chunk_index",
+    "token_start",
+    "token_end",
+    "char_start",
+    "char_end",
     "held_from",
     "memory_after",
 )

@@ -20,8 +20,7 @@ from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.errors import StorageError, StorageOutageError
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
-from memagent_batch.log.rows import closing_row, held_row, outcome_row, require_row, turn_row
-from memagent_batch.log.schemas import (
+from memagent_batch.log.rows import (
     CLOSING_LOG,
     OUTCOME_LOG,
     TURN_LOG,
@@ -30,6 +29,11 @@ from memagent_batch.log.schemas import (
     OutcomeRow,
     ResultRow,
     TurnRow,
+    closing_row,
+    held_row,
+    outcome_row,
+    require_row,
+    turn_row,
 )
 
 TURNS_FOLDER = "log/turns"

@@ -11,7 +11,7 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.inputs.document_index import CARRY_PREFIX
 from memagent_batch.log.index import ReadingKey, reading_key
 from memagent_batch.log.question_list import AskedQuestion
-from memagent_batch.log.schemas import ClosedRow, OutcomeRow
+from memagent_batch.log.rows import ClosedRow, OutcomeRow
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.ray_process import this_process
 from memagent_batch.ray_data.reader import Reader

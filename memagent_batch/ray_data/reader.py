@@ -13,8 +13,7 @@ from memagent_batch.domain.readings import Status, cost_of
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.errors import EngineDeadError, EngineRefusedError, NotReadError
 from memagent_batch.log.index import ReadingKey, StandingOutcome, reading_key
-from memagent_batch.log.rows import outcome_row
-from memagent_batch.log.schemas import ClosedRow, ClosingRow, OutcomeRow
+from memagent_batch.log.rows import ClosedRow, ClosingRow, OutcomeRow, outcome_row
 from memagent_batch.logs import EventKind
 from memagent_batch.ray_data.actor import ActorLife, ReaderTask, StartedActor
 from memagent_batch.ray_data.process import ReaderProcess

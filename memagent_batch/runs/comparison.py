@@ -1,11 +1,11 @@
 """Compares the answers of two finished runs, from their records and logs; of one output or of two."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from itertools import islice
-from typing import TypedDict
+from typing import Annotated, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +14,7 @@ from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.closing.answer_types import ValueType
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
-from memagent_batch.files.columns import column
+from memagent_batch.files.columns import Column, arrow_schema
 from memagent_batch.inputs.document_index import is_there
 from memagent_batch.inputs.questions import value_types
 from memagent_batch.log.index import (
@@ -27,31 +27,20 @@ from memagent_batch.log.index import (
     scan_outcome_files,
 )
 from memagent_batch.log.question_list import CLOSING_FINGERPRINT
-from memagent_batch.log.schemas import CLOSING_LOG, SAMPLE, STATUS, ClosingRow, OutcomeRow
+from memagent_batch.log.rows import ENDED_STATUS, ClosingRow, OutcomeRow, SampleNumber, TypedJson, TypedStatus
 from memagent_batch.runs.history import PastRun
-from memagent_batch.runs.tables import DOCUMENT_ID, QUESTION, QUESTION_ID
+from memagent_batch.runs.tables import DocumentId, QuestionId
 
-ANSWER_GIVEN = [
-    QUESTION,
-    STATUS,
-    column("answer", pa.string(), "the answer taken out of the response"),
-    CLOSING_LOG.field("value"),
-    CLOSING_LOG.field("value_status"),
-    column("memory", pa.string(), "memory that the answer was given from"),
-    column("error_message", pa.string(), "where and why it failed"),
-    column("run_id", pa.string(), "the run that read it; null where none could or did"),
-]
-"""What a run has to say of a reading; all null where it did not ask for it."""
-ClosedPlace = tuple[str, ReadingKey]
-"""Where a log has what was asked after an answer: fingerprint and reading."""
-COLUMNS = ("value", "value_status")
-"""Columns of `CLOSING_LOG` that say what a value is."""
-SIDE_COLUMNS = tuple(field.name for field in ANSWER_GIVEN)
-"""Columns of `DIFFERENCES` that are there for each of the two runs."""
-_Place = tuple[str, ReadingKey, str]
-"""Where a log has an answer: reader, reading, and the run that read it."""
 BATCH_READINGS = 10_000
 """Most readings whose texts are held at once, of each run."""
+
+
+_Question = Annotated[str | None, Column("text of the question")]
+_Status = Annotated[str | None, ENDED_STATUS]
+_Answer = Annotated[str | None, Column("the answer taken out of the response")]
+_Memory = Annotated[str | None, Column("memory that the answer was given from")]
+_Message = Annotated[str | None, Column("where and why it failed")]
+_ReadBy = Annotated[str | None, Column("the run that read it; null where none could or did")]
 
 
 class AnswerChange(StrEnum):
@@ -112,13 +101,6 @@ class AskedReading:
     """What is asked after the answer; depends on reader, extraction and type."""
 
 
-def change_between(*, asked_before: bool, asked_after: bool) -> AnswerChange:
-    """How a reading differs that at least one of the two runs asked for."""
-    if not asked_before:
-        return AnswerChange.ADDED
-    return AnswerChange.CHANGED if asked_after else AnswerChange.REMOVED
-
-
 def causes_between(before: AskedReading, after: AskedReading) -> list[Cause]:
     """What differs between two readings of one document_id, question_id and sample; never empty."""
     differs = {
@@ -133,119 +115,36 @@ def causes_between(before: AskedReading, after: AskedReading) -> list[Cause]:
     return [cause for cause, different in differs.items() if different] or [Cause.SAME_INPUTS]
 
 
-def causes_of_presence(*, document_there: bool, question_there: bool) -> list[Cause]:
-    """Why only one of two runs asked for a reading.
-
-    Args:
-        document_there: Whether the other run found the document.
-        question_there: Whether the other run asked the question (of this document, where it found it).
-    """
-    there = {Cause.DOCUMENT: document_there, Cause.QUESTION: question_there}
-    return [cause for cause, is_there in there.items() if not is_there] or [Cause.SAMPLE]
-
-
-DIFFERENCES = pa.schema(
-    [
-        DOCUMENT_ID,
-        QUESTION_ID,
-        SAMPLE,
-        column("change", pa.string(), "what became of the row of `answers`: " + ", ".join(AnswerChange)),
-        column("why", pa.list_(pa.string()), "what is new, other or gone: " + ", ".join(Cause)),
-        *[
-            field.with_name(f"{field.name}_{side}").with_nullable(True)
-            for field in ANSWER_GIVEN
-            for side in ("before", "after")
-        ],
-    ]
-)
-
-
-"""One row for each reading that has another answer, value or status in one of two runs, or that only one asked for."""
-
-
 class DifferenceRow(TypedDict):
-    """A row of `DIFFERENCES`."""
+    """One row for each reading with another answer, value or status in one of two runs, or that only one asked for.
 
-    document_id: str
-    question_id: str
-    sample: int
-    change: str
-    why: list[str]
-    question_before: str | None
-    question_after: str | None
-    status_before: str | None
-    status_after: str | None
-    answer_before: str | None
-    answer_after: str | None
-    value_before: str | None
-    value_after: str | None
-    value_status_before: str | None
-    value_status_after: str | None
-    memory_before: str | None
-    memory_after: str | None
-    error_message_before: str | None
-    error_message_after: str | None
-    run_id_before: str | None
-    run_id_after: str | None
+    What a run has to say of a reading is null if it did not ask for it.
+    """
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GivenValue:
-    """What `answers` shows of the value of a reading; empty where there is none."""
-
-    value: str | None = None
-    """The value as JSON."""
-    value_status: str | None = None
-    """What became of it."""
+    document_id: DocumentId
+    question_id: QuestionId
+    sample: SampleNumber
+    change: Annotated[str, Column("what became of the row of `answers`: " + ", ".join(AnswerChange))]
+    why: Annotated[list[str], Column("what is new, other or gone: " + ", ".join(Cause))]
+    question_before: _Question
+    question_after: _Question
+    status_before: _Status
+    status_after: _Status
+    answer_before: _Answer
+    answer_after: _Answer
+    value_before: TypedJson
+    value_after: TypedJson
+    value_status_before: TypedStatus
+    value_status_after: TypedStatus
+    memory_before: _Memory
+    memory_after: _Memory
+    error_message_before: _Message
+    error_message_after: _Message
+    run_id_before: _ReadBy
+    run_id_after: _ReadBy
 
 
-NO_VALUE = GivenValue()
-
-
-class PastValues:
-    """What was asked after the answers of a finished run, and the values that it brought up to that run."""
-
-    def __init__(self, run: PastRun) -> None:
-        """Takes the run; nothing of its log is read."""
-        self._run = run
-        has_closings = CLOSING_FINGERPRINT in run.questions.schema.names
-        self.fingerprints: list[str | None] = (
-            run.questions[CLOSING_FINGERPRINT].to_pylist() if has_closings else [None] * run.questions.num_rows
-        )
-        """The fingerprint of what closes the readings of each question; None if nothing does."""
-        self._files: Mapping[str, Mapping[ReadingKey, LoggedOutcome]] = {}
-
-    def index(self, fingerprints: Collection[str]) -> None:
-        """Finds the log files that hold what was asked under these fingerprints."""
-        if fingerprints:
-            self._files = scan_closings(self._run.output, fingerprints=fingerprints, until=self._run.run_id)
-
-    def closed_since(self, run_id: str) -> set[str]:
-        """Hashes of documents with readings that were closed after that run, and up to this one."""
-        every = {each for each in self.fingerprints if each}
-        if not every:
-            return set()
-        found = scan_closings(self._run.output, fingerprints=every, after=run_id, until=self._run.run_id)
-        return {key[0] for keys in found.values() for key in keys}
-
-    def values(self, places: Iterable[ClosedPlace]) -> dict[ClosedPlace, GivenValue]:
-        """The values at these places, where the log has what was asked there."""
-        files: dict[str, list[ReadingKey]] = defaultdict(list)
-        wanted: set[str] = set()
-        for fingerprint, key in places:
-            logged = self._files.get(fingerprint, {}).get(key)
-            if logged is not None:
-                files[logged.file].append(key)
-                wanted.add(fingerprint)
-        hashes = sorted({key[0] for keys in files.values() for key in keys})
-        found = read_closings(
-            self._run.output, sorted(files), fingerprints=wanted, document_hashes=hashes, columns=COLUMNS
-        )
-        return {(fingerprint, key): _given(row) for fingerprint, rows in found.items() for key, row in rows.items()}
-
-
-def _given(row: ClosingRow) -> GivenValue:
-    return GivenValue(value=row["value"], value_status=row["value_status"])
+DIFFERENCES = arrow_schema(DifferenceRow)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,11 +152,9 @@ class PastReading:
     """A reading in the plan of one run."""
 
     asked: AskedReading
-    """What was asked."""
     question: str
     """Text of its question."""
     sample: int
-    """Which sample."""
     run_id: str | None
     """The run that read it; None where the document can't be read, or the reading was not read."""
     error: str | None
@@ -268,21 +165,10 @@ class PastReading:
         """Its key in the log."""
         return (self.asked.document_hash or "", self.asked.question_hash, self.sample)
 
-    @property
-    def place(self) -> _Place:
-        """Where the log has its answer."""
-        return (self.asked.reader_fingerprint, self.key, self.run_id or "")
-
-    @property
-    def closed_place(self) -> ClosedPlace | None:
-        """Where the log has what was asked after its answer; None where nothing was."""
-        fingerprint = self.asked.closing_fingerprint
-        return None if fingerprint is None else (fingerprint, self.key)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenAnswer:
-    """What `answers` shows of a reading in one run, as `ANSWER_GIVEN`; empty where the run did not ask for it."""
+    """What `answers` shows of a reading in one run; empty where the run did not ask for it."""
 
     question: str | None = None
     status: str | None = None
@@ -300,25 +186,7 @@ class GivenAnswer:
 
     def columns(self, side: str) -> dict[str, str | None]:
         """Its columns of `DIFFERENCES`."""
-        return {f"{name}_{side}": getattr(self, name) for name in SIDE_COLUMNS}
-
-
-@dataclass(slots=True, kw_only=True)
-class Sought:
-    """What to look for in a log. Mutable: readings are added one after another."""
-
-    run_ids: set[str] = field(default_factory=set)
-    """Runs that read them."""
-    closings: set[str] = field(default_factory=set)
-    """Fingerprints of what closed them."""
-
-    def add(self, reading: PastReading | None) -> None:
-        """Takes a reading, where a run has read it."""
-        if reading is None or reading.run_id is None:
-            return
-        self.run_ids.add(reading.run_id)
-        if reading.asked.closing_fingerprint:
-            self.closings.add(reading.asked.closing_fingerprint)
+        return {f"{each.name}_{side}": getattr(self, each.name) for each in fields(self)}
 
 
 class PastReadings:
@@ -331,12 +199,18 @@ class PastReadings:
         self._missing = frozenset(run.plan.filter(pc.invert(is_there(run.plan)))["document_id"].to_pylist())
         self._records = run.plan.select(["document_hash", "error", "readings"]).to_struct_array().combine_chunks()
         self._questions = run.questions.select(["question_id", "question", "question_hash"]).to_pylist()
-        self._values = PastValues(run)
         self._types = value_types(run.questions)
+        has_closings = CLOSING_FINGERPRINT in run.questions.schema.names
+        self._closings: list[str | None] = (
+            run.questions[CLOSING_FINGERPRINT].to_pylist() if has_closings else [None] * run.questions.num_rows
+        )
         self._reader = (run.manifest["reader_fingerprint"], run.manifest["settings"]["extraction"])
         self._is_sample = "sample" in run.manifest
         self._is_second_pass = "again" in run.manifest
-        self._files: dict[_Place, list[str]] = {}
+        self._wanted_runs: set[str] = set()
+        self._wanted_closings: set[str] = set()
+        self._outcome_files: Mapping[tuple[ReadingKey, str], list[str]] = {}
+        self._closed: Mapping[str, Mapping[ReadingKey, LoggedOutcome]] = {}
 
     def document_ids(self) -> Iterator[str]:
         """What it asked something of, in the order of its plan: its documents, and ones that were not there."""
@@ -357,14 +231,16 @@ class PastReadings:
 
     def reads_as(self, other: "PastReadings") -> bool:
         """Whether equal records of the two, in one log, mean equal answers."""
-        mine, others = (
-            (side._reader, side._questions, side._types, side._values.fingerprints) for side in (self, other)
-        )
+        mine, others = ((side._reader, side._questions, side._types, side._closings) for side in (self, other))
         return mine == others
 
-    def closed_since(self, other: "PastReadings") -> set[str]:
-        """Hashes of documents with readings that were closed after the other run and up to this one, in one log."""
-        return self._values.closed_since(other.run.run_id)
+    def closed_since(self, run_id: str) -> set[str]:
+        """Hashes of documents with readings that were closed after that run and up to this one."""
+        fingerprints = {each for each in self._closings if each}
+        if not fingerprints:
+            return set()
+        found = scan_closings(self.run.output, fingerprints=fingerprints, after=run_id, until=self.run.run_id)
+        return {key[0] for keys in found.values() for key in keys}
 
     def record(self, document_id: str) -> pa.StructScalar | None:
         """What the plan says of a document; None where the run asked nothing of it."""
@@ -393,7 +269,7 @@ class PastReadings:
                     reader_fingerprint=fingerprint,
                     extraction=extraction,
                     value_type=self._types[reading["question"]],
-                    closing_fingerprint=self._values.fingerprints[reading["question"]],
+                    closing_fingerprint=self._closings[reading["question"]],
                 ),
                 question=question["question"],
                 sample=reading["sample"],
@@ -402,19 +278,26 @@ class PastReadings:
             )
         return readings
 
-    def index(self, sought: Sought) -> None:
-        """Finds the log files that hold it."""
-        if sought.run_ids:
-            fingerprint = self._reader[0]
-            found = scan_outcome_files(self.run.output, reader_fingerprint=fingerprint, run_ids=sought.run_ids)
-            self._files |= {(fingerprint, *place): files for place, files in found.items()}
-        self._values.index(sought.closings)
+    def want(self, reading: PastReading | None) -> None:
+        """Notes that the answer of a reading will be asked for; `index` then finds those of all."""
+        if reading is None or reading.run_id is None:
+            return
+        self._wanted_runs.add(reading.run_id)
+        if reading.asked.closing_fingerprint:
+            self._wanted_closings.add(reading.asked.closing_fingerprint)
+
+    def index(self) -> None:
+        """Finds the log files that hold the answers that are wanted."""
+        output, run_ids, closings = self.run.output, self._wanted_runs, self._wanted_closings
+        if run_ids:
+            self._outcome_files = scan_outcome_files(output, reader_fingerprint=self._reader[0], run_ids=run_ids)
+        if closings:
+            self._closed = scan_closings(output, fingerprints=closings, until=self.run.run_id)
 
     def answers(self, readings: Sequence[PastReading | None]) -> Iterator[GivenAnswer]:
         """What the run has to say of each reading."""
         read = [reading for reading in readings if reading and reading.run_id]
-        outcomes = self._outcomes(read)
-        values = self._values.values(place for each in read if (place := each.closed_place))
+        outcomes, closed = self._outcomes(read), self._closings_of(read)
         for reading in readings:
             if reading is None:
                 yield GivenAnswer()
@@ -422,43 +305,59 @@ class PastReadings:
                 status = Status.NOT_READ if reading.error is None else Status.FAILED
                 yield GivenAnswer(question=reading.question, status=status, error_message=reading.error)
             else:
-                outcome = outcomes.get(reading.place)
+                outcome = outcomes.get((reading.key, reading.run_id))
                 if outcome is None:
                     raise OutputError(
                         f"the log of {self.run.output.uri} no longer holds what run {reading.run_id} read (document "
                         f"hash {reading.key[0][:12]}, question {reading.question!r}); restore its files in log/outcomes"
                     )
-                value = values.get(reading.closed_place, NO_VALUE) if reading.closed_place else NO_VALUE
-                yield _given_answer(reading, outcome, value)
+                fingerprint = reading.asked.closing_fingerprint or ""
+                yield _given_answer(reading, outcome, closed.get(fingerprint, {}).get(reading.key))
 
-    def _outcomes(self, readings: Sequence[PastReading]) -> dict[_Place, StandingOutcome]:
-        by_run: dict[tuple[str, str], list[ReadingKey]] = defaultdict(list)
+    def _outcomes(self, readings: Sequence[PastReading]) -> dict[tuple[ReadingKey, str], StandingOutcome]:
+        """How the readings ended, by key and run."""
+        by_run: dict[str, list[ReadingKey]] = defaultdict(list)
         for reading in readings:
-            by_run[reading.asked.reader_fingerprint, str(reading.run_id)].append(reading.key)
-        found: dict[_Place, StandingOutcome] = {}
-        for (fingerprint, run_id), keys in by_run.items():
+            by_run[str(reading.run_id)].append(reading.key)
+        found: dict[tuple[ReadingKey, str], StandingOutcome] = {}
+        for run_id, keys in by_run.items():
             rows = read_outcomes(
                 self.run.output,
-                sorted({file for key in keys for file in self._files.get((fingerprint, key, run_id), ())}),
-                reader_fingerprint=fingerprint,
+                sorted({file for key in keys for file in self._outcome_files.get((key, run_id), ())}),
+                reader_fingerprint=self._reader[0],
                 document_hashes=sorted({key[0] for key in keys}),
             )
-            found.update({(fingerprint, key, run_id): row for key, row in rows.items()})
+            found.update({(key, run_id): row for key, row in rows.items()})
         return found
 
+    def _closings_of(self, readings: Sequence[PastReading]) -> Mapping[str, Mapping[ReadingKey, ClosingRow]]:
+        """What closed the readings, by fingerprint and key, where the log has it."""
+        files: set[str] = set()
+        hashes: set[str] = set()
+        for reading in readings:
+            closed = self._closed.get(reading.asked.closing_fingerprint or "", {}).get(reading.key)
+            if closed is not None:
+                files.add(closed.file)
+                hashes.add(reading.key[0])
+        return read_closings(
+            self.run.output,
+            sorted(files),
+            fingerprints=list(self._closed),
+            document_hashes=sorted(hashes),
+            columns=("value", "value_status"),
+        )
 
-def _given_answer(reading: PastReading, outcome: OutcomeRow, value: GivenValue) -> GivenAnswer:
-    answer = None
+
+def _given_answer(reading: PastReading, outcome: OutcomeRow, closed: ClosingRow | None) -> GivenAnswer:
     is_ok = outcome["status"] == Status.OK
-    if is_ok:
-        answer = extract_answer(outcome["response"] or "", extraction=Extraction(reading.asked.extraction))
+    extraction = Extraction(reading.asked.extraction)
     return GivenAnswer(
         question=reading.question,
         status=outcome["status"],
-        answer=answer,
+        answer=extract_answer(outcome["response"] or "", extraction=extraction) if is_ok else None,
         memory=outcome["memory"],
-        value=value.value if is_ok else None,
-        value_status=value.value_status if is_ok else None,
+        value=closed["value"] if closed and is_ok else None,
+        value_status=closed["value_status"] if closed and is_ok else None,
         error_message=outcome["error_message"],
         run_id=reading.run_id,
     )
@@ -486,12 +385,11 @@ def compare_runs(before: PastRun, after: PastRun) -> Iterator[pa.Table]:
     """
     sides = (PastReadings(before), PastReadings(after))
     closed = _closed_between(*sides)
-    sought = (Sought(), Sought())
     for pair in _paired_readings(*sides, closed=closed):
-        for of_side, reading in zip(sought, (pair.before, pair.after), strict=True):
-            of_side.add(reading)
-    for side, of_side in zip(sides, sought, strict=True):
-        side.index(of_side)
+        sides[0].want(pair.before)
+        sides[1].want(pair.after)
+    for side in sides:
+        side.index()
     pairs = _paired_readings(*sides, closed=closed)
     while batch := list(islice(pairs, BATCH_READINGS)):
         earlier = sides[0].answers([pair.before for pair in batch])
@@ -514,7 +412,7 @@ def _closed_between(before: PastReadings, after: PastReadings) -> set[str]:
     if not _is_one_log(before, after):
         return set()
     earlier, later = sorted((before, after), key=lambda side: side.run.run_id)
-    return later.closed_since(earlier)
+    return later.closed_since(earlier.run.run_id)
 
 
 def _paired_readings(before: PastReadings, after: PastReadings, *, closed: Collection[str]) -> Iterator[_Pair]:
@@ -549,9 +447,10 @@ def _why_alone(
     """Why the other run, with these readings of the document, lacks one."""
     if other.leaves_out(document_id, question_id):
         return [Cause.LIMIT]
-    if other.has_document(document_id):
-        return causes_of_presence(document_there=True, question_there=(question_id, 0) in readings)
-    return causes_of_presence(document_there=False, question_there=question_id in other.question_ids)
+    is_found = other.has_document(document_id)
+    is_asked = (question_id, 0) in readings if is_found else question_id in other.question_ids
+    causes = {Cause.DOCUMENT: not is_found, Cause.QUESTION: not is_asked}
+    return [cause for cause, applies in causes.items() if applies] or [Cause.SAMPLE]
 
 
 def _differs(pair: _Pair, before: GivenAnswer, after: GivenAnswer) -> bool:
@@ -560,11 +459,12 @@ def _differs(pair: _Pair, before: GivenAnswer, after: GivenAnswer) -> bool:
 
 
 def _difference(pair: _Pair, before: GivenAnswer, after: GivenAnswer) -> dict[str, object]:
+    change = AnswerChange.CHANGED if pair.after else AnswerChange.REMOVED
     return {
         "document_id": pair.document_id,
         "question_id": pair.question_id,
         "sample": pair.sample,
-        "change": change_between(asked_before=pair.before is not None, asked_after=pair.after is not None),
+        "change": change if pair.before else AnswerChange.ADDED,
         "why": pair.why,
         **before.columns("before"),
         **after.columns("after"),

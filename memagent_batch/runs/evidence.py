@@ -12,7 +12,7 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.locators import LocatedRow, located
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.texts import FetchedText, fetch_texts
-from memagent_batch.log.schemas import SpanRow
+from memagent_batch.log.rows import SpanRow
 from memagent_batch.reading.alignment import Alignment, align, answer_strings
 from memagent_batch.runs.tables import AnswerRow, EvidenceRow, MemoryRow
 

@@ -6,49 +6,17 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NotRequired, TypedDict, cast
 
-import pyarrow as pa
-
 from memagent_batch.config.agent import AgentConfig, AgentTask
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, sum_up
 from memagent_batch.errors import NotReadError, OutputError, StorageError, TooManyFailedError
+from memagent_batch.files.columns import arrow_schema
 from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
 from memagent_batch.masking import recorded
 from memagent_batch.plugins import ENGINES, engine_settings
 from memagent_batch.runs.bounds import AnswerSums, Spent
 
-_REASONS = pa.list_(
-    pa.struct([("error_type", pa.string()), ("error_message", pa.string()), ("num_readings", pa.int64())])
-)
-PART_REPORT = pa.schema(
-    [
-        pa.field("key", pa.string()),
-        pa.field("answers_file", pa.string()),
-        pa.field("memories_file", pa.string()),
-        pa.field("evidence_file", pa.string()),
-        pa.field("results_file", pa.string()),
-        pa.field("num_answers", pa.int64()),
-        pa.field("num_ok", pa.int64()),
-        pa.field("num_not_read", pa.int64()),
-        pa.field("num_unusable", pa.int64()),
-        pa.field("num_memories", pa.int64()),
-        pa.field("num_evidence", pa.int64()),
-        pa.field("num_results", pa.int64()),
-        pa.field("failed_reasons", _REASONS),
-        pa.field("not_read_reasons", _REASONS),
-        pa.field("missing", pa.list_(pa.string())),
-        pa.field("hashes", pa.list_(pa.struct([("file", pa.string()), ("sha256", pa.string())]))),
-        pa.field("num_document_tokens", pa.int64()),
-        pa.field("num_turns", pa.int64()),
-        pa.field("num_prompt_tokens", pa.int64()),
-        pa.field("num_cached_prompt_tokens", pa.int64()),
-        pa.field("num_completion_tokens", pa.int64()),
-        pa.field("num_markers", pa.int64()),
-        pa.field("num_marked_documents", pa.int64()),
-    ]
-)
-"""What a written part of the tables reports. The manifest keeps all of it but `missing` and `hashes`."""
 RUN_FILE = "run.json"
 MANIFEST_FILE = "manifest.json"
 FORMAT = "memagent-batch/1"
@@ -73,7 +41,7 @@ class ReasonRow(TypedDict):
 
 
 class PartReport(AnswerSums):
-    """A row of `PART_REPORT`."""
+    """What a written part of the tables reports. The manifest keeps all of it but `missing` and `hashes`."""
 
     key: str | None
     """Hash of all that decides its rows; None where the next run may write other ones."""
@@ -100,6 +68,9 @@ class PartReport(AnswerSums):
     """Readings that the log has no outcome of; a manifest keeps none."""
     hashes: NotRequired[list[FileHash]]
     """Hashes of the files that were written; a manifest keeps them with those of all files."""
+
+
+PART_REPORT = arrow_schema(PartReport)
 
 
 def rows_of_files(report: PartReport) -> dict[str, int]:

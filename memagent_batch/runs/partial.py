@@ -25,7 +25,7 @@ from memagent_batch.files.parquet import parquet_bytes, read_parquet
 from memagent_batch.inputs.document_index import CARRY_PREFIX
 from memagent_batch.log.index import ReadingKey, TurnIndex, read_closings, read_outcomes, scan_log
 from memagent_batch.log.question_list import CLOSING_FINGERPRINT, AskedQuestion, read_asked
-from memagent_batch.log.schemas import ClosedRow, OutcomeRow
+from memagent_batch.log.rows import ClosedRow, OutcomeRow
 from memagent_batch.runs.history import PLAN_FILE, RUNS_FOLDER
 from memagent_batch.runs.manifest import RUN_FILE, read_manifest
 from memagent_batch.runs.parts import PART_READINGS

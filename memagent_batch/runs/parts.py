@@ -19,11 +19,12 @@ from typing import Any, TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memagent_batch.files.columns import arrow_schema
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.document_index import CARRY_PREFIX
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.log.question_list import CLOSING_FINGERPRINT, asked_in, with_asked
-from memagent_batch.log.schemas import OUTCOME_LOG, OutcomeRow
+from memagent_batch.log.rows import OUTCOME_LOG, OutcomeRow
 from memagent_batch.runs.manifest import PART_REPORT, PartReport, read_manifest
 from memagent_batch.runs.plan import WORK_COLUMNS, IndexedText, Plan
 from memagent_batch.runs.projection import Projection, rules
@@ -44,14 +45,6 @@ _PART_COLUMNS = pa.schema(
 )
 NOT_READ_COLUMN = "not_read"
 """Column of what a reader returns, and of a part of the plan."""
-ENDED = pa.schema(
-    [
-        pa.field("document_id", pa.string()),
-        pa.field("status", pa.string()),
-        pa.field(NOT_READ_COLUMN, pa.struct(list(OUTCOME_LOG))),
-    ]
-)
-"""What a reader returns of each reading; `not_read` is null where the log holds the outcome."""
 
 
 class _PlannedRow(TypedDict):
@@ -123,11 +116,15 @@ def _part_table(plan: Plan, group: dict[int, _PlannedRow], *, number: int) -> pa
 
 
 class EndedRow(TypedDict):
-    """A row of `ENDED`."""
+    """What a reader returns of each reading."""
 
     document_id: str
     status: str
     not_read: OutcomeRow | None
+    """What stands in for its outcome; None if the log holds the outcome."""
+
+
+ENDED = arrow_schema(EndedRow)
 
 
 _PLAN_COLUMNS = (

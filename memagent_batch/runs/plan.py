@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, product
 from types import MappingProxyType
-from typing import NamedTuple, TypedDict, TypeVar
+from typing import TypedDict, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -48,15 +48,6 @@ CALLS_PER_READING = 2
 """Calls that a group leaves for each reading in flight: of what is left to do it takes a fraction of this many."""
 CALL_READINGS = 64
 """Most readings of a group of documents; beyond that, what a call costs is little beside what the readings cost."""
-
-
-class Work(NamedTuple):
-    """A reading, whoever reads it; a tuple, since a run holds one for each."""
-
-    document_hash: str
-    question: int
-    """Row of the question list."""
-    sample: int
 
 
 class ReadingLists:

@@ -22,8 +22,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.inputs.document_index import CARRY_PREFIX
 from memagent_batch.log.index import ReadingKey, read_closings, read_outcomes
 from memagent_batch.log.question_list import AskedQuestion, asked_in
-from memagent_batch.log.rows import turn_memory
-from memagent_batch.log.schemas import ClosedRow, ClosingColumns, OutcomeRow, ResultRow, SpanRow, TurnRow
+from memagent_batch.log.rows import ClosedRow, ClosingColumns, OutcomeRow, ResultRow, SpanRow, TurnRow, turn_memory
 from memagent_batch.log.turns import read_turns_of
 from memagent_batch.runs.evidence import Answered, PartSpans, spans_of_part
 from memagent_batch.runs.plan import Plan

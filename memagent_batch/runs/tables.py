@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Collection, Sequence
-from typing import TypedDict
+from typing import Annotated, TypedDict
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -10,26 +10,28 @@ import pyarrow.parquet as pq
 
 from memagent_batch.config.job import TableFormat
 from memagent_batch.errors import OutputError
-from memagent_batch.files.columns import column
+from memagent_batch.files.columns import Column, arrow_schema
 from memagent_batch.files.errors import output_errors, table_errors
 from memagent_batch.files.location import Location
 from memagent_batch.files.options import Options
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
-from memagent_batch.log.schemas import (
-    CLOSING,
-    DOCUMENT_HASH,
-    KIND,
-    PROVENANCE,
-    QUESTION_HASH,
-    READER_FINGERPRINT,
-    RESULT,
-    RUN_ID,
-    SAMPLE,
-    SPAN,
-    STATUS,
+from memagent_batch.log.rows import (
+    TEXT_HASH,
+    CharEnd,
+    CharStart,
+    ChunkIndex,
     ClosingColumns,
-    ResultRow,
-    TurnRow,
+    DocumentHash,
+    EndedStatus,
+    Fingerprint,
+    ProvenanceColumns,
+    QuestionHash,
+    ResultColumns,
+    RunId,
+    SampleNumber,
+    TokenEnd,
+    TokenStart,
+    TurnKind,
 )
 from memagent_batch.runs.manifest import require_manifest
 
@@ -38,208 +40,178 @@ MEMORIES_FOLDER = "memories"
 REMOVED_FOLDER = "removed"
 EVIDENCE_FOLDER = "evidence"
 RESULTS_FOLDER = "results"
-DOCUMENT_ID = column("document_id", pa.string(), "unique id of the document")
-QUESTION_ID = column("question_id", pa.string(), "id of the question")
-QUESTION = column("question", pa.string(), "text of the question")
-ANSWERS = pa.schema(
-    [
-        RUN_ID,
-        DOCUMENT_ID,
-        QUESTION_ID,
-        SAMPLE,
-        QUESTION,
-        STATUS,
-        column("answer", pa.string(), "the answer taken out of the response", nullable=True),
-        *RESULT,
-        DOCUMENT_HASH.with_nullable(True),
-        QUESTION_HASH,
-        READER_FINGERPRINT,
-        *PROVENANCE,
-        column(
-            "answer_type",
-            pa.string(),
-            "type that the question asks for: text, bool, label, labels, number, date, json; null where for none",
-            nullable=True,
-        ),
-        column("value_unit", pa.string(), "unit that `value_number` is asked for in", nullable=True),
-        *CLOSING,
-        column(
-            "votes",
-            pa.float64(),
-            "share of all samples of this document and question, failed ones included, that have the same value, 0 to "
-            "1; null where there is one sample, or no valid value",
-            nullable=True,
-        ),
-        column(
-            "num_evidence",
-            pa.int32(),
-            "rows of `evidence` that are chosen sentences; null where they were not asked for, or the turn failed",
-            unit="rows",
-            nullable=True,
-        ),
-    ]
-)
-"""One row for each reading that was asked for; carried input columns follow."""
-LOCATOR = column(
-    "locator",
-    pa.string(),
-    "where the span stood in its source, by `input.locator`: page 3, or page 3 to page 4; null where there is no "
-    "locator, or the text could not be fetched",
-    nullable=True,
-)
-EVIDENCE = pa.schema(
-    [
-        RUN_ID,
-        DOCUMENT_ID,
-        QUESTION_ID,
-        SAMPLE,
-        column(
-            "how",
-            pa.string(),
-            "chosen: a sentence that the model pointed at by its number; aligned: a string of the answer that was "
-            "looked for in the text",
-        ),
-        column("rank", pa.int32(), "position among the rows of the same `how`, from 1; the best first where chosen"),
-        column(
-            "char_start",
-            pa.int64(),
-            "first character of the span in the text as stored, in which a CRLF is two; null where an aligned string "
-            "is nowhere",
-            unit="code points",
-            nullable=True,
-        ),
-        column("char_end", pa.int64(), "character after its last one", unit="code points", nullable=True),
-        column("text", pa.string(), "the span's text, character for character", nullable=True),
-        column(
-            "chunk_index",
-            pa.int32(),
-            "the first chunk that shows the sentence, from 0; null for policies without chunks, and where aligned",
-            nullable=True,
-        ),
-        LOCATOR,
-        column(
-            "alignment",
-            pa.string(),
-            "how the string equals the span: exact, folded (but for case, width, white space), fuzzy, or none; a "
-            "chosen sentence is exact",
-        ),
-        column("quote", pa.string(), "the string as the answer has it; null for a chosen sentence", nullable=True),
-        DOCUMENT_HASH,
-        QUESTION_HASH,
-        READER_FINGERPRINT,
-    ]
-)
-"""One row for each sentence that an answer rests on, and for each string of the answer that was looked for."""
-MEMORIES = pa.schema(
-    [
-        RUN_ID,
-        DOCUMENT_ID,
-        QUESTION_ID,
-        SAMPLE,
-        column("turn", pa.int32(), "position of the turn in its reading, from 0, in the order of reading"),
-        KIND,
-        *SPAN,
-        LOCATOR,
-        column(
-            "memory",
-            pa.string(),
-            "the memory after this turn, as the next prompt shows it; for a turn that writes a note, the note",
-        ),
-        column(
-            "changed",
-            pa.bool_(),
-            "whether this turn changed the memory, or its note has news; a gated policy keeps the memory by a word",
-        ),
-        column("num_tokens", pa.int32(), "completion of the turn, without thoughts that an API hides", unit="tokens"),
-        column("finish_reason", pa.string(), "why the completion ended: stop or length"),
-        DOCUMENT_HASH,
-        QUESTION_HASH,
-        READER_FINGERPRINT,
-    ]
-)
-"""One row for each turn of each reading: which span of the document put what into the memory."""
-REMOVED = pa.schema(
-    [
-        DOCUMENT_ID,
-        DOCUMENT_HASH.with_nullable(True),
-        column("last_run_id", pa.string(), "the last finished run that found it"),
-        column("removed_run_id", pa.string(), "the first finished run that did not"),
-    ]
-)
-"""One row for each document that an earlier run found in the input and the latest did not."""
-RUN_PLAN = pa.schema(
-    [
-        DOCUMENT_ID,
-        DOCUMENT_HASH.with_nullable(True),
-        column("error", pa.string(), "why its text can't be read", nullable=True),
-        column("error_type", pa.string(), "kind of that error; null for a `DocumentError`", nullable=True),
-        column(
-            "readings",
-            pa.list_(
-                pa.struct(
-                    [
-                        pa.field("question", pa.int32(), nullable=False),
-                        pa.field("sample", pa.int32(), nullable=False),
-                        pa.field("run_id", pa.string()),
-                    ]
-                )
-            ),
-            "what was asked of it: row of the question list, sample, and the run that read it, if one did",
-        ),
-    ]
-)
-"""One row for each document of a run; carried input columns follow, named `carry:<name>`."""
 MOVED_TABLES_REMEDY = "a later run of the output replaces the tables: repeat the command on the latest run"
 """What to do about a table file that is gone."""
 
+DocumentId = Annotated[str, Column("unique id of the document")]
+QuestionId = Annotated[str, Column("id of the question")]
+QuestionText = Annotated[str, Column("text of the question")]
+Locator = Annotated[
+    str | None,
+    Column(
+        "where the span stood in its source, by `input.locator`: page 3, or page 3 to page 4; null where there is no "
+        "locator, or the text could not be fetched"
+    ),
+]
 
-class AnswerRow(ResultRow, ClosingColumns):
-    """A row of `ANSWERS`."""
 
-    run_id: str
-    document_id: str
-    question_id: str
-    sample: int
-    question: str
-    answer: str | None
-    document_hash: str | None
-    question_hash: str
-    reader_fingerprint: str
-    answer_type: str | None
-    value_unit: str | None
-    votes: float | None
-    num_evidence: int | None
+class _AskedColumns(TypedDict):
+    run_id: RunId
+    document_id: DocumentId
+    question_id: QuestionId
+    sample: SampleNumber
+    question: QuestionText
+    status: EndedStatus
+    answer: Annotated[str | None, Column("the answer taken out of the response")]
+
+
+class _AnswerAddress(TypedDict):
+    document_hash: Annotated[str | None, TEXT_HASH]
+    question_hash: QuestionHash
+    reader_fingerprint: Fingerprint
+
+
+class _AskedType(TypedDict):
+    answer_type: Annotated[
+        str | None,
+        Column("type that the question asks for: text, bool, label, labels, number, date, json; null where for none"),
+    ]
+    value_unit: Annotated[str | None, Column("unit that `value_number` is asked for in")]
+
+
+class AnswerRow(_AskedColumns, ResultColumns, _AnswerAddress, ProvenanceColumns, _AskedType, ClosingColumns):
+    """One row for each reading that was asked for; carried input columns follow."""
+
+    votes: Annotated[
+        float | None,
+        Column(
+            "share of all samples of this document and question, failed ones included, that have the same value, 0 to "
+            "1; null where there is one sample, or no valid value"
+        ),
+    ]
+    num_evidence: Annotated[
+        int | None,
+        pa.int32(),
+        Column(
+            "rows of `evidence` that are chosen sentences; null where they were not asked for, or the turn failed",
+            "rows",
+        ),
+    ]
 
 
 class EvidenceRow(TypedDict):
-    """A row of `EVIDENCE`."""
+    """One row for each sentence that an answer rests on, and for each string of the answer that was looked for."""
 
-    run_id: str
-    document_id: str
-    question_id: str
-    sample: int
-    how: str
-    rank: int
-    char_start: int | None
-    char_end: int | None
-    text: str | None
-    chunk_index: int | None
-    locator: str | None
-    alignment: str
-    quote: str | None
-    document_hash: str
-    question_hash: str
-    reader_fingerprint: str
+    run_id: RunId
+    document_id: DocumentId
+    question_id: QuestionId
+    sample: SampleNumber
+    how: Annotated[
+        str,
+        Column(
+            "chosen: a sentence that the model pointed at by its number; aligned: a string of the answer that was "
+            "looked for in the text"
+        ),
+    ]
+    rank: Annotated[
+        int, pa.int32(), Column("position among the rows of the same `how`, from 1; the best first where chosen")
+    ]
+    char_start: Annotated[
+        int | None,
+        Column(
+            "first character of the span in the text as stored, in which a CRLF is two; null where an aligned string "
+            "is nowhere",
+            "code points",
+        ),
+    ]
+    char_end: CharEnd
+    text: Annotated[str | None, Column("the span's text, character for character")]
+    chunk_index: Annotated[
+        int | None,
+        pa.int32(),
+        Column("the first chunk that shows the sentence, from 0; null for policies without chunks, and where aligned"),
+    ]
+    locator: Locator
+    alignment: Annotated[
+        str,
+        Column(
+            "how the string equals the span: exact, folded (but for case, width, white space), fuzzy, or none; a "
+            "chosen sentence is exact"
+        ),
+    ]
+    quote: Annotated[str | None, Column("the string as the answer has it; null for a chosen sentence")]
+    document_hash: DocumentHash
+    question_hash: QuestionHash
+    reader_fingerprint: Fingerprint
 
 
-class MemoryRow(TurnRow):
-    """A row of `MEMORIES`, with what else its turn has in the log."""
+class MemoryRow(TypedDict):
+    """One row for each turn of each reading: which span of the document put what into the memory."""
 
-    document_id: str
-    question_id: str
-    locator: str | None
-    memory: str
-    changed: bool
+    run_id: RunId
+    document_id: DocumentId
+    question_id: QuestionId
+    sample: SampleNumber
+    turn: Annotated[int, pa.int32(), Column("position of the turn in its reading, from 0, in the order of reading")]
+    kind: TurnKind
+    chunk_index: ChunkIndex
+    token_start: TokenStart
+    token_end: TokenEnd
+    char_start: CharStart
+    char_end: CharEnd
+    locator: Locator
+    memory: Annotated[
+        str, Column("the memory after this turn, as the next prompt shows it; for a turn that writes a note, the note")
+    ]
+    changed: Annotated[
+        bool,
+        Column("whether this turn changed the memory, or its note has news; a gated policy keeps the memory by a word"),
+    ]
+    num_tokens: Annotated[
+        int, pa.int32(), Column("completion of the turn, without thoughts that an API hides", "tokens")
+    ]
+    finish_reason: Annotated[str, Column("why the completion ended: stop or length")]
+    document_hash: DocumentHash
+    question_hash: QuestionHash
+    reader_fingerprint: Fingerprint
+
+
+class RemovedRow(TypedDict):
+    """One row for each document that an earlier run found in the input and the latest did not."""
+
+    document_id: DocumentId
+    document_hash: Annotated[str | None, TEXT_HASH]
+    last_run_id: Annotated[str, Column("the last finished run that found it")]
+    removed_run_id: Annotated[str, Column("the first finished run that did not")]
+
+
+class PlannedReadingRow(TypedDict):
+    """A reading of a document in the plan of a run."""
+
+    question: Annotated[int, pa.int32()]
+    sample: Annotated[int, pa.int32()]
+    run_id: str | None
+
+
+class PlannedDocumentRow(TypedDict):
+    """One row for each document of a run; carried input columns follow, named `carry:<name>`."""
+
+    document_id: DocumentId
+    document_hash: Annotated[str | None, TEXT_HASH]
+    error: Annotated[str | None, Column("why its text can't be read")]
+    error_type: Annotated[str | None, Column("kind of that error; null for a `DocumentError`")]
+    readings: Annotated[
+        list[PlannedReadingRow],
+        Column("what was asked of it: row of the question list, sample, and the run that read it, if one did"),
+    ]
+
+
+ANSWERS = arrow_schema(AnswerRow)
+EVIDENCE = arrow_schema(EvidenceRow)
+MEMORIES = arrow_schema(MemoryRow)
+REMOVED = arrow_schema(RemovedRow)
+RUN_PLAN = arrow_schema(PlannedDocumentRow)
+DOCUMENT_ID, QUESTION_ID, QUESTION = (ANSWERS.field(name) for name in ("document_id", "question_id", "question"))
 
 
 def table_files(output: str, table: str, *, storage_options: Options | None = None) -> list[str]:

@@ -26,8 +26,7 @@ from memagent_batch.errors import LogRowError, OutputError, StorageError
 from memagent_batch.files.location import Location
 from memagent_batch.log import writer as turn_log
 from memagent_batch.log.index import read_outcomes, scan_log, scan_turn_files
-from memagent_batch.log.rows import completion_of
-from memagent_batch.log.schemas import KIND, OUTCOME_LOG, TURN_LOG
+from memagent_batch.log.rows import OUTCOME_LOG, TURN_LOG, completion_of
 from memagent_batch.log.turns import read_turns
 from memagent_batch.log.writer import OUTCOMES_FOLDER, TURNS_FOLDER, TurnLogWriter, new_run_id
 
@@ -555,5 +554,5 @@ async def test_turn_log_in_a_bucket_comes_back_as_it_was(s3_bucket: Location) ->
 
 
 def test_column_of_turn_kinds_names_each_kind() -> None:
-    description = KIND.metadata[b"description"].decode()
+    description = TURN_LOG.field("kind").metadata[b"description"].decode()
     assert [kind for kind in KINDS if kind not in description.replace(",", " ").replace(";", " ").split()] == []

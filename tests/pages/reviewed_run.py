@@ -18,7 +18,7 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
-from memagent_batch.log.schemas import OUTCOME_LOG
+from memagent_batch.log.rows import OUTCOME_LOG
 from memagent_batch.runs.history import PastRun, write_plan, write_record_manifest
 from memagent_batch.runs.manifest import FORMAT, RUN_FILE, public_settings
 from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, REMOVED, RUN_PLAN

@@ -19,7 +19,7 @@ from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.inputs.document_index import INDEX_SCHEMA, with_missing
 from memagent_batch.inputs.questions import QUESTION_SCHEMA, missing_documents, type_fields
 from memagent_batch.log.index import TurnIndex, scan_log
-from memagent_batch.log.schemas import CLOSING_LOG, OUTCOME_LOG
+from memagent_batch.log.rows import CLOSING_LOG, OUTCOME_LOG
 from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER
 from memagent_batch.ray_data.write import write_tables
 from memagent_batch.reading.closing import Closing

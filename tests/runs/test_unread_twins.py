@@ -17,7 +17,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.inputs.document_index import INDEX_SCHEMA
 from memagent_batch.inputs.questions import given_questions, type_fields
 from memagent_batch.log.index import scan_log
-from memagent_batch.log.schemas import CLOSING_LOG, OUTCOME_LOG
+from memagent_batch.log.rows import CLOSING_LOG, OUTCOME_LOG
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.reading.closing import make_closing
 from memagent_batch.runs.history import recorded_plan
