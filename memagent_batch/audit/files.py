@@ -61,9 +61,7 @@ class Finding:
 
     kind: Kind
     where: str
-    """The file below the output."""
     what: str
-    """What is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +91,6 @@ class CheckedFiles:
     """What came of the files of an output. Mutable: runs are checked one after another."""
 
     run_id: str
-    """The last finished run."""
     manifest: Manifest | None = None
     """Its manifest; None if neither copy can be read."""
     sha256: str = ""

@@ -182,7 +182,6 @@ class RowCheck:
     """Compares the tables of a run with its log. Mutable: notes the documents that it has seen."""
 
     past: PastRun
-    """The run."""
     projection: Projection
     """How its tables follow from the log."""
     log: Collection[str]

@@ -126,7 +126,6 @@ class LoggedOutcome:
     file: str
     """Log file that holds the row."""
     run_id: str
-    """The run that wrote it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,13 +145,11 @@ class TurnIndex:
     reader_fingerprint: str
     """The reader; turns of other readers are left out."""
     outcomes: dict[ReadingKey, LoggedOutcome] = field(default_factory=dict)
-    """Readings that ended."""
     turn_files: dict[TurnsKey, list[str]] = field(default_factory=dict)
     """Turn files by document and question, so that a new question of an old document opens none."""
     held_from: dict[TurnsKey, list[str]] = field(default_factory=dict)
     """Hashes of earlier versions of a document that turns were taken from, by document and question."""
     run_turns: dict[str, RunTurns] = field(default_factory=dict)
-    """Turns by run."""
     closings: dict[str, dict[ReadingKey, LoggedOutcome]] = field(default_factory=dict)
     """Readings that were closed, by the fingerprint of what was asked after the answer."""
 
@@ -227,11 +224,9 @@ class _TurnKeys:
     """What the keys of turns say."""
 
     files: Mapping[TurnsKey, list[str]]
-    """Files by document and question."""
     held_from: Mapping[TurnsKey, list[str]]
     """Earlier versions that turns were taken from, by document and question."""
     of_runs: Mapping[str, RunTurns]
-    """Turns by run."""
 
 
 def _scan_turn_keys(output: Location, *, fingerprints: Collection[str], begins: str) -> _TurnKeys:

@@ -188,7 +188,6 @@ class TableSet:
     record: str
     """Name of the file that names their files, under `files`."""
     folders: tuple[str, ...]
-    """Folders of their files."""
 
 
 ANSWER_TABLES = TableSet(

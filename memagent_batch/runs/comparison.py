@@ -90,9 +90,7 @@ class AskedReading:
     document_hash: str | None
     """SHA-256 of the document's text; None where it can't be read."""
     question_hash: str
-    """SHA-256 of the question's text."""
     reader_fingerprint: str
-    """The reader."""
     extraction: str
     """How its answer is taken out of the response."""
     value_type: ValueType | None = None
@@ -153,7 +151,6 @@ class PastReading:
 
     asked: AskedReading
     question: str
-    """Text of its question."""
     sample: int
     run_id: str | None
     """The run that read it; None where the document can't be read, or the reading was not read."""

@@ -32,9 +32,7 @@ class DocumentText:
     """The text of a document, as the run read it."""
 
     document_id: str
-    """The document."""
     text: str
-    """Its text."""
     rows: Sequence[LocatedRow]
     """Where its rows stand in the text; none where it is one row."""
 

@@ -37,9 +37,7 @@ class Share:
     value: float | None
     """The estimate; None where nothing bears on it."""
     low: float
-    """Lower end."""
     high: float
-    """Upper end."""
 
     def __str__(self) -> str:
         """As a person reads it."""
@@ -52,15 +50,11 @@ class ReviewEstimates:
     """What a review says of one value that is looked for."""
 
     review_id: str
-    """The review."""
     run_id: str
-    """The run that was reviewed."""
     question_id: str
-    """The question."""
     looked_for: str
     """The condition, or the value of a column, that counts as found."""
     num_labels: int
-    """Readings that people labelled."""
     shares: Mapping[str, Share | None]
     """By measure, allowing for errors of reviewers where that was estimated; error rate and evidence are of all values.
     None where nothing of the kind was labelled."""
@@ -165,7 +159,6 @@ class LengthScore:
     num_readings: int
     """Readings, those that failed included."""
     score: Share
-    """Mean score."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

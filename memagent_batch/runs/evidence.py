@@ -37,7 +37,6 @@ class Answered:
     row: int
     """Row of its document in the part."""
     answer: AnswerRow
-    """Its row."""
     sentences: Sequence[SpanRow]
     """The sentences that its answer rests on, the best first."""
     turns: Sequence[MemoryRow] = ()
@@ -68,7 +67,6 @@ class PartSpans:
     evidence: list[EvidenceRow] | None
     """Rows of `evidence`; None where it was not asked for."""
     memories: list[MemoryRow]
-    """Rows of `memories`."""
     is_whole: bool
     """Whether each text that was needed was there."""
 

@@ -52,17 +52,13 @@ class PastRun:
     """A finished run, as its location remembers it."""
 
     output: Location
-    """Where it wrote."""
     run_id: str
-    """Its id."""
     manifest: Manifest
     """The manifest that it closed with."""
     plan: pa.Table
-    """`RUN_PLAN`."""
     questions: pa.Table
     """Its question list, as `PlannedQuestions.hashed`; `readings` of the plan name its rows."""
     removed: pa.Table
-    """`REMOVED`."""
 
 
 def recorded_plan(plan: Plan, index: TurnIndex) -> pa.Table:
@@ -316,13 +312,9 @@ class ChangeCounts:
     """How many of one kind of thing are new, changed, gone, and as they were."""
 
     added: int
-    """New ids."""
     changed: int
-    """Ids with another text."""
     removed: int
-    """Ids that are gone."""
     unchanged: int
-    """Ids with the same text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -366,15 +358,12 @@ class Changes:
     since: str | None
     """That run; None for the first."""
     documents: ChangeCounts
-    """Documents, by document_id."""
     questions: ChangeCounts
     """Questions, by question_id and the document that they are bound to, if any."""
     readings: ReadingCounts
-    """Readings."""
     tables: Mapping[str, TableVersions] = field(default_factory=dict)
     """Versions of the tables of a lake that were read, by table."""
     turns: TurnChanges
-    """Turns."""
 
 
 def find_changes(

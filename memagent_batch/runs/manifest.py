@@ -115,7 +115,6 @@ class Sample(TypedDict):
     taken: int
     """Documents that it reads."""
     documents: int
-    """All that are there."""
 
 
 class AgainRecord(TypedDict):
@@ -124,7 +123,6 @@ class AgainRecord(TypedDict):
     output: str
     """The output whose readings they are, without credentials."""
     run_id: str
-    """Its run."""
     where: str
     """The condition on the rows of its `answers`."""
     pairs: int
@@ -155,7 +153,6 @@ class Manifest(TypedDict):
     reader: Mapping[str, Any]
     """`ReaderIdentity.parts`."""
     settings: Mapping[str, Any]
-    """All knobs, without secrets."""
     versions: dict[str, str]
     """Versions of packages."""
     started_at: str
@@ -190,7 +187,6 @@ class RunRecord:
     """The latest run in an output location. Written before the first reading."""
 
     run_id: str
-    """The run."""
     started_at: str
     """When it began, ISO 8601, UTC."""
     documents: str | list[str]
@@ -198,11 +194,8 @@ class RunRecord:
     questions: list[str]
     """URI of the question list, questions given directly, and the inline column, in this order."""
     asked: int
-    """Readings asked for."""
     reader_fingerprint: str
-    """The reader's identity."""
     settings: Mapping[str, Any]
-    """All knobs, without secrets."""
     closing_turns: Sequence[str] = ()
     """Fingerprints under which the log keeps the turns asked after its answers."""
     tables: Mapping[str, str] = field(default_factory=dict)
@@ -212,7 +205,6 @@ class RunRecord:
     again: AgainRecord | None = None
     """What a second pass reads again."""
     format: str = FORMAT
-    """Layout of the location."""
 
 
 def read_manifest(folder: Location) -> Manifest | None:

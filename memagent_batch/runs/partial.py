@@ -59,7 +59,6 @@ class _BegunRun:
 
     output: Location
     plan: pa.Table
-    """`RUN_PLAN`, as of its begin."""
     questions: Sequence[AskedQuestion]
     index: TurnIndex
     origin: Origin

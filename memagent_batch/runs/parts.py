@@ -12,9 +12,8 @@ an outcome would be, and the rows go to the table `answers` with their part.
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
 from hashlib import sha256
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,7 +26,7 @@ from memagent_batch.log.question_list import CLOSING_FINGERPRINT, asked_in, with
 from memagent_batch.log.rows import OUTCOME_LOG, OutcomeRow
 from memagent_batch.runs.manifest import PART_REPORT, PartReport, read_manifest
 from memagent_batch.runs.plan import WORK_COLUMNS, IndexedText, Plan
-from memagent_batch.runs.projection import Projection, rules
+from memagent_batch.runs.projection import Projection, row_rules
 
 PART_BYTES = 256 * 1024 * 1024
 """Text that the readings of one part file of the tables have read: some 13,000 turns of 5,000 tokens."""
@@ -139,9 +138,6 @@ _PLAN_COLUMNS = (
 )
 
 
-_SETTINGS = sorted({field.name for field in fields(Projection)} - {"output", "run_id", "documents", "input"})
-
-
 _QUESTION_COLUMNS = ("question_id", "document_id", "question", "question_hash", CLOSING_FINGERPRINT)
 
 
@@ -149,8 +145,8 @@ def part_key(part: pa.Table, *, projection: Projection) -> str:
     """Hash of all that decides the rows of a part of the plan (a table of `plan_parts`), hex."""
     carried = sorted(name for name in part.schema.names if name.startswith(CARRY_PREFIX))
     made_of = {
-        "code": rules(),
-        "settings": _settings(projection),
+        "code": row_rules(),
+        "settings": projection.rules(),
         "documents": part.select([*_PLAN_COLUMNS, *carried]).to_pylist(),
         "questions": {
             row: {name: value for name, value in question.items() if name in _QUESTION_COLUMNS}
@@ -158,11 +154,6 @@ def part_key(part: pa.Table, *, projection: Projection) -> str:
         },
     }
     return sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
-
-
-def _settings(projection: Projection) -> dict[str, Any]:
-    """What of a projection decides rows, as JSON values."""
-    return {name: getattr(projection, name) for name in _SETTINGS}
 
 
 def kept_parts(output: Location) -> dict[str, PartReport]:

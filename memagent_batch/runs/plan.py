@@ -232,7 +232,6 @@ class PlanCounts:
     """Readings of a plan by what the log says of them."""
 
     asked: int
-    """All readings."""
     done: int
     """Answered by the log."""
     failed: int

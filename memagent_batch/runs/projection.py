@@ -2,15 +2,13 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from enum import StrEnum
 from hashlib import sha256
 from operator import itemgetter
-from typing import Any, TypedDict, get_args, get_type_hints
+from typing import Any, TypedDict, cast
 
 import pyarrow as pa
-import pyarrow.ipc
 
 from memagent_batch.config.job import JobConfig, TableFormat
 from memagent_batch.config.sources import InputConfig
@@ -22,7 +20,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.inputs.document_index import CARRY_PREFIX
 from memagent_batch.log.index import ReadingKey, read_closings, read_outcomes
 from memagent_batch.log.question_list import AskedQuestion, asked_in
-from memagent_batch.log.rows import ClosedRow, ClosingColumns, OutcomeRow, ResultRow, SpanRow, TurnRow, turn_memory
+from memagent_batch.log.rows import ClosedRow, ClosingColumns, OutcomeRow, ResultRow, TurnRow, turn_memory
 from memagent_batch.log.turns import read_turns_of
 from memagent_batch.runs.evidence import Answered, PartSpans, spans_of_part
 from memagent_batch.runs.plan import Plan
@@ -30,23 +28,10 @@ from memagent_batch.runs.results import ResultQuestion, result_questions, result
 from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, AnswerRow, MemoryRow
 from memagent_batch.wiring import ReaderIdentity, make_prompt_set, make_prompt_tokens, make_texts_place
 
-NOT_CLOSED: ClosingColumns = {
-    "value": None,
-    "value_bool": None,
-    "value_number": None,
-    "value_label": None,
-    "value_status": None,
-    "confidence": None,
-    "support": None,
-    "support_probability": None,
-    "coverage": None,
-    "closing_error": None,
-}
+NOT_CLOSED = cast("ClosingColumns", dict.fromkeys(ClosingColumns.__annotations__))
 """Of a reading that was asked nothing after its answer."""
 PROJECTION_FILE = "projection.json"
 """Name of the file in the record of a run."""
-_PLACES = frozenset({"output", "run_id", "documents", "input"})
-"""Fields that say where the output and the documents are; these may move."""
 PROJECTION = 3
 """Raised with every change of the code that changes a row of a table: parts are then written again."""
 
@@ -58,7 +43,6 @@ class Origin:
     run_id: str
     """The run, for rows of readings that no run has read."""
     reader_fingerprint: str
-    """The reader."""
     model: str
     """Name of the model, for rows of readings that never reached it."""
     extraction: Extraction
@@ -66,25 +50,15 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Projection:
-    """What turns a part of the plan into rows."""
+class Projection(Origin):
+    """What turns a part of the plan into rows. Rows of older readings keep the id of the run that read them."""
 
     output: Location
-    """The run's location."""
-    run_id: str
-    """The run; rows of older readings keep the id of the run that read them."""
-    reader_fingerprint: str
-    """The reader that turns and outcomes are of."""
-    model: str
-    """Name of the model, for rows of readings that never reached it."""
     first_memory: str
     """The memory before the first chunk."""
     keep_word: str
     """What the model writes to keep its memory; empty where it always writes a new one."""
-    extraction: Extraction
-    """How answers are taken out of responses."""
     table_format: TableFormat
-    """File format."""
     opens_thought: bool = False
     """Whether each prompt ended inside a thought."""
     closings: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -96,17 +70,11 @@ class Projection:
     documents: Location | None = None
     """The documents, where texts are fetched from for evidence and locators."""
     input: InputConfig = InputConfig()  # noqa: RUF009 - a frozen value
-    """Where texts stand in them."""
 
-    @property
-    def origin(self) -> Origin:
-        """What each row of `answers` says of the run."""
-        return Origin(
-            run_id=self.run_id,
-            reader_fingerprint=self.reader_fingerprint,
-            model=self.model,
-            extraction=self.extraction,
-        )
+    def rules(self) -> dict[str, Any]:
+        """What decides rows, as JSON values: all but the run, and the places of output and documents."""
+        places = {"output", "run_id", "documents", "input"}
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in places}
 
 
 def make_projection(output: Location, job: JobConfig, *, run_id: str, reader: ReaderIdentity, plan: Plan) -> Projection:
@@ -141,45 +109,31 @@ class PartDocument(TypedDict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """What a reader has to say of a reading."""
-
-    answer: AnswerRow
-    """Its row of `answers`."""
-    sentences: Sequence[SpanRow]
-    """Sentences that the answer rests on."""
-    memories: Sequence[MemoryRow]
-    """Its rows of `memories`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HeldPart:
     """What the log holds of the readings of a part, by one reader."""
 
     projection: Projection
-    """What turns them into rows."""
     outcomes: Mapping[ReadingKey, OutcomeRow]
-    """How they ended."""
     unread: Mapping[ReadingKey, OutcomeRow]
     """What stands in for the outcomes of those that could not be read now."""
     closed: Mapping[str, Mapping[ReadingKey, ClosedRow]]
     """What closing turns brought, by fingerprint."""
     turns: Mapping[str, Mapping[ReadingKey, Mapping[str, TurnRow]]]
-    """Turns, by fingerprint and path."""
 
-    def look(self, document: PartDocument, question: AskedQuestion, sample: int) -> Look | None:
-        """What the reader has to say of a reading; None where the log lacks what ought to be there."""
+    def reading(self, row: int, document: PartDocument, question: AskedQuestion, sample: int) -> Answered | None:
+        """The rows of a reading of the document in this row of the part; None if the log lacks its end."""
         key = (document["document_hash"] or "", question["question_hash"], sample)
         outcome, closed = self.outcomes.get(key), self._closed_of(question, key)
         outcome = outcome if self._is_finished(question, key) else self.unread.get(key, outcome)
         is_open = closed is None and bool(question.get("closing_fingerprint"))
         if document["error"] is None and (outcome is None or (is_open and outcome["status"] == Status.OK)):
             return None
-        origin, turns = self.projection.origin, self._turns_of(question, key, outcome)
-        return Look(
-            answer=answer_row(document, question, outcome, sample=sample, origin=origin, closed=closed),
+        turns = self._turns_of(question, key, outcome)
+        return Answered(
+            row=row,
+            answer=answer_row(document, question, outcome, sample=sample, origin=self.projection, closed=closed),
             sentences=(closed["evidence"] if closed else None) or (),
-            memories=list(_memory_rows(turns, document, question, sample=sample, projection=self.projection)),
+            turns=list(_memory_rows(turns, document, question, sample=sample, projection=self.projection)),
         )
 
     def _closed_of(self, question: AskedQuestion, key: ReadingKey) -> ClosedRow | None:
@@ -291,7 +245,7 @@ def answer_row(
         "document_hash": document["document_hash"],
         "question_hash": question["question_hash"],
         "reader_fingerprint": origin.reader_fingerprint,
-        **(closing_columns(closed) if closed else NOT_CLOSED),
+        **(_closing_columns(closed) if closed else NOT_CLOSED),
         "answer_type": question.get("answer_type"),
         "value_unit": question.get("unit"),
         "votes": None,
@@ -311,20 +265,9 @@ def _with_answer(row: AnswerRow, *, extraction: Extraction) -> AnswerRow:
     return row
 
 
-def closing_columns(closed: ClosedRow) -> ClosingColumns:
-    """What closing turns brought, as `answers` has it."""
-    return {
-        "value": closed["value"],
-        "value_bool": closed["value_bool"],
-        "value_number": closed["value_number"],
-        "value_label": closed["value_label"],
-        "value_status": closed["value_status"],
-        "confidence": closed["confidence"],
-        "support": closed["support"],
-        "support_probability": closed["support_probability"],
-        "coverage": closed["coverage"],
-        "closing_error": closed["closing_error"],
-    }
+def _closing_columns(closed: ClosedRow) -> ClosingColumns:
+    names = ClosingColumns.__annotations__
+    return cast("ClosingColumns", {name: value for name, value in closed.items() if name in names})
 
 
 def _unreadable_result(document: PartDocument, *, origin: Origin) -> ResultRow:
@@ -365,7 +308,7 @@ def _memory_rows(
     for number, turn in enumerate(sorted(turns.values(), key=itemgetter("turn", "finished_at", "path"))):
         after = turn_memory(turn, memory, keep_word=projection.keep_word, opens_thought=projection.opens_thought)
         memory = after.memory
-        yield {
+        row: Any = {  # more of the turn than the table has
             **turn,
             "document_id": document["document_id"],
             "question_id": question["question_id"],
@@ -375,6 +318,7 @@ def _memory_rows(
             "memory": after.shown,
             "changed": after.changed,
         }
+        yield row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -382,9 +326,7 @@ class PartTables:
     """The rows of one part of the plan."""
 
     answers: pa.Table
-    """`ANSWERS` and the carried columns."""
     memories: pa.Table
-    """`MEMORIES`."""
     evidence: pa.Table | None
     """`EVIDENCE`; None where it was not asked for."""
     results: pa.Table | None
@@ -401,20 +343,18 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Outcom
     `not_read`: what stands in for the outcomes of readings that were not read, as rows of `OUTCOME_LOG`.
     """
     held = hold_part(part, projection=projection, not_read=not_read)
-    looks: list[Look] = []
     answered: list[Answered] = []
     missing: list[str] = []
     for row, document, question, sample in _readings(part):
-        look = held.look(document, question, sample)
-        if look is None:
+        reading = held.reading(row, document, question, sample)
+        if reading is None:
             names = f"document {document['document_id']!r}, question {question['question_id']!r}"
             missing.append(f"{names}, sample {sample}")
-            continue
-        looks.append(look)
-        answered.append(Answered(row=row, answer=look.answer, sentences=look.sentences, turns=look.memories))
+        else:
+            answered.append(reading)
     rows = part.take(pa.array([each.row for each in answered], pa.int64()))
     carried = {name: rows[CARRY_PREFIX + name].to_pylist() for name in carried_columns(part.schema)}
-    answers = with_votes([look.answer for look in looks])
+    answers = with_votes([each.answer for each in answered])
     spans = _spans(part, answered, projection=projection)
     return PartTables(
         answers=answers_table(answers, carried=carried),
@@ -464,8 +404,8 @@ def _readings(part: pa.Table) -> Iterator[tuple[int, PartDocument, AskedQuestion
 
 
 def projection_record(projection: Projection) -> dict[str, Any]:
-    """What `projection.json` says: the hash of the rules, and their settings."""
-    return {"rules": _rules_hash(), "projection": _plain(projection)}
+    """What `projection.json` says, so that anyone can make the rows again."""
+    return {"rules": _rules_hash(), "projection": projection.rules()}
 
 
 def restored_projection(record: Mapping[str, Any], **places: Any) -> Projection | None:
@@ -478,47 +418,17 @@ def restored_projection(record: Mapping[str, Any], **places: Any) -> Projection 
     if record.get("rules") != _rules_hash():
         return None
     try:
-        projection: Projection = _made(Projection, record["projection"], places)
-    except (AttributeError, KeyError, TypeError, ValueError):  # it has other fields than here, or other values
+        values = record["projection"]
+        extraction, table_format = Extraction(values["extraction"]), TableFormat(values["table_format"])
+        return Projection(**{**values, "extraction": extraction, "table_format": table_format}, **places)
+    except (KeyError, TypeError, ValueError):  # it has other fields than here, or other values
         return None
-    return projection
 
 
-def rules() -> list[Any]:
+def row_rules() -> list[Any]:
     """What of the code decides rows: the version of the rules, and the columns."""
     return [PROJECTION, str(ANSWERS), str(MEMORIES), str(EVIDENCE)]
 
 
 def _rules_hash() -> str:
-    return sha256(json.dumps(rules()).encode()).hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON holds it."""
-    if is_dataclass(value):
-        return {each.name: _plain(getattr(value, each.name)) for each in fields(value) if each.name not in _PLACES}
-    if isinstance(value, Mapping):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(each) for each in value]
-    return value
-
-
-def _made(kind: Any, values: Mapping[str, Any], places: Mapping[str, Any]) -> Any:
-    """A dataclass of its fields, those of `places` among them."""
-    hints = get_type_hints(kind)
-    own = {each.name: places[each.name] for each in fields(kind) if each.name in places}
-    return kind(**{name: _value(hints[name], value, places) for name, value in values.items()}, **own)
-
-
-def _value(hint: Any, value: Any, places: Mapping[str, Any]) -> Any:
-    """A value of the field's type: an enum, a dataclass, several of one type, or what JSON holds."""
-    if isinstance(value, list):
-        (kind, *_) = get_args(hint)
-        return [_value(kind, each, places) for each in value]
-    for kind in (hint, *get_args(hint)) if value is not None else ():
-        if isinstance(kind, type) and issubclass(kind, StrEnum):
-            return kind(value)
-        if is_dataclass(kind):
-            return _made(kind, value, places)
-    return value
+    return sha256(json.dumps(row_rules()).encode()).hexdigest()

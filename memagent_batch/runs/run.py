@@ -92,17 +92,11 @@ class Run:
     """One execution over a plan."""
 
     run_id: str
-    """Its id."""
     output: Location
-    """Where it writes."""
     job: JobConfig
-    """All knobs."""
     reader: ReaderIdentity
-    """The reader."""
     asked: int
-    """Readings asked for."""
     started_at: datetime
-    """When it began, UTC."""
     began_seconds: float
     """When it began on the monotonic clock, which corrections of the wall clock don't move; seconds."""
     projection: Projection

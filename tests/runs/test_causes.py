@@ -3,14 +3,7 @@ from typing import Any
 import pytest
 
 from memagent_batch.domain.closing.answer_types import Bool
-from memagent_batch.runs.comparison import (
-    AnswerChange,
-    AskedReading,
-    Cause,
-    causes_between,
-    causes_of_presence,
-    change_between,
-)
+from memagent_batch.runs.comparison import AskedReading, Cause, causes_between
 
 
 def asked(**values: Any) -> AskedReading:
@@ -33,24 +26,3 @@ def asked(**values: Any) -> AskedReading:
 )
 def test_causes_between_name_all_that_differs(values: dict[str, Any], causes: list[Cause]) -> None:
     assert causes_between(asked(), asked(**values)) == causes
-
-
-@pytest.mark.parametrize(
-    ("document_there", "question_there", "causes"),
-    [
-        (False, True, [Cause.DOCUMENT]),
-        (True, False, [Cause.QUESTION]),
-        (False, False, [Cause.DOCUMENT, Cause.QUESTION]),
-        (True, True, [Cause.SAMPLE]),
-    ],
-)
-def test_causes_of_presence_name_what_the_other_run_lacks(
-    document_there: bool, question_there: bool, causes: list[Cause]
-) -> None:
-    assert causes_of_presence(document_there=document_there, question_there=question_there) == causes
-
-
-def test_change_between_says_which_run_asked() -> None:
-    assert change_between(asked_before=False, asked_after=True) is AnswerChange.ADDED
-    assert change_between(asked_before=True, asked_after=True) is AnswerChange.CHANGED
-    assert change_between(asked_before=True, asked_after=False) is AnswerChange.REMOVED
