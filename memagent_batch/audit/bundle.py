@@ -69,11 +69,6 @@ class Packed(TypedDict):
 def write_bundle(past: PastRun, target: Location, *, with_tables: bool) -> Packed:
     """Packs the record of a run into a zip archive, which appears whole or not at all.
 
-    Args:
-        past: The run, which was verified.
-        target: The archive.
-        with_tables: Whether `answers` and `evidence` are packed, which quote documents.
-
     Raises:
         OutputChangedError: a file has changed since it was verified.
         StorageError: a file can't be read or written.

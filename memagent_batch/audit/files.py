@@ -126,12 +126,6 @@ def check_files(
 ) -> CheckedFiles:
     """Hashes the files that the last run lists, or those of every run.
 
-    Args:
-        output: The output.
-        all_runs: Whether the lists of all runs are checked, and that they follow one from the other.
-        allowed_signers: Who may have signed the last list, a file as `ssh-keygen -Y verify` takes it.
-        reports: Takes what is wrong.
-
     Raises:
         OutputError: no run has finished here.
         StorageError: a file can't be read.

@@ -79,20 +79,7 @@ def draw_turns(
     document_hashes: Collection[str],
     fingerprints: Collection[str],
 ) -> Sequence[DrawnTurn]:
-    """The turns with the smallest numbers; holds no more than these and one file's names.
-
-    Args:
-        output: The output.
-        names: Files of the log, below the output.
-        num: How many.
-        seed: Another seed draws others.
-        document_hashes: The documents of the run.
-        fingerprints: Of the reader, and of what is asked after its answers.
-
-    Raises:
-        OutputError: a file can't be read.
-        StorageError: the same, for a cause of its store.
-    """
+    """The turns with the smallest numbers; holds no more than these and one file's names."""
     drawn: dict[DrawnTurn, str] = {}
     for turns in _asked_turns(output, names, document_hashes=document_hashes, fingerprints=fingerprints):
         drawn |= {turn: turn.number(seed) for turn in turns}
@@ -160,14 +147,6 @@ class _Replayed:
 
 def reread(past: PastRun, job: JobConfig, *, texts: DocumentTexts, log: Sequence[str], num: int, seed: int) -> Reread:
     """Draws turns of a run and asks the engine of the job for them again.
-
-    Args:
-        past: The run.
-        job: Its settings, with secrets.
-        texts: Texts of its documents.
-        log: Files of the log that it rests on, below the output.
-        num: How many turns.
-        seed: Seed of the draw.
 
     Raises:
         SettingsError: the agent of the job is not the one that read.

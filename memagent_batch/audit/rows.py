@@ -64,17 +64,7 @@ class LogPlaces:
 
 
 def find_places(output: Location, names: Collection[str], *, document_hashes: Iterable[str]) -> LogPlaces:
-    """Reads the hashes of documents in files of the log, one after another.
-
-    Args:
-        output: The output.
-        names: The files, below the output.
-        document_hashes: The documents.
-
-    Raises:
-        OutputError: a file can't be read.
-        StorageError: the same, for a cause of its store.
-    """
+    """Reads the hashes of documents in files of the log, one after another."""
     wanted = pa.array(sorted(set(document_hashes)), pa.string())
     files: dict[str, dict[str, list[str]]] = {name: {} for name in (TURNS_FOLDER, OUTCOMES_FOLDER, CLOSINGS_FOLDER)}
     versions: dict[str, set[str]] = defaultdict(set)
@@ -106,13 +96,7 @@ def _pairs(output: Location, name: str) -> Sequence[tuple[str, str | None]]:
 
 
 def differences(expected: pa.Table, actual: pa.Table, *, keys: Sequence[str]) -> list[str]:
-    """What is other in a table than it should be, one line each.
-
-    Args:
-        expected: The rows that follow from the log.
-        actual: The rows that are there.
-        keys: Columns that name a row.
-    """
+    """What is other in a table than it should be, one line each."""
     lines = list(_other_columns(expected, actual))
     shared = [name for name in expected.schema.names if name in actual.schema.names]
     expected, actual = (table.select(shared).combine_chunks() for table in (expected, actual))

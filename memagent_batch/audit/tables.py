@@ -44,12 +44,6 @@ def check_tables(
 ) -> tuple[PastRun | None, int]:
     """Checks what the last manifest says of its tables.
 
-    Args:
-        output: The output.
-        files: What came of its files; of what is wrong with them, nothing is reported again.
-        with_text: Whether the documents may be read, for evidence and locators.
-        reports: Takes what is wrong.
-
     Returns:
         The run, None if it can't be opened, and the number of rows that were compared with the log.
     """

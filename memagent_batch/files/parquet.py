@@ -17,10 +17,6 @@ def read_parquet(place: Location, *, columns: Sequence[str] | None = None) -> pa
 
     Arrow's own threads free the buffers of a Python stream a moment after the table is there. Where the process ends
     in that moment, Python stops the thread in a destructor, and the process aborts: exit code 134 in place of its own.
-
-    Raises:
-        OSError: the file can't be read.
-        ArrowException: it is no Parquet, or lacks a column.
     """
     with place.open() as stream, pq.ParquetFile(stream, pre_buffer=False) as file:
         return file.read(columns=None if columns is None else list(columns), use_threads=False)
@@ -48,11 +44,7 @@ class RowGroupWriter:
 
 @contextmanager
 def open_row_groups(place: Location, *, schema: pa.Schema) -> Iterator[RowGroupWriter]:
-    """Opens a file that is written as its rows come. Nothing protects a half-written one: it counts by a record.
-
-    Raises:
-        StorageError: it can't be written; names the place and the cause.
-    """
+    """Opens a file that is written as its rows come. Nothing protects a half-written one: it counts by a record."""
     with storage_errors(place.uri, done="written", of=FILE_ERRORS):
         if place.is_local:
             place.fs.makedirs(place.path.rpartition("/")[0], exist_ok=True)

@@ -1,8 +1,11 @@
-"""Reads the turn log: which readings have ended or begun, and in which files. Holds keys and file names, no texts."""
+"""Reads the turn log: which readings have ended or begun, and in which files. Holds keys and file names, no texts.
+
+A log file that can't be read is an OutputError that names it.
+"""
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -60,11 +63,7 @@ def read_log_files(
     fingerprints: Collection[str],
     document_hashes: pa.Array | None = None,
 ) -> Iterator[pa.Table]:
-    """Rows of these fingerprints, and of these documents, in files of the log; a table for each file.
-
-    Raises:
-        OutputError: a log file can't be read; names it.
-    """
+    """Rows of these fingerprints, and of these documents, in files of the log; a table for each file."""
     read = partial(
         _read_log_file,
         folder,
@@ -105,13 +104,6 @@ def _with_later_columns(table: pa.Table, *, names: Sequence[str]) -> pa.Table:
 
 class StandingOutcome(OutcomeRow):
     """The row of the outcome log that counts for a reading."""
-
-    line: str
-    """Run and writer of its file."""
-
-
-class StandingClosing(ClosingRow):
-    """The row of the log of closings that counts for a reading."""
 
     line: str
     """Run and writer of its file."""
@@ -169,15 +161,8 @@ def scan_log(
 ) -> TurnIndex:
     """Reads the keys of the whole log: memory grows with readings, not with turns.
 
-    Args:
-        output: The run's location.
-        reader_fingerprint: The reader.
-        closings: Fingerprints under which closed readings are kept.
-        closing_turns: Fingerprints under which their turns are kept.
-        begins: A run: only its files.
-
-    Raises:
-        OutputError: a log file can't be read; names it.
+    `closings` and `closing_turns` are the fingerprints under which closed readings and their turns are kept; with
+    `begins`, a run, only its files are read.
     """
     index = TurnIndex(reader_fingerprint=reader_fingerprint)
     tables = read_log(
@@ -187,49 +172,31 @@ def scan_log(
         begins=[begins],
     )
     index.outcomes.update(_best(tables, keep=_logged).get(reader_fingerprint, {}))
-    turns = _scan_turn_keys(output, fingerprints=[reader_fingerprint, *closing_turns], begins=begins)
-    index.turn_files.update(turns.files)
-    index.held_from.update(turns.held_from)
-    index.run_turns.update(turns.of_runs)
+    _add_turns(index, output, fingerprints=[reader_fingerprint, *closing_turns], begins=begins)
     if closings:
         index.closings.update(scan_closings(output, fingerprints=closings, begins=begins))
     return index
 
 
 def last_run_id(output: Location) -> str:
-    """The last run that wrote to the log; empty where none did.
-
-    Raises:
-        StorageError: the log can't be listed.
-    """
+    """The last run that wrote to the log; empty where none did."""
     folders = (OUTCOMES_FOLDER, TURNS_FOLDER, CLOSINGS_FOLDER)
     paths = [path for folder in folders for path in (output / folder).files()]
     return max((path.rpartition("/")[2].partition("-")[0] for path in paths), default="")
 
 
 def scan_turn_files(output: Location, *, fingerprints: Collection[str], begins: str = "") -> dict[str, list[str]]:
-    """Turn files by document hash, with turns of these fingerprints: of all files, or of those of a run or writer.
-
-    Raises:
-        OutputError: a log file can't be read; names it.
-    """
+    """Turn files by document hash, with turns of these fingerprints: of all files, or of those of a run or writer."""
+    index = TurnIndex(reader_fingerprint="")
+    _add_turns(index, output, fingerprints=fingerprints, begins=begins)
     found: dict[str, dict[str, None]] = defaultdict(dict)
-    for (document_hash, _), files in _scan_turn_keys(output, fingerprints=fingerprints, begins=begins).files.items():
+    for (document_hash, _), files in index.turn_files.items():
         found[document_hash].update(dict.fromkeys(files))
     return {document_hash: sorted(files) for document_hash, files in found.items()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _TurnKeys:
-    """What the keys of turns say."""
-
-    files: Mapping[TurnsKey, list[str]]
-    held_from: Mapping[TurnsKey, list[str]]
-    """Earlier versions that turns were taken from, by document and question."""
-    of_runs: Mapping[str, RunTurns]
-
-
-def _scan_turn_keys(output: Location, *, fingerprints: Collection[str], begins: str) -> _TurnKeys:
+def _add_turns(index: TurnIndex, output: Location, *, fingerprints: Collection[str], begins: str) -> None:
+    """Adds what the keys of turns say to an index."""
     turn_files: dict[TurnsKey, list[str]] = defaultdict(list)
     held_from: dict[TurnsKey, list[str]] = defaultdict(list)
     asked, held = Counter[str](), Counter[str]()
@@ -244,28 +211,15 @@ def _scan_turn_keys(output: Location, *, fingerprints: Collection[str], begins: 
         for document_hash, question_hash, version in keys if num_asked < table.num_rows else ():
             if version is not None:  # many versions of a document name the same ones
                 held_from[document_hash, sys.intern(question_hash)].append(sys.intern(version))
-    of_runs = {run_id: RunTurns(asked=count, held=held[run_id]) for run_id, count in asked.items()}
-    return _TurnKeys(files=dict(turn_files), held_from=dict(held_from), of_runs=of_runs)
-
-
-def scan_turns(output: Location, *, columns: list[str], fingerprints: Collection[str]) -> Iterator[pa.Table]:
-    """These columns of all turns of these fingerprints, a table for each log file; the caller keeps what it needs.
-
-    Raises:
-        OutputError: a log file can't be read; names it.
-    """
-    for _, table in read_log(output / TURNS_FOLDER, columns=columns, fingerprints=fingerprints):
-        yield table
+    index.turn_files.update(turn_files)
+    index.held_from.update(held_from)
+    index.run_turns.update({run_id: RunTurns(asked=count, held=held[run_id]) for run_id, count in asked.items()})
 
 
 def scan_outcome_files(
     output: Location, *, reader_fingerprint: str, run_ids: Collection[str]
 ) -> dict[tuple[ReadingKey, str], list[str]]:
-    """Outcome files by reading and run, of these runs. A file holds rows of one run.
-
-    Raises:
-        OutputError: a log file can't be read; names it.
-    """
+    """Outcome files by reading and run, of these runs. A file holds rows of one run."""
     files: dict[tuple[ReadingKey, str], list[str]] = defaultdict(list)
     columns = ["document_hash", "question_hash", "sample", "run_id"]
     for file, table in read_log(
@@ -287,12 +241,7 @@ def read_outcomes(
 ) -> dict[ReadingKey, StandingOutcome]:
     """The outcome rows in these files that count, one for each reading; see `_rank`.
 
-    Args:
-        output: The run's location.
-        files: Outcome files.
-        reader_fingerprint: The reader.
-        document_hashes: The documents; all by default.
-        columns: What the rows have beside the columns that they are ranked by.
+    Rows have `columns` beside those that they are ranked by.
     """
     files = list(files)
     wanted = None if document_hashes is None else pa.array(document_hashes, pa.string())
@@ -306,15 +255,7 @@ def scan_closings(
 ) -> dict[str, dict[ReadingKey, LoggedOutcome]]:
     """The readings that were closed, by fingerprint.
 
-    Args:
-        output: The run's location.
-        fingerprints: Of what was asked after the answers.
-        after: A run: only what later ones closed.
-        until: A run: only what this one closed, or one before it; None for all.
-        begins: A run: only its files.
-
-    Raises:
-        OutputError: a log file can't be read; names it.
+    Only what runs after `after` closed, up to `until`; with `begins`, a run, only its files are read.
     """
     columns = [*_RANKED_BY, "is_failed"]
     tables = read_log(output / CLOSINGS_FOLDER, columns=columns, fingerprints=fingerprints, begins=[begins])
@@ -329,21 +270,13 @@ def read_closings(
     fingerprints: Collection[str],
     document_hashes: Sequence[str] | None = None,
     columns: Sequence[str] = tuple(CLOSING_LOG.names),
-) -> dict[str, dict[ReadingKey, StandingClosing]]:
-    """The rows in these files that count, by fingerprint and reading; see `_rank`.
-
-    Args:
-        output: The run's location.
-        files: Files of closings.
-        fingerprints: Of what was asked after the answers.
-        document_hashes: The documents; all by default.
-        columns: What the rows have beside the columns that they are ranked by.
-    """
+) -> dict[str, dict[ReadingKey, ClosingRow]]:
+    """The rows in these files that count, by fingerprint and reading; see `_rank`."""
     files = list(files)
     wanted = None if document_hashes is None else pa.array(document_hashes, pa.string())
     names = [*_RANKED_BY, "is_failed", *columns]
     tables = read_log_files(output, files, columns=names, fingerprints=fingerprints, document_hashes=wanted)
-    return _best(zip(files, tables, strict=True), keep=_standing_closing)
+    return _best(zip(files, tables, strict=True), keep=lambda _, row: cast(ClosingRow, row))
 
 
 def reading_key(address: ReadingAddress) -> ReadingKey:
@@ -388,10 +321,6 @@ def _logged(file: str, row: Row) -> LoggedOutcome:
 
 def _standing_outcome(file: str, row: Row) -> StandingOutcome:
     return cast(StandingOutcome, row | {"line": log_line(file)})
-
-
-def _standing_closing(file: str, row: Row) -> StandingClosing:
-    return cast(StandingClosing, row | {"line": log_line(file)})
 
 
 def _of_runs(table: pa.Table, *, after: str, until: str | None) -> pa.Table:

@@ -329,11 +329,7 @@ class TurnMemory:
 def turn_memory(row: TurnRow, before: str, *, keep_word: str, opens_thought: bool) -> TurnMemory:
     """The memory after a turn.
 
-    Args:
-        row: the turn.
-        before: the memory before it.
-        keep_word: what the model writes to keep the memory; empty if it always writes a new one.
-        opens_thought: whether the prompt ended inside a thought.
+    `keep_word` is what the model writes to keep the memory; empty if it always writes a new one.
     """
     if row["kind"] == DIRECT:
         before = ""

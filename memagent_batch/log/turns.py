@@ -156,14 +156,7 @@ def read_turns_of(
     and logprobs, which take most room, and rows are decoded at once.
     Where a turn was logged twice, one is taken by a rule that no clock decides; see `_turn_rank`. A turn that was taken
     from an earlier version of its document has the completion of that one, if `files` name where it stands.
-
-    Args:
-        output: the run's location.
-        files: log files of turns.
-        fingerprints: the reader, and what is asked after its answers.
-        document_hashes: the documents.
-        ended_by: the `line` of what ended a reading, or closed it; turns of later runs had no part in it.
-        with_tokens: whether token_ids and logprobs are read.
+    `ended_by` has the `line` of what ended or closed a reading; turns of later runs had no part in it.
     """
     readings: dict[str, dict[ReadingKey, dict[str, LoggedTurn]]] = {name: defaultdict(dict) for name in fingerprints}
     wanted = pa.array(document_hashes, pa.string())

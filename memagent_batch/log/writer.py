@@ -64,6 +64,7 @@ class TurnLogWriter:
     """Appends turns and outcomes to a run's location. One for each actor; lives on one event loop.
 
     Raises:
+        LogRowError: from `record_*`: the row does not fit the log; it concerns its reading alone.
         StorageError: from every method, once a file could not be written for `log.outage_seconds`, or can never be:
             nothing may count as done that is not kept.
     """
@@ -94,11 +95,7 @@ class TurnLogWriter:
         """Bytes of all files so far."""
 
     def record_turn(self, address: ReadingAddress, prompt: Prompt, completion: Completion) -> None:
-        """Takes a finished turn; it is durable within the flush interval.
-
-        Raises:
-            LogRowError: the turn does not fit the log; it concerns its reading alone.
-        """
+        """Takes a finished turn; it is durable within the flush interval."""
         row = turn_row(address, prompt, completion, run_id=self.run_id)
         self._require_writable(row, schema=TURN_LOG)
         if self._output is not None:
@@ -106,11 +103,7 @@ class TurnLogWriter:
             self._grow(TURN_ROW_BYTES + 4 * len(completion.token_ids) + len(completion.text) + _memory_bytes(row))
 
     def record_held(self, address: ReadingAddress, prompt: Prompt, held: TurnRow) -> None:
-        """Takes a turn that an earlier version of the document was asked: a row that names it, without its completion.
-
-        Raises:
-            LogRowError: the turn does not fit the log; it concerns its reading alone.
-        """
+        """Takes a turn that an earlier version of the document was asked: its row names that one."""
         row = held_row(address, prompt, held, run_id=self.run_id)
         self._require_writable(row, schema=TURN_LOG)
         if self._output is not None:
@@ -118,11 +111,7 @@ class TurnLogWriter:
             self._grow(TURN_ROW_BYTES + _memory_bytes(row))
 
     async def record_outcome(self, address: ReadingAddress, result: ResultRow) -> None:
-        """Takes a reading's end and returns when it is durable.
-
-        Raises:
-            LogRowError: the outcome does not fit the log; `require_outcome` checks that before.
-        """
+        """Takes a reading's end and returns when it is durable."""
         row = outcome_row(address, result, run_id=self.run_id)
         self._require_writable(row, schema=OUTCOME_LOG)
         if self._output is not None:
@@ -131,11 +120,7 @@ class TurnLogWriter:
             await self._durable()
 
     async def record_closing(self, address: ReadingAddress, closed: ClosedRow) -> None:
-        """Takes what the closing turns of a reading brought, and returns when it is durable.
-
-        Raises:
-            LogRowError: it does not fit the log.
-        """
+        """Takes what the closing turns of a reading brought, and returns when it is durable."""
         row = closing_row(address, closed, run_id=self.run_id)
         self._require_writable(row, schema=CLOSING_LOG)
         if self._output is not None:

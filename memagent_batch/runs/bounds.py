@@ -35,13 +35,7 @@ def has_bounds(run: RunConfig) -> bool:
 
 
 def bound_met(run: RunConfig, spent: Spent, *, seconds: float) -> str | None:
-    """The setting of the first bound that a run has met; None while its turns may start.
-
-    Args:
-        run: The bounds and prices.
-        spent: What its turns have taken.
-        seconds: How long it has been under way.
-    """
+    """The setting of the first bound that a run has met; None while its turns may start."""
     taken = {
         "max_tokens": spent["num_prompt_tokens"] + spent["num_completion_tokens"],
         "max_cost": cost(run, spent, seconds=seconds) or 0.0,
@@ -66,13 +60,7 @@ def stopping_line(run: RunConfig, *, bound: str, spent: Spent) -> str:
 
 
 def cost(run: RunConfig, sums: Spent | AnswerSums, *, seconds: float | None = None) -> float | None:
-    """What turns of these sums cost; None where no price is set, or only that of time, and it is not known.
-
-    Args:
-        run: The prices.
-        sums: Tokens of the turns.
-        seconds: How long all actors were there.
-    """
+    """What turns of these sums cost; None where no price is set, or only that of time, and it is not known."""
     if run.price_per_hour is not None:
         return None if seconds is None else round(run.price_per_hour * num_actors(run) * seconds / 3600, 6)
     prompt, completion = _token_prices(run)
@@ -128,11 +116,6 @@ def estimate(plan: Mapping[str, Any], rates: Rates, *, replicas: int) -> Estimat
 
     The least is without question, memory and completion; the most is with each of them at its budget. Starting the
     cluster and loading the model come on top.
-
-    Args:
-        plan: What `plan_checked` returns.
-        rates: Speed and price of one replica.
-        replicas: Replicas that read side by side.
     """
     tokens_per_hour = rates.tokens_per_second * replicas * 3600
     at_least = plan["prompt_tokens_at_least"] / tokens_per_hour

@@ -78,11 +78,7 @@ def claim_output(output: Location, job: JobConfig) -> None:
 
 
 def require_log_place(place: Location) -> Location:
-    """The place, where a turn log may be kept without a run: an empty one, a log, or the output of a run.
-
-    Raises:
-        OutputError: it holds something else, or can't be reached.
-    """
+    """The place, where a turn log may be kept without a run: an empty one, a log, or the output of a run."""
     claimed_record(
         place,
         RUN_FILE,
@@ -100,11 +96,7 @@ def asked_documents(job: JobConfig) -> str | list[str]:
 
 
 def require_apart(sources: SourceConfig, *, output: str) -> None:
-    """Refuses an output whose files the next run would find among its documents, and documents inside the output.
-
-    Raises:
-        OutputError: names both.
-    """
+    """Refuses an output whose files the next run would find among its documents, and documents inside the output."""
     for uri in sources.documents:
         _require_apart(uri, sources, output=output)
 
@@ -253,12 +245,6 @@ def removed_on_failure(output: Location, *, tables: TableSet, run_id: str) -> It
 
 def publish(output: Location, record: Mapping[str, Any], *, tables: TableSet, run_id: str) -> None:
     """Shows the run's tables in the place of those before, by one write, and removes files that are not theirs.
-
-    Args:
-        output: the run's location.
-        record: what the tables' record says; `files` names their files.
-        tables: the tables.
-        run_id: the run.
 
     Raises:
         SupersededError: a newer attempt holds the claim; the tables that were there are there still.

@@ -63,22 +63,14 @@ class ReviewEstimates:
 
 
 def read_estimates(output: Location) -> list[ReviewEstimates]:
-    """The estimates of all reviews of an output, those of the latest runs first; a damaged one is left out and logged.
-
-    Raises:
-        StorageError: one can't be read.
-    """
+    """The estimates of all reviews of an output, the latest run first; a damaged one is left out and logged."""
     places = [path for path in (output / REVIEWS_FOLDER).files() if path.endswith(f"/{ESTIMATE_FILE}")]
     found = [each for path in places for each in _read_estimates(output.at(path))]
     return sorted(found, key=lambda each: (each.run_id, each.num_labels), reverse=True)
 
 
 def latest_estimates(output: Location) -> list[ReviewEstimates]:
-    """Of each question and what was looked for, the estimate of the latest run that was reviewed, by question.
-
-    Raises:
-        StorageError: one can't be read.
-    """
+    """Of each question and what was looked for, the estimate of the latest run that was reviewed, by question."""
     found: dict[tuple[str, str], ReviewEstimates] = {}
     for each in read_estimates(output):
         found.setdefault((each.question_id, each.looked_for), each)
@@ -220,11 +212,7 @@ def evaluation_file(manifest: Manifest, *, evaluated_in: str) -> str:
 
 
 def read_evaluations(output: Location, manifest: Manifest) -> list[ReaderEvaluation]:
-    """The evaluations of the reader of a run, the latest first; a damaged one is left out and logged.
-
-    Raises:
-        StorageError: one can't be read.
-    """
+    """The evaluations of the reader of a run, the latest first; a damaged one is left out and logged."""
     folder = output / f"{EVALUATIONS_FOLDER}/{manifest['reader_fingerprint']}"
     extraction = manifest["settings"]["extraction"]
     found = [_read_evaluation(output.at(path)) for path in folder.files() if path.endswith(".json")]

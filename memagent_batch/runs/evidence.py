@@ -77,13 +77,6 @@ def spans_of_part(
     """The rows of a part of the plan that have spans. Few texts are held at a time, and none is fetched without need.
 
     Without its text a span keeps its place in it alone, and nothing is aligned.
-
-    Args:
-        part: A table of `plan_parts`.
-        answered: Its readings, in the order of their rows.
-        documents: The documents, as they were indexed.
-        settings: Where texts stand in them.
-        has_evidence: Whether there is a table `evidence`.
     """
     of_row: dict[int, list[Answered]] = {}
     for each in answered:

@@ -9,9 +9,10 @@ it found what; `manifest.json` is a copy of the one that it closed with, and is 
 from array import array
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from types import MappingProxyType
+from typing import TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -92,11 +93,7 @@ def recorded_plan(plan: Plan, index: TurnIndex) -> pa.Table:
 
 
 def finished_runs(output: Location) -> list[str]:
-    """Ids of the runs that have finished, in order of time.
-
-    Raises:
-        OutputError: the manifest is no JSON.
-    """
+    """Ids of the runs that have finished, in order of time."""
     suffix = f"/{MANIFEST_FILE}"
     files = (output / RUNS_FOLDER).files()
     kept = {path.removesuffix(suffix).rsplit("/", 1)[-1] for path in files if path.endswith(suffix)}
@@ -124,11 +121,7 @@ def find_run(output: Location, name: str) -> PastRun:
 
 
 def open_run(output: Location, run_id: str) -> PastRun:
-    """A finished run, from its record; the manifest of the last one also from where it was published.
-
-    Raises:
-        OutputError: a file of it is gone or can't be read; names it.
-    """
+    """A finished run, from its record; the manifest of the last one also from where it was published."""
     folder = output / f"{RUNS_FOLDER}/{run_id}"
     manifest = read_manifest(folder) or read_manifest(output)
     if manifest is None or manifest["run_id"] != run_id:
@@ -137,11 +130,7 @@ def open_run(output: Location, run_id: str) -> PastRun:
 
 
 def read_run(output: Location, manifest: Manifest) -> PastRun:
-    """The run of a manifest, from the other files of its record.
-
-    Raises:
-        OutputError: a file of it is gone or can't be read; names it.
-    """
+    """The run of a manifest, from the other files of its record."""
     run_id = manifest["run_id"]
     folder = output / f"{RUNS_FOLDER}/{run_id}"
     questions = _read_table(output / f"{ASKED_FOLDER}/{run_id}.parquet")
@@ -150,11 +139,7 @@ def read_run(output: Location, manifest: Manifest) -> PastRun:
 
 
 def last_run(output: Location) -> PastRun | None:
-    """The last finished run; None where there is none.
-
-    Raises:
-        OutputError: a file of it is gone or can't be read; names it.
-    """
+    """The last finished run; None where there is none."""
     runs = finished_runs(output)
     return open_run(output, runs[-1]) if runs else None
 
@@ -182,12 +167,6 @@ def last_hashes(
     Runs that were stopped after the last finished one come first, the latest of them before the others: each may have
     read a part. A finished run that did not read a document, as one with a limit or without its endpoint, leaves this
     to the runs before it.
-
-    Args:
-        output: Where the runs wrote.
-        past: The last finished run; None where there is none.
-        documents: The index of the documents.
-        index: The log; without turns of the reader nothing is looked for.
     """
     held = frozenset(document_hash for document_hash, _ in index.turn_files)
     if not held:
@@ -279,11 +258,7 @@ def write_kept_index(output: Location, plan: Plan, *, run_id: str) -> None:
 
 
 def read_kept_index(output: Location) -> pa.Table | None:
-    """The index that the last finished run kept; None where it kept none.
-
-    Raises:
-        OutputError: it can't be read.
-    """
+    """The index that the last finished run kept; None where it kept none."""
     with output_errors(output.uri):
         runs = finished_runs(output)
         place = output / f"{RUNS_FOLDER}/{runs[-1]}/{INDEX_FILE}" if runs else None
@@ -307,9 +282,8 @@ def _with_schema(table: pa.Table) -> pa.Table:
     return pa.concat_tables([schema.empty_table(), *(table.take(piece).cast(schema) for piece in rows)])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeCounts:
-    """How many of one kind of thing are new, changed, gone, and as they were."""
+class ChangeCounts(TypedDict):
+    """How many ids are new, have another text, are gone, and have the same text."""
 
     added: int
     changed: int
@@ -317,8 +291,7 @@ class ChangeCounts:
     unchanged: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadingCounts:
+class ReadingCounts(TypedDict):
     """Where the rows of `answers` come from; the four add up to all readings asked for."""
 
     read: int
@@ -331,39 +304,27 @@ class ReadingCounts:
     """Not read for a cause that passes; the next run reads them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableVersions:
+class TableVersions(TypedDict):
     """Which versions of a table two runs read."""
 
     before: str | None
-    """That of the last finished run; None where it read another input."""
+    """None where the last finished run read another input."""
     now: str
-    """That of this run."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnChanges:
-    """What the readings that were read since the last finished run cost, closing turns included."""
-
-    asked: int
-    """Turns that the engine was asked."""
-    held: int
-    """Turns of the last versions of changed documents, whose prompts were the same: the engine was not asked."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class Changes(TypedDict):
     """What changed since the last finished run; in the first run everything is added."""
 
     since: str | None
     """That run; None for the first."""
     documents: ChangeCounts
     questions: ChangeCounts
-    """Questions, by question_id and the document that they are bound to, if any."""
+    """By question_id and the document that they are bound to, if any."""
     readings: ReadingCounts
-    tables: Mapping[str, TableVersions] = field(default_factory=dict)
+    tables: dict[str, TableVersions]
     """Versions of the tables of a lake that were read, by table."""
-    turns: TurnChanges
+    turns: dict[str, int]
+    """What the readings that were read since cost, closing turns included; see `RunTurns`."""
 
 
 def find_changes(
@@ -374,26 +335,18 @@ def find_changes(
     tables: Mapping[str, str] | None = None,
     run_turns: Mapping[str, RunTurns] = MappingProxyType({}),
 ) -> Changes:
-    """Compares a run that is about to finish with the last one that did.
-
-    Args:
-        plan: What it asked, as `RUN_PLAN`.
-        questions: Its question list, as `PlannedQuestions.hashed`.
-        before: The last finished run; None where there is none.
-        tables: Versions of the tables of a lake that it read.
-        run_turns: Turns of the log by run.
-    """
+    """Compares a run that is about to finish with the last one that did."""
     versions = before.manifest.get("tables", {}) if before else {}
     since = before.run_id if before else ""
     new = [turns for run_id, turns in run_turns.items() if run_id > since]
-    return Changes(
-        since=before.run_id if before else None,
-        documents=_count(_document_hashes(before.plan) if before else {}, _document_hashes(plan)),
-        questions=_count(_question_hashes(before.questions) if before else {}, _question_hashes(questions)),
-        readings=_count_readings(plan, since=since),
-        tables={uri: TableVersions(before=versions.get(uri), now=now) for uri, now in (tables or {}).items()},
-        turns=TurnChanges(asked=sum(each.asked for each in new), held=sum(each.held for each in new)),
-    )
+    return {
+        "since": before.run_id if before else None,
+        "documents": _count(_document_hashes(before.plan) if before else {}, _document_hashes(plan)),
+        "questions": _count(_question_hashes(before.questions) if before else {}, _question_hashes(questions)),
+        "readings": _count_readings(plan, since=since),
+        "tables": {uri: {"before": versions.get(uri), "now": now} for uri, now in (tables or {}).items()},
+        "turns": {"asked": sum(each.asked for each in new), "held": sum(each.held for each in new)},
+    }
 
 
 def removed_documents(plan: pa.Table, *, run_id: str, before: PastRun | None) -> pa.Table:
@@ -412,12 +365,12 @@ def removed_documents(plan: pa.Table, *, run_id: str, before: PastRun | None) ->
 def _count(before: Mapping[Hashable, str | None], after: Mapping[Hashable, str | None]) -> ChangeCounts:
     both = before.keys() & after.keys()
     changed = sum(before[key] != after[key] for key in both)
-    return ChangeCounts(
-        added=len(after) - len(both),
-        changed=changed,
-        removed=len(before) - len(both),
-        unchanged=len(both) - changed,
-    )
+    return {
+        "added": len(after) - len(both),
+        "changed": changed,
+        "removed": len(before) - len(both),
+        "unchanged": len(both) - changed,
+    }
 
 
 def _count_readings(plan: pa.Table, *, since: str) -> ReadingCounts:
@@ -425,12 +378,12 @@ def _count_readings(plan: pa.Table, *, since: str) -> ReadingCounts:
     run_ids = pc.struct_field(pc.list_flatten(plan["readings"]), "run_id")
     unreadable = len(pc.list_flatten(plan.filter(pc.is_valid(plan["error"]))["readings"]))
     read = pc.sum(pc.greater(run_ids, since)).as_py() or 0
-    return ReadingCounts(
-        read=read,
-        kept=len(run_ids) - run_ids.null_count - read,
-        unreadable=unreadable,
-        not_read=run_ids.null_count - unreadable,
-    )
+    return {
+        "read": read,
+        "kept": len(run_ids) - run_ids.null_count - read,
+        "unreadable": unreadable,
+        "not_read": run_ids.null_count - unreadable,
+    }
 
 
 def _document_hashes(plan: pa.Table) -> dict[Hashable, str | None]:

@@ -208,12 +208,7 @@ class RunRecord:
 
 
 def read_manifest(folder: Location) -> Manifest | None:
-    """The manifest of an output or of a run's record; None where there is none.
-
-    Raises:
-        OutputError: it is no JSON object.
-        StorageError: it can't be read.
-    """
+    """The manifest of an output or of a run's record; None where there is none."""
     manifest = read_json(folder / MANIFEST_FILE)
     if manifest and (manifest.get("second_look") or {}).get("reader"):
         raise OutputError(
@@ -224,11 +219,7 @@ def read_manifest(folder: Location) -> Manifest | None:
 
 
 def require_manifest(output: Location) -> Manifest:
-    """The manifest of an output in which a run has finished.
-
-    Raises:
-        OutputError: none has.
-    """
+    """The manifest of an output in which a run has finished."""
     manifest = read_manifest(output)
     if manifest is None:
         raise OutputError(
@@ -266,11 +257,7 @@ def package_versions() -> dict[str, str]:
 
 
 def write_run_record(output: Location, record: RunRecord, *, version: str | None) -> bool:
-    """Writes `run.json`, the first file of a run, if `version` is still there; returns whether it did.
-
-    Raises:
-        OutputError: nothing can be written here.
-    """
+    """Writes `run.json`, the first file of a run, if `version` is still there; returns whether it did."""
     try:
         return (output / RUN_FILE).replace(json_bytes(asdict(record)), version=version)
     except StorageError as error:
@@ -279,10 +266,6 @@ def write_run_record(output: Location, record: RunRecord, *, version: str | None
 
 def require_success(manifest: Manifest, *, max_failed_share: float) -> None:
     """Returns where enough was answered and nothing is left to read.
-
-    Args:
-        manifest: of a run whose tables are written.
-        max_failed_share: largest share of failed readings, from 0 to 1.
 
     Raises:
         TooManyFailedError: more failed, or all that were asked.
@@ -299,11 +282,7 @@ def require_success(manifest: Manifest, *, max_failed_share: float) -> None:
 
 
 def require_read(manifest: Manifest) -> None:
-    """Returns where nothing is left to read.
-
-    Raises:
-        NotReadError: some readings could not be read now.
-    """
+    """Returns where nothing is left to read."""
     num_not_read = manifest["counts"]["not_read"]
     if num_not_read:
         raise NotReadError(

@@ -112,14 +112,7 @@ class PlannedQuestions:
         inline_type: ValueType | None,
         closing: Closing | None,
     ) -> None:
-        """Adds to a question list (`QUESTION_SCHEMA`) the questions that stand beside the texts.
-
-        Args:
-            listed: The list.
-            documents: The index of documents.
-            inline_type: The type that questions beside the texts ask for.
-            closing: What is asked after each answer; None for nothing, whatever types the questions have.
-        """
+        """Adds to a question list (`QUESTION_SCHEMA`) the questions that stand beside the texts."""
         self.listed, self.inline_type, self.closing = listed, inline_type, closing
         self.table = _with_inline(listed, documents, value_type=inline_type)
         self.types: list[ValueType | None] = value_types(self.table)
@@ -163,9 +156,6 @@ class PlannedQuestions:
 
     def keep_only(self, questions: Mapping[str, Collection[str]]) -> None:
         """Binds questions to the documents that are asked them again, and asks nothing else.
-
-        Args:
-            questions: Ids of the questions, by document_id.
 
         Raises:
             InputError: one of them is not in the list.
@@ -342,11 +332,7 @@ class Plan:
 
         Documents of the same text share their readings: the first of them is read, for all.
         A bundle is a table of the index's places with `WORK_COLUMNS`.
-
-        Args:
-            index: What the log holds.
-            retry_failed: Whether failed readings are done again.
-            last_hashes: Hashes of the last versions of documents that have changed, by document_id; the latest first.
+        `last_hashes` are those of the last versions of documents that have changed, by document_id, the latest first.
         """
         work = self._todo(index, retry_failed=retry_failed)
         documents = self.documents.select(_PLACE_COLUMNS)
@@ -437,10 +423,6 @@ def group_documents(bundles: Sequence[pa.Table], *, readings_in_flight: int) -> 
 
     A call takes at most a small share of the readings and of the bytes that are left, so that calls shrink to one
     document each towards the end, and the replicas end together.
-
-    Args:
-        bundles: All of `Plan.pending`, in order.
-        readings_in_flight: Of all replicas.
     """
     share = CALLS_PER_READING * readings_in_flight
     left = count_pending(bundles)

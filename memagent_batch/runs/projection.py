@@ -222,13 +222,7 @@ def answer_row(
 ) -> AnswerRow:
     """The row of `answers` of a reading.
 
-    Args:
-        document: The document.
-        question: The question.
-        outcome: How the reading ended; None where the document can't be read, which ends it.
-        sample: Which of several draws.
-        origin: Who answers.
-        closed: What was asked after the answer; None where nothing was.
+    Without an `outcome` the document can't be read, which ends it; `closed` is None where nothing was asked after it.
     """
     if document["error"] is not None or outcome is None:
         result, run_id = _unreadable_result(document, origin=origin), origin.run_id
@@ -345,19 +339,17 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Outcom
     held = hold_part(part, projection=projection, not_read=not_read)
     answered: list[Answered] = []
     missing: list[str] = []
-    for row, document, question, sample in _readings(part):
+    for row, document, question, sample in part_readings(part):
         reading = held.reading(row, document, question, sample)
         if reading is None:
             names = f"document {document['document_id']!r}, question {question['question_id']!r}"
             missing.append(f"{names}, sample {sample}")
         else:
             answered.append(reading)
-    rows = part.take(pa.array([each.row for each in answered], pa.int64()))
-    carried = {name: rows[CARRY_PREFIX + name].to_pylist() for name in carried_columns(part.schema)}
     answers = with_votes([each.answer for each in answered])
     spans = _spans(part, answered, projection=projection)
     return PartTables(
-        answers=answers_table(answers, carried=carried),
+        answers=answers_table(answers, carried=carried_values(part, answered)),
         memories=pa.Table.from_pylist(spans.memories, schema=MEMORIES),
         evidence=pa.Table.from_pylist(spans.evidence, schema=EVIDENCE) if spans.evidence is not None else None,
         results=results_table(part["document_id"].to_pylist(), answers, questions=projection.results)
@@ -389,12 +381,18 @@ def answers_table(rows: Sequence[AnswerRow], *, carried: Mapping[str, Sequence[s
     return table
 
 
+def carried_values(part: pa.Table, answered: Sequence[Answered]) -> dict[str, list[str | None]]:
+    """The carried columns of a part of the plan, with a value for each of these readings."""
+    rows = part.take(pa.array([each.row for each in answered], pa.int64()))
+    return {name: rows[CARRY_PREFIX + name].to_pylist() for name in carried_columns(part.schema)}
+
+
 def carried_columns(schema: pa.Schema) -> list[str]:
     """Names of the carried input columns of a document index."""
     return [name.removeprefix(CARRY_PREFIX) for name in schema.names if name.startswith(CARRY_PREFIX)]
 
 
-def _readings(part: pa.Table) -> Iterator[tuple[int, PartDocument, AskedQuestion, int]]:
+def part_readings(part: pa.Table) -> Iterator[tuple[int, PartDocument, AskedQuestion, int]]:
     """Row of the part, document, question and sample of each reading."""
     asked = asked_in(part)
     documents = part.select(["document_id", "document_hash", "error", "error_type", "readings"]).to_pylist()
@@ -411,9 +409,7 @@ def projection_record(projection: Projection) -> dict[str, Any]:
 def restored_projection(record: Mapping[str, Any], **places: Any) -> Projection | None:
     """The projection; None where another version of the rules made the tables.
 
-    Args:
-        record: What `projection_record` made.
-        places: Where output and documents are now: the fields that the record leaves out.
+    `places` are the fields that the record leaves out.
     """
     if record.get("rules") != _rules_hash():
         return None

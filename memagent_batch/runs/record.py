@@ -115,11 +115,7 @@ def is_below(name: object) -> bool:
 
 
 def known_hashes(before: PastRun | None) -> dict[str, str]:
-    """The list of the run before; empty if an older version closed it, or if the list is gone or damaged.
-
-    Raises:
-        StorageError: it can't be read.
-    """
+    """The list of the run before; empty if an older version closed it, or if the list is gone or damaged."""
     if before is None or not isinstance(before.manifest.get("record"), str):
         return {}
     name = record_file(before.run_id, SUMS_FILE)
@@ -146,11 +142,7 @@ def link_before(before: PastRun | None) -> list[str]:
 
 
 def list_log(output: Location) -> Iterator[str]:
-    """Names of the files of the turn log.
-
-    Raises:
-        StorageError: it can't be listed.
-    """
+    """Names of the files of the turn log."""
     for folder in LOG_TABLES:
         start = len((output / folder).path) - len(folder)
         yield from (path[start:] for path in (output / folder).files() if path.endswith(".parquet"))
@@ -166,11 +158,7 @@ def used_files(output: Location, index: TurnIndex) -> set[str]:
 
 
 def file_hashes(output: Location, names: Iterable[str]) -> Iterator[tuple[str, str | None]]:
-    """Streams name and SHA-256 of files below an output; None for a file that is not there.
-
-    Raises:
-        StorageError: one can't be read.
-    """
+    """Streams name and SHA-256 of files below an output; None for a file that is not there."""
     names = list(names)
     with ThreadPoolExecutor(HASH_THREADS) as threads:
         yield from zip(names, threads.map(lambda name: _file_hash(output, name), names), strict=True)
@@ -195,9 +183,7 @@ def _file_hash(output: Location, name: str) -> str | None:
 def signature(data: bytes, *, key: str) -> bytes:
     """The signature of a list by an SSH key, as `ssh-keygen -Y sign` makes it.
 
-    Args:
-        data: The list.
-        key: A file with a private key without a passphrase, or with a public key whose private one an agent has.
+    `key` is a file with a private key without a passphrase, or with a public key whose private one an agent has.
 
     Raises:
         SettingsError: the key can't sign.
@@ -244,11 +230,7 @@ def _last_line(done: subprocess.CompletedProcess[bytes]) -> str:
 
 
 def run_card(past: PastRun) -> str:
-    """The card of a run, with what its output has by now of estimates and evaluations.
-
-    Raises:
-        StorageError: one of them can't be read.
-    """
+    """The card of a run, with what its output has by now of estimates and evaluations."""
     return card(
         past,
         estimates=read_estimates(past.output),
@@ -257,13 +239,7 @@ def run_card(past: PastRun) -> str:
 
 
 def card(past: PastRun, *, estimates: Sequence[ReviewEstimates], evaluations: Sequence[ReaderEvaluation] = ()) -> str:
-    """The card of a finished run, Markdown.
-
-    Args:
-        past: The run.
-        estimates: What reviews of the output say, the latest first.
-        evaluations: What evaluations found of its reader, the latest first.
-    """
+    """The card of a finished run, Markdown."""
     manifest = past.manifest
     documents = manifest["settings"].get("documents") or []
     texts = follow_up_texts(manifest)
@@ -351,14 +327,6 @@ def write_record(
 
     Tables are hashed while they are written. What is read back here are the small files of the record, and the files
     of the log that the run before does not list.
-
-    Args:
-        past: The run, whose tables and plan are written.
-        projection: How its tables follow from the log.
-        sign: The key that signs its list; None for no signature.
-        reports: What the parts of the tables reported.
-        log_files: Files of the turn log that they were made of.
-        before: The last finished run.
 
     Raises:
         SettingsError: the key can't sign.

@@ -69,9 +69,7 @@ class ResultQuestion(TypeFields):
 def results_schema(questions: Mapping[str, tuple[str, ValueType | None]]) -> pa.Schema:
     """The schema of `results` for a question list.
 
-    Args:
-        questions: text and type by question_id, in the order of the columns; a question without a type has its answer
-            as text.
+    A question without a type has its answer as text.
     """
     columns = [
         column(question_id, arrow_type(value_type), text, unit=value_type.unit if value_type else "", nullable=True)
@@ -132,10 +130,7 @@ def results_table(
 ) -> pa.Table:
     """One row for each document; of several samples the value that most have, and null where two are as frequent.
 
-    Args:
-        document_ids: The documents.
-        answers: Rows of `answers`, those of a document and question one after another.
-        questions: `result_questions`.
+    Rows of `answers` of one document and question come one after another.
     """
     types = {name: value_type_of(question) for name, question in questions.items()}
     schema = results_schema({name: (questions[name]["question"], types[name]) for name in questions})

@@ -2,11 +2,12 @@
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
+from typing import Literal
 
 import pyarrow as pa
 
@@ -191,15 +192,6 @@ def close_run(
 ) -> Manifest:
     """Checks that the counts close, and writes what is left: `removed`, the record of the run, and the manifest.
 
-    Args:
-        run: The run, whose answers and memories are written.
-        reports: What the parts of the tables reported.
-        recorded: The plan as the run's record keeps it (`history.recorded_plan`).
-        log_files: Files of the turn log that the tables were made of.
-        before: The last finished run, if there was one.
-        spent: What the run's turns have taken, where that was counted.
-        run_turns: Turns of the log by run.
-
     Raises:
         CountsError: the files do not hold one row for each reading asked for; names the missing ones.
         SupersededError: a newer attempt holds the claim; no manifest was written.
@@ -237,7 +229,9 @@ def close_run(
 
 def _require_closed(run: Run, reports: Sequence[PartReport]) -> RunCounts:
     """The counts, if they close."""
-    expected = _expected_rows(reports)
+    expected: dict[str, int | None] = {}
+    for report in reports:
+        expected |= rows_of_files(report)
     rows = _rows_of_files(run, list(expected))
     counts = _counts(run, reports, rows=rows)
     missing = [reading for report in reports for reading in report.get("missing", ())]
@@ -262,8 +256,8 @@ def _manifest(
         "run_id": run.run_id,
         "counts": counts,
         "reasons": {
-            Status.FAILED.value: _run_reasons(report["failed_reasons"] for report in reports),
-            Status.NOT_READ.value: _run_reasons(report["not_read_reasons"] for report in reports),
+            Status.FAILED.value: _run_reasons(reports, "failed_reasons"),
+            Status.NOT_READ.value: _run_reasons(reports, "not_read_reasons"),
         },
         "totals": {
             "num_document_tokens": sum(report["num_document_tokens"] for report in reports),
@@ -285,7 +279,7 @@ def _manifest(
             REMOVED_FOLDER: [removed_file],
             **_closing_files(reports),
         },
-        "changes": asdict(changes),
+        "changes": changes,
         "tables": {**run.tables},
         "parts": [_recorded_part(report) for report in reports],
         "record": record_file(run.run_id, SUMS_FILE),
@@ -350,39 +344,33 @@ def _recorded_part(report: PartReport) -> PartReport:
     return part
 
 
-def _run_reasons(rows_of_parts: Iterable[list[ReasonRow]]) -> list[ReasonRow]:
+def _run_reasons(
+    reports: Sequence[PartReport], column: Literal["failed_reasons", "not_read_reasons"]
+) -> list[ReasonRow]:
     """The most frequent reasons of one status."""
-    reasons = (Reason(**row) for rows in rows_of_parts for row in rows)
+    reasons = (Reason(**row) for report in reports for row in report[column])
     return reason_rows(most_frequent(reasons, limit=SHOWN_REASONS))
 
 
 def _log_closed(manifest: Manifest) -> None:
-    """Says that the run is closed."""
-    run_id, counts = manifest["run_id"], manifest["counts"]
-    fields = {"run_id": run_id, **counts, "seconds": manifest["seconds"]}
-    line = _closing_line(run_id, counts, manifest["reasons"], markers=manifest.get("markers"))
-    log.info(line, extra={"event": EventKind.RUN_CLOSED, **fields})
-
-
-def _closing_line(
-    run_id: str, counts: RunCounts, reasons: Mapping[str, list[ReasonRow]], *, markers: MarkerCounts | None
-) -> str:
-    """The counts, behind them why readings have no answer, and the markers that were made harmless."""
+    """Logs the counts, behind them why readings have no answer, and the markers that were made harmless."""
+    run_id, counts, markers = manifest["run_id"], manifest["counts"], manifest.get("markers")
     parts = [f"{counts['ok']} ok"]
     for status, name, count in (
         (Status.FAILED, "failed", counts["failed"]),
         (Status.NOT_READ, "not read", counts["not_read"]),
     ):
-        why = sum_up(Reason(**reason) for reason in reasons[status.value])
+        why = sum_up(Reason(**reason) for reason in manifest["reasons"][status.value])
         if why or status == Status.FAILED:
             parts.append(f"{count} {name}" + (f" ({why})" if why else ""))
     line = f"run {run_id} closed: {', '.join(parts)}"
-    if markers is None or not markers["num_markers"]:
-        return line
-    return (
-        f"{line}; {markers['num_markers']} markers of chat templates in the prompts of {markers['num_documents']} "
-        "documents were made harmless (column num_markers of answers)"
-    )
+    if markers is not None and markers["num_markers"]:
+        line += (
+            f"; {markers['num_markers']} markers of chat templates in the prompts of {markers['num_documents']} "
+            "documents were made harmless (column num_markers of answers)"
+        )
+    fields = {"run_id": run_id, **counts, "seconds": manifest["seconds"]}
+    log.info(line, extra={"event": EventKind.RUN_CLOSED, **fields})
 
 
 def _kept_removed(run: Run, removed: pa.Table, *, before: PastRun | None) -> str | None:
@@ -414,14 +402,6 @@ def _counts(run: Run, reports: Sequence[PartReport], *, rows: Mapping[str, int |
         "answers_rows": sum(rows[report["answers_file"]] or 0 for report in reports),
         "memories_rows": sum(rows[report["memories_file"]] or 0 for report in reports),
     }
-
-
-def _expected_rows(reports: Sequence[PartReport]) -> dict[str, int | None]:
-    """Rows of each file, as its task reported them."""
-    rows: dict[str, int | None] = {}
-    for report in reports:
-        rows |= rows_of_files(report)
-    return rows
 
 
 def _rows_of_files(run: Run, files: Sequence[str]) -> dict[str, int | None]:

@@ -234,11 +234,7 @@ def table_files(output: str, table: str, *, storage_options: Options | None = No
 
 
 def table_locations(output: Location, table: str) -> list[Location]:
-    """The files that hold a table of the last finished run, as its manifest names them.
-
-    Raises:
-        OutputError: there is no manifest, or no such table.
-    """
+    """The files that hold a table of the last finished run, as its manifest names them."""
     manifest = require_manifest(output)
     if table not in manifest["files"]:
         raise OutputError(f"output: {output.uri} has no table {table!r}; it has {', '.join(sorted(manifest['files']))}")
@@ -246,11 +242,7 @@ def table_locations(output: Location, table: str) -> list[Location]:
 
 
 def read_table_columns(place: Location, names: Collection[str]) -> pa.Table:
-    """A table file, with those of the columns that it has.
-
-    Raises:
-        OutputError: it is gone or can't be read.
-    """
+    """A table file, with those of the columns that it has."""
     with table_errors(place.uri, remedy=MOVED_TABLES_REMEDY), place.open() as stream:
         if not place.path.endswith(".parquet"):
             table = pa.ipc.open_file(stream).read_all()
@@ -260,11 +252,7 @@ def read_table_columns(place: Location, names: Collection[str]) -> pa.Table:
 
 
 def read_tables(output: Location, names: Sequence[str], *, columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of table files of one run, by their names in its manifest; all columns by default.
-
-    Raises:
-        OutputError: a file is gone or can't be read.
-    """
+    """The rows of table files of one run, by their names in its manifest; all columns by default."""
     return pa.concat_tables([_rows_of_file(output / name, columns=columns) for name in names])
 
 
