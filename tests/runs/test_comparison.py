@@ -1,3 +1,5 @@
+"""What differs between two runs, in answers and in typed values."""
+
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,11 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from memagent_batch.domain.closing.answer_types import Number
 from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
 from memagent_batch.runs.comparison import DIFFERENCES, compare_runs
 from memagent_batch.runs.history import find_run, finished_runs
 from tests.runs.recorded_nights import AWAY, FAILS, Nights
+from tests.runs.typed_nights import CUT, FAILED, FIVE, night
 
 Q = {"q": "Why?"}
 
@@ -150,12 +154,6 @@ def test_differences_of_a_document_that_can_not_be_read_any_more_say_why(nights:
     assert row["error_message_after"] == "p: the text is null"
 
 
-def test_differences_over_many_nights_need_no_tables_of_them(nights: Nights) -> None:
-    runs = [nights.run({"a": text, "b": "same"}, Q)["run_id"] for text in ("one", "two", "three", "one")]
-    assert brief(differences(nights, None, runs[0], runs[2])) == [("a", "q", "changed", ["document"], "one", "three")]
-    assert differences(nights, None, runs[0], runs[3]) == []
-
-
 def test_differences_without_the_log_of_a_run_name_what_is_gone(nights: Nights) -> None:
     nights.run({"a": "one"}, Q)
     (file,) = (nights.output / "log/outcomes").files()
@@ -163,14 +161,6 @@ def test_differences_without_the_log_of_a_run_name_what_is_gone(nights: Nights) 
     Path(file).unlink()
     with pytest.raises(OutputError, match=r"no longer holds what run .* read .*'Why\?'.*restore"):
         differences(nights)
-
-
-def test_differences_are_given_batch_by_batch(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memagent_batch.runs.comparison.BATCH_READINGS", 2)
-    nights.run(dict.fromkeys("abcde", "1"), Q)
-    nights.run(dict.fromkeys("abcde", "2"), Q)
-    tables = list(compare_runs(find_run(nights.output, "previous"), find_run(nights.output, "latest")))
-    assert [table.num_rows for table in tables] == [2, 2, 1]
 
 
 SCAN = st.tuples(
@@ -221,3 +211,36 @@ def test_differences_of_a_reading_that_was_not_read_show_it_as_such_and_once(nig
     assert (row["status_before"], row["run_id_before"], row["answer_before"]) == ("not_read", None, None)
     assert (row["status_after"], row["run_id_after"], row["answer_after"]) == ("ok", third, AWAY)
     assert row["why"] == ["same inputs"]
+
+
+def value_differences(nights: Nights, before: str, after: str) -> list[tuple[Any, ...]]:
+    names = ("document_id", "change", "why", "value_status_before", "value_before", "value_status_after", "value_after")
+    runs = (find_run(nights.output, name) for name in (before, after))
+    rows = [row for table in compare_runs(*runs) for row in table.to_pylist()]
+    assert all(row["answer_before"] == row["answer_after"] for row in rows)
+    return [tuple(row[name] for name in names) for row in rows]
+
+
+def test_value_that_was_cut_and_is_whole_with_a_larger_budget_has_changed(nights: Nights, text_model: str) -> None:
+    first = night(nights, CUT, FIVE, json_tokens=64, model=text_model)
+    second = night(nights, FIVE, FIVE, json_tokens=128, model=text_model)
+    changed = ("0", "changed", ["closing"])
+    assert value_differences(nights, first, second) == [(*changed, "invalid", None, "ok", '{"price":5}')]
+    assert value_differences(nights, second, first) == [(*changed, "ok", '{"price":5}', "invalid", None)]
+
+
+def test_value_whose_turn_failed_and_is_asked_again_has_changed(nights: Nights, text_model: str) -> None:
+    first = night(nights, FAILED, FIVE, model=text_model)
+    second = night(nights, FIVE, FIVE, mended=True, model=text_model)
+    third = night(nights, FIVE, FIVE, model=text_model)
+    changed = [("0", "changed", ["same inputs"], None, None, "ok", '{"price":5}')]
+    assert value_differences(nights, first, second) == value_differences(nights, first, third) == changed
+    assert value_differences(nights, second, third) == []
+
+
+def test_values_of_another_type_are_shown_beside_each_other(nights: Nights, text_model: str) -> None:
+    first = night(nights, FIVE, model=text_model)
+    second = night(
+        nights, {"value_status": "ok", "value": "5", "value_number": 5.0}, value_type=Number(), model=text_model
+    )
+    assert value_differences(nights, first, second) == [("0", "changed", ["type"], "ok", '{"price":5}', "ok", "5")]

@@ -13,7 +13,7 @@ from memagent_batch.config.sources import InputConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import InputError
-from memagent_batch.inputs.bundles import BUNDLE_BYTES, BUNDLE_FILES, GROUP_BUNDLES, GROUP_BYTES
+from memagent_batch.inputs.bundles import BUNDLE_BYTES, BUNDLE_FILES, GROUP_BYTES
 from memagent_batch.inputs.document_index import INDEX_SCHEMA, index_schema
 from memagent_batch.inputs.questions import QUESTION_SCHEMA
 from memagent_batch.log.index import LoggedOutcome, ReadingKey, TurnIndex, TurnsKey
@@ -21,9 +21,19 @@ from memagent_batch.log.question_list import asked_in
 from memagent_batch.runs import history
 from memagent_batch.runs import parts as parts_module
 from memagent_batch.runs.parts import plan_parts
-from memagent_batch.runs.plan import Plan, count_pending
+from memagent_batch.runs.plan import (
+    CALL_COLUMN,
+    CALL_READINGS,
+    CALLS_PER_READING,
+    WORK_COLUMNS,
+    Plan,
+    count_pending,
+    group_documents,
+)
 
 KIB = 1024
+
+
 EMPTY = TurnIndex(reader_fingerprint="f")
 
 
@@ -129,11 +139,6 @@ def test_pending_bundles_of_a_large_row_group_are_bounded() -> None:
     assert all(sum(bundle["num_bytes"].to_pylist()) <= GROUP_BYTES for bundle in found)
 
 
-def test_pending_bundles_of_longer_documents_leave_work_for_several_tasks() -> None:
-    documents = [document_of(str(row), stop=row, num_bytes=500 * KIB) for row in range(160)]
-    assert [bundle.num_rows for bundle in bundles_of(documents)] == [10] * GROUP_BUNDLES
-
-
 def test_pending_bundles_hold_small_row_groups_together() -> None:
     documents = [document_of(f"{path}{row}", path=path, stop=row, num_bytes=600) for row in range(5) for path in "abc"]
     (bundle,) = bundles_of(documents)
@@ -227,17 +232,6 @@ def test_pending_a_new_question_of_an_old_document_opens_no_log_file() -> None:
     assert part["turn_files"].to_pylist() == [["1.parquet"]]
 
 
-def test_pending_all_done_is_empty() -> None:
-    plan = plan_of([document_of("a")], [question_of("q")])
-    assert pending(plan, index_of({key_of("a", "q"): Status.OK})) == []
-
-
-def test_count_pending_sums_readings_and_their_text() -> None:
-    plan = plan_of([document_of("a", num_bytes=10), document_of("b", num_bytes=7)], [question_of("q")], samples=3)
-    work = count_pending(plan.pending(EMPTY, retry_failed=False))
-    assert (work.readings, work.num_bytes) == (6, 51)
-
-
 def test_plan_samples_ask_each_question_that_often() -> None:
     plan = plan_of([document_of("a")], [question_of("q")], samples=3)
     assert pending(plan) == [("a", "q", 0), ("a", "q", 1), ("a", "q", 2)]
@@ -252,15 +246,6 @@ def test_plan_joins_questions_for_all_for_one_and_beside_a_text() -> None:
     assert plan.num_readings == 4
 
 
-def test_plan_inline_question_alone_is_enough() -> None:
-    assert plan_of([document_of("a", question="inline?"), document_of("b", question="other?")]).num_readings == 2
-
-
-def test_plan_same_inline_question_beside_two_texts_is_asked_of_each() -> None:
-    plan = plan_of([document_of("a", question="why?"), document_of("b", question="why?")])
-    assert sorted(name for name, _, _ in pending(plan)) == ["a", "b"]
-
-
 @pytest.mark.parametrize(
     "questions",
     [
@@ -273,11 +258,6 @@ def test_plan_same_inline_question_beside_two_texts_is_asked_of_each() -> None:
 def test_plan_question_id_asked_twice_of_a_document_is_refused(questions: list[dict[str, Any]]) -> None:
     with pytest.raises(InputError, match=r"question_id 'q.*' is asked twice of document 'a'.*another question_id"):
         plan_of([document_of("a", question="inline?")], questions)
-
-
-def test_plan_hashed_questions_hash_the_text_of_each_question() -> None:
-    plan = plan_of([document_of("a")], [question_of("q", question_id="1"), question_of("r", question_id="2")])
-    assert plan.asked.hashed["question_hash"].to_pylist() == [text_hash("q"), text_hash("r")]
 
 
 @settings(deadline=None, max_examples=50)
@@ -319,12 +299,6 @@ def test_parts_hold_together_what_the_log_holds_together(monkeypatch: pytest.Mon
     assert sum(read) < len(set(log_files.values())) + len(parts)
 
 
-def test_parts_name_the_log_files_of_their_outcomes() -> None:
-    plan = plan_of([document_of("a"), document_of("b")], [question_of("q")])
-    (part,) = plan_parts(plan, index_of({key_of("a", "q"): Status.OK}))
-    assert part["outcome_files"].to_pylist() == [["ok.parquet"], []]
-
-
 def test_parts_bring_their_own_questions_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts_module, "PART_READINGS", 10)
     documents = [document_of(str(number), question=f"inline {number}?") for number in range(50)]
@@ -358,8 +332,56 @@ def test_parts_of_columns_of_more_than_two_gib_are_made_one_by_one(monkeypatch: 
     assert pc.sum(pc.binary_length(recorded["carry:summary"])).as_py() == num_documents * num_bytes
 
 
-def test_parts_many_questions_on_a_document_end_a_part_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts_module, "PART_BYTES", 100)
-    documents = [document_of(str(number), num_bytes=50) for number in range(4)]
-    assert len(list(plan_parts(plan_of(documents, [question_of("q")]), EMPTY))) == 2
-    assert len(list(plan_parts(plan_of(documents, [question_of("q"), question_of("r")]), EMPTY))) == 4
+READING = {"question": 0, "sample": 0}
+
+
+def bundle_of(sizes: Sequence[int], *, num_readings: int = 1) -> pa.Table:
+    return pa.table(
+        {
+            "document_id": [str(number) for number in range(len(sizes))],
+            "num_bytes": pa.array(sizes, pa.int64()),
+            "readings": pa.array([[READING] * num_readings] * len(sizes), WORK_COLUMNS.field("readings").type),
+            "closings": pa.array([[]] * len(sizes), WORK_COLUMNS.field("closings").type),
+        }
+    )
+
+
+def calls_of(bundles: Sequence[pa.Table], *, readings_in_flight: int = 4) -> list[list[int]]:
+    """Sizes in bytes of the documents of each call, in order."""
+    calls: dict[tuple[int, int], list[int]] = {}
+    for number, grouped in enumerate(group_documents(bundles, readings_in_flight=readings_in_flight)):
+        for call, size in zip(grouped[CALL_COLUMN].to_pylist(), grouped["num_bytes"].to_pylist(), strict=True):
+            calls.setdefault((number, call), []).append(size)
+    return list(calls.values())
+
+
+def test_calls_of_many_small_documents_hold_several_and_shrink_to_one() -> None:
+    bundles = [bundle_of([100] * 800), bundle_of([100] * 200)]
+    lengths = [len(call) for call in calls_of(bundles, readings_in_flight=16)]
+    share = 16 * CALLS_PER_READING
+    assert sum(lengths) == 1000
+    assert lengths[0] == 1000 // share
+    assert lengths[-share:] == [1] * share
+    assert len(lengths) < 200
+
+
+def test_calls_of_a_great_many_readings_hold_no_more_than_the_most() -> None:
+    assert max(len(call) for call in calls_of([bundle_of([100] * 100_000)])) == CALL_READINGS
+    many_questions = calls_of([bundle_of([100] * 10_000, num_readings=20)])
+    assert max(len(call) for call in many_questions) == CALL_READINGS // 20
+
+
+@given(
+    sizes=st.lists(st.integers(0, 10**6), min_size=1, max_size=200),
+    readings_in_flight=st.integers(1, 20),
+    cut=st.integers(0, 200),
+)
+def test_calls_of_any_bundles_hold_each_document_once_and_a_small_share_of_the_bytes(
+    sizes: list[int], readings_in_flight: int, cut: int
+) -> None:
+    sizes = sorted(sizes, reverse=True)
+    bundles = [bundle_of(part) for part in (sizes[:cut], sizes[cut:]) if part]
+    calls = calls_of(bundles, readings_in_flight=readings_in_flight)
+    assert [size for call in calls for size in call] == sizes
+    share = sum(sizes) / (readings_in_flight * CALLS_PER_READING)
+    assert all(len(call) == 1 or sum(call) <= share for call in calls)

@@ -168,13 +168,6 @@ async def test_answers_response_without_an_answer_is_kept_and_says_so(tmp_path: 
     assert "'auto'" in row["error_message"]
 
 
-async def test_answers_another_extraction_takes_another_answer_from_the_same_log(tmp_path: Path) -> None:
-    run = RecordedRun(tmp_path, documents=["a"])
-    await run.read("a", response="The answer is 7. \\boxed{8}")
-    assert only_row(run.tables(extraction=Extraction.BOXED).answers)["answer"] == "8"
-    assert only_row(run.tables(extraction=Extraction.RAW).answers)["answer"] == "The answer is 7. \\boxed{8}"
-
-
 async def test_answers_failed_reading_says_why_and_keeps_its_trace(tmp_path: Path) -> None:
     run = RecordedRun(tmp_path, documents=["a"])
     await run.read("a", error="the window is too small")
@@ -264,13 +257,6 @@ async def test_tables_of_a_log_from_before_notes_and_markers_have_the_memories_o
     assert tables.answers["num_markers"].to_pylist() == [None]
     rows = tables.memories.to_pylist()
     assert [(row["memory"], row["changed"]) for row in rows] == [("one", True), ("two", True), ("two", False)]
-
-
-async def test_memories_of_a_model_that_wrote_nothing_stay_the_first_memory(tmp_path: Path) -> None:
-    run = RecordedRun(tmp_path, documents=["a"])
-    await run.read("a", memories=[("", STOP)])
-    rows = run.tables().memories.to_pylist()
-    assert [(row["memory"], row["changed"]) for row in rows] == [(FIRST_MEMORY, False), (FIRST_MEMORY, False)]
 
 
 @pytest.mark.parametrize("table_format", TableFormat)
