@@ -35,7 +35,6 @@ RECORDED = frozenset({MANIFEST_FILE, SUMS_FILE, SIGNATURE_FILE, *RECORD_FILES})
 REVIEWED = frozenset({"review.json", "sample.parquet", "estimate.json", "estimate.md"})
 """Files of `review/ID/` that are packed: not the pages and sheets, which hold texts."""
 LABELS = f"{REVIEWS_FOLDER}/labels/"
-"""A folder that is packed whole."""
 README = """# The record of run {run_id}
 
 `memagent verify` found nothing wrong with it before it was packed on {packed_at}. To check it without this software:
@@ -102,7 +101,6 @@ def _readme(run_id: str, run_sums: str) -> str:
 
 
 def _names(past: PastRun, *, with_tables: bool) -> Iterator[str]:
-    """Files of the output that are packed."""
     files: Mapping[str, list[str]] = past.manifest["files"]
     yield from (name for name in _below(past.output, f"{RUNS_FOLDER}/{past.run_id}") if name.split("/")[2] in RECORDED)
     yield f"{ASKED_FOLDER}/{past.run_id}.parquet"
@@ -121,7 +119,6 @@ def _below(output: Location, folder: str) -> list[str]:
 
 
 def _pack(archive: zipfile.ZipFile, name: str, place: Location) -> str:
-    """Copies a file into the archive; returns its hash."""
     digest = sha256()
     with (
         storage_errors(place.uri, of=FILE_ERRORS),

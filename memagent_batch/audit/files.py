@@ -343,7 +343,6 @@ def _manifest_of(data: bytes | None) -> Manifest | None:
 
 
 def _named(value: Mapping[str, Any]) -> Iterable[Any]:
-    """Names of table files in a manifest."""
     lists = (names if isinstance(names, list) else [None] for names in value["files"].values())
     parts = (
         [part.get(column) or column for column in PART_FILES] if isinstance(part, dict) else [None]

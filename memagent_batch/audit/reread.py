@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-from memagent_batch.audit.rows import LogPlaces, find_places
 from memagent_batch.budgets import fitted
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
@@ -22,6 +21,7 @@ from memagent_batch.files.errors import storage_errors, table_errors
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import read_parquet
 from memagent_batch.inputs.questions import asked_types
+from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.log.rows import TurnRow
 from memagent_batch.log.turns import read_turns_of
 from memagent_batch.log.writer import TURNS_FOLDER
@@ -41,7 +41,6 @@ from memagent_batch.wiring import identify_reader, make_engine, make_tokenizer
 COLUMNS = ("document_hash", "question_hash", "sample", "reader_fingerprint", "path")
 """What names a turn."""
 IN_FLIGHT = 64
-"""Turns that are asked at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -90,7 +89,6 @@ def draw_turns(
 def _asked_turns(
     output: Location, names: Iterable[str], *, document_hashes: Collection[str], fingerprints: Collection[str]
 ) -> Iterator[set[DrawnTurn]]:
-    """The turns that an engine was asked, file by file."""
     for name in sorted(name for name in names if name.startswith(f"{TURNS_FOLDER}/")):
         place = output / name
         with storage_errors(place.uri), table_errors(f"log file {place}", remedy="restore it", of_store=False):
@@ -226,7 +224,6 @@ class _Replay:
     """Reads documents of a run again from its log alone, to have the prompts of its turns."""
 
     def __init__(self, past: PastRun, job: JobConfig, *, texts: DocumentTexts, log: Sequence[str]) -> None:
-        """Takes the run; nothing is read."""
         self.past, self.job, self._texts, self._log = past, job, texts, log
         self._fingerprint = past.manifest["reader_fingerprint"]
         self._questions = Questions(past.questions, reader_fingerprint=self._fingerprint)
@@ -252,23 +249,27 @@ class _Replay:
         for turn in drawn:
             by_document[turn.document_hash].append(turn)
         hashes = {self._names[place]: each for each in by_document for place in self._places[each]}
-        places = find_places(self.past.output, self._log, document_hashes=by_document)
+        among = {(self.past.output / name).path for name in self._log}
+        fingerprints = sorted(self.fingerprints - {self._fingerprint})
+        index = scan_log(
+            self.past.output, reader_fingerprint=self._fingerprint, closing_turns=fingerprints, among=among
+        )
         found: list[_Replayed] = []
         for fetched in self._texts.fetch(list(hashes)):
             if of_text := by_document.pop(hashes[fetched.document_id], []):  # else one of the same text came before
-                found += await self._of_document(fetched, of_text, places, result)
+                found += await self._of_document(fetched, of_text, index, result)
         for document_hash, of_text in by_document.items():
             named = self._names[self._places[document_hash][0]]
             result.not_asked += [f"the text of document {named!r} is gone or has changed"] * len(of_text)
         return found
 
     async def _of_document(
-        self, fetched: DocumentText, drawn: Sequence[DrawnTurn], places: LogPlaces, result: Reread
+        self, fetched: DocumentText, drawn: Sequence[DrawnTurn], index: TurnIndex, result: Reread
     ) -> list[_Replayed]:
         document_hash = drawn[0].document_hash
         held = read_turns_of(
             self.past.output,
-            [(self.past.output / name).path for name in places.of(TURNS_FOLDER, document_hash)],
+            sorted({file for key in index.turn_files if key[0] == document_hash for file in index.files_of(key)}),
             fingerprints=sorted(self.fingerprints),
             document_hashes=[document_hash],
         )

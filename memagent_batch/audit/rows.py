@@ -1,10 +1,8 @@
 """Projects the tables of the last run again from its log, part by part, and compares them with what is there."""
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -13,21 +11,17 @@ import pyarrow.compute as pc
 from memagent_batch.audit.files import Finding, Kind, Report, Unchecked
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
-from memagent_batch.files.errors import storage_errors, table_errors
-from memagent_batch.files.location import Location
-from memagent_batch.files.parquet import read_parquet
-from memagent_batch.log.index import LOG_THREADS
+from memagent_batch.log.index import scan_log
 from memagent_batch.log.question_list import with_asked
 from memagent_batch.log.rows import OUTCOME_LOG, OutcomeRow
-from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.history import PastRun
 from memagent_batch.runs.manifest import MANIFEST_FILE, PartReport
+from memagent_batch.runs.parts import with_log_files
 from memagent_batch.runs.projection import PartTables, Projection, project
 from memagent_batch.runs.record import record_file
 from memagent_batch.runs.tables import read_tables
 
-_HASH, _VERSION = "document_hash", "held_from"
 SHOWN_ROWS = 5
 """Rows of a file that are named; the others are counted."""
 Key = tuple[Any, ...]
@@ -45,54 +39,6 @@ OF_TEXT = ("locator",)
 """Columns of a turn that say where its chunk stood in the document's source."""
 Hidden = tuple[Sequence[str], Sequence[str]]
 """Columns, and the documents for which they are not compared."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogPlaces:
-    """Files of the log by document hash."""
-
-    files: dict[str, dict[str, list[str]]]
-    """By folder of the log and document hash."""
-    versions: dict[str, set[str]]
-    """Earlier versions of a document that turns were taken from, by its hash."""
-
-    def of(self, folder: str, document_hash: str | None) -> list[str]:
-        """Names of the files in a folder that have rows of a document, and of those that its turns were taken from."""
-        hashes = [document_hash or "", *sorted(self.versions.get(document_hash or "", ()))]
-        by_hash = self.files[folder]
-        return sorted({name for each in hashes for name in by_hash.get(each, ())})
-
-
-def find_places(output: Location, names: Collection[str], *, document_hashes: Iterable[str]) -> LogPlaces:
-    """Reads the hashes of documents in files of the log, one after another."""
-    wanted = pa.array(sorted(set(document_hashes)), pa.string())
-    files: dict[str, dict[str, list[str]]] = {name: {} for name in (TURNS_FOLDER, OUTCOMES_FOLDER, CLOSINGS_FOLDER)}
-    versions: dict[str, set[str]] = defaultdict(set)
-    ordered = sorted(names)
-    with ThreadPoolExecutor(LOG_THREADS) as threads:
-        for name, pairs in zip(ordered, threads.map(partial(_pairs, output), ordered), strict=True):
-            by_hash = files[name.rpartition("/")[0]]
-            for document_hash, version in pairs:
-                found = by_hash.setdefault(document_hash, [])
-                if not found or found[-1] != name:
-                    found.append(name)
-                if version is not None:
-                    versions[document_hash].add(version)
-    kept = set(wanted.to_pylist()) | {version for each in wanted.to_pylist() for version in versions.get(each, ())}
-    return LogPlaces(
-        files={folder: {each: by_hash[each] for each in kept & by_hash.keys()} for folder, by_hash in files.items()},
-        versions=versions,
-    )
-
-
-def _pairs(output: Location, name: str) -> Sequence[tuple[str, str | None]]:
-    """The documents of a file, with the versions that their turns were taken from."""
-    place = output / name
-    with storage_errors(place.uri), table_errors(f"log file {place}", remedy="restore it", of_store=False):
-        table = read_parquet(place, columns=[_HASH, _VERSION])
-    if _VERSION not in table.schema.names:  # files of earlier versions, and of other folders than that of turns
-        return [(each, None) for each in pc.unique(table[_HASH]).to_pylist()]
-    return list(dict.fromkeys(zip(table[_HASH].to_pylist(), table[_VERSION].to_pylist(), strict=True)))
 
 
 def differences(expected: pa.Table, actual: pa.Table, *, keys: Sequence[str]) -> list[str]:
@@ -167,7 +113,6 @@ class RowCheck:
 
     past: PastRun
     projection: Projection
-    """How its tables follow from the log."""
     log: Collection[str]
     """Files of the log that they rest on, below the output."""
     texts: DocumentTexts | None
@@ -175,14 +120,12 @@ class RowCheck:
     wrong: Collection[str] = ()
     """Files that are not as they were recorded: what follows from that in other files is not reported."""
     num_rows: int = 0
-    """Rows that were compared so far."""
     _num_without_text: int = 0
     """Documents whose texts could not be compared."""
 
     def reports(self) -> Iterator[Report]:
         """What does not follow from the log."""
-        hashes = self.past.plan["document_hash"].to_pylist()
-        places = find_places(self.past.output, self.log, document_hashes=[each for each in hashes if each])
+        plan = self._plan_of_log()
         rows = {name: row for row, name in enumerate(self.past.plan["document_id"].to_pylist())}
         seen: set[int] = set()
         is_whole = not any(self._is_wrong(part) for part in self.past.manifest["parts"])
@@ -194,7 +137,7 @@ class RowCheck:
                 if not self._is_wrong(part):
                     yield Finding(kind=Kind.ROWS, where=part["answers_file"], what=str(error))
                 continue
-            reports = [*_twice(part, documents, seen), *self._of_part(part, documents, rows=rows, places=places)]
+            reports = [*_twice(part, documents, seen), *self._of_part(part, documents, rows=rows, plan=plan)]
             seen.update(documents)
             yield from (each for each in reports if self._is_own(each, part))
         if is_whole:  # else nobody knows what the damaged part had
@@ -204,13 +147,12 @@ class RowCheck:
             yield Unchecked(what=f"evidence and locators of {self._num_without_text:,} documents", why=why)
 
     def _of_part(
-        self, part: PartReport, documents: Sequence[int], *, rows: Mapping[str, int], places: LogPlaces
+        self, part: PartReport, documents: Sequence[int], *, rows: Mapping[str, int], plan: pa.Table
     ) -> Iterator[Report]:
-        """What is other in a part."""
-        planned = self._part(documents, places)
+        planned = self._part(plan, documents)
         gone = self._without_text(planned)
         there = sorted(set(documents) - {rows[name] for name in gone})
-        readable = self._part(there, places) if gone else planned
+        readable = self._part(plan, there) if gone else planned
         yield from self._compared(part, planned, readable=readable, gone=gone)
 
     def _is_own(self, report: Report, part: PartReport) -> bool:
@@ -222,23 +164,26 @@ class RowCheck:
         return any(part[name] in self.wrong for name in KEYS)  # type: ignore[literal-required]
 
     def _documents(self, part: PartReport, rows: Mapping[str, int]) -> list[int]:
-        """Rows of the plan that a part is of."""
         files = [name for name in (part["answers_file"], part["results_file"]) if name]
         tables = [_valid(read_tables(self.past.output, [name]), columns=["document_id"]) for name in files]
         named = [table["document_id"].to_pylist() for table in tables]
         return sorted({rows[name] for names in named for name in names if name in rows})
 
-    def _part(self, documents: Sequence[int], places: LogPlaces) -> pa.Table:
+    def _plan_of_log(self) -> pa.Table:
+        """The plan, with the files of the log that hold its readings."""
+        output, closings = self.past.output, self.projection.closings
+        index = scan_log(
+            output,
+            reader_fingerprint=self.projection.reader_fingerprint,
+            closings=list(closings),
+            closing_turns=sorted({turns for of_kind in closings.values() for turns in of_kind}),
+            among={(output / name).path for name in self.log},
+        )
+        return with_log_files(self.past.plan, self.past.questions, index)
+
+    def _part(self, plan: pa.Table, documents: Sequence[int]) -> pa.Table:
         """The part of the plan, as `plan_parts` makes it."""
-        part, root = self.past.plan.take(pa.array(documents, pa.int64())), self.past.output.path
-        hashes = part["document_hash"].to_pylist()
-        for column, folder in (
-            ("outcome_files", OUTCOMES_FOLDER),
-            ("turn_files", TURNS_FOLDER),
-            ("closing_files", CLOSINGS_FOLDER),
-        ):
-            files = [[f"{root}/{name}" for name in places.of(folder, each)] for each in hashes]
-            part = part.append_column(column, pa.array(files, pa.list_(pa.string())))
+        part = plan.take(pa.array(documents, pa.int64()))
         if self.texts is not None:
             found = self.texts.places(part["document_id"].to_pylist())
             for name in found.schema.names:
@@ -289,7 +234,6 @@ class RowCheck:
     def _of_tables(
         self, part: PartReport, made: PartTables, *, gone: Sequence[str], hidden: Mapping[str, Sequence[Hidden]]
     ) -> Iterator[Report]:
-        """What is other in the tables of a part."""
         tables = {
             "answers_file": made.answers,
             "memories_file": made.memories,
@@ -312,7 +256,6 @@ class RowCheck:
     def _differences(
         self, name: str, expected: pa.Table, *, keys: Sequence[str], hidden: Sequence[Hidden], gone: Sequence[str]
     ) -> list[str]:
-        """What is other in a file of a table."""
         try:
             actual = _valid(read_tables(self.past.output, [name]), columns=())
         except OutputError as error:
@@ -361,7 +304,6 @@ def _masked(table: pa.Table, hidden: Hidden) -> pa.Table:
 
 
 def _of_others(table: pa.Table, document_ids: Sequence[str]) -> pa.Table:
-    """The rows of other documents."""
     names = table["document_id"]
     return table.filter(pc.invert(pc.is_in(names, pa.array(document_ids, names.type)))) if document_ids else table
 

@@ -77,7 +77,6 @@ def texts_of(past: PastRun, reports: list[Report]) -> DocumentTexts | None:
 
 
 def _counts(past: PastRun) -> Iterator[Finding]:
-    """What does not add up."""
     manifest, counts = past.manifest, past.manifest["counts"]
     planned = pc.sum(pc.list_value_length(past.plan["readings"])).as_py() or 0
     ended = counts["ok"] + counts["failed"] + counts["not_read"]
@@ -107,7 +106,6 @@ def _num_rows(place: Location) -> int | None:
 
 
 def _removed(past: PastRun) -> Iterator[Finding]:
-    """Whether the table `removed` is the one of the record."""
     names = past.manifest["files"].get(REMOVED_FOLDER, [])
     try:
         actual: pa.Table = read_tables(past.output, names)

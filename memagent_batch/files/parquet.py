@@ -33,7 +33,6 @@ class RowGroupWriter:
     """Appends to one Parquet file; each call is a row group of its own, so that one can be read without the others."""
 
     def __init__(self, writer: pq.ParquetWriter, *, schema: pa.Schema) -> None:
-        """Writes rows of this schema."""
         self._writer = writer
         self._schema = schema
 

@@ -30,7 +30,6 @@ LOG_THREADS = 16
 ReadingKey = tuple[str, str, int]
 """Document hash, question hash, sample: an address under one reader fingerprint."""
 Row = dict[str, Any]
-"""A row of a table by column name."""
 TurnsKey = tuple[str, str]
 """Document hash, and question hash (or the hash of the list that the turns are shared by): where turns stand."""
 Rank = tuple[bool, str, float]
@@ -46,12 +45,21 @@ def log_line(file: str) -> str:
 
 
 def read_log(
-    folder: Location, *, columns: list[str], fingerprints: Collection[str], begins: Collection[str] = ("",)
+    folder: Location,
+    *,
+    columns: list[str],
+    fingerprints: Collection[str],
+    begins: Collection[str] = ("",),
+    among: Collection[str] | None = None,
 ) -> Iterator[tuple[str, pa.Table]]:
-    """The log files of a folder whose names begin with one of these: a run's id, and a writer's after it."""
+    """The log files of a folder whose names begin with one of these: a run's id, and a writer's after it.
+
+    `among` are paths, if only some files count.
+    """
     with storage_errors(folder.uri):
         paths = folder.files(begins=next(iter(begins)) if len(begins) == 1 else "")
     files = [path for path in paths if path.endswith(".parquet") and path.rsplit("/", 1)[-1].startswith(tuple(begins))]
+    files = files if among is None else [path for path in files if path in among]
     yield from zip(files, read_log_files(folder, files, columns=columns, fingerprints=fingerprints), strict=True)
 
 
@@ -116,7 +124,6 @@ class LoggedOutcome:
     status: Status
     """How the reading ended, or its closing turns: `failed` if one of them did."""
     file: str
-    """Log file that holds the row."""
     run_id: str
 
 
@@ -158,11 +165,12 @@ def scan_log(
     closings: Collection[str] = (),
     closing_turns: Collection[str] = (),
     begins: str = "",
+    among: Collection[str] | None = None,
 ) -> TurnIndex:
     """Reads the keys of the whole log: memory grows with readings, not with turns.
 
     `closings` and `closing_turns` are the fingerprints under which closed readings and their turns are kept; with
-    `begins`, a run, only its files are read.
+    `begins`, a run, or with `among`, paths, only those files are read.
     """
     index = TurnIndex(reader_fingerprint=reader_fingerprint)
     tables = read_log(
@@ -170,11 +178,12 @@ def scan_log(
         columns=[*_RANKED_BY, "status"],
         fingerprints=[reader_fingerprint],
         begins=[begins],
+        among=among,
     )
     index.outcomes.update(_best(tables, keep=_logged).get(reader_fingerprint, {}))
-    _add_turns(index, output, fingerprints=[reader_fingerprint, *closing_turns], begins=begins)
+    _add_turns(index, output, fingerprints=[reader_fingerprint, *closing_turns], begins=begins, among=among)
     if closings:
-        index.closings.update(scan_closings(output, fingerprints=closings, begins=begins))
+        index.closings.update(scan_closings(output, fingerprints=closings, begins=begins, among=among))
     return index
 
 
@@ -195,13 +204,21 @@ def scan_turn_files(output: Location, *, fingerprints: Collection[str], begins: 
     return {document_hash: sorted(files) for document_hash, files in found.items()}
 
 
-def _add_turns(index: TurnIndex, output: Location, *, fingerprints: Collection[str], begins: str) -> None:
-    """Adds what the keys of turns say to an index."""
+def _add_turns(
+    index: TurnIndex,
+    output: Location,
+    *,
+    fingerprints: Collection[str],
+    begins: str,
+    among: Collection[str] | None = None,
+) -> None:
     turn_files: dict[TurnsKey, list[str]] = defaultdict(list)
     held_from: dict[TurnsKey, list[str]] = defaultdict(list)
     asked, held = Counter[str](), Counter[str]()
     columns = ["document_hash", "question_hash", "held_from"]
-    for file, table in read_log(output / TURNS_FOLDER, columns=columns, fingerprints=fingerprints, begins=[begins]):
+    folder = output / TURNS_FOLDER
+    tables = read_log(folder, columns=columns, fingerprints=fingerprints, begins=[begins], among=among)
+    for file, table in tables:
         run_id, num_asked = log_line(file).partition("-")[0], table["held_from"].null_count
         asked[run_id] += num_asked
         held[run_id] += table.num_rows - num_asked
@@ -251,14 +268,21 @@ def read_outcomes(
 
 
 def scan_closings(
-    output: Location, *, fingerprints: Collection[str], after: str = "", until: str | None = None, begins: str = ""
+    output: Location,
+    *,
+    fingerprints: Collection[str],
+    after: str = "",
+    until: str | None = None,
+    begins: str = "",
+    among: Collection[str] | None = None,
 ) -> dict[str, dict[ReadingKey, LoggedOutcome]]:
     """The readings that were closed, by fingerprint.
 
     Only what runs after `after` closed, up to `until`; with `begins`, a run, only its files are read.
     """
     columns = [*_RANKED_BY, "is_failed"]
-    tables = read_log(output / CLOSINGS_FOLDER, columns=columns, fingerprints=fingerprints, begins=[begins])
+    folder = output / CLOSINGS_FOLDER
+    tables = read_log(folder, columns=columns, fingerprints=fingerprints, begins=[begins], among=among)
     within = ((file, _of_runs(table, after=after, until=until)) for file, table in tables)
     return _best(within, keep=_logged)
 
@@ -324,6 +348,5 @@ def _standing_outcome(file: str, row: Row) -> StandingOutcome:
 
 
 def _of_runs(table: pa.Table, *, after: str, until: str | None) -> pa.Table:
-    """The rows of runs after one, up to another."""
     is_wanted = pc.greater(table["run_id"], after)
     return table.filter(is_wanted if until is None else pc.and_(is_wanted, pc.less_equal(table["run_id"], until)))

@@ -75,7 +75,6 @@ class LoggedRows(Mapping[str, TurnRow]):
     """Rows of one reading by turn path. A row is made when it is asked for: as Python values its tokens take 40 kB."""
 
     def __init__(self, turns: Mapping[str, LoggedTurn]) -> None:
-        """Takes the turns by path."""
         self._turns = turns
 
     @classmethod
@@ -89,15 +88,12 @@ class LoggedRows(Mapping[str, TurnRow]):
         )
 
     def __getitem__(self, path: str) -> TurnRow:
-        """The row of a turn."""
         return self._turns[path].row
 
     def __iter__(self) -> Iterator[str]:
-        """The paths."""
         return iter(self._turns)
 
     def __len__(self) -> int:
-        """Number of turns."""
         return len(self._turns)
 
     def paths_by_prompt(self) -> dict[tuple[str, str], str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NotRequired, TypedDict
+from typing import Any, TypedDict
 
 from memagent_batch.config.job import RunConfig
 
@@ -83,25 +83,7 @@ class Rates:
     """Price of one replica's machine, in any currency; 0 leaves the cost out."""
 
 
-class Estimate(TypedDict):
-    """What a plan takes at this speed."""
-
-    replicas: int
-    tokens_per_second: float
-    hours_at_least: float
-    hours_at_most: float
-    cost_at_least: NotRequired[float]
-    cost_at_most: NotRequired[float]
-
-
-class EndpointCost(TypedDict):
-    """What a plan costs by the tokens of an endpoint."""
-
-    at_least: float
-    at_most: float
-
-
-def endpoint_cost(plan: Mapping[str, Any], prompt: float, completion: float) -> EndpointCost:
+def endpoint_cost(plan: Mapping[str, Any], prompt: float, completion: float) -> dict[str, float]:
     """Cost of the readings to do, by the prices of a million tokens; bounds as in `estimate`."""
     most = plan["prompt_tokens_at_most"] + plan["closing_prompt_tokens_at_most"]
     written = plan["completion_tokens_at_most"] + plan["closing_completion_tokens_at_most"]
@@ -111,7 +93,7 @@ def endpoint_cost(plan: Mapping[str, Any], prompt: float, completion: float) -> 
     }
 
 
-def estimate(plan: Mapping[str, Any], rates: Rates, *, replicas: int) -> Estimate:
+def estimate(plan: Mapping[str, Any], rates: Rates, *, replicas: int) -> dict[str, float]:
     """Hours and cost of the readings to do, at least and at most.
 
     The least is without question, memory and completion; the most is with each of them at its budget. Starting the
@@ -121,7 +103,7 @@ def estimate(plan: Mapping[str, Any], rates: Rates, *, replicas: int) -> Estimat
     at_least = plan["prompt_tokens_at_least"] / tokens_per_hour
     kinds = ("prompt_tokens", "completion_tokens", "closing_prompt_tokens", "closing_completion_tokens")
     at_most = sum(plan[f"{kind}_at_most"] for kind in kinds) / tokens_per_hour
-    figures: Estimate = {
+    figures = {
         "replicas": replicas,
         "tokens_per_second": rates.tokens_per_second,
         "hours_at_least": round(at_least, 3),

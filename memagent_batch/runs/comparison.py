@@ -92,9 +92,7 @@ class AskedReading:
     question_hash: str
     reader_fingerprint: str
     extraction: str
-    """How its answer is taken out of the response."""
     value_type: ValueType | None = None
-    """The type that it asks for."""
     closing_fingerprint: str | None = None
     """What is asked after the answer; depends on reader, extraction and type."""
 
@@ -312,7 +310,6 @@ class PastReadings:
                 yield _given_answer(reading, outcome, closed.get(fingerprint, {}).get(reading.key))
 
     def _outcomes(self, readings: Sequence[PastReading]) -> dict[tuple[ReadingKey, str], StandingOutcome]:
-        """How the readings ended, by key and run."""
         by_run: dict[str, list[ReadingKey]] = defaultdict(list)
         for reading in readings:
             by_run[str(reading.run_id)].append(reading.key)

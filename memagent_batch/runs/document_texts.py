@@ -54,12 +54,12 @@ class DocumentTexts:
             OutputError: the run kept no place of documents.
         """
         found = {**manifest["settings"]["input"], "carry_columns": (), "question_column": None}
-        self._settings = InputConfig(**found)
+        self.settings = InputConfig(**found)
         uris = _document_uris(output, manifest)
         if not uris:
             raise OutputError(f"{output} does not say where its documents are; say {without}")
         try:
-            self._documents, index = _find(uris, output, manifest, wanted=wanted, settings=self._settings)
+            self.documents, index = _find(uris, output, manifest, wanted=wanted, settings=self.settings)
         except InputError as error:
             remedy = f"put the documents back, or say {without}"
             raise InputError(f"the texts of the documents can't be shown: {error}; {remedy}") from error
@@ -73,19 +73,9 @@ class DocumentTexts:
             return
         table = self._index.take(pa.array(rows, pa.int64()))
         names = table["document_id"].to_pylist()
-        for fetched in fetch_texts(table, documents=self._documents, settings=self._settings):
+        for fetched in fetch_texts(table, documents=self.documents, settings=self.settings):
             if fetched.text is not None:
                 yield DocumentText(document_id=names[fetched.row], text=fetched.text, rows=fetched.rows)
-
-    @property
-    def documents(self) -> Location:
-        """Where the texts are fetched from."""
-        return self._documents
-
-    @property
-    def settings(self) -> InputConfig:
-        """Where texts stand in them."""
-        return self._settings
 
     def places(self, document_ids: Sequence[str]) -> pa.Table:
         """Rows of the index for these documents, in this order; nulls for one that is gone or has changed."""

@@ -17,7 +17,6 @@ from memagent_batch.runs.manifest import Manifest
 
 log = logging.getLogger(__name__)
 REVIEWS_FOLDER = "review"
-"""Where reviews lie below an output."""
 ESTIMATE_FILE = "estimate.json"
 MEASURES = ("recall", "precision", "f1", "elusion", "richness")
 """Measures of a value that is looked for, in the order in which people ask for them."""
@@ -25,7 +24,6 @@ OLDER_LACKS = frozenset({"judged_seen", "recall_at_worst"})
 """What estimates of older versions don't have: of labels, and of a value that is looked for."""
 log = logging.getLogger(__name__)
 EVALUATIONS_FOLDER = "evaluation"
-"""Where they lie below an output."""
 FOLLOW_UP_LIMITS = {VALUE: "json_tokens", EVIDENCE: "evidence_tokens", SUPPORT: "evidence_tokens"}
 """Of each kind of follow-up, the setting below `closing` that bounds it."""
 
@@ -40,7 +38,6 @@ class Share:
     high: float
 
     def __str__(self) -> str:
-        """As a person reads it."""
         low, high = (percent(end).removesuffix(" %") for end in (self.low, self.high))
         return f"{percent(self.value)} ({low} to {high})"
 
@@ -160,7 +157,6 @@ class Scores:
     num_readings: int
     """Readings, those that failed included; each of these scores 0."""
     score: Share
-    """Mean score over all tasks and lengths."""
     lengths: tuple[LengthScore, ...]
     """The same by length, from short to long."""
     abstained: Share | None
@@ -178,11 +174,8 @@ class ReaderEvaluation:
     suite_sha256: str
     """Hash of its description and questions, hex."""
     variant: str
-    """Name of the reader in the evaluation."""
     run_id: str
-    """The run that read the suite."""
     finished_at: str
-    """When it ended, ISO 8601, UTC."""
     score_on: str
     """Which text of a reading was scored, a `ScoreOn`."""
     reader_fingerprint: str

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,6 +22,9 @@ JOINED_BYTES = 32 * 1024 * 1024
 last row is there."""
 
 
+_OF_READING = frozenset({"run_id", "document_id", "question_id", "sample", "question_hash", "reader_fingerprint"})
+
+
 class How(StrEnum):
     """How a span was found."""
 
@@ -35,7 +39,6 @@ class Answered:
     """A reading that has a row of `answers`."""
 
     row: int
-    """Row of its document in the part."""
     answer: AnswerRow
     sentences: Sequence[SpanRow]
     """The sentences that its answer rests on, the best first."""
@@ -68,7 +71,6 @@ class PartSpans:
     """Rows of `evidence`; None where it was not asked for."""
     memories: list[MemoryRow]
     is_whole: bool
-    """Whether each text that was needed was there."""
 
 
 def spans_of_part(
@@ -104,7 +106,6 @@ def spans_of_part(
 def _fetched_texts(
     part: pa.Table, rows: Sequence[int], *, documents: Location, settings: InputConfig
 ) -> Iterator[tuple[int, FetchedText]]:
-    """The texts of some rows of a part."""
     for batch in _batches(rows, part["num_bytes"].to_pylist()) if settings.order_columns else [rows]:
         wanted = part.take(pa.array(batch, pa.int64()))
         for fetched in fetch_texts(wanted, documents=documents, settings=settings) if batch else ():
@@ -112,7 +113,6 @@ def _fetched_texts(
 
 
 def _batches(rows: Sequence[int], num_bytes: Sequence[int]) -> Iterator[list[int]]:
-    """Rows whose texts together have at most `JOINED_BYTES`, or one."""
     batch: list[int] = []
     left = JOINED_BYTES
     for row in rows:
@@ -168,21 +168,6 @@ def evidence_rows(answered: Answered, fetched: FetchedText) -> Iterator[Evidence
 
 def _shared(answer: AnswerRow, *, how: How, rank: int) -> EvidenceRow:
     """A row without its span."""
-    return {
-        "run_id": answer["run_id"],
-        "document_id": answer["document_id"],
-        "question_id": answer["question_id"],
-        "sample": answer["sample"],
-        "how": how.value,
-        "rank": rank,
-        "char_start": None,
-        "char_end": None,
-        "text": None,
-        "chunk_index": None,
-        "locator": None,
-        "alignment": Alignment.NONE.value,
-        "quote": None,
-        "document_hash": answer["document_hash"] or "",
-        "question_hash": answer["question_hash"],
-        "reader_fingerprint": answer["reader_fingerprint"],
-    }
+    row: Any = dict.fromkeys(EvidenceRow.__annotations__)
+    row |= {name: value for name, value in answer.items() if name in _OF_READING}
+    return {**row, "how": how.value, "rank": rank, "document_hash": answer["document_hash"] or ""}

@@ -231,7 +231,6 @@ def _plans_back(past: PastRun) -> Iterator[pa.Table]:
 
 
 def _rows_read(plan: pa.Table) -> frozenset[int]:
-    """Rows of a plan with a reading that has a run."""
     readings = plan["readings"].combine_chunks()
     has_run = pc.is_valid(pc.struct_field(pc.list_flatten(readings), "run_id"))
     return frozenset(pc.list_parent_indices(readings).filter(has_run).to_pylist())

@@ -124,7 +124,6 @@ class AgainRecord(TypedDict):
     """The output whose readings they are, without credentials."""
     run_id: str
     where: str
-    """The condition on the rows of its `answers`."""
     pairs: int
     """Documents with questions that fulfil it."""
     plan_of: str | None
@@ -137,7 +136,6 @@ class MarkerCounts(TypedDict):
     num_markers: int
     """All of them, in the prompts of all turns: one that every prompt shows counts every time."""
     num_documents: int
-    """Documents that have readings with such markers."""
 
 
 class Manifest(TypedDict):
@@ -159,7 +157,6 @@ class Manifest(TypedDict):
     finished_at: str
     seconds: float
     files: dict[str, list[str]]
-    """Files of each table, below the output."""
     changes: Mapping[str, Any]
     """`Changes` since the run before."""
     tables: dict[str, str]
@@ -171,9 +168,7 @@ class Manifest(TypedDict):
     cost: NotRequired[Mapping[str, float | None]]
     """Cost of `spent`, `this_run`, and of `totals`, `without_log`; where there is a price."""
     sample: NotRequired[Sample]
-    """The sample of a run with a limit."""
     again: NotRequired[AgainRecord]
-    """What a second pass reads again."""
     markers: NotRequired[MarkerCounts]
     """There where a chat API was sent what stands in documents, questions and memories."""
     record: NotRequired[str]
@@ -188,7 +183,6 @@ class RunRecord:
 
     run_id: str
     started_at: str
-    """When it began, ISO 8601, UTC."""
     documents: str | list[str]
     """URI of the documents; a list where there are several."""
     questions: list[str]
@@ -201,9 +195,7 @@ class RunRecord:
     tables: Mapping[str, str] = field(default_factory=dict)
     """Version or snapshot of each table of a lake that is read."""
     sample: Sample | None = None
-    """The sample of a run with a limit."""
     again: AgainRecord | None = None
-    """What a second pass reads again."""
     format: str = FORMAT
 
 

@@ -7,7 +7,7 @@ takes no notice of it, and nothing of the run is written or removed.
 import json
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypedDict
 
@@ -22,11 +22,11 @@ from memagent_batch.files.errors import output_errors
 from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
-from memagent_batch.log.index import TurnIndex, scan_log
-from memagent_batch.log.question_list import CLOSING_FINGERPRINT, AskedQuestion, read_asked, with_asked
+from memagent_batch.log.index import scan_log
+from memagent_batch.log.question_list import CLOSING_FINGERPRINT, read_asked, with_asked
 from memagent_batch.runs.history import PLAN_FILE, RUNS_FOLDER
 from memagent_batch.runs.manifest import RUN_FILE, read_manifest
-from memagent_batch.runs.parts import PART_READINGS
+from memagent_batch.runs.parts import PART_READINGS, with_log_files
 from memagent_batch.runs.projection import Projection, answers_table, carried_values, hold_part, part_readings
 
 PARTIAL_FOLDER = "partial"
@@ -120,33 +120,12 @@ def _begun_run(output: Location) -> _BegunRun:
         model=record["settings"]["model"],
         extraction=Extraction(record["settings"]["extraction"]),
         table_format=TableFormat.PARQUET,
-        first_memory="",  # no turns are read
+        first_memory="",
         keep_word="",
         closings=dict.fromkeys(closings, ()),
     )
-    plan = _with_files(read_parquet(place), questions, index)
+    plan = with_log_files(read_parquet(place), questions, replace(index, turn_files={}))
     return _BegunRun(plan=plan, questions=questions, projection=projection, asked=record["asked"])
-
-
-def _with_files(plan: pa.Table, questions: pa.Table, index: TurnIndex) -> pa.Table:
-    """The plan with the columns that name log files, as `plan_parts` adds them."""
-    asked: list[AskedQuestion] = questions.to_pylist()
-    ended: list[list[str]] = []
-    closed: list[list[str]] = []
-    for document in plan.select(["document_hash", "readings"]).to_pylist():
-        files: tuple[set[str], set[str]] = (set(), set())
-        for reading in document["readings"]:
-            question = asked[reading["question"]]
-            key = (document["document_hash"] or "", question["question_hash"], reading["sample"])
-            closings = index.closings.get(question.get("closing_fingerprint") or "", {})
-            for found, logged in zip(files, (index.outcomes.get(key), closings.get(key)), strict=True):
-                found.update([logged.file] if logged else [])
-        ended.append(sorted(files[0]))
-        closed.append(sorted(files[1]))
-    none: list[list[str]] = [[]] * plan.num_rows
-    for name, values in (("outcome_files", ended), ("closing_files", closed), ("turn_files", none)):
-        plan = plan.append_column(name, pa.array(values, pa.list_(pa.string())))
-    return plan
 
 
 def _tables(run: _BegunRun) -> Iterator[pa.Table]:

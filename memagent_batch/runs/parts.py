@@ -22,7 +22,7 @@ from memagent_batch.files.columns import arrow_schema
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.document_index import CARRY_PREFIX
 from memagent_batch.log.index import TurnIndex
-from memagent_batch.log.question_list import CLOSING_FINGERPRINT, asked_in, with_asked
+from memagent_batch.log.question_list import CLOSING_FINGERPRINT, AskedQuestion, asked_in, with_asked
 from memagent_batch.log.rows import OUTCOME_LOG, OutcomeRow
 from memagent_batch.runs.manifest import PART_REPORT, PartReport, read_manifest
 from memagent_batch.runs.plan import WORK_COLUMNS, IndexedText, Plan
@@ -139,6 +139,26 @@ _PLAN_COLUMNS = (
 
 
 _QUESTION_COLUMNS = ("question_id", "document_id", "question", "question_hash", CLOSING_FINGERPRINT)
+
+
+def with_log_files(plan: pa.Table, questions: pa.Table, index: TurnIndex) -> pa.Table:
+    """A recorded plan (`RUN_PLAN`) with the columns that name log files, as `plan_parts` adds them."""
+    asked: list[AskedQuestion] = questions.to_pylist()
+    rows: list[dict[str, list[str]]] = []
+    for document in plan.select(["document_hash", "readings"]).to_pylist():
+        files: dict[str, set[str]] = {"outcome_files": set(), "turn_files": set(), "closing_files": set()}
+        for reading in document["readings"]:
+            question = asked[reading["question"]]
+            key = (document["document_hash"] or "", question["question_hash"], reading["sample"])
+            closings = index.closings.get(question.get("closing_fingerprint") or "", {})
+            for name, logged in (("outcome_files", index.outcomes.get(key)), ("closing_files", closings.get(key))):
+                files[name].update([logged.file] if logged else [])
+            files["turn_files"].update(index.files_of(key[:2]))
+        rows.append({name: sorted(found) for name, found in files.items()})
+    added = pa.Table.from_pylist(rows, schema=pa.schema(list(_PART_COLUMNS)[1:]))
+    for name in added.schema.names:
+        plan = plan.append_column(_PART_COLUMNS.field(name), added[name])
+    return plan
 
 
 def part_key(part: pa.Table, *, projection: Projection) -> str:

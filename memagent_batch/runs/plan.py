@@ -212,7 +212,6 @@ class Again:
     """What a second pass reads again."""
 
     record: AgainRecord
-    """What the record of the run says of it."""
     questions: Mapping[str, Collection[str]]
     """Ids of the questions that are asked again, by document_id."""
 
@@ -225,7 +224,6 @@ class PlanCounts:
     done: int
     """Answered by the log."""
     failed: int
-    """Failed, as the log or the input says."""
     to_close: int
     """Answered by the log; something is asked after the answer that it does not hold."""
 

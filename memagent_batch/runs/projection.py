@@ -46,7 +46,6 @@ class Origin:
     model: str
     """Name of the model, for rows of readings that never reached it."""
     extraction: Extraction
-    """How answers are taken out of responses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +63,6 @@ class Projection(Origin):
     closings: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Fingerprints of closing turns, by that under which the log keeps what they brought together."""
     has_evidence: bool = False
-    """Whether there is a table `evidence`."""
     results: Mapping[str, ResultQuestion] = field(default_factory=dict)
     """Questions of the table `results` by question_id; without one there is no such table."""
     documents: Location | None = None

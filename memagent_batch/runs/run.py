@@ -101,15 +101,12 @@ class Run:
     began_seconds: float
     """When it began on the monotonic clock, which corrections of the wall clock don't move; seconds."""
     projection: Projection
-    """How rows are made of the log."""
     sources: SourceConfig
     """The documents at the versions that were indexed."""
     tables: Mapping[str, str] = field(default_factory=dict)
     """Version of each table of a lake that it reads."""
     sample: Sample | None = None
-    """The sample of a run with a limit."""
     again: AgainRecord | None = None
-    """What a second pass reads again."""
 
 
 def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan) -> Run:
@@ -228,7 +225,6 @@ def close_run(
 
 
 def _require_closed(run: Run, reports: Sequence[PartReport]) -> RunCounts:
-    """The counts, if they close."""
     expected: dict[str, int | None] = {}
     for report in reports:
         expected |= rows_of_files(report)
@@ -347,7 +343,6 @@ def _recorded_part(report: PartReport) -> PartReport:
 def _run_reasons(
     reports: Sequence[PartReport], column: Literal["failed_reasons", "not_read_reasons"]
 ) -> list[ReasonRow]:
-    """The most frequent reasons of one status."""
     reasons = (Reason(**row) for report in reports for row in report[column])
     return reason_rows(most_frequent(reasons, limit=SHOWN_REASONS))
 

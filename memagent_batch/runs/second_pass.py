@@ -110,7 +110,6 @@ def _begun(output: Location, asked: Mapping[str, str]) -> Again | None:
 
 
 def _planned(output: Location, run_id: str) -> Iterable[tuple[str, str]]:
-    """Documents and questions in the plan of a run."""
     question_ids = read_asked(output, run_id=run_id)["question_id"].to_pylist()
     place = output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}"
     with table_errors(place.uri, remedy="restore it, or choose another output"):
@@ -173,7 +172,6 @@ def merged_batches(outputs: Sequence[Location]) -> Iterator[pa.RecordBatch]:
 
 
 def _answers(output: Location) -> ds.Dataset:
-    """The table `answers` of the last run of an output."""
     with output_errors(output.uri):
         places = table_locations(output, ANSWERS_FOLDER)
     if not places:

@@ -74,7 +74,6 @@ class RunState(LogSums):
     sample: Sample | None
     """The part of the documents that a run with a limit takes."""
     again: AgainRecord | None
-    """What a second pass reads again."""
     readings_asked: int
     outcomes_ok: int
     outcomes_failed: int
@@ -83,7 +82,6 @@ class RunState(LogSums):
     spent: Spent | None
     """What the turns of a finished run took; the totals of its manifest are what they had taken without the log."""
     cost: Mapping[str, float | None] | None
-    """The cost of both, where there is a price."""
     counts: RunCounts | None
     """Counts of the manifest; None before it is written, as `changes`."""
     changes: Mapping[str, Any] | None
@@ -138,7 +136,6 @@ def read_state(output: Location) -> RunState:
 
 
 def _require_record(output: Location) -> Mapping[str, Any]:
-    """What `run.json` says."""
     with output_errors(output.uri):
         record = read_json(output / RUN_FILE)
     if record is None:
