@@ -3,10 +3,11 @@
 import asyncio
 import heapq
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any
+
+import pyarrow.compute as pc
 
 from memagent_batch.budgets import fitted
 from memagent_batch.config.agent import AgentConfig
@@ -17,11 +18,9 @@ from memagent_batch.domain.texts.sentences import Sentences, split_sentences
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import DocumentError, NotReadError, ReadingError, SettingsError
-from memagent_batch.files.errors import storage_errors, table_errors
 from memagent_batch.files.location import Location
-from memagent_batch.files.parquet import read_parquet
 from memagent_batch.inputs.questions import asked_types
-from memagent_batch.log.index import TurnIndex, scan_log
+from memagent_batch.log.index import TurnIndex, read_log, scan_log
 from memagent_batch.log.rows import TurnRow
 from memagent_batch.log.turns import read_turns_of
 from memagent_batch.log.writer import TURNS_FOLDER
@@ -38,7 +37,7 @@ from memagent_batch.runs.document_texts import DocumentText, DocumentTexts
 from memagent_batch.runs.history import PastRun
 from memagent_batch.wiring import identify_reader, make_engine, make_tokenizer
 
-COLUMNS = ("document_hash", "question_hash", "sample", "reader_fingerprint", "path")
+COLUMNS = ["document_hash", "question_hash", "sample", "reader_fingerprint", "path"]
 """What names a turn."""
 IN_FLIGHT = 64
 
@@ -80,29 +79,13 @@ def draw_turns(
 ) -> Sequence[DrawnTurn]:
     """The turns with the smallest numbers; holds no more than these and one file's names."""
     drawn: dict[DrawnTurn, str] = {}
-    for turns in _asked_turns(output, names, document_hashes=document_hashes, fingerprints=fingerprints):
+    columns, among = [*COLUMNS, "held_from"], {(output / name).path for name in names}
+    for _, table in read_log(output / TURNS_FOLDER, columns=columns, fingerprints=fingerprints, among=among):
+        asked = table.filter(pc.is_null(table["held_from"])).select(COLUMNS)  # not taken from an earlier version
+        turns = [DrawnTurn(**row) for row in asked.to_pylist() if row["document_hash"] in document_hashes]
         drawn |= {turn: turn.number(seed) for turn in turns}
         drawn = dict(heapq.nsmallest(num, drawn.items(), key=lambda item: item[1]))
     return list(drawn)
-
-
-def _asked_turns(
-    output: Location, names: Iterable[str], *, document_hashes: Collection[str], fingerprints: Collection[str]
-) -> Iterator[set[DrawnTurn]]:
-    for name in sorted(name for name in names if name.startswith(f"{TURNS_FOLDER}/")):
-        place = output / name
-        with storage_errors(place.uri), table_errors(f"log file {place}", remedy="restore it", of_store=False):
-            rows = read_parquet(place, columns=[*COLUMNS, "held_from"]).to_pylist()
-        yield {
-            DrawnTurn(**{column: row[column] for column in COLUMNS})
-            for row in rows
-            if row["document_hash"] in document_hashes and row["reader_fingerprint"] in fingerprints and _is_asked(row)
-        }
-
-
-def _is_asked(row: dict[str, Any]) -> bool:
-    """Whether the engine was asked, and the turn not taken from an earlier version of its document."""
-    return row.get("held_from") is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

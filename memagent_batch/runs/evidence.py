@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import cast
 
 import pyarrow as pa
 
@@ -168,6 +168,7 @@ def evidence_rows(answered: Answered, fetched: FetchedText) -> Iterator[Evidence
 
 def _shared(answer: AnswerRow, *, how: How, rank: int) -> EvidenceRow:
     """A row without its span."""
-    row: Any = dict.fromkeys(EvidenceRow.__annotations__)
-    row |= {name: value for name, value in answer.items() if name in _OF_READING}
-    return {**row, "how": how.value, "rank": rank, "document_hash": answer["document_hash"] or ""}
+    none = dict.fromkeys(EvidenceRow.__annotations__)
+    own = {name: value for name, value in answer.items() if name in _OF_READING}
+    document_hash = answer["document_hash"] or ""
+    return cast("EvidenceRow", {**none, **own, "how": how.value, "rank": rank, "document_hash": document_hash})

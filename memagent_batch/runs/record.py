@@ -1,4 +1,9 @@
-"""What a run leaves in `runs/RUN_ID/` when it closes: how its tables were made, its card, and its list."""
+"""What a run leaves in `runs/RUN_ID/` when it closes: how its tables were made, its card, and its list.
+
+The list, `SHA256SUMS`, has the hash of every file that the run made and rests on, as `sha256sum -c` reads it. Paths are
+relative to the output. The list of the run before is among the files, so that the lists form a chain. Files of the log
+and of kept tables never change: their hashes are taken over from the list before.
+"""
 
 import json
 import logging
