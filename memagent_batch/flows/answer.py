@@ -63,7 +63,7 @@ def answer_plan(plan: Plan, checked: Checked) -> Manifest:
     run = begin_run(output, job, reader=checked.reader, plan=plan)
     progress = Progress(
         run_id=run.run_id,
-        asked=run.asked,
+        asked=run.record.asked,
         model=job.agent.model,
         policy=job.agent.policy.kind,
         bound_met=partial(_bound_met, run=run),

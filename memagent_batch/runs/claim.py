@@ -233,14 +233,12 @@ def remove_leftovers(output: Location, *, tables: TableSet, run_id: str) -> None
 @contextmanager
 def removed_on_failure(output: Location, *, tables: TableSet, run_id: str) -> Iterator[None]:
     """The block in which a run writes files of tables; where it fails, they are removed. The tables shown stay."""
-    done = False
     try:
         yield
-        done = True
-    finally:
-        if not done:
-            with suppress(MemagentError):  # the block's own error is what counts; the next run removes the files
-                remove_unpublished(output, tables=tables, run_id=run_id)
+    except BaseException:
+        with suppress(MemagentError):  # the block's own error is what counts; the next run removes the files
+            remove_unpublished(output, tables=tables, run_id=run_id)
+        raise
 
 
 def publish(output: Location, record: Mapping[str, Any], *, tables: TableSet, run_id: str) -> None:

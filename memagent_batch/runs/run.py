@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Literal
@@ -48,7 +48,6 @@ from memagent_batch.runs.history import (
 from memagent_batch.runs.manifest import (
     FORMAT,
     RUN_FILE,
-    AgainRecord,
     Manifest,
     MarkerCounts,
     PartReport,
@@ -92,65 +91,54 @@ COUNT_THREADS = 16
 class Run:
     """One execution over a plan."""
 
-    run_id: str
+    record: RunRecord
     output: Location
     job: JobConfig
     reader: ReaderIdentity
-    asked: int
-    started_at: datetime
     began_seconds: float
     """When it began on the monotonic clock, which corrections of the wall clock don't move; seconds."""
     projection: Projection
     sources: SourceConfig
     """The documents at the versions that were indexed."""
-    tables: Mapping[str, str] = field(default_factory=dict)
-    """Version of each table of a lake that it reads."""
-    sample: Sample | None = None
-    again: AgainRecord | None = None
+
+    @property
+    def run_id(self) -> str:
+        """Names the run."""
+        return self.record.run_id
 
 
 def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan) -> Run:
     """Writes `run.json`: from here on the location belongs to this job, and in it to this run."""
-    started_at = datetime.now(UTC)
-    record = _run_record(job, plan, reader=reader, started_at=started_at)
-    run_id = _claim(output, record)
-    write_asked(output, plan.asked.hashed, run_id=run_id)
-    fields = {"run_id": run_id, "asked": plan.num_readings, "output": shown(job.output)}
-    log.info(
-        f"run {run_id}: {quantity(plan.num_readings, 'reading')} asked",
-        extra={"event": EventKind.RUN_STARTED, **fields},
+    record = _claim(
+        output,
+        RunRecord(
+            run_id="",
+            started_at=datetime.now(UTC).isoformat(),
+            documents=asked_documents(job),
+            questions=asked_questions(job),
+            asked=plan.num_readings,
+            reader_fingerprint=reader.fingerprint,
+            settings=public_settings(job),
+            closing_turns=plan.asked.closing_turns,
+            tables={} if plan.table is None else {**plan.table.versions},
+            sample=_sample(job, plan),
+            again=plan.again.record if plan.again else None,
+        ),
     )
-    projection = make_projection(output, job, run_id=run_id, reader=reader, plan=plan)
+    run_id = record.run_id
+    write_asked(output, plan.asked.hashed, run_id=run_id)
+    fields = {"run_id": run_id, "asked": record.asked, "output": shown(job.output)}
+    log.info(
+        f"run {run_id}: {quantity(record.asked, 'reading')} asked", extra={"event": EventKind.RUN_STARTED, **fields}
+    )
     return Run(
-        run_id=run_id,
+        record=record,
         output=output,
         job=job,
         reader=reader,
-        asked=plan.num_readings,
-        started_at=started_at,
         began_seconds=time.monotonic(),
-        projection=projection,
+        projection=make_projection(output, job, run_id=run_id, reader=reader, plan=plan),
         sources=plan.pinned(job),
-        tables=record.tables,
-        sample=record.sample,
-        again=record.again,
-    )
-
-
-def _run_record(job: JobConfig, plan: Plan, *, reader: ReaderIdentity, started_at: datetime) -> RunRecord:
-    """What `run.json` will say, without the run's id."""
-    return RunRecord(
-        run_id="",
-        started_at=started_at.isoformat(),
-        documents=asked_documents(job),
-        questions=asked_questions(job),
-        asked=plan.num_readings,
-        reader_fingerprint=reader.fingerprint,
-        settings=public_settings(job),
-        closing_turns=plan.asked.closing_turns,
-        tables={} if plan.table is None else {**plan.table.versions},
-        sample=_sample(job, plan),
-        again=plan.again.record if plan.again else None,
     )
 
 
@@ -161,7 +149,7 @@ def _sample(job: JobConfig, plan: Plan) -> Sample | None:
     return {"limit": job.limit, "seed": job.limit_seed, "taken": taken, "documents": taken + plan.outside.num_rows}
 
 
-def _claim(output: Location, record: RunRecord) -> str:
+def _claim(output: Location, record: RunRecord) -> RunRecord:
     """Writes `run.json` under an id that sorts behind the run that it replaces and all that wrote to the log.
 
     `ma.read` writes to a log without `run.json`, maybe on a machine whose clock runs ahead.
@@ -173,7 +161,7 @@ def _claim(output: Location, record: RunRecord) -> str:
         last = max(before["run_id"], logged) if before else logged
         record = replace(record, run_id=new_run_id(after=last))
         if write_run_record(output, record, version=version):
-            return record.run_id
+            return record
     raise StorageError(f"{place.uri} changes whenever it is looked at; see how many attempts are started")
 
 
@@ -203,7 +191,7 @@ def close_run(
         reports,
         counts=counts,
         removed_file=removed_file,
-        changes=find_changes(recorded, questions, before=before, tables=run.tables, run_turns=run_turns),
+        changes=find_changes(recorded, questions, before=before, tables=run.record.tables, run_turns=run_turns),
     )
     manifest = _with_own_parts(manifest, run, reports, questions=questions, spent=spent)
     past = PastRun(
@@ -266,7 +254,7 @@ def _manifest(
         "reader": run.reader.parts,
         "settings": public_settings(run.job),
         "versions": package_versions(),
-        "started_at": run.started_at.isoformat(),
+        "started_at": run.record.started_at,
         "finished_at": datetime.now(UTC).isoformat(),
         "seconds": round(time.monotonic() - run.began_seconds, 3),
         "files": {
@@ -276,7 +264,7 @@ def _manifest(
             **_closing_files(reports),
         },
         "changes": changes,
-        "tables": {**run.tables},
+        "tables": {**run.record.tables},
         "parts": [_recorded_part(report) for report in reports],
         "record": record_file(run.run_id, SUMS_FILE),
     }
@@ -294,10 +282,10 @@ def _with_own_parts(
         this_run = cost(run.job, spent, seconds=manifest["seconds"])
         if this_run is not None:
             manifest["cost"] = {"this_run": this_run, "without_log": cost(run.job, manifest["totals"])}
-    if run.sample is not None:
-        manifest["sample"] = run.sample
-    if run.again is not None:
-        manifest["again"] = run.again
+    if run.record.sample is not None:
+        manifest["sample"] = run.record.sample
+    if run.record.again is not None:
+        manifest["again"] = run.record.again
     if closing_texts := _closing_texts(run, questions):
         manifest["closing_texts"] = closing_texts
     return manifest
@@ -390,7 +378,7 @@ def _counts(run: Run, reports: Sequence[PartReport], *, rows: Mapping[str, int |
     ok = sum(report["num_ok"] for report in reports)
     not_read = sum(report["num_not_read"] for report in reports)
     return {
-        "asked": run.asked,
+        "asked": run.record.asked,
         "ok": ok,
         "failed": sum(report["num_answers"] for report in reports) - ok - not_read,
         "not_read": not_read,

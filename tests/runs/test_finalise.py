@@ -23,7 +23,7 @@ from memagent_batch.runs import projection as looks
 from memagent_batch.runs import run as close
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_unpublished
 from memagent_batch.runs.history import PastRun, recorded_plan, write_plan
-from memagent_batch.runs.manifest import PART_REPORT, Manifest, PartReport
+from memagent_batch.runs.manifest import Manifest, PartReport
 from memagent_batch.runs.parts import attach_not_read, collect_not_read, plan_parts
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.record import list_log
@@ -162,15 +162,6 @@ def test_run_writes_no_secret_into_any_file(tmp_path: Path) -> None:
     files = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
     assert len(files) >= 5
     assert all(SECRET.encode() not in path.read_bytes() for path in files)
-
-
-def test_write_tables_reports_by_its_schema(tmp_path: Path) -> None:
-    plan = plan_of(readable=1, broken=1)
-    run = begun(tmp_path, plan)
-    (part,) = parts_of(run, plan)
-    report = write_tables(part, projection=run.projection, kept={})
-    assert report.schema.equals(PART_REPORT)
-    assert report["missing"].to_pylist() == [["document 'd0', question " + repr(question_id(plan)) + ", sample 0"]]
 
 
 def question_id(plan: Plan) -> str:

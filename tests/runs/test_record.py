@@ -193,7 +193,7 @@ def test_log_files_of_a_run_are_those_that_its_tables_are_planned_from(
 
     scans: list[int] = []
     monkeypatch.setattr(answer, "scan_plan", scan)
-    progress = Progress(run_id=run.run_id, asked=run.asked, model="m", policy="p")
+    progress = Progress(run_id=run.run_id, asked=run.record.asked, model="m", policy="p")
     read = answer.read_plan(plan, run=run, executor=LocalExecutor(), progress=progress, before=nights.last())
     late = f"log/outcomes/{run.run_id}-late-000001.parquet"
     assert (late in read.log_files) is (when == "before")
