@@ -76,7 +76,7 @@ def time_reading(
     executor = make_executor(job.executor)
     plan = make_plan(job, executor=executor)
     run = begin_run(output, job, reader=reader, plan=plan)
-    progress = Progress(run_id=run.run_id, asked=run.asked, model=job.agent.model, policy=job.agent.policy.kind)
+    progress = Progress(run_id=run.run_id, asked=run.record.asked, model=job.agent.model, policy=job.agent.policy.kind)
     progress.begin()
     bundles = list(plan.pending(TurnIndex(reader_fingerprint=reader.fingerprint), retry_failed=False))
     read_documents(arrange(bundles), run=run, executor=executor, progress=progress)

@@ -106,7 +106,7 @@ def read_state(output: Location) -> RunState:
     sums = _sum_log(
         output, reader_fingerprint=record["reader_fingerprint"], closing_turns=record.get("closing_turns", ())
     )
-    state: RunState = {
+    state: dict[str, Any] = {
         "run_id": record["run_id"],
         "state": _state(manifest, note),
         "started_at": record["started_at"],
@@ -132,7 +132,7 @@ def read_state(output: Location) -> RunState:
         seen = max(datetime.fromisoformat(text) for text in (record["started_at"], sums["last_turn_at"]) if text)
         state["last_sign_of_life_at"] = seen.isoformat()
         state["last_sign_of_life_seconds_ago"] = round((datetime.now(UTC) - seen).total_seconds())
-    return state
+    return cast("RunState", state)
 
 
 def _require_record(output: Location) -> Mapping[str, Any]:
