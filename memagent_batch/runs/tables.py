@@ -253,16 +253,16 @@ def read_table_columns(place: Location, names: Collection[str]) -> pa.Table:
 
 def read_tables(output: Location, names: Sequence[str], *, columns: Sequence[str] | None = None) -> pa.Table:
     """The rows of table files of one run, by their names in its manifest; all columns by default."""
-    return pa.concat_tables([_rows_of_file(output / name, columns=columns) for name in names])
-
-
-def _rows_of_file(place: Location, *, columns: Sequence[str] | None) -> pa.Table:
-    with table_errors(place.uri, remedy=MOVED_TABLES_REMEDY):
-        if place.path.endswith(".parquet"):
-            return read_parquet(place, columns=columns)
-        with place.open() as stream:
-            table = pa.ipc.open_file(stream).read_all()
-            return table if columns is None else table.select(list(columns))
+    tables = []
+    for place in (output / name for name in names):
+        with table_errors(place.uri, remedy=MOVED_TABLES_REMEDY):
+            if place.path.endswith(".parquet"):
+                tables.append(read_parquet(place, columns=columns))
+            else:
+                with place.open() as stream:
+                    table = pa.ipc.open_file(stream).read_all()
+                tables.append(table if columns is None else table.select(list(columns)))
+    return pa.concat_tables(tables)
 
 
 def table_bytes(table: pa.Table, *, table_format: TableFormat) -> bytes:
