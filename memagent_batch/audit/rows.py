@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from memagent_batch.audit.files import Finding, Kind, Report, Unchecked
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
-from memagent_batch.log.index import scan_log
-from memagent_batch.log.question_list import with_asked
+from memagent_batch.log.index import TurnIndex, scan_log
+from memagent_batch.log.question_list import AskedQuestion, with_asked
 from memagent_batch.log.rows import OUTCOME_LOG, OutcomeRow
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.history import PastRun
@@ -54,16 +54,6 @@ def differences(expected: pa.Table, actual: pa.Table, *, keys: Sequence[str]) ->
     rows = list(_other_rows(expected.to_pylist(), actual.to_pylist(), keys))
     shown = rows[:SHOWN_ROWS]
     return [*lines, *shown, *([f"and {len(rows) - len(shown):,} more"] if len(rows) > len(shown) else [])]
-
-
-def without(table: pa.Table, names: Sequence[str], *, where: pa.ChunkedArray) -> pa.Table:
-    """The table with null in these columns of some rows."""
-    for name in names:
-        place = table.schema.get_field_index(name)
-        field = table.schema.field(place).with_nullable(True)
-        column = pc.if_else(where, pa.scalar(None, field.type), table[name])
-        table = table.set_column(place, field, column)
-    return table
 
 
 def _other_columns(expected: pa.Table, actual: pa.Table) -> Iterator[str]:
@@ -125,7 +115,7 @@ class RowCheck:
 
     def reports(self) -> Iterator[Report]:
         """What does not follow from the log."""
-        plan = self._plan_of_log()
+        index, asked = self._index(), self.past.questions.to_pylist()
         rows = {name: row for row, name in enumerate(self.past.plan["document_id"].to_pylist())}
         seen: set[int] = set()
         is_whole = not any(self._is_wrong(part) for part in self.past.manifest["parts"])
@@ -137,7 +127,10 @@ class RowCheck:
                 if not self._is_wrong(part):
                     yield Finding(kind=Kind.ROWS, where=part["answers_file"], what=str(error))
                 continue
-            reports = [*_twice(part, documents, seen), *self._of_part(part, documents, rows=rows, plan=plan)]
+            reports = [
+                *_twice(part, documents, seen),
+                *self._of_part(part, documents, rows=rows, index=index, asked=asked),
+            ]
             seen.update(documents)
             yield from (each for each in reports if self._is_own(each, part))
         if is_whole:  # else nobody knows what the damaged part had
@@ -147,12 +140,21 @@ class RowCheck:
             yield Unchecked(what=f"evidence and locators of {self._num_without_text:,} documents", why=why)
 
     def _of_part(
-        self, part: PartReport, documents: Sequence[int], *, rows: Mapping[str, int], plan: pa.Table
+        self,
+        part: PartReport,
+        documents: Sequence[int],
+        *,
+        rows: Mapping[str, int],
+        index: TurnIndex,
+        asked: Sequence[AskedQuestion],
     ) -> Iterator[Report]:
-        planned = self._part(plan, documents)
-        gone = self._without_text(planned)
+        planned = self._part(documents, index, asked)
+        gone: list[str] = []
+        if self._needs_texts:  # documents whose texts are not there
+            is_gone = pc.and_(pc.is_null(planned["path"]), pc.is_null(planned["error"]))
+            gone = planned.filter(is_gone)["document_id"].to_pylist()
         there = sorted(set(documents) - {rows[name] for name in gone})
-        readable = self._part(plan, there) if gone else planned
+        readable = self._part(there, index, asked) if gone else planned
         yield from self._compared(part, planned, readable=readable, gone=gone)
 
     def _is_own(self, report: Report, part: PartReport) -> bool:
@@ -169,36 +171,26 @@ class RowCheck:
         named = [table["document_id"].to_pylist() for table in tables]
         return sorted({rows[name] for names in named for name in names if name in rows})
 
-    def _plan_of_log(self) -> pa.Table:
-        """The plan, with the files of the log that hold its readings."""
-        output, closings = self.past.output, self.projection.closings
-        index = scan_log(
-            output,
+    def _index(self) -> TurnIndex:
+        closings = self.projection.closings
+        return scan_log(
+            self.past.output,
             reader_fingerprint=self.projection.reader_fingerprint,
             closings=list(closings),
             closing_turns=sorted({turns for of_kind in closings.values() for turns in of_kind}),
-            among={(output / name).path for name in self.log},
+            among={(self.past.output / name).path for name in self.log},
         )
-        return with_log_files(self.past.plan, self.past.questions, index)
 
-    def _part(self, plan: pa.Table, documents: Sequence[int]) -> pa.Table:
+    def _part(self, documents: Sequence[int], index: TurnIndex, asked: Sequence[AskedQuestion]) -> pa.Table:
         """The part of the plan, as `plan_parts` makes it."""
-        part = plan.take(pa.array(documents, pa.int64()))
+        part = with_log_files(self.past.plan.take(pa.array(documents, pa.int64())), asked, index)
         if self.texts is not None:
             found = self.texts.places(part["document_id"].to_pylist())
             for name in found.schema.names:
                 if name not in part.schema.names:
                     part = part.append_column(name, found[name])
-        asked = [[reading["question"] for reading in readings] for readings in part["readings"].to_pylist()]
-        return with_asked(part, asked, questions=self.past.questions).combine_chunks()
-
-    def _without_text(self, planned: pa.Table) -> list[str]:
-        """Documents of a part whose texts are not there, where texts are needed."""
-        if not self._needs_texts:
-            return []
-        is_gone = pc.and_(pc.is_null(planned["path"]), pc.is_null(planned["error"]))
-        gone: list[str] = planned.filter(is_gone)["document_id"].to_pylist()
-        return gone
+        rows = [[reading["question"] for reading in readings] for readings in part["readings"].to_pylist()]
+        return with_asked(part, rows, questions=self.past.questions).combine_chunks()
 
     def _compared(
         self, part: PartReport, planned: pa.Table, *, readable: pa.Table, gone: Sequence[str]
@@ -220,10 +212,7 @@ class RowCheck:
         self._num_without_text += len(gone)
         unreadable: list[str] = planned.filter(pc.is_valid(planned["error"]))["document_id"].to_pylist()
         located = names if gone or self.texts is None else []
-        hidden: dict[str, Sequence[Hidden]] = {
-            "answers_file": [(OF_UNREADABLE, unreadable)],
-            "memories_file": [(OF_TEXT, located)],
-        }
+        hidden = {"answers_file": (OF_UNREADABLE, unreadable), "memories_file": (OF_TEXT, located)}
         yield from self._of_tables(part, made, gone=gone, hidden=hidden)
 
     @property
@@ -232,7 +221,7 @@ class RowCheck:
         return self.texts is not None and (self.projection.has_evidence or self.projection.input.locator is not None)
 
     def _of_tables(
-        self, part: PartReport, made: PartTables, *, gone: Sequence[str], hidden: Mapping[str, Sequence[Hidden]]
+        self, part: PartReport, made: PartTables, *, gone: Sequence[str], hidden: Mapping[str, Hidden]
     ) -> Iterator[Report]:
         tables = {
             "answers_file": made.answers,
@@ -249,12 +238,12 @@ class RowCheck:
                 yield Finding(kind=Kind.ROWS, where=where, what=what)
             if name is None or expected is None:
                 continue
-            own = hidden.get(field, ())
+            own = hidden.get(field, ((), ()))
             for line in self._differences(name, expected, keys=KEYS[field], hidden=own, gone=gone):
                 yield Finding(kind=Kind.ROWS, where=name, what=line)
 
     def _differences(
-        self, name: str, expected: pa.Table, *, keys: Sequence[str], hidden: Sequence[Hidden], gone: Sequence[str]
+        self, name: str, expected: pa.Table, *, keys: Sequence[str], hidden: Hidden, gone: Sequence[str]
     ) -> list[str]:
         try:
             actual = _valid(read_tables(self.past.output, [name]), columns=())
@@ -263,9 +252,7 @@ class RowCheck:
         if "how" in keys:
             expected, actual = _of_others(expected, gone), _of_others(actual, gone)
         self.num_rows += actual.num_rows
-        for each in hidden:
-            expected, actual = _masked(expected, each), _masked(actual, each)
-        return differences(expected, actual, keys=keys)
+        return differences(_masked(expected, hidden), _masked(actual, hidden), keys=keys)
 
     def _projected(self, planned: pa.Table, answers: pa.Table, *, readable: pa.Table) -> PartTables:
         """The rows of a part; evidence of documents whose texts are there."""
@@ -280,27 +267,29 @@ class RowCheck:
     def _unseen(self, seen: set[int]) -> Iterator[Report]:
         """Documents without a row in any table, though something was asked of them."""
         lengths = pc.list_value_length(self.past.plan["readings"]).to_pylist()
-        unseen = [row for row, length in enumerate(lengths) if length and row not in seen]
-        if unseen:
+        if unseen := [row for row, length in enumerate(lengths) if length and row not in seen]:
             first = self.past.plan["document_id"][unseen[0]].as_py()
             what = f"{len(unseen):,} documents have no row in `answers`, the first is {first!r}"
             yield Finding(kind=Kind.ROWS, where="answers", what=what)
 
 
 def _twice(part: PartReport, documents: Sequence[int], seen: set[int]) -> Iterator[Report]:
-    both = seen.intersection(documents)
-    if both:
+    if both := seen.intersection(documents):
         what = f"{len(both):,} documents have rows in another file of `answers` too"
         yield Finding(kind=Kind.ROWS, where=part["answers_file"], what=what)
 
 
 def _masked(table: pa.Table, hidden: Hidden) -> pa.Table:
-    """Without what can't be known of readings of some documents."""
+    """The table with null in the columns that can't be known of readings of some documents."""
     columns, document_ids = hidden
     if not document_ids or not set(columns) <= set(table.schema.names):
         return table
     of_them = pc.is_in(table["document_id"], pa.array(document_ids, table["document_id"].type))
-    return without(table, columns, where=of_them)
+    for name in columns:
+        place = table.schema.get_field_index(name)
+        field = table.schema.field(place).with_nullable(True)
+        table = table.set_column(place, field, pc.if_else(of_them, pa.scalar(None, field.type), table[name]))
+    return table
 
 
 def _of_others(table: pa.Table, document_ids: Sequence[str]) -> pa.Table:

@@ -77,40 +77,6 @@ class Cause(StrEnum):
     """None of these: a reading that failed or was not read was read again, or the engine gave another answer."""
 
 
-DECIDE_CLOSING = (Cause.READER, Cause.EXTRACTION, Cause.TYPE)
-
-
-"""What differs in the fingerprint of what is asked after an answer, beside what is asked."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskedReading:
-    """A reading as one run asked for it."""
-
-    document_hash: str | None
-    """SHA-256 of the document's text; None where it can't be read."""
-    question_hash: str
-    reader_fingerprint: str
-    extraction: str
-    value_type: ValueType | None = None
-    closing_fingerprint: str | None = None
-    """What is asked after the answer; depends on reader, extraction and type."""
-
-
-def causes_between(before: AskedReading, after: AskedReading) -> list[Cause]:
-    """What differs between two readings of one document_id, question_id and sample; never empty."""
-    differs = {
-        Cause.DOCUMENT: before.document_hash != after.document_hash,
-        Cause.QUESTION: before.question_hash != after.question_hash,
-        Cause.READER: before.reader_fingerprint != after.reader_fingerprint,
-        Cause.EXTRACTION: before.extraction != after.extraction,
-        Cause.TYPE: before.value_type != after.value_type,
-    }
-    is_closed_alike = before.closing_fingerprint == after.closing_fingerprint
-    differs[Cause.CLOSING] = not (is_closed_alike or any(differs[cause] for cause in DECIDE_CLOSING))
-    return [cause for cause, different in differs.items() if different] or [Cause.SAME_INPUTS]
-
-
 class DifferenceRow(TypedDict):
     """One row for each reading with another answer, value or status in one of two runs, or that only one asked for.
 
@@ -147,9 +113,16 @@ DIFFERENCES = arrow_schema(DifferenceRow)
 class PastReading:
     """A reading in the plan of one run."""
 
-    asked: AskedReading
+    document_hash: str | None
+    """SHA-256 of the document's text; None where it can't be read."""
+    question_hash: str
     question: str
     sample: int
+    reader_fingerprint: str
+    extraction: str
+    value_type: ValueType | None
+    closing_fingerprint: str | None
+    """What is asked after the answer; depends on reader, extraction and type."""
     run_id: str | None
     """The run that read it; None where the document can't be read, or the reading was not read."""
     error: str | None
@@ -158,7 +131,21 @@ class PastReading:
     @property
     def key(self) -> ReadingKey:
         """Its key in the log."""
-        return (self.asked.document_hash or "", self.asked.question_hash, self.sample)
+        return (self.document_hash or "", self.question_hash, self.sample)
+
+
+def causes_between(before: PastReading, after: PastReading) -> list[Cause]:
+    """What differs between two readings of one document_id, question_id and sample; never empty."""
+    differs = {
+        Cause.DOCUMENT: before.document_hash != after.document_hash,
+        Cause.QUESTION: before.question_hash != after.question_hash,
+        Cause.READER: before.reader_fingerprint != after.reader_fingerprint,
+        Cause.EXTRACTION: before.extraction != after.extraction,
+        Cause.TYPE: before.value_type != after.value_type,
+    }
+    decides_closing = differs[Cause.READER] or differs[Cause.EXTRACTION] or differs[Cause.TYPE]
+    differs[Cause.CLOSING] = before.closing_fingerprint != after.closing_fingerprint and not decides_closing
+    return [cause for cause, different in differs.items() if different] or [Cause.SAME_INPUTS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,16 +245,14 @@ class PastReadings:
             question = self._questions[reading["question"]]
             fingerprint, extraction = self._reader
             readings[question["question_id"], reading["sample"]] = PastReading(
-                asked=AskedReading(
-                    document_hash=document["document_hash"],
-                    question_hash=question["question_hash"],
-                    reader_fingerprint=fingerprint,
-                    extraction=extraction,
-                    value_type=self._types[reading["question"]],
-                    closing_fingerprint=self._closings[reading["question"]],
-                ),
+                document_hash=document["document_hash"],
+                question_hash=question["question_hash"],
                 question=question["question"],
                 sample=reading["sample"],
+                reader_fingerprint=fingerprint,
+                extraction=extraction,
+                value_type=self._types[reading["question"]],
+                closing_fingerprint=self._closings[reading["question"]],
                 run_id=reading["run_id"],
                 error=document["error"],
             )
@@ -278,8 +263,8 @@ class PastReadings:
         if reading is None or reading.run_id is None:
             return
         self._wanted_runs.add(reading.run_id)
-        if reading.asked.closing_fingerprint:
-            self._wanted_closings.add(reading.asked.closing_fingerprint)
+        if reading.closing_fingerprint:
+            self._wanted_closings.add(reading.closing_fingerprint)
 
     def index(self) -> None:
         """Finds the log files that hold the answers that are wanted."""
@@ -306,7 +291,7 @@ class PastReadings:
                         f"the log of {self.run.output.uri} no longer holds what run {reading.run_id} read (document "
                         f"hash {reading.key[0][:12]}, question {reading.question!r}); restore its files in log/outcomes"
                     )
-                fingerprint = reading.asked.closing_fingerprint or ""
+                fingerprint = reading.closing_fingerprint or ""
                 yield _given_answer(reading, outcome, closed.get(fingerprint, {}).get(reading.key))
 
     def _outcomes(self, readings: Sequence[PastReading]) -> dict[tuple[ReadingKey, str], StandingOutcome]:
@@ -329,7 +314,7 @@ class PastReadings:
         files: set[str] = set()
         hashes: set[str] = set()
         for reading in readings:
-            closed = self._closed.get(reading.asked.closing_fingerprint or "", {}).get(reading.key)
+            closed = self._closed.get(reading.closing_fingerprint or "", {}).get(reading.key)
             if closed is not None:
                 files.add(closed.file)
                 hashes.add(reading.key[0])
@@ -344,7 +329,7 @@ class PastReadings:
 
 def _given_answer(reading: PastReading, outcome: OutcomeRow, closed: ClosingRow | None) -> GivenAnswer:
     is_ok = outcome["status"] == Status.OK
-    extraction = Extraction(reading.asked.extraction)
+    extraction = Extraction(reading.extraction)
     return GivenAnswer(
         question=reading.question,
         status=outcome["status"],
@@ -427,7 +412,7 @@ def _paired_readings(before: PastReadings, after: PastReadings, *, closed: Colle
             if is_same and reading == again:
                 continue
             if reading and again:
-                why = causes_between(reading.asked, again.asked)
+                why = causes_between(reading, again)
             else:
                 why = _why_alone(document_id, key[0], *((before, earlier) if reading is None else (after, later)))
             yield _Pair(

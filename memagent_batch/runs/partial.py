@@ -124,7 +124,11 @@ def _begun_run(output: Location) -> _BegunRun:
         keep_word="",
         closings=dict.fromkeys(closings, ()),
     )
-    plan = with_log_files(read_parquet(place), questions, replace(index, turn_files={}))
+    index = replace(index, turn_files={})
+    asked = questions.to_pylist()
+    begun = read_parquet(place)
+    parts = [begun.slice(start, PART_READINGS) for start in range(0, begun.num_rows or 1, PART_READINGS)]
+    plan = pa.concat_tables([with_log_files(part, asked, index) for part in parts])
     return _BegunRun(plan=plan, questions=questions, projection=projection, asked=record["asked"])
 
 

@@ -11,7 +11,7 @@ an outcome would be, and the rows go to the table `answers` with their part.
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import TypedDict
 
@@ -141,9 +141,8 @@ _PLAN_COLUMNS = (
 _QUESTION_COLUMNS = ("question_id", "document_id", "question", "question_hash", CLOSING_FINGERPRINT)
 
 
-def with_log_files(plan: pa.Table, questions: pa.Table, index: TurnIndex) -> pa.Table:
-    """A recorded plan (`RUN_PLAN`) with the columns that name log files, as `plan_parts` adds them."""
-    asked: list[AskedQuestion] = questions.to_pylist()
+def with_log_files(plan: pa.Table, asked: Sequence[AskedQuestion], index: TurnIndex) -> pa.Table:
+    """Rows of a recorded plan (`RUN_PLAN`) with the columns that name log files, as `plan_parts` adds them."""
     rows: list[dict[str, list[str]]] = []
     for document in plan.select(["document_hash", "readings"]).to_pylist():
         files: dict[str, set[str]] = {"outcome_files": set(), "turn_files": set(), "closing_files": set()}
