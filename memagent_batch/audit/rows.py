@@ -12,12 +12,12 @@ from memagent_batch.audit.files import Finding, Kind, Report, Unchecked
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
 from memagent_batch.log.index import TurnIndex, scan_log
-from memagent_batch.log.question_list import AskedQuestion, with_asked
+from memagent_batch.log.question_list import with_asked
 from memagent_batch.log.rows import OUTCOME_LOG, OutcomeRow
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.history import PastRun
 from memagent_batch.runs.manifest import MANIFEST_FILE, PartReport
-from memagent_batch.runs.parts import with_log_files
+from memagent_batch.runs.parts import AskedKey, asked_keys, with_log_files
 from memagent_batch.runs.projection import PartTables, Projection, project
 from memagent_batch.runs.record import record_file
 from memagent_batch.runs.tables import read_tables
@@ -115,7 +115,7 @@ class RowCheck:
 
     def reports(self) -> Iterator[Report]:
         """What does not follow from the log."""
-        index, asked = self._index(), self.past.questions.to_pylist()
+        index, asked = self._index(), asked_keys(self.past.questions)
         rows = {name: row for row, name in enumerate(self.past.plan["document_id"].to_pylist())}
         seen: set[int] = set()
         is_whole = not any(self._is_wrong(part) for part in self.past.manifest["parts"])
@@ -146,7 +146,7 @@ class RowCheck:
         *,
         rows: Mapping[str, int],
         index: TurnIndex,
-        asked: Sequence[AskedQuestion],
+        asked: Sequence[AskedKey],
     ) -> Iterator[Report]:
         planned = self._part(documents, index, asked)
         gone: list[str] = []
@@ -181,7 +181,7 @@ class RowCheck:
             among={(self.past.output / name).path for name in self.log},
         )
 
-    def _part(self, documents: Sequence[int], index: TurnIndex, asked: Sequence[AskedQuestion]) -> pa.Table:
+    def _part(self, documents: Sequence[int], index: TurnIndex, asked: Sequence[AskedKey]) -> pa.Table:
         """The part of the plan, as `plan_parts` makes it."""
         part = with_log_files(self.past.plan.take(pa.array(documents, pa.int64())), asked, index)
         if self.texts is not None:

@@ -23,10 +23,10 @@ from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
 from memagent_batch.log.index import scan_log
-from memagent_batch.log.question_list import CLOSING_FINGERPRINT, read_asked, with_asked
+from memagent_batch.log.question_list import read_asked, with_asked
 from memagent_batch.runs.history import PLAN_FILE, RUNS_FOLDER
 from memagent_batch.runs.manifest import RUN_FILE, read_manifest
-from memagent_batch.runs.parts import PART_READINGS, with_log_files
+from memagent_batch.runs.parts import PART_READINGS, asked_keys, with_log_files
 from memagent_batch.runs.projection import Projection, answers_table, carried_values, hold_part, part_readings
 
 PARTIAL_FOLDER = "partial"
@@ -110,8 +110,8 @@ def _begun_run(output: Location) -> _BegunRun:
     if not place.exists():
         raise OutputError(f"output: run {run_id} has not begun to read; try again in a while")
     questions = read_asked(output, run_id=run_id)
-    names = questions[CLOSING_FINGERPRINT].to_pylist() if CLOSING_FINGERPRINT in questions.schema.names else ()
-    closings = sorted({name for name in names if name})
+    asked = asked_keys(questions)
+    closings = sorted({name for _, name in asked if name})
     index = scan_log(output, reader_fingerprint=fingerprint, closings=closings)
     projection = Projection(
         output=output,
@@ -125,7 +125,6 @@ def _begun_run(output: Location) -> _BegunRun:
         closings=dict.fromkeys(closings, ()),
     )
     index = replace(index, turn_files={})
-    asked = questions.to_pylist()
     begun = read_parquet(place)
     parts = [begun.slice(start, PART_READINGS) for start in range(0, begun.num_rows or 1, PART_READINGS)]
     plan = pa.concat_tables([with_log_files(part, asked, index) for part in parts])

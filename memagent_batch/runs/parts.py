@@ -13,7 +13,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +22,7 @@ from memagent_batch.files.columns import arrow_schema
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.document_index import CARRY_PREFIX
 from memagent_batch.log.index import TurnIndex
-from memagent_batch.log.question_list import CLOSING_FINGERPRINT, AskedQuestion, asked_in, with_asked
+from memagent_batch.log.question_list import CLOSING_FINGERPRINT, asked_in, with_asked
 from memagent_batch.log.rows import OUTCOME_LOG, OutcomeRow
 from memagent_batch.runs.manifest import PART_REPORT, PartReport, read_manifest
 from memagent_batch.runs.plan import WORK_COLUMNS, IndexedText, Plan
@@ -42,17 +42,10 @@ _PART_COLUMNS = pa.schema(
         pa.field("closing_files", pa.list_(pa.string())),
     ]
 )
+AskedKey = tuple[str, str | None]
+"""Hash of a question, and the fingerprint of what is asked after its answers."""
 NOT_READ_COLUMN = "not_read"
 """Column of what a reader returns, and of a part of the plan."""
-
-
-class _PlannedRow(TypedDict):
-    """What a part adds to a document's row of the index."""
-
-    readings: list[dict[str, int]]
-    outcome_files: list[str]
-    turn_files: list[str]
-    closing_files: list[str]
 
 
 def plan_parts(plan: Plan, index: TurnIndex) -> Iterator[pa.Table]:
@@ -62,12 +55,17 @@ def plan_parts(plan: Plan, index: TurnIndex) -> Iterator[pa.Table]:
     two, and not for all. The readings are all that were asked for; `outcome_files` and `turn_files` name the log
     files that hold them, `asked` holds their questions (`question_list.py`), `part` the number of the group.
     """
+    asked = [(hash_, plan.asked.closing_of(row)) for row, hash_ in enumerate(plan.asked.hashes)]
     ended_in = [_ended_in(plan, document, index) for document in plan.texts()]
     order = sorted(range(len(ended_in)), key=ended_in.__getitem__)
-    group: dict[int, _PlannedRow] = {}
+    group: dict[int, dict[str, Any]] = {}
     number = num_bytes = num_readings = 0
     for row, document in zip(order, plan.texts(order), strict=True):
-        group[row] = _planned_row(plan, document, index)
+        readings = plan.readings_of(document)
+        group[row] = {
+            "readings": [{"question": question, "sample": sample} for question, sample in readings],
+            **_log_files(document["document_hash"], readings, asked=asked, index=index),
+        }
         num_bytes += document["num_bytes"] * len(group[row]["readings"])
         num_readings += len(group[row]["readings"])
         if num_bytes >= PART_BYTES or num_readings >= PART_READINGS:
@@ -77,24 +75,38 @@ def plan_parts(plan: Plan, index: TurnIndex) -> Iterator[pa.Table]:
         yield _part_table(plan, group, number=number)
 
 
-def _planned_row(plan: Plan, document: IndexedText, index: TurnIndex) -> _PlannedRow:
-    readings = plan.readings_of(document)
-    outcomes = [index.outcomes.get(plan.key_of(document, row, sample)) for row, sample in readings]
-    return {
-        "readings": [{"question": row, "sample": sample} for row, sample in readings],
-        "outcome_files": sorted({outcome.file for outcome in outcomes if outcome}),
-        "turn_files": plan.turn_files(document["document_hash"], [row for row, _ in readings], index),
-        "closing_files": _files_of_closings(plan, document, index),
-    }
+def asked_keys(questions: pa.Table) -> list[AskedKey]:
+    """The keys of a question list (`PlannedQuestions.hashed`), by its rows."""
+    has_closings = CLOSING_FINGERPRINT in questions.schema.names
+    closings = questions[CLOSING_FINGERPRINT].to_pylist() if has_closings else [None] * questions.num_rows
+    return list(zip(questions["question_hash"].to_pylist(), closings, strict=True))
 
 
-def _files_of_closings(plan: Plan, document: IndexedText, index: TurnIndex) -> list[str]:
-    """The log files that hold what was asked after the answers to a document's questions."""
-    closed = [
-        index.closings.get(plan.asked.closing_of(row) or "", {}).get(plan.key_of(document, row, sample))
-        for row, sample in (plan.readings_of(document) if plan.asked.are_closed else ())
-    ]
-    return sorted({each.file for each in closed if each})
+def with_log_files(plan: pa.Table, asked: Sequence[AskedKey], index: TurnIndex) -> pa.Table:
+    """Rows of a recorded plan (`RUN_PLAN`) with the columns that name log files, as `plan_parts` adds them."""
+    rows = []
+    for document in plan.select(["document_hash", "readings"]).to_pylist():
+        readings = [(reading["question"], reading["sample"]) for reading in document["readings"]]
+        rows.append(_log_files(document["document_hash"], readings, asked=asked, index=index))
+    added = pa.Table.from_pylist(rows, schema=pa.schema(list(_PART_COLUMNS)[1:]))
+    for name in added.schema.names:
+        plan = plan.append_column(_PART_COLUMNS.field(name), added[name])
+    return plan
+
+
+def _log_files(
+    document_hash: str | None, readings: Iterable[tuple[int, int]], *, asked: Sequence[AskedKey], index: TurnIndex
+) -> dict[str, list[str]]:
+    """The files that hold a document's readings: rows of the question list and samples."""
+    files: dict[str, set[str]] = {"outcome_files": set(), "turn_files": set(), "closing_files": set()}
+    for row, sample in readings:
+        question_hash, fingerprint = asked[row]
+        key = (document_hash or "", question_hash, sample)
+        closed = index.closings.get(fingerprint or "", {}).get(key)
+        for name, logged in (("outcome_files", index.outcomes.get(key)), ("closing_files", closed)):
+            files[name].update([logged.file] if logged else [])
+        files["turn_files"].update(index.files_of((key[0], question_hash)))
+    return {name: sorted(found) for name, found in files.items()}
 
 
 def _ended_in(plan: Plan, document: IndexedText, index: TurnIndex) -> str:
@@ -103,7 +115,7 @@ def _ended_in(plan: Plan, document: IndexedText, index: TurnIndex) -> str:
     return max((outcome.file for outcome in outcomes if outcome), default="")
 
 
-def _part_table(plan: Plan, group: dict[int, _PlannedRow], *, number: int) -> pa.Table:
+def _part_table(plan: Plan, group: dict[int, dict[str, Any]], *, number: int) -> pa.Table:
     rows = sorted(group)
     documents = plan.documents.take(pa.array(rows, pa.int64()))
     added = pa.Table.from_pylist([group[row] for row in rows], schema=_PART_COLUMNS)
@@ -139,25 +151,6 @@ _PLAN_COLUMNS = (
 
 
 _QUESTION_COLUMNS = ("question_id", "document_id", "question", "question_hash", CLOSING_FINGERPRINT)
-
-
-def with_log_files(plan: pa.Table, asked: Sequence[AskedQuestion], index: TurnIndex) -> pa.Table:
-    """Rows of a recorded plan (`RUN_PLAN`) with the columns that name log files, as `plan_parts` adds them."""
-    rows: list[dict[str, list[str]]] = []
-    for document in plan.select(["document_hash", "readings"]).to_pylist():
-        files: dict[str, set[str]] = {"outcome_files": set(), "turn_files": set(), "closing_files": set()}
-        for reading in document["readings"]:
-            question = asked[reading["question"]]
-            key = (document["document_hash"] or "", question["question_hash"], reading["sample"])
-            closings = index.closings.get(question.get("closing_fingerprint") or "", {})
-            for name, logged in (("outcome_files", index.outcomes.get(key)), ("closing_files", closings.get(key))):
-                files[name].update([logged.file] if logged else [])
-            files["turn_files"].update(index.files_of(key[:2]))
-        rows.append({name: sorted(found) for name, found in files.items()})
-    added = pa.Table.from_pylist(rows, schema=pa.schema(list(_PART_COLUMNS)[1:]))
-    for name in added.schema.names:
-        plan = plan.append_column(_PART_COLUMNS.field(name), added[name])
-    return plan
 
 
 def part_key(part: pa.Table, *, projection: Projection) -> str:

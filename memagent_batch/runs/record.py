@@ -77,6 +77,44 @@ def record_file(run_id: str, name: str) -> str:
     return f"{RUNS_FOLDER}/{run_id}/{name}"
 
 
+def write_record(
+    past: PastRun,
+    *,
+    projection: Projection,
+    sign: str | None,
+    reports: Iterable[PartReport],
+    log_files: Iterable[str],
+    before: PastRun | None,
+) -> None:
+    """Writes the record of a run that is about to be published, its manifest excepted, which the list has already.
+
+    Tables are hashed while they are written. What is read back here are the small files of the record, and the files
+    of the log that the run before does not list.
+
+    Raises:
+        SettingsError: the key can't sign.
+        StorageError: a file can't be written or read back.
+        SupersededError: a newer attempt holds the claim, and has removed a file.
+    """
+    output, run_id = past.output, past.run_id
+    write_json(output / record_file(run_id, PROJECTION_FILE), projection_record(projection))
+    (output / record_file(run_id, CARD_FILE)).write_bytes(run_card(past).encode())
+    tables = named_files(past.manifest)
+    hashes = {name: value for name, value in known_hashes(before).items() if name in {*tables, *log_files}}
+    hashes |= {each["file"]: each["sha256"] for report in reports for each in report.get("hashes") or ()}
+    record = [record_file(run_id, name) for name in (*RECORD_FILES, INDEX_FILE)]
+    names = {*tables, *record, *log_files, f"{ASKED_FOLDER}/{run_id}.parquet", *link_before(before)}
+    optional = record_file(run_id, INDEX_FILE)
+    for name, value in file_hashes(output, sorted(names - hashes.keys())):
+        if value is not None:
+            hashes[name] = value
+        elif name != optional and not name.startswith(LOG_TABLES):
+            require_claim(output, run_id=run_id)  # else a newer attempt may have removed this one's files
+            raise StorageError(f"{output / name} is gone before the run has closed; run the same command again")
+    hashes[record_file(run_id, MANIFEST_FILE)] = sha256(json_bytes(past.manifest)).hexdigest()
+    write_sums(output, hashes, run_id=run_id, sign=sign)
+
+
 def sums_bytes(hashes: Mapping[str, str]) -> bytes:
     """A list, as `sha256sum` writes it."""
     return "".join(f"{value}  {name}\n" for name, value in sorted(hashes.items())).encode()
@@ -317,41 +355,3 @@ def _difference(value: Any, default: Any) -> Any:
         below = {name: _difference(each, default.get(name)) for name, each in value.items()}
         return {name: each for name, each in below.items() if each is not None}
     return value
-
-
-def write_record(
-    past: PastRun,
-    *,
-    projection: Projection,
-    sign: str | None,
-    reports: Iterable[PartReport],
-    log_files: Iterable[str],
-    before: PastRun | None,
-) -> None:
-    """Writes the record of a run that is about to be published, its manifest excepted, which the list has already.
-
-    Tables are hashed while they are written. What is read back here are the small files of the record, and the files
-    of the log that the run before does not list.
-
-    Raises:
-        SettingsError: the key can't sign.
-        StorageError: a file can't be written or read back.
-        SupersededError: a newer attempt holds the claim, and has removed a file.
-    """
-    output, run_id = past.output, past.run_id
-    write_json(output / record_file(run_id, PROJECTION_FILE), projection_record(projection))
-    (output / record_file(run_id, CARD_FILE)).write_bytes(run_card(past).encode())
-    tables = named_files(past.manifest)
-    hashes = {name: value for name, value in known_hashes(before).items() if name in {*tables, *log_files}}
-    hashes |= {each["file"]: each["sha256"] for report in reports for each in report.get("hashes") or ()}
-    record = [record_file(run_id, name) for name in (*RECORD_FILES, INDEX_FILE)]
-    names = {*tables, *record, *log_files, f"{ASKED_FOLDER}/{run_id}.parquet", *link_before(before)}
-    optional = record_file(run_id, INDEX_FILE)
-    for name, value in file_hashes(output, sorted(names - hashes.keys())):
-        if value is not None:
-            hashes[name] = value
-        elif name != optional and not name.startswith(LOG_TABLES):
-            require_claim(output, run_id=run_id)  # else a newer attempt may have removed this one's files
-            raise StorageError(f"{output / name} is gone before the run has closed; run the same command again")
-    hashes[record_file(run_id, MANIFEST_FILE)] = sha256(json_bytes(past.manifest)).hexdigest()
-    write_sums(output, hashes, run_id=run_id, sign=sign)

@@ -78,7 +78,6 @@ from memagent_batch.wiring import ReaderIdentity
 log = logging.getLogger(__name__)
 CLAIM_TRIES = 5
 """Other attempts that may claim the output between the look at `run.json` and the writing."""
-log = logging.getLogger(__name__)
 SHOWN_MISSING = 20
 """Missing readings that an error names."""
 SHOWN_REASONS = 3

@@ -21,7 +21,7 @@ from memagent_batch.runs.estimates import EVALUATIONS_FOLDER, evaluation_file
 from memagent_batch.runs.manifest import require_manifest
 from tests.audit.scan import Copy, verify_here
 from tests.review.test_review import label_all
-from tests.runs.test_evaluations import evaluation_of
+from tests.runs.test_card import evaluation_of
 
 CLAUSE = Asked(
     question_id="signed", rule=rule_of("value_bool = true", by=None, unsure_below=None), labels="4", with_page=False
