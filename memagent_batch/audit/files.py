@@ -169,12 +169,7 @@ def _record_files(output: Location) -> dict[str, frozenset[str]]:
 
 
 def _check_run(
-    output: Location,
-    checked: CheckedFiles,
-    run_id: str,
-    *,
-    files: Mapping[str, frozenset[str]],
-    reports: list[Report],
+    output: Location, checked: CheckedFiles, run_id: str, *, files: Mapping[str, frozenset[str]], reports: list[Report]
 ) -> dict[str, str] | None:
     """Compares the files that a run lists, each once; returns its list, None if there is none to go by."""
     name, is_last = record_file(run_id, SUMS_FILE), run_id == checked.run_id

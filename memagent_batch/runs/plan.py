@@ -105,12 +105,7 @@ class PlannedQuestions:
     """The question list of a plan, and what each document is asked."""
 
     def __init__(
-        self,
-        listed: pa.Table,
-        documents: pa.Table,
-        *,
-        inline_type: ValueType | None,
-        closing: Closing | None,
+        self, listed: pa.Table, documents: pa.Table, *, inline_type: ValueType | None, closing: Closing | None
     ) -> None:
         """Adds to a question list (`QUESTION_SCHEMA`) the questions that stand beside the texts."""
         self.listed, self.inline_type, self.closing = listed, inline_type, closing
@@ -320,11 +315,7 @@ class Plan:
         return closed is None or (retry_failed and closed.status is Status.FAILED)
 
     def pending(
-        self,
-        index: TurnIndex,
-        *,
-        retry_failed: bool,
-        last_hashes: Mapping[str, Sequence[str]] = MappingProxyType({}),
+        self, index: TurnIndex, *, retry_failed: bool, last_hashes: Mapping[str, Sequence[str]] = MappingProxyType({})
     ) -> Iterator[pa.Table]:
         """Documents with readings to do, longest first, as bundles to tokenise together (`bundles.py`).
 

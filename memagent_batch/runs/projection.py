@@ -264,27 +264,18 @@ def _closing_columns(closed: ClosedRow) -> ClosingColumns:
 
 def _unreadable_result(document: PartDocument, *, origin: Origin) -> ResultRow:
     """How the readings of a document end that never reached a reader."""
-    return {
+    counts = ("num_turns", "num_replayed_turns", "num_prompt_tokens", "num_cached_prompt_tokens")
+    result = {
+        **dict.fromkeys(ResultRow.__annotations__),
+        **dict.fromkeys((*counts, "num_completion_tokens", "memory_truncations"), 0),
         "status": Status.FAILED,
-        "response": None,
-        "memory": None,
-        "finish_reason": None,
-        "memory_truncations": 0,
-        "num_document_tokens": None,
-        "num_chunks": None,
-        "num_turns": 0,
-        "num_replayed_turns": 0,
-        "num_prompt_tokens": 0,
-        "num_cached_prompt_tokens": 0,
-        "num_completion_tokens": 0,
-        "num_markers": None,
         "engine_seconds": 0.0,
-        "started_at": None,
         "finished_at": datetime.now(UTC),
         "model": origin.model,
         "error_type": document["error_type"] or DocumentError.__name__,
         "error_message": document["error"],
     }
+    return cast("ResultRow", result)
 
 
 def _memory_rows(
