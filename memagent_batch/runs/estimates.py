@@ -16,13 +16,13 @@ from memagent_batch.logs import EventKind
 from memagent_batch.runs.manifest import Manifest
 
 log = logging.getLogger(__name__)
+
 REVIEWS_FOLDER = "review"
 ESTIMATE_FILE = "estimate.json"
 MEASURES = ("recall", "precision", "f1", "elusion", "richness")
 """Measures of a value that is looked for, in the order in which people ask for them."""
 OLDER_LACKS = frozenset({"judged_seen", "recall_at_worst"})
 """What estimates of older versions don't have: of labels, and of a value that is looked for."""
-log = logging.getLogger(__name__)
 EVALUATIONS_FOLDER = "evaluation"
 FOLLOW_UP_LIMITS = {VALUE: "json_tokens", EVIDENCE: "evidence_tokens", SUPPORT: "evidence_tokens"}
 """Of each kind of follow-up, the setting below `closing` that bounds it."""

@@ -47,6 +47,7 @@ from memagent_batch.runs.manifest import MANIFEST_FILE, PartReport
 from memagent_batch.runs.projection import PROJECTION_FILE, Projection, projection_record
 
 log = logging.getLogger(__name__)
+
 SUMS_FILE = "SHA256SUMS"
 SIGNATURE_FILE = f"{SUMS_FILE}.sig"
 NAMESPACE = "memagent-batch"

@@ -76,6 +76,7 @@ from memagent_batch.runs.tables import (
 from memagent_batch.wiring import ReaderIdentity
 
 log = logging.getLogger(__name__)
+
 CLAIM_TRIES = 5
 """Other attempts that may claim the output between the look at `run.json` and the writing."""
 SHOWN_MISSING = 20
