@@ -38,7 +38,10 @@ class DocumentText:
 
 
 class DocumentTexts:
-    """Texts by document_id; the index of those that are wanted is held, and one text at a time."""
+    """Texts by document_id; the index of those that are wanted is held, and one text at a time.
+
+    They are fetched from `documents` by `settings`.
+    """
 
     def __init__(self, output: Location, manifest: Manifest, *, wanted: Mapping[str, str], without: str) -> None:
         """Finds the wanted documents among what the run read: a table of a lake in the run's version while it has it.
