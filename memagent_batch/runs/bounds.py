@@ -63,14 +63,11 @@ def cost(run: RunConfig, sums: Spent | AnswerSums, *, seconds: float | None = No
     """What turns of these sums cost; None where no price is set, or only that of time, and it is not known."""
     if run.price_per_hour is not None:
         return None if seconds is None else round(run.price_per_hour * num_actors(run) * seconds / 3600, 6)
-    prompt, completion = _token_prices(run)
+    prompt = run.price_per_million_prompt_tokens or 0.0
+    completion = run.price_per_million_completion_tokens or 0.0
     if not prompt and not completion:
         return None
     return round((sums["num_prompt_tokens"] * prompt + sums["num_completion_tokens"] * completion) / 10**6, 6)
-
-
-def _token_prices(run: RunConfig) -> tuple[float, float]:
-    return run.price_per_million_prompt_tokens or 0.0, run.price_per_million_completion_tokens or 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

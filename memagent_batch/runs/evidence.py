@@ -74,12 +74,19 @@ class PartSpans:
 
 
 def spans_of_part(
-    part: pa.Table, answered: Sequence[Answered], *, documents: Location, settings: InputConfig, has_evidence: bool
+    part: pa.Table,
+    answered: Sequence[Answered],
+    *,
+    documents: Location | None,
+    settings: InputConfig,
+    has_evidence: bool,
 ) -> PartSpans:
     """The rows of a part of the plan that have spans. Few texts are held at a time, and none is fetched without need.
 
-    Without its text a span keeps its place in it alone, and nothing is aligned.
+    Without its text a span keeps its place in it alone, and nothing is aligned. Without `documents` there are no texts.
     """
+    if documents is None:
+        return PartSpans(evidence=None, memories=[turn for each in answered for turn in each.turns], is_whole=True)
     of_row: dict[int, list[Answered]] = {}
     for each in answered:
         of_row.setdefault(each.row, []).append(each)

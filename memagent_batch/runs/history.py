@@ -6,11 +6,9 @@ it found what; `manifest.json` is a copy of the one that it closed with, and is 
 `log/questions/`.
 """
 
-from array import array
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import product
 from types import MappingProxyType
 from typing import TypedDict
 
@@ -27,7 +25,7 @@ from memagent_batch.inputs.lake.known import kept_index
 from memagent_batch.log.index import RunTurns, TurnIndex
 from memagent_batch.log.question_list import ASKED_FOLDER
 from memagent_batch.runs.manifest import MANIFEST_FILE, Manifest, read_manifest
-from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.plan import Plan, ReadingLists
 from memagent_batch.runs.tables import REMOVED, RUN_PLAN
 
 RUNS_FOLDER = "runs"
@@ -68,28 +66,22 @@ def recorded_plan(plan: Plan, index: TurnIndex) -> pa.Table:
     The latter are known by it, so that a later run can tell which of them are gone. A reading that was answered and not
     closed has no run yet, as one that was not read.
     """
-    hashes = plan.asked.hashed["question_hash"].to_pylist()
-    offsets, questions, samples = array("i", [0]), array("i"), array("i")
+    readings = ReadingLists()
     run_ids: list[str | None] = []
-    for document in plan.documents.select(["document_id", "document_hash"]).to_pylist():
-        for row, sample in product(plan.question_rows(document["document_id"]), range(plan.samples)):
-            key = (document["document_hash"], hashes[row], sample)
+    for document in plan.texts():
+        for row, sample in plan.readings_of(document):
+            key = plan.key_of(document, row, sample)
             outcome = None if plan.is_open(row, key, index) else index.outcomes.get(key)
-            questions.append(row)
-            samples.append(sample)
+            readings.add(row, sample)
             run_ids.append(outcome.run_id if outcome else None)
-        offsets.append(len(run_ids))
+        readings.end_document()
     documents = plan.documents if plan.outside is None else pa.concat_tables([plan.documents, plan.outside])
-    offsets.extend([len(run_ids)] * (documents.num_rows - plan.documents.num_rows))
-    kind = RUN_PLAN.field("readings").type
-    values = zip((questions, samples, run_ids), kind.value_type, strict=True)
-    columns = [pa.array(column, field.type) for column, field in values]
-    readings = pa.ListArray.from_arrays(
-        pa.array(offsets, pa.int32()), pa.StructArray.from_arrays(columns, fields=list(kind.value_type)), type=kind
-    )
+    for _ in range(documents.num_rows - plan.documents.num_rows):
+        readings.end_document()
+    column = readings.column(RUN_PLAN.field("readings").type, run_ids)
     carried = [name for name in documents.schema.names if name.startswith(CARRY_PREFIX)]
     documents = documents.select(["document_id", "document_hash", "error", "error_type", *carried])
-    return _with_schema(documents.add_column(4, "readings", readings))
+    return _with_schema(documents.add_column(4, "readings", column))
 
 
 def finished_runs(output: Location) -> list[str]:

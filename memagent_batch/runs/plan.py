@@ -65,11 +65,11 @@ class ReadingLists:
         """The next reading is of the next document."""
         self._offsets.append(len(self._questions))
 
-    def column(self) -> pa.ListArray:
-        """The column, as `readings` of `WORK_COLUMNS`."""
-        kind = WORK_COLUMNS.field("readings").type
-        columns = [pa.array(self._questions, pa.int32()), pa.array(self._samples, pa.int32())]
-        values = pa.StructArray.from_arrays(columns, fields=list(kind.value_type))
+    def column(self, kind: pa.DataType, *more: Sequence[object]) -> pa.ListArray:
+        """The column: lists of structs of question, sample, and a value of each of `more`."""
+        fields = list(kind.value_type)
+        columns = zip((self._questions, self._samples, *more), fields, strict=True)
+        values = pa.StructArray.from_arrays([pa.array(each, field.type) for each, field in columns], fields=fields)
         return pa.ListArray.from_arrays(pa.array(self._offsets, pa.int32()), values, type=kind)
 
 
@@ -399,7 +399,8 @@ class Plan:
                     taken.add(key)
             readings.end_document()
             closings.end_document()
-        return {"readings": readings.column(), "closings": closings.column()}
+        kind = WORK_COLUMNS.field("readings").type
+        return {"readings": readings.column(kind), "closings": closings.column(kind)}
 
     def _shared_texts(self) -> frozenset[str]:
         """Hashes that several documents have."""

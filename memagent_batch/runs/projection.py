@@ -22,7 +22,7 @@ from memagent_batch.log.index import ReadingKey, read_closings, read_outcomes
 from memagent_batch.log.question_list import AskedQuestion, asked_in
 from memagent_batch.log.rows import ClosedRow, ClosingColumns, OutcomeRow, ResultRow, TurnRow, turn_memory
 from memagent_batch.log.turns import read_turns_of
-from memagent_batch.runs.evidence import Answered, PartSpans, spans_of_part
+from memagent_batch.runs.evidence import Answered, spans_of_part
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.results import ResultQuestion, result_questions, results_table, with_votes
 from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, AnswerRow, MemoryRow
@@ -336,7 +336,13 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Outcom
         else:
             answered.append(reading)
     answers = with_votes([each.answer for each in answered])
-    spans = _spans(part, answered, projection=projection)
+    spans = spans_of_part(
+        part,
+        answered,
+        documents=projection.documents,
+        settings=projection.input,
+        has_evidence=projection.has_evidence,
+    )
     return PartTables(
         answers=answers_table(answers, carried=carried_values(part, answered)),
         memories=pa.Table.from_pylist(spans.memories, schema=MEMORIES),
@@ -346,19 +352,6 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Outcom
         else None,
         is_whole=spans.is_whole,
         missing=missing,
-    )
-
-
-def _spans(part: pa.Table, answered: Sequence[Answered], *, projection: Projection) -> PartSpans:
-    """The rows that have spans, with what the documents' texts say of them."""
-    if projection.documents is None:
-        return PartSpans(evidence=None, memories=[turn for each in answered for turn in each.turns], is_whole=True)
-    return spans_of_part(
-        part,
-        answered,
-        documents=projection.documents,
-        settings=projection.input,
-        has_evidence=projection.has_evidence,
     )
 
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, cast
 
 import pyarrow as pa
 
@@ -322,10 +322,8 @@ def _closing_files(reports: Sequence[PartReport]) -> dict[str, list[str]]:
 
 
 def _recorded_part(report: PartReport) -> PartReport:
-    part = report.copy()
-    part.pop("missing", None)
-    part.pop("hashes", None)
-    return part
+    """What the manifest keeps of a report."""
+    return cast("PartReport", {name: value for name, value in report.items() if name not in ("missing", "hashes")})
 
 
 def _run_reasons(
