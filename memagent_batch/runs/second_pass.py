@@ -8,7 +8,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
 
@@ -153,6 +152,8 @@ def merged_answers(outputs: Sequence[str | PathLike[str]], *, storage_options: O
 
 def merged_batches(outputs: Sequence[Location]) -> Iterator[pa.RecordBatch]:
     """The same in batches; see `merged_answers`."""
+    import duckdb  # every run imports this module, and few merge anything
+
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory())
         spilled = str(Path(folder) / "spilled")
