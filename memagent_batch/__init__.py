@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from memagent_batch.config.sources import InputConfig
     from memagent_batch.domain.closing.answer_types import Bool, Date, Json, Label, Labels, Number
     from memagent_batch.flows.from_python import answer
-    from memagent_batch.runs.tables.merged import merged_answers
-    from memagent_batch.runs.tables.table_files import table_files
+    from memagent_batch.runs.second_pass import merged_answers
+    from memagent_batch.runs.tables import table_files
 
 _NAMES = {
     "memagent_batch.api.question": ("Question",),
@@ -53,8 +53,8 @@ _NAMES = {
     "memagent_batch.config.job": ("LogConfig", "PoolConfig", "TableFormat"),
     "memagent_batch.config.sources": ("InputConfig",),
     "memagent_batch.domain.closing.answer_types": ("Bool", "Date", "Json", "Label", "Labels", "Number"),
-    "memagent_batch.runs.tables.merged": ("merged_answers",),
-    "memagent_batch.runs.tables.table_files": ("table_files",),
+    "memagent_batch.runs.second_pass": ("merged_answers",),
+    "memagent_batch.runs.tables": ("table_files",),
     "memagent_batch.flows.from_python": ("answer",),
 }
 """The public names of each module."""

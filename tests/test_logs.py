@@ -26,7 +26,7 @@ from memagent_batch.logs import (
 from memagent_batch.ray_data.progress import progress, ray_board
 from memagent_batch.ray_data.progress.board import KEPT_EVENTS, Event, ProgressBoard, Report
 from memagent_batch.ray_data.progress.ray_board import BoardActor, RayBoard
-from memagent_batch.runs.planning.work import PendingWork
+from memagent_batch.runs.plan import PendingWork
 from tests.job_process import run_job
 
 log = logging.getLogger("memagent_batch.tests")

@@ -14,7 +14,7 @@ from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.readings import Question
 from memagent_batch.domain.turns import Prompt
 from memagent_batch.log.index import reading_key
-from memagent_batch.log.schemas import TurnRow
+from memagent_batch.log.rows import TurnRow
 from memagent_batch.log.turns import LoggedRows
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.read import read

@@ -17,7 +17,7 @@ from memagent_batch.flows.plan import make_plan
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.log.writer import OUTCOMES_FOLDER
 from memagent_batch.ray_data.progress.progress import Progress
-from memagent_batch.runs.output_place import claim_output
+from memagent_batch.runs.claim import claim_output
 from memagent_batch.runs.run import begin_run
 from memagent_batch.wiring import identify_reader, make_output, make_tokenizer
 
@@ -76,7 +76,7 @@ def time_reading(
     executor = make_executor(job.executor)
     plan = make_plan(job, executor=executor)
     run = begin_run(output, job, reader=reader, plan=plan)
-    progress = Progress(run_id=run.run_id, asked=run.asked, model=job.agent.model, policy=job.agent.policy.kind)
+    progress = Progress(run_id=run.run_id, asked=run.record.asked, model=job.agent.model, policy=job.agent.policy.kind)
     progress.begin()
     bundles = list(plan.pending(TurnIndex(reader_fingerprint=reader.fingerprint), retry_failed=False))
     read_documents(arrange(bundles), run=run, executor=executor, progress=progress)

@@ -6,12 +6,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from memagent_batch.convert.table import CONVERTED
-from memagent_batch.log.schemas import CLOSING_LOG, OUTCOME_LOG, TURN_LOG
+from memagent_batch.log.rows import CLOSING_LOG, OUTCOME_LOG, TURN_LOG
 from memagent_batch.review.labels.table import LABELS
 from memagent_batch.review.sample.record import REVIEW_SAMPLE
-from memagent_batch.runs.history.schemas import DIFFERENCES, REMOVED, RUN_PLAN
-from memagent_batch.runs.tables.results import MAX_RESULT_COLUMNS, results_schema
-from memagent_batch.runs.tables.schemas import ANSWERS, EVIDENCE, MEMORIES
+from memagent_batch.runs.comparison import DIFFERENCES
+from memagent_batch.runs.results import MAX_RESULT_COLUMNS, results_schema
+from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, REMOVED, RUN_PLAN
 from memagent_batch.training.rollouts.table import ROLLOUTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "tables.md"

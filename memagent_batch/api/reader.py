@@ -29,7 +29,7 @@ from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import DocumentError, MemagentError, NotReadError
 from memagent_batch.inputs.documents import why_unreadable
-from memagent_batch.log.schemas import ClosedRow
+from memagent_batch.log.rows import ClosedRow
 from memagent_batch.logs import quiet_libraries
 from memagent_batch.plugins import built_policy, engine_settings, make_policy
 from memagent_batch.reading.agent import make_agent

@@ -11,12 +11,16 @@ from memagent_batch.errors import OutputError
 from memagent_batch.files.errors import output_errors
 from memagent_batch.files.location import Location, absolute
 from memagent_batch.files.options import Options, StorageOptions
-from memagent_batch.runs.history.comparison import compare_runs
-from memagent_batch.runs.history.history import LATEST, PastRun, find_run, finished_runs, open_run
-from memagent_batch.runs.history.schemas import DIFFERENCES
-from memagent_batch.runs.tables.schemas import EVIDENCE
-from memagent_batch.runs.tables.table_files import read_tables
-from memagent_batch.runs.tables.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, MEMORIES_FOLDER, RESULTS_FOLDER
+from memagent_batch.runs.comparison import DIFFERENCES, compare_runs
+from memagent_batch.runs.history import LATEST, PastRun, find_run, finished_runs, open_run
+from memagent_batch.runs.tables import (
+    ANSWERS_FOLDER,
+    EVIDENCE,
+    EVIDENCE_FOLDER,
+    MEMORIES_FOLDER,
+    RESULTS_FOLDER,
+    read_tables,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

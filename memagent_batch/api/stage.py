@@ -32,8 +32,8 @@ from memagent_batch.ray_data.stages import read_calls, tokenised_rows
 from memagent_batch.ray_data.tokenise import RowColumns
 from memagent_batch.reading.closing import checked_closing, require_compiled
 from memagent_batch.reading.question_lengths import require_questions_fit
-from memagent_batch.runs.output_place import require_log_place
-from memagent_batch.runs.tables.schemas import ANSWERS
+from memagent_batch.runs.claim import require_log_place
+from memagent_batch.runs.tables import ANSWERS
 from memagent_batch.wiring import identify_reader, make_engine, make_output, with_prompt_order
 
 

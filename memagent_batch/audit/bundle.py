@@ -12,22 +12,22 @@ from memagent_batch.errors import OutputChangedError
 from memagent_batch.files.errors import FILE_ERRORS, storage_errors
 from memagent_batch.files.location import Location
 from memagent_batch.log.question_list import ASKED_FOLDER
-from memagent_batch.runs.history.history import RUNS_FOLDER, PastRun
+from memagent_batch.runs.estimates import EVALUATIONS_FOLDER, REVIEWS_FOLDER
+from memagent_batch.runs.history import RUNS_FOLDER, PastRun
 from memagent_batch.runs.manifest import MANIFEST_FILE
-from memagent_batch.runs.record.card import CARD_FILE, run_card
-from memagent_batch.runs.record.estimates import REVIEWS_FOLDER
-from memagent_batch.runs.record.evaluations import EVALUATIONS_FOLDER
-from memagent_batch.runs.record.record import RECORD_FILES
-from memagent_batch.runs.record.sums import (
+from memagent_batch.runs.record import (
+    CARD_FILE,
     NAMESPACE,
     READ_BYTES,
+    RECORD_FILES,
     SIGNATURE_FILE,
     SUMS_FILE,
     parse_sums,
     record_file,
+    run_card,
     sums_bytes,
 )
-from memagent_batch.runs.tables.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER
+from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER
 
 README_FILE = "README.md"
 RECORDED = frozenset({MANIFEST_FILE, SUMS_FILE, SIGNATURE_FILE, *RECORD_FILES})
@@ -35,7 +35,6 @@ RECORDED = frozenset({MANIFEST_FILE, SUMS_FILE, SIGNATURE_FILE, *RECORD_FILES})
 REVIEWED = frozenset({"review.json", "sample.parquet", "estimate.json", "estimate.md"})
 """Files of `review/ID/` that are packed: not the pages and sheets, which hold texts."""
 LABELS = f"{REVIEWS_FOLDER}/labels/"
-"""A folder that is packed whole."""
 README = """# The record of run {run_id}
 
 `memagent verify` found nothing wrong with it before it was packed on {packed_at}. To check it without this software:
@@ -68,11 +67,6 @@ class Packed(TypedDict):
 
 def write_bundle(past: PastRun, target: Location, *, with_tables: bool) -> Packed:
     """Packs the record of a run into a zip archive, which appears whole or not at all.
-
-    Args:
-        past: The run, which was verified.
-        target: The archive.
-        with_tables: Whether `answers` and `evidence` are packed, which quote documents.
 
     Raises:
         OutputChangedError: a file has changed since it was verified.
@@ -107,7 +101,6 @@ def _readme(run_id: str, run_sums: str) -> str:
 
 
 def _names(past: PastRun, *, with_tables: bool) -> Iterator[str]:
-    """Files of the output that are packed."""
     files: Mapping[str, list[str]] = past.manifest["files"]
     yield from (name for name in _below(past.output, f"{RUNS_FOLDER}/{past.run_id}") if name.split("/")[2] in RECORDED)
     yield f"{ASKED_FOLDER}/{past.run_id}.parquet"
@@ -126,7 +119,6 @@ def _below(output: Location, folder: str) -> list[str]:
 
 
 def _pack(archive: zipfile.ZipFile, name: str, place: Location) -> str:
-    """Copies a file into the archive; returns its hash."""
     digest = sha256()
     with (
         storage_errors(place.uri, of=FILE_ERRORS),

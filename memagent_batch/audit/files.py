@@ -2,24 +2,24 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from hashlib import sha256
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
-from memagent_batch.audit.findings import Finding, Kind, Report, Unchecked
 from memagent_batch.errors import OutputError
 from memagent_batch.files.errors import FILE_ERRORS, storage_errors
 from memagent_batch.files.json_files import json_bytes
 from memagent_batch.files.location import Location
 from memagent_batch.log.question_list import ASKED_FOLDER
 from memagent_batch.runs.claim import ANSWER_TABLES, named_files
-from memagent_batch.runs.history.history import RUNS_FOLDER
+from memagent_batch.runs.history import RUNS_FOLDER
 from memagent_batch.runs.manifest import MANIFEST_FILE, Manifest
-from memagent_batch.runs.record.record import RECORD_FILES
-from memagent_batch.runs.record.sums import (
+from memagent_batch.runs.record import (
     LOG_TABLES,
+    RECORD_FILES,
     SIGNATURE_FILE,
     SUMS_FILE,
     file_hashes,
@@ -38,12 +38,59 @@ _TABLES = tuple(f"{folder}/" for folder in ANSWER_TABLES.folders)
 _LOG = tuple(f"{folder}/" for folder in LOG_TABLES)
 
 
+class Kind(StrEnum):
+    """What is wrong."""
+
+    CHANGED = "changed"
+    """A file has other bytes than its run recorded."""
+    GONE = "gone"
+    """A file that a run recorded is not there."""
+    CHAIN = "chain"
+    """Runs do not follow one from the other."""
+    SIGNATURE = "signature"
+    """A list is not signed by one of the allowed signers."""
+    COUNTS = "counts"
+    """Numbers of rows or readings do not add up."""
+    ROWS = "rows"
+    """Rows do not follow from the log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is wrong."""
+
+    kind: Kind
+    where: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unchecked:
+    """What could not be checked. It is no sign that something is wrong."""
+
+    what: str
+    why: str
+
+
+Report: TypeAlias = Finding | Unchecked
+
+
+def split(reports: Iterable[Report]) -> tuple[list[Finding], list[Unchecked]]:
+    """What is wrong, one finding for each place, and what could not be checked, each once."""
+    each = list(dict.fromkeys(reports))
+    found: dict[str, Finding] = {}
+    for report in each:
+        if isinstance(report, Finding):
+            first = found.get(report.where)
+            found[report.where] = replace(first, what=f"{first.what}; {report.what}") if first else report
+    return [*found.values()], [report for report in each if isinstance(report, Unchecked)]
+
+
 @dataclass(slots=True, kw_only=True)
 class CheckedFiles:
     """What came of the files of an output. Mutable: runs are checked one after another."""
 
     run_id: str
-    """The last finished run."""
     manifest: Manifest | None = None
     """Its manifest; None if neither copy can be read."""
     sha256: str = ""
@@ -78,12 +125,6 @@ def check_files(
     output: Location, *, all_runs: bool, allowed_signers: Path | None, reports: list[Report]
 ) -> CheckedFiles:
     """Hashes the files that the last run lists, or those of every run.
-
-    Args:
-        output: The output.
-        all_runs: Whether the lists of all runs are checked, and that they follow one from the other.
-        allowed_signers: Who may have signed the last list, a file as `ssh-keygen -Y verify` takes it.
-        reports: Takes what is wrong.
 
     Raises:
         OutputError: no run has finished here.
@@ -128,12 +169,7 @@ def _record_files(output: Location) -> dict[str, frozenset[str]]:
 
 
 def _check_run(
-    output: Location,
-    checked: CheckedFiles,
-    run_id: str,
-    *,
-    files: Mapping[str, frozenset[str]],
-    reports: list[Report],
+    output: Location, checked: CheckedFiles, run_id: str, *, files: Mapping[str, frozenset[str]], reports: list[Report]
 ) -> dict[str, str] | None:
     """Compares the files that a run lists, each once; returns its list, None if there is none to go by."""
     name, is_last = record_file(run_id, SUMS_FILE), run_id == checked.run_id
@@ -302,7 +338,6 @@ def _manifest_of(data: bytes | None) -> Manifest | None:
 
 
 def _named(value: Mapping[str, Any]) -> Iterable[Any]:
-    """Names of table files in a manifest."""
     lists = (names if isinstance(names, list) else [None] for names in value["files"].values())
     parts = (
         [part.get(column) or column for column in PART_FILES] if isinstance(part, dict) else [None]

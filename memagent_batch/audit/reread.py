@@ -1,23 +1,27 @@
 """Asks an engine again for turns of a run, and compares the tokens with those of the log."""
 
 import asyncio
+import heapq
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 
-from memagent_batch.audit.draw import DrawnTurn, draw_turns
-from memagent_batch.audit.log_places import LogPlaces, find_places
+import pyarrow.compute as pc
+
 from memagent_batch.budgets import fitted
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
-from memagent_batch.domain.addresses import token_hash
+from memagent_batch.domain.addresses import ReadingAddress, token_hash
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.sentences import Sentences, split_sentences
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import DocumentError, NotReadError, ReadingError, SettingsError
+from memagent_batch.files.location import Location
 from memagent_batch.inputs.questions import asked_types
-from memagent_batch.log.schemas import TurnRow
+from memagent_batch.log.index import TurnIndex, read_log, scan_log
+from memagent_batch.log.rows import TurnRow
 from memagent_batch.log.turns import read_turns_of
 from memagent_batch.log.writer import TURNS_FOLDER
 from memagent_batch.logs import quiet_libraries
@@ -29,12 +33,59 @@ from memagent_batch.reading.documents import unreadable
 from memagent_batch.reading.questions import Questions
 from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import NO_ROWS, LoggedTurns, ReadingTurns, ReplayOnly
-from memagent_batch.runs.history.document_texts import DocumentText, DocumentTexts
-from memagent_batch.runs.history.history import PastRun
+from memagent_batch.runs.document_texts import DocumentText, DocumentTexts
+from memagent_batch.runs.history import PastRun
 from memagent_batch.wiring import identify_reader, make_engine, make_tokenizer
 
+COLUMNS = ["document_hash", "question_hash", "sample", "reader_fingerprint", "path"]
+"""What names a turn."""
 IN_FLIGHT = 64
-"""Turns that are asked at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class DrawnTurn:
+    """A turn of the log, asked of the engine by some run."""
+
+    document_hash: str
+    question_hash: str
+    sample: int
+    reader_fingerprint: str
+    path: str
+
+    @property
+    def address(self) -> ReadingAddress:
+        """Where the log keeps it."""
+        return ReadingAddress(
+            document_hash=self.document_hash,
+            question_hash=self.question_hash,
+            sample=self.sample,
+            reader_fingerprint=self.reader_fingerprint,
+        )
+
+    def number(self, seed: int) -> str:
+        """Its permanent random number, hex."""
+        address = [self.document_hash, self.question_hash, str(self.sample), self.reader_fingerprint, self.path]
+        return sha256("|".join([str(seed), *address]).encode()).hexdigest()
+
+
+def draw_turns(
+    output: Location,
+    names: Iterable[str],
+    *,
+    num: int,
+    seed: int,
+    document_hashes: Collection[str],
+    fingerprints: Collection[str],
+) -> Sequence[DrawnTurn]:
+    """The turns with the smallest numbers; holds no more than these and one file's names."""
+    drawn: dict[DrawnTurn, str] = {}
+    columns, among = [*COLUMNS, "held_from"], {(output / name).path for name in names}
+    for _, table in read_log(output / TURNS_FOLDER, columns=columns, fingerprints=fingerprints, among=among):
+        asked = table.filter(pc.is_null(table["held_from"])).select(COLUMNS)  # not taken from an earlier version
+        turns = [DrawnTurn(**row) for row in asked.to_pylist() if row["document_hash"] in document_hashes]
+        drawn |= {turn: turn.number(seed) for turn in turns}
+        drawn = dict(heapq.nsmallest(num, drawn.items(), key=lambda item: item[1]))
+    return list(drawn)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +128,6 @@ class _Replayed:
 
 def reread(past: PastRun, job: JobConfig, *, texts: DocumentTexts, log: Sequence[str], num: int, seed: int) -> Reread:
     """Draws turns of a run and asks the engine of the job for them again.
-
-    Args:
-        past: The run.
-        job: Its settings, with secrets.
-        texts: Texts of its documents.
-        log: Files of the log that it rests on, below the output.
-        num: How many turns.
-        seed: Seed of the draw.
 
     Raises:
         SettingsError: the agent of the job is not the one that read.
@@ -164,7 +207,6 @@ class _Replay:
     """Reads documents of a run again from its log alone, to have the prompts of its turns."""
 
     def __init__(self, past: PastRun, job: JobConfig, *, texts: DocumentTexts, log: Sequence[str]) -> None:
-        """Takes the run; nothing is read."""
         self.past, self.job, self._texts, self._log = past, job, texts, log
         self._fingerprint = past.manifest["reader_fingerprint"]
         self._questions = Questions(past.questions, reader_fingerprint=self._fingerprint)
@@ -190,23 +232,27 @@ class _Replay:
         for turn in drawn:
             by_document[turn.document_hash].append(turn)
         hashes = {self._names[place]: each for each in by_document for place in self._places[each]}
-        places = find_places(self.past.output, self._log, document_hashes=by_document)
+        among = {(self.past.output / name).path for name in self._log}
+        fingerprints = sorted(self.fingerprints - {self._fingerprint})
+        index = scan_log(
+            self.past.output, reader_fingerprint=self._fingerprint, closing_turns=fingerprints, among=among
+        )
         found: list[_Replayed] = []
         for fetched in self._texts.fetch(list(hashes)):
             if of_text := by_document.pop(hashes[fetched.document_id], []):  # else one of the same text came before
-                found += await self._of_document(fetched, of_text, places, result)
+                found += await self._of_document(fetched, of_text, index, result)
         for document_hash, of_text in by_document.items():
             named = self._names[self._places[document_hash][0]]
             result.not_asked += [f"the text of document {named!r} is gone or has changed"] * len(of_text)
         return found
 
     async def _of_document(
-        self, fetched: DocumentText, drawn: Sequence[DrawnTurn], places: LogPlaces, result: Reread
+        self, fetched: DocumentText, drawn: Sequence[DrawnTurn], index: TurnIndex, result: Reread
     ) -> list[_Replayed]:
         document_hash = drawn[0].document_hash
         held = read_turns_of(
             self.past.output,
-            [(self.past.output / name).path for name in places.of(TURNS_FOLDER, document_hash)],
+            sorted({file for key in index.turn_files if key[0] == document_hash for file in index.files_of(key)}),
             fingerprints=sorted(self.fingerprints),
             document_hashes=[document_hash],
         )

@@ -1,28 +1,30 @@
 """Projects the tables of the last run again from its log, part by part, and compares them with what is there."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.audit.comparison import SHOWN_ROWS, differences, without
-from memagent_batch.audit.findings import Finding, Kind, Report, Unchecked
-from memagent_batch.audit.log_places import LogPlaces, find_places
+from memagent_batch.audit.files import Finding, Kind, Report, Unchecked
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
+from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.log.question_list import with_asked
-from memagent_batch.log.schemas import OUTCOME_LOG, OutcomeRow
-from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
-from memagent_batch.runs.history.document_texts import DocumentTexts
-from memagent_batch.runs.history.history import PastRun
-from memagent_batch.runs.manifest import MANIFEST_FILE
-from memagent_batch.runs.record.sums import record_file
-from memagent_batch.runs.rows.projection import Projection
-from memagent_batch.runs.tables.part_report import PartReport
-from memagent_batch.runs.tables.table_files import read_tables
-from memagent_batch.runs.tables.tables import PartTables, project
+from memagent_batch.log.rows import OUTCOME_LOG, OutcomeRow
+from memagent_batch.runs.document_texts import DocumentTexts
+from memagent_batch.runs.history import PastRun
+from memagent_batch.runs.manifest import MANIFEST_FILE, PartReport
+from memagent_batch.runs.parts import AskedKey, asked_keys, with_log_files
+from memagent_batch.runs.projection import PartTables, Projection, project
+from memagent_batch.runs.record import record_file
+from memagent_batch.runs.tables import read_tables
 
+SHOWN_ROWS = 5
+"""Rows of a file that are named; the others are counted."""
+Key = tuple[Any, ...]
 READING = ("document_id", "question_id", "sample")
 KEYS = {
     "answers_file": READING,
@@ -33,11 +35,66 @@ KEYS = {
 """Columns that name a row, by the field of a part that names its file."""
 OF_UNREADABLE = ("run_id", "finished_at")
 """Columns of a reading whose document can't be read: the log has nothing of it, and the run itself says when."""
-
 OF_TEXT = ("locator",)
 """Columns of a turn that say where its chunk stood in the document's source."""
 Hidden = tuple[Sequence[str], Sequence[str]]
 """Columns, and the documents for which they are not compared."""
+
+
+def differences(expected: pa.Table, actual: pa.Table, *, keys: Sequence[str]) -> list[str]:
+    """What is other in a table than it should be, one line each."""
+    lines = list(_other_columns(expected, actual))
+    shared = [name for name in expected.schema.names if name in actual.schema.names]
+    expected, actual = (table.select(shared).combine_chunks() for table in (expected, actual))
+    is_same = expected.num_rows == actual.num_rows and all(
+        one.equals(other) for one, other in zip(expected.columns, actual.columns, strict=True)
+    )
+    if is_same or not set(keys) <= set(shared):
+        return lines
+    rows = list(_other_rows(expected.to_pylist(), actual.to_pylist(), keys))
+    shown = rows[:SHOWN_ROWS]
+    return [*lines, *shown, *([f"and {len(rows) - len(shown):,} more"] if len(rows) > len(shown) else [])]
+
+
+def _other_columns(expected: pa.Table, actual: pa.Table) -> Iterator[str]:
+    there, wanted = ({field.name: field.type for field in table.schema} for table in (actual, expected))
+    for name in wanted.keys() - there.keys():
+        yield f"it has no column {name!r}"
+    for name in there.keys() - wanted.keys():
+        yield f"it has a column {name!r} that no row should have"
+    for name in wanted.keys() & there.keys():
+        if wanted[name] != there[name]:
+            yield f"its column {name!r} is {there[name]}, not {wanted[name]}"
+
+
+def _other_rows(expected: Sequence[Mapping[str, Any]], actual: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Any:
+    wanted = {_key(row, keys): row for row in expected}
+    there = {_key(row, keys): row for row in actual}
+    twice = [key for key, count in Counter(_key(row, keys) for row in actual).items() if count > 1]
+    yield from (f"{_named(key, keys)}: its row is there twice" for key in twice)
+    yield from (f"{_named(key, keys)}: its row is not there" for key in wanted if key not in there)
+    yield from (f"{_named(key, keys)}: its row does not follow from the log" for key in there if key not in wanted)
+    is_moved = True
+    for key, row in wanted.items():
+        other = [name for name in row if key in there and not _is_same(row[name], there[key][name])]
+        if other:
+            is_moved = False
+            yield f"{_named(key, keys)}: {', '.join(other)} {'is' if len(other) == 1 else 'are'} not what the log says"
+    if is_moved and not twice and wanted.keys() == there.keys() and list(wanted) != list(there):
+        yield "its rows are in another order"
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return bool(one == other) or (one != one and other != other)
+
+
+def _key(row: Mapping[str, Any], keys: Sequence[str]) -> Key:
+    return tuple(row[name] for name in keys)
+
+
+def _named(key: Key, keys: Sequence[str]) -> str:
+    values = (repr(value) if isinstance(value, str) else str(value) for value in key)
+    return ", ".join(f"{name} {value}" for name, value in zip(keys, values, strict=True))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,9 +102,7 @@ class RowCheck:
     """Compares the tables of a run with its log. Mutable: notes the documents that it has seen."""
 
     past: PastRun
-    """The run."""
     projection: Projection
-    """How its tables follow from the log."""
     log: Collection[str]
     """Files of the log that they rest on, below the output."""
     texts: DocumentTexts | None
@@ -55,14 +110,12 @@ class RowCheck:
     wrong: Collection[str] = ()
     """Files that are not as they were recorded: what follows from that in other files is not reported."""
     num_rows: int = 0
-    """Rows that were compared so far."""
     _num_without_text: int = 0
     """Documents whose texts could not be compared."""
 
     def reports(self) -> Iterator[Report]:
         """What does not follow from the log."""
-        hashes = self.past.plan["document_hash"].to_pylist()
-        places = find_places(self.past.output, self.log, document_hashes=[each for each in hashes if each])
+        index, asked = self._index(), asked_keys(self.past.questions)
         rows = {name: row for row, name in enumerate(self.past.plan["document_id"].to_pylist())}
         seen: set[int] = set()
         is_whole = not any(self._is_wrong(part) for part in self.past.manifest["parts"])
@@ -74,7 +127,10 @@ class RowCheck:
                 if not self._is_wrong(part):
                     yield Finding(kind=Kind.ROWS, where=part["answers_file"], what=str(error))
                 continue
-            reports = [*_twice(part, documents, seen), *self._of_part(part, documents, rows=rows, places=places)]
+            reports = [
+                *_twice(part, documents, seen),
+                *self._of_part(part, documents, rows=rows, index=index, asked=asked),
+            ]
             seen.update(documents)
             yield from (each for each in reports if self._is_own(each, part))
         if is_whole:  # else nobody knows what the damaged part had
@@ -84,13 +140,21 @@ class RowCheck:
             yield Unchecked(what=f"evidence and locators of {self._num_without_text:,} documents", why=why)
 
     def _of_part(
-        self, part: PartReport, documents: Sequence[int], *, rows: Mapping[str, int], places: LogPlaces
+        self,
+        part: PartReport,
+        documents: Sequence[int],
+        *,
+        rows: Mapping[str, int],
+        index: TurnIndex,
+        asked: Sequence[AskedKey],
     ) -> Iterator[Report]:
-        """What is other in a part."""
-        planned = self._part(documents, places)
-        gone = self._without_text(planned)
+        planned = self._part(documents, index, asked)
+        gone: list[str] = []
+        if self._needs_texts:  # documents whose texts are not there
+            is_gone = pc.and_(pc.is_null(planned["path"]), pc.is_null(planned["error"]))
+            gone = planned.filter(is_gone)["document_id"].to_pylist()
         there = sorted(set(documents) - {rows[name] for name in gone})
-        readable = self._part(there, places) if gone else planned
+        readable = self._part(there, index, asked) if gone else planned
         yield from self._compared(part, planned, readable=readable, gone=gone)
 
     def _is_own(self, report: Report, part: PartReport) -> bool:
@@ -102,38 +166,31 @@ class RowCheck:
         return any(part[name] in self.wrong for name in KEYS)  # type: ignore[literal-required]
 
     def _documents(self, part: PartReport, rows: Mapping[str, int]) -> list[int]:
-        """Rows of the plan that a part is of."""
         files = [name for name in (part["answers_file"], part["results_file"]) if name]
         tables = [_valid(read_tables(self.past.output, [name]), columns=["document_id"]) for name in files]
         named = [table["document_id"].to_pylist() for table in tables]
         return sorted({rows[name] for names in named for name in names if name in rows})
 
-    def _part(self, documents: Sequence[int], places: LogPlaces) -> pa.Table:
+    def _index(self) -> TurnIndex:
+        closings = self.projection.closings
+        return scan_log(
+            self.past.output,
+            reader_fingerprint=self.projection.reader_fingerprint,
+            closings=list(closings),
+            closing_turns=sorted({turns for of_kind in closings.values() for turns in of_kind}),
+            among={(self.past.output / name).path for name in self.log},
+        )
+
+    def _part(self, documents: Sequence[int], index: TurnIndex, asked: Sequence[AskedKey]) -> pa.Table:
         """The part of the plan, as `plan_parts` makes it."""
-        part, root = self.past.plan.take(pa.array(documents, pa.int64())), self.past.output.path
-        hashes = part["document_hash"].to_pylist()
-        for column, folder in (
-            ("outcome_files", OUTCOMES_FOLDER),
-            ("turn_files", TURNS_FOLDER),
-            ("closing_files", CLOSINGS_FOLDER),
-        ):
-            files = [[f"{root}/{name}" for name in places.of(folder, each)] for each in hashes]
-            part = part.append_column(column, pa.array(files, pa.list_(pa.string())))
+        part = with_log_files(self.past.plan.take(pa.array(documents, pa.int64())), asked, index)
         if self.texts is not None:
             found = self.texts.places(part["document_id"].to_pylist())
             for name in found.schema.names:
                 if name not in part.schema.names:
                     part = part.append_column(name, found[name])
-        asked = [[reading["question"] for reading in readings] for readings in part["readings"].to_pylist()]
-        return with_asked(part, asked, questions=self.past.questions).combine_chunks()
-
-    def _without_text(self, planned: pa.Table) -> list[str]:
-        """Documents of a part whose texts are not there, where texts are needed."""
-        if not self._needs_texts:
-            return []
-        is_gone = pc.and_(pc.is_null(planned["path"]), pc.is_null(planned["error"]))
-        gone: list[str] = planned.filter(is_gone)["document_id"].to_pylist()
-        return gone
+        rows = [[reading["question"] for reading in readings] for readings in part["readings"].to_pylist()]
+        return with_asked(part, rows, questions=self.past.questions).combine_chunks()
 
     def _compared(
         self, part: PartReport, planned: pa.Table, *, readable: pa.Table, gone: Sequence[str]
@@ -155,10 +212,7 @@ class RowCheck:
         self._num_without_text += len(gone)
         unreadable: list[str] = planned.filter(pc.is_valid(planned["error"]))["document_id"].to_pylist()
         located = names if gone or self.texts is None else []
-        hidden: dict[str, Sequence[Hidden]] = {
-            "answers_file": [(OF_UNREADABLE, unreadable)],
-            "memories_file": [(OF_TEXT, located)],
-        }
+        hidden = {"answers_file": (OF_UNREADABLE, unreadable), "memories_file": (OF_TEXT, located)}
         yield from self._of_tables(part, made, gone=gone, hidden=hidden)
 
     @property
@@ -167,9 +221,8 @@ class RowCheck:
         return self.texts is not None and (self.projection.has_evidence or self.projection.input.locator is not None)
 
     def _of_tables(
-        self, part: PartReport, made: PartTables, *, gone: Sequence[str], hidden: Mapping[str, Sequence[Hidden]]
+        self, part: PartReport, made: PartTables, *, gone: Sequence[str], hidden: Mapping[str, Hidden]
     ) -> Iterator[Report]:
-        """What is other in the tables of a part."""
         tables = {
             "answers_file": made.answers,
             "memories_file": made.memories,
@@ -185,14 +238,13 @@ class RowCheck:
                 yield Finding(kind=Kind.ROWS, where=where, what=what)
             if name is None or expected is None:
                 continue
-            own = hidden.get(field, ())
+            own = hidden.get(field, ((), ()))
             for line in self._differences(name, expected, keys=KEYS[field], hidden=own, gone=gone):
                 yield Finding(kind=Kind.ROWS, where=name, what=line)
 
     def _differences(
-        self, name: str, expected: pa.Table, *, keys: Sequence[str], hidden: Sequence[Hidden], gone: Sequence[str]
+        self, name: str, expected: pa.Table, *, keys: Sequence[str], hidden: Hidden, gone: Sequence[str]
     ) -> list[str]:
-        """What is other in a file of a table."""
         try:
             actual = _valid(read_tables(self.past.output, [name]), columns=())
         except OutputError as error:
@@ -200,9 +252,7 @@ class RowCheck:
         if "how" in keys:
             expected, actual = _of_others(expected, gone), _of_others(actual, gone)
         self.num_rows += actual.num_rows
-        for each in hidden:
-            expected, actual = _masked(expected, each), _masked(actual, each)
-        return differences(expected, actual, keys=keys)
+        return differences(_masked(expected, hidden), _masked(actual, hidden), keys=keys)
 
     def _projected(self, planned: pa.Table, answers: pa.Table, *, readable: pa.Table) -> PartTables:
         """The rows of a part; evidence of documents whose texts are there."""
@@ -217,31 +267,32 @@ class RowCheck:
     def _unseen(self, seen: set[int]) -> Iterator[Report]:
         """Documents without a row in any table, though something was asked of them."""
         lengths = pc.list_value_length(self.past.plan["readings"]).to_pylist()
-        unseen = [row for row, length in enumerate(lengths) if length and row not in seen]
-        if unseen:
+        if unseen := [row for row, length in enumerate(lengths) if length and row not in seen]:
             first = self.past.plan["document_id"][unseen[0]].as_py()
             what = f"{len(unseen):,} documents have no row in `answers`, the first is {first!r}"
             yield Finding(kind=Kind.ROWS, where="answers", what=what)
 
 
 def _twice(part: PartReport, documents: Sequence[int], seen: set[int]) -> Iterator[Report]:
-    both = seen.intersection(documents)
-    if both:
+    if both := seen.intersection(documents):
         what = f"{len(both):,} documents have rows in another file of `answers` too"
         yield Finding(kind=Kind.ROWS, where=part["answers_file"], what=what)
 
 
 def _masked(table: pa.Table, hidden: Hidden) -> pa.Table:
-    """Without what can't be known of readings of some documents."""
+    """The table with null in the columns that can't be known of readings of some documents."""
     columns, document_ids = hidden
     if not document_ids or not set(columns) <= set(table.schema.names):
         return table
     of_them = pc.is_in(table["document_id"], pa.array(document_ids, table["document_id"].type))
-    return without(table, columns, where=of_them)
+    for name in columns:
+        place = table.schema.get_field_index(name)
+        field = table.schema.field(place).with_nullable(True)
+        table = table.set_column(place, field, pc.if_else(of_them, pa.scalar(None, field.type), table[name]))
+    return table
 
 
 def _of_others(table: pa.Table, document_ids: Sequence[str]) -> pa.Table:
-    """The rows of other documents."""
     names = table["document_id"]
     return table.filter(pc.invert(pc.is_in(names, pa.array(document_ids, names.type)))) if document_ids else table
 

@@ -5,30 +5,27 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.audit.comparison import differences
-from memagent_batch.audit.files import CheckedFiles
-from memagent_batch.audit.findings import Finding, Kind, Report, Unchecked
-from memagent_batch.audit.rows import RowCheck
+from memagent_batch.audit.files import CheckedFiles, Finding, Kind, Report, Unchecked
+from memagent_batch.audit.rows import RowCheck, differences
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import InputError, OutputError
 from memagent_batch.files.errors import FILE_ERRORS
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
 from memagent_batch.log.question_list import ASKED_FOLDER
-from memagent_batch.runs.history.document_texts import DocumentTexts
-from memagent_batch.runs.history.history import PLAN_FILE, REMOVED_FILE, PastRun, read_run
-from memagent_batch.runs.manifest import MANIFEST_FILE
-from memagent_batch.runs.record.projections import PROJECTION_FILE, restored_projection
-from memagent_batch.runs.record.sums import LOG_TABLES, record_file
-from memagent_batch.runs.tables.part_report import rows_of_files
-from memagent_batch.runs.tables.table_files import read_tables
-from memagent_batch.runs.tables.tables import (
+from memagent_batch.runs.document_texts import DocumentTexts
+from memagent_batch.runs.history import PLAN_FILE, REMOVED_FILE, PastRun, read_run
+from memagent_batch.runs.manifest import MANIFEST_FILE, rows_of_files
+from memagent_batch.runs.projection import PROJECTION_FILE, restored_projection
+from memagent_batch.runs.record import LOG_TABLES, record_file
+from memagent_batch.runs.tables import (
     ANSWERS_FOLDER,
     EVIDENCE_FOLDER,
     MEMORIES_FOLDER,
     REMOVED_FOLDER,
     RESULTS_FOLDER,
     count_rows,
+    read_tables,
 )
 
 WITHOUT_TEXT = "--without-text"
@@ -46,12 +43,6 @@ def check_tables(
     output: Location, files: CheckedFiles, *, with_text: bool, reports: list[Report]
 ) -> tuple[PastRun | None, int]:
     """Checks what the last manifest says of its tables.
-
-    Args:
-        output: The output.
-        files: What came of its files; of what is wrong with them, nothing is reported again.
-        with_text: Whether the documents may be read, for evidence and locators.
-        reports: Takes what is wrong.
 
     Returns:
         The run, None if it can't be opened, and the number of rows that were compared with the log.
@@ -86,7 +77,6 @@ def texts_of(past: PastRun, reports: list[Report]) -> DocumentTexts | None:
 
 
 def _counts(past: PastRun) -> Iterator[Finding]:
-    """What does not add up."""
     manifest, counts = past.manifest, past.manifest["counts"]
     planned = pc.sum(pc.list_value_length(past.plan["readings"])).as_py() or 0
     ended = counts["ok"] + counts["failed"] + counts["not_read"]
@@ -116,7 +106,6 @@ def _num_rows(place: Location) -> int | None:
 
 
 def _removed(past: PastRun) -> Iterator[Finding]:
-    """Whether the table `removed` is the one of the record."""
     names = past.manifest["files"].get(REMOVED_FOLDER, [])
     try:
         actual: pa.Table = read_tables(past.output, names)

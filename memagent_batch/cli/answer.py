@@ -35,7 +35,7 @@ class Answer(JobSettings, Command):
             from memagent_batch.flows.check import check
 
             checked = check(job)
-        from memagent_batch.runs.verdict import require_success
+        from memagent_batch.runs.manifest import require_success
         from memagent_batch.wiring import make_output
 
         manifest = answer_checked(checked)

@@ -25,9 +25,8 @@ from memagent_batch.domain.closing.values import ValueStatus
 from memagent_batch.evaluation.needles.facts import Split, make_needle
 from memagent_batch.evaluation.needles.tasks import Haystack, NeedleTask, make_task
 from memagent_batch.evaluation.tasks.wordings import NOT_STATED
-from memagent_batch.runs.tables.evidence import How
-from memagent_batch.runs.tables.schemas import EvidenceRow
-from memagent_batch.runs.tables.table_files import table_files
+from memagent_batch.runs.evidence import How
+from memagent_batch.runs.tables import EvidenceRow, table_files
 from memagent_batch.tokens.tokenizer import load_tokenizer
 from memagent_batch.wiring import TINY_MODEL
 

@@ -14,10 +14,8 @@ from memagent_batch.cli.command import OutputCommand
 from memagent_batch.cli.screen import cut
 from memagent_batch.errors import SettingsError
 from memagent_batch.pages.values import values_of_both
-from memagent_batch.runs.history.causes import AnswerChange
-from memagent_batch.runs.history.comparison import compare_runs
-from memagent_batch.runs.history.history import LATEST, PREVIOUS, PastRun, find_run
-from memagent_batch.runs.history.schemas import DIFFERENCES, DifferenceRow
+from memagent_batch.runs.comparison import DIFFERENCES, AnswerChange, DifferenceRow, compare_runs
+from memagent_batch.runs.history import LATEST, PREVIOUS, PastRun, find_run
 
 WIDTHS = {"document": 28, "question": 16, "why": 30, "before": 32, "after": 32}
 """Characters of each column on the screen."""

@@ -10,7 +10,7 @@ from memagent_batch.cli.command import Command
 from memagent_batch.cli.options import INPUT, MODEL
 from memagent_batch.cli.settings import JobSettings
 from memagent_batch.logs import step
-from memagent_batch.runs.planning.estimate import Rates, endpoint_cost, estimate
+from memagent_batch.runs.bounds import Rates, endpoint_cost, estimate
 
 log = logging.getLogger(__name__)
 

@@ -47,7 +47,7 @@ def _write(outputs: Sequence["Location"], target: "Location") -> dict[str, int]:
     import pyarrow.parquet as pq
 
     from memagent_batch.masking import shown
-    from memagent_batch.runs.tables.merged import merged_batches
+    from memagent_batch.runs.second_pass import merged_batches
 
     rows = replaced = 0
     writer: pq.ParquetWriter | pa.ipc.RecordBatchFileWriter | None = None

@@ -12,7 +12,7 @@ from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.files.errors import storage_errors
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import read_parquet
-from memagent_batch.runs.tables.tables import ANSWERS_FOLDER, MEMORIES_FOLDER
+from memagent_batch.runs.tables import ANSWERS_FOLDER, MEMORIES_FOLDER
 
 SHOWN_ANSWERS = 3
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from memagent_batch.audit.reread import Reread
     from memagent_batch.config.job import JobConfig
     from memagent_batch.flows.audit import Verification
-    from memagent_batch.runs.history.history import PastRun
+    from memagent_batch.runs.history import PastRun
 
 SHOWN = 10
 """Turns that are named; --json has all."""

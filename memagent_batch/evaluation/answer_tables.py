@@ -12,8 +12,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.inputs.formats.grouped import open_grouped
 from memagent_batch.inputs.listing import list_files
 from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE, require_manifest
-from memagent_batch.runs.tables.table_files import table_locations
-from memagent_batch.runs.tables.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER
+from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, table_locations
 
 REQUIRED_COLUMNS = ("document_id", "question_id", "answer")
 """Columns without which nothing can be scored. Of the others, a table that lacks them has the values in `ABSENT`."""

@@ -15,15 +15,8 @@ from memagent_batch.evaluation.results import REPEAT_REMEDY, open_evaluation, re
 from memagent_batch.evaluation.scoring import CellSummary, Grouping, summarise
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
+from memagent_batch.runs.estimates import LengthScore, ReaderEvaluation, Scores, Share, evaluation_file, follow_up_texts
 from memagent_batch.runs.manifest import Manifest, require_manifest
-from memagent_batch.runs.record.estimates import Share
-from memagent_batch.runs.record.evaluations import (
-    LengthScore,
-    ReaderEvaluation,
-    Scores,
-    evaluation_file,
-    follow_up_texts,
-)
 
 
 class Attached(TypedDict):

@@ -12,7 +12,7 @@ from memagent_batch.evaluation.suites.schemas import GoldSpanRow
 from memagent_batch.evaluation.suites.typed import says_not_stated, written_value
 from memagent_batch.inputs.questions import value_type_of
 from memagent_batch.log.index import Row
-from memagent_batch.runs.tables.evidence import How
+from memagent_batch.runs.evidence import How
 
 EvidenceSpans = Mapping[tuple[str, str, int], Sequence[Span]]
 """Spans of the evidence by reading; a reading without any is left out."""

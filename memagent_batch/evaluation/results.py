@@ -14,8 +14,7 @@ from memagent_batch.files.parquet import read_parquet
 from memagent_batch.inputs.formats.grouped import GroupedFile, open_grouped
 from memagent_batch.log.index import Row
 from memagent_batch.runs.manifest import MANIFEST_FILE
-from memagent_batch.runs.tables.table_files import table_locations
-from memagent_batch.runs.tables.tables import ANSWERS_FOLDER, MEMORIES_FOLDER
+from memagent_batch.runs.tables import ANSWERS_FOLDER, MEMORIES_FOLDER, table_locations
 
 REPEAT_REMEDY = "run `evaluate run` again with the same arguments; finished readings are not read again"
 """What brings back a file that is lost or broken."""

@@ -23,7 +23,6 @@ from memagent_batch.errors import (
 from memagent_batch.masking import shown
 
 FILE_ERRORS = (OSError, pa.ArrowException)
-"""What files and file formats raise."""
 
 LASTING_ERRORS = (PermissionError, FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
 """What another try can't mend. A full disk is not among them: room may be made."""

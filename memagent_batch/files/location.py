@@ -28,19 +28,44 @@ from memagent_batch.files.disk import (
 )
 from memagent_batch.files.errors import storage_errors
 from memagent_batch.files.options import Options, StorageOptions
-from memagent_batch.files.s3 import CONFLICTS, S3_RETRIES, http_status, retry_throttled
 from memagent_batch.masking import shown
 
+S3_RETRIES = {"mode": "standard", "max_attempts": 8}
+"""Tries of one request to S3, on 5xx, throttling and broken connections: up to about a minute with their pauses. What
+lasts longer is an outage, which the turn log waits out."""
+CONFLICTS = frozenset({HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED})
+"""What S3 answers to a conditional PUT when another object is there, or in the making."""
 DELETE_THREADS = 16
 """Files removed at once, by a request each: s3fs drops what the answer to a bulk request says of a refused key."""
-
 UNCACHED_PROTOCOLS = ("s3://", "s3a://", "gs://", "gcs://", "abfs://", "abfss://", "az://")
 """File systems that would answer from a listing of some seconds ago."""
 
 
+def http_status(error: OSError) -> int | None:
+    """What S3 answered, where s3fs made an OSError of it."""
+    answer = getattr(error.__cause__, "response", None) or {}
+    status: int | None = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return status
+
+
+def retry_throttled() -> None:
+    """Has s3fs try again what botocore does not: an answer 429 without a body that names an error."""
+    from botocore.exceptions import ClientError
+    from s3fs.core import set_custom_error_handler
+
+    def is_throttled(error: Exception) -> bool:
+        status = error.response["ResponseMetadata"]["HTTPStatusCode"] if isinstance(error, ClientError) else 0
+        return bool(status == 429)
+
+    set_custom_error_handler(is_throttled)
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Location:
-    """A URI with the arguments of its file system. Pickles; connects when first used. Its text hides its secrets."""
+    """A URI with the arguments of its file system. Pickles; connects when first used. Its text hides its secrets.
+
+    Methods that list, write or remove raise a StorageError that names the place and the cause.
+    """
 
     uri: str
     """Local path or fsspec URL, with the secrets that it may hold; for people take `str` of the location."""
@@ -160,9 +185,6 @@ class Location:
         Args:
             begins: how the names of wanted files begin; an object store then lists those alone, others list all.
             temporary: whether half-written files are among them, which a disk has.
-
-        Raises:
-            StorageError: the folder can't be listed.
         """
         with storage_errors(self.uri):
             if self._info() is None:
@@ -194,9 +216,6 @@ class Location:
 
         An object store's PUT is that already; on a disk a temporary file is synced and takes the name. Other file
         systems (SFTP, HDFS, SMB) may leave a part of the file if the connection breaks.
-
-        Raises:
-            StorageError: nothing was written; names the place and the cause.
         """
         with storage_errors(self.uri, done="written"):
             if self.is_local:
@@ -206,11 +225,7 @@ class Location:
                 self.fs.pipe_file(self.path, data)
 
     def write_file(self, file: Path) -> None:
-        """Writes the content of a local file whole or not at all, without holding it in memory.
-
-        Raises:
-            StorageError: nothing was written; names the place and the cause.
-        """
+        """Writes the content of a local file whole or not at all, without holding it in memory."""
         with storage_errors(self.uri, done="written"):
             if self.is_local:
                 with synced_copy(Path(self.path), file) as temporary:
@@ -223,9 +238,6 @@ class Location:
 
         Of several that try, one succeeds: by a hard link on a disk, by a conditional PUT on S3 and Google's store. On
         other file systems and mounted buckets, two that try in the same moment may both believe that they did.
-
-        Raises:
-            StorageError: nothing was written; names the place and the cause.
         """
         with storage_errors(self.uri, done="written"):
             try:
@@ -244,9 +256,6 @@ class Location:
         """An id of the file's present content, which differs from those of earlier content; None without a file.
 
         An object store's ETag, elsewhere a hash of the content.
-
-        Raises:
-            StorageError: nobody can tell.
         """
         with storage_errors(self.uri), contextlib.suppress(FileNotFoundError, NotADirectoryError):
             if self._is_s3:
@@ -260,9 +269,6 @@ class Location:
 
         Of several that replace the same version, one succeeds: under a lock on a disk, by a PUT with `If-Match` on S3.
         Other file systems only compare before they write. Where `version` is None, it is as `create`.
-
-        Raises:
-            StorageError: nothing was written; names the place and the cause.
         """
         if version is None:
             return self.create(data)
@@ -304,11 +310,7 @@ class Location:
         return "s3" in self.fs.protocol
 
     def delete(self) -> None:
-        """Removes the file, or the folder with all below it; nothing where nothing is there.
-
-        Raises:
-            StorageError: it can't be removed.
-        """
+        """Removes the file, or the folder with all below it; nothing where nothing is there."""
         with storage_errors(self.uri, done="removed"), contextlib.suppress(FileNotFoundError):
             if self._info() is None:
                 return
@@ -321,9 +323,6 @@ class Location:
         """Removes files of this file system, by their paths as `files` lists them; those that are gone are passed over.
 
         A path is taken letter by letter: fsspec's `rm` would expand `[`, `*` and `?` in it.
-
-        Raises:
-            StorageError: one can't be removed.
         """
         with storage_errors(self.uri, done="removed"), ThreadPoolExecutor(DELETE_THREADS) as threads:
             for removal in [threads.submit(self._delete_file, path) for path in paths]:

@@ -18,7 +18,6 @@ class StorageOptions:
     __slots__ = ("_values",)
 
     def __init__(self, values: "Options | None" = None) -> None:
-        """Takes a copy of `values`."""
         self._values: dict[str, Any] = {**values} if values is not None else {}
 
     def keys(self) -> KeysView[str]:
@@ -26,7 +25,6 @@ class StorageOptions:
         return self._values.keys()
 
     def __getitem__(self, name: str) -> Any:
-        """An argument as it is."""
         return self._values[name]
 
     def masked(self) -> dict[str, str]:
@@ -34,11 +32,9 @@ class StorageOptions:
         return dict.fromkeys(self._values, MASK)
 
     def __repr__(self) -> str:
-        """Shows the names."""
         return f"StorageOptions({self.masked()})"
 
     def __eq__(self, other: object) -> bool:
-        """Compares the values, also with those of a mapping."""
         if not isinstance(other, StorageOptions | Mapping):
             return NotImplemented
         return self._values == {**other}

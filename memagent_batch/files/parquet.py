@@ -17,10 +17,6 @@ def read_parquet(place: Location, *, columns: Sequence[str] | None = None) -> pa
 
     Arrow's own threads free the buffers of a Python stream a moment after the table is there. Where the process ends
     in that moment, Python stops the thread in a destructor, and the process aborts: exit code 134 in place of its own.
-
-    Raises:
-        OSError: the file can't be read.
-        ArrowException: it is no Parquet, or lacks a column.
     """
     with place.open() as stream, pq.ParquetFile(stream, pre_buffer=False) as file:
         return file.read(columns=None if columns is None else list(columns), use_threads=False)
@@ -37,7 +33,6 @@ class RowGroupWriter:
     """Appends to one Parquet file; each call is a row group of its own, so that one can be read without the others."""
 
     def __init__(self, writer: pq.ParquetWriter, *, schema: pa.Schema) -> None:
-        """Writes rows of this schema."""
         self._writer = writer
         self._schema = schema
 
@@ -48,11 +43,7 @@ class RowGroupWriter:
 
 @contextmanager
 def open_row_groups(place: Location, *, schema: pa.Schema) -> Iterator[RowGroupWriter]:
-    """Opens a file that is written as its rows come. Nothing protects a half-written one: it counts by a record.
-
-    Raises:
-        StorageError: it can't be written; names the place and the cause.
-    """
+    """Opens a file that is written as its rows come. Nothing protects a half-written one: it counts by a record."""
     with storage_errors(place.uri, done="written", of=FILE_ERRORS):
         if place.is_local:
             place.fs.makedirs(place.path.rpartition("/")[0], exist_ok=True)

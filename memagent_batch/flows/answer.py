@@ -26,24 +26,13 @@ from memagent_batch.ray_data.write import write_tables
 from memagent_batch.reading.closing import Closing
 from memagent_batch.runs.bounds import Spent, bound_met, stopping_line
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure, require_claim
-from memagent_batch.runs.finalise import close_run
-from memagent_batch.runs.history.history import (
-    PastRun,
-    keep_last_run,
-    recorded_plan,
-    write_begun_plan,
-    write_kept_index,
-)
-from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.planning.calls import group_documents
-from memagent_batch.runs.planning.parts import plan_parts
-from memagent_batch.runs.planning.plan import Plan
-from memagent_batch.runs.planning.work import count_pending
-from memagent_batch.runs.record.sums import list_log, used_files
-from memagent_batch.runs.run import Run, begin_run
+from memagent_batch.runs.history import PastRun, keep_last_run, recorded_plan, write_begun_plan, write_kept_index
+from memagent_batch.runs.manifest import Manifest, PartReport
+from memagent_batch.runs.parts import attach_not_read, collect_not_read, kept_parts, plan_parts
+from memagent_batch.runs.plan import Plan, count_pending, group_documents
+from memagent_batch.runs.record import list_log, used_files
+from memagent_batch.runs.run import Run, begin_run, close_run
 from memagent_batch.runs.state import write_progress
-from memagent_batch.runs.tables.part_report import PartReport
-from memagent_batch.runs.tables.parts import attach_not_read, collect_not_read, kept_parts
 from memagent_batch.wiring import make_output
 
 log = logging.getLogger(__name__)
@@ -74,7 +63,7 @@ def answer_plan(plan: Plan, checked: Checked) -> Manifest:
     run = begin_run(output, job, reader=checked.reader, plan=plan)
     progress = Progress(
         run_id=run.run_id,
-        asked=run.asked,
+        asked=run.record.asked,
         model=job.agent.model,
         policy=job.agent.policy.kind,
         bound_met=partial(_bound_met, run=run),

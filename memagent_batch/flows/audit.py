@@ -5,16 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memagent_batch.audit.bundle import README_FILE, Packed, write_bundle
-from memagent_batch.audit.files import CheckedFiles, check_files, published_manifest
-from memagent_batch.audit.findings import Finding, Report, Unchecked, split
+from memagent_batch.audit.files import CheckedFiles, Finding, Report, Unchecked, check_files, published_manifest, split
 from memagent_batch.audit.reread import Reread, reread
 from memagent_batch.audit.tables import check_tables, texts_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import MemagentError, NotVerifiedError, OutputChangedError, OutputError
 from memagent_batch.files.errors import output_errors
 from memagent_batch.files.location import Location
-from memagent_batch.runs.history.history import PastRun, open_run
-from memagent_batch.runs.record.sums import SUMS_FILE
+from memagent_batch.runs.history import PastRun, open_run
+from memagent_batch.runs.record import SUMS_FILE
 
 DAMAGED = "something is wrong with the record, or could not be checked"
 SHOWN_FINDINGS = 3

@@ -10,8 +10,8 @@ from memagent_batch.review.calibration.sample import limiting_stratum, positives
 from memagent_batch.review.calibration.threshold import Target, fewest_draws, is_found, learn_threshold
 from memagent_batch.review.labels.label import Purpose
 from memagent_batch.review.sample.record import ANSWERED_BY_YES, Review, find_reviews, read_record
+from memagent_batch.runs.estimates import REVIEWS_FOLDER
 from memagent_batch.runs.manifest import Manifest, require_manifest
-from memagent_batch.runs.record.estimates import REVIEWS_FOLDER
 
 
 class Calibration(TypedDict):

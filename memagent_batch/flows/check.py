@@ -21,10 +21,10 @@ from memagent_batch.logs import EventKind
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 from memagent_batch.reading.breaks import require_rows
 from memagent_batch.reading.closing import Closing, checked_closing, require_compiled
+from memagent_batch.runs.claim import claim_output
 from memagent_batch.runs.manifest import RUN_FILE
-from memagent_batch.runs.output_place import claim_output
-from memagent_batch.runs.record.sums import signature
-from memagent_batch.runs.tables.schemas import ANSWERS
+from memagent_batch.runs.record import signature
+from memagent_batch.runs.tables import ANSWERS
 from memagent_batch.wiring import (
     ReaderIdentity,
     identify_reader,

@@ -18,10 +18,10 @@ from memagent_batch.flows.check import check
 from memagent_batch.flows.plan import make_plan
 from memagent_batch.log.index import scan_log
 from memagent_batch.runs.claim import publish, remove_leftovers, removed_on_failure, require_claim
-from memagent_batch.runs.finalise import SHOWN_MISSING
-from memagent_batch.runs.planning.parts import plan_parts
-from memagent_batch.runs.planning.plan import Plan
-from memagent_batch.runs.verdict import require_read, require_success
+from memagent_batch.runs.manifest import require_read, require_success
+from memagent_batch.runs.parts import plan_parts
+from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.run import SHOWN_MISSING
 from memagent_batch.training.rollouts.groups import GROUP_COUNTS
 from memagent_batch.training.rollouts.rewarder import require_reward
 from memagent_batch.training.rollouts.table import ROLLOUT_TABLES, RolloutsRecord, rollouts_record

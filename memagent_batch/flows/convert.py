@@ -33,8 +33,7 @@ from memagent_batch.inputs.listing import HIDDEN_NAME, list_places
 from memagent_batch.logs import EventKind, step
 from memagent_batch.plugins import CONVERTERS
 from memagent_batch.ray_data.leaving import OrderlyLeave
-from memagent_batch.runs.claim import require_claim
-from memagent_batch.runs.output_place import canonical, require_apart
+from memagent_batch.runs.claim import canonical, require_apart, require_claim
 from memagent_batch.wiring import make_documents
 
 FILE_BYTES = 256 << 20

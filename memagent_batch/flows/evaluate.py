@@ -32,8 +32,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.flows.answer import answer
 from memagent_batch.logs import EventKind
-from memagent_batch.runs.manifest import public_settings, read_manifest, require_manifest
-from memagent_batch.runs.verdict import require_read, require_success
+from memagent_batch.runs.manifest import public_settings, read_manifest, require_manifest, require_read, require_success
 from memagent_batch.wiring import ReaderIdentity, identify_reader, make_output
 
 log = logging.getLogger(__name__)

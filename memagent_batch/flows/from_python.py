@@ -25,9 +25,8 @@ from memagent_batch.flows import answer as chain
 from memagent_batch.inputs.document_records import index_columns, parsed_where
 from memagent_batch.inputs.where.conditions import columns_of
 from memagent_batch.logs import log_of_program
-from memagent_batch.runs.claim import require_claim
-from memagent_batch.runs.output_place import INPUT_FOLDER, claim_output
-from memagent_batch.runs.verdict import require_success
+from memagent_batch.runs.claim import INPUT_FOLDER, claim_output, require_claim
+from memagent_batch.runs.manifest import require_success
 from memagent_batch.wiring import identify_reader, make_engine, make_output
 
 

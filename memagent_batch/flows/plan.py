@@ -39,11 +39,10 @@ from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.logs import step
 from memagent_batch.reading.closing import Closing
 from memagent_batch.reading.question_lengths import require_questions_fit
-from memagent_batch.runs.again import select_again
-from memagent_batch.runs.history.history import PastRun, last_hashes, last_run, read_kept_index
-from memagent_batch.runs.planning.plan import Plan
-from memagent_batch.runs.planning.work import count_pending
-from memagent_batch.runs.tables.results import result_questions
+from memagent_batch.runs.history import PastRun, last_hashes, last_run, read_kept_index
+from memagent_batch.runs.plan import Plan, count_pending
+from memagent_batch.runs.results import result_questions
+from memagent_batch.runs.second_pass import select_again
 from memagent_batch.wiring import make_documents, make_output
 
 

@@ -13,7 +13,7 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.executors.executor import Executor
 from memagent_batch.ray_data.tokenise import CountedDocument, count_tokens
-from memagent_batch.runs.planning.plan import Plan
+from memagent_batch.runs.plan import Plan
 
 
 class LargestDocument(TypedDict):

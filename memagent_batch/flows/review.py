@@ -31,8 +31,8 @@ from memagent_batch.review.sample.record import (
     write_review,
 )
 from memagent_batch.review.sample.strata import parse_labels
+from memagent_batch.runs.estimates import ESTIMATE_FILE, REVIEWS_FOLDER
 from memagent_batch.runs.manifest import Manifest, require_manifest
-from memagent_batch.runs.record.estimates import ESTIMATE_FILE, REVIEWS_FOLDER
 
 ESTIMATE_PAGE = "estimate.md"
 

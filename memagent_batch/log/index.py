@@ -1,45 +1,117 @@
-"""Reads the turn log: which readings have ended or begun, and in which files. Holds keys and file names, no texts."""
+"""Reads the turn log: which readings have ended or begun, and in which files. Holds keys and file names, no texts.
+
+A log file that can't be read is an OutputError that names it.
+"""
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Status
+from memagent_batch.domain.turns import UPDATE, Writes
+from memagent_batch.files.errors import storage_errors, table_errors
 from memagent_batch.files.location import Location
-from memagent_batch.log.files import ReadingKey, log_line, read_log, read_log_files
-from memagent_batch.log.schemas import CLOSING_LOG, OUTCOME_LOG, ClosingRow, OutcomeRow
+from memagent_batch.log.rows import CLOSING_LOG, OUTCOME_LOG, TURN_LOG, ClosingRow, OutcomeRow
 from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
 
+LATER_COLUMNS = frozenset({"writes", "menu_logprobs", "held_from", "num_markers", "num_billed_tokens", "memory_after"})
+"""Columns of `TURN_LOG`, and of `OUTCOME_LOG` by the same type, that files of earlier versions lack."""
+LOG_THREADS = 16
+"""Log files read at once, in a request each: enough to keep a core busy where a store answers in 50 ms."""
+ReadingKey = tuple[str, str, int]
+"""Document hash, question hash, sample: an address under one reader fingerprint."""
 Row = dict[str, Any]
-"""A row of a table by column name."""
-
 TurnsKey = tuple[str, str]
 """Document hash, and question hash (or the hash of the list that the turns are shared by): where turns stand."""
-
 Rank = tuple[bool, str, float]
 """Order among rows of one address: whether it is whole, the run's id, seconds inside the run. The highest counts."""
-
 _RANKED_BY = ["document_hash", "question_hash", "sample", "finished_at", "run_id"]
 """Columns that say which row of a reading counts, beside `status` or `is_failed`."""
-
 T = TypeVar("T")
+
+
+def log_line(file: str) -> str:
+    """Run and writer of a log file: its name without the number."""
+    return file.rpartition("/")[2].rpartition("-")[0]
+
+
+def read_log(
+    folder: Location,
+    *,
+    columns: list[str],
+    fingerprints: Collection[str],
+    begins: Collection[str] = ("",),
+    among: Collection[str] | None = None,
+) -> Iterator[tuple[str, pa.Table]]:
+    """The log files of a folder whose names begin with one of these: a run's id, and a writer's after it.
+
+    `among` are paths, if only some files count.
+    """
+    with storage_errors(folder.uri):
+        paths = folder.files(begins=next(iter(begins)) if len(begins) == 1 else "")
+    files = [path for path in paths if path.endswith(".parquet") and path.rsplit("/", 1)[-1].startswith(tuple(begins))]
+    files = files if among is None else [path for path in files if path in among]
+    yield from zip(files, read_log_files(folder, files, columns=columns, fingerprints=fingerprints), strict=True)
+
+
+def read_log_files(
+    folder: Location,
+    files: Iterable[str],
+    *,
+    columns: list[str],
+    fingerprints: Collection[str],
+    document_hashes: pa.Array | None = None,
+) -> Iterator[pa.Table]:
+    """Rows of these fingerprints, and of these documents, in files of the log; a table for each file."""
+    read = partial(
+        _read_log_file,
+        folder,
+        columns=columns,
+        fingerprints=fingerprints,
+        document_hashes=document_hashes,
+    )
+    with ThreadPoolExecutor(LOG_THREADS) as threads:
+        yield from threads.map(read, files)
+
+
+def _read_log_file(
+    folder: Location, path: str, *, columns: list[str], fingerprints: Collection[str], document_hashes: pa.Array | None
+) -> pa.Table:
+    wanted = list(dict.fromkeys([*columns, "reader_fingerprint"]))
+    remedy = "restore it, or delete it to read its turns again"
+    with storage_errors(path), table_errors(f"log file {path}", remedy=remedy, of_store=False):
+        # a store is asked once for the whole file: it is small, and its footer alone would cost several requests
+        source = path if folder.is_local else pa.BufferReader(folder.fs.cat_file(path))
+        with pq.ParquetFile(source, pre_buffer=False) as file:
+            table = file.read(columns=wanted, use_threads=False)
+        table = _with_later_columns(table, names=wanted)
+        if missing := sorted(set(wanted) - set(table.schema.names)):
+            raise pa.ArrowInvalid(f"it has no column {missing[0]!r}")
+    table = table.filter(pc.is_in(table["reader_fingerprint"], pa.array(list(fingerprints), pa.string())))
+    return table if document_hashes is None else table.filter(pc.is_in(table["document_hash"], document_hashes))
+
+
+def _with_later_columns(table: pa.Table, *, names: Sequence[str]) -> pa.Table:
+    """With the columns that files of earlier versions lack, where they are among these names."""
+    for name in LATER_COLUMNS & set(names) - set(table.schema.names):
+        column = pa.nulls(table.num_rows, TURN_LOG.field(name).type)
+        if name == "writes":  # only `update` turns wrote anything but answers then
+            column = pc.if_else(pc.equal(table["kind"], UPDATE), Writes.MEMORY.value, column)
+        table = table.append_column(name, column)
+    return table
 
 
 class StandingOutcome(OutcomeRow):
     """The row of the outcome log that counts for a reading."""
-
-    line: str
-    """Run and writer of its file."""
-
-
-class StandingClosing(ClosingRow):
-    """The row of the log of closings that counts for a reading."""
 
     line: str
     """Run and writer of its file."""
@@ -52,9 +124,7 @@ class LoggedOutcome:
     status: Status
     """How the reading ended, or its closing turns: `failed` if one of them did."""
     file: str
-    """Log file that holds the row."""
     run_id: str
-    """The run that wrote it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +144,11 @@ class TurnIndex:
     reader_fingerprint: str
     """The reader; turns of other readers are left out."""
     outcomes: dict[ReadingKey, LoggedOutcome] = field(default_factory=dict)
-    """Readings that ended."""
     turn_files: dict[TurnsKey, list[str]] = field(default_factory=dict)
     """Turn files by document and question, so that a new question of an old document opens none."""
     held_from: dict[TurnsKey, list[str]] = field(default_factory=dict)
     """Hashes of earlier versions of a document that turns were taken from, by document and question."""
     run_turns: dict[str, RunTurns] = field(default_factory=dict)
-    """Turns by run."""
     closings: dict[str, dict[ReadingKey, LoggedOutcome]] = field(default_factory=dict)
     """Readings that were closed, by the fingerprint of what was asked after the answer."""
 
@@ -97,18 +165,12 @@ def scan_log(
     closings: Collection[str] = (),
     closing_turns: Collection[str] = (),
     begins: str = "",
+    among: Collection[str] | None = None,
 ) -> TurnIndex:
     """Reads the keys of the whole log: memory grows with readings, not with turns.
 
-    Args:
-        output: The run's location.
-        reader_fingerprint: The reader.
-        closings: Fingerprints under which closed readings are kept.
-        closing_turns: Fingerprints under which their turns are kept.
-        begins: A run: only its files.
-
-    Raises:
-        OutputError: a log file can't be read; names it.
+    `closings` and `closing_turns` are the fingerprints under which closed readings and their turns are kept; with
+    `begins`, a run, or with `among`, paths, only those files are read.
     """
     index = TurnIndex(reader_fingerprint=reader_fingerprint)
     tables = read_log(
@@ -116,58 +178,47 @@ def scan_log(
         columns=[*_RANKED_BY, "status"],
         fingerprints=[reader_fingerprint],
         begins=[begins],
+        among=among,
     )
     index.outcomes.update(_best(tables, keep=_logged).get(reader_fingerprint, {}))
-    turns = _scan_turn_keys(output, fingerprints=[reader_fingerprint, *closing_turns], begins=begins)
-    index.turn_files.update(turns.files)
-    index.held_from.update(turns.held_from)
-    index.run_turns.update(turns.of_runs)
+    _add_turns(index, output, fingerprints=[reader_fingerprint, *closing_turns], begins=begins, among=among)
     if closings:
-        index.closings.update(scan_closings(output, fingerprints=closings, begins=begins))
+        index.closings.update(scan_closings(output, fingerprints=closings, begins=begins, among=among))
     return index
 
 
 def last_run_id(output: Location) -> str:
-    """The last run that wrote to the log; empty where none did.
-
-    Raises:
-        StorageError: the log can't be listed.
-    """
+    """The last run that wrote to the log; empty where none did."""
     folders = (OUTCOMES_FOLDER, TURNS_FOLDER, CLOSINGS_FOLDER)
     paths = [path for folder in folders for path in (output / folder).files()]
     return max((path.rpartition("/")[2].partition("-")[0] for path in paths), default="")
 
 
 def scan_turn_files(output: Location, *, fingerprints: Collection[str], begins: str = "") -> dict[str, list[str]]:
-    """Turn files by document hash, with turns of these fingerprints: of all files, or of those of a run or writer.
-
-    Raises:
-        OutputError: a log file can't be read; names it.
-    """
+    """Turn files by document hash, with turns of these fingerprints: of all files, or of those of a run or writer."""
+    index = TurnIndex(reader_fingerprint="")
+    _add_turns(index, output, fingerprints=fingerprints, begins=begins)
     found: dict[str, dict[str, None]] = defaultdict(dict)
-    for (document_hash, _), files in _scan_turn_keys(output, fingerprints=fingerprints, begins=begins).files.items():
+    for (document_hash, _), files in index.turn_files.items():
         found[document_hash].update(dict.fromkeys(files))
     return {document_hash: sorted(files) for document_hash, files in found.items()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _TurnKeys:
-    """What the keys of turns say."""
-
-    files: Mapping[TurnsKey, list[str]]
-    """Files by document and question."""
-    held_from: Mapping[TurnsKey, list[str]]
-    """Earlier versions that turns were taken from, by document and question."""
-    of_runs: Mapping[str, RunTurns]
-    """Turns by run."""
-
-
-def _scan_turn_keys(output: Location, *, fingerprints: Collection[str], begins: str) -> _TurnKeys:
+def _add_turns(
+    index: TurnIndex,
+    output: Location,
+    *,
+    fingerprints: Collection[str],
+    begins: str,
+    among: Collection[str] | None = None,
+) -> None:
     turn_files: dict[TurnsKey, list[str]] = defaultdict(list)
     held_from: dict[TurnsKey, list[str]] = defaultdict(list)
     asked, held = Counter[str](), Counter[str]()
     columns = ["document_hash", "question_hash", "held_from"]
-    for file, table in read_log(output / TURNS_FOLDER, columns=columns, fingerprints=fingerprints, begins=[begins]):
+    folder = output / TURNS_FOLDER
+    tables = read_log(folder, columns=columns, fingerprints=fingerprints, begins=[begins], among=among)
+    for file, table in tables:
         run_id, num_asked = log_line(file).partition("-")[0], table["held_from"].null_count
         asked[run_id] += num_asked
         held[run_id] += table.num_rows - num_asked
@@ -177,28 +228,15 @@ def _scan_turn_keys(output: Location, *, fingerprints: Collection[str], begins: 
         for document_hash, question_hash, version in keys if num_asked < table.num_rows else ():
             if version is not None:  # many versions of a document name the same ones
                 held_from[document_hash, sys.intern(question_hash)].append(sys.intern(version))
-    of_runs = {run_id: RunTurns(asked=count, held=held[run_id]) for run_id, count in asked.items()}
-    return _TurnKeys(files=dict(turn_files), held_from=dict(held_from), of_runs=of_runs)
-
-
-def scan_turns(output: Location, *, columns: list[str], fingerprints: Collection[str]) -> Iterator[pa.Table]:
-    """These columns of all turns of these fingerprints, a table for each log file; the caller keeps what it needs.
-
-    Raises:
-        OutputError: a log file can't be read; names it.
-    """
-    for _, table in read_log(output / TURNS_FOLDER, columns=columns, fingerprints=fingerprints):
-        yield table
+    index.turn_files.update(turn_files)
+    index.held_from.update(held_from)
+    index.run_turns.update({run_id: RunTurns(asked=count, held=held[run_id]) for run_id, count in asked.items()})
 
 
 def scan_outcome_files(
     output: Location, *, reader_fingerprint: str, run_ids: Collection[str]
 ) -> dict[tuple[ReadingKey, str], list[str]]:
-    """Outcome files by reading and run, of these runs. A file holds rows of one run.
-
-    Raises:
-        OutputError: a log file can't be read; names it.
-    """
+    """Outcome files by reading and run, of these runs. A file holds rows of one run."""
     files: dict[tuple[ReadingKey, str], list[str]] = defaultdict(list)
     columns = ["document_hash", "question_hash", "sample", "run_id"]
     for file, table in read_log(
@@ -220,12 +258,7 @@ def read_outcomes(
 ) -> dict[ReadingKey, StandingOutcome]:
     """The outcome rows in these files that count, one for each reading; see `_rank`.
 
-    Args:
-        output: The run's location.
-        files: Outcome files.
-        reader_fingerprint: The reader.
-        document_hashes: The documents; all by default.
-        columns: What the rows have beside the columns that they are ranked by.
+    Rows have `columns` beside those that they are ranked by.
     """
     files = list(files)
     wanted = None if document_hashes is None else pa.array(document_hashes, pa.string())
@@ -235,22 +268,21 @@ def read_outcomes(
 
 
 def scan_closings(
-    output: Location, *, fingerprints: Collection[str], after: str = "", until: str | None = None, begins: str = ""
+    output: Location,
+    *,
+    fingerprints: Collection[str],
+    after: str = "",
+    until: str | None = None,
+    begins: str = "",
+    among: Collection[str] | None = None,
 ) -> dict[str, dict[ReadingKey, LoggedOutcome]]:
     """The readings that were closed, by fingerprint.
 
-    Args:
-        output: The run's location.
-        fingerprints: Of what was asked after the answers.
-        after: A run: only what later ones closed.
-        until: A run: only what this one closed, or one before it; None for all.
-        begins: A run: only its files.
-
-    Raises:
-        OutputError: a log file can't be read; names it.
+    Only what runs after `after` closed, up to `until`; with `begins`, a run, only its files are read.
     """
     columns = [*_RANKED_BY, "is_failed"]
-    tables = read_log(output / CLOSINGS_FOLDER, columns=columns, fingerprints=fingerprints, begins=[begins])
+    folder = output / CLOSINGS_FOLDER
+    tables = read_log(folder, columns=columns, fingerprints=fingerprints, begins=[begins], among=among)
     within = ((file, _of_runs(table, after=after, until=until)) for file, table in tables)
     return _best(within, keep=_logged)
 
@@ -262,21 +294,13 @@ def read_closings(
     fingerprints: Collection[str],
     document_hashes: Sequence[str] | None = None,
     columns: Sequence[str] = tuple(CLOSING_LOG.names),
-) -> dict[str, dict[ReadingKey, StandingClosing]]:
-    """The rows in these files that count, by fingerprint and reading; see `_rank`.
-
-    Args:
-        output: The run's location.
-        files: Files of closings.
-        fingerprints: Of what was asked after the answers.
-        document_hashes: The documents; all by default.
-        columns: What the rows have beside the columns that they are ranked by.
-    """
+) -> dict[str, dict[ReadingKey, ClosingRow]]:
+    """The rows in these files that count, by fingerprint and reading; see `_rank`."""
     files = list(files)
     wanted = None if document_hashes is None else pa.array(document_hashes, pa.string())
     names = [*_RANKED_BY, "is_failed", *columns]
     tables = read_log_files(output, files, columns=names, fingerprints=fingerprints, document_hashes=wanted)
-    return _best(zip(files, tables, strict=True), keep=_standing_closing)
+    return _best(zip(files, tables, strict=True), keep=lambda _, row: cast(ClosingRow, row))
 
 
 def reading_key(address: ReadingAddress) -> ReadingKey:
@@ -323,11 +347,6 @@ def _standing_outcome(file: str, row: Row) -> StandingOutcome:
     return cast(StandingOutcome, row | {"line": log_line(file)})
 
 
-def _standing_closing(file: str, row: Row) -> StandingClosing:
-    return cast(StandingClosing, row | {"line": log_line(file)})
-
-
 def _of_runs(table: pa.Table, *, after: str, until: str | None) -> pa.Table:
-    """The rows of runs after one, up to another."""
     is_wanted = pc.greater(table["run_id"], after)
     return table.filter(is_wanted if until is None else pc.and_(is_wanted, pc.less_equal(table["run_id"], until)))

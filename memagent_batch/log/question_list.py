@@ -60,10 +60,7 @@ def with_hashes(questions: pa.Table) -> pa.Table:
 def with_asked(documents: pa.Table, asked: Sequence[Sequence[int]], *, questions: pa.Table) -> pa.Table:
     """Adds the questions of a part to it (`ASKED_COLUMN`): each once, beside the first document that it is asked of.
 
-    Args:
-        documents: The part.
-        asked: Rows of the question list that are asked of each document.
-        questions: `PlannedQuestions.hashed`.
+    `asked` has rows of the question list, by document; `questions` is `PlannedQuestions.hashed`.
     """
     brought: dict[int, None] = {}
     offsets = [0]

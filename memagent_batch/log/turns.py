@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.files.location import Location
-from memagent_batch.log.files import ReadingKey, log_line, read_log_files
-from memagent_batch.log.schemas import SPAN, TURN_LOG, TurnRow
+from memagent_batch.log.index import ReadingKey, log_line, read_log_files
+from memagent_batch.log.rows import TURN_LOG, TurnRow
 
 TurnRank = tuple[bool, str, bool, float]
 """Order among turns of one path: a class, the run's id, whether its writer ended the reading, seconds in the run."""
@@ -24,7 +24,11 @@ PLACE_COLUMNS = (
     "turn",
     "kind",
     "writes",
-    *[field.name for field in SPAN],
+    "chunk_index",
+    "token_start",
+    "token_end",
+    "char_start",
+    "char_end",
     "held_from",
     "memory_after",
 )
@@ -71,7 +75,6 @@ class LoggedRows(Mapping[str, TurnRow]):
     """Rows of one reading by turn path. A row is made when it is asked for: as Python values its tokens take 40 kB."""
 
     def __init__(self, turns: Mapping[str, LoggedTurn]) -> None:
-        """Takes the turns by path."""
         self._turns = turns
 
     @classmethod
@@ -85,15 +88,12 @@ class LoggedRows(Mapping[str, TurnRow]):
         )
 
     def __getitem__(self, path: str) -> TurnRow:
-        """The row of a turn."""
         return self._turns[path].row
 
     def __iter__(self) -> Iterator[str]:
-        """The paths."""
         return iter(self._turns)
 
     def __len__(self) -> int:
-        """Number of turns."""
         return len(self._turns)
 
     def paths_by_prompt(self) -> dict[tuple[str, str], str]:
@@ -152,14 +152,7 @@ def read_turns_of(
     and logprobs, which take most room, and rows are decoded at once.
     Where a turn was logged twice, one is taken by a rule that no clock decides; see `_turn_rank`. A turn that was taken
     from an earlier version of its document has the completion of that one, if `files` name where it stands.
-
-    Args:
-        output: the run's location.
-        files: log files of turns.
-        fingerprints: the reader, and what is asked after its answers.
-        document_hashes: the documents.
-        ended_by: the `line` of what ended a reading, or closed it; turns of later runs had no part in it.
-        with_tokens: whether token_ids and logprobs are read.
+    `ended_by` has the `line` of what ended or closed a reading; turns of later runs had no part in it.
     """
     readings: dict[str, dict[ReadingKey, dict[str, LoggedTurn]]] = {name: defaultdict(dict) for name in fingerprints}
     wanted = pa.array(document_hashes, pa.string())

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import secrets
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -20,16 +21,18 @@ from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.errors import StorageError, StorageOutageError
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
-from memagent_batch.log.rows import closing_row, held_row, outcome_row, require_row, turn_row
-from memagent_batch.log.schemas import (
+from memagent_batch.log.rows import (
     CLOSING_LOG,
     OUTCOME_LOG,
     TURN_LOG,
     ClosedRow,
-    ClosingRow,
-    OutcomeRow,
     ResultRow,
     TurnRow,
+    closing_row,
+    held_row,
+    outcome_row,
+    require_row,
+    turn_row,
 )
 
 TURNS_FOLDER = "log/turns"
@@ -44,22 +47,30 @@ FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 15.0
 """Doubling stops here: a store that comes back is found soon."""
 
+STAMP_FORMAT = "%Y%m%dT%H%M%S.%fZ"
+STAMP_LENGTH = len("20260131T235959.123Z")
+_TABLES = {TURNS_FOLDER: TURN_LOG, OUTCOMES_FOLDER: OUTCOME_LOG, CLOSINGS_FOLDER: CLOSING_LOG}
+"""In the order in which they are written: an outcome is never there without its turns, nor a closing alone."""
+
 
 @dataclass(slots=True, kw_only=True)
 class _UnwrittenRows:
-    """Rows that wait for a flush."""
+    """Rows that wait for a flush, by folder."""
 
-    turns: list[TurnRow] = field(default_factory=list)
-    outcomes: list[OutcomeRow] = field(default_factory=list)
-    closings: list[ClosingRow] = field(default_factory=list)
+    of_folder: dict[str, list[Mapping[str, object]]] = field(default_factory=lambda: {name: [] for name in _TABLES})
     num_bytes: int = 0
     """What they take, about."""
+
+    def __bool__(self) -> bool:
+        """Whether there is one."""
+        return any(self.of_folder.values())
 
 
 class TurnLogWriter:
     """Appends turns and outcomes to a run's location. One for each actor; lives on one event loop.
 
     Raises:
+        LogRowError: from `record_*`: the row does not fit the log; it concerns its reading alone.
         StorageError: from every method, once a file could not be written for `log.outage_seconds`, or can never be:
             nothing may count as done that is not kept.
     """
@@ -90,53 +101,26 @@ class TurnLogWriter:
         """Bytes of all files so far."""
 
     def record_turn(self, address: ReadingAddress, prompt: Prompt, completion: Completion) -> None:
-        """Takes a finished turn; it is durable within the flush interval.
-
-        Raises:
-            LogRowError: the turn does not fit the log; it concerns its reading alone.
-        """
+        """Takes a finished turn; it is durable within the flush interval."""
         row = turn_row(address, prompt, completion, run_id=self.run_id)
-        self._require_writable(row, schema=TURN_LOG)
-        if self._output is not None:
-            self._unwritten.turns.append(row)
-            self._grow(TURN_ROW_BYTES + 4 * len(completion.token_ids) + len(completion.text) + _memory_bytes(row))
+        memory = len(row["memory_after"] or "")
+        self._take(row, TURNS_FOLDER, TURN_ROW_BYTES + 4 * len(completion.token_ids) + len(completion.text) + memory)
 
     def record_held(self, address: ReadingAddress, prompt: Prompt, held: TurnRow) -> None:
-        """Takes a turn that an earlier version of the document was asked: a row that names it, without its completion.
-
-        Raises:
-            LogRowError: the turn does not fit the log; it concerns its reading alone.
-        """
+        """Takes a turn that an earlier version of the document was asked: its row names that one."""
         row = held_row(address, prompt, held, run_id=self.run_id)
-        self._require_writable(row, schema=TURN_LOG)
-        if self._output is not None:
-            self._unwritten.turns.append(row)
-            self._grow(TURN_ROW_BYTES + _memory_bytes(row))
+        self._take(row, TURNS_FOLDER, TURN_ROW_BYTES + len(row["memory_after"] or ""))
 
     async def record_outcome(self, address: ReadingAddress, result: ResultRow) -> None:
-        """Takes a reading's end and returns when it is durable.
-
-        Raises:
-            LogRowError: the outcome does not fit the log; `require_outcome` checks that before.
-        """
-        row = outcome_row(address, result, run_id=self.run_id)
-        self._require_writable(row, schema=OUTCOME_LOG)
+        """Takes a reading's end and returns when it is durable."""
+        self._take(outcome_row(address, result, run_id=self.run_id), OUTCOMES_FOLDER, 2 * TURN_ROW_BYTES)
         if self._output is not None:
-            self._unwritten.outcomes.append(row)
-            self._grow(2 * TURN_ROW_BYTES)
             await self._durable()
 
     async def record_closing(self, address: ReadingAddress, closed: ClosedRow) -> None:
-        """Takes what the closing turns of a reading brought, and returns when it is durable.
-
-        Raises:
-            LogRowError: it does not fit the log.
-        """
-        row = closing_row(address, closed, run_id=self.run_id)
-        self._require_writable(row, schema=CLOSING_LOG)
+        """Takes what the closing turns of a reading brought, and returns when it is durable."""
+        self._take(closing_row(address, closed, run_id=self.run_id), CLOSINGS_FOLDER, 2 * TURN_ROW_BYTES)
         if self._output is not None:
-            self._unwritten.closings.append(row)
-            self._grow(2 * TURN_ROW_BYTES)
             await self._durable()
 
     async def room(self) -> None:
@@ -163,13 +147,14 @@ class TurnLogWriter:
         """Writes what waits; the last call."""
         await self.flush()
 
-    def _require_writable(self, row: TurnRow | OutcomeRow | ClosingRow, *, schema: pa.Schema) -> None:
+    def _take(self, row: Mapping[str, object], folder: str, num_bytes: int) -> None:
+        """Takes a row that fits its table, and begins to flush."""
         if self._error:
             raise self._error
-        require_row(row, schema=schema)
-
-    def _grow(self, num_bytes: int) -> None:
-        """Counts a row that waits, and begins to flush."""
+        require_row(row, schema=_TABLES[folder])
+        if self._output is None:
+            return
+        self._unwritten.of_folder[folder].append(row)
         self._unwritten.num_bytes += num_bytes
         if self._unwritten.num_bytes >= self._settings.flush_bytes:
             self._wake.set()
@@ -191,7 +176,7 @@ class TurnLogWriter:
             self._room.clear()
 
     async def _flush_until_empty(self) -> None:
-        while self._unwritten.turns or self._unwritten.outcomes or self._unwritten.closings or self._flushed:
+        while self._unwritten or self._flushed:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), timeout=self._settings.flush_seconds)
             self._wake.clear()
@@ -236,14 +221,9 @@ class TurnLogWriter:
         return None
 
     def _write_files(self, rows: _UnwrittenRows, number: int) -> None:
-        """Turns first: an outcome is never there without the turns that explain it, nor a closing alone."""
-        for folder, written, schema in (
-            (TURNS_FOLDER, rows.turns, TURN_LOG),
-            (OUTCOMES_FOLDER, rows.outcomes, OUTCOME_LOG),
-            (CLOSINGS_FOLDER, rows.closings, CLOSING_LOG),
-        ):
+        for folder, written in rows.of_folder.items():
             if written and self._output is not None:
-                data = parquet_bytes(pa.Table.from_pylist(written, schema=schema))
+                data = parquet_bytes(pa.Table.from_pylist(written, schema=_TABLES[folder]))
                 (self._output / f"{folder}/{self._name}-{number:06d}.parquet").write_bytes(data)
                 self.num_bytes += len(data)
         self.num_flushes += 1
@@ -259,16 +239,5 @@ def new_run_id(*, after: str = "") -> str:
     with contextlib.suppress(ValueError):  # an id that is no time, as of an output that was made by hand
         before = datetime.strptime(after[:STAMP_LENGTH], STAMP_FORMAT).replace(tzinfo=UTC)
         now = max(now, before + timedelta(milliseconds=1))
-    return f"{_stamp(now)}.{secrets.token_hex(2)}"
-
-
-def _stamp(moment: datetime) -> str:
-    return moment.strftime("%Y%m%dT%H%M%S.") + f"{moment.microsecond // 1000:03d}Z"
-
-
-STAMP_FORMAT = "%Y%m%dT%H%M%S.%fZ"
-STAMP_LENGTH = len("20260131T235959.123Z")
-
-
-def _memory_bytes(row: TurnRow) -> int:
-    return len(row.get("memory_after") or "")
+    stamp = now.strftime("%Y%m%dT%H%M%S.") + f"{now.microsecond // 1000:03d}Z"
+    return f"{stamp}.{secrets.token_hex(2)}"

@@ -7,9 +7,8 @@ from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
 from memagent_batch.pages.readings import ReadingKey, key_of
 from memagent_batch.pages.values import values_of_both
-from memagent_batch.runs.history.causes import AnswerChange
-from memagent_batch.runs.history.comparison import compare_runs
-from memagent_batch.runs.history.history import find_run
+from memagent_batch.runs.comparison import AnswerChange, compare_runs
+from memagent_batch.runs.history import find_run
 from memagent_batch.runs.manifest import Manifest
 
 KEPT_CHARACTERS = 300

@@ -13,8 +13,7 @@ from memagent_batch.files.errors import table_errors
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.formats.grouped import GroupedFile, open_grouped
 from memagent_batch.log.index import Row
-from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.tables.part_report import PartReport
+from memagent_batch.runs.manifest import Manifest, PartReport
 
 REMEDY = "a later run of the output replaces the tables: repeat the command on the latest run"
 """What to do about a table file that is gone."""

@@ -31,9 +31,9 @@ from memagent_batch.pages.size import estimate_size
 from memagent_batch.pages.templates import render
 from memagent_batch.pages.values import OUTCOMES
 from memagent_batch.pages.windows import Window, windows
-from memagent_batch.runs.history.document_texts import DocumentTexts
+from memagent_batch.runs.document_texts import DocumentTexts
+from memagent_batch.runs.estimates import latest_estimates
 from memagent_batch.runs.manifest import Manifest, require_manifest
-from memagent_batch.runs.record.estimates import latest_estimates
 
 log = logging.getLogger(__name__)
 

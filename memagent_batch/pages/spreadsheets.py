@@ -22,7 +22,7 @@ from memagent_batch.log.index import Row
 from memagent_batch.pages.document_page import CHOSEN
 from memagent_batch.pages.readings import GroupedRows, column_names, key_of, table_rows
 from memagent_batch.runs.manifest import Manifest, require_manifest
-from memagent_batch.runs.tables.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER
+from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER
 
 MAX_XLSX_ROWS = 1_048_576
 """Rows of a sheet in XLSX, its heading included."""

@@ -10,7 +10,7 @@ from typing import Any
 from memagent_batch.domain.closing.values import ValueStatus
 from memagent_batch.domain.readings import Status
 from memagent_batch.log.index import Row
-from memagent_batch.runs.history.schemas import DifferenceRow
+from memagent_batch.runs.comparison import DifferenceRow
 
 NO_UNIT = "1"
 """The unit of a number that has none."""

@@ -9,21 +9,18 @@ import pyarrow as pa
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.inputs.document_index import CARRY_PREFIX
-from memagent_batch.log.files import ReadingKey
-from memagent_batch.log.index import reading_key
+from memagent_batch.log.index import ReadingKey, reading_key
 from memagent_batch.log.question_list import AskedQuestion
-from memagent_batch.log.schemas import ClosedRow, OutcomeRow
+from memagent_batch.log.rows import ClosedRow, OutcomeRow
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.ray_data.ray_process import this_process
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.reading.closing import Closing
 from memagent_batch.reading.documents import PlannedDocument, planned_documents
 from memagent_batch.reading.questions import Questions
-from memagent_batch.runs.rows.looks import PartDocument, answer_row
-from memagent_batch.runs.rows.projection import Origin
-from memagent_batch.runs.tables.schemas import AnswerRow
-from memagent_batch.runs.tables.tables import answers_table, carried_columns
-from memagent_batch.runs.tables.votes import with_votes
+from memagent_batch.runs.projection import Origin, PartDocument, answer_row, answers_table, carried_columns
+from memagent_batch.runs.results import with_votes
+from memagent_batch.runs.tables import AnswerRow
 
 Outcomes = Mapping[tuple[int, int], tuple[OutcomeRow | None, ClosedRow | None]]
 """How readings ended, and what was asked after their answers, by the row of the question list and the sample; None

@@ -11,9 +11,8 @@ from typing import Self
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.files.location import Location
-from memagent_batch.log.files import ReadingKey
-from memagent_batch.log.index import StandingOutcome, TurnIndex, read_closings, read_outcomes
-from memagent_batch.log.schemas import ClosingRow
+from memagent_batch.log.index import ReadingKey, StandingOutcome, TurnIndex, read_closings, read_outcomes
+from memagent_batch.log.rows import ClosingRow
 from memagent_batch.log.turns import read_turns_of
 from memagent_batch.reading.documents import PlannedDocument
 from memagent_batch.reading.turns import LoggedTurns

@@ -12,10 +12,8 @@ from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Status, cost_of
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.errors import EngineDeadError, EngineRefusedError, NotReadError
-from memagent_batch.log.files import ReadingKey
-from memagent_batch.log.index import StandingOutcome, reading_key
-from memagent_batch.log.rows import outcome_row
-from memagent_batch.log.schemas import ClosedRow, ClosingRow, OutcomeRow
+from memagent_batch.log.index import ReadingKey, StandingOutcome, reading_key
+from memagent_batch.log.rows import ClosedRow, ClosingRow, OutcomeRow, outcome_row
 from memagent_batch.logs import EventKind
 from memagent_batch.ray_data.actor import ActorLife, ReaderTask, StartedActor
 from memagent_batch.ray_data.process import ReaderProcess
@@ -25,7 +23,7 @@ from memagent_batch.reading.closing import Tracer, close_reading, unclosed
 from memagent_batch.reading.documents import PlannedDocument, planned_documents
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import ClosingsOnly, LoggedTurns, ReadingTurns
-from memagent_batch.runs.tables.parts import ENDED, EndedRow
+from memagent_batch.runs.parts import ENDED, EndedRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

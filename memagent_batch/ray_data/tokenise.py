@@ -17,6 +17,7 @@ from memagent_batch.domain.document import BreakAt
 from memagent_batch.domain.readings import cost_of
 from memagent_batch.domain.texts.sentences import Sentences, split_sentences
 from memagent_batch.errors import DocumentError, InputError, MemagentError, TextUnavailableError
+from memagent_batch.files.columns import arrow_schema
 from memagent_batch.inputs.document_index import CARRY_PREFIX
 from memagent_batch.inputs.documents import why_unreadable
 from memagent_batch.inputs.formats.columnar import batch_records
@@ -25,8 +26,7 @@ from memagent_batch.inputs.texts import FetchedText, fetch_texts
 from memagent_batch.plugins import make_policy
 from memagent_batch.reading.breaks import break_at, find_breaks
 from memagent_batch.reading.documents import planned_documents
-from memagent_batch.runs.planning.calls import CALL_COLUMN
-from memagent_batch.runs.planning.work import WORK_COLUMNS
+from memagent_batch.runs.plan import CALL_COLUMN, WORK_COLUMNS
 from memagent_batch.tokens.tokenizer import TokenisedText, Tokenizer
 from memagent_batch.wiring import make_prompt_tokens, make_texts_place, make_tokenizer
 
@@ -153,23 +153,8 @@ def _row_text(record: Record) -> FetchedText:
     return FetchedText(row=row, error=DocumentError(why_unreadable(text)))
 
 
-COUNTED = pa.schema(
-    [
-        pa.field("document_id", pa.string()),
-        pa.field("num_tokens", pa.int64()),
-        pa.field("num_readings", pa.int64()),
-        pa.field("num_chunks", pa.int64()),
-        pa.field("num_turns", pa.int64()),
-        pa.field("num_prompt_tokens", pa.int64()),
-        pa.field("num_completion_tokens", pa.int64()),
-        pa.field("min_prompt_tokens", pa.int64()),
-    ]
-)
-"""What a plan shows of one document, and what a reading of it costs."""
-
-
 class CountedDocument(TypedDict):
-    """A row of `COUNTED`."""
+    """What a plan shows of one document, and what a reading of it costs."""
 
     document_id: str
     num_tokens: int
@@ -179,6 +164,9 @@ class CountedDocument(TypedDict):
     num_prompt_tokens: int
     num_completion_tokens: int
     min_prompt_tokens: int | None
+
+
+COUNTED = arrow_schema(CountedDocument)
 
 
 def count_tokens(bundle: pa.Table, *, agent: AgentConfig, sources: SourceConfig) -> pa.Table:

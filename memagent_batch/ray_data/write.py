@@ -12,25 +12,15 @@ from memagent_batch.domain.reasons import Reason, most_frequent
 from memagent_batch.errors import SupersededError
 from memagent_batch.files.errors import storage_errors
 from memagent_batch.runs.claim import require_claim
-from memagent_batch.runs.planning.parts import PART_COLUMN
-from memagent_batch.runs.rows.projection import Projection
-from memagent_batch.runs.tables.part_report import (
-    PART_REPORT,
-    FileHash,
-    PartReport,
-    ReasonRow,
-    reason_rows,
-    rows_of_files,
-)
-from memagent_batch.runs.tables.parts import detach_not_read, part_key
-from memagent_batch.runs.tables.tables import (
+from memagent_batch.runs.manifest import PART_REPORT, FileHash, PartReport, ReasonRow, reason_rows, rows_of_files
+from memagent_batch.runs.parts import PART_COLUMN, detach_not_read, part_key
+from memagent_batch.runs.projection import PartTables, Projection, project
+from memagent_batch.runs.tables import (
     ANSWERS_FOLDER,
     EVIDENCE_FOLDER,
     MEMORIES_FOLDER,
     RESULTS_FOLDER,
-    PartTables,
     count_rows,
-    project,
     table_bytes,
 )
 

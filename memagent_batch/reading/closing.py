@@ -54,7 +54,7 @@ from memagent_batch.domain.texts.sentences import Sentences
 from memagent_batch.domain.texts.words import folded_words
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Turns
 from memagent_batch.errors import ClosingError, ReadingError, SettingsError, ValueTypeError
-from memagent_batch.log.schemas import ClosedRow
+from memagent_batch.log.rows import ClosedRow
 from memagent_batch.plugins import engine_settings
 from memagent_batch.prompts.closing import CLOSING_TEXTS
 from memagent_batch.reading.read import Reading

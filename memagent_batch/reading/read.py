@@ -10,8 +10,7 @@ from memagent_batch.domain.document import Document
 from memagent_batch.domain.readings import Outcome, Question, QuestionTokens, Status, cost_of
 from memagent_batch.domain.turns import FinishReason
 from memagent_batch.errors import MemagentError, NotReadError, ReadingError
-from memagent_batch.log.rows import require_outcome
-from memagent_batch.log.schemas import ResultRow
+from memagent_batch.log.rows import ResultRow, require_outcome
 from memagent_batch.reading.agent import LoadedAgent
 from memagent_batch.reading.turns import ReadingTurns, TurnCounts
 

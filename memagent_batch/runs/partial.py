@@ -6,34 +6,28 @@ takes no notice of it, and nothing of the run is written or removed.
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import chain
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from memagent_batch.config.job import TableFormat
 from memagent_batch.domain.answers import Extraction
-from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
 from memagent_batch.files.claims import ABANDONED_AFTER, replace_shown
 from memagent_batch.files.errors import output_errors
 from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
-from memagent_batch.inputs.document_index import CARRY_PREFIX
-from memagent_batch.log.files import ReadingKey
-from memagent_batch.log.index import TurnIndex, read_closings, read_outcomes, scan_log
-from memagent_batch.log.question_list import CLOSING_FINGERPRINT, AskedQuestion, read_asked
-from memagent_batch.log.schemas import ClosedRow, OutcomeRow
-from memagent_batch.runs.history.history import PLAN_FILE, RUNS_FOLDER
+from memagent_batch.log.index import scan_log
+from memagent_batch.log.question_list import read_asked, with_asked
+from memagent_batch.runs.history import PLAN_FILE, RUNS_FOLDER
 from memagent_batch.runs.manifest import RUN_FILE, read_manifest
-from memagent_batch.runs.planning.parts import PART_READINGS
-from memagent_batch.runs.rows.looks import PartDocument, answer_row
-from memagent_batch.runs.rows.projection import Origin
-from memagent_batch.runs.tables.schemas import AnswerRow
-from memagent_batch.runs.tables.tables import answers_table, carried_columns
+from memagent_batch.runs.parts import PART_READINGS, asked_keys, with_log_files
+from memagent_batch.runs.projection import Projection, answers_table, carried_values, hold_part, part_readings
 
 PARTIAL_FOLDER = "partial"
 PARTIAL_FILE = "partial/partial.json"
@@ -60,27 +54,11 @@ class PartialRecord(TypedDict):
 class _BegunRun:
     """A run that has not finished, as its location knows it."""
 
-    output: Location
     plan: pa.Table
-    """`RUN_PLAN`, as of its begin."""
-    questions: Sequence[AskedQuestion]
-    index: TurnIndex
-    origin: Origin
+    """`RUN_PLAN`, as of its begin, with the log files that hold the ends of each document's readings."""
+    questions: pa.Table
+    projection: Projection
     asked: int
-
-    def key(self, document: PartDocument, reading: Mapping[str, int]) -> ReadingKey:
-        """Where the log keeps a reading."""
-        question = self.questions[reading["question"]]
-        return (document["document_hash"] or "", question["question_hash"], reading["sample"])
-
-    def closing(self, reading: Mapping[str, int]) -> str | None:
-        """The fingerprint of what is asked after the answer."""
-        return self.questions[reading["question"]].get("closing_fingerprint")
-
-    def file(self, document: PartDocument) -> str:
-        """The last log file with an outcome of the document; empty where none has ended."""
-        outcomes = (self.index.outcomes.get(self.key(document, reading)) for reading in document["readings"])
-        return max((outcome.file for outcome in outcomes if outcome), default="")
 
 
 def write_partial(output: Location) -> PartialRecord:
@@ -92,7 +70,7 @@ def write_partial(output: Location) -> PartialRecord:
     with output_errors(output.uri):
         run = _begun_run(output)
         made_at = datetime.now(UTC)
-        mark = f"run {run.origin.run_id} at {made_at.isoformat()}"
+        mark = f"run {run.projection.run_id} at {made_at.isoformat()}"
         key, files, num_rows = uuid.uuid4().hex[:6], [], 0
         for number, table in enumerate(_tables(run)):
             name = f"{_ANSWERS}/{made_at:{_STAMP}}-{key}-part-{number:05d}.parquet"
@@ -102,7 +80,7 @@ def write_partial(output: Location) -> PartialRecord:
             num_rows += table.num_rows
         record: PartialRecord = {
             "is_complete": False,
-            "run_id": run.origin.run_id,
+            "run_id": run.projection.run_id,
             "made_at": made_at.isoformat(),
             "readings_asked": run.asked,
             "readings_shown": num_rows,
@@ -131,76 +109,51 @@ def _begun_run(output: Location) -> _BegunRun:
     place = output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}"
     if not place.exists():
         raise OutputError(f"output: run {run_id} has not begun to read; try again in a while")
-    questions: list[Any] = read_asked(output, run_id=run_id).to_pylist()
-    closings = sorted({name for each in questions if (name := each.get(CLOSING_FINGERPRINT))})
-    settings = record["settings"]
-    return _BegunRun(
+    questions = read_asked(output, run_id=run_id)
+    asked = asked_keys(questions)
+    closings = sorted({name for _, name in asked if name})
+    index = scan_log(output, reader_fingerprint=fingerprint, closings=closings)
+    projection = Projection(
         output=output,
-        plan=read_parquet(place),
-        questions=questions,
-        index=scan_log(output, reader_fingerprint=fingerprint, closings=closings),
-        origin=Origin(
-            run_id=run_id,
-            reader_fingerprint=fingerprint,
-            model=settings["model"],
-            extraction=Extraction(settings["extraction"]),
-        ),
-        asked=record["asked"],
+        run_id=run_id,
+        reader_fingerprint=fingerprint,
+        model=record["settings"]["model"],
+        extraction=Extraction(record["settings"]["extraction"]),
+        table_format=TableFormat.PARQUET,
+        first_memory="",
+        keep_word="",
+        closings=dict.fromkeys(closings, ()),
     )
+    index = replace(index, turn_files={})
+    begun = read_parquet(place)
+    parts = [begun.slice(start, PART_READINGS) for start in range(0, begun.num_rows or 1, PART_READINGS)]
+    plan = pa.concat_tables([with_log_files(part, asked, index) for part in parts])
+    return _BegunRun(plan=plan, questions=questions, projection=projection, asked=record["asked"])
 
 
 def _tables(run: _BegunRun) -> Iterator[pa.Table]:
     """Rows of `ANSWERS`, by documents that ended at about the same time, so that a log file is read for one or two."""
-    documents: list[PartDocument] = run.plan.select(
-        ["document_id", "document_hash", "error", "error_type", "readings"]
-    ).to_pylist()
-    ended_in = [run.file(document) for document in documents]
+    ended_in = [max(files, default="") for files in run.plan["outcome_files"].to_pylist()]
+    errors = run.plan["error"].to_pylist()
+    lengths = pc.list_value_length(run.plan["readings"]).to_pylist()
     group: list[int] = []
     num_readings = 0
-    for row in sorted(range(len(documents)), key=ended_in.__getitem__):
-        if ended_in[row] or documents[row]["error"] is not None:
+    for row in sorted(range(len(ended_in)), key=ended_in.__getitem__):
+        if ended_in[row] or errors[row] is not None:
             group.append(row)
-            num_readings += len(documents[row]["readings"])
+            num_readings += lengths[row]
         if num_readings >= PART_READINGS:
-            yield _answers(run, group, documents=documents)
+            yield _answers(run, group)
             group, num_readings = [], 0
     if group:
-        yield _answers(run, group, documents=documents)
+        yield _answers(run, group)
 
 
-def _answers(run: _BegunRun, rows: Sequence[int], *, documents: Sequence[PartDocument]) -> pa.Table:
+def _answers(run: _BegunRun, rows: Sequence[int]) -> pa.Table:
     """The answers of some documents, of the readings that have ended and are closed."""
-    outcomes, closed = _held(run, [documents[row] for row in rows])
-    answers: list[AnswerRow] = []
-    of_rows: list[int] = []
-    for row in rows:
-        document = documents[row]
-        for reading in document["readings"]:
-            key, fingerprint = run.key(document, reading), run.closing(reading)
-            outcome, closing = outcomes.get(key), closed.get(fingerprint or "", {}).get(key)
-            is_open = fingerprint is not None and closing is None
-            if document["error"] is None and (outcome is None or (is_open and outcome["status"] == Status.OK)):
-                continue
-            question, sample = run.questions[reading["question"]], reading["sample"]
-            answers.append(answer_row(document, question, outcome, sample=sample, origin=run.origin, closed=closing))
-            of_rows.append(row)
-    carried = run.plan.take(pa.array(of_rows, pa.int64()))
-    names = carried_columns(run.plan.schema)
-    return answers_table(answers, carried={name: carried[CARRY_PREFIX + name].to_pylist() for name in names})
-
-
-def _held(
-    run: _BegunRun, documents: Sequence[PartDocument]
-) -> tuple[Mapping[ReadingKey, OutcomeRow], Mapping[str, Mapping[ReadingKey, ClosedRow]]]:
-    """How their readings ended, and what was asked after the answers, from the files that the index names."""
-    readings = [(document, reading) for document in documents for reading in document["readings"]]
-    keys = [run.key(*each) for each in readings]
-    hashes = sorted({key[0] for key in keys})
-    ended = (run.index.outcomes.get(key) for key in keys)
-    files = sorted({outcome.file for outcome in ended if outcome})
-    fingerprint = run.origin.reader_fingerprint
-    outcomes = read_outcomes(run.output, files, reader_fingerprint=fingerprint, document_hashes=hashes)
-    closings = chain.from_iterable((of.get(key) for key in keys) for of in run.index.closings.values())
-    closed_in = sorted({closing.file for closing in closings if closing})
-    names = list(run.index.closings)
-    return outcomes, read_closings(run.output, closed_in, fingerprints=names, document_hashes=hashes)
+    documents = run.plan.take(pa.array(rows, pa.int64()))
+    asked = [[reading["question"] for reading in readings] for readings in documents["readings"].to_pylist()]
+    part = with_asked(documents, asked, questions=run.questions)
+    held = hold_part(part, projection=run.projection)
+    answered = [found for each in part_readings(part) if (found := held.reading(*each))]
+    return answers_table([each.answer for each in answered], carried=carried_values(part, answered))

@@ -1,107 +1,144 @@
-"""Begins a run: writes `run.json`, by which the output belongs to it."""
+"""Begins a run, by `run.json`; closes it when its counts close, by its record and manifest."""
 
 import logging
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Literal, cast
+
+import pyarrow as pa
 
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
+from memagent_batch.domain.closing.plan import EVIDENCE, SUPPORT, VALUE
+from memagent_batch.domain.readings import Status
+from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
 from memagent_batch.domain.texts.shares import quantity
-from memagent_batch.errors import StorageError
+from memagent_batch.domain.turns import sum_counted
+from memagent_batch.errors import CountsError, StorageError
 from memagent_batch.files.errors import storage_errors
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
-from memagent_batch.log.index import last_run_id
-from memagent_batch.log.question_list import write_asked
+from memagent_batch.log.index import RunTurns, last_run_id
+from memagent_batch.log.question_list import read_asked, write_asked
 from memagent_batch.log.writer import new_run_id
 from memagent_batch.logs import EventKind
 from memagent_batch.masking import shown
-from memagent_batch.runs.manifest import RUN_FILE, AgainRecord, RunRecord, Sample, public_settings, write_run_record
-from memagent_batch.runs.output_place import asked_documents, asked_questions
-from memagent_batch.runs.planning.plan import Plan
-from memagent_batch.runs.rows.projection import Projection, make_projection
+from memagent_batch.prompts.closing import closing_text_sha256
+from memagent_batch.runs.bounds import Spent, cost
+from memagent_batch.runs.claim import (
+    ANSWER_TABLES,
+    asked_documents,
+    asked_questions,
+    publish,
+    removed_on_failure,
+    require_claim,
+)
+from memagent_batch.runs.history import (
+    Changes,
+    PastRun,
+    find_changes,
+    removed_documents,
+    write_plan,
+    write_record_manifest,
+)
+from memagent_batch.runs.manifest import (
+    FORMAT,
+    RUN_FILE,
+    Manifest,
+    MarkerCounts,
+    PartReport,
+    ReasonRow,
+    RunCounts,
+    RunRecord,
+    Sample,
+    package_versions,
+    public_settings,
+    reason_rows,
+    rows_of_files,
+    write_run_record,
+)
+from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.projection import Projection, make_projection
+from memagent_batch.runs.record import SUMS_FILE, record_file, write_record
+from memagent_batch.runs.tables import (
+    ANSWERS_FOLDER,
+    EVIDENCE_FOLDER,
+    MEMORIES_FOLDER,
+    REMOVED_FOLDER,
+    RESULTS_FOLDER,
+    count_rows,
+    table_bytes,
+)
 from memagent_batch.wiring import ReaderIdentity
 
 log = logging.getLogger(__name__)
 
 CLAIM_TRIES = 5
 """Other attempts that may claim the output between the look at `run.json` and the writing."""
+SHOWN_MISSING = 20
+"""Missing readings that an error names."""
+SHOWN_REASONS = 3
+"""Reasons of failed readings, and of those that were not read, that the manifest and the last lines name."""
+COUNT_THREADS = 16
+"""Footers of table files read at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One execution over a plan."""
 
-    run_id: str
-    """Its id."""
+    record: RunRecord
     output: Location
-    """Where it writes."""
     job: JobConfig
-    """All knobs."""
     reader: ReaderIdentity
-    """The reader."""
-    asked: int
-    """Readings asked for."""
-    started_at: datetime
-    """When it began, UTC."""
     began_seconds: float
     """When it began on the monotonic clock, which corrections of the wall clock don't move; seconds."""
     projection: Projection
-    """How rows are made of the log."""
     sources: SourceConfig
     """The documents at the versions that were indexed."""
-    tables: Mapping[str, str] = field(default_factory=dict)
-    """Version of each table of a lake that it reads."""
-    sample: Sample | None = None
-    """The sample of a run with a limit."""
-    again: AgainRecord | None = None
-    """What a second pass reads again."""
+
+    @property
+    def run_id(self) -> str:
+        """Names the run."""
+        return self.record.run_id
 
 
 def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan) -> Run:
     """Writes `run.json`: from here on the location belongs to this job, and in it to this run."""
-    started_at = datetime.now(UTC)
-    record = _run_record(job, plan, reader=reader, started_at=started_at)
-    run_id = _claim(output, record)
-    write_asked(output, plan.asked.hashed, run_id=run_id)
-    fields = {"run_id": run_id, "asked": plan.num_readings, "output": shown(job.output)}
-    log.info(
-        f"run {run_id}: {quantity(plan.num_readings, 'reading')} asked",
-        extra={"event": EventKind.RUN_STARTED, **fields},
+    record = _claim(
+        output,
+        RunRecord(
+            run_id="",
+            started_at=datetime.now(UTC).isoformat(),
+            documents=asked_documents(job),
+            questions=asked_questions(job),
+            asked=plan.num_readings,
+            reader_fingerprint=reader.fingerprint,
+            settings=public_settings(job),
+            closing_turns=plan.asked.closing_turns,
+            tables={} if plan.table is None else {**plan.table.versions},
+            sample=_sample(job, plan),
+            again=plan.again.record if plan.again else None,
+        ),
     )
-    projection = make_projection(output, job, run_id=run_id, reader=reader, plan=plan)
+    run_id = record.run_id
+    write_asked(output, plan.asked.hashed, run_id=run_id)
+    fields = {"run_id": run_id, "asked": record.asked, "output": shown(job.output)}
+    log.info(
+        f"run {run_id}: {quantity(record.asked, 'reading')} asked", extra={"event": EventKind.RUN_STARTED, **fields}
+    )
     return Run(
-        run_id=run_id,
+        record=record,
         output=output,
         job=job,
         reader=reader,
-        asked=plan.num_readings,
-        started_at=started_at,
         began_seconds=time.monotonic(),
-        projection=projection,
+        projection=make_projection(output, job, run_id=run_id, reader=reader, plan=plan),
         sources=plan.pinned(job),
-        tables=record.tables,
-        sample=record.sample,
-        again=record.again,
-    )
-
-
-def _run_record(job: JobConfig, plan: Plan, *, reader: ReaderIdentity, started_at: datetime) -> RunRecord:
-    """What `run.json` will say, without the run's id."""
-    return RunRecord(
-        run_id="",
-        started_at=started_at.isoformat(),
-        documents=asked_documents(job),
-        questions=asked_questions(job),
-        asked=plan.num_readings,
-        reader_fingerprint=reader.fingerprint,
-        settings=public_settings(job),
-        closing_turns=plan.asked.closing_turns,
-        tables={} if plan.table is None else {**plan.table.versions},
-        sample=_sample(job, plan),
-        again=plan.again.record if plan.again else None,
     )
 
 
@@ -112,7 +149,7 @@ def _sample(job: JobConfig, plan: Plan) -> Sample | None:
     return {"limit": job.limit, "seed": job.limit_seed, "taken": taken, "documents": taken + plan.outside.num_rows}
 
 
-def _claim(output: Location, record: RunRecord) -> str:
+def _claim(output: Location, record: RunRecord) -> RunRecord:
     """Writes `run.json` under an id that sorts behind the run that it replaces and all that wrote to the log.
 
     `ma.read` writes to a log without `run.json`, maybe on a machine whose clock runs ahead.
@@ -124,5 +161,232 @@ def _claim(output: Location, record: RunRecord) -> str:
         last = max(before["run_id"], logged) if before else logged
         record = replace(record, run_id=new_run_id(after=last))
         if write_run_record(output, record, version=version):
-            return record.run_id
+            return record
     raise StorageError(f"{place.uri} changes whenever it is looked at; see how many attempts are started")
+
+
+def close_run(
+    run: Run,
+    *,
+    reports: Sequence[PartReport],
+    recorded: pa.Table,
+    log_files: Collection[str],
+    before: PastRun | None,
+    spent: Spent | None = None,
+    run_turns: Mapping[str, RunTurns] = MappingProxyType({}),
+) -> Manifest:
+    """Checks that the counts close, and writes what is left: `removed`, the record of the run, and the manifest.
+
+    Raises:
+        CountsError: the files do not hold one row for each reading asked for; names the missing ones.
+        SupersededError: a newer attempt holds the claim; no manifest was written.
+    """
+    questions = read_asked(run.output, run_id=run.run_id)
+    removed = removed_documents(recorded, run_id=run.run_id, before=before)
+    with removed_on_failure(run.output, tables=ANSWER_TABLES, run_id=run.run_id):
+        counts = _require_closed(run, reports)
+        removed_file = _kept_removed(run, removed, before=before) or _write_removed(run, removed)
+    manifest = _manifest(
+        run,
+        reports,
+        counts=counts,
+        removed_file=removed_file,
+        changes=find_changes(recorded, questions, before=before, tables=run.record.tables, run_turns=run_turns),
+    )
+    manifest = _with_own_parts(manifest, run, reports, questions=questions, spent=spent)
+    past = PastRun(
+        output=run.output, run_id=run.run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed
+    )
+    write_plan(past)
+    write_record(
+        past,
+        projection=run.projection,
+        sign=run.job.record.sign,
+        reports=reports,
+        log_files=log_files,
+        before=before,
+    )
+    publish(run.output, manifest, tables=ANSWER_TABLES, run_id=run.run_id)
+    write_record_manifest(past)
+    _log_closed(manifest)
+    return manifest
+
+
+def _require_closed(run: Run, reports: Sequence[PartReport]) -> RunCounts:
+    expected: dict[str, int | None] = {}
+    for report in reports:
+        expected |= rows_of_files(report)
+    rows = _rows_of_files(run, list(expected))
+    counts = _counts(run, reports, rows=rows)
+    missing = [reading for report in reports for reading in report.get("missing", ())]
+    ended = counts["ok"] + counts["failed"] + counts["not_read"]
+    if missing or rows != expected or not counts["asked"] == ended == counts["answers_rows"]:
+        require_claim(run.output, run_id=run.run_id)  # else a newer attempt may have removed this one's files
+        shown = "; ".join(missing[:SHOWN_MISSING])
+        wrong = [name for name in expected if rows[name] != expected[name]]
+        files = f" {len(wrong)} table files are gone or changed: {'; '.join(wrong[:SHOWN_MISSING])}." if wrong else ""
+        raise CountsError(
+            f"the counts do not close: {counts}. {len(missing)} readings have no outcome in the log: {shown}.{files} "
+            "Run the same command again to read them"
+        )
+    return counts
+
+
+def _manifest(
+    run: Run, reports: Sequence[PartReport], *, counts: RunCounts, removed_file: str, changes: Changes
+) -> Manifest:
+    return {
+        "format": FORMAT,
+        "run_id": run.run_id,
+        "counts": counts,
+        "reasons": {
+            Status.FAILED.value: _run_reasons(reports, "failed_reasons"),
+            Status.NOT_READ.value: _run_reasons(reports, "not_read_reasons"),
+        },
+        "totals": {
+            "num_document_tokens": sum(report["num_document_tokens"] for report in reports),
+            "num_turns": sum(report["num_turns"] for report in reports),
+            "num_prompt_tokens": sum(report["num_prompt_tokens"] for report in reports),
+            "num_cached_prompt_tokens": sum(report["num_cached_prompt_tokens"] for report in reports),
+            "num_completion_tokens": sum(report["num_completion_tokens"] for report in reports),
+        },
+        "reader_fingerprint": run.reader.fingerprint,
+        "reader": run.reader.parts,
+        "settings": public_settings(run.job),
+        "versions": package_versions(),
+        "started_at": run.record.started_at,
+        "finished_at": datetime.now(UTC).isoformat(),
+        "seconds": round(time.monotonic() - run.began_seconds, 3),
+        "files": {
+            ANSWERS_FOLDER: [report["answers_file"] for report in reports],
+            MEMORIES_FOLDER: [report["memories_file"] for report in reports],
+            REMOVED_FOLDER: [removed_file],
+            **_closing_files(reports),
+        },
+        "changes": changes,
+        "tables": {**run.record.tables},
+        "parts": [_recorded_part(report) for report in reports],
+        "record": record_file(run.run_id, SUMS_FILE),
+    }
+
+
+def _with_own_parts(
+    manifest: Manifest, run: Run, reports: Sequence[PartReport], *, questions: pa.Table, spent: Spent | None
+) -> Manifest:
+    """The manifest with what not every run has, from its markers to the texts of its closing turns."""
+    manifest = manifest.copy()
+    if markers := _sum_markers(reports):
+        manifest["markers"] = markers
+    if spent is not None:
+        manifest["spent"] = spent
+        this_run = cost(run.job, spent, seconds=manifest["seconds"])
+        if this_run is not None:
+            manifest["cost"] = {"this_run": this_run, "without_log": cost(run.job, manifest["totals"])}
+    if run.record.sample is not None:
+        manifest["sample"] = run.record.sample
+    if run.record.again is not None:
+        manifest["again"] = run.record.again
+    if closing_texts := _closing_texts(run, questions):
+        manifest["closing_texts"] = closing_texts
+    return manifest
+
+
+def _closing_texts(run: Run, questions: pa.Table) -> dict[str, str]:
+    """Fingerprints of the texts of closing turns, by kind; none where nothing is asked after an answer."""
+    if not run.projection.closings:
+        return {}
+    is_asked = {
+        VALUE: questions["answer_type"].null_count < questions.num_rows,
+        EVIDENCE: run.job.closing.evidence,
+        SUPPORT: run.job.closing.support,
+    }
+    return {kind: closing_text_sha256(kind) for kind in is_asked if is_asked[kind]}
+
+
+def _sum_markers(reports: Sequence[PartReport]) -> MarkerCounts | None:
+    """Markers that were made harmless; None where none were counted, as where an engine is sent token ids."""
+    num_markers = sum_counted(report["num_markers"] for report in reports)
+    if num_markers is None:
+        return None
+    num_documents = sum(report["num_marked_documents"] or 0 for report in reports)
+    return {"num_markers": num_markers, "num_documents": num_documents}
+
+
+def _closing_files(reports: Sequence[PartReport]) -> dict[str, list[str]]:
+    """Files of the tables that only runs with closing turns have."""
+    files = {
+        EVIDENCE_FOLDER: [report["evidence_file"] for report in reports if report["evidence_file"]],
+        RESULTS_FOLDER: [report["results_file"] for report in reports if report["results_file"]],
+    }
+    return {folder: names for folder, names in files.items() if names}
+
+
+def _recorded_part(report: PartReport) -> PartReport:
+    """What the manifest keeps of a report."""
+    return cast("PartReport", {name: value for name, value in report.items() if name not in ("missing", "hashes")})
+
+
+def _run_reasons(
+    reports: Sequence[PartReport], column: Literal["failed_reasons", "not_read_reasons"]
+) -> list[ReasonRow]:
+    reasons = (Reason(**row) for report in reports for row in report[column])
+    return reason_rows(most_frequent(reasons, limit=SHOWN_REASONS))
+
+
+def _log_closed(manifest: Manifest) -> None:
+    """Logs the counts, behind them why readings have no answer, and the markers that were made harmless."""
+    run_id, counts, markers = manifest["run_id"], manifest["counts"], manifest.get("markers")
+    parts = [f"{counts['ok']} ok"]
+    for status, name, count in (
+        (Status.FAILED, "failed", counts["failed"]),
+        (Status.NOT_READ, "not read", counts["not_read"]),
+    ):
+        why = sum_up(Reason(**reason) for reason in manifest["reasons"][status.value])
+        if why or status == Status.FAILED:
+            parts.append(f"{count} {name}" + (f" ({why})" if why else ""))
+    line = f"run {run_id} closed: {', '.join(parts)}"
+    if markers is not None and markers["num_markers"]:
+        line += (
+            f"; {markers['num_markers']} markers of chat templates in the prompts of {markers['num_documents']} "
+            "documents were made harmless (column num_markers of answers)"
+        )
+    fields = {"run_id": run_id, **counts, "seconds": manifest["seconds"]}
+    log.info(line, extra={"event": EventKind.RUN_CLOSED, **fields})
+
+
+def _kept_removed(run: Run, removed: pa.Table, *, before: PastRun | None) -> str | None:
+    """The file of the last run, where it is there and would hold the same rows."""
+    if before is None or not before.removed.equals(removed):
+        return None
+    names = before.manifest["files"].get(REMOVED_FOLDER, [])
+    if len(names) != 1 or not names[0].endswith(f".{run.job.table_format.value}"):
+        return None
+    return names[0] if _rows_of_files(run, names) == {names[0]: removed.num_rows} else None
+
+
+def _write_removed(run: Run, removed: pa.Table) -> str:
+    """Writes the table of removed documents; returns the name of its file, which no other run's has."""
+    name = f"{REMOVED_FOLDER}/part-00000-{run.run_id}.{run.job.table_format.value}"
+    (run.output / name).write_bytes(table_bytes(removed, table_format=run.job.table_format))
+    return name
+
+
+def _counts(run: Run, reports: Sequence[PartReport], *, rows: Mapping[str, int | None]) -> RunCounts:
+    """Readings asked, ok, failed and not read, beside the rows that the files themselves hold."""
+    ok = sum(report["num_ok"] for report in reports)
+    not_read = sum(report["num_not_read"] for report in reports)
+    return {
+        "asked": run.record.asked,
+        "ok": ok,
+        "failed": sum(report["num_answers"] for report in reports) - ok - not_read,
+        "not_read": not_read,
+        "answers_rows": sum(rows[report["answers_file"]] or 0 for report in reports),
+        "memories_rows": sum(rows[report["memories_file"]] or 0 for report in reports),
+    }
+
+
+def _rows_of_files(run: Run, files: Sequence[str]) -> dict[str, int | None]:
+    """Rows of files by their own footers; None where a file is gone."""
+    with storage_errors(run.output.uri), ThreadPoolExecutor(COUNT_THREADS) as threads:
+        counts = threads.map(lambda name: count_rows(run.output / name), files)
+        return dict(zip(files, counts, strict=True))

@@ -3,9 +3,10 @@
 A run that stops before its end leaves a note, `runs/RUN_ID/stopped.json`. A killed run leaves none.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
-from typing import Any, TypedDict, cast
+from typing import Any, NotRequired, TypedDict, cast
 
 import pyarrow.compute as pc
 
@@ -14,24 +15,17 @@ from memagent_batch.errors import OutputError
 from memagent_batch.files.errors import output_errors
 from memagent_batch.files.json_files import read_json, write_json
 from memagent_batch.files.location import Location
-from memagent_batch.log.index import scan_log, scan_turns
+from memagent_batch.log.index import read_log, scan_log
+from memagent_batch.log.writer import TURNS_FOLDER
 from memagent_batch.masking import printable
 from memagent_batch.runs.bounds import Spent
-from memagent_batch.runs.history.history import RUNS_FOLDER
+from memagent_batch.runs.history import RUNS_FOLDER
 from memagent_batch.runs.manifest import FORMAT, RUN_FILE, AgainRecord, Manifest, RunCounts, Sample, read_manifest
 
 STOPPED_FILE = "stopped.json"
 PROGRESS_FILE = "progress.json"
 WHY_CHARACTERS = 1000
 """Longest reason that is kept."""
-
-
-class StopNote(TypedDict):
-    """What a run leaves that has stopped before its end."""
-
-    run_id: str
-    stopped_at: str
-    why: str
 
 
 class ProgressNote(TypedDict):
@@ -62,14 +56,7 @@ class LogSums(TypedDict):
     last_turn_at: str | None
 
 
-class LifeSign(TypedDict, total=False):
-    """When a run was last seen alive: one that was killed has no other sign of its death."""
-
-    last_sign_of_life_at: str
-    last_sign_of_life_seconds_ago: int
-
-
-class RunState(LogSums, LifeSign):
+class RunState(LogSums):
     """What `memagent status` shows. Times are ISO 8601, UTC."""
 
     run_id: str
@@ -87,7 +74,6 @@ class RunState(LogSums, LifeSign):
     sample: Sample | None
     """The part of the documents that a run with a limit takes."""
     again: AgainRecord | None
-    """What a second pass reads again."""
     readings_asked: int
     outcomes_ok: int
     outcomes_failed: int
@@ -96,10 +82,12 @@ class RunState(LogSums, LifeSign):
     spent: Spent | None
     """What the turns of a finished run took; the totals of its manifest are what they had taken without the log."""
     cost: Mapping[str, float | None] | None
-    """The cost of both, where there is a price."""
     counts: RunCounts | None
     """Counts of the manifest; None before it is written, as `changes`."""
     changes: Mapping[str, Any] | None
+    last_sign_of_life_at: NotRequired[str]
+    """When a run that has neither finished nor stopped was last seen alive: one that was killed has no other sign."""
+    last_sign_of_life_seconds_ago: NotRequired[int]
 
 
 def read_state(output: Location) -> RunState:
@@ -112,27 +100,27 @@ def read_state(output: Location) -> RunState:
     manifest = read_manifest(output)
     if manifest is not None and manifest["run_id"] != record["run_id"]:
         manifest = None
-    statuses = _statuses(output, reader_fingerprint=record["reader_fingerprint"])
-    note = None if manifest else read_stop_note(output, run_id=record["run_id"])
+    index = scan_log(output, reader_fingerprint=record["reader_fingerprint"])
+    statuses = Counter(outcome.status for outcome in index.outcomes.values())
+    note = None if manifest else read_json(output / f"{RUNS_FOLDER}/{record['run_id']}/{STOPPED_FILE}")
     sums = _sum_log(
         output, reader_fingerprint=record["reader_fingerprint"], closing_turns=record.get("closing_turns", ())
     )
-    return {
+    state: dict[str, Any] = {
         "run_id": record["run_id"],
         "state": _state(manifest, note),
         "started_at": record["started_at"],
         "finished_at": manifest["finished_at"] if manifest else None,
         "stopped_at": note["stopped_at"] if note else None,
         "stopped_because": note["why"] if note else None,
-        **(LifeSign() if manifest or note else _life_sign([record["started_at"], sums["last_turn_at"]])),
         "documents": record["documents"],
         "tables": record.get("tables", {}),
         "questions": record["questions"],
         "sample": record.get("sample"),
         "again": record.get("again"),
         "readings_asked": record["asked"],
-        "outcomes_ok": statuses.count(Status.OK),
-        "outcomes_failed": statuses.count(Status.FAILED),
+        "outcomes_ok": statuses[Status.OK],
+        "outcomes_failed": statuses[Status.FAILED],
         **sums,
         "progress": None if manifest else read_progress(output, run_id=record["run_id"]),
         "spent": manifest.get("spent") if manifest else None,
@@ -140,10 +128,14 @@ def read_state(output: Location) -> RunState:
         "counts": manifest["counts"] if manifest else None,
         "changes": manifest.get("changes") if manifest else None,
     }
+    if manifest is None and note is None:
+        seen = max(datetime.fromisoformat(text) for text in (record["started_at"], sums["last_turn_at"]) if text)
+        state["last_sign_of_life_at"] = seen.isoformat()
+        state["last_sign_of_life_seconds_ago"] = round((datetime.now(UTC) - seen).total_seconds())
+    return cast("RunState", state)
 
 
 def _require_record(output: Location) -> Mapping[str, Any]:
-    """What `run.json` says."""
     with output_errors(output.uri):
         record = read_json(output / RUN_FILE)
     if record is None:
@@ -153,20 +145,10 @@ def _require_record(output: Location) -> Mapping[str, Any]:
     return record
 
 
-def _statuses(output: Location, *, reader_fingerprint: str) -> list[Status]:
-    return [entry.status for entry in scan_log(output, reader_fingerprint=reader_fingerprint).outcomes.values()]
-
-
-def _state(manifest: Manifest | None, note: StopNote | None) -> str:
+def _state(manifest: Manifest | None, note: Mapping[str, Any] | None) -> str:
     if manifest is not None:
         return "incomplete" if manifest["counts"].get("not_read") else "finished"
     return "stopped" if note else "running or killed"
-
-
-def _life_sign(signs: Sequence[str | None]) -> LifeSign:
-    seen = max(datetime.fromisoformat(text) for text in signs if text)
-    age = datetime.now(UTC) - seen
-    return {"last_sign_of_life_at": seen.isoformat(), "last_sign_of_life_seconds_ago": round(age.total_seconds())}
 
 
 def _sum_log(output: Location, *, reader_fingerprint: str, closing_turns: Collection[str]) -> LogSums:
@@ -174,7 +156,7 @@ def _sum_log(output: Location, *, reader_fingerprint: str, closing_turns: Collec
     num_turns = num_held = num_tokens = num_closing_turns = num_closing_tokens = 0
     last: datetime | None = None
     columns = ["num_prompt_tokens", "finished_at", "held_from"]
-    for table in scan_turns(output, columns=columns, fingerprints=[reader_fingerprint, *closing_turns]):
+    for _, table in read_log(output / TURNS_FOLDER, columns=columns, fingerprints=[reader_fingerprint, *closing_turns]):
         num_held += table.num_rows - table["held_from"].null_count
         table = table.filter(pc.is_null(table["held_from"]))
         own = table.filter(pc.equal(table["reader_fingerprint"], reader_fingerprint))
@@ -195,37 +177,20 @@ def _sum_log(output: Location, *, reader_fingerprint: str, closing_turns: Collec
 
 
 def write_stop_note(output: Location, *, run_id: str, why: str) -> None:
-    """Notes that the run has stopped just now.
-
-    Raises:
-        StorageError: it can't be written.
-    """
-    note: StopNote = {
+    """Notes that the run has stopped just now."""
+    note = {
         "run_id": run_id,
         "stopped_at": datetime.now(UTC).isoformat(),
         "why": printable(why)[:WHY_CHARACTERS],
     }
-    write_json(_note_place(output, run_id=run_id), note)
-
-
-def read_stop_note(output: Location, *, run_id: str) -> StopNote | None:
-    """The note of a run that has stopped; None where it left none."""
-    return cast("StopNote | None", read_json(_note_place(output, run_id=run_id)))
+    write_json(output / f"{RUNS_FOLDER}/{run_id}/{STOPPED_FILE}", note)
 
 
 def write_progress(note: ProgressNote, *, output: Location, run_id: str) -> None:
-    """Notes how far the run is.
-
-    Raises:
-        StorageError: it can't be written.
-    """
+    """Notes how far the run is."""
     write_json(output / f"{RUNS_FOLDER}/{run_id}/{PROGRESS_FILE}", note)
 
 
 def read_progress(output: Location, *, run_id: str) -> ProgressNote | None:
     """The last note of how far a run is; None where it left none."""
     return cast("ProgressNote | None", read_json(output / f"{RUNS_FOLDER}/{run_id}/{PROGRESS_FILE}"))
-
-
-def _note_place(output: Location, *, run_id: str) -> Location:
-    return output / f"{RUNS_FOLDER}/{run_id}/{STOPPED_FILE}"

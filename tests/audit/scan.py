@@ -11,8 +11,8 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.files.json_files import json_bytes
 from memagent_batch.files.location import Location
 from memagent_batch.flows.audit import Drawn, Verification, verify
-from memagent_batch.runs.history.history import PastRun
-from memagent_batch.runs.record.sums import list_log, parse_sums, sums_bytes
+from memagent_batch.runs.history import PastRun
+from memagent_batch.runs.record import list_log, parse_sums, sums_bytes
 from tests.flows.grown import Stream, text_of
 
 ASK = [

@@ -17,11 +17,11 @@ from memagent_batch.files.location import Location
 from memagent_batch.flows.audit import bundle
 from memagent_batch.flows.review import Asked, estimate
 from memagent_batch.review.sample.record import rule_of
+from memagent_batch.runs.estimates import EVALUATIONS_FOLDER, evaluation_file
 from memagent_batch.runs.manifest import require_manifest
-from memagent_batch.runs.record.evaluations import EVALUATIONS_FOLDER, evaluation_file
 from tests.audit.scan import Copy, verify_here
 from tests.review.test_review import label_all
-from tests.runs.record.test_evaluations import evaluation_of
+from tests.runs.test_card import evaluation_of
 
 CLAUSE = Asked(
     question_id="signed", rule=rule_of("value_bool = true", by=None, unsure_below=None), labels="4", with_page=False

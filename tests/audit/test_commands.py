@@ -10,7 +10,7 @@ import pytest
 from memagent_batch.cli.main import main
 from memagent_batch.cli.verify import _job_of
 from memagent_batch.files.location import Location
-from memagent_batch.runs.history.history import LATEST, find_run
+from memagent_batch.runs.history import LATEST, find_run
 from tests.audit.scan import Copy
 
 

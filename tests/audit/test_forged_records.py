@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.audit.findings import Kind
+from memagent_batch.audit.files import Kind
 from memagent_batch.errors import NotVerifiedError
 from memagent_batch.files.location import Location
 from memagent_batch.flows.audit import bundle

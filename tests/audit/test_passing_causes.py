@@ -14,7 +14,7 @@ from memagent_batch.errors import OutputChangedError
 from memagent_batch.files.location import Location
 from memagent_batch.flows import audit as pipeline
 from memagent_batch.inputs.texts import FetchedText, fetch_texts
-from memagent_batch.runs.tables import evidence
+from memagent_batch.runs import evidence
 from tests.audit.scan import ASK, NIGHTS, Copy, found, verify_here
 from tests.flows.grown import Stream, text_of
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memagent_batch.audit.draw import draw_turns
+from memagent_batch.audit.reread import draw_turns
 from memagent_batch.errors import SettingsError
 from memagent_batch.files.json_files import json_bytes
 from memagent_batch.files.location import Location

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from memagent_batch.audit.findings import Kind
+from memagent_batch.audit.files import Kind
 from memagent_batch.files.json_files import json_bytes
 from memagent_batch.files.location import Location
 from tests.audit.scan import found, verify_here

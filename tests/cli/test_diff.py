@@ -7,7 +7,7 @@ import pytest
 
 from memagent_batch.cli import main as cli
 from memagent_batch.files.location import Location
-from memagent_batch.runs.history.schemas import DIFFERENCES
+from memagent_batch.runs.comparison import DIFFERENCES
 from tests.runs.recorded_nights import Nights
 from tests.runs.typed_nights import CUT, FIVE, night
 

@@ -17,8 +17,8 @@ from memagent_batch.evaluation.scoring import score_answers
 from memagent_batch.evaluation.suites.schemas import SUITE_QUESTIONS
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
+from memagent_batch.runs.estimates import read_evaluations
 from memagent_batch.runs.manifest import Manifest, require_manifest
-from memagent_batch.runs.record.evaluations import read_evaluations
 from tests.runs.recorded_nights import FAILS, Nights
 
 TEXTS: dict[str, str | None] = {"a": "one", "b": "two", "c": FAILS}

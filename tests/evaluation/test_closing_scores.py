@@ -11,7 +11,7 @@ from memagent_batch.evaluation.measures import measure
 from memagent_batch.evaluation.score_table import score_table
 from memagent_batch.evaluation.scoring import ALL_TASKS, score_answers
 from memagent_batch.evaluation.suites.schemas import ANSWER_COLUMNS, SUITE_QUESTIONS
-from memagent_batch.runs.tables.schemas import EVIDENCE
+from memagent_batch.runs.tables import EVIDENCE
 from tests.evaluation.test_scoring import answer, question
 
 LABELS = ["open", "closed", "frozen"]

@@ -46,14 +46,14 @@ def test_record_of_another_layout_is_refused_to_writer_and_reader(tmp_path: Path
         read(tmp_path)
 
 
-@pytest.mark.parametrize("data", ["{", "[" * 100_000])
+@pytest.mark.parametrize("data", ["{", "[" * 100_000, "[1]"])
 def test_whole_record_that_is_missing_or_broken_is_refused_with_the_remedy(data: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"there is no kind\.json, so it is not whole; finish it"):
         read(tmp_path)
     (tmp_path / NAME).write_text(data)
-    with pytest.raises(InputError, match=r"kind\.json is not valid JSON"):
+    with pytest.raises(InputError, match=r"kind\.json is not (valid JSON|a JSON object)"):
         read(tmp_path)
-    with pytest.raises(OutputError, match=r"kind\.json is not valid JSON"):
+    with pytest.raises(OutputError, match=r"kind\.json is not (valid JSON|a JSON object)"):
         claim(tmp_path)
 
 

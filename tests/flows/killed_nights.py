@@ -17,7 +17,7 @@ from aiobotocore.client import AioBaseClient
 
 from memagent_batch.errors import MemagentError
 from memagent_batch.files.location import Location
-from memagent_batch.runs.planning import parts
+from memagent_batch.runs import parts
 from tests.runs.recorded_nights import Nights
 
 QUESTIONS = {"q": "Who?"}

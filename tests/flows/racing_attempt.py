@@ -23,15 +23,13 @@ from memagent_batch.log.index import scan_log
 from memagent_batch.ray_data import write
 from memagent_batch.ray_data.write import write_tables
 from memagent_batch.runs import claim
+from memagent_batch.runs import parts as planned_parts
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure
-from memagent_batch.runs.finalise import close_run
-from memagent_batch.runs.history.history import keep_last_run, recorded_plan
-from memagent_batch.runs.planning import parts as planned_parts
-from memagent_batch.runs.planning.parts import plan_parts
-from memagent_batch.runs.planning.plan import Plan
-from memagent_batch.runs.record.sums import used_files
-from memagent_batch.runs.run import begin_run
-from memagent_batch.runs.tables.parts import attach_not_read, collect_not_read, kept_parts
+from memagent_batch.runs.history import keep_last_run, recorded_plan
+from memagent_batch.runs.parts import attach_not_read, collect_not_read, kept_parts, plan_parts
+from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.record import used_files
+from memagent_batch.runs.run import begin_run, close_run
 from memagent_batch.wiring import ReaderIdentity, make_output
 
 DOCUMENTS = 6

@@ -10,7 +10,7 @@ import pytest
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig, RunConfig
 from memagent_batch.flows.answer import answer
-from memagent_batch.runs.tables.table_files import table_files
+from memagent_batch.runs.tables import table_files
 
 
 @pytest.fixture

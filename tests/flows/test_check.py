@@ -18,8 +18,8 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import InputError
 from memagent_batch.flows.check import check, read_inputs
+from memagent_batch.runs.claim import asked_documents, asked_questions
 from memagent_batch.runs.manifest import RUN_FILE, RunRecord, public_settings
-from memagent_batch.runs.output_place import asked_documents, asked_questions
 
 COMMAND = """import sys
 from memagent_batch.cli.main import main

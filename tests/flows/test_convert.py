@@ -27,7 +27,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import read_parquet
 from memagent_batch.flows import convert as pipeline
 from memagent_batch.flows.convert import ConvertJob, choose_converters, convert
-from memagent_batch.runs.tables.table_files import table_files
+from memagent_batch.runs.tables import table_files
 from tests.convert import files
 from tests.convert.corpus import CONVERTERS, write_corpus
 

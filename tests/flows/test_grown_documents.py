@@ -11,7 +11,7 @@ import pytest
 
 from memagent_batch.files.location import Location
 from memagent_batch.flows import answer as pipeline
-from memagent_batch.log.schemas import TURN_LOG
+from memagent_batch.log.rows import TURN_LOG
 from memagent_batch.log.writer import new_run_id
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.state import read_state

@@ -24,8 +24,7 @@ from memagent_batch.domain.readings import QuestionTokens
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.errors import InputError
 from memagent_batch.flows.answer import answer
-from memagent_batch.log.rows import completion_of
-from memagent_batch.log.schemas import TurnRow
+from memagent_batch.log.rows import TurnRow, completion_of
 from memagent_batch.plugins import make_policy
 from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import make_prompt_tokens, with_prompt_order

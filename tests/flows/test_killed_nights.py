@@ -11,7 +11,7 @@ import pytest
 
 from memagent_batch.errors import StorageOutageError
 from memagent_batch.files.location import Location
-from memagent_batch.runs.tables.table_files import table_files
+from memagent_batch.runs.tables import table_files
 from tests.faults.loopback.small_disk import small_disk
 from tests.flows.killed_nights import MONDAY, QUESTIONS, TUESDAY
 from tests.runs.recorded_nights import Killed, Nights

@@ -12,8 +12,8 @@ from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
 from memagent_batch.flows import answer as answer_module
 from memagent_batch.flows.answer import answer
-from memagent_batch.runs.history.comparison import compare_runs
-from memagent_batch.runs.history.history import find_run
+from memagent_batch.runs.comparison import compare_runs
+from memagent_batch.runs.history import find_run
 
 pytestmark = [pytest.mark.s3]
 

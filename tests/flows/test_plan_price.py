@@ -11,7 +11,7 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.flows.answer import answer
 from memagent_batch.flows.check import check
 from memagent_batch.flows.plan import plan_checked
-from memagent_batch.runs.planning.estimate import Rates, estimate
+from memagent_batch.runs.bounds import Rates, estimate
 
 COSTS = ("turns", "prompt_tokens_at_least", "prompt_tokens_at_most", "completion_tokens_at_most", "document_tokens")
 

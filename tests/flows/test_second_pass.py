@@ -14,12 +14,11 @@ from memagent_batch.errors import InputError, OutputError
 from memagent_batch.files.location import Location
 from memagent_batch.flows import answer as answer_module
 from memagent_batch.flows.answer import answer
-from memagent_batch.runs.history.causes import Cause
-from memagent_batch.runs.history.comparison import compare_runs
-from memagent_batch.runs.history.history import find_run
+from memagent_batch.runs.comparison import Cause, compare_runs
+from memagent_batch.runs.history import find_run
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.state import read_state
-from memagent_batch.runs.tables.table_files import table_files
+from memagent_batch.runs.tables import table_files
 
 MONDAY = {"a": "the fox " * 60, "b": "a dog", "c": "a cat"}
 QUESTIONS = '{"question_id": "q", "question": "Who?"}\n{"question_id": "r", "question": "Where?"}\n'

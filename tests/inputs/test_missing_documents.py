@@ -8,9 +8,9 @@ import pytest
 from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import TurnIndex
-from memagent_batch.runs.history.comparison import compare_runs
-from memagent_batch.runs.history.history import find_run
-from memagent_batch.runs.planning.parts import plan_parts
+from memagent_batch.runs.comparison import compare_runs
+from memagent_batch.runs.history import find_run
+from memagent_batch.runs.parts import plan_parts
 from tests.runs.recorded_nights import Nights, plan_of
 
 ALL = {"q": "Why?"}

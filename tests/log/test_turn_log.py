@@ -26,8 +26,7 @@ from memagent_batch.errors import LogRowError, OutputError, StorageError
 from memagent_batch.files.location import Location
 from memagent_batch.log import writer as turn_log
 from memagent_batch.log.index import read_outcomes, scan_log, scan_turn_files
-from memagent_batch.log.rows import completion_of
-from memagent_batch.log.schemas import KIND, OUTCOME_LOG, TURN_LOG
+from memagent_batch.log.rows import TURN_LOG, completion_of
 from memagent_batch.log.turns import read_turns
 from memagent_batch.log.writer import OUTCOMES_FOLDER, TURNS_FOLDER, TurnLogWriter, new_run_id
 
@@ -191,17 +190,6 @@ def test_turn_log_any_turns_come_back_as_they_were(
         assert rows[prompt.path]["chunk_index"] == (prompt.span.index if prompt.span else None)
 
 
-async def test_turn_log_files_have_the_schemas_with_units(tmp_path: Path) -> None:
-    writer, address = writer_at(output_at(tmp_path)), address_of()
-    writer.record_turn(address, *turn_of())
-    await writer.record_outcome(address, outcome_of())
-    for folder, schema in ((TURNS_FOLDER, TURN_LOG), (OUTCOMES_FOLDER, OUTCOME_LOG)):
-        (file,) = (tmp_path / folder).iterdir()
-        written = pq.read_schema(file)
-        assert written.equals(schema)
-        assert [field.metadata for field in written] == [field.metadata for field in schema]
-
-
 async def test_turn_log_few_turns_appear_within_the_interval(tmp_path: Path) -> None:
     writer = writer_at(output_at(tmp_path), log=LogConfig(flush_seconds=0.2))
     writer.record_turn(address_of(), *turn_of())
@@ -258,13 +246,6 @@ async def test_turn_log_later_flushes_leave_earlier_files_untouched_and_no_tempo
     assert before.items() <= after.items()
     assert len(after) == 7
     assert all(path.suffix == ".parquet" for path in after)
-
-
-async def test_turn_log_two_writers_of_a_run_share_no_file(tmp_path: Path) -> None:
-    output = output_at(tmp_path)
-    for writer_id in ("a", "b"):
-        await writer_at(output, writer_id=writer_id).record_outcome(address_of(writer_id), outcome_of())
-    assert len(scan_log(output, reader_fingerprint="f").outcomes) == 2
 
 
 @pytest.mark.parametrize("store", ["disk", pytest.param("s3", marks=pytest.mark.s3)])
@@ -454,18 +435,6 @@ def test_scan_log_truncated_file_is_named_with_a_remedy(tmp_path: Path) -> None:
         scan_log(output_at(tmp_path), reader_fingerprint="f")
 
 
-def test_scan_log_empty_location_holds_nothing(tmp_path: Path) -> None:
-    index = scan_log(output_at(tmp_path / "not there"), reader_fingerprint="f")
-    assert not index.outcomes
-    assert not index.turn_files
-
-
-def test_run_ids_sort_by_time() -> None:
-    first = new_run_id()
-    time.sleep(0.002)
-    assert first < new_run_id()
-
-
 @pytest.mark.parametrize("hours", [-1, 0, 1])
 def test_run_id_sorts_behind_the_run_before_whatever_the_clock_has_done(hours: int) -> None:
     before = datetime.now(UTC) - timedelta(hours=hours)
@@ -475,11 +444,6 @@ def test_run_id_sorts_behind_the_run_before_whatever_the_clock_has_done(hours: i
         ids.append(new_run_id(after=ids[-1]))
     assert ids == sorted(set(ids))
     assert all(datetime.strptime(run_id[:20], "%Y%m%dT%H%M%S.%fZ") for run_id in ids)
-
-
-def test_run_ids_of_one_moment_differ() -> None:
-    after = "29990101T000000.000Z.0000"
-    assert len({new_run_id(after=after) for _ in range(20)}) > 15
 
 
 def test_run_id_after_one_that_is_no_time_is_a_time() -> None:
@@ -555,5 +519,5 @@ async def test_turn_log_in_a_bucket_comes_back_as_it_was(s3_bucket: Location) ->
 
 
 def test_column_of_turn_kinds_names_each_kind() -> None:
-    description = KIND.metadata[b"description"].decode()
+    description = TURN_LOG.field("kind").metadata[b"description"].decode()
     assert [kind for kind in KINDS if kind not in description.replace(",", " ").replace(";", " ").split()] == []

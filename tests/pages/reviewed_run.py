@@ -18,12 +18,11 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
-from memagent_batch.log.schemas import OUTCOME_LOG
-from memagent_batch.runs.history.history import PastRun, write_plan, write_record_manifest
-from memagent_batch.runs.history.schemas import REMOVED, RUN_PLAN
+from memagent_batch.log.rows import OUTCOME_LOG
+from memagent_batch.runs.history import PastRun, write_plan, write_record_manifest
 from memagent_batch.runs.manifest import FORMAT, RUN_FILE, public_settings
-from memagent_batch.runs.tables.schemas import ANSWERS, EVIDENCE, MEMORIES
-from tests.runs.history.written_documents import Form, WrittenDocuments, write_documents
+from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, REMOVED, RUN_PLAN
+from tests.runs.written_documents import Form, WrittenDocuments, write_documents
 
 Row = dict[str, Any]
 

@@ -21,8 +21,8 @@ from memagent_batch.pages.size import estimate_size
 from memagent_batch.pages.templates import seen_json
 from memagent_batch.runs.manifest import RUN_FILE, require_manifest
 from tests.pages.reviewed_run import Scan, write_scan
-from tests.runs.history.written_documents import Form
 from tests.runs.recorded_nights import Nights
+from tests.runs.written_documents import Form
 
 
 def write(output: Location, target: Location, *, context_chars: int | None = 2000) -> WrittenSite:

@@ -24,7 +24,7 @@ from memagent_batch.reading.turns import Journal, ReadingTurns, ReplayOnly
 from memagent_batch.wiring import identify_reader
 from tests.policies.token_documents import PROMPTS, document_of
 from tests.reading.test_read import AGENT, WHO
-from tests.runs.tables.test_tables import FIRST_MEMORY, RecordedRun
+from tests.runs.test_tables import FIRST_MEMORY, RecordedRun
 
 SOURCE = Path(__file__).parent / "example" / "src" / "memagent_example"
 DOCS = Path(__file__).parents[2] / "docs" / "how-to" / "plugins.md"

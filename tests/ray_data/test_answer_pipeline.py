@@ -18,7 +18,7 @@ from memagent_batch.domain.document import token_windows
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
 from memagent_batch.flows.answer import answer
-from memagent_batch.runs.tables.schemas import ANSWERS, MEMORIES
+from memagent_batch.runs.tables import ANSWERS, MEMORIES
 from memagent_batch.tokens.tokenizer import Tokenizer
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]

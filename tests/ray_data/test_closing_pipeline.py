@@ -19,8 +19,7 @@ from memagent_batch.flows.answer import answer
 from memagent_batch.flows.check import check
 from memagent_batch.flows.plan import plan_checked
 from memagent_batch.runs.state import read_state
-from memagent_batch.runs.tables.schemas import ANSWERS, EVIDENCE
-from memagent_batch.runs.tables.table_files import read_tables
+from memagent_batch.runs.tables import ANSWERS, EVIDENCE, read_tables
 
 pytestmark = [pytest.mark.s3]
 

@@ -36,10 +36,8 @@ from memagent_batch.ray_data.progress.reporter import Reporter
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.reading import agent
-from memagent_batch.runs.planning.calls import CALL_COLUMN
-from memagent_batch.runs.planning.plan import Plan
-from memagent_batch.runs.planning.work import count_pending
-from memagent_batch.runs.tables.parts import collect_not_read
+from memagent_batch.runs.parts import collect_not_read
+from memagent_batch.runs.plan import CALL_COLUMN, Plan, count_pending
 from memagent_batch.wiring import identify_reader, make_output
 from tests.engine_context import context_of
 

@@ -20,9 +20,8 @@ from memagent_batch.log.index import scan_log
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.ray_data import actor
 from memagent_batch.reading import agent
-from memagent_batch.runs.planning.parts import plan_parts
-from memagent_batch.runs.rows.projection import Projection
-from memagent_batch.runs.tables.tables import project
+from memagent_batch.runs.parts import plan_parts
+from memagent_batch.runs.projection import Projection, project
 from memagent_batch.wiring import identify_reader, make_output, make_prompt_set
 from tests.engine_context import MadeEngine
 from tests.ray_data.test_reader import planned, read_pending, statuses_in

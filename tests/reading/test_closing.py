@@ -28,7 +28,7 @@ from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineDeadError, EngineRequestError
 from memagent_batch.files.location import Location
-from memagent_batch.log.schemas import ClosedRow
+from memagent_batch.log.rows import ClosedRow
 from memagent_batch.log.turns import read_turns
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.prompts import closing as closing_prompts

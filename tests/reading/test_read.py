@@ -24,7 +24,7 @@ from memagent_batch.errors import (
     StorageError,
     TextUnavailableError,
 )
-from memagent_batch.log.schemas import OUTCOME_LOG
+from memagent_batch.log.rows import OUTCOME_LOG
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.reading.agent import LoadedAgent, make_agent
 from memagent_batch.reading.documents import unreadable

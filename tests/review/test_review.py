@@ -18,10 +18,10 @@ from memagent_batch.review.labels.table import read_label_rows
 from memagent_batch.review.sample.draw import Unit, draw, seed_text
 from memagent_batch.review.sample.population import read_population
 from memagent_batch.review.sample.record import rule_of
+from memagent_batch.runs.estimates import latest_estimates
 from memagent_batch.runs.manifest import require_manifest
-from memagent_batch.runs.record.estimates import latest_estimates
 from tests.review.labelled_run import MadeRun, fill_sheet, take_in, write_run
-from tests.runs.history.written_documents import Form
+from tests.runs.written_documents import Form
 
 MADE = MadeRun(num_documents=2000)
 ASKED = Asked(

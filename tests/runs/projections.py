@@ -5,7 +5,7 @@ from typing import Any
 from memagent_batch.config.job import TableFormat
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.files.location import Location
-from memagent_batch.runs.rows.projection import Projection
+from memagent_batch.runs.projection import Projection
 
 
 def projection_at(output: Location, **fields: Any) -> Projection:

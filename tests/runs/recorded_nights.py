@@ -19,27 +19,18 @@ from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.inputs.document_index import INDEX_SCHEMA, with_missing
 from memagent_batch.inputs.questions import QUESTION_SCHEMA, missing_documents, type_fields
 from memagent_batch.log.index import TurnIndex, scan_log
-from memagent_batch.log.schemas import CLOSING_LOG, OUTCOME_LOG
+from memagent_batch.log.rows import CLOSING_LOG, OUTCOME_LOG
 from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER
 from memagent_batch.ray_data.write import write_tables
 from memagent_batch.reading.closing import Closing
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers
-from memagent_batch.runs.finalise import close_run
-from memagent_batch.runs.history.history import (
-    LATEST,
-    PastRun,
-    find_run,
-    keep_last_run,
-    recorded_plan,
-    write_kept_index,
-)
+from memagent_batch.runs.history import LATEST, PastRun, find_run, keep_last_run, recorded_plan, write_kept_index
 from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.planning.parts import plan_parts
-from memagent_batch.runs.planning.plan import Plan
-from memagent_batch.runs.record.sums import list_log
-from memagent_batch.runs.run import Run, begin_run
-from memagent_batch.runs.tables.parts import attach_not_read, kept_parts
-from memagent_batch.runs.tables.table_files import table_files
+from memagent_batch.runs.parts import attach_not_read, kept_parts, plan_parts
+from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.record import list_log
+from memagent_batch.runs.run import Run, begin_run, close_run
+from memagent_batch.runs.tables import table_files
 from memagent_batch.wiring import ReaderIdentity
 
 FAILS = "fails"

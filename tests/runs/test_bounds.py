@@ -2,10 +2,13 @@
 
 import pytest
 
+from memagent_batch.cli.main import main
 from memagent_batch.config.job import PoolConfig, RunConfig
-from memagent_batch.runs.bounds import NOTHING, Spent, bound_met, cost, has_bounds
+from memagent_batch.runs.bounds import NOTHING, Rates, Spent, bound_met, estimate, has_bounds
 
 SPENT: Spent = NOTHING | {"num_prompt_tokens": 600_000, "num_completion_tokens": 400_000}
+
+
 TOKEN_PRICES = {"price_per_million_prompt_tokens": 5, "price_per_million_completion_tokens": 10}
 
 
@@ -39,5 +42,37 @@ def test_run_without_bounds_meets_none() -> None:
     assert bound_met(run_of(price_per_hour=3), SPENT, seconds=10**6) is None
 
 
-def test_what_a_run_may_cost_by_the_hour_is_what_its_longest_time_costs() -> None:
-    assert cost(run_of(max_cost=6, price_per_hour=3), NOTHING, seconds=1800) == pytest.approx(6)
+PLAN = {
+    "prompt_tokens_at_least": 7_200_000,
+    "prompt_tokens_at_most": 9_000_000,
+    "completion_tokens_at_most": 700_000,
+    "closing_prompt_tokens_at_most": 1_000_000,
+    "closing_completion_tokens_at_most": 100_000,
+}
+
+
+def test_estimate_divides_tokens_by_speed_and_multiplies_hours_by_price() -> None:
+    told = estimate(PLAN, Rates(tokens_per_second=1000, price_per_hour=2.5), replicas=2)
+    assert told == {
+        "replicas": 2,
+        "tokens_per_second": 1000,
+        "hours_at_least": 1.0,
+        "hours_at_most": 1.5,
+        "cost_at_least": 5.0,
+        "cost_at_most": 7.5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--tokens-per-second", "0"], "--tokens-per-second: 0 is not above 0.0"),
+        (["--tokens-per-second", "many"], "--tokens-per-second: 'many' is not a number"),
+        (["--tokens-per-second", "10", "--price-per-hour", "nan"], "price_per_hour: 'nan' is not a number"),
+    ],
+)
+def test_plan_rate_that_is_no_rate_is_refused(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", "--documents=docs", "--ask=Who?", "--output=run", *arguments]) == 2
+    assert said in capsys.readouterr().err

@@ -6,11 +6,10 @@ import pytest
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
-from memagent_batch.errors import OutputError
-from memagent_batch.files.json_files import read_json
+from memagent_batch.errors import NotReadError, OutputError, TooManyFailedError
 from memagent_batch.files.location import Location
-from memagent_batch.runs.manifest import RUN_FILE, RunRecord, public_settings, write_run_record
-from memagent_batch.runs.output_place import asked_documents, asked_questions, canonical, claim_output, require_apart
+from memagent_batch.runs.claim import asked_documents, asked_questions, canonical, claim_output, require_apart
+from memagent_batch.runs.manifest import RUN_FILE, RunRecord, public_settings, require_success, write_run_record
 from memagent_batch.runs.state import read_state
 
 SECRET = "hunter2-hunter2"
@@ -32,17 +31,6 @@ def begin(output: Location, job: JobConfig, **values: Any) -> None:
         "settings": public_settings(job),
     }
     assert write_run_record(output, RunRecord(**record | values), version=(output / "run.json").version())
-
-
-def test_claim_output_empty_or_absent_place_is_free(tmp_path: Path) -> None:
-    claim_output(Location(uri=str(tmp_path)), settings_of(tmp_path))
-    claim_output(Location(uri=str(tmp_path / "absent")), settings_of(tmp_path))
-
-
-def test_claim_output_with_other_files_is_refused_and_names_one(tmp_path: Path) -> None:
-    (tmp_path / "thesis.docx").write_text("years of work")
-    with pytest.raises(OutputError, match=r"holds other files .*thesis\.docx.*choose an empty folder"):
-        claim_output(Location(uri=str(tmp_path)), settings_of(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["log/app.log", "logs/turns/a.parquet", "input.txt"])
@@ -76,13 +64,6 @@ def test_claim_output_of_the_same_run_goes_on_whatever_its_other_knobs(tmp_path:
     claim_output(output, settings_of(tmp_path, window_tokens=4096, retry_failed=True))
 
 
-def test_claim_output_of_another_layout_is_refused(tmp_path: Path) -> None:
-    output = Location(uri=str(tmp_path))
-    begin(output, settings_of(tmp_path), format="memagent-batch/99")
-    with pytest.raises(OutputError, match="layout 'memagent-batch/99'"):
-        claim_output(output, settings_of(tmp_path))
-
-
 def test_claim_output_same_place_written_otherwise_is_the_same_run(tmp_path: Path) -> None:
     output = Location(uri=str(tmp_path))
     begin(output, settings_of(tmp_path, documents="docs/"))
@@ -94,13 +75,6 @@ def test_claim_output_documents_on_an_unknown_file_system_are_other_documents(tm
     begin(output, settings_of(tmp_path))
     with pytest.raises(OutputError, match="belongs to a run"):
         claim_output(output, settings_of(tmp_path, documents="nosuchprotocol://docs"))
-
-
-@pytest.mark.parametrize("text", ["{", "[1]", ""])
-def test_claim_output_broken_run_record_is_named(tmp_path: Path, text: str) -> None:
-    (tmp_path / RUN_FILE).write_text(text)
-    with pytest.raises(OutputError, match=r"run\.json is not.*restore it or choose another output"):
-        claim_output(Location(uri=str(tmp_path)), settings_of(tmp_path))
 
 
 @pytest.mark.parametrize("uri", ["nosuchprotocol://bucket/run", "s3://bucket/run"])
@@ -157,16 +131,6 @@ def test_claim_output_with_a_new_password_or_signature_is_the_same_run(tmp_path:
     output = Location(uri=str(tmp_path))
     begin(output, settings("one"))
     claim_output(output, settings("two"))
-
-
-def test_settings_and_location_shown_hide_secrets() -> None:
-    job = settings_of("out", openai={"api_key": SECRET, "headers": {"api-key": SECRET}})
-    assert SECRET not in repr(job)
-    assert SECRET not in repr(Location(uri="s3://b", storage_options={"secret": SECRET}))
-
-
-def test_read_json_absent_file_is_none(tmp_path: Path) -> None:
-    assert read_json(Location(uri=str(tmp_path / "absent.json"))) is None
 
 
 def test_read_state_where_no_run_is_says_so(tmp_path: Path) -> None:
@@ -237,3 +201,39 @@ def test_claim_output_among_the_documents_is_refused_and_beside_them_is_not(
     for among in (job, several):
         with pytest.raises(OutputError, match=f"{said}.*choose an output beside them"):
             require_apart(among, output=among.output)
+
+
+def manifest(*, ok: int = 0, failed: int = 0, not_read: int = 0) -> Any:
+    """What a verdict needs of a manifest."""
+
+    def reasons(name: str, num: int) -> list[dict[str, Any]]:
+        return [{"error_type": name, "error_message": "a message", "num_readings": num}] if num else []
+
+    return {
+        "counts": {"asked": ok + failed + not_read, "ok": ok, "failed": failed, "not_read": not_read},
+        "reasons": {"failed": reasons("E", failed), "not_read": reasons("N", not_read)},
+    }
+
+
+@pytest.mark.parametrize(
+    ("counts", "share"), [({"ok": 1, "failed": 9}, 1.0), ({"ok": 9, "failed": 1}, 0.1), ({"ok": 1}, 0.0)]
+)
+def test_success_is_a_share_of_failed_readings_that_is_allowed(counts: dict[str, int], share: float) -> None:
+    require_success(manifest(**counts), max_failed_share=share)
+
+
+@pytest.mark.parametrize(
+    ("counts", "share"),
+    [({"failed": 2}, 1.0), ({"ok": 8, "failed": 2}, 0.1), ({"ok": 8, "failed": 2, "not_read": 9}, 0.1)],
+)
+def test_too_many_failed_readings_are_told_with_their_reasons(counts: dict[str, int], share: float) -> None:
+    with pytest.raises(TooManyFailedError, match=r"2 of \d+ readings failed.* \(2 x E: a message\).*--retry-failed"):
+        require_success(manifest(**counts), max_failed_share=share)
+
+
+@pytest.mark.parametrize("counts", [{"ok": 1, "not_read": 3}, {"not_read": 3}, {"failed": 1, "not_read": 3}])
+def test_readings_that_were_not_read_are_told_with_what_reads_them(counts: dict[str, int]) -> None:
+    with pytest.raises(
+        NotReadError, match=r"3 of \d readings were not read \(3 x N: a message\); the same command reads them"
+    ):
+        require_success(manifest(**counts), max_failed_share=1.0)

@@ -9,7 +9,7 @@ from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import scan_log
 from memagent_batch.runs import partial
-from memagent_batch.runs.history.history import recorded_plan, write_begun_plan
+from memagent_batch.runs.history import recorded_plan, write_begun_plan
 from memagent_batch.runs.manifest import RUN_FILE
 from tests.runs.recorded_nights import Killed, Nights, plan_of
 

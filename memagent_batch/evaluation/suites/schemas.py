@@ -10,8 +10,8 @@ import pyarrow as pa
 from memagent_batch.domain.scoring.scores import TEXT_METRICS, Metric
 from memagent_batch.files.columns import column
 from memagent_batch.inputs.questions import TypeFields
-from memagent_batch.log.schemas import CLOSING, SAMPLE
-from memagent_batch.runs.tables.schemas import DOCUMENT_ID, QUESTION, QUESTION_ID
+from memagent_batch.log.rows import CLOSING, SAMPLE
+from memagent_batch.runs.tables import DOCUMENT_ID, QUESTION, QUESTION_ID
 
 SUITE_FILE = "suite.json"
 """What was asked for: tasks, lengths, samples, seed, tokeniser. Written last: without it a suite is not whole."""

@@ -17,7 +17,7 @@ from memagent_batch.logs import EventKind
 from memagent_batch.ray_data.progress.board import Board, Event, ProgressBoard, Report
 from memagent_batch.ray_data.progress.metrics import COUNTERS, READER_COUNTS, counter, gauge, labels
 from memagent_batch.runs.bounds import Spent
-from memagent_batch.runs.planning.work import PendingWork
+from memagent_batch.runs.plan import PendingWork
 from memagent_batch.runs.state import ProgressNote
 
 LOOK_SECONDS = 1.0

@@ -22,10 +22,10 @@ from memagent_batch.review.labels.sheet import sheet_bytes
 from memagent_batch.review.sample.draw import DrawnUnit
 from memagent_batch.review.sample.population import answer_tables
 from memagent_batch.review.sample.record import Review
-from memagent_batch.runs.history.document_texts import DocumentTexts
+from memagent_batch.runs.document_texts import DocumentTexts
+from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.tables.evidence import How
-from memagent_batch.runs.tables.table_files import read_table_columns
+from memagent_batch.runs.tables import read_table_columns
 
 EVIDENCE_TABLE = "evidence"
 SHOWN_ANSWER_COLUMNS = (

@@ -20,7 +20,7 @@ from memagent_batch.review.sample.record import (
     read_review,
 )
 from memagent_batch.review.sample.strata import parse_labels
-from memagent_batch.runs.record.estimates import ESTIMATE_FILE, REVIEWS_FOLDER
+from memagent_batch.runs.estimates import ESTIMATE_FILE, REVIEWS_FOLDER
 
 
 def find_growth(output: Location, record: ReviewRecord, units: Sequence[Unit]) -> list[Growth]:

@@ -18,8 +18,7 @@ from memagent_batch.review.labels.label import NONE_OF_THESE, UNCLEAR
 from memagent_batch.review.sample.draw import Unit
 from memagent_batch.review.sample.strata import UNANSWERED, VALUE_PREFIX, Stratum
 from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.tables.table_files import read_table_columns
-from memagent_batch.runs.tables.tables import ANSWERS_FOLDER
+from memagent_batch.runs.tables import ANSWERS_FOLDER, read_table_columns
 
 MAX_VALUES = 50
 """Most values of a review by values: each is a stratum that needs labels of its own."""

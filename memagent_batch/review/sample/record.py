@@ -18,8 +18,8 @@ from memagent_batch.inputs.where.parser import parse_where
 from memagent_batch.review.labels.label import UNCLEAR, Decision, Purpose
 from memagent_batch.review.sample.draw import DrawnUnit, Unit
 from memagent_batch.review.sample.population import StratumRule
-from memagent_batch.runs.record.estimates import REVIEWS_FOLDER
-from memagent_batch.runs.tables.schemas import DOCUMENT_ID, QUESTION
+from memagent_batch.runs.estimates import REVIEWS_FOLDER
+from memagent_batch.runs.tables import DOCUMENT_ID, QUESTION
 
 REVIEW_FORMAT = "memagent-review/1"
 """Changes with every change of layout that an older version can't read."""

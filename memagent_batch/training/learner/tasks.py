@@ -17,7 +17,7 @@ from memagent_batch.inputs.questions import missing_documents, read_questions
 from memagent_batch.inputs.shards import list_shards
 from memagent_batch.inputs.texts import fetch_texts
 from memagent_batch.logs import EventKind
-from memagent_batch.runs.planning.plan import Plan
+from memagent_batch.runs.plan import Plan
 from memagent_batch.wiring import make_documents, make_texts_place
 
 log = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ from memagent_batch.files.columns import column
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
-from memagent_batch.log.schemas import RUN_ID, SAMPLE
+from memagent_batch.log.rows import RUN_ID, SAMPLE
 from memagent_batch.runs.claim import TableSet
-from memagent_batch.runs.tables.schemas import DOCUMENT_ID, QUESTION_ID
+from memagent_batch.runs.tables import DOCUMENT_ID, QUESTION_ID
 
 ROLLOUTS_FOLDER = "rollouts"
 ROLLOUTS_FILE = "rollouts.json"

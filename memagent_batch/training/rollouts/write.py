@@ -13,8 +13,7 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Question, Status
 from memagent_batch.errors import DocumentError, SupersededError
-from memagent_batch.log.files import ReadingKey
-from memagent_batch.log.index import StandingOutcome, read_outcomes, reading_key
+from memagent_batch.log.index import ReadingKey, StandingOutcome, read_outcomes, reading_key
 from memagent_batch.log.question_list import AskedQuestion, asked_in
 from memagent_batch.log.turns import read_turns
 from memagent_batch.ray_data.tokenise import tokenise
@@ -23,8 +22,8 @@ from memagent_batch.reading.documents import PlannedDocument, planned_documents,
 from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import LoggedTurns, ReadingTurns, ReplayOnly
 from memagent_batch.runs.claim import require_claim
-from memagent_batch.runs.planning.parts import PART_COLUMN
-from memagent_batch.runs.planning.work import WORK_COLUMNS
+from memagent_batch.runs.parts import PART_COLUMN
+from memagent_batch.runs.plan import WORK_COLUMNS
 from memagent_batch.training.rollouts.groups import GROUP_COUNTS, GroupMaker, GroupQuestion, GroupSample
 from memagent_batch.training.rollouts.table import write_rollouts
 from memagent_batch.wiring import ReaderIdentity, make_output

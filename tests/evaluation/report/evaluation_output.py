@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from memagent_batch.domain.scoring.scores import TEXT_METRICS, Metric
 from memagent_batch.evaluation.record import EVALUATION_FORMAT
 from memagent_batch.evaluation.suites.schemas import SCORES
-from memagent_batch.runs.tables.schemas import ANSWERS, MEMORIES
+from memagent_batch.runs.tables import ANSWERS, MEMORIES
 
 Row = dict[str, Any]
 

@@ -17,7 +17,7 @@ from memagent_batch.evaluation.report.failures import TRACES_PER_VARIANT
 from memagent_batch.evaluation.report.page import render_report
 from memagent_batch.evaluation.report.report import make_charts, make_page, write_report
 from memagent_batch.files.location import Location
-from memagent_batch.runs.tables.tables import table_bytes
+from memagent_batch.runs.tables import table_bytes
 from tests.evaluation.report.evaluation_output import Made, write_evaluation
 
 

@@ -26,7 +26,7 @@ from memagent_batch.flows.answer import answer
 from memagent_batch.flows.collect import collect, sampled_job, write_rollouts_table
 from memagent_batch.flows.plan import make_plan
 from memagent_batch.log.index import scan_log
-from memagent_batch.runs.planning.parts import plan_parts
+from memagent_batch.runs.parts import plan_parts
 from memagent_batch.training.rollouts.table import RolloutsRecord
 from memagent_batch.training.rollouts.write import RolloutTask, project_rollouts
 from memagent_batch.wiring import identify_reader, make_output

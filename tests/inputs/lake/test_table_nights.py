@@ -24,8 +24,8 @@ from memagent_batch.inputs.document_index import index_schema
 from memagent_batch.inputs.lake.known import IndexedTable, known_files, known_rows, shards_without
 from memagent_batch.inputs.questions import given_questions
 from memagent_batch.inputs.shards import FoundShards, find_shards
-from memagent_batch.runs.history.history import read_kept_index
-from memagent_batch.runs.planning.plan import Plan
+from memagent_batch.runs.history import read_kept_index
+from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.state import read_state
 from memagent_batch.wiring import make_documents
 from tests.inputs.lake.forms import fetched, iceberg_uri, indexed, new_iceberg

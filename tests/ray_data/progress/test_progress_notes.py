@@ -11,7 +11,7 @@ from memagent_batch.errors import StorageError
 from memagent_batch.files.location import Location
 from memagent_batch.ray_data.progress import progress
 from memagent_batch.ray_data.progress.board import ProgressBoard, Report
-from memagent_batch.runs.planning.work import PendingWork
+from memagent_batch.runs.plan import PendingWork
 from memagent_batch.runs.state import ProgressNote, read_progress, write_progress
 
 

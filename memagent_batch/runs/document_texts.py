@@ -1,0 +1,138 @@
+"""Texts of a finished run's documents, fetched again from where the run read them.
+
+A text counts only where its hash is the one that the run read.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memagent_batch.config.sources import InputConfig, OnBadFile
+from memagent_batch.domain.texts.locators import LocatedRow
+from memagent_batch.errors import InputError, OutputError
+from memagent_batch.files.json_files import read_json
+from memagent_batch.files.location import Location
+from memagent_batch.files.options import Options
+from memagent_batch.inputs.document_index import INDEX_SCHEMA, row_schema
+from memagent_batch.inputs.documents import index_shard
+from memagent_batch.inputs.lake.names import at_version, table_name
+from memagent_batch.inputs.lake.tables import documents_place, texts_place
+from memagent_batch.inputs.rows import group_rows
+from memagent_batch.inputs.shards import find_shards
+from memagent_batch.inputs.texts import fetch_texts
+from memagent_batch.runs.manifest import RUN_FILE, Manifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentText:
+    """The text of a document, as the run read it."""
+
+    document_id: str
+    text: str
+    rows: Sequence[LocatedRow]
+    """Where its rows stand in the text; none where it is one row."""
+
+
+class DocumentTexts:
+    """Texts by document_id; the index of those that are wanted is held, and one text at a time.
+
+    They are fetched from `documents` by `settings`.
+    """
+
+    def __init__(self, output: Location, manifest: Manifest, *, wanted: Mapping[str, str], without: str) -> None:
+        """Finds the wanted documents among what the run read: a table of a lake in the run's version while it has it.
+
+        Args:
+            output: The run's location, whose storage options open the documents too.
+            manifest: The run.
+            wanted: Hash of the text by document_id.
+            without: Option of the command that does without texts, for messages.
+
+        Raises:
+            InputError: the documents can't be reached or read.
+            OutputError: the run kept no place of documents.
+        """
+        found = {**manifest["settings"]["input"], "carry_columns": (), "question_column": None}
+        self.settings = InputConfig(**found)
+        uris = _document_uris(output, manifest)
+        if not uris:
+            raise OutputError(f"{output} does not say where its documents are; say {without}")
+        try:
+            self.documents, index = _find(uris, output, manifest, wanted=wanted, settings=self.settings)
+        except InputError as error:
+            remedy = f"put the documents back, or say {without}"
+            raise InputError(f"the texts of the documents can't be shown: {error}; {remedy}") from error
+        self._index = index.combine_chunks()
+        self._rows = {name: row for row, name in enumerate(self._index["document_id"].to_pylist())}
+
+    def fetch(self, document_ids: Sequence[str]) -> Iterator[DocumentText]:
+        """Streams the texts of these documents, in the order of their files; those that have changed are left out."""
+        rows = [self._rows[name] for name in dict.fromkeys(document_ids) if name in self._rows]
+        if not rows:
+            return
+        table = self._index.take(pa.array(rows, pa.int64()))
+        names = table["document_id"].to_pylist()
+        for fetched in fetch_texts(table, documents=self.documents, settings=self.settings):
+            if fetched.text is not None:
+                yield DocumentText(document_id=names[fetched.row], text=fetched.text, rows=fetched.rows)
+
+    def places(self, document_ids: Sequence[str]) -> pa.Table:
+        """Rows of the index for these documents, in this order; nulls for one that is gone or has changed."""
+        return self._index.take(pa.array([self._rows.get(name) for name in document_ids], pa.int64()))
+
+
+def _find(
+    uris: Sequence[str], output: Location, manifest: Manifest, *, wanted: Mapping[str, str], settings: InputConfig
+) -> tuple[Location, pa.Table]:
+    """Where texts are fetched from, and the index of those that are wanted."""
+    versioned = _at_version(uris[0], manifest)
+    if versioned is not None:
+        with suppress(InputError):  # a vacuum took files of that version: the newest may have the same texts
+            return _find_in([versioned], output.storage_options, wanted=wanted, settings=settings)
+    return _find_in(uris, output.storage_options, wanted=wanted, settings=settings)
+
+
+def _find_in(
+    uris: Sequence[str], options: Options, *, wanted: Mapping[str, str], settings: InputConfig
+) -> tuple[Location, pa.Table]:
+    found = find_shards(*[documents_place(uri, options) for uri in uris], settings=settings)
+    place = texts_place(found.places, options)
+    tables: Iterator[pa.Table] = (
+        _of_ids(table, wanted)
+        for shard in found.shards
+        for table in index_shard(shard, settings=settings, storage_options=options)
+    )
+    if settings.order_columns:  # rows of a document lie in any shard; a document that can't be joined now has changed
+        joined = settings.model_copy(update={"on_bad_file": OnBadFile.RECORD})
+        rows = pa.concat_tables([row_schema(settings).empty_table(), *tables])
+        tables = group_rows(rows, documents=place, settings=joined)
+    return place, pa.concat_tables([INDEX_SCHEMA.empty_table(), *(_of_hashes(table, wanted) for table in tables)])
+
+
+def _of_ids(table: pa.Table, wanted: Mapping[str, str]) -> pa.Table:
+    return table.filter(pa.array([name in wanted for name in table["document_id"].to_pylist()], pa.bool_()))
+
+
+def _of_hashes(table: pa.Table, wanted: Mapping[str, str]) -> pa.Table:
+    pairs = zip(table["document_id"].to_pylist(), table["document_hash"].to_pylist(), strict=True)
+    keep = [document_hash is not None and wanted.get(name) == document_hash for name, document_hash in pairs]
+    return table.filter(pc.and_(pa.array(keep, pa.bool_()), pc.is_null(table["error"])))
+
+
+def _document_uris(output: Location, manifest: Manifest) -> list[str]:
+    """Where the run's documents are: as `run.json` has them, with their whole paths, where it is of this run."""
+    record: Mapping[str, Any] = read_json(output / RUN_FILE) or {}
+    kept = record["documents"] if record.get("run_id") == manifest["run_id"] else manifest["settings"].get("documents")
+    return [kept] if isinstance(kept, str) else list(kept or ())
+
+
+def _at_version(uri: str, manifest: Manifest) -> str | None:
+    """The table of a lake in the version that the run read; None where it read files."""
+    version = next((version for name, version in manifest.get("tables", {}).items() if table_name(name)), None)
+    if version is None:
+        return None
+    return at_version(uri, version)

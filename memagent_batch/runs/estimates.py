@@ -1,0 +1,230 @@
+"""How good a scan is: the estimates of its reviews, and what evaluations found of its reader."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from memagent_batch.domain.closing.plan import EVIDENCE, SUPPORT, VALUE
+from memagent_batch.domain.texts.shares import percent
+from memagent_batch.errors import OutputError
+from memagent_batch.files.json_files import read_json
+from memagent_batch.files.location import Location
+from memagent_batch.logs import EventKind
+from memagent_batch.runs.manifest import Manifest
+
+log = logging.getLogger(__name__)
+
+REVIEWS_FOLDER = "review"
+ESTIMATE_FILE = "estimate.json"
+MEASURES = ("recall", "precision", "f1", "elusion", "richness")
+"""Measures of a value that is looked for, in the order in which people ask for them."""
+OLDER_LACKS = frozenset({"judged_seen", "recall_at_worst"})
+"""What estimates of older versions don't have: of labels, and of a value that is looked for."""
+EVALUATIONS_FOLDER = "evaluation"
+FOLLOW_UP_LIMITS = {VALUE: "json_tokens", EVIDENCE: "evidence_tokens", SUPPORT: "evidence_tokens"}
+"""Of each kind of follow-up, the setting below `closing` that bounds it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A measure with its 95 % interval, 0 to 1."""
+
+    value: float | None
+    """The estimate; None where nothing bears on it."""
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        low, high = (percent(end).removesuffix(" %") for end in (self.low, self.high))
+        return f"{percent(self.value)} ({low} to {high})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewEstimates:
+    """What a review says of one value that is looked for."""
+
+    review_id: str
+    run_id: str
+    question_id: str
+    looked_for: str
+    """The condition, or the value of a column, that counts as found."""
+    num_labels: int
+    shares: Mapping[str, Share | None]
+    """By measure, allowing for errors of reviewers where that was estimated; error rate and evidence are of all values.
+    None where nothing of the kind was labelled."""
+    remarks: Sequence[str]
+    """What limits them, in words."""
+
+
+def read_estimates(output: Location) -> list[ReviewEstimates]:
+    """The estimates of all reviews of an output, the latest run first; a damaged one is left out and logged."""
+    places = [path for path in (output / REVIEWS_FOLDER).files() if path.endswith(f"/{ESTIMATE_FILE}")]
+    found = [each for path in places for each in _read_estimates(output.at(path))]
+    return sorted(found, key=lambda each: (each.run_id, each.num_labels), reverse=True)
+
+
+def latest_estimates(output: Location) -> list[ReviewEstimates]:
+    """Of each question and what was looked for, the estimate of the latest run that was reviewed, by question."""
+    found: dict[tuple[str, str], ReviewEstimates] = {}
+    for each in read_estimates(output):
+        found.setdefault((each.question_id, each.looked_for), each)
+    return [found[key] for key in sorted(found)]
+
+
+def _read_estimates(place: Location) -> list[ReviewEstimates]:
+    """The estimates in a file; none where it holds something else."""
+    try:
+        record = read_json(place)
+        return list(_estimates_of(record)) if record is not None else []
+    except (OutputError, AttributeError, KeyError, TypeError, ValueError) as error:
+        message = f"{place} is no estimate of a review and is not shown: {type(error).__name__}: {error}"
+        log.warning(message, extra={"event": EventKind.RECORD_UNREADABLE})
+        return []
+
+
+def _estimates_of(record: Mapping[str, Any]) -> Iterator[ReviewEstimates]:
+    evidence = record["evidence"]
+    of_all = {
+        "error_rate": _share(record["error_rate"]),
+        "evidence": _share({"value": evidence["share"], **evidence["interval"]}) if evidence else None,
+    }
+    for value in record["values"]:
+        measures = value["allowing_for_errors"] or value["measures"]
+        yield ReviewEstimates(
+            review_id=str(record["review_id"]),
+            run_id=str(record["run_id"]),
+            question_id=str(record["question_id"]),
+            looked_for=f"{record['by']} = {value['value']}" if record["by"] else _condition(record),
+            num_labels=sum(int(stratum["num_labelled"]) for stratum in value["strata"]),
+            shares={**{name: _share(measures[name]) for name in MEASURES}, **of_all},
+            remarks=[*_remarks(record, value)],
+        )
+
+
+def _condition(record: Mapping[str, Any]) -> str:
+    """The same text for each way to write it; estimates of older versions have it as the user wrote it."""
+    return str(record.get("decision", record["flagged"]))
+
+
+def _remarks(record: Mapping[str, Any], value: Mapping[str, Any]) -> Iterator[str]:
+    if value["allowing_for_errors"]:
+        yield "errors of reviewers are allowed for, but in error rate and evidence"
+    else:
+        yield "errors of reviewers are not allowed for"
+    if record["is_sequence"]:
+        yield "intervals are confidence sequences, which hold however often one looks, but for that of evidence"
+    if OLDER_LACKS - {*record["labels"], *value}:
+        yield "an older version made this estimate; `memagent review estimate` says more of what limits it"
+    yield from _remarks_on_labels(record["labels"])
+    for stratum in value["strata"]:
+        if stratum["num_readings"] and not stratum["num_labelled"]:
+            yield f"nothing is known of the {stratum['num_readings']:,} readings {stratum['name']}"
+    if worst := value.get("recall_at_worst"):
+        number = record["num_unreadable"]
+        yield f"if all {number:,} documents that nobody can read were missed, recall is {_share(worst)}"
+
+
+def _remarks_on_labels(labels: Mapping[str, int]) -> Iterator[str]:
+    if labels["left"]:
+        yield f"{labels['left']:,} readings of the sample are not labelled"
+    if number := labels.get("judged_seen"):
+        yield f"{number:,} readings count by labels that were given with the scan's answer in view"
+
+
+def _share(values: Mapping[str, Any]) -> Share:
+    value = None if values["value"] is None else float(values["value"])
+    return Share(value=value, low=float(values["low"]), high=float(values["high"]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LengthScore:
+    """What was reached at one length of documents."""
+
+    length_tokens: int | None
+    """Length that the suite asks for, tokens; None if it asks for none."""
+    num_readings: int
+    """Readings, those that failed included."""
+    score: Share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """What was reached on some questions."""
+
+    num_readings: int
+    """Readings, those that failed included; each of these scores 0."""
+    score: Share
+    lengths: tuple[LengthScore, ...]
+    """The same by length, from short to long."""
+    abstained: Share | None
+    """Answers `not stated` if the document does not state it; None if no such question was asked."""
+    abstained_wrongly: Share | None
+    """Answers `not stated` if the document states it; None if none may be given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderEvaluation:
+    """What an evaluation found of a reader."""
+
+    suite: str
+    """URI of the suite, without credentials."""
+    suite_sha256: str
+    """Hash of its description and questions, hex."""
+    variant: str
+    run_id: str
+    finished_at: str
+    score_on: str
+    """Which text of a reading was scored, a `ScoreOn`."""
+    reader_fingerprint: str
+    extraction: str
+    """How answers were taken out of responses, an `Extraction`."""
+    follow_ups: Mapping[str, str]
+    """What decides each kind of follow-up that was asked; see `follow_up_texts`."""
+    free: Scores | None
+    """Questions without a type; None if all have one."""
+    typed: Scores | None
+    """Questions that ask for a typed value, which a follow-up gives; None if none does."""
+    evidence_hit: Share | None
+    """Readings with evidence on a right sentence; None if none was asked for, or none is known."""
+
+
+def follow_up_texts(manifest: Manifest) -> dict[str, str]:
+    """What decides each kind of follow-up that a run asked, beside its reader: texts and limit."""
+    texts = manifest.get("closing_texts", {})
+    return {
+        kind: f"{value}, {manifest['settings']['closing'][FOLLOW_UP_LIMITS[kind]]}" for kind, value in texts.items()
+    }
+
+
+def evaluation_file(manifest: Manifest, *, evaluated_in: str) -> str:
+    """Where an output has what the run `evaluated_in` found of the reader of `manifest`."""
+    return f"{EVALUATIONS_FOLDER}/{manifest['reader_fingerprint']}/{evaluated_in}.json"
+
+
+def read_evaluations(output: Location, manifest: Manifest) -> list[ReaderEvaluation]:
+    """The evaluations of the reader of a run, the latest first; a damaged one is left out and logged."""
+    folder = output / f"{EVALUATIONS_FOLDER}/{manifest['reader_fingerprint']}"
+    extraction = manifest["settings"]["extraction"]
+    found = [_read_evaluation(output.at(path)) for path in folder.files() if path.endswith(".json")]
+    own = [each for each in found if each is not None and each.extraction == extraction]
+    return sorted(own, key=lambda each: each.finished_at, reverse=True)
+
+
+def _read_evaluation(place: Location) -> ReaderEvaluation | None:
+    """The evaluation in a file; None if it is something else."""
+    try:
+        value = read_json(place) or {}
+        if value.get("readers", {}).get("second") is None:
+            return TypeAdapter(ReaderEvaluation).validate_python(value)
+        problem = "it is of two readers in one run, as older versions had them"
+    except OutputError:
+        problem = "it is not a JSON object"
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        problem = f"{'.'.join(map(str, first['loc'])) or 'it'}: {first['type']}"
+    message = f"{place} is not an evaluation of a reader and is not shown ({problem})"
+    log.warning(message, extra={"event": EventKind.RECORD_UNREADABLE})
+    return None

@@ -1,0 +1,181 @@
+"""What the texts of documents, fetched again by their place, add to the tables: evidence, and where spans stood."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import cast
+
+import pyarrow as pa
+
+from memagent_batch.config.sources import InputConfig
+from memagent_batch.domain.closing.values import ValueStatus
+from memagent_batch.domain.readings import Status
+from memagent_batch.domain.texts.locators import LocatedRow, located
+from memagent_batch.files.location import Location
+from memagent_batch.inputs.texts import FetchedText, fetch_texts
+from memagent_batch.log.rows import SpanRow
+from memagent_batch.reading.alignment import Alignment, align, answer_strings
+from memagent_batch.runs.tables import AnswerRow, EvidenceRow, MemoryRow
+
+JOINED_BYTES = 32 * 1024 * 1024
+"""Documents of many rows that are fetched together, bytes: where their rows lie mixed, all of them are held until the
+last row is there."""
+
+
+_OF_READING = frozenset({"run_id", "document_id", "question_id", "sample", "question_hash", "reader_fingerprint"})
+
+
+class How(StrEnum):
+    """How a span was found."""
+
+    CHOSEN = "chosen"
+    """A sentence that the model pointed at by its number."""
+    ALIGNED = "aligned"
+    """A string of the answer, looked for in the text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """A reading that has a row of `answers`."""
+
+    row: int
+    answer: AnswerRow
+    sentences: Sequence[SpanRow]
+    """The sentences that its answer rests on, the best first."""
+    turns: Sequence[MemoryRow] = ()
+    """Its rows of `memories`, whose spans have no locators yet."""
+
+    @property
+    def has_spans(self) -> bool:
+        """Whether something is to be looked up in the text."""
+        return bool(self.sentences) or self.is_aligned
+
+    @property
+    def shows_chunks(self) -> bool:
+        """Whether a turn of it showed a span of the text."""
+        return any(turn["char_start"] is not None for turn in self.turns)
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether the strings of the answer are looked for: not where it says that nothing is stated."""
+        answer = self.answer
+        is_stated = answer["value_status"] != ValueStatus.NOT_STATED
+        return answer["status"] == Status.OK and answer["answer"] is not None and is_stated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartSpans:
+    """The rows of a part of the plan that have spans of its documents."""
+
+    evidence: list[EvidenceRow] | None
+    """Rows of `evidence`; None where it was not asked for."""
+    memories: list[MemoryRow]
+    is_whole: bool
+
+
+def spans_of_part(
+    part: pa.Table,
+    answered: Sequence[Answered],
+    *,
+    documents: Location | None,
+    settings: InputConfig,
+    has_evidence: bool,
+) -> PartSpans:
+    """The rows of a part of the plan that have spans. Few texts are held at a time, and none is fetched without need.
+
+    Without its text a span keeps its place in it alone, and nothing is aligned. Without `documents` there are no texts.
+    """
+    if documents is None:
+        return PartSpans(evidence=None, memories=[turn for each in answered for turn in each.turns], is_whole=True)
+    of_row: dict[int, list[Answered]] = {}
+    for each in answered:
+        of_row.setdefault(each.row, []).append(each)
+    rows = [
+        row
+        for row, readings in sorted(of_row.items())
+        if any((has_evidence and each.has_spans) or (settings.locator and each.shows_chunks) for each in readings)
+    ]
+    evidence: dict[int, list[EvidenceRow]] = {}
+    memories = {row: [turn for each in readings for turn in each.turns] for row, readings in of_row.items()}
+    is_whole = True
+    for row, fetched in _fetched_texts(part, rows, documents=documents, settings=settings):
+        is_whole = is_whole and fetched.text is not None
+        memories[row] = [_located_turn(turn, fetched.rows) for turn in memories[row]]
+        if has_evidence:
+            evidence[row] = [line for each in of_row[row] for line in evidence_rows(each, fetched)]
+    return PartSpans(
+        evidence=[line for row in rows for line in evidence[row]] if has_evidence else None,
+        memories=[turn for row in sorted(memories) for turn in memories[row]],
+        is_whole=is_whole,
+    )
+
+
+def _fetched_texts(
+    part: pa.Table, rows: Sequence[int], *, documents: Location, settings: InputConfig
+) -> Iterator[tuple[int, FetchedText]]:
+    for batch in _batches(rows, part["num_bytes"].to_pylist()) if settings.order_columns else [rows]:
+        wanted = part.take(pa.array(batch, pa.int64()))
+        for fetched in fetch_texts(wanted, documents=documents, settings=settings) if batch else ():
+            yield batch[fetched.row], fetched
+
+
+def _batches(rows: Sequence[int], num_bytes: Sequence[int]) -> Iterator[list[int]]:
+    batch: list[int] = []
+    left = JOINED_BYTES
+    for row in rows:
+        if batch and num_bytes[row] > left:
+            yield batch
+            batch, left = [], JOINED_BYTES
+        batch.append(row)
+        left -= num_bytes[row]
+    yield batch
+
+
+def _located_turn(turn: MemoryRow, rows: Sequence[LocatedRow]) -> MemoryRow:
+    return {**turn, "locator": _locator(rows, turn["char_start"], turn["char_end"])}
+
+
+def _locator(rows: Sequence[LocatedRow], char_start: int | None, char_end: int | None) -> str | None:
+    if char_start is None or char_end is None:
+        return None
+    return located(rows, char_start=char_start, char_end=char_end)
+
+
+def evidence_rows(answered: Answered, fetched: FetchedText) -> Iterator[EvidenceRow]:
+    """The rows of one reading: the sentences that were chosen, then the strings of the answer."""
+    text = fetched.text
+    for rank, span in enumerate(answered.sentences, start=1):
+        start, end = span["char_start"], span["char_end"]
+        yield {
+            **_shared(answered.answer, how=How.CHOSEN, rank=rank),
+            "char_start": start,
+            "char_end": end,
+            "text": None if text is None else text[start:end],
+            "chunk_index": span["chunk_index"],
+            "locator": _locator(fetched.rows, start, end),
+            "alignment": Alignment.EXACT.value,
+            "quote": None,
+        }
+    if text is None or not answered.is_aligned:
+        return
+    near = [(span["char_start"], span["char_end"]) for span in answered.sentences]
+    for rank, aligned in enumerate(align(answer_strings(answered.answer["answer"] or ""), text, near=near), start=1):
+        is_there = aligned.alignment is not Alignment.NONE
+        yield {
+            **_shared(answered.answer, how=How.ALIGNED, rank=rank),
+            "char_start": aligned.char_start,
+            "char_end": aligned.char_end,
+            "text": text[aligned.char_start : aligned.char_end] if is_there else None,
+            "chunk_index": None,
+            "locator": _locator(fetched.rows, aligned.char_start, aligned.char_end),
+            "alignment": aligned.alignment.value,
+            "quote": aligned.string,
+        }
+
+
+def _shared(answer: AnswerRow, *, how: How, rank: int) -> EvidenceRow:
+    """A row without its span."""
+    none = dict.fromkeys(EvidenceRow.__annotations__)
+    own = {name: value for name, value in answer.items() if name in _OF_READING}
+    document_hash = answer["document_hash"] or ""
+    return cast("EvidenceRow", {**none, **own, "how": how.value, "rank": rank, "document_hash": document_hash})

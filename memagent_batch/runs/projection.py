@@ -1,0 +1,412 @@
+"""How the rows of a run's tables follow from plan and turn log, and from the texts that their spans lie in."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from hashlib import sha256
+from operator import itemgetter
+from typing import Any, TypedDict, cast
+
+import pyarrow as pa
+
+from memagent_batch.config.job import JobConfig, TableFormat
+from memagent_batch.config.sources import InputConfig
+from memagent_batch.domain.answers import Extraction, extract_answer
+from memagent_batch.domain.readings import Status
+from memagent_batch.domain.turns import FinishReason
+from memagent_batch.errors import DocumentError
+from memagent_batch.files.location import Location
+from memagent_batch.inputs.document_index import CARRY_PREFIX
+from memagent_batch.log.index import ReadingKey, read_closings, read_outcomes
+from memagent_batch.log.question_list import AskedQuestion, asked_in
+from memagent_batch.log.rows import ClosedRow, ClosingColumns, OutcomeRow, ResultRow, TurnRow, turn_memory
+from memagent_batch.log.turns import read_turns_of
+from memagent_batch.runs.evidence import Answered, spans_of_part
+from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.results import ResultQuestion, result_questions, results_table, with_votes
+from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, AnswerRow, MemoryRow
+from memagent_batch.wiring import ReaderIdentity, make_prompt_set, make_prompt_tokens, make_texts_place
+
+NOT_CLOSED = cast("ClosingColumns", dict.fromkeys(ClosingColumns.__annotations__))
+"""Of a reading that was asked nothing after its answer."""
+PROJECTION_FILE = "projection.json"
+"""Name of the file in the record of a run."""
+PROJECTION = 3
+"""Raised with every change of the code that changes a row of a table: parts are then written again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What a row of `answers` says of who made it, and how."""
+
+    run_id: str
+    """The run, for rows of readings that no run has read."""
+    reader_fingerprint: str
+    model: str
+    """Name of the model, for rows of readings that never reached it."""
+    extraction: Extraction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Projection(Origin):
+    """What turns a part of the plan into rows. Rows of older readings keep the id of the run that read them."""
+
+    output: Location
+    first_memory: str
+    """The memory before the first chunk."""
+    keep_word: str
+    """What the model writes to keep its memory; empty where it always writes a new one."""
+    table_format: TableFormat
+    opens_thought: bool = False
+    """Whether each prompt ended inside a thought."""
+    closings: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Fingerprints of closing turns, by that under which the log keeps what they brought together."""
+    has_evidence: bool = False
+    results: Mapping[str, ResultQuestion] = field(default_factory=dict)
+    """Questions of the table `results` by question_id; without one there is no such table."""
+    documents: Location | None = None
+    """The documents, where texts are fetched from for evidence and locators."""
+    input: InputConfig = InputConfig()  # noqa: RUF009 - a frozen value
+
+    def rules(self) -> dict[str, Any]:
+        """What decides rows, as JSON values: all but the run, and the places of output and documents."""
+        places = {"output", "run_id", "documents", "input"}
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in places}
+
+
+def make_projection(output: Location, job: JobConfig, *, run_id: str, reader: ReaderIdentity, plan: Plan) -> Projection:
+    """How rows are made of what one reader logged of a plan."""
+    prompts = make_prompt_set(job.agent)
+    return Projection(
+        output=output,
+        run_id=run_id,
+        reader_fingerprint=reader.fingerprint,
+        model=job.agent.model,
+        first_memory=prompts.first_memory,
+        keep_word=prompts.keep_word,
+        extraction=job.agent.extraction,
+        table_format=job.table_format,
+        opens_thought=make_prompt_tokens(job.agent).opens_thought,
+        closings=plan.asked.turns_of_closings(),
+        has_evidence=plan.asked.closing is not None and plan.asked.closing.config.evidence,
+        results=result_questions(plan.asked.table) if plan.asked.closing is not None else {},
+        documents=make_texts_place(plan.pinned(job)),
+        input=job.input,
+    )
+
+
+class PartDocument(TypedDict):
+    """A document of a part of the plan, as its readings need it."""
+
+    document_id: str
+    document_hash: str | None
+    error: str | None
+    error_type: str | None
+    readings: list[dict[str, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldPart:
+    """What the log holds of the readings of a part, by one reader."""
+
+    projection: Projection
+    outcomes: Mapping[ReadingKey, OutcomeRow]
+    unread: Mapping[ReadingKey, OutcomeRow]
+    """What stands in for the outcomes of those that could not be read now."""
+    closed: Mapping[str, Mapping[ReadingKey, ClosedRow]]
+    """What closing turns brought, by fingerprint."""
+    turns: Mapping[str, Mapping[ReadingKey, Mapping[str, TurnRow]]]
+
+    def reading(self, row: int, document: PartDocument, question: AskedQuestion, sample: int) -> Answered | None:
+        """The rows of a reading of the document in this row of the part; None if the log lacks its end."""
+        key = (document["document_hash"] or "", question["question_hash"], sample)
+        outcome, closed = self.outcomes.get(key), self._closed_of(question, key)
+        outcome = outcome if self._is_finished(question, key) else self.unread.get(key, outcome)
+        is_open = closed is None and bool(question.get("closing_fingerprint"))
+        if document["error"] is None and (outcome is None or (is_open and outcome["status"] == Status.OK)):
+            return None
+        turns = self._turns_of(question, key, outcome)
+        return Answered(
+            row=row,
+            answer=answer_row(document, question, outcome, sample=sample, origin=self.projection, closed=closed),
+            sentences=(closed["evidence"] if closed else None) or (),
+            turns=list(_memory_rows(turns, document, question, sample=sample, projection=self.projection)),
+        )
+
+    def _closed_of(self, question: AskedQuestion, key: ReadingKey) -> ClosedRow | None:
+        """What was asked after the answer to a question brought; None where nothing was."""
+        return self.closed.get(question.get("closing_fingerprint") or "", {}).get(key)
+
+    def _is_finished(self, question: AskedQuestion, key: ReadingKey) -> bool:
+        """Whether the log holds an answer to a question, and all that was asked after it."""
+        outcome, closed = self.outcomes.get(key), self._closed_of(question, key)
+        if outcome is None or outcome["status"] != Status.OK:
+            return False
+        return not question.get("closing_fingerprint") or (closed is not None and not closed["is_failed"])
+
+    def _turns_of(self, question: AskedQuestion, key: ReadingKey, outcome: OutcomeRow | None) -> Mapping[str, TurnRow]:
+        """The turns of a reading by path, its closing turns among them."""
+        found = {**self.turns[self.projection.reader_fingerprint].get(key, {})}
+        if outcome is not None and outcome["status"] != Status.NOT_READ:
+            found = _turns_had(found, outcome)
+        for fingerprint in self.projection.closings.get(question.get("closing_fingerprint") or "", ()):
+            found |= self.turns[fingerprint].get(key, {})
+        return found
+
+
+def _turns_had(turns: dict[str, TurnRow], outcome: OutcomeRow) -> dict[str, TurnRow]:
+    """The turns that a reading had, without those that only another attempt asked.
+
+    Two attempts that read at once may write other memories, and with some policies take other rounds and merges. A turn
+    of the one then has a path that the other never asked. Where there are more turns than the reading had, one of each
+    number is taken: that of the last run up to the one that ended the reading.
+    """
+    num_turns = outcome["num_turns"]
+    if len(turns) <= num_turns or any(row["turn"] is None for row in turns.values()):
+        return turns
+    had: dict[int | None, TurnRow] = {}
+    for row in turns.values():
+        number, run_id = row["turn"], row["run_id"]
+        is_beyond = outcome["status"] == Status.OK and number is not None and number >= num_turns
+        if run_id > outcome["run_id"] or is_beyond:
+            continue
+        if number not in had or run_id > had[number]["run_id"]:
+            had[number] = row
+    return {row["path"]: row for row in had.values()}
+
+
+def hold_part(part: pa.Table, *, projection: Projection, not_read: Sequence[OutcomeRow] = ()) -> HeldPart:
+    """Reads the log files that a part (a table of `plan_parts`) names.
+
+    `not_read`: what stands in for the outcomes of readings that were not read, of all readers. They don't say which
+    type was asked for: a question with the same words and another type may have its answer and value.
+    """
+    files = {
+        name: sorted({file for files in part[name].to_pylist() for file in files})
+        for name in ("outcome_files", "turn_files", "closing_files")
+    }
+    reader, output = projection.reader_fingerprint, projection.output
+    outcomes = read_outcomes(output, files["outcome_files"], reader_fingerprint=reader)
+    closing_turns = {each for fingerprints in projection.closings.values() for each in fingerprints}
+    return HeldPart(
+        projection=projection,
+        outcomes=outcomes,
+        unread={
+            (row["document_hash"], row["question_hash"], row["sample"]): row
+            for row in not_read
+            if row["reader_fingerprint"] == reader
+        },
+        closed=read_closings(output, files["closing_files"], fingerprints=list(projection.closings)),
+        turns=read_turns_of(
+            output,
+            files["turn_files"],
+            fingerprints=[reader, *sorted(closing_turns)],
+            document_hashes=[value for value in part["document_hash"].to_pylist() if value is not None],
+            ended_by={(reader, key): row["line"] for key, row in outcomes.items()},
+            with_tokens=False,
+        ),
+    )
+
+
+def answer_row(
+    document: PartDocument,
+    question: AskedQuestion,
+    outcome: OutcomeRow | None,
+    *,
+    sample: int,
+    origin: Origin,
+    closed: ClosedRow | None = None,
+) -> AnswerRow:
+    """The row of `answers` of a reading.
+
+    Without an `outcome` the document can't be read, which ends it; `closed` is None where nothing was asked after it.
+    """
+    if document["error"] is not None or outcome is None:
+        result, run_id = _unreadable_result(document, origin=origin), origin.run_id
+    else:
+        result, run_id = outcome, outcome["run_id"]
+    row: AnswerRow = {
+        **result,
+        "run_id": run_id,
+        "document_id": document["document_id"],
+        "question_id": question["question_id"],
+        "sample": sample,
+        "question": question["question"],
+        "answer": None,
+        "document_hash": document["document_hash"],
+        "question_hash": question["question_hash"],
+        "reader_fingerprint": origin.reader_fingerprint,
+        **(_closing_columns(closed) if closed else NOT_CLOSED),
+        "answer_type": question.get("answer_type"),
+        "value_unit": question.get("unit"),
+        "votes": None,
+        "num_evidence": len(closed["evidence"]) if closed and closed["evidence"] is not None else None,
+    }
+    return _with_answer(row, extraction=origin.extraction) if row["status"] == Status.OK else row
+
+
+def _with_answer(row: AnswerRow, *, extraction: Extraction) -> AnswerRow:
+    """The row with the answer that its response holds, or with why it holds none."""
+    row = row.copy()
+    row["answer"] = extract_answer(row["response"] or "", extraction=extraction)
+    if row["answer"] is None:
+        row["error_type"] = "AnswerNotFound"
+        cut = "; it was cut at policy.answer_tokens" if row["finish_reason"] == FinishReason.LENGTH else ""
+        row["error_message"] = f"the response holds no answer in the form {extraction.value!r}{cut}"
+    return row
+
+
+def _closing_columns(closed: ClosedRow) -> ClosingColumns:
+    names = ClosingColumns.__annotations__
+    return cast("ClosingColumns", {name: value for name, value in closed.items() if name in names})
+
+
+def _unreadable_result(document: PartDocument, *, origin: Origin) -> ResultRow:
+    """How the readings of a document end that never reached a reader."""
+    counts = ("num_turns", "num_replayed_turns", "num_prompt_tokens", "num_cached_prompt_tokens")
+    result = {
+        **dict.fromkeys(ResultRow.__annotations__),
+        **dict.fromkeys((*counts, "num_completion_tokens", "memory_truncations"), 0),
+        "status": Status.FAILED,
+        "engine_seconds": 0.0,
+        "finished_at": datetime.now(UTC),
+        "model": origin.model,
+        "error_type": document["error_type"] or DocumentError.__name__,
+        "error_message": document["error"],
+    }
+    return cast("ResultRow", result)
+
+
+def _memory_rows(
+    turns: Mapping[str, TurnRow],
+    document: PartDocument,
+    question: AskedQuestion,
+    *,
+    sample: int,
+    projection: Projection,
+) -> Iterator[MemoryRow]:
+    """The audit trail of one reading: turns in the order in which its policy asked for them."""
+    memory = projection.first_memory
+    for number, turn in enumerate(sorted(turns.values(), key=itemgetter("turn", "finished_at", "path"))):
+        after = turn_memory(turn, memory, keep_word=projection.keep_word, opens_thought=projection.opens_thought)
+        memory = after.memory
+        row: Any = {  # more of the turn than the table has
+            **turn,
+            "document_id": document["document_id"],
+            "question_id": question["question_id"],
+            "sample": sample,
+            "turn": number,
+            "locator": None,
+            "memory": after.shown,
+            "changed": after.changed,
+        }
+        yield row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartTables:
+    """The rows of one part of the plan."""
+
+    answers: pa.Table
+    memories: pa.Table
+    evidence: pa.Table | None
+    """`EVIDENCE`; None where it was not asked for."""
+    results: pa.Table | None
+    """`results_schema`; None where no question asks for a type."""
+    is_whole: bool
+    """Whether each text that was needed was there; else the next run writes the part again."""
+    missing: list[str]
+    """Readings asked for that the log has no outcome of, though no reader reported it as not read."""
+
+
+def project(part: pa.Table, *, projection: Projection, not_read: Sequence[OutcomeRow] = ()) -> PartTables:
+    """The rows of a part of the plan (a table of `plan_parts`), from the log files that the part names.
+
+    `not_read`: what stands in for the outcomes of readings that were not read, as rows of `OUTCOME_LOG`.
+    """
+    held = hold_part(part, projection=projection, not_read=not_read)
+    answered: list[Answered] = []
+    missing: list[str] = []
+    for row, document, question, sample in part_readings(part):
+        reading = held.reading(row, document, question, sample)
+        if reading is None:
+            names = f"document {document['document_id']!r}, question {question['question_id']!r}"
+            missing.append(f"{names}, sample {sample}")
+        else:
+            answered.append(reading)
+    answers = with_votes([each.answer for each in answered])
+    spans = spans_of_part(
+        part,
+        answered,
+        documents=projection.documents,
+        settings=projection.input,
+        has_evidence=projection.has_evidence,
+    )
+    return PartTables(
+        answers=answers_table(answers, carried=carried_values(part, answered)),
+        memories=pa.Table.from_pylist(spans.memories, schema=MEMORIES),
+        evidence=pa.Table.from_pylist(spans.evidence, schema=EVIDENCE) if spans.evidence is not None else None,
+        results=results_table(part["document_id"].to_pylist(), answers, questions=projection.results)
+        if projection.results
+        else None,
+        is_whole=spans.is_whole,
+        missing=missing,
+    )
+
+
+def answers_table(rows: Sequence[AnswerRow], *, carried: Mapping[str, Sequence[str | None]]) -> pa.Table:
+    """Rows of `ANSWERS`, and behind them the carried columns: a value for each row."""
+    table = pa.Table.from_pylist(list(rows), schema=ANSWERS)
+    for name, values in carried.items():
+        table = table.append_column(pa.field(name, pa.string()), pa.array(values, pa.string()))
+    return table
+
+
+def carried_values(part: pa.Table, answered: Sequence[Answered]) -> dict[str, list[str | None]]:
+    """The carried columns of a part of the plan, with a value for each of these readings."""
+    rows = part.take(pa.array([each.row for each in answered], pa.int64()))
+    return {name: rows[CARRY_PREFIX + name].to_pylist() for name in carried_columns(part.schema)}
+
+
+def carried_columns(schema: pa.Schema) -> list[str]:
+    """Names of the carried input columns of a document index."""
+    return [name.removeprefix(CARRY_PREFIX) for name in schema.names if name.startswith(CARRY_PREFIX)]
+
+
+def part_readings(part: pa.Table) -> Iterator[tuple[int, PartDocument, AskedQuestion, int]]:
+    """Row of the part, document, question and sample of each reading."""
+    asked = asked_in(part)
+    documents = part.select(["document_id", "document_hash", "error", "error_type", "readings"]).to_pylist()
+    for row, document in enumerate(documents):
+        for reading in document["readings"]:
+            yield row, document, asked[reading["question"]], reading["sample"]
+
+
+def projection_record(projection: Projection) -> dict[str, Any]:
+    """What `projection.json` says, so that anyone can make the rows again."""
+    return {"rules": _rules_hash(), "projection": projection.rules()}
+
+
+def restored_projection(record: Mapping[str, Any], **places: Any) -> Projection | None:
+    """The projection; None where another version of the rules made the tables.
+
+    `places` are the fields that the record leaves out.
+    """
+    if record.get("rules") != _rules_hash():
+        return None
+    try:
+        values = record["projection"]
+        extraction, table_format = Extraction(values["extraction"]), TableFormat(values["table_format"])
+        return Projection(**{**values, "extraction": extraction, "table_format": table_format}, **places)
+    except (KeyError, TypeError, ValueError):  # it has other fields than here, or other values
+        return None
+
+
+def row_rules() -> list[Any]:
+    """What of the code decides rows: the version of the rules, and the columns."""
+    return [PROJECTION, str(ANSWERS), str(MEMORIES), str(EVIDENCE)]
+
+
+def _rules_hash() -> str:
+    return sha256(json.dumps(row_rules()).encode()).hexdigest()

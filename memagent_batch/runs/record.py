@@ -1,0 +1,358 @@
+"""What a run leaves in `runs/RUN_ID/` when it closes: how its tables were made, its card, and its list.
+
+The list, `SHA256SUMS`, has the hash of every file that the run made and rests on, as `sha256sum -c` reads it. Paths are
+relative to the output. The list of the run before is among the files, so that the lists form a chain. Files of the log
+and of kept tables never change: their hashes are taken over from the list before.
+"""
+
+import json
+import logging
+import re
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from hashlib import sha256
+from itertools import chain
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import jinja2
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
+
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import JobConfig
+from memagent_batch.domain.texts.markdown import escaped
+from memagent_batch.errors import OutputError, SettingsError, StorageError
+from memagent_batch.files.errors import FILE_ERRORS, storage_errors
+from memagent_batch.files.json_files import json_bytes, write_json
+from memagent_batch.files.location import Location
+from memagent_batch.log.index import TurnIndex
+from memagent_batch.log.question_list import ASKED_FOLDER
+from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
+from memagent_batch.logs import EventKind
+from memagent_batch.masking import DIGEST, printable, shown
+from memagent_batch.runs.claim import named_files, require_claim
+from memagent_batch.runs.estimates import (
+    ReaderEvaluation,
+    ReviewEstimates,
+    follow_up_texts,
+    read_estimates,
+    read_evaluations,
+)
+from memagent_batch.runs.history import INDEX_FILE, PLAN_FILE, REMOVED_FILE, RUNS_FOLDER, PastRun
+from memagent_batch.runs.manifest import MANIFEST_FILE, PartReport
+from memagent_batch.runs.projection import PROJECTION_FILE, Projection, projection_record
+
+log = logging.getLogger(__name__)
+
+SUMS_FILE = "SHA256SUMS"
+SIGNATURE_FILE = f"{SUMS_FILE}.sig"
+NAMESPACE = "memagent-batch"
+"""What a signature is for: `ssh-keygen -n`."""
+LOG_TABLES = (TURNS_FOLDER, OUTCOMES_FOLDER, CLOSINGS_FOLDER)
+"""Folders of the turn log that tables follow from."""
+READ_BYTES = 8 * 1024 * 1024
+"""Bytes of a large file in memory at once."""
+HASH_THREADS = 16
+"""Files read at once: enough to keep a core busy where a store answers in 50 ms."""
+_LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
+CARD_FILE = "card.md"
+"""Name of the card in the record of a run."""
+SHOWN_CHARACTERS = 300
+"""Characters of a question or a place."""
+SHOWN_QUESTIONS = 10
+SHOWN_ESTIMATES = 20
+SHOWN_EVALUATIONS = 5
+READER_FIELDS = ("model", "model_sha256", "weights_version", "tokenizer_sha256", "prompt_set", "prompt_set_sha256")
+PLACES = frozenset({"output", "documents", "questions", "ask"})
+"""Settings that the command to repeat a run always shows."""
+RECORD_FILES = (PLAN_FILE, REMOVED_FILE, PROJECTION_FILE, CARD_FILE)
+"""Files of `runs/RUN_ID/` beside the manifest and the list; the index of a table of a lake is there for some runs."""
+
+
+def record_file(run_id: str, name: str) -> str:
+    """Name of a file in the record of a run, below the output."""
+    return f"{RUNS_FOLDER}/{run_id}/{name}"
+
+
+def write_record(
+    past: PastRun,
+    *,
+    projection: Projection,
+    sign: str | None,
+    reports: Iterable[PartReport],
+    log_files: Iterable[str],
+    before: PastRun | None,
+) -> None:
+    """Writes the record of a run that is about to be published, its manifest excepted, which the list has already.
+
+    Tables are hashed while they are written. What is read back here are the small files of the record, and the files
+    of the log that the run before does not list.
+
+    Raises:
+        SettingsError: the key can't sign.
+        StorageError: a file can't be written or read back.
+        SupersededError: a newer attempt holds the claim, and has removed a file.
+    """
+    output, run_id = past.output, past.run_id
+    write_json(output / record_file(run_id, PROJECTION_FILE), projection_record(projection))
+    (output / record_file(run_id, CARD_FILE)).write_bytes(run_card(past).encode())
+    tables = named_files(past.manifest)
+    hashes = {name: value for name, value in known_hashes(before).items() if name in {*tables, *log_files}}
+    hashes |= {each["file"]: each["sha256"] for report in reports for each in report.get("hashes") or ()}
+    record = [record_file(run_id, name) for name in (*RECORD_FILES, INDEX_FILE)]
+    names = {*tables, *record, *log_files, f"{ASKED_FOLDER}/{run_id}.parquet", *link_before(before)}
+    optional = record_file(run_id, INDEX_FILE)
+    for name, value in file_hashes(output, sorted(names - hashes.keys())):
+        if value is not None:
+            hashes[name] = value
+        elif name != optional and not name.startswith(LOG_TABLES):
+            require_claim(output, run_id=run_id)  # else a newer attempt may have removed this one's files
+            raise StorageError(f"{output / name} is gone before the run has closed; run the same command again")
+    hashes[record_file(run_id, MANIFEST_FILE)] = sha256(json_bytes(past.manifest)).hexdigest()
+    write_sums(output, hashes, run_id=run_id, sign=sign)
+
+
+def sums_bytes(hashes: Mapping[str, str]) -> bytes:
+    """A list, as `sha256sum` writes it."""
+    return "".join(f"{value}  {name}\n" for name, value in sorted(hashes.items())).encode()
+
+
+def write_sums(output: Location, hashes: Mapping[str, str], *, run_id: str, sign: str | None) -> None:
+    """Writes the list of a run, and its signature if there is a key.
+
+    Raises:
+        SettingsError: the key can't sign.
+        StorageError: nothing can be written.
+    """
+    data = sums_bytes(hashes)
+    (output / record_file(run_id, SUMS_FILE)).write_bytes(data)
+    if sign is not None:
+        (output / record_file(run_id, SIGNATURE_FILE)).write_bytes(signature(data, key=sign))
+
+
+def parse_sums(data: bytes, *, name: str) -> dict[str, str]:
+    """The hashes of a list, by name below the output.
+
+    Raises:
+        OutputError: a line is not one of `sha256sum`, or names a place outside the output.
+    """
+    lines = data.decode(errors="replace").splitlines()
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines, start=1):
+        match = _LINE.fullmatch(line)
+        if match is None or not is_below(match[2]):
+            raise OutputError(f"{name}: line {number} is not `HASH  PATH` of a file below the output; restore it")
+        found[match[2]] = match[1]
+    return found
+
+
+def is_below(name: object) -> bool:
+    """Whether a record's name of a file is one of a place below the output: not absolute, no `..`, a text."""
+    if not isinstance(name, str) or not name or "\\" in name or "://" in name or "::" in name:
+        return False
+    path = PurePosixPath(name)
+    return not path.is_absolute() and ".." not in path.parts
+
+
+def known_hashes(before: PastRun | None) -> dict[str, str]:
+    """The list of the run before; empty if an older version closed it, or if the list is gone or damaged."""
+    if before is None or not isinstance(before.manifest.get("record"), str):
+        return {}
+    name = record_file(before.run_id, SUMS_FILE)
+    place = before.output / name
+    with storage_errors(place.uri, of=FILE_ERRORS):
+        data = place.read_bytes_if_there()
+    try:
+        if data is not None:
+            return parse_sums(data, name=name)
+        problem = f"{name} is gone"
+    except OutputError as error:
+        problem = str(error)
+    message = f"{problem}. The whole turn log is hashed again"
+    log.warning(message, extra={"event": EventKind.RECORD_UNREADABLE})
+    return {}
+
+
+def link_before(before: PastRun | None) -> list[str]:
+    """The file of the run before that a list names: its list, or its manifest if an older version closed it."""
+    if before is None:
+        return []
+    names = (record_file(before.run_id, name) for name in (SUMS_FILE, MANIFEST_FILE))
+    return [name for name in names if (before.output / name).exists()][:1]
+
+
+def list_log(output: Location) -> Iterator[str]:
+    """Names of the files of the turn log."""
+    for folder in LOG_TABLES:
+        start = len((output / folder).path) - len(folder)
+        yield from (path[start:] for path in (output / folder).files() if path.endswith(".parquet"))
+
+
+def used_files(output: Location, index: TurnIndex) -> set[str]:
+    """Names of the log files that an index was made of, as far as it names them."""
+    start = len((output / TURNS_FOLDER).path) - len(TURNS_FOLDER)
+    of_turns = chain.from_iterable(index.turn_files.values())
+    ended = (each.file for each in index.outcomes.values())
+    closed = (each.file for readings in index.closings.values() for each in readings.values())
+    return {path[start:] for path in chain(of_turns, ended, closed)}
+
+
+def file_hashes(output: Location, names: Iterable[str]) -> Iterator[tuple[str, str | None]]:
+    """Streams name and SHA-256 of files below an output; None for a file that is not there."""
+    names = list(names)
+    with ThreadPoolExecutor(HASH_THREADS) as threads:
+        yield from zip(names, threads.map(lambda name: _file_hash(output, name), names), strict=True)
+
+
+def _file_hash(output: Location, name: str) -> str | None:
+    """SHA-256 of a file, hex. Files of the log are small: a store is asked once for each, and not block by block."""
+    place = output / name
+    with storage_errors(place.uri, of=FILE_ERRORS):
+        try:
+            if name.startswith(LOG_TABLES):
+                return sha256(place.read_bytes()).hexdigest()
+            digest = sha256()
+            with place.open() as stream:
+                while block := stream.read(READ_BYTES):
+                    digest.update(block)
+            return digest.hexdigest()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+
+def signature(data: bytes, *, key: str) -> bytes:
+    """The signature of a list by an SSH key, as `ssh-keygen -Y sign` makes it.
+
+    `key` is a file with a private key without a passphrase, or with a public key whose private one an agent has.
+
+    Raises:
+        SettingsError: the key can't sign.
+    """
+    done = _ssh_keygen("sign", "-f", key, data=data)
+    if done.returncode:
+        raise SettingsError(f"record.sign: {key} can't sign: {_last_line(done)}; pass a key that ssh-keygen can use")
+    return done.stdout
+
+
+def signer_of(data: bytes, signed: bytes, *, allowed: Path) -> str:
+    """Who of the allowed signers has signed a list.
+
+    Raises:
+        OutputError: the signature is not one of theirs, or not of these bytes.
+    """
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / SIGNATURE_FILE
+        file.write_bytes(signed)
+        given = ("-f", str(allowed), "-s", str(file))
+        found = _ssh_keygen("find-principals", *given, data=b"")
+        name = found.stdout.decode(errors="replace").partition("\n")[0].strip()
+        if found.returncode or not name:
+            raise OutputError(f"it is not signed by one of {allowed}: {_last_line(found)}")
+        done = _ssh_keygen("verify", "-I", name, *given, data=data)
+    if done.returncode:
+        raise OutputError(f"the signature of {name} does not hold: {_last_line(done)}")
+    return name
+
+
+def _ssh_keygen(action: str, *arguments: str, data: bytes) -> subprocess.CompletedProcess[bytes]:
+    command = ["ssh-keygen", "-Y", action, "-n", NAMESPACE, *arguments]
+    try:  # in a session of its own, it has no terminal to ask for a passphrase
+        return subprocess.run(command, input=data, capture_output=True, start_new_session=True, check=False)
+    except FileNotFoundError as error:
+        raise SettingsError(
+            "signatures need ssh-keygen, which is not installed; install OpenSSH 8.2 or later"
+        ) from error
+
+
+def _last_line(done: subprocess.CompletedProcess[bytes]) -> str:
+    lines = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "no reason given"
+
+
+def run_card(past: PastRun) -> str:
+    """The card of a run, with what its output has by now of estimates and evaluations."""
+    return card(
+        past,
+        estimates=read_estimates(past.output),
+        evaluations=read_evaluations(past.output, past.manifest),
+    )
+
+
+def card(past: PastRun, *, estimates: Sequence[ReviewEstimates], evaluations: Sequence[ReaderEvaluation] = ()) -> str:
+    """The card of a finished run, Markdown."""
+    manifest = past.manifest
+    documents = manifest["settings"].get("documents") or []
+    texts = follow_up_texts(manifest)
+    return _template().render(
+        manifest=manifest,
+        counts=manifest["counts"],
+        totals=manifest["totals"],
+        questions=past.questions.to_pylist(),
+        places=[shown(place) for place in ([documents] if isinstance(documents, str) else documents)],
+        num_documents=past.plan.num_rows,
+        num_unusable=sum(part.get("num_unusable") or 0 for part in manifest["parts"]),
+        num_unreadable=past.plan.num_rows - past.plan["error"].null_count,
+        estimates=estimates,
+        evaluations=evaluations,
+        asks_as=lambda each, kind: kind in texts and each.follow_ups.get(kind) == texts[kind],
+        job=json.dumps(_changed(manifest["settings"]), indent=2).replace("`", "\\u0060"),  # else it could end the block
+        reader_fields=READER_FIELDS,
+        shown_questions=SHOWN_QUESTIONS,
+        shown_estimates=SHOWN_ESTIMATES,
+        shown_evaluations=SHOWN_EVALUATIONS,
+    )
+
+
+@cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("memagent_batch.runs", "."),
+        autoescape=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {
+        "inline": _inline,
+        "json": lambda value: json.dumps(value, sort_keys=True, default=str),
+        "number": lambda value: f"{value:,}",
+        "place": shown,
+    }
+    return environment.get_template("card.md.j2")
+
+
+def _inline(text: object) -> str:
+    """A text that may come from anyone: one line, no markup, no character that can't be seen."""
+    whole = str(text)
+    cut = whole if len(whole) <= SHOWN_CHARACTERS else f"{whole[:SHOWN_CHARACTERS]} …"
+    return escaped(printable(cut))
+
+
+def _changed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that are not at their defaults, without secrets: a record has only their hashes."""
+    defaults = {**_defaults(AgentConfig), **_defaults(JobConfig)}
+    return {
+        name: changed
+        for name, value in settings.items()
+        if (changed := _difference(value, None if name in PLACES else defaults.get(name))) not in (None, {}, [], "")
+    }
+
+
+def _defaults(kind: type[BaseModel]) -> dict[str, Any]:
+    fields = kind.model_fields.items()
+    return {
+        name: to_jsonable_python(each.get_default(call_default_factory=True), fallback=str) for name, each in fields
+    }
+
+
+def _difference(value: Any, default: Any) -> Any:
+    if value == default or (isinstance(value, str) and DIGEST.fullmatch(value)):
+        return None
+    if isinstance(value, dict) and isinstance(default, dict):
+        below = {name: _difference(each, default.get(name)) for name, each in value.items()}
+        return {name: each for name, each in below.items() if each is not None}
+    return value

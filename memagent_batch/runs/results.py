@@ -1,0 +1,180 @@
+"""The table `results`: one row a document, one typed column a question; and the votes of several samples."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+
+from memagent_batch.domain.closing.answer_types import AnswerType, ValueType
+from memagent_batch.domain.closing.values import TypedValue, ValueStatus, is_same, vote
+from memagent_batch.errors import InputError
+from memagent_batch.files.columns import column
+from memagent_batch.inputs.questions import NO_TYPE, TypeFields, value_type_of, value_types
+from memagent_batch.runs.tables import DOCUMENT_ID, AnswerRow
+
+MAX_RESULT_COLUMNS = 1000
+"""Most questions of a list that has a table `results`: each is a column, and more of them slow its readers down."""
+_SIMPLE_TYPES: Mapping[AnswerType, pa.DataType] = {
+    AnswerType.TEXT: pa.string(),
+    AnswerType.BOOL: pa.bool_(),
+    AnswerType.LABEL: pa.string(),
+    AnswerType.LABELS: pa.list_(pa.string()),
+    AnswerType.NUMBER: pa.float64(),
+    AnswerType.DATE: pa.date32(),
+}
+_JSON_TYPES = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
+
+
+def with_votes(answers: Sequence[AnswerRow]) -> list[AnswerRow]:
+    """Rows of `answers` with their column `votes`; all samples of a document and question are among them."""
+    samples: dict[tuple[str, str], list[AnswerRow]] = {}
+    for row in answers:
+        samples.setdefault((row["document_id"], row["question_id"]), []).append(row)
+    return [{**row, "votes": _share(row, samples[row["document_id"], row["question_id"]])} for row in answers]
+
+
+def values_of(rows: Iterable[AnswerRow]) -> list[TypedValue]:
+    """The values of rows that have one."""
+    return [value for row in rows if (value := _value(row)) is not None]
+
+
+def _share(row: AnswerRow, samples: Sequence[AnswerRow]) -> float | None:
+    """Share of all samples, those without a value included, that have the value of this one."""
+    own = _value(row)
+    if len(samples) < 2 or own is None or own.status is ValueStatus.INVALID:
+        return None
+    return sum(is_same(own, value) for value in values_of(samples)) / len(samples)
+
+
+def _value(row: AnswerRow) -> TypedValue | None:
+    if row["value_status"] is None:
+        return None
+    return TypedValue(
+        status=ValueStatus(row["value_status"]),
+        value=row["value"],
+        boolean=row["value_bool"],
+        number=row["value_number"],
+        label=row["value_label"],
+    )
+
+
+class ResultQuestion(TypeFields):
+    """A question of the table, as plain values."""
+
+    question: str
+
+
+def results_schema(questions: Mapping[str, tuple[str, ValueType | None]]) -> pa.Schema:
+    """The schema of `results` for a question list.
+
+    A question without a type has its answer as text.
+    """
+    columns = [
+        column(question_id, arrow_type(value_type), text, unit=value_type.unit if value_type else "", nullable=True)
+        for question_id, (text, value_type) in questions.items()
+    ]
+    return pa.schema([DOCUMENT_ID, *columns])
+
+
+def arrow_type(value_type: ValueType | None) -> pa.DataType:
+    """The Arrow type of a question's column."""
+    if value_type is None:
+        return pa.string()
+    if value_type.type is AnswerType.JSON:
+        return _json_type(value_type.sent_schema())
+    return _SIMPLE_TYPES[value_type.type]
+
+
+def _json_type(schema: Mapping[str, Any]) -> pa.DataType:
+    """Structs and lists as the schema names them; what may be of several types is JSON text."""
+    schemas = [each for each in schema.get("anyOf", [schema]) if each.get("type") != "null"]
+    if len(schemas) != 1 or "anyOf" in schemas[0]:
+        return pa.string()
+    (only,) = schemas
+    kind = only.get("type")
+    if "enum" in only:
+        return pa.string()
+    if kind == "object" and only.get("properties"):
+        return pa.struct([pa.field(name, _json_type(part)) for name, part in only["properties"].items()])
+    if kind == "array":
+        return pa.list_(_json_type(only.get("items", {})))
+    return _JSON_TYPES.get(str(kind), pa.string())
+
+
+def result_questions(questions: pa.Table) -> dict[str, ResultQuestion]:
+    """The questions of a list that has a table `results`; none where no question asks for a type, or too many do.
+
+    Raises:
+        InputError: two questions of one id ask for other types, or an id is the name of a column of its own.
+    """
+    if not any(value_types(questions)):
+        return {}
+    found: dict[str, ResultQuestion] = {}
+    for row in questions.select(["question_id", "question", *NO_TYPE]).to_pylist():
+        question_id = row.pop("question_id")
+        first = found.setdefault(question_id, row)
+        if first != {**row, "question": first["question"]} and value_type_of(first) != value_type_of(row):
+            raise InputError(
+                f"question_id {question_id!r} asks for {first['answer_type'] or 'no type'} of one document and for "
+                f"another type of another one ({row['answer_type'] or 'none'}); give each type a question_id of its own"
+            )
+    if DOCUMENT_ID.name in found:
+        raise InputError(f"question_id {DOCUMENT_ID.name!r} is a column of the table `results`; choose another one")
+    return found if len(found) <= MAX_RESULT_COLUMNS else {}
+
+
+def results_table(
+    document_ids: Sequence[str], answers: Sequence[AnswerRow], *, questions: Mapping[str, ResultQuestion]
+) -> pa.Table:
+    """One row for each document; of several samples the value that most have, and null where two are as frequent.
+
+    Rows of `answers` of one document and question come one after another.
+    """
+    types = {name: value_type_of(question) for name, question in questions.items()}
+    schema = results_schema({name: (questions[name]["question"], types[name]) for name in questions})
+    samples: dict[tuple[str, str], list[AnswerRow]] = {}
+    for row in answers:
+        samples.setdefault((row["document_id"], row["question_id"]), []).append(row)
+    rows = [
+        {
+            DOCUMENT_ID.name: document_id,
+            **{
+                name: _cell(samples.get((document_id, name), []), types[name], schema.field(name).type)
+                for name in types
+            },
+        }
+        for document_id in document_ids
+    ]
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+def _cell(samples: Sequence[AnswerRow], value_type: ValueType | None, kind: pa.DataType) -> Any:
+    if value_type is None:
+        return samples[0]["answer"] if samples else None
+    values = values_of(samples)
+    chosen = vote(values) if values else None
+    if chosen is None or chosen.value is None:
+        return None
+    value = json.loads(chosen.value)
+    if value_type.type is AnswerType.DATE:
+        return date.fromisoformat(value)
+    return json_cell(value, kind)
+
+
+def json_cell(value: Any, kind: pa.DataType) -> Any:
+    """A JSON value as a cell of this type: text where the column has no other form for it."""
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        return {field.name: json_cell(value.get(field.name), field.type) for field in kind}
+    if pa.types.is_list(kind):
+        return [json_cell(each, kind.value_type) for each in _sequence(value)]
+    if pa.types.is_string(kind) and not isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return value
+
+
+def _sequence(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else [value]

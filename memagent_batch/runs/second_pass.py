@@ -1,0 +1,182 @@
+"""A second pass: selects the readings of another output that a run reads again, and merges the answers of both."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from os import PathLike
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from memagent_batch.config.job import JobConfig
+from memagent_batch.errors import OutputError
+from memagent_batch.files.columns import column
+from memagent_batch.files.errors import output_errors, table_errors
+from memagent_batch.files.json_files import read_json
+from memagent_batch.files.location import Location
+from memagent_batch.files.options import Options
+from memagent_batch.files.parquet import read_parquet
+from memagent_batch.inputs.where.conditions import columns_of
+from memagent_batch.inputs.where.parser import parse_where
+from memagent_batch.inputs.where.truth import matching_rows
+from memagent_batch.log.question_list import read_asked
+from memagent_batch.masking import shown
+from memagent_batch.runs.claim import canonical
+from memagent_batch.runs.history import PLAN_FILE, RUNS_FOLDER
+from memagent_batch.runs.manifest import RUN_FILE, read_manifest, require_manifest
+from memagent_batch.runs.plan import Again
+from memagent_batch.runs.tables import ANSWERS, ANSWERS_FOLDER, MOVED_TABLES_REMEDY, read_table_columns, table_locations
+
+WHERE = "again_where"
+"""The setting with the condition, for messages."""
+MEMORY_LIMIT = "2GB"
+"""Memory in which the tables are joined; more goes to temporary files."""
+ADDED = pa.schema(
+    [
+        column("output", pa.string(), "the output that the answer is from"),
+        column("first_value", pa.string(), "`value` of the first output, where the answer is another's", nullable=True),
+        column("first_confidence", pa.float64(), "`confidence` of the same", nullable=True),
+    ]
+)
+"""Columns of the merged answers behind those of `answers`."""
+_MERGED = """
+with first_rows as (select document_id, question_id, sample, document_hash, question, value, confidence
+                    from answers where place = 0),
+chosen as (
+    select document_id, question_id, sample, max(place) as place from (
+        select document_id, question_id, sample, 0 as place from first_rows
+        union all
+        select a.document_id, a.question_id, a.sample, a.place from answers a
+        join first_rows f using (document_id, question_id, sample, document_hash, question)
+        where a.place > 0 and a.status = 'ok' and a.answer is not null
+        and a.value_status is distinct from 'invalid')
+    group by all)
+select a.* exclude (place), list_extract($outputs, a.place + 1) as output,
+       case when a.place > 0 then f.value end as first_value,
+       case when a.place > 0 then f.confidence end as first_confidence
+from answers a join chosen using (document_id, question_id, sample, place)
+join first_rows f using (document_id, question_id, sample)
+order by document_id, question_id, sample
+"""
+
+
+def select_again(job: JobConfig, *, output: Location) -> Again | None:
+    """The readings that a job reads again; None if it reads all that it asks.
+
+    Raises:
+        OutputError: the other output is this one, no run has finished there, or its tables can't be read.
+        InputError: the condition does not fit its table.
+    """
+    if job.again_from is None or job.again_where is None:
+        return None
+    if canonical(job.again_from, job) == canonical(job.output, job):
+        raise OutputError("again_from: it is the output itself; give the second pass an output of its own")
+    asked = {"output": shown(job.again_from), "where": job.again_where}
+    with output_errors(output.uri):
+        begun = _begun(output, asked)
+    if begun is not None:
+        return begun
+    source = Location(uri=job.again_from, storage_options=job.storage_options)
+    with output_errors(source.uri):
+        manifest = require_manifest(source)
+    condition = parse_where(job.again_where, option=WHERE)
+    pairs: list[tuple[str, str]] = []
+    for name in manifest["files"][ANSWERS_FOLDER]:
+        answers = read_table_columns(source / name, {"document_id", "question_id", *columns_of(condition)})
+        found = answers.take(matching_rows(answers, condition, option=WHERE))
+        pairs += zip(found["document_id"].to_pylist(), found["question_id"].to_pylist(), strict=True)
+    return _again(pairs, {**asked, "run_id": manifest["run_id"]})
+
+
+def _begun(output: Location, asked: Mapping[str, str]) -> Again | None:
+    """What the last run of an output began to read again, for the same condition; None if it has finished, or read all.
+
+    That run may itself have gone on where another was stopped, and have been stopped before it wrote its plan.
+    """
+    record = read_json(output / RUN_FILE) or {}
+    begun = record.get("again")
+    manifest = read_manifest(output)
+    is_finished = manifest is not None and manifest["run_id"] == record.get("run_id")
+    if begun is None or is_finished or any(begun[name] != value for name, value in asked.items()):
+        return None
+    for run_id in (record["run_id"], begun["plan_of"]):
+        if run_id and (output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}").exists():
+            return _again(_planned(output, run_id), {**begun, "plan_of": run_id})
+    return None
+
+
+def _planned(output: Location, run_id: str) -> Iterable[tuple[str, str]]:
+    question_ids = read_asked(output, run_id=run_id)["question_id"].to_pylist()
+    place = output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}"
+    with table_errors(place.uri, remedy="restore it, or choose another output"):
+        plan = read_parquet(place, columns=["document_id", "readings"]).to_pylist()
+    for row in plan:
+        yield from ((row["document_id"], question_ids[reading["question"]]) for reading in row["readings"])
+
+
+def _again(pairs: Iterable[tuple[str, str]], record: Mapping[str, Any]) -> Again:
+    questions: dict[str, set[str]] = defaultdict(set)
+    for document_id, question_id in pairs:
+        questions[document_id].add(question_id)
+    return Again(
+        record={
+            "output": record["output"],
+            "run_id": record["run_id"],
+            "where": record["where"],
+            "pairs": sum(map(len, questions.values())),
+            "plan_of": record.get("plan_of"),
+        },
+        questions=dict(questions),
+    )
+
+
+def merged_answers(outputs: Sequence[str | PathLike[str]], *, storage_options: Options | None = None) -> pa.Table:
+    """The `answers` of an output, each in the place of which the answer of a second pass stands if it has one.
+
+    An answer of a later output stands if it can be used (`ok`, with an answer, its value not `invalid`), and if the
+    document and the question are the same as in the first output. There is one row for each row of the first.
+
+    Args:
+        outputs: The first output, and those of second passes, the last of which counts most.
+        storage_options: Arguments of their file system.
+
+    Raises:
+        OutputError: no run has finished in one of them, or its tables can't be read.
+    """
+    locations = [Location(uri=str(output), storage_options=storage_options or {}) for output in outputs]
+    return pa.Table.from_batches(merged_batches(locations))
+
+
+def merged_batches(outputs: Sequence[Location]) -> Iterator[pa.RecordBatch]:
+    """The same in batches; see `merged_answers`."""
+    import duckdb  # every run imports this module, and few merge anything
+
+    with ExitStack() as stack:
+        folder = stack.enter_context(TemporaryDirectory())
+        spilled = str(Path(folder) / "spilled")
+        connected = duckdb.connect(config={"memory_limit": MEMORY_LIMIT, "temp_directory": spilled})
+        database = stack.enter_context(connected)
+        database.execute("set timezone = 'UTC'")
+        for place, output in enumerate(outputs):
+            database.register(f"answers_{place}", _answers(output))
+        tables = [f"select *, {place} as place from answers_{place}" for place in range(len(outputs))]
+        database.execute(f"create view answers as {' union all by name '.join(tables)}")
+        names = [shown(output.uri) for output in outputs]
+        reader = pa.RecordBatchReader.from_stream(database.sql(_MERGED, params={"outputs": names}))
+        known = {field.name: field for field in (*ANSWERS, *ADDED)}
+        schema = pa.schema([known.get(field.name, field) for field in reader.schema])
+        for batch in reader:
+            yield from pa.Table.from_batches([batch]).cast(schema).to_batches()
+
+
+def _answers(output: Location) -> ds.Dataset:
+    with output_errors(output.uri):
+        places = table_locations(output, ANSWERS_FOLDER)
+    if not places:
+        raise OutputError(f"output: {output.uri} has no answers; it read nothing")
+    with table_errors(output.uri, remedy=MOVED_TABLES_REMEDY):
+        kind = "parquet" if places[0].path.endswith(".parquet") else "ipc"
+        return ds.dataset([place.path for place in places], filesystem=output.fs, format=kind)

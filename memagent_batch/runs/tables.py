@@ -1,0 +1,287 @@
+"""The tables of an output: their columns and rows, and the files that hold them."""
+
+import io
+from collections.abc import Collection, Sequence
+from typing import Annotated, TypedDict
+
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet as pq
+
+from memagent_batch.config.job import TableFormat
+from memagent_batch.errors import OutputError
+from memagent_batch.files.columns import Column, arrow_schema
+from memagent_batch.files.errors import output_errors, table_errors
+from memagent_batch.files.location import Location
+from memagent_batch.files.options import Options
+from memagent_batch.files.parquet import parquet_bytes, read_parquet
+from memagent_batch.log.rows import (
+    TEXT_HASH,
+    CharEnd,
+    CharStart,
+    ChunkIndex,
+    ClosingColumns,
+    DocumentHash,
+    EndedStatus,
+    Fingerprint,
+    ProvenanceColumns,
+    QuestionHash,
+    ResultColumns,
+    RunId,
+    SampleNumber,
+    TokenEnd,
+    TokenStart,
+    TurnKind,
+)
+from memagent_batch.runs.manifest import require_manifest
+
+ANSWERS_FOLDER = "answers"
+MEMORIES_FOLDER = "memories"
+REMOVED_FOLDER = "removed"
+EVIDENCE_FOLDER = "evidence"
+RESULTS_FOLDER = "results"
+MOVED_TABLES_REMEDY = "a later run of the output replaces the tables: repeat the command on the latest run"
+"""What to do about a table file that is gone."""
+
+DocumentId = Annotated[str, Column("unique id of the document")]
+QuestionId = Annotated[str, Column("id of the question")]
+QuestionText = Annotated[str, Column("text of the question")]
+Locator = Annotated[
+    str | None,
+    Column(
+        "where the span stood in its source, by `input.locator`: page 3, or page 3 to page 4; null where there is no "
+        "locator, or the text could not be fetched"
+    ),
+]
+
+
+class _AskedColumns(TypedDict):
+    run_id: RunId
+    document_id: DocumentId
+    question_id: QuestionId
+    sample: SampleNumber
+    question: QuestionText
+    status: EndedStatus
+    answer: Annotated[str | None, Column("the answer taken out of the response")]
+
+
+class _AnswerAddress(TypedDict):
+    document_hash: Annotated[str | None, TEXT_HASH]
+    question_hash: QuestionHash
+    reader_fingerprint: Fingerprint
+
+
+class _AskedType(TypedDict):
+    answer_type: Annotated[
+        str | None,
+        Column("type that the question asks for: text, bool, label, labels, number, date, json; null where for none"),
+    ]
+    value_unit: Annotated[str | None, Column("unit that `value_number` is asked for in")]
+
+
+class AnswerRow(_AskedColumns, ResultColumns, _AnswerAddress, ProvenanceColumns, _AskedType, ClosingColumns):
+    """One row for each reading that was asked for; carried input columns follow."""
+
+    votes: Annotated[
+        float | None,
+        Column(
+            "share of all samples of this document and question, failed ones included, that have the same value, 0 to "
+            "1; null where there is one sample, or no valid value"
+        ),
+    ]
+    num_evidence: Annotated[
+        int | None,
+        pa.int32(),
+        Column(
+            "rows of `evidence` that are chosen sentences; null where they were not asked for, or the turn failed",
+            "rows",
+        ),
+    ]
+
+
+class EvidenceRow(TypedDict):
+    """One row for each sentence that an answer rests on, and for each string of the answer that was looked for."""
+
+    run_id: RunId
+    document_id: DocumentId
+    question_id: QuestionId
+    sample: SampleNumber
+    how: Annotated[
+        str,
+        Column(
+            "chosen: a sentence that the model pointed at by its number; aligned: a string of the answer that was "
+            "looked for in the text"
+        ),
+    ]
+    rank: Annotated[
+        int, pa.int32(), Column("position among the rows of the same `how`, from 1; the best first where chosen")
+    ]
+    char_start: Annotated[
+        int | None,
+        Column(
+            "first character of the span in the text as stored, in which a CRLF is two; null where an aligned string "
+            "is nowhere",
+            "code points",
+        ),
+    ]
+    char_end: CharEnd
+    text: Annotated[str | None, Column("the span's text, character for character")]
+    chunk_index: Annotated[
+        int | None,
+        pa.int32(),
+        Column("the first chunk that shows the sentence, from 0; null for policies without chunks, and where aligned"),
+    ]
+    locator: Locator
+    alignment: Annotated[
+        str,
+        Column(
+            "how the string equals the span: exact, folded (but for case, width, white space), fuzzy, or none; a "
+            "chosen sentence is exact"
+        ),
+    ]
+    quote: Annotated[str | None, Column("the string as the answer has it; null for a chosen sentence")]
+    document_hash: DocumentHash
+    question_hash: QuestionHash
+    reader_fingerprint: Fingerprint
+
+
+class MemoryRow(TypedDict):
+    """One row for each turn of each reading: which span of the document put what into the memory."""
+
+    run_id: RunId
+    document_id: DocumentId
+    question_id: QuestionId
+    sample: SampleNumber
+    turn: Annotated[int, pa.int32(), Column("position of the turn in its reading, from 0, in the order of reading")]
+    kind: TurnKind
+    chunk_index: ChunkIndex
+    token_start: TokenStart
+    token_end: TokenEnd
+    char_start: CharStart
+    char_end: CharEnd
+    locator: Locator
+    memory: Annotated[
+        str, Column("the memory after this turn, as the next prompt shows it; for a turn that writes a note, the note")
+    ]
+    changed: Annotated[
+        bool,
+        Column("whether this turn changed the memory, or its note has news; a gated policy keeps the memory by a word"),
+    ]
+    num_tokens: Annotated[
+        int, pa.int32(), Column("completion of the turn, without thoughts that an API hides", "tokens")
+    ]
+    finish_reason: Annotated[str, Column("why the completion ended: stop or length")]
+    document_hash: DocumentHash
+    question_hash: QuestionHash
+    reader_fingerprint: Fingerprint
+
+
+class RemovedRow(TypedDict):
+    """One row for each document that an earlier run found in the input and the latest did not."""
+
+    document_id: DocumentId
+    document_hash: Annotated[str | None, TEXT_HASH]
+    last_run_id: Annotated[str, Column("the last finished run that found it")]
+    removed_run_id: Annotated[str, Column("the first finished run that did not")]
+
+
+class PlannedReadingRow(TypedDict):
+    """A reading of a document in the plan of a run."""
+
+    question: Annotated[int, pa.int32()]
+    sample: Annotated[int, pa.int32()]
+    run_id: str | None
+
+
+class PlannedDocumentRow(TypedDict):
+    """One row for each document of a run; carried input columns follow, named `carry:<name>`."""
+
+    document_id: DocumentId
+    document_hash: Annotated[str | None, TEXT_HASH]
+    error: Annotated[str | None, Column("why its text can't be read")]
+    error_type: Annotated[str | None, Column("kind of that error; null for a `DocumentError`")]
+    readings: Annotated[
+        list[PlannedReadingRow],
+        Column("what was asked of it: row of the question list, sample, and the run that read it, if one did"),
+    ]
+
+
+ANSWERS = arrow_schema(AnswerRow)
+EVIDENCE = arrow_schema(EvidenceRow)
+MEMORIES = arrow_schema(MemoryRow)
+REMOVED = arrow_schema(RemovedRow)
+RUN_PLAN = arrow_schema(PlannedDocumentRow)
+DOCUMENT_ID, QUESTION_ID, QUESTION = (ANSWERS.field(name) for name in ("document_id", "question_id", "question"))
+
+
+def table_files(output: str, table: str, *, storage_options: Options | None = None) -> list[str]:
+    """The files that hold a table of the last finished run: paths, or URIs where the output is one.
+
+    Read these rather than all files of the folder: while a run writes, the next night's files lie there as well. They
+    stay until the next run has finished; a reader that then finds one gone asks again.
+
+    Args:
+        output: the folder or URI that was `--output`.
+        table: `answers`, `memories` or `removed`; also `evidence` and `results`, where the run has them.
+        storage_options: arguments of the output's file system.
+
+    Raises:
+        OutputError: the output can't be reached, no run has finished there, or there is no such table.
+    """
+    place = Location(uri=output, storage_options=storage_options or {})
+    with output_errors(place.uri):
+        return [location.uri for location in table_locations(place, table)]
+
+
+def table_locations(output: Location, table: str) -> list[Location]:
+    """The files that hold a table of the last finished run, as its manifest names them."""
+    manifest = require_manifest(output)
+    if table not in manifest["files"]:
+        raise OutputError(f"output: {output.uri} has no table {table!r}; it has {', '.join(sorted(manifest['files']))}")
+    return [output / name for name in manifest["files"][table]]
+
+
+def read_table_columns(place: Location, names: Collection[str]) -> pa.Table:
+    """A table file, with those of the columns that it has."""
+    with table_errors(place.uri, remedy=MOVED_TABLES_REMEDY), place.open() as stream:
+        if not place.path.endswith(".parquet"):
+            table = pa.ipc.open_file(stream).read_all()
+            return table.select([name for name in table.schema.names if name in names])
+        with pq.ParquetFile(stream, pre_buffer=False) as file:
+            return file.read(columns=[name for name in file.schema_arrow.names if name in names], use_threads=False)
+
+
+def read_tables(output: Location, names: Sequence[str], *, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of table files of one run, by their names in its manifest; all columns by default."""
+    tables = []
+    for place in (output / name for name in names):
+        with table_errors(place.uri, remedy=MOVED_TABLES_REMEDY):
+            if place.path.endswith(".parquet"):
+                tables.append(read_parquet(place, columns=columns))
+            else:
+                with place.open() as stream:
+                    table = pa.ipc.open_file(stream).read_all()
+                tables.append(table if columns is None else table.select(list(columns)))
+    return pa.concat_tables(tables)
+
+
+def table_bytes(table: pa.Table, *, table_format: TableFormat) -> bytes:
+    """The table as one file, zstd."""
+    if table_format == TableFormat.PARQUET:
+        return parquet_bytes(table)
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def count_rows(place: Location) -> int | None:
+    """Rows that a table file really holds, by its own footer; None where it is gone."""
+    try:
+        with place.open() as stream:
+            if place.path.endswith(".parquet"):
+                return int(pq.ParquetFile(stream).metadata.num_rows)
+            reader = pa.ipc.open_file(stream)
+            return sum(int(reader.get_batch(number).num_rows) for number in range(reader.num_record_batches))
+    except FileNotFoundError:
+        return None

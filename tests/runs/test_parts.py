@@ -1,0 +1,123 @@
+"""Parts of the tables that a run takes over from the run before."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memagent_batch.errors import OutputError
+from memagent_batch.files.location import Location
+from memagent_batch.runs import parts
+from memagent_batch.runs.comparison import compare_runs
+from memagent_batch.runs.history import find_run, finished_runs
+from memagent_batch.runs.state import read_state
+from memagent_batch.runs.tables import table_files
+from tests.runs.recorded_nights import FAILS, Nights
+
+QUESTIONS = {"q": "Who?"}
+DOCUMENTS: dict[str, str | None] = {"a": "fox", "b": "dog", "c": FAILS, "d": None}
+
+
+@pytest.fixture
+def nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nights:
+    """A scan whose parts hold one reading each."""
+    monkeypatch.setattr(parts, "PART_READINGS", 1)
+    return Nights(Location(uri=str(tmp_path / "run")))
+
+
+def files_of(nights: Nights) -> dict[str, int]:
+    """Table files by name, with the number that the disk gave them."""
+    return {
+        path: Path(path).stat().st_ino
+        for name in ("answers", "memories", "removed")
+        for path in table_files(nights.output.uri, name)
+    }
+
+
+def test_night_without_any_change_writes_no_table_file(nights: Nights) -> None:
+    first = nights.run(DOCUMENTS, QUESTIONS)
+    files = files_of(nights)
+    second = nights.run(DOCUMENTS, QUESTIONS)
+    assert files_of(nights) == files
+    assert second["run_id"] > first["run_id"]
+    new = {"run_id", "started_at", "finished_at", "seconds", "changes", "record"}
+    assert {name: value for name, value in second.items() if name not in new} == {
+        name: value for name, value in first.items() if name not in new
+    }
+    assert second["changes"]["since"] == first["run_id"]
+    assert second["changes"]["readings"] == {"read": 0, "kept": 3, "unreadable": 1, "not_read": 0}
+    assert finished_runs(nights.output) == [first["run_id"], second["run_id"]]
+    assert read_state(nights.output)["state"] == "finished"
+    before, after = (find_run(nights.output, name) for name in ("previous", "latest"))
+    assert list(compare_runs(before, after)) == []
+
+
+def test_night_with_one_new_document_writes_its_part_alone(nights: Nights) -> None:
+    nights.run(DOCUMENTS, QUESTIONS)
+    files = files_of(nights)
+    nights.run({**DOCUMENTS, "e": "owl"}, QUESTIONS)
+    new = {path for path in files_of(nights) if path not in files}
+    assert len(new) == 2  # one of answers, one of memories
+    assert files.items() <= files_of(nights).items()
+    assert nights.answers() == {
+        ("a", "q"): "fox",
+        ("b", "q"): "dog",
+        ("c", "q"): None,
+        ("d", "q"): None,
+        ("e", "q"): "owl",
+    }
+
+
+@pytest.mark.parametrize(
+    ("documents", "change", "kept"),
+    [
+        ({**DOCUMENTS, "b": "lynx"}, {}, 3),
+        ({name: text for name, text in DOCUMENTS.items() if name != "a"}, {}, 3),
+        (DOCUMENTS, {"mended": True}, 3),
+        (DOCUMENTS, {"questions": {"other": "Who?"}}, 0),
+        (DOCUMENTS, {"extraction": "raw"}, 0),
+        (DOCUMENTS, {"table_format": "arrow"}, 0),
+        (DOCUMENTS, {"reader": "another"}, 0),
+    ],
+)
+def test_night_with_a_change_keeps_the_parts_that_it_does_not_touch(
+    nights: Nights, documents: dict[str, str | None], change: dict[str, Any], kept: int
+) -> None:
+    nights.run(DOCUMENTS, QUESTIONS)
+    before = set(table_files(nights.output.uri, "answers"))
+    questions = change.get("questions", QUESTIONS)
+    nights.run(documents, questions, **{name: value for name, value in change.items() if name != "questions"})
+    fresh = Nights(Location(uri=f"{nights.output.uri}-fresh"))
+    fresh.run(documents, questions, **{name: value for name, value in change.items() if name != "questions"})
+    assert len(before & set(table_files(nights.output.uri, "answers"))) == kept
+    assert nights.answers() == fresh.answers()
+
+
+def test_night_writes_a_file_that_was_lost_anew(nights: Nights) -> None:
+    nights.run(DOCUMENTS, QUESTIONS)
+    answers = nights.answers()
+    Path(table_files(nights.output.uri, "answers")[0]).unlink()
+    manifest = nights.run(DOCUMENTS, QUESTIONS)
+    assert manifest["counts"]["answers_rows"] == 4
+    assert nights.answers() == answers
+
+
+def test_removed_documents_keep_their_file_until_another_is_gone(nights: Nights) -> None:
+    nights.run(DOCUMENTS, QUESTIONS)
+    for documents, is_kept in (
+        ({"a": "fox", "b": "dog"}, False),
+        ({"a": "fox", "b": "dog"}, True),
+        ({"a": "fox"}, False),
+    ):
+        before = table_files(nights.output.uri, "removed")
+        nights.run(documents, QUESTIONS)
+        assert (table_files(nights.output.uri, "removed") == before) == is_kept
+    assert {row["document_id"] for row in nights.table("removed")} == {"b", "c", "d"}
+
+
+def test_table_files_without_a_finished_run_says_so(nights: Nights) -> None:
+    with pytest.raises(OutputError, match=r"no run has finished at .* \(no manifest\.json\)"):
+        table_files(nights.output.uri, "answers")
+    nights.run(DOCUMENTS, QUESTIONS)
+    with pytest.raises(OutputError, match="no table 'answer'; it has answers, memories, removed"):
+        table_files(nights.output.uri, "answer")

@@ -1,0 +1,387 @@
+import mmap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memagent_batch.config.sources import InputConfig
+from memagent_batch.domain.addresses import text_hash
+from memagent_batch.domain.readings import Status
+from memagent_batch.errors import InputError
+from memagent_batch.inputs.bundles import BUNDLE_BYTES, BUNDLE_FILES, GROUP_BYTES
+from memagent_batch.inputs.document_index import INDEX_SCHEMA, index_schema
+from memagent_batch.inputs.questions import QUESTION_SCHEMA
+from memagent_batch.log.index import LoggedOutcome, ReadingKey, TurnIndex, TurnsKey
+from memagent_batch.log.question_list import asked_in
+from memagent_batch.runs import history
+from memagent_batch.runs import parts as parts_module
+from memagent_batch.runs.parts import plan_parts
+from memagent_batch.runs.plan import (
+    CALL_COLUMN,
+    CALL_READINGS,
+    CALLS_PER_READING,
+    WORK_COLUMNS,
+    Plan,
+    count_pending,
+    group_documents,
+)
+
+KIB = 1024
+
+
+EMPTY = TurnIndex(reader_fingerprint="f")
+
+
+def document_of(document_id: str, *, num_bytes: int = 10, path: str = "a.parquet", **values: Any) -> dict[str, Any]:
+    place = {"path": path, "format": "parquet", "start": 0, "stop": int(text_hash(document_id)[:6], 16)}
+    row = {"document_id": document_id, "document_hash": text_hash(document_id), "num_bytes": num_bytes, **place}
+    return row | values
+
+
+def question_of(question: str, *, document_id: str | None = None, question_id: str | None = None) -> dict[str, Any]:
+    return {"question_id": question_id or question, "document_id": document_id, "question": question}
+
+
+def plan_of(
+    documents: Sequence[Mapping[str, Any]],
+    questions: Sequence[Mapping[str, Any]] = (),
+    *,
+    samples: int = 1,
+) -> Plan:
+    index = pa.Table.from_pylist(documents, schema=INDEX_SCHEMA)
+    listed = pa.Table.from_pylist(questions, schema=QUESTION_SCHEMA)
+    return Plan(index, listed, samples=samples)
+
+
+def index_of(
+    statuses: Mapping[ReadingKey, Status], *, turn_files: Mapping[TurnsKey, list[str]] | None = None
+) -> TurnIndex:
+    outcomes = {
+        key: LoggedOutcome(status=status, file=f"{status}.parquet", run_id="r") for key, status in statuses.items()
+    }
+    return TurnIndex(reader_fingerprint="f", outcomes=outcomes, turn_files=dict(turn_files or {}))
+
+
+def key_of(document: str, question: str, sample: int = 0) -> ReadingKey:
+    return (text_hash(document), text_hash(question), sample)
+
+
+def readings_in(plan: Plan, tables: Iterable[pa.Table]) -> list[tuple[str, str, int]]:
+    """Document, question and sample of each reading, in order."""
+    questions = plan.asked.hashed["question_id"].to_pylist()
+    return [
+        (document["document_id"], questions[reading["question"]], reading["sample"])
+        for table in tables
+        for document in table.to_pylist()
+        for reading in document["readings"]
+    ]
+
+
+def pending(plan: Plan, index: TurnIndex = EMPTY, *, retry_failed: bool = False) -> list[tuple[str, str, int]]:
+    return readings_in(plan, plan.pending(index, retry_failed=retry_failed))
+
+
+def test_pending_longest_documents_come_first() -> None:
+    sizes = {"small": 10, "large": 900 * KIB, "huge": 5000 * KIB, "middle": 90 * KIB}
+    plan = plan_of([document_of(name, num_bytes=size) for name, size in sizes.items()], [question_of("q")])
+    assert [name for name, _, _ in pending(plan)] == ["huge", "large", "middle", "small"]
+
+
+def bundles_of(documents: Sequence[Mapping[str, Any]]) -> list[pa.Table]:
+    return list(plan_of(documents, [question_of("q")]).pending(EMPTY, retry_failed=False))
+
+
+def test_pending_bundles_hold_small_files_together_in_their_order() -> None:
+    documents = [
+        document_of(f"{number:04}", path=f"{number:04}.txt", format="text", num_bytes=600) for number in range(1000)
+    ]
+    found = bundles_of(documents)
+    assert [bundle.num_rows for bundle in found] == [BUNDLE_FILES] * 3 + [1000 - 3 * BUNDLE_FILES]
+    ids = [name for bundle in found for name in bundle["document_id"].to_pylist()]
+    assert ids == [document["document_id"] for document in documents]
+
+
+def test_pending_bundles_of_several_files_hold_at_most_their_bytes_or_one_document() -> None:
+    sizes = [3 * BUNDLE_BYTES, BUNDLE_BYTES, *[BUNDLE_BYTES // 3] * 7]
+    documents = [
+        document_of(str(number), path=f"{number}.txt", format="text", num_bytes=size)
+        for number, size in enumerate(sizes)
+    ]
+    found = bundles_of(documents)
+    assert all(b.num_rows == 1 or sum(b["num_bytes"].to_pylist()) <= BUNDLE_BYTES for b in found)
+    assert [bundle.num_rows for bundle in found] == [1, 1, 3, 3, 1]
+
+
+@pytest.mark.parametrize("format_", ["parquet", "arrow"])
+def test_pending_bundle_holds_all_small_documents_of_a_row_group(format_: str) -> None:
+    documents = [
+        document_of(f"{path}{group}{row}", path=path, format=format_, start=group, stop=row, num_bytes=10 * KIB + row)
+        for path in "ab"
+        for group in range(2)
+        for row in range(300)
+    ]
+    found = bundles_of(documents)
+    assert [bundle.num_rows for bundle in found] == [300] * 4
+    for bundle in found:
+        assert len(set(zip(bundle["path"].to_pylist(), bundle["start"].to_pylist(), strict=True))) == 1
+        assert bundle["stop"].to_pylist() == list(range(300))
+
+
+def test_pending_bundles_of_a_large_row_group_are_bounded() -> None:
+    documents = [document_of(str(row), stop=row, num_bytes=30 * KIB) for row in range(5000)]
+    found = bundles_of(documents)
+    assert len(found) == 3
+    assert all(sum(bundle["num_bytes"].to_pylist()) <= GROUP_BYTES for bundle in found)
+
+
+def test_pending_bundles_hold_small_row_groups_together() -> None:
+    documents = [document_of(f"{path}{row}", path=path, stop=row, num_bytes=600) for row in range(5) for path in "abc"]
+    (bundle,) = bundles_of(documents)
+    assert bundle["path"].to_pylist() == ["a"] * 5 + ["b"] * 5 + ["c"] * 5
+
+
+def test_pending_bundles_hold_longer_documents_of_one_power_of_two() -> None:
+    documents = [document_of(str(number), num_bytes=20 * KIB * number) for number in range(1, 30)]
+    powers = [
+        {max(size.bit_length(), 15) for size in bundle["num_bytes"].to_pylist()} for bundle in bundles_of(documents)
+    ]
+    assert [len(held) for held in powers] == [1] * len(powers)
+    order = [power for (power,) in powers]
+    assert order == sorted(order, reverse=True)
+    assert set(order) == {15, 16, 17, 18, 19, 20}
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    documents=st.lists(
+        st.builds(
+            document_of,
+            st.uuids().map(str),
+            num_bytes=st.one_of(st.integers(0, 100), st.integers(0, 3 * BUNDLE_BYTES)),
+            path=st.sampled_from(["a", "b"]),
+            format=st.sampled_from(["parquet", "text", "jsonl"]),
+            start=st.integers(0, 3),
+        ),
+        max_size=60,
+    )
+)
+def test_pending_bundles_of_any_documents_hold_each_of_them_once(documents: list[dict[str, Any]]) -> None:
+    found = [name for bundle in bundles_of(documents) for name in bundle["document_id"].to_pylist()]
+    assert sorted(found) == sorted(document["document_id"] for document in documents)
+
+
+def test_pending_same_question_under_two_ids_is_read_once() -> None:
+    questions = [question_of("q", question_id="1"), question_of("q", question_id="2")]
+    plan = plan_of([document_of("a"), document_of("b", document_hash=text_hash("a")), document_of("c")], questions)
+    assert sorted(pending(plan)) == [("a", "1", 0), ("c", "1", 0)]
+
+
+def test_pending_leaves_out_what_is_done_and_what_failed() -> None:
+    plan = plan_of([document_of("a"), document_of("b"), document_of("c")], [question_of("q")])
+    index = index_of({key_of("a", "q"): Status.OK, key_of("b", "q"): Status.FAILED})
+    assert pending(plan, index) == [("c", "q", 0)]
+    assert count_pending(plan.pending(index, retry_failed=False)).readings == 1
+
+
+def test_pending_retrying_takes_failed_readings_and_new_ones() -> None:
+    plan = plan_of([document_of("a"), document_of("b")], [question_of("q"), question_of("r")])
+    index = index_of({key_of("a", "q"): Status.OK, key_of("a", "r"): Status.FAILED, key_of("b", "q"): Status.OK})
+    assert sorted(pending(plan, index, retry_failed=True)) == [("a", "r", 0), ("b", "r", 0)]
+
+
+def test_pending_never_holds_a_document_that_can_not_be_read() -> None:
+    broken = document_of("broken", document_hash=None, num_bytes=0, error="the text is null")
+    plan = plan_of([broken, document_of("a")], [question_of("q")])
+    assert pending(plan, retry_failed=True) == [("a", "q", 0)]
+    counts = plan.counts(EMPTY)
+    assert (counts.asked, counts.failed, counts.done) == (2, 1, 0)
+
+
+def test_pending_documents_of_one_text_are_read_once_and_all_counted() -> None:
+    twins = [document_of("a", document_hash="h"), document_of("b", document_hash="h")]
+    plan = plan_of(twins, [question_of("q")], samples=2)
+    assert [(sample, question) for _, question, sample in pending(plan)] == [(0, "q"), (1, "q")]
+    assert plan.num_readings == 4
+    index = index_of({("h", text_hash("q"), sample): Status.OK for sample in range(2)})
+    assert plan.counts(index).done == 4
+
+
+def test_pending_names_the_log_files_that_hold_turns_of_each_document() -> None:
+    plan = plan_of([document_of("a"), document_of("b")], [question_of("q")])
+    index = index_of({}, turn_files={(text_hash("a"), text_hash("q")): ["1.parquet", "2.parquet"]})
+    (bundle,) = plan.pending(index, retry_failed=False)
+    assert dict(zip(bundle["document_id"].to_pylist(), bundle["turn_files"].to_pylist(), strict=True)) == {
+        "a": ["1.parquet", "2.parquet"],
+        "b": [],
+    }
+
+
+def test_pending_a_new_question_of_an_old_document_opens_no_log_file() -> None:
+    plan = plan_of([document_of("a")], [question_of("old"), question_of("new")])
+    turn_files = {(text_hash("a"), text_hash("old")): ["1.parquet"]}
+    index = index_of({key_of("a", "old"): Status.OK}, turn_files=turn_files)
+    (bundle,) = plan.pending(index, retry_failed=False)
+    assert readings_in(plan, [bundle]) == [("a", "new", 0)]
+    assert bundle["turn_files"].to_pylist() == [[]]
+    (part,) = plan_parts(plan, index)
+    assert part["turn_files"].to_pylist() == [["1.parquet"]]
+
+
+def test_plan_samples_ask_each_question_that_often() -> None:
+    plan = plan_of([document_of("a")], [question_of("q")], samples=3)
+    assert pending(plan) == [("a", "q", 0), ("a", "q", 1), ("a", "q", 2)]
+    assert plan.num_readings == plan.counts(EMPTY).asked == 3
+
+
+def test_plan_joins_questions_for_all_for_one_and_beside_a_text() -> None:
+    documents = [document_of("a"), document_of("b", question="inline?")]
+    plan = plan_of(documents, [question_of("all"), question_of("one", document_id="a")])
+    inline = f"q-{text_hash('inline?')[:12]}"
+    assert sorted(pending(plan)) == [("a", "all", 0), ("a", "one", 0), ("b", "all", 0), ("b", inline, 0)]
+    assert plan.num_readings == 4
+
+
+@pytest.mark.parametrize(
+    "questions",
+    [
+        [question_of("all", question_id="q"), question_of("one", question_id="q", document_id="a")],
+        [question_of("one", question_id="q", document_id="a"), question_of("two", question_id="q", document_id="a")],
+        [question_of("inline?", question_id=f"q-{text_hash('inline?')[:12]}")],
+    ],
+    ids=["shared and bound", "bound twice", "listed and inline"],
+)
+def test_plan_question_id_asked_twice_of_a_document_is_refused(questions: list[dict[str, Any]]) -> None:
+    with pytest.raises(InputError, match=r"question_id 'q.*' is asked twice of document 'a'.*another question_id"):
+        plan_of([document_of("a", question="inline?")], questions)
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    sizes=st.lists(st.integers(0, 60), max_size=30),
+    num_questions=st.integers(1, 4),
+    part_bytes=st.integers(1, 200),
+    part_readings=st.integers(1, 20),
+)
+def test_parts_cover_every_reading_once_in_input_order(
+    sizes: list[int], num_questions: int, part_bytes: int, part_readings: int
+) -> None:
+    documents = [document_of(str(number), num_bytes=size) for number, size in enumerate(sizes)]
+    plan = plan_of(documents, [question_of(f"q{number}") for number in range(num_questions)], samples=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parts_module, "PART_BYTES", part_bytes)
+        patch.setattr(parts_module, "PART_READINGS", part_readings)
+        parts = list(plan_parts(plan, EMPTY))
+    assert [name for part in parts for name in part["document_id"].to_pylist()] == [str(n) for n in range(len(sizes))]
+    readings = readings_in(plan, parts)
+    assert len(set(readings)) == len(readings) == plan.num_readings
+    most = part_readings + 2 * num_questions
+    assert all(sum(map(len, part["readings"].to_pylist())) < most for part in parts)
+
+
+def test_parts_hold_together_what_the_log_holds_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts_module, "PART_READINGS", 5)
+    names = [str(number) for number in range(40)]
+    log_files = {name: f"{hash_ % 8}.parquet" for name in names if (hash_ := int(text_hash(name)[:8], 16))}
+    outcomes = {
+        key_of(name, "q"): LoggedOutcome(status=Status.OK, file=file, run_id="r") for name, file in log_files.items()
+    }
+    plan = plan_of([document_of(name) for name in names], [question_of("q")])
+    parts = list(plan_parts(plan, TurnIndex(reader_fingerprint="f", outcomes=outcomes)))
+    held = [part["document_id"].to_pylist() for part in parts]
+    assert sorted(name for part in held for name in part) == sorted(names)
+    assert all(part == sorted(part, key=int) for part in held)
+    read = [len({log_files[name] for name in part}) for part in held]
+    assert sum(read) < len(set(log_files.values())) + len(parts)
+
+
+def test_parts_bring_their_own_questions_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts_module, "PART_READINGS", 10)
+    documents = [document_of(str(number), question=f"inline {number}?") for number in range(50)]
+    questions = [question_of("all"), question_of("one", document_id="7")]
+    plan = plan_of(documents, questions, samples=2)
+    parts = list(plan_parts(plan, EMPTY))
+    assert len(parts) > 10
+    listed = plan.asked.hashed.to_pylist()
+    for part in parts:
+        rows = {reading["question"] for readings in part["readings"].to_pylist() for reading in readings}
+        assert asked_in(part) == {row: listed[row] for row in rows}
+        assert len(part["asked"].combine_chunks().flatten()) == len(rows)
+
+
+@pytest.mark.chaos
+def test_parts_of_columns_of_more_than_two_gib_are_made_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts_module, "PART_READINGS", 1)
+    monkeypatch.setattr(history, "_CAST_ROWS", 2)
+    num_documents, num_bytes = 9, 256 * KIB * KIB
+    empty = mmap.mmap(-1, num_documents * num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # takes no memory
+    offsets = pa.py_buffer(np.arange(0, (num_documents + 1) * num_bytes, num_bytes, dtype=np.int64))
+    schema = index_schema(InputConfig(carry_columns=("summary",)))
+    carried = pa.Array.from_buffers(schema.types[-1], num_documents, [None, offsets, pa.py_buffer(empty)])
+    documents = pa.Table.from_pylist([document_of(str(n)) for n in range(num_documents)], schema=INDEX_SCHEMA)
+    documents = documents.append_column(schema.field(-1), carried)
+    plan = Plan(documents, pa.Table.from_pylist([question_of("q")], schema=QUESTION_SCHEMA), samples=1)
+    assert len(pending(plan)) == num_documents
+    lengths = [pc.binary_length(part["carry:summary"]).to_pylist() for part in plan_parts(plan, EMPTY)]
+    assert lengths == [[num_bytes]] * num_documents
+    recorded = history.recorded_plan(plan, EMPTY)
+    assert pc.sum(pc.binary_length(recorded["carry:summary"])).as_py() == num_documents * num_bytes
+
+
+READING = {"question": 0, "sample": 0}
+
+
+def bundle_of(sizes: Sequence[int], *, num_readings: int = 1) -> pa.Table:
+    return pa.table(
+        {
+            "document_id": [str(number) for number in range(len(sizes))],
+            "num_bytes": pa.array(sizes, pa.int64()),
+            "readings": pa.array([[READING] * num_readings] * len(sizes), WORK_COLUMNS.field("readings").type),
+            "closings": pa.array([[]] * len(sizes), WORK_COLUMNS.field("closings").type),
+        }
+    )
+
+
+def calls_of(bundles: Sequence[pa.Table], *, readings_in_flight: int = 4) -> list[list[int]]:
+    """Sizes in bytes of the documents of each call, in order."""
+    calls: dict[tuple[int, int], list[int]] = {}
+    for number, grouped in enumerate(group_documents(bundles, readings_in_flight=readings_in_flight)):
+        for call, size in zip(grouped[CALL_COLUMN].to_pylist(), grouped["num_bytes"].to_pylist(), strict=True):
+            calls.setdefault((number, call), []).append(size)
+    return list(calls.values())
+
+
+def test_calls_of_many_small_documents_hold_several_and_shrink_to_one() -> None:
+    bundles = [bundle_of([100] * 800), bundle_of([100] * 200)]
+    lengths = [len(call) for call in calls_of(bundles, readings_in_flight=16)]
+    share = 16 * CALLS_PER_READING
+    assert sum(lengths) == 1000
+    assert lengths[0] == 1000 // share
+    assert lengths[-share:] == [1] * share
+    assert len(lengths) < 200
+
+
+def test_calls_of_a_great_many_readings_hold_no_more_than_the_most() -> None:
+    assert max(len(call) for call in calls_of([bundle_of([100] * 100_000)])) == CALL_READINGS
+    many_questions = calls_of([bundle_of([100] * 10_000, num_readings=20)])
+    assert max(len(call) for call in many_questions) == CALL_READINGS // 20
+
+
+@given(
+    sizes=st.lists(st.integers(0, 10**6), min_size=1, max_size=200),
+    readings_in_flight=st.integers(1, 20),
+    cut=st.integers(0, 200),
+)
+def test_calls_of_any_bundles_hold_each_document_once_and_a_small_share_of_the_bytes(
+    sizes: list[int], readings_in_flight: int, cut: int
+) -> None:
+    sizes = sorted(sizes, reverse=True)
+    bundles = [bundle_of(part) for part in (sizes[:cut], sizes[cut:]) if part]
+    calls = calls_of(bundles, readings_in_flight=readings_in_flight)
+    assert [size for call in calls for size in call] == sizes
+    share = sum(sizes) / (readings_in_flight * CALLS_PER_READING)
+    assert all(len(call) == 1 or sum(call) <= share for call in calls)

@@ -1,0 +1,223 @@
+"""How rows follow from the log: which turns a reading had, and what stands where a reading was not read."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.closing import ClosingConfig
+from memagent_batch.config.job import LogConfig, TableFormat
+from memagent_batch.config.policy import PolicyConfig
+from memagent_batch.config.sources import InputConfig
+from memagent_batch.domain.addresses import ReadingAddress, text_hash
+from memagent_batch.domain.answers import Extraction
+from memagent_batch.domain.closing.answer_types import Bool, Number
+from memagent_batch.domain.readings import Status
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
+from memagent_batch.files.location import Location
+from memagent_batch.inputs.document_index import INDEX_SCHEMA
+from memagent_batch.inputs.questions import given_questions, read_questions, type_fields
+from memagent_batch.log.index import scan_log
+from memagent_batch.log.rows import CLOSING_LOG, OUTCOME_LOG
+from memagent_batch.log.writer import TurnLogWriter
+from memagent_batch.reading.closing import make_closing
+from memagent_batch.runs.history import recorded_plan
+from memagent_batch.runs.parts import plan_parts
+from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.projection import Projection, project, projection_record, restored_projection
+from tests.runs.projections import projection_at
+
+
+def test_projection_is_restored_from_json_with_other_places(tmp_path: Path) -> None:
+    made = Projection(
+        output=Location(uri="s3://bucket/scan"),
+        run_id="r",
+        reader_fingerprint="f",
+        model="m",
+        first_memory="No memory.",
+        keep_word="KEEP",
+        extraction=Extraction.AUTO,
+        table_format=TableFormat.ARROW,
+        closings={"c": ["t", "u"]},
+        has_evidence=True,
+        documents=Location(uri="s3://bucket/in"),
+        input=InputConfig(text_column="body"),
+    )
+    record = json.loads(json.dumps(projection_record(made)))
+    assert "bucket" not in json.dumps(record)
+    here = {"output": Location(uri=str(tmp_path)), "run_id": "r", "documents": None, "input": InputConfig()}
+    assert restored_projection(record, **here) == replace(made, **here)  # type: ignore[arg-type]
+    assert restored_projection({**record, "rules": "0" * 64}, **here) is None
+
+
+@pytest.mark.parametrize("change", [{"keep_words": "x"}, {"extraction": "nothing"}, {"second": {"a": 1}}])
+def test_projection_of_other_fields_or_values_is_of_another_version(change: dict[str, Any], tmp_path: Path) -> None:
+    place = Location(uri=str(tmp_path))
+    made = projection_at(place)
+    record = projection_record(made)
+    here = {"output": place, "run_id": "run", "documents": None, "input": InputConfig()}
+    assert restored_projection(record, **here) == made
+    assert restored_projection({**record, "projection": {**record["projection"], **change}}, **here) is None
+    assert restored_projection({"rules": record["rules"]}, **here) is None
+
+
+FIRST, SECOND = "20260101T000000.000Z.aaaa", "20260101T000001.000Z.aaaa"
+
+
+class Attempts:
+    """Runs that read one document for one question."""
+
+    def __init__(self, folder: Path) -> None:
+        self.output = Location(uri=str(folder))
+        place = {"path": "p", "format": "text", "start": 0, "stop": 5, "num_bytes": 5}
+        documents = [{"document_id": "a", "document_hash": text_hash("a"), **place}]
+        index = pa.Table.from_pylist(documents, schema=INDEX_SCHEMA)
+        self.plan = Plan(index, read_questions(None, ask=["why?"]), samples=1)
+
+    async def write(
+        self,
+        run_id: str,
+        paths: dict[str, int | None],
+        *,
+        ends: Status | None = None,
+        num_turns: int = 0,
+    ) -> None:
+        """Logs turns with their numbers, and the end of the reading."""
+        writer = TurnLogWriter(self.output, run_id=run_id, writer_id="w", settings=LogConfig(flush_seconds=0.01))
+        (asked,) = self.plan.asked.hashed.to_pylist()
+        for path, number in paths.items():
+            kind = path.split("/")[0]
+            writes = None if kind == "answer" else Writes.MEMORY if kind == "merge" else Writes.NOTE
+            prompt = Prompt(path=path, kind=kind, token_ids=(1,), max_tokens=4, writes=writes, number=number)
+            completion = Completion(token_ids=(7,), text=f"{path} of {run_id}", finish_reason=FinishReason.STOP)
+            writer.record_turn(address_of(asked["question_hash"]), prompt, completion)
+        if ends is not None:
+            await writer.record_outcome(address_of(asked["question_hash"]), outcome_of(ends, num_turns=num_turns))
+        await writer.close()
+
+    def memories(self) -> list[str]:
+        """What the rows of `memories` show: the path and the run of each turn that wrote, and `answer`."""
+        (part,) = plan_parts(self.plan, scan_log(self.output, reader_fingerprint="f"))
+        tables = project(part, projection=projection_at(self.output))
+        rows = tables.memories.to_pylist()
+        return [row["kind"] if row["kind"] == "answer" else row["memory"] for row in rows]
+
+
+def address_of(question_hash: str) -> ReadingAddress:
+    return ReadingAddress(document_hash=text_hash("a"), question_hash=question_hash, sample=0, reader_fingerprint="f")
+
+
+def outcome_of(status: Status, *, num_turns: int) -> Any:
+    counts = ("num_replayed_turns", "num_prompt_tokens", "num_cached_prompt_tokens", "num_completion_tokens")
+    now = datetime.now(UTC)
+    row = {"status": status, "response": "42", "num_turns": num_turns, "engine_seconds": 0.1, "model": "m"}
+    return {**dict.fromkeys((*counts, "memory_truncations"), 0), **row, "started_at": now, "finished_at": now}
+
+
+MERGED_ONCE: dict[str, int | None] = {"read/1/0": 0, "read/1/1": 1, "merge/1/0/0": 2}
+
+
+async def test_memories_leave_out_turns_that_only_a_superseded_attempt_asked(tmp_path: Path) -> None:
+    attempts = Attempts(tmp_path)
+    await attempts.write(FIRST, {**MERGED_ONCE, "merge/2/0/0": 3, "merge/2/1/0": 4})
+    await attempts.write(SECOND, {**MERGED_ONCE, "answer": 3}, ends=Status.OK, num_turns=4)
+    assert attempts.memories() == [*(f"{path} of {SECOND}" for path in MERGED_ONCE), "answer"]
+
+
+async def test_memories_of_a_reading_that_went_on_from_the_log_have_the_turns_of_both_runs(tmp_path: Path) -> None:
+    attempts = Attempts(tmp_path)
+    await attempts.write(FIRST, {"read/1/1": 0, "read/1/0": 1})  # a policy of one's own may number them as they come
+    await attempts.write(SECOND, {"merge/1/0/0": 1, "answer": 3}, ends=Status.OK, num_turns=4)
+    shown = [f"read/1/0 of {FIRST}", f"read/1/1 of {FIRST}", f"merge/1/0/0 of {SECOND}", "answer"]
+    assert sorted(attempts.memories()) == sorted(shown)
+
+
+async def test_memories_of_a_failed_reading_leave_out_the_turns_of_a_later_try_that_was_killed(tmp_path: Path) -> None:
+    attempts = Attempts(tmp_path)
+    await attempts.write(FIRST, {"read/1/0": 0, "read/1/1": 2}, ends=Status.FAILED, num_turns=2)
+    await attempts.write(SECOND, {"read/1/2": 1, "merge/1/0/0": 3})
+    assert attempts.memories() == [f"read/1/0 of {FIRST}", f"read/1/1 of {FIRST}"]
+
+
+async def test_memories_of_turns_without_numbers_are_all_there(tmp_path: Path) -> None:
+    attempts = Attempts(tmp_path)
+    await attempts.write(FIRST, dict.fromkeys(MERGED_ONCE), ends=Status.OK, num_turns=2)
+    assert len(attempts.memories()) == len(MERGED_ONCE)
+
+
+NOW = datetime.now(UTC)
+
+
+COUNTS = {field.name: 0 for field in OUTCOME_LOG if field.name.startswith("num_") and field.name != "num_chunks"}
+
+
+ENDED: dict[str, Any] = COUNTS | {"memory_truncations": 0, "engine_seconds": 0.0, "finished_at": NOW, "model": "m"}
+
+
+@pytest.fixture
+def plan(text_model: str) -> Plan:
+    """One document, of which the same words are asked as bool, as number, and free."""
+    policy = PolicyConfig(chunk_tokens=60, question_tokens=60, memory_tokens=40, answer_tokens=40)
+    agent = AgentConfig(model=text_model, engine="simulated", window_tokens=1000, policy=policy)
+    place = {"path": "p", "format": "text", "start": 0, "stop": 9, "num_bytes": 9}
+    return Plan(
+        pa.Table.from_pylist([{"document_id": "a", "document_hash": text_hash("a"), **place}], schema=INDEX_SCHEMA),
+        given_questions(
+            [
+                {"question_id": "is", "question": "How far?", **type_fields(Bool())},
+                {"question_id": "many", "question": "How far?", **type_fields(Number())},
+                {"question_id": "free", "question": "How far?"},
+            ]
+        ),
+        samples=1,
+        closing=make_closing(ClosingConfig(), agent, reader_fingerprint="f"),
+    )
+
+
+async def close_number(output: Location, plan: Plan) -> None:
+    """Logs the answer to all three, and the closing turn of the number."""
+    asked = {row["question_id"]: row for row in plan.asked.hashed.to_pylist()}["many"]
+    keys: dict[str, Any] = {"document_hash": text_hash("a"), "question_hash": asked["question_hash"], "sample": 0}
+    writer = TurnLogWriter(output, run_id="first", writer_id="w", settings=LogConfig(flush_seconds=0.01))
+    made: dict[str, Any] = {"status": "ok", "response": "\\boxed{7 km}", "memory": "7 km", "finish_reason": "stop"}
+    answered: Any = dict(ENDED) | made
+    await writer.record_outcome(ReadingAddress(**keys, reader_fingerprint="f"), answered)
+    empty = dict.fromkeys(CLOSING_LOG.names[5:])
+    counts = {"num_turns": 1, "num_prompt_tokens": 1, "num_completion_tokens": 1, "finished_at": NOW}
+    closed: Any = {**empty, **counts, "value": "7", "value_number": 7.0, "value_status": "ok", "is_failed": False}
+    await writer.record_closing(ReadingAddress(**keys, reader_fingerprint=asked["closing_fingerprint"]), closed)
+
+
+async def test_value_that_is_closed_stays_where_another_type_of_the_same_words_met_an_outage(
+    plan: Plan, tmp_path: Path
+) -> None:
+    output = Location(uri=str(tmp_path))
+    await close_number(output, plan)
+    (part,) = plan_parts(plan, scan_log(output, reader_fingerprint="f", closings=plan.asked.closings))
+    asked = plan.asked.hashed.to_pylist()[0]
+    unread: Any = {"document_hash": text_hash("a"), "question_hash": asked["question_hash"], "sample": 0}
+    unread |= dict.fromkeys(OUTCOME_LOG.names[5:]) | {**ENDED, "run_id": "second", "status": "not_read"}
+    unread |= {"reader_fingerprint": "f"}
+    projection = projection_at(output, run_id="second", closings=plan.asked.turns_of_closings())
+    tables = project(part, projection=projection, not_read=[unread])
+    rows = {row["question_id"]: row for row in tables.answers.to_pylist()}
+    shown = {name: (row["status"], row["answer"], row["value_number"], row["run_id"]) for name, row in rows.items()}
+    assert shown == {
+        "is": ("not_read", None, None, "second"),
+        "many": ("ok", "7 km", 7.0, "first"),
+        "free": ("ok", "7 km", None, "first"),
+    }
+
+
+async def test_plan_on_record_names_no_run_for_an_answer_that_is_not_closed(plan: Plan, tmp_path: Path) -> None:
+    output = Location(uri=str(tmp_path))
+    await close_number(output, plan)
+    recorded = recorded_plan(plan, scan_log(output, reader_fingerprint="f", closings=plan.asked.closings))
+    names = plan.asked.table["question_id"].to_pylist()
+    read_by = {names[each["question"]]: each["run_id"] for each in recorded["readings"][0].as_py()}
+    assert read_by == {"is": None, "many": "first", "free": "first"}

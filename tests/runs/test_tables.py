@@ -1,0 +1,340 @@
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.ipc
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.config.job import LogConfig, TableFormat
+from memagent_batch.domain.addresses import ReadingAddress, text_hash
+from memagent_batch.domain.answers import Extraction
+from memagent_batch.domain.document import ChunkSpan
+from memagent_batch.domain.readings import Status
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
+from memagent_batch.files.location import Location
+from memagent_batch.inputs.document_index import INDEX_SCHEMA
+from memagent_batch.inputs.questions import QUESTION_SCHEMA
+from memagent_batch.log.index import scan_log
+from memagent_batch.log.writer import TurnLogWriter
+from memagent_batch.runs.parts import plan_parts
+from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.projection import PartTables, project
+from memagent_batch.runs.tables import ANSWERS, MEMORIES, count_rows, table_bytes
+from tests.runs.projections import projection_at
+
+FIRST_MEMORY = "nothing yet"
+STOP, CUT = FinishReason.STOP, FinishReason.LENGTH
+
+
+class RecordedRun:
+    """Documents, questions and a log written by hand, and the tables that they make."""
+
+    def __init__(self, folder: Path, *, documents: Sequence[str], questions: Sequence[str] = ("why?",)) -> None:
+        self.output = Location(uri=str(folder))
+        self.documents = [
+            {"document_id": name, "document_hash": text_hash(name), "num_bytes": 5, "path": "p", "format": "text"}
+            | {"start": 0, "stop": 5}
+            for name in documents
+        ]
+        self.questions = [{"question_id": text, "question": text} for text in questions]
+        self.samples = 1
+        self.schema = INDEX_SCHEMA
+        self.writer = TurnLogWriter(self.output, run_id="first", writer_id="w", settings=LogConfig(flush_seconds=0.01))
+
+    async def read(
+        self,
+        document: str,
+        question: str = "why?",
+        *,
+        sample: int = 0,
+        memories: Sequence[tuple[str, FinishReason]] = (("noted", STOP),),
+        response: str = "\\boxed{42}",
+        error: str | None = None,
+        finish_reason: FinishReason = STOP,
+        notes: int = 0,
+    ) -> None:
+        """Writes the turns and the outcome of a reading; the last update first, as side-by-side turns may end.
+
+        The first `notes` of the memories are notes on chunks.
+        """
+        address = ReadingAddress(
+            document_hash=text_hash(document), question_hash=text_hash(question), sample=sample, reader_fingerprint="f"
+        )
+        for index, (text, reason) in reversed(list(enumerate(memories))):
+            span = ChunkSpan(index=index, token_start=2 * index, token_end=2 * index + 2, char_start=index, char_end=9)
+            prompt = Prompt(
+                path=f"update/{index}",
+                kind="read" if index < notes else "update",
+                token_ids=(1,),
+                max_tokens=4,
+                span=span,
+                writes=Writes.NOTE if index < notes else Writes.MEMORY,
+            )
+            prompt = replace(prompt, number=index)
+            self.writer.record_turn(address, prompt, Completion(token_ids=(7, 8, 9), text=text, finish_reason=reason))
+        status = {"status": Status.FAILED, "error_type": "E", "error_message": error} if error else {"status": "ok"}
+        if not error:
+            prompt = Prompt(path="answer", kind="answer", token_ids=(1,), max_tokens=4)
+            prompt = replace(prompt, number=len(memories))
+            self.writer.record_turn(address, prompt, Completion(token_ids=(5,), text=response, finish_reason=STOP))
+        now = datetime.now(UTC)
+        found = {"response": response, "memory": memories[-1][0] if memories else FIRST_MEMORY}
+        counts = dict.fromkeys(("num_cached_prompt_tokens", "num_replayed_turns", "num_prompt_tokens"), 0)
+        result: Any = {
+            **(found | {"finish_reason": finish_reason} if not error else {}),
+            **status,
+            **counts,
+            "memory_truncations": sum(reason is CUT for _, reason in memories),
+            "num_turns": len(memories) + 1,
+            "num_completion_tokens": 3,
+            "engine_seconds": 0.1,
+            "started_at": now,
+            "finished_at": now,
+            "model": "m",
+        }
+        await self.writer.record_outcome(address, result)
+
+    def tables(
+        self, *, extraction: Extraction = Extraction.AUTO, keep_word: str = "", opens_thought: bool = False
+    ) -> PartTables:
+        questions = pa.Table.from_pylist(self.questions, schema=QUESTION_SCHEMA)
+        plan = Plan(pa.Table.from_pylist(self.documents, schema=self.schema), questions, samples=self.samples)
+        (part,) = plan_parts(plan, scan_log(self.output, reader_fingerprint="f"))
+        knobs: dict[str, Any] = {"keep_word": keep_word, "extraction": extraction, "opens_thought": opens_thought}
+        projection = projection_at(self.output, run_id="second", first_memory=FIRST_MEMORY, **knobs)
+        return project(part, projection=projection)
+
+
+def only_row(table: pa.Table) -> Mapping[str, Any]:
+    (row,) = table.to_pylist()
+    assert isinstance(row, dict)
+    return row
+
+
+async def mixed_tables(folder: Path) -> PartTables:
+    """One answered reading, one without an answer, one failed, and a document that can't be read."""
+    run = RecordedRun(folder, documents=["good", "mumbling", "failing", "broken"])
+    run.documents[3] |= {"document_hash": None, "num_bytes": 0, "error": "p: the text is null"}
+    await run.read("good", memories=[("a", STOP), ("b", CUT)])
+    await run.read("mumbling", response="well, who knows")
+    await run.read("failing", error="the window is too small")
+    return run.tables()
+
+
+async def test_answers_hold_one_row_for_each_reading_asked(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, documents=["a", "b", "c"], questions=["q", "r"])
+    run.samples = 2
+    asked = [(name, question, sample) for name in "abc" for question in "qr" for sample in range(2)]
+    for name, question, sample in asked:
+        await run.read(name, question, sample=sample)
+        await run.read(name, question, sample=sample, error="a second outcome")
+    tables = run.tables()
+    rows = tables.answers.select(["document_id", "question_id", "sample"]).to_pylist()
+    assert [tuple(row.values()) for row in rows] == asked
+    assert not tables.missing
+
+
+async def test_answers_missing_reading_is_named_and_gets_no_row(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, documents=["a", "b"])
+    await run.read("a")
+    tables = run.tables()
+    assert tables.answers["document_id"].to_pylist() == ["a"]
+    assert tables.missing == ["document 'b', question 'why?', sample 0"]
+
+
+async def test_answers_ok_row_shows_answer_response_and_memory(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, documents=["a"])
+    await run.read("a", memories=[("one", STOP), ("two", CUT)])
+    row = only_row(run.tables().answers)
+    assert (row["status"], row["answer"], row["response"], row["memory"]) == ("ok", "42", "\\boxed{42}", "two")
+    assert (row["memory_truncations"], row["error_type"], row["run_id"]) == (1, None, "first")
+    assert (row["document_hash"], row["question_hash"]) == (text_hash("a"), text_hash("why?"))
+
+
+async def test_answers_response_without_an_answer_is_kept_and_says_so(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, documents=["a"])
+    await run.read("a", response="who knows")
+    row = only_row(run.tables().answers)
+    assert (row["status"], row["answer"], row["response"]) == ("ok", None, "who knows")
+    assert row["error_type"] == "AnswerNotFound"
+    assert "'auto'" in row["error_message"]
+
+
+async def test_answers_failed_reading_says_why_and_keeps_its_trace(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, documents=["a"])
+    await run.read("a", error="the window is too small")
+    tables = run.tables()
+    row = only_row(tables.answers)
+    assert (row["status"], row["answer"], row["response"]) == ("failed", None, None)
+    assert (row["error_type"], row["error_message"]) == ("E", "the window is too small")
+    assert tables.memories["memory"].to_pylist() == ["noted"]
+
+
+def test_answers_document_that_can_not_be_read_is_a_failed_row(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, documents=["a"])
+    run.documents[0] |= {"document_hash": None, "num_bytes": 0, "error": "p: the text is null"}
+    tables = run.tables()
+    row = only_row(tables.answers)
+    assert (row["status"], row["error_type"], row["error_message"]) == (
+        "failed",
+        "DocumentError",
+        "p: the text is null",
+    )
+    assert (row["num_turns"], row["document_hash"], row["run_id"]) == (0, None, "second")
+    assert tables.memories.num_rows == 0
+
+
+async def test_answers_carried_columns_follow_the_constants(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, documents=["a", "b"])
+    run.schema = pa.schema([*INDEX_SCHEMA, pa.field("carry:customer", pa.string())])
+    run.documents[0]["carry:customer"] = "ACME"
+    await run.read("a")
+    await run.read("b")
+    answers = run.tables().answers
+    assert answers["customer"].to_pylist() == ["ACME", None]
+    assert answers.schema.names == [*ANSWERS.names, "customer"]
+
+
+async def test_answers_documents_of_one_text_share_the_reading(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, documents=["a"])
+    run.documents.append(run.documents[0] | {"document_id": "twin"})
+    await run.read("a")
+    tables = run.tables()
+    assert tables.answers["document_id"].to_pylist() == ["a", "twin"]
+    assert tables.answers["answer"].to_pylist() == ["42", "42"]
+    assert tables.memories["document_id"].to_pylist() == ["a", "a", "twin", "twin"]
+
+
+async def test_memories_tell_which_span_put_what_into_the_memory(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, documents=["a"])
+    await run.read("a", memories=[("one", STOP), (" \n", STOP), ("one", STOP), ("two", CUT)])
+    rows = run.tables().memories.to_pylist()
+    assert [row["memory"] for row in rows] == ["one", "one", "one", "two", "two"]
+    assert [row["changed"] for row in rows] == [True, False, False, True, False]
+    assert [row["kind"] for row in rows] == ["update"] * 4 + ["answer"]
+    assert [(row["turn"], row["chunk_index"], row["token_start"]) for row in rows] == [
+        (0, 0, 0),
+        (1, 1, 2),
+        (2, 2, 4),
+        (3, 3, 6),
+        (4, None, None),
+    ]
+    assert [row["finish_reason"] for row in rows] == ["stop", "stop", "stop", "length", "stop"]
+    assert [row["num_tokens"] for row in rows] == [3, 3, 3, 3, 1]
+
+
+async def test_memories_show_notes_in_their_own_rows_and_what_was_merged_of_them(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, documents=["a"])
+    memories = [("one", STOP), ("none", STOP), ("three", STOP), ("one and three", STOP)]
+    await run.read("a", memories=memories, notes=3)
+    rows = run.tables(keep_word="none").memories.to_pylist()
+    assert [(row["kind"], row["memory"], row["changed"]) for row in rows] == [
+        ("read", "one", True),
+        ("read", "", False),
+        ("read", "three", True),
+        ("update", "one and three", True),
+        ("answer", "one and three", False),
+    ]
+
+
+async def test_tables_of_a_log_from_before_notes_and_markers_have_the_memories_of_its_updates(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, documents=["a"])
+    await run.read("a", memories=[("one", STOP), ("two", STOP)])
+    for file in (tmp_path / "log" / "turns").iterdir():
+        later = ["writes", "menu_logprobs", "num_markers", "num_billed_tokens"]
+        pq.write_table(pq.read_table(file).drop_columns(later), file)
+    for file in (tmp_path / "log" / "outcomes").iterdir():
+        pq.write_table(pq.read_table(file).drop_columns(["num_markers"]), file)
+    tables = run.tables()
+    assert tables.answers["num_markers"].to_pylist() == [None]
+    rows = tables.memories.to_pylist()
+    assert [(row["memory"], row["changed"]) for row in rows] == [("one", True), ("two", True), ("two", False)]
+
+
+@pytest.mark.parametrize("table_format", TableFormat)
+async def test_tables_are_written_with_the_schemas_and_no_null_where_none_may_be(
+    tmp_path: Path, table_format: TableFormat
+) -> None:
+    tables = await mixed_tables(tmp_path)
+    for table, schema in ((tables.answers, ANSWERS), (tables.memories, MEMORIES)):
+        written = read_back(table_bytes(table, table_format=table_format), table_format=table_format)
+        assert written.schema.equals(schema, check_metadata=True)
+        assert written.equals(table)
+        assert all(written[field.name].null_count == 0 for field in schema if not field.nullable)
+    assert tables.answers.num_rows == 4
+
+
+def read_back(data: bytes, *, table_format: TableFormat) -> pa.Table:
+    if table_format is TableFormat.PARQUET:
+        return pq.read_table(io.BytesIO(data))
+    return pa.ipc.open_file(data).read_all()
+
+
+@pytest.mark.parametrize("table_format", TableFormat)
+async def test_count_rows_counts_what_the_files_hold(tmp_path: Path, table_format: TableFormat) -> None:
+    tables, folder = await mixed_tables(tmp_path / "run"), Location(uri=str(tmp_path / "answers"))
+    for number in range(2):
+        (folder / f"part-{number}.{table_format}").write_bytes(table_bytes(tables.answers, table_format=table_format))
+    assert sum(count_rows(folder.at(path)) or 0 for path in folder.files()) == 8
+
+
+async def test_tables_open_in_pyarrow_pandas_and_duckdb(tmp_path: Path) -> None:
+    tables = await mixed_tables(tmp_path / "run")
+    parquet, arrow = tmp_path / "answers.parquet", tmp_path / "answers.arrow"
+    parquet.write_bytes(table_bytes(tables.answers, table_format=TableFormat.PARQUET))
+    arrow.write_bytes(table_bytes(tables.answers, table_format=TableFormat.ARROW))
+    expected = ["ok", "ok", "failed", "failed"]
+    assert pq.read_table(parquet)["status"].to_pylist() == expected
+    assert pd.read_parquet(parquet)["status"].tolist() == expected
+    assert duckdb.read_parquet(str(parquet)).select("status").fetchall() == [(status,) for status in expected]
+    assert pa.feather.read_table(arrow)["status"].to_pylist() == expected
+    assert pd.read_feather(arrow)["status"].tolist() == expected
+    opened = pa.ipc.open_file(arrow).read_all()
+    assert duckdb.from_arrow(opened).select("status").fetchall() == [(status,) for status in expected]
+
+
+async def test_memories_keep_word_keeps_the_memory_and_is_marked_as_no_change(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, documents=["a"])
+    await run.read("a", memories=[("keep", STOP), ("news", STOP), ("Keep.", STOP)])
+    gated = run.tables(keep_word="keep").memories.select(["memory", "changed"]).to_pylist()
+    assert [tuple(row.values()) for row in gated] == [
+        (FIRST_MEMORY, False),
+        ("news", True),
+        ("news", False),
+        ("news", False),
+    ]
+    assert run.tables().memories["memory"].to_pylist() == ["keep", "news", "Keep.", "Keep."]
+
+
+async def test_memories_show_what_follows_a_thought_and_what_was_kept_where_it_was_cut_off(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, documents=["a"])
+    await run.read("a", memories=[("<think>hm</think>\n\nnews", STOP), ("<think>more", CUT), ("on <think>", STOP)])
+    rows = run.tables().memories.select(["memory", "changed"]).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [
+        ("news", True),
+        ("news", False),
+        ("on <think>", True),
+        ("on <think>", False),
+    ]
+
+
+async def test_memories_of_prompts_that_end_in_a_thought_show_what_follows_it(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, documents=["a"])
+    await run.read("a", memories=[("hm</think>news", STOP), ("hm", CUT)])
+    assert run.tables(opens_thought=True).memories["memory"].to_pylist() == ["news", "news", "news"]
+
+
+async def test_answers_without_an_answer_that_were_cut_name_the_budget(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, documents=["a"])
+    await run.read("a", response="", finish_reason=CUT)
+    row = only_row(run.tables().answers)
+    assert (row["answer"], row["error_type"]) == (None, "AnswerNotFound")
+    assert "cut at policy.answer_tokens" in row["error_message"]
