@@ -8,9 +8,10 @@ import pyarrow.parquet as pq
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.domain.document import Document
-from memagent_batch.evaluation.needles.tasks import Haystack, NeedleTask, make_task
+from memagent_batch.evaluation.needles import Haystack, NeedleTask, make_task
+from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.tokens.tokenizer import load_tokenizer
-from memagent_batch.wiring import TINY_MODEL, make_tokenizer
+from memagent_batch.wiring import make_tokenizer
 
 
 def make_tasks(num_documents: int, *, num_tokens: int, seed: int = 0, near: bool = False) -> list[NeedleTask]:

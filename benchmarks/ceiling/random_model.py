@@ -5,7 +5,7 @@ takes the time of a model in which the engine is nearly all of the work.
 import shutil
 from pathlib import Path
 
-from memagent_batch.wiring import TINY_MODEL
+from memagent_batch.models.shipped import TINY_MODEL
 
 
 def save_random_model(folder: Path, *, seed: int = 0) -> str:

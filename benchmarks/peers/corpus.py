@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from benchmarks.peers.text_loop import TextDocument, Work, save
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.domain.document import token_windows
-from memagent_batch.evaluation.needles.tasks import Haystack, make_task
+from memagent_batch.evaluation.needles import Haystack, make_task
 from memagent_batch.wiring import make_prompt_set, make_tokenizer
 
 SEED = 20_260_702

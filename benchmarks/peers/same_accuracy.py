@@ -23,9 +23,9 @@ from benchmarks.peers.server import VllmServer
 from benchmarks.peers.text_loop import PeerResult, TextDocument
 from benchmarks.spread import spread
 from memagent_batch.domain.answers import Extraction, extract_answer
-from memagent_batch.domain.scoring.comparison import paired
-from memagent_batch.domain.scoring.scores import Metric, score
-from memagent_batch.evaluation.needles.tasks import Haystack, make_task
+from memagent_batch.domain.scores import Metric, score
+from memagent_batch.evaluation.needles import Haystack, make_task
+from memagent_batch.evaluation.statistics import paired
 from memagent_batch.wiring import make_tokenizer
 
 PEERS = (Peer.DATATROVE, Peer.CLIENT)

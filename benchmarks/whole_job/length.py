@@ -27,10 +27,10 @@ from memagent_batch.inputs.documents import index_shard
 from memagent_batch.inputs.questions import read_questions
 from memagent_batch.inputs.shards import list_shards
 from memagent_batch.log.index import TurnIndex
+from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.tokens.tokenizer import load_tokenizer
-from memagent_batch.wiring import TINY_MODEL
 
 MILLION = 1_000_000
 QUESTION = "What colour is the sky?"

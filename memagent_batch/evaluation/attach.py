@@ -7,12 +7,11 @@ from typing import Any, TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.domain.scoring.intervals import Interval
 from memagent_batch.errors import OutputError
 from memagent_batch.evaluation import measures
-from memagent_batch.evaluation.record import VariantRecord
-from memagent_batch.evaluation.results import REPEAT_REMEDY, open_evaluation, read_scores
+from memagent_batch.evaluation.record import REPEAT_REMEDY, VariantRecord, open_evaluation, read_scores
 from memagent_batch.evaluation.scoring import CellSummary, Grouping, summarise
+from memagent_batch.evaluation.statistics import Interval
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
 from memagent_batch.runs.manifest import Manifest, require_manifest

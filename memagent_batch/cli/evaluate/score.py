@@ -34,8 +34,7 @@ class Score(SuiteOptions, StorageCommand):
 
     def run(self) -> None:
         """Prints the scores."""
-        from memagent_batch.evaluation.measures import measure
-        from memagent_batch.evaluation.score_table import score_table
+        from memagent_batch.evaluation.measures import measure, score_table
         from memagent_batch.evaluation.scoring import score_run, summarise
 
         scored = score_run(

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from memagent_batch.domain.readings import Status
-from memagent_batch.evaluation.results import ReadingIds
-from memagent_batch.evaluation.suites.schemas import STATUS_MISSING
+from memagent_batch.evaluation.record import ReadingIds
+from memagent_batch.evaluation.suite import STATUS_MISSING
 from memagent_batch.log.index import Row
 
 TRACES_PER_VARIANT = 50

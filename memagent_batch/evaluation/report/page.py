@@ -11,9 +11,8 @@ from datetime import datetime
 import jinja2
 import pyarrow as pa
 
-from memagent_batch.domain.scoring.scores import ScoreOn
-from memagent_batch.evaluation.comparison import Comparison
-from memagent_batch.evaluation.measures import Measures
+from memagent_batch.domain.scores import ScoreOn
+from memagent_batch.evaluation.measures import Comparison, Measures
 from memagent_batch.evaluation.record import VariantRecord
 from memagent_batch.evaluation.report.charts import Chart, colour_of, render_chart, short_name
 from memagent_batch.evaluation.report.curves import num_tokens

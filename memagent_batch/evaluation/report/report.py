@@ -7,10 +7,9 @@ from typing import TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.domain.scoring.scores import Metric
-from memagent_batch.evaluation.comparison import compare
-from memagent_batch.evaluation.measures import measure
-from memagent_batch.evaluation.record import VariantRecord
+from memagent_batch.domain.scores import Metric
+from memagent_batch.evaluation.measures import compare, measure
+from memagent_batch.evaluation.record import ReadingRows, VariantRecord, open_evaluation, read_readings, read_scores
 from memagent_batch.evaluation.report.charts import Chart
 from memagent_batch.evaluation.report.curves import chart_accuracy, chart_costs, chart_reliability, chart_tasks
 from memagent_batch.evaluation.report.depths import map_places
@@ -18,7 +17,6 @@ from memagent_batch.evaluation.report.failures import choose_failures, fault_of,
 from memagent_batch.evaluation.report.lengths import with_lengths
 from memagent_batch.evaluation.report.page import FailureView, Page, VariantView, render_report
 from memagent_batch.evaluation.report.traces import make_trace
-from memagent_batch.evaluation.results import ReadingRows, open_evaluation, read_readings, read_scores
 from memagent_batch.evaluation.scoring import CellSummary, Grouping, summarise
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import Row

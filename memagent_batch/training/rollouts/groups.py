@@ -14,8 +14,7 @@ from memagent_batch.config.rollouts import RolloutConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.answers import extract_answer
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.scoring.advantages import group_advantages, rewards_are_equal
-from memagent_batch.domain.scoring.rewards import Overlong
+from memagent_batch.domain.rewards import Overlong, group_advantages, rewards_are_equal
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.log.index import Row
 from memagent_batch.models.weights import weights_version

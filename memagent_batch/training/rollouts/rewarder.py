@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 
 from memagent_batch.config.rollouts import RolloutConfig
 from memagent_batch.domain.answers import Extraction
-from memagent_batch.domain.scoring.rewards import BUILT_IN_REWARDS, built_in_reward
+from memagent_batch.domain.rewards import BUILT_IN_REWARDS, built_in_reward
 from memagent_batch.errors import SettingsError
 from memagent_batch.logs import STDERR_NUMBER
 from memagent_batch.plugins import REWARDS

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memagent_batch.domain.scoring.scores import TEXT_METRICS, Metric
+from memagent_batch.domain.scores import TEXT_METRICS, Metric
 from memagent_batch.evaluation.record import EVALUATION_FORMAT
-from memagent_batch.evaluation.suites.schemas import SCORES
+from memagent_batch.evaluation.suite import SCORES
 from memagent_batch.runs.tables.schemas import ANSWERS, MEMORIES
 
 Row = dict[str, Any]

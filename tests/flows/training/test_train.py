@@ -21,6 +21,7 @@ from memagent_batch.errors import InputError, LearningError, OutputError, Settin
 from memagent_batch.files.location import Location
 from memagent_batch.flows.train import train
 from memagent_batch.flows.train_loop import update_step
+from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.models.weights import model_sha256, weights_version
 from memagent_batch.training.learner.batches import LEARNT_COLUMNS, conversations
 from memagent_batch.training.learner.learner import load_learner
@@ -28,7 +29,7 @@ from memagent_batch.training.learner.steps import Step
 from memagent_batch.training.rollouts.groups import GroupMaker, GroupQuestion, GroupSample
 from memagent_batch.training.rollouts.reader import read_groups, read_rollouts_record
 from memagent_batch.training.rollouts.table import ROLLOUTS, write_record, write_rollouts
-from memagent_batch.wiring import TINY_MODEL, identify_reader
+from memagent_batch.wiring import identify_reader
 from tests.training.learner.loop_inputs import loop_config
 
 pytestmark = pytest.mark.usefixtures("one_thread")
