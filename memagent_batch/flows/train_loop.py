@@ -14,8 +14,7 @@ from memagent_batch.budgets import fitted
 from memagent_batch.config.training import TrainLoopConfig
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import SettingsError
-from memagent_batch.evaluation.report.charts import render_chart
-from memagent_batch.evaluation.report.curves import chart_learning
+from memagent_batch.evaluation.report.charts import chart_learning, render_chart
 from memagent_batch.files.location import Location
 from memagent_batch.flows.collect import sampled_agent
 from memagent_batch.flows.train import TRAINING_FORMAT, learn_from, local_folder, model_folder, rounded, step_text

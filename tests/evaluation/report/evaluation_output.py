@@ -180,7 +180,6 @@ class _Reading:
         hit = None if is_absent else is_right
         return {
             "answer_type": "label",
-            "spread": 0.1 + 0.8 * self.number / self.made.per_cell,
             "value": None if is_absent and is_right else f'"{label}"',
             "value_status": "not_stated" if is_absent and is_right else "ok",
             "value_right": is_right,

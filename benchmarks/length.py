@@ -15,12 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.tiny_job import CONFIG
-from benchmarks.whole_job.peak_memory import watch
-from benchmarks.whole_job.simulated_job import SENTENCE
+from benchmarks.harness import QUESTION, SENTENCE, TINY_JOB
 from memagent_batch.cli.settings import job_of
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.documents import index_shard
@@ -33,9 +32,11 @@ from memagent_batch.runs.planning.plan import Plan
 from memagent_batch.tokens.tokenizer import load_tokenizer
 
 MILLION = 1_000_000
-QUESTION = "What colour is the sky?"
 ID_BYTES = 4
 """Of a token id in an Arrow column."""
+ROLES, KINDS = ("driver", "actor", "engine"), ("uss", "rss")
+SAMPLE_SECONDS = 0.5
+"""Time between two looks at the memory of the job's processes."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -62,12 +63,12 @@ def _run(folder: Path, *, num_tokens: int, num_documents: int, engine: str) -> d
     tokenising = _tokenising_seconds(folder)
     knobs = {"engine": engine, "pool.readings-in-flight": 1}
     command = [
-        *(sys.executable, "-m", "memagent_batch", "answer", "--config", str(CONFIG), "--ask", QUESTION),
+        *(sys.executable, "-m", "memagent_batch", "answer", "--config", str(TINY_JOB), "--ask", QUESTION),
         *("--documents", str(folder / "documents"), "--output", str(folder / "run")),
         *[part for name, value in knobs.items() for part in (f"--{name}", str(value))],
     ]
     job = subprocess.Popen(command)
-    peaks = watch(job)
+    peaks = _peak_memory(job)
     if job.returncode != 0:
         raise RuntimeError(f"the job ended with exit code {job.returncode}")
     rows = pq.read_table(folder / "run" / "answers").to_pylist()
@@ -109,3 +110,38 @@ def _tokenising_seconds(folder: Path) -> float:
         for _ in tokenise(bundle, agent=job.agent, sources=job):
             pass
     return time.monotonic() - began
+
+
+def _peak_memory(job: "subprocess.Popen[bytes]") -> dict[str, float]:
+    """Peaks of private and resident memory by role, MiB."""
+    names: list[str] = [f"{role}_{kind}_mib" for role in ROLES for kind in KINDS]
+    peaks = dict.fromkeys(names, 0.0)
+    while job.poll() is None:
+        for role, process in _job_processes(job.pid):
+            try:
+                memory = process.memory_full_info()
+            except psutil.Error:
+                continue  # it ended between the look and the measure
+            for kind in KINDS:
+                name = f"{role}_{kind}_mib"
+                peaks[name] = max(peaks[name], round(getattr(memory, kind) / 2**20, 1))
+        time.sleep(SAMPLE_SECONDS)
+    return peaks
+
+
+def _job_processes(pid: int) -> Iterator[tuple[str, psutil.Process]]:
+    try:
+        driver = psutil.Process(pid)
+        children = driver.children(recursive=True)
+    except psutil.Error:
+        return
+    yield "driver", driver
+    for process in children:
+        try:
+            title = " ".join(process.cmdline())
+        except psutil.Error:
+            continue
+        if "MapBatches(Replica)" in title:
+            yield "actor", process
+        elif "EngineCore" in title:
+            yield "engine", process

@@ -28,9 +28,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from benchmarks.needle_corpus import make_tasks, write_corpus
-from benchmarks.spread import spread
-from benchmarks.tiny_job import CONFIG, ROOT
+from benchmarks.harness import ROOT, TINY_JOB, make_tasks, spread, write_tasks
 
 _CHILD = (
     "import json, sys, time\n"
@@ -60,6 +58,7 @@ WARM_UP_LINE = re.compile(r"init engine .* took ([\d.]+) s")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--runs", type=int, default=3, help="runs of each (default: 3)")
     parser.add_argument("--messages", action="store_true", help="the first message, and runs that are refused")
     parser.add_argument("--checkout", type=Path, default=ROOT, help="code under --messages")
 
@@ -113,9 +112,9 @@ def _refused(arguments: list[str], *, folder: Path, checkout: Path) -> tuple[flo
 
 def _run(folder: Path) -> dict[str, float]:
     """Seconds of each part of one run."""
-    write_corpus(folder, make_tasks(1, num_tokens=512))
+    write_tasks(folder, make_tasks(1, num_tokens=512))
     arguments = [
-        *("--config", str(CONFIG), "--log-format", "json", "--output", str(folder / "run")),
+        *("--config", str(TINY_JOB), "--log-format", "json", "--output", str(folder / "run")),
         *("--documents", str(folder / "documents.parquet"), "--questions", str(folder / "questions.parquet")),
     ]
     began = time.time()

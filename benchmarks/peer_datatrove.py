@@ -10,7 +10,7 @@ from datatrove.data import Document
 from datatrove.pipeline.inference.run_inference import InferenceConfig, InferenceRunner
 from datatrove.pipeline.writers import JsonlWriter
 
-from benchmarks.peers.text_loop import Clock, PeerResult, TextDocument, Work, load_work, peer_options, read, save
+from benchmarks.peer_loop import Clock, PeerResult, TextDocument, Work, load_work, peer_options, read, save
 
 Generate = Callable[[dict[str, Any]], Awaitable[Any]]
 """What datatrove gives a rollout function: a request body in, an InferenceResult out."""

@@ -15,8 +15,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from benchmarks.spread import spread
-from benchmarks.whole_job.simulated_job import SENTENCE, simulated_settings, write_corpus
+from benchmarks.harness import QUESTION, SENTENCE, simulated_job, spread, write_documents
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.document import Document
@@ -30,6 +29,7 @@ from memagent_batch.wiring import make_engine, make_tokenizer
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--runs", type=int, default=5, help="runs of each (default: 5)")
     parser.add_argument("--documents", type=int, default=200, help="documents (default: 200)")
     parser.add_argument("--chunks", type=int, default=24, help="chunks of each document (default: 24)")
     parser.add_argument("--chunk-tokens", type=int, default=1024, help="tokens of a chunk (default: 1024)")
@@ -38,8 +38,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder, ray_session():
         place = Path(folder)
-        config = simulated_settings(place, chunk_tokens=arguments.chunk_tokens)
-        write_corpus(config, [arguments.chunks] * arguments.documents)
+        config = simulated_job(place, chunk_tokens=arguments.chunk_tokens)
+        write_documents(config, num_documents=arguments.documents, num_chunks=arguments.chunks)
         turns = arguments.documents * (arguments.chunks + 1)
         job = [_job(config, place / f"run-{run}", turns) for run in range(arguments.runs)]
         loop = [_loop(config, arguments.documents, arguments.chunks) for _ in range(arguments.runs)]
@@ -78,4 +78,4 @@ async def _read(job: JobConfig, document: Document, agent: LoadedAgent, number: 
     address = ReadingAddress(document_hash=str(number), question_hash="", sample=0, reader_fingerprint="")
     turns = ReadingTurns(engine=make_engine(job.agent), address=address, seed=0)
     async with slots:
-        await read(document, Question(question_id="q", text=str(job.ask[0])), agent=agent, turns=turns)
+        await read(document, Question(question_id="q", text=QUESTION), agent=agent, turns=turns)

@@ -11,26 +11,38 @@ the end of its last one, as the turn log has them; of vLLM alone from the call t
 """
 
 import argparse
+import asyncio
+import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.ceiling.random_model import save_random_model
-from benchmarks.ceiling.recorded_prompts import RecordedTurn, recorded_turns
-from benchmarks.needle_corpus import make_tasks, write_corpus
-from benchmarks.spread import spread
+import pyarrow.parquet as pq
+
+from benchmarks.harness import make_tasks, spread, write_tasks
 from memagent_batch.cli.settings import job_of
+from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.engines import VllmConfig
 from memagent_batch.config.job import JobConfig, PoolConfig
 from memagent_batch.config.policy import PolicyConfig
+from memagent_batch.domain.addresses import ReadingAddress, text_hash
+from memagent_batch.domain.readings import Question
+from memagent_batch.domain.turns import Prompt
 from memagent_batch.engines.vllm import orphan_guard
 from memagent_batch.engines.vllm.start import engine_arguments, engine_environment
 from memagent_batch.flows.answer import answer
-from memagent_batch.wiring import resolve_model
+from memagent_batch.log.index import reading_key
+from memagent_batch.log.schemas import TurnRow
+from memagent_batch.log.turns import LoggedRows
+from memagent_batch.models.shipped import TINY_MODEL
+from memagent_batch.reading.agent import make_agent
+from memagent_batch.reading.read import read
+from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
+from memagent_batch.wiring import make_tokenizer, resolve_model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +57,22 @@ class Load:
     """Readings in flight, and most turns in an engine step."""
     policy: PolicyConfig
     """Budgets; a random model rarely ends by itself, so they decide its lengths."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedTurn:
+    """A turn of the run."""
+
+    prompt: Prompt
+    """Its prompt."""
+    completion_token_ids: list[int]
+    """What came back."""
+    num_cached_tokens: int
+    """Prompt tokens that the prefix cache held."""
+    began_at: float
+    """When the engine got it, seconds since 1970."""
+    ended_at: float
+    """When it was answered, seconds since 1970."""
 
 
 STEADY = (0.2, 0.8)
@@ -79,6 +107,7 @@ class Speed:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--runs", type=int, default=3, help="runs of each (default: 3)")
     parser.add_argument("--models", nargs="+", choices=["tiny", "big"], default=["tiny", "big"], help="models")
     parser.add_argument("--documents", type=int, help="documents of each model (default: 160 and 64)")
 
@@ -92,8 +121,8 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def _settings(folder: Path, name: str, *, load: Load, num_documents: int) -> JobConfig:
-    model = "tiny" if name == "tiny" else save_random_model(folder / "model")
-    write_corpus(folder, make_tasks(num_documents, num_tokens=int((load.chunks - 0.5) * load.policy.chunk_tokens)))
+    model = "tiny" if name == "tiny" else _save_random_model(folder / "model")
+    write_tasks(folder, make_tasks(num_documents, num_tokens=int((load.chunks - 0.5) * load.policy.chunk_tokens)))
     return job_of(
         documents=str(folder / "documents.parquet"),
         questions=str(folder / "questions.parquet"),
@@ -112,7 +141,7 @@ def _compare(config: JobConfig, *, runs: int) -> dict[str, Any]:
     for number in range(runs):
         run = config.model_copy(update={"output": f"{config.output}-{number}"})
         answer(run)
-        turns = recorded_turns(run)
+        turns = _recorded_turns(run)
         jobs.append(_job_speed(turns))
         speed, num_same = _vllm_alone(run, turns)
         alone.append(speed)
@@ -190,3 +219,75 @@ def _vllm_alone(job: JobConfig, turns: Sequence[RecordedTurn]) -> tuple[Speed, i
     return speed, sum(
         token_ids == list(turn.completion_token_ids) for token_ids, turn in zip(written, turns, strict=True)
     )
+
+
+def _recorded_turns(job: JobConfig) -> list[RecordedTurn]:
+    """All turns of a run, in the order of their start: the policy runs again, answered from the turn log."""
+    logged: dict[str, dict[str, TurnRow]] = {}
+    for row in pq.read_table(f"{job.output}/log/turns").to_pylist():
+        logged.setdefault(row["document_hash"], {})[row["path"]] = row
+    questions = {row["document_id"]: row["question"] for row in pq.read_table(job.questions).to_pylist()}
+    turns = []
+    for row in pq.read_table(job.documents[0]).to_pylist():
+        rows = logged[text_hash(row["text"])]
+        prompts = asyncio.run(_asked(job.agent, row["text"], questions[row["document_id"]], rows=rows))
+        turns += [_recorded(prompt, rows[prompt.path]) for prompt in prompts]
+    if len(turns) != sum(len(rows) for rows in logged.values()):
+        raise RuntimeError(f"{len(turns)} turns were rebuilt, the log holds {sum(map(len, logged.values()))}")
+    return sorted(turns, key=lambda turn: turn.began_at)
+
+
+async def _asked(agent: AgentConfig, text: str, question: str, *, rows: Mapping[str, TurnRow]) -> list[Prompt]:
+    """Prompts of one reading."""
+    prompts: list[Prompt] = []
+    address = ReadingAddress(document_hash="", question_hash="", sample=0, reader_fingerprint="")
+    turns = ReadingTurns(
+        engine=ReplayOnly(),
+        address=address,
+        seed=0,
+        held={reading_key(address): LoggedRows.of_rows(rows)},
+        observe=lambda prompt, _: prompts.append(prompt),
+    )
+    asked = Question(question_id="", text=question)
+    await read(make_tokenizer(agent).document(text), asked, agent=make_agent(agent), turns=turns)
+    return prompts
+
+
+def _recorded(prompt: Prompt, row: Mapping[str, Any]) -> RecordedTurn:
+    ended_at = row["finished_at"].timestamp()
+    return RecordedTurn(
+        prompt=prompt,
+        completion_token_ids=row["token_ids"],
+        num_cached_tokens=row["num_cached_prompt_tokens"],
+        began_at=ended_at - row["engine_seconds"],
+        ended_at=ended_at,
+    )
+
+
+def _save_random_model(folder: Path) -> str:
+    """Writes a Qwen2 of 55 M parameters with random weights and the tiny policy's tokeniser; returns the folder.
+
+    What it writes means nothing, but it takes the time of a model in which the engine is nearly all of the work.
+    """
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    tiny = Qwen2Config.from_pretrained(TINY_MODEL)
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=tiny.vocab_size,
+        hidden_size=512,
+        intermediate_size=1536,
+        num_hidden_layers=16,
+        num_attention_heads=8,
+        num_key_value_heads=8,
+        max_position_embeddings=4096,
+        tie_word_embeddings=True,
+        eos_token_id=tiny.eos_token_id,
+        pad_token_id=tiny.pad_token_id,
+        dtype="bfloat16",
+    )
+    Qwen2ForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(TINY_MODEL / name, folder / name)
+    return str(folder)

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,8 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
-
-from tests.faults.loopback.cluster import free_port
 
 START_SECONDS = 600.0
 """Longest wait for the server; compiling, where its settings ask for it, takes minutes."""
@@ -36,7 +35,8 @@ class VllmServer:
         self.model = model
         self.start_seconds = 0.0
         """From its start to its first healthy response."""
-        self._port = free_port()
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._port = free.getsockname()[1]
         self._arguments = dict(arguments)
         self._environment = dict(environment)
         self._log = log

@@ -14,7 +14,7 @@ import ray
 from ray.data import DataContext
 from ray.data.llm import HttpRequestProcessorConfig, build_processor
 
-from benchmarks.peers.text_loop import PeerResult, TextDocument, Work, load_work, peer_options, remember, save
+from benchmarks.peer_loop import PeerResult, TextDocument, Work, load_work, peer_options, remember, save
 
 BATCHES_AT_ONCE = 4
 """Batches that Ray Data gives an async stage at once; times the batch size, that is the requests in flight."""

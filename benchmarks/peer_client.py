@@ -5,7 +5,7 @@ from functools import partial
 
 import aiohttp
 
-from benchmarks.peers.text_loop import Clock, PeerResult, Work, load_work, peer_options, read, save
+from benchmarks.peer_loop import Clock, PeerResult, Work, load_work, peer_options, read, save
 
 SHIPPED_CONCURRENCY = 256
 """Default of concurrent requests: as many as the server takes into one step."""
