@@ -52,7 +52,6 @@ class Load:
     documents: int
     """Documents, all of one length, so that no long one is left over at the end."""
     chunks: int
-    """Chunks of each."""
     in_flight: int
     """Readings in flight, and most turns in an engine step."""
     policy: PolicyConfig
@@ -64,9 +63,7 @@ class RecordedTurn:
     """A turn of the run."""
 
     prompt: Prompt
-    """Its prompt."""
     completion_token_ids: list[int]
-    """What came back."""
     num_cached_tokens: int
     """Prompt tokens that the prefix cache held."""
     began_at: float
@@ -103,7 +100,6 @@ class Speed:
     cached_share: float
     """Share of the prompt tokens that the prefix cache held."""
     completion_tokens: int
-    """Tokens written."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

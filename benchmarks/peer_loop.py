@@ -21,7 +21,6 @@ class TextDocument:
     question_id: str
     """Its question; no other reading has it."""
     question: str
-    """The question, as text."""
     chunks: list[str]
     """The document's chunks as text, in order."""
 
@@ -37,9 +36,7 @@ class Work:
     first_memory: str
     """The memory before the first chunk."""
     memory_tokens: int
-    """Budget of the memory, tokens."""
     answer_tokens: int
-    """Budget of the answer, tokens."""
     documents: list[TextDocument]
     """All readings, in input order."""
 

@@ -73,7 +73,6 @@ class MadeCorpus:
     folder: Path
     """Holds `documents.parquet`, `questions.parquet` and `work.json`."""
     num_turns: int
-    """Turns that they take."""
 
     @property
     def documents(self) -> Path:

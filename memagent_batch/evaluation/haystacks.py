@@ -61,7 +61,6 @@ class SampleRequest:
     """What one sample of a suite should be."""
 
     task: str
-    """Name of the task."""
     rng: random.Random
     """Source of every choice; its own for each sample."""
     length: int

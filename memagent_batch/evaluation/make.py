@@ -56,7 +56,6 @@ class SuitePlan:
     """What is asked for."""
 
     tasks: tuple[str, ...]
-    """Names of the tasks."""
     lengths: tuple[int, ...]
     """Lengths of documents, tokens, ascending."""
     num_documents: tuple[int, ...]
@@ -64,7 +63,6 @@ class SuitePlan:
     samples: int
     """Documents of each task and length."""
     seed: int
-    """Seeds every choice."""
     typed: bool = False
     """Whether questions ask for a type, where the answers of their task have one."""
 
@@ -76,7 +74,6 @@ class SuiteCell:
     name: str
     """Task and length; begins the ids of its documents, and names their file."""
     task: str
-    """Name of the task."""
     length: int
     """Tokens, or paragraphs where the task counts them."""
 

@@ -68,7 +68,6 @@ class EvidenceMeasures:
     """Evidence, where the right sentences are known and there are some."""
 
     n: int
-    """Readings."""
     precision: float
     """Mean share of the evidence that overlaps a right sentence."""
     recall: float
@@ -98,7 +97,6 @@ class Measures:
     """What a variant reached in a task; each part is None where nothing of the kind was asked."""
 
     variant: str
-    """What was evaluated."""
     task: str
     """Name of the task; `ALL_TASKS` where they are taken together."""
     value: ValueMeasures | None
@@ -218,9 +216,7 @@ class Comparison:
     """A variant against the first one in a task. The unit is a document: the mean score of its readings."""
 
     variant: str
-    """Which variant."""
     base: str
-    """The first variant."""
     task: str
     """Name of the task; `ALL_TASKS` where they are taken together."""
     documents: Paired

@@ -45,7 +45,6 @@ class CorpusQuestion:
     """A question over a corpus."""
 
     question: str
-    """The question."""
     answers: tuple[str, ...]
     """Right answers, any of them."""
     gold: tuple[int, ...]

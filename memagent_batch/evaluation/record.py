@@ -35,23 +35,18 @@ class VariantRecord:
     """A variant that has been read and scored."""
 
     name: str
-    """Its name."""
     run: str
     """Output of its run, below the evaluation."""
     scores: str
     """File of its scores, below the evaluation."""
     model: str
-    """The model that read."""
     policy: str
-    """Kind of the policy."""
     knobs: dict[str, object]
     """What sets it apart from the base settings, without secrets."""
     seconds: float
     """Wall clock of its run, seconds; of all attempts that came to an end."""
     reader_fingerprint: str
-    """The reader."""
     run_id: str
-    """Its run, as in the manifest."""
     suite_sha256: str
     """Hash of the suite's description and questions when it was read, hex."""
     finished_at: str
@@ -158,7 +153,6 @@ class ReadingRows:
     """What a run kept of some readings."""
 
     answers: dict[ReadingIds, Row]
-    """Their rows of `answers`."""
     memories: dict[ReadingIds, list[Row]]
     """Their rows of `memories`, in the order of their turns; none for a reading that failed before its first."""
 

@@ -47,7 +47,6 @@ class Grouping(StrEnum):
     """What makes a cell of a summary, beside the variant."""
 
     TASK_AND_LENGTH = "task_and_length"
-    """Each task at each length."""
     LENGTH = "length"
     """Each length, all tasks together."""
     VARIANT = "variant"

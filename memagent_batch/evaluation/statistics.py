@@ -92,9 +92,7 @@ class Paired:
     num_better: int
     """Where the first one is better."""
     num_worse: int
-    """Where it is worse."""
     num_equal: int
-    """Where both are equal."""
     p: float
     """Chance of a split at least so uneven if neither is better: the exact sign test, both sides."""
 
@@ -149,7 +147,6 @@ class SpanScores:
     recall: float
     """Share of the right sentences that evidence overlaps."""
     f1: float
-    """Harmonic mean of both."""
     hit: bool
     """Whether any evidence overlaps a right sentence."""
 
@@ -159,13 +156,10 @@ class ReliabilityBin:
     """Answers of about the same confidence."""
 
     n: int
-    """Answers."""
     confidence: float
-    """Their mean confidence."""
     accuracy: float
     """Share of them that is right."""
     interval: Interval
-    """Wilson's interval of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -361,7 +361,6 @@ class SuiteTask:
 
     make: Make
     metric: Metric
-    """The task's own metric."""
     source: QuestionSource | None = None
     """File that it needs, if any."""
     value_type: ValueType | None = None

@@ -21,9 +21,16 @@ from memagent_batch.flows.train import TRAINING_FORMAT, learn_from, local_folder
 from memagent_batch.log.writer import new_run_id
 from memagent_batch.logs import EventKind
 from memagent_batch.training.learner.batches import LEARNT_COLUMNS
-from memagent_batch.training.learner.learner import Learner, StepFigures, load_learner, require_memory, together
-from memagent_batch.training.learner.network import sync, write_model
-from memagent_batch.training.learner.sampling import Sampler, reward_counts, write_step_rollouts
+from memagent_batch.training.learner.learner import (
+    Learner,
+    StepFigures,
+    load_learner,
+    require_memory,
+    sync,
+    together,
+    write_model,
+)
+from memagent_batch.training.learner.sampling import Sampler, Task, Tasks, reward_counts, write_step_rollouts
 from memagent_batch.training.learner.steps import (
     Figures,
     Step,
@@ -34,10 +41,8 @@ from memagent_batch.training.learner.steps import (
     place_model,
     write_metrics,
 )
-from memagent_batch.training.learner.tasks import Task, Tasks
-from memagent_batch.training.rollouts.reader import read_groups, read_rollouts_record
 from memagent_batch.training.rollouts.rewarder import require_reward
-from memagent_batch.training.rollouts.table import mean_reward
+from memagent_batch.training.rollouts.table import mean_reward, read_groups, read_rollouts_record
 from memagent_batch.wiring import identify_reader, make_engine
 
 log = logging.getLogger(__name__)

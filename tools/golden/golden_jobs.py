@@ -64,7 +64,6 @@ class Workplace:
     code: Path
     """The checkout that is run."""
     kept: Path
-    """Where recordings go."""
 
     def memagent(self, command: str, *options: str) -> None:
         """Runs a command over `documents` and `questions.jsonl` into `out`, with `KNOBS`; `options` go before them."""

@@ -48,7 +48,6 @@ class Axis:
     low: float
     high: float
     ticks: Mapping[float, str]
-    """Their labels."""
     is_log: bool = False
 
     def share(self, value: float) -> float:

@@ -61,7 +61,6 @@ class StepKind(StrEnum):
     OMITTED = "omitted"
     """Turns in a row that are not shown, to bound the page."""
     ANSWER = "answer"
-    """The turn that answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +69,6 @@ class TraceLine:
 
     kind: StepKind
     turn_kind: str
-    """Kind of its (first) turn."""
     first_turn: int
     """Its first turn, from 0."""
     last_turn: int

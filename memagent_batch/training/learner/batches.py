@@ -36,7 +36,6 @@ class Conversation:
     mask: Array
     """1 where a token of the response is learnt from; shape [num_response_tokens]."""
     advantage: float
-    """Advantage of its sample."""
 
     @property
     def num_tokens(self) -> int:

@@ -36,7 +36,6 @@ class TokenSums:
     """Sums over the tokens that are learnt from; scalars. All but `loss` are figures without a gradient."""
 
     loss: Tensor
-    """The objective."""
     kl: Tensor
     """Its estimate of the divergence from the reference, nats; 0 without one."""
     clipped: Tensor

@@ -56,20 +56,16 @@ class GroupQuestion:
     """What the samples of a group were asked."""
 
     document_id: str
-    """The document."""
     document_hash: str
     """SHA-256 of its text; empty where it could not be read."""
     question_id: str
-    """The question."""
     references: Sequence[str] | None
-    """Its right answers."""
 
 
 class GroupMaker:
     """Makes the rows of groups, and counts them."""
 
     def __init__(self, agent: AgentConfig, rollouts: RolloutConfig, *, run_id: str, reader: ReaderIdentity) -> None:
-        """Takes the settings that the samples were drawn with, and the reader that drew them."""
         self._agent, self._rollouts = agent, rollouts
         self._constant = _constant_columns(agent, rollouts, run_id=run_id, reader=reader)
         self._reward = Rewarder(rollouts, extraction=agent.extraction)

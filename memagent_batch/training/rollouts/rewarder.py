@@ -37,7 +37,6 @@ class Rewarder:
     """Rewards responses by the knobs."""
 
     def __init__(self, settings: RolloutConfig, *, extraction: Extraction) -> None:
-        """Takes the knobs; a function of the user's is imported when it is first asked."""
         self._settings = settings
         self._built_in = None
         if settings.reward in BUILT_IN_REWARDS:

@@ -92,7 +92,6 @@ class Projector:
     """Replays the samples of a run, one document at a time, and has their groups made."""
 
     def __init__(self, task: RolloutTask) -> None:
-        """Loads tokeniser and prompts."""
         job = task.job
         self._task = task
         self._agent = make_agent(job.agent)

@@ -11,8 +11,7 @@ from memagent_batch.errors import LearningError
 from memagent_batch.models.weights import model_sha256, weights_version
 from memagent_batch.tokens.tokenizer import load_tokenizer
 from memagent_batch.training.learner.batches import Conversation, to_batch
-from memagent_batch.training.learner.learner import Learner, load_learner
-from memagent_batch.training.learner.network import response_logprobs, write_model
+from memagent_batch.training.learner.learner import Learner, load_learner, response_logprobs, write_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

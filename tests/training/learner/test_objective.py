@@ -9,8 +9,7 @@ import torch
 
 from memagent_batch.config.training import LearnerConfig
 from memagent_batch.training.learner.batches import Conversation, batches, to_batch
-from memagent_batch.training.learner.learner import Learner
-from memagent_batch.training.learner.network import response_logprobs
+from memagent_batch.training.learner.learner import Learner, response_logprobs
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
