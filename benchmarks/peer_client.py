@@ -9,7 +9,6 @@ from benchmarks.peer_loop import Clock, PeerResult, Work, load_work, peer_option
 
 SHIPPED_CONCURRENCY = 256
 """Default of concurrent requests: as many as the server takes into one step."""
-
 KEEP_SECONDS = 2.0
 """How long a connection is kept for the next request; the server closes an idle one after 5 s."""
 

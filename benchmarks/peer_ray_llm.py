@@ -18,7 +18,6 @@ from benchmarks.peer_loop import PeerResult, TextDocument, Work, load_work, peer
 
 BATCHES_AT_ONCE = 4
 """Batches that Ray Data gives an async stage at once; times the batch size, that is the requests in flight."""
-
 Row = dict[str, Any]
 
 

@@ -24,14 +24,7 @@ class VllmServer:
     """`python -m vllm.entrypoints.openai.api_server`; the `vllm` command of the CPU wheel does not run."""
 
     def __init__(self, *, model: str, arguments: Mapping[str, Any], environment: Mapping[str, str], log: Path) -> None:
-        """Nothing runs yet.
-
-        Args:
-            model: folder of the model; the server gives it the same name.
-            arguments: of vLLM's AsyncEngineArgs, by name.
-            environment: variables beside those of this process.
-            log: file for the server's output.
-        """
+        """Nothing runs yet."""
         self.model = model
         self.start_seconds = 0.0
         """From its start to its first healthy response."""

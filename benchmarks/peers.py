@@ -180,10 +180,8 @@ MODULES = {
 
 SAME_ENGINE = '{"speculative_config": null, "max_num_batched_tokens": 4096}'
 """Engine arguments that vLLM or the job would choose by where the engine runs; tokens of one engine step."""
-
 MODE_ARGUMENTS = {Mode.SAME: ("--vllm.engine-args", SAME_ENGINE), Mode.SHIPPED: ()}
 """Arguments of the job beside its job file."""
-
 QUIET_RAY = {"RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 """By default Ray's workers, and the engine below them, wait for everything else that the machine does; it also reports
 its use to its makers."""

@@ -9,8 +9,6 @@ Every run is a process of its own, with a Ray of its own. Its parts, one after t
 - model: vLLM builds the model and loads the weights (its own log lines)
 - warm_up: vLLM makes the KV cache and warms up (its own log lines)
 - first_turn: from asking the engine to its last token
-
-With --messages: seconds from a command to its first message and to its end, for runs that are refused.
 """
 
 import argparse
@@ -28,7 +26,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from benchmarks.harness import ROOT, TINY_JOB, make_tasks, spread, write_tasks
+from benchmarks.harness import TINY_JOB, make_tasks, spread, write_tasks
 
 _CHILD = (
     "import json, sys, time\n"
@@ -42,16 +40,7 @@ _CHILD = (
 )
 """The command, with Ray started before it, so that its start is measured apart from the plan."""
 
-REFUSED = {
-    "knob": ["--window-tokens", "wide"],
-    "path": ["--documents", "absent"],
-    "column": ["--input.text-column", "body"],
-    "model": ["--model", "/absent"],
-}
-"""Mistakes, with what is added to the command for each."""
-
 PARTS = ("import", "ray", "plan", "processes", "model", "warm_up", "first_turn")
-
 MODEL_LINE = re.compile(r"(?:Initializing model|Loading weights) took ([\d.]+) seconds")
 WARM_UP_LINE = re.compile(r"init engine .* took ([\d.]+) s")
 """What vLLM 0.32 logs of its start."""
@@ -59,14 +48,9 @@ WARM_UP_LINE = re.compile(r"init engine .* took ([\d.]+) s")
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=int, default=3, help="runs of each (default: 3)")
-    parser.add_argument("--messages", action="store_true", help="the first message, and runs that are refused")
-    parser.add_argument("--checkout", type=Path, default=ROOT, help="code under --messages")
 
 
 def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    if arguments.messages:
-        yield from _messages(runs=arguments.runs, checkout=arguments.checkout)
-        return
     runs = []
     for _ in range(arguments.runs):
         with tempfile.TemporaryDirectory(prefix="start-") as folder:  # short: Ray's sockets lie below it
@@ -74,40 +58,6 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     for part in ("total", *PARTS):
         seconds = [sum(run.values()) if part == "total" else run[part] for run in runs]
         yield {"part": part, "runs": arguments.runs, **spread("seconds", seconds, digits=2)}
-
-
-def _messages(*, runs: int, checkout: Path) -> Iterator[dict[str, Any]]:
-    """Seconds to the first message and to the end, for each kind of refused run."""
-    with tempfile.TemporaryDirectory(prefix="start-") as name:
-        folder = Path(name)
-        (folder / "rows.jsonl").write_text(json.dumps({"document_id": "a", "text": "a text"}))
-        for refused, arguments in REFUSED.items():
-            command = ["--ask", "Who?", "--output", "run", "--documents", "rows.jsonl", *arguments]
-            seconds = [_refused(command, folder=folder, checkout=checkout) for _ in range(runs)]
-            first_message, end = zip(*seconds, strict=True)
-            yield {
-                "refused": refused,
-                "runs": runs,
-                **spread("first_message_seconds", first_message, digits=2),
-                **spread("end_seconds", end, digits=2),
-            }
-
-
-def _refused(arguments: list[str], *, folder: Path, checkout: Path) -> tuple[float, float]:
-    """Seconds from the command to its first message, and to its end."""
-    began = time.monotonic()
-    with subprocess.Popen(
-        [sys.executable, "-m", "memagent_batch", "answer", *arguments],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(checkout.resolve()), "RAY_TMPDIR": str(folder)},
-    ) as job:
-        if job.stderr is None or not job.stderr.read(1):
-            raise RuntimeError("the command printed nothing")
-        first_message = time.monotonic() - began
-        job.stderr.read()
-    return first_message, time.monotonic() - began
 
 
 def _run(folder: Path) -> dict[str, float]:

@@ -39,10 +39,6 @@ class Attached(TypedDict):
 def attach(source: Location, *, output: Location) -> list[Attached]:
     """Puts the variants of an evaluation into an output whose last run read with them; the same again changes nothing.
 
-    Args:
-        source: Output of `evaluate run`.
-        output: Output of `answer`.
-
     Raises:
         OutputError: no variant is the reader of the output: names the settings in which each differs.
     """

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import groupby
-from typing import TypedDict
+from typing import Any
 
 import pyarrow as pa
 
@@ -33,20 +33,14 @@ from memagent_batch.files.parquet import open_row_groups, parquet_bytes
 from memagent_batch.masking import shown
 
 CONVERTED_FILE = "part-0.parquet"
-
 GROUP_CHARS = 4 * 1024 * 1024
-"""Text of a row group, characters: what is held at once, beside one document."""
+"""Text of a row group, characters: what is in memory at once, beside one document."""
 
 
 def convert_suite(suite: Location, *, target: Location, foreign_format: ForeignFormat) -> Location:
     """Writes a foreign suite as one of ours, unless it lies there already, and returns where it lies.
 
     Streams: holds one row group of documents, and the questions.
-
-    Args:
-        suite: JSON or JSONL files: a file, folder or glob.
-        target: Folder that is this conversion's alone.
-        foreign_format: Its format.
 
     Raises:
         InputError: the suite is empty, or a record is malformed.
@@ -86,32 +80,17 @@ def read_any_questions(suite: Location, *, foreign_format: ForeignFormat | None)
     return pa.Table.from_pylist(questions, schema=SUITE_QUESTIONS)
 
 
-class SourceFile(TypedDict):
-    """A file that was converted, as `suite.json` names it."""
-
-    path: str
-    size_bytes: int
-    key: str
-
-
-class ConvertedSource(TypedDict):
-    """What was converted, as `suite.json` says it."""
-
-    format: str
-    files: list[SourceFile]
-
-
-def _converted_source(suite: Location, *, foreign_format: ForeignFormat) -> ConvertedSource:
-    """What was converted, so that a changed file is converted again."""
+def _converted_source(suite: Location, *, foreign_format: ForeignFormat) -> dict[str, Any]:
+    """What was converted, as `suite.json` says it, so that a changed file is converted again."""
     files = [
-        SourceFile(
-            path=shown(suite.at(file.path).uri),
-            size_bytes=file.size_bytes,
-            key=str(suite.fs.ukey(file.path)),
-        )
+        {
+            "path": shown(suite.at(file.path).uri),
+            "size_bytes": file.size_bytes,
+            "key": str(suite.fs.ukey(file.path)),
+        }
         for file in foreign_files(suite)
     ]
-    return ConvertedSource(format=foreign_format.value, files=files)
+    return {"format": foreign_format.value, "files": files}
 
 
 def _groups(questions: Iterator[ForeignQuestion]) -> Iterator[list[ForeignQuestion]]:

@@ -76,13 +76,10 @@ class ForeignQuestion:
 
 SUITE_ENDINGS = (".jsonl", ".json", ".ndjson")
 """Files that are taken from a folder; a file that is named itself may end as it likes."""
-
 SPLIT_NAMES = frozenset({"validation", "test", "train", "dev"})
 """Names of files that say nothing of the task, which their folder then names."""
-
 MEMAGENT_FILE = re.compile(r"eval_(?P<task>.+?)(?:_(?P<length>\d+))?")
 """MemAgent's file names: eval_TASK_LENGTH, and eval_N with a number of paragraphs."""
-
 OBJECT_KEYS = {"data": "squad", "version": "squad", "documents": "contractnli", "labels": "contractnli"}
 """Format by the first key of a file that is one object."""
 
@@ -100,10 +97,8 @@ LONGBENCH_REASONS = {
     ),
 }
 """Data sets of LongBench that can't be scored as LongBench does, and why."""
-
 LONGBENCH_QA = ("narrativeqa", "qasper", "multifieldqa_en", "hotpotqa", "2wikimqa", "musique", "triviaqa")
 """Those that can: their metric is SQuAD's F1."""
-
 FILLED = 0.5
 """A number in a RULER file's path is its length in tokens if its records fill at least this part of it."""
 
@@ -285,13 +280,10 @@ def question_row(question: ForeignQuestion) -> ConvertedQuestion:
 
 ENTAILMENT, CONTRADICTION, NOT_MENTIONED = "Entailment", "Contradiction", "NotMentioned"
 """Choices of ContractNLI; of the last one nothing stands in the document."""
-
 HYPOTHESIS_ASKED = "Does the contract entail this statement, or contradict it? {hypothesis}"
 """A hypothesis of ContractNLI as a question."""
-
 FIRST_KEY = re.compile(rb'\s*\{\s*"(?P<key>[a-z]+)"\s*:\s*(?P<opening>[\[{"])')
 """Beginning of a file that is one object."""
-
 _HEAD_BYTES = 4096
 
 

@@ -37,7 +37,6 @@ ESSAY_ENDINGS = (".txt", ".md")
 _ROUNDS = 8
 """Corrections of one document; a tokeniser that is not at odds with sums needs one or two."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
-
 EssayTexts = tuple[tuple[str, ...], ...]
 """Running texts, each as its sentences."""
 GoldSpan = tuple[int, int]
@@ -177,11 +176,6 @@ class Stock:
 def fit(build: Callable[[int], Draft], request: SampleRequest, *, meter: TokenMeter) -> Fitted:
     """The document that `build` makes for a budget of tokens, the budget corrected until the measure is right.
 
-    Args:
-        build: makes a document of about so many tokens; the same for the same number.
-        request: names the task and the length.
-        meter: measures the whole.
-
     Raises:
         SettingsError: no budget leads to within `TOLERANCE` of the length.
     """
@@ -260,12 +254,7 @@ def hidden_sample(
 ) -> SuiteSample:
     """The sample of a document with hidden sentences; its depth is known if one of them bears the answer alone.
 
-    Args:
-        fitted: the document.
-        hidden: what was hidden in it.
-        question: the question.
-        references: right answers.
-        gold: which of the hidden sentences bear the answer, as indices.
+    `gold` are the indices of the hidden sentences that bear the answer.
     """
     starts = fitted.draft.starts
     spans = tuple(sorted((starts[index], starts[index] + len(hidden[index].sentence)) for index in gold))

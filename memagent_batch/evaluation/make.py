@@ -46,7 +46,6 @@ OWN = "own"
 """Name of the essays that come with the project."""
 GENERATOR = 3
 """Rises with every change after which the same arguments make other documents. A suite of 1 does not say so."""
-
 PROGRESS_SECONDS = 15.0
 """Pause between lines of progress within a cell."""
 
@@ -110,13 +109,6 @@ def read_suite_inputs(
 ) -> SuiteInputs:
     """Loads the tokeniser and reads the files.
 
-    Args:
-        model: `tiny`, a model folder or a hub name; only its tokeniser is loaded.
-        essays: folder of text files; the project's own prose without it.
-        hotpotqa: HotpotQA file.
-        squad: SQuAD file.
-        storage_options: arguments of the file system of the three.
-
     Raises:
         InputError: a file can't be read; names it, and the record.
         SettingsError: the model has no tokeniser.
@@ -154,13 +146,6 @@ def make_suite(
 
     Takes memory for one document at a time, whatever the number of samples. What is written is deleted again where
     a sample can't be made.
-
-    Args:
-        plan: what is asked for.
-        materials: what documents are made of.
-        output: the suite's folder.
-        inputs: names and hashes of tokeniser and files, as `suite.json` keeps them.
-        say: shows progress.
 
     Raises:
         OutputError: the folder holds something else.

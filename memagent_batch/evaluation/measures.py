@@ -111,11 +111,7 @@ class Measures:
 
 
 def measure(scores: pa.Table) -> list[Measures]:
-    """The measures of each variant: all tasks together, then each task by name; those that are empty are left out.
-
-    Args:
-        scores: A table of `SCORES`.
-    """
+    """The measures of each variant: all tasks together, then each task by name; those that are empty are left out."""
     rows = scores.select(SCORE_COLUMNS).to_pylist()
     variants = list(dict.fromkeys(row["variant"] for row in rows))
     tasks = [ALL_TASKS, *sorted({row["task"] for row in rows})]
@@ -229,11 +225,7 @@ _DocumentScores = Mapping[tuple[str, str], Mapping[str, float]]
 
 
 def compare(scores: pa.Table) -> list[Comparison]:
-    """Each further variant against the first: all tasks together, then each task by name.
-
-    Args:
-        scores: A table of `SCORES`.
-    """
+    """Each further variant against the first: all tasks together, then each task by name."""
     rows = scores.select(["variant", "document_id", "task", "score"]).to_pylist()
     base, *others = dict.fromkeys(row["variant"] for row in rows)
     tasks = sorted({row["task"] for row in rows})

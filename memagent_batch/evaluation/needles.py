@@ -65,7 +65,6 @@ NUMBER_ATTRIBUTES = (
 )
 """What a number can be; the words of the needle and of the question."""
 WORD_ATTRIBUTES = ("call sign", "cover name", "password", "secret word")
-
 NUMBERS_SHARE = 0.97
 """Part of the facts whose value is a number; the others are words."""
 NEAR_KEY_SHARE = 0.6
@@ -76,7 +75,6 @@ NEAR_PART_SHARE = 0.15
 """Part of the near keys that have the first part of the needle's key, and of those that have its last part."""
 BLOCK_UNITS = 16
 """Haystack units measured in one call of `length_of`."""
-
 LengthOf = Callable[[str], int]
 """Measures a text, for example in tokens."""
 

@@ -38,9 +38,7 @@ from memagent_batch.masking import shown
 from memagent_batch.runs.manifest import package_versions
 
 log = logging.getLogger(__name__)
-
 DOCUMENTS_FILE = "documents.parquet"
-
 SHORT_CHARACTERS = 4
 """References with fewer characters may stand in a wrong answer by chance, such as `no` in `There is no limit`."""
 

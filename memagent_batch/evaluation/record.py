@@ -23,7 +23,6 @@ from memagent_batch.runs.tables.tables import ANSWERS_FOLDER, MEMORIES_FOLDER
 EVALUATION_FILE = "evaluation.json"
 EVALUATION_FORMAT = "memagent-evaluation/1"
 """Changes with every change of layout that an older version can't read."""
-
 VARIANT_RUNS_FOLDER = "runs"
 SCORES_FOLDER = "scores"
 CONVERTED_FOLDER = "suite"
@@ -128,22 +127,20 @@ def public_knobs(knobs: Mapping[str, object], *, public: Mapping[str, object]) -
         knobs: Knobs that were given, some of them groups.
         public: All knobs without secrets, as `public_settings` makes them.
     """
-    shown: dict[str, object] = {}
+    found: dict[str, object] = {}
     for name, value in knobs.items():
         match value, public.get(name):
             case dict(), dict(below):
-                shown[name] = public_knobs(value, public=below)
+                found[name] = public_knobs(value, public=below)
             case _ if name in public:
-                shown[name] = public[name]
-    return shown
+                found[name] = public[name]
+    return found
 
 
 REPEAT_REMEDY = "run `evaluate run` again with the same arguments; finished readings are not read again"
 """What brings back a file that is lost or broken."""
-
 READING_COLUMNS = ("document_id", "question_id", "sample")
 """What names a reading inside a run."""
-
 ReadingIds = tuple[str, str, int]
 """Values of `READING_COLUMNS`."""
 

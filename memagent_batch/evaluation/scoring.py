@@ -38,7 +38,6 @@ from memagent_batch.runs.tables.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER
 
 ALL_TASKS = "all tasks"
 """Stands for the task where a summary takes all of them together."""
-
 COSTS = ("num_turns", "num_prompt_tokens", "num_cached_prompt_tokens", "num_completion_tokens", "engine_seconds")
 """Columns of an answer that say what it cost."""
 
@@ -89,8 +88,6 @@ class CellSummary:
 
 EvidenceSpans = Mapping[tuple[str, str, int], Sequence[Span]]
 """Spans of the evidence by reading; a reading without any is left out."""
-
-
 SPAN_COLUMNS = ["document_id", "question_id", "sample", "char_start", "char_end"]
 """Columns of `evidence` that are scored, beside `how`."""
 
@@ -114,13 +111,6 @@ def score_run(
     score_on: ScoreOn = ScoreOn.METRIC,
 ) -> ScoredRun:
     """Scores an answers table; a question was read as often as the one that was read most.
-
-    Args:
-        answers: Output of a run, or Parquet or Arrow files.
-        suite: Folder of a suite, or files of a foreign one.
-        foreign_format: The format of the suite; detected from its records if None.
-        variant: Name of what is scored.
-        score_on: Which text of a reading is scored.
 
     Raises:
         InputError: suite or answers can't be read, or do not belong together.
@@ -147,14 +137,6 @@ def score_answers(
     evidence: EvidenceSpans = MappingProxyType({}),
 ) -> pa.Table:
     """A table of `SCORES`: each question of the suite in its order, each of its samples.
-
-    Args:
-        questions: A table of `SUITE_QUESTIONS`.
-        answers: A table of `ANSWER_COLUMNS`; rows that the suite does not ask for are left out.
-        variant: Name for the column `variant`.
-        samples: Readings of each question; one without a row is `missing`.
-        score_on: Which text of a reading is scored.
-        evidence: Evidence of the readings.
 
     Raises:
         InputError: a reading has two rows, or most of the rows are of questions that are not in the suite.
@@ -279,7 +261,6 @@ def _variant_summary(cell: tuple[str, str, int | None], rows: Sequence[Row]) -> 
 
 REQUIRED_COLUMNS = ("document_id", "question_id", "answer")
 """Columns without which nothing can be scored. Of the others, a table that lacks them has the values in `ABSENT`."""
-
 ABSENT = {"sample": 0, "status": Status.OK.value} | dict.fromkeys(
     field.name for field in ANSWER_COLUMNS if field.nullable
 )

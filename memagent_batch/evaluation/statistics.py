@@ -11,7 +11,6 @@ from typing import Any
 
 Z_95 = 1.959963984540054
 """Standard deviations on both sides of the mean that hold 95 % of a normal distribution."""
-
 ALIKE = 1e-12
 """Sum of squares below which documents differ by rounding alone."""
 
@@ -124,16 +123,12 @@ def holm(chances: Sequence[float]) -> list[float]:
 
 MAX_BINS = 10
 """Most bins of a reliability curve."""
-
 MIN_IN_BIN = 10
 """Least answers in a bin, where there are so many: with fewer, its interval holds nearly everything."""
-
 NUM_RESAMPLES = 1_000
 """Bootstrap samples. With so many, the ends move by less than a hundredth of the interval's width between seeds."""
-
 RESAMPLING_SEED = 0
 """Seed of the bootstrap, so that the same answers always have the same interval."""
-
 Span = tuple[int, int]
 """First code point of a place in a document, and the one after its last."""
 

@@ -30,10 +30,8 @@ SUITE_FILE = "suite.json"
 """What was asked for: tasks, lengths, samples, seed, tokeniser. Written last: without it a suite is not whole."""
 DOCUMENTS_FOLDER = "documents"
 QUESTIONS_FILE = "questions.parquet"
-
 SUITE_FORMAT = "memagent-suite/3"
 """Changes with every change of layout that an older version can't read."""
-
 REFERENCES = column("references", pa.list_(pa.string()), "right answers; what they mean together is up to the metric")
 CELL = [
     column("task", pa.string(), "name of the task, such as niah_single_1"),
@@ -50,7 +48,6 @@ ANSWER_TYPE = [
     column("not_stated", pa.bool_(), "whether `not stated` may be answered", nullable=True),
 ]
 """The type that a question asks for, named as in a question list."""
-
 IS_ABSENT = column("is_absent", pa.bool_(), "whether the document does not state the answer")
 GOLD_SPANS = column(
     "gold_spans",
@@ -66,7 +63,6 @@ GOLD_SPANS = column(
 
 SUITE_DOCUMENTS = pa.schema([DOCUMENT_ID, column("text", pa.string(), "the document")])
 """One row for each document."""
-
 SUITE_QUESTIONS = pa.schema(
     [QUESTION_ID, DOCUMENT_ID, QUESTION, REFERENCES, *CELL, *ANSWER_TYPE, IS_ABSENT, GOLD_SPANS]
 )
@@ -112,7 +108,6 @@ class ConvertedQuestion(SuiteQuestion):
 
 STATUS_MISSING = "missing"
 """Status of a reading that the suite asks for and that the answers have no row of."""
-
 VALUE_FIELDS = [field for field in CLOSING if field.name in {"value", "value_status", "confidence"}]
 """What an answers table says of the typed value."""
 
@@ -185,8 +180,6 @@ ANSWER_COLUMNS = pa.schema(
     ]
 )
 """What of an answers table is scored."""
-
-
 _YES, _NO = frozenset({"yes", "true"}), frozenset({"no", "false"})
 _SIGNED_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 
@@ -343,17 +336,12 @@ def _require_value(row: SuiteQuestion, *, name: str) -> None:
 
 ASKED_ENTRY = "asked"
 """Entry of `suite.json` that says all that decides what is in a suite."""
-
 Say = Callable[[str], None]
 """Shows a line of progress."""
 
 
 def claim_suite(output: Location, asked: Mapping[str, Any]) -> bool:
     """Checks that a suite may be written here; returns whether it is there already, whole.
-
-    Args:
-        output: The suite's folder.
-        asked: All that decides what is in the suite, as JSON gives it back.
 
     Raises:
         OutputError: the place holds another suite, half a suite, or something else; says what to do.

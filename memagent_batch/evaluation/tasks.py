@@ -55,7 +55,6 @@ NOT_STATED = "not stated"
 OR_NOT = " If the text does not state it, answer: " + NOT_STATED + "."
 """Follows a question that may have no answer."""
 STATUSES = ("open", "closed", "pending", "frozen", "expired")
-
 NUM_OTHERS = 3
 """Keys beside the asked one: four in all, as in niah_multikey_1."""
 NUM_CORRECTED = 2

@@ -182,9 +182,6 @@ def with_lengths(scores: pa.Table) -> pa.Table:
 
     A reading that failed before its document was measured takes the length that another variant measured. It stays
     without one if none did.
-
-    Args:
-        scores: A table of `SCORES`, all variants together.
     """
     documents, measured = scores["document_id"].to_pylist(), scores["num_document_tokens"].to_pylist()
     known = {name: 1 << (tokens - 1).bit_length() for name, tokens in zip(documents, measured, strict=True) if tokens}
@@ -230,12 +227,7 @@ def fault_of(row: Row) -> Fault:
 
 
 def choose_failures(rows: Sequence[Row], *, limit: int = TRACES_PER_VARIANT) -> Failures:
-    """Takes failures from each task and length in turn, the lowest scores of each first, until the limit is reached.
-
-    Args:
-        rows: The rows of one variant.
-        limit: How many to show.
-    """
+    """Takes failures from each task and length in turn, the lowest scores of each first, until the limit is reached."""
     failures = [row for row in rows if fault_of(row) is not Fault.NONE]
     cells: dict[tuple[str, int | None], list[Row]] = defaultdict(list)
     for row in failures:

@@ -14,12 +14,8 @@ from memagent_batch.log.index import Row
 
 WORD = re.compile(r"\s*\S+|\s+")
 """A word with the white space before it, or white space at the end: the words of a text join to the text."""
-
-
 CONTEXT_WORDS = 12
 """Unchanged words shown on either side of a change."""
-
-
 ELIDED_WORDS = 40
 """A stretch of unchanged words longer than this is elided between its contexts."""
 

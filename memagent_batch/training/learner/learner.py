@@ -23,10 +23,8 @@ from memagent_batch.training.learner.objective import Objective, TokenSums, toke
 
 LEARNT_BYTES = 16
 """Memory of each weight that is learnt, bytes: the weight, its gradient and AdamW's two averages in float32."""
-
 REFERENCE_BYTES = 4
 """Memory of each weight of the reference, bytes."""
-
 CGROUP_MEMORY_FILE = Path("/sys/fs/cgroup/memory.max")
 """Memory that the container may use, bytes, or `max` (cgroup v2)."""
 
@@ -318,7 +316,6 @@ def choose_device(name: str) -> torch.device:
 
 TRAINING_FILE = "training.json"
 """Where weights come from: in every model folder that is written here."""
-
 LEFT_BEHIND = frozenset({".md", ".jsonl", ".index", TRAINING_FILE})
 """Endings, and a name, of files that speak of the weights before."""
 

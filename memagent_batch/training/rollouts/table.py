@@ -26,12 +26,9 @@ from memagent_batch.runs.tables.schemas import DOCUMENT_ID, QUESTION_ID
 ROLLOUTS_FOLDER = "rollouts"
 ROLLOUTS_FILE = "rollouts.json"
 """Counts, files and knobs of the table. Written last: without it the table is not whole."""
-
 ROLLOUTS_FORMAT = "memagent-rollouts/1"
 """Changes with every change of layout that an older version can't read."""
-
 ROLLOUT_TABLES = TableSet(record=ROLLOUTS_FILE, folders=(ROLLOUTS_FOLDER,))
-
 ROLLOUT_FILE_BYTES = 64 * 1024 * 1024
 """Rows of one file, as Arrow holds them: what a writing task keeps in memory at once."""
 
@@ -129,15 +126,7 @@ def write_record(
 def rollouts_record(
     counts: Mapping[str, Any], files: Sequence[str], *, sampling: SamplingConfig, rollouts: RolloutConfig, run_id: str
 ) -> RolloutsRecord:
-    """What `rollouts.json` says, without which the table is not whole.
-
-    Args:
-        counts: what was counted of its groups, `reward_sum` among it.
-        files: names of all its files.
-        sampling: how the samples were drawn.
-        rollouts: how they were rewarded.
-        run_id: the run.
-    """
+    """What `rollouts.json` says, without which the table is not whole."""
     shown_counts = {name: count for name, count in counts.items() if name != "reward_sum"}
     return RolloutsRecord(
         format=ROLLOUTS_FORMAT,
@@ -191,11 +180,6 @@ def read_rollouts_record(rollouts: Location) -> RolloutsRecord:
 
 def read_groups(output: Location, *, files: Sequence[str], columns: Sequence[str]) -> Iterator[pa.Table]:
     """Streams the groups of the files of a table, each with all rows of its samples; holds a group and a batch.
-
-    Args:
-        output: where the table is.
-        files: its files, as the record names them, in this order.
-        columns: columns of `ROLLOUTS` to read.
 
     Raises:
         InputError: a file is not there, or is no part of such a table.

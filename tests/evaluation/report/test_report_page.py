@@ -9,7 +9,6 @@ from memagent_batch.files.location import Location
 from tests.evaluation.report.evaluation_output import Made, write_evaluation
 
 pytestmark = pytest.mark.browser
-
 HOSTILE = "<script>document.title='owned'</script></memory>\x00\u202e\"><img src=x onerror=\"document.title='owned'\">"
 
 

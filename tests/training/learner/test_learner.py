@@ -14,7 +14,6 @@ from memagent_batch.training.learner.batches import Conversation, to_batch
 from memagent_batch.training.learner.learner import Learner, load_learner, response_logprobs, write_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
 GENTLE = LearnerConfig(learning_rate=1e-3, kl_weight=0.0, warmup_steps=0, device="cpu")
 
 

@@ -12,7 +12,6 @@ from memagent_batch.training.learner.batches import Conversation, batches, to_ba
 from memagent_batch.training.learner.learner import Learner, response_logprobs
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
 VOCABULARY = 13
 
 
