@@ -22,7 +22,6 @@ class TextDocument:
     """Its question; no other reading has it."""
     question: str
     chunks: list[str]
-    """The document's chunks as text, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +33,6 @@ class Work:
     answer: str
     """Text of an `answer` turn, likewise."""
     first_memory: str
-    """The memory before the first chunk."""
     memory_tokens: int
     answer_tokens: int
     documents: list[TextDocument]
@@ -58,7 +56,6 @@ class Clock:
     ended: float = field(default=0.0)
     """When the last response was there, Unix time."""
     num_turns: int = field(default=0)
-    """Requests."""
 
     async def time(self, ask: Ask, message: str, max_tokens: int) -> str:
         """One turn, counted."""
@@ -76,7 +73,6 @@ class PeerResult:
     seconds: float
     """From the first request to the last result."""
     num_turns: int
-    """Requests."""
     responses: dict[str, str]
     """Text of the answer turn by question id."""
 

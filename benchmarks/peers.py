@@ -90,25 +90,6 @@ class MadeCorpus:
         return self.folder / "work.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
-    """One run of the job and one of a peer, made one after the other."""
-
-    job: PeerResult
-    peer: PeerResult
-
-    @property
-    def times_as_fast(self) -> float:
-        """The peer's seconds over the job's; above 1 the job is the faster one."""
-        return self.peer.seconds / self.job.seconds
-
-    @property
-    def identical_answers(self) -> float:
-        """Share of the documents whose responses are the same text."""
-        same = [self.peer.responses[name] == response for name, response in self.job.responses.items()]
-        return sum(same) / len(same)
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=int, default=3, help="runs of each but `rounds` (default: 3)")
     parser.add_argument("--peers", nargs="+", type=Peer, default=list(Peer), choices=list(Peer))
@@ -141,7 +122,7 @@ def _compare(
     mode: Mode, corpus: Corpus, made: MadeCorpus, runs: Mapping[Peer, int], *, server: VllmServer
 ) -> Iterator[dict[str, Any]]:
     """All runs over a corpus, the job's and those of each peer in turn, then their comparison."""
-    rounds: dict[Peer, list[Round]] = {peer: [] for peer in runs}
+    pairs: dict[Peer, list[tuple[PeerResult, PeerResult]]] = {peer: [] for peer in runs}
     about = {"mode": mode, "corpus": corpus}
     for run in range(max(runs.values())):
         base = made.folder / f"{mode}-{run}"
@@ -151,9 +132,9 @@ def _compare(
         for peer in (peer for peer, times in runs.items() if run < times):
             result = run_peer(peer, mode, made, server=server, output=base / f"{peer.name.lower()}.json")
             yield {**about, **_figures(result, made, contestant=peer)}
-            rounds[peer].append(Round(job=job.result, peer=result))
-    for peer, pairs in rounds.items():
-        yield {"what": "comparison", **about, "peer": peer, **summarise(pairs)}
+            pairs[peer].append((job.result, result))
+    for peer, results in pairs.items():
+        yield {"what": "comparison", **about, "peer": peer, **summarise(results)}
 
 
 def _figures(result: PeerResult, made: MadeCorpus, *, contestant: str) -> dict[str, Any]:
@@ -278,14 +259,17 @@ def _run(command: Sequence[str], *, log: Path) -> None:
         raise RuntimeError(f"{' '.join(command)} failed ({done.returncode}): {log.read_text(errors='replace')[-3000:]}")
 
 
-def summarise(rounds: Sequence[Round]) -> dict[str, Any]:
-    """Medians and ranges over the rounds."""
+def summarise(pairs: Sequence[tuple[PeerResult, PeerResult]]) -> dict[str, Any]:
+    """Medians and ranges over pairs of a run of the job and one of a peer, made one after the other."""
+    same = [
+        statistics.mean(peer.responses[name] == text for name, text in job.responses.items()) for job, peer in pairs
+    ]
     return {
-        "runs": len(rounds),
-        **spread("job_seconds", [pair.job.seconds for pair in rounds], digits=2),
-        **spread("peer_seconds", [pair.peer.seconds for pair in rounds], digits=2),
-        **spread("times_as_fast", [pair.times_as_fast for pair in rounds], digits=2),
-        "identical_answers": round(statistics.mean(pair.identical_answers for pair in rounds), 4),
+        "runs": len(pairs),
+        **spread("job_seconds", [job.seconds for job, _ in pairs], digits=2),
+        **spread("peer_seconds", [peer.seconds for _, peer in pairs], digits=2),
+        **spread("times_as_fast", [peer.seconds / job.seconds for job, peer in pairs], digits=2),
+        "identical_answers": round(statistics.mean(same), 4),
     }
 
 

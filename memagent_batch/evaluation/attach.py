@@ -29,11 +29,9 @@ class Attached(TypedDict):
     """An evaluation that the cards of an output show from now on."""
 
     variant: str
-    """Name of the reader in the evaluation."""
     score: float
     """Mean score, 0 to 1."""
     file: str
-    """Its file, below the output."""
 
 
 def attach(source: Location, *, output: Location) -> list[Attached]:

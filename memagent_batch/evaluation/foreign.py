@@ -30,7 +30,6 @@ class Separation(StrEnum):
     """How a question was separated from its document."""
 
     GIVEN = "given"
-    """The record has them apart."""
     TEMPLATE = "template"
     """By the words with which one of RULER's templates begins its question."""
     LAST_PARAGRAPH = "last_paragraph"
@@ -431,7 +430,6 @@ class SplitPrompt:
     question: str
     """The question, without the word `Question:` and without the beginning of an answer."""
     split: Separation
-    """How it was found."""
 
 
 def split_prompt(prompt: str, *, answer_prefix: str = "") -> SplitPrompt | None:

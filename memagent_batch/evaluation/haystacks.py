@@ -48,7 +48,6 @@ class Materials:
     """What documents are made of; the same for all samples of a suite."""
 
     meter: "TokenMeter"
-    """Counts tokens of the model under test."""
     texts: EssayTexts
     """Haystack of the tasks that hide needles in running text."""
     hotpotqa: "Corpus | None" = None

@@ -99,7 +99,6 @@ class SuiteInputs:
     """What documents are made of, and what `suite.json` says of it."""
 
     materials: Materials
-    """What documents are made of."""
     record: dict[str, InputRecord]
     """Name and hash of each input."""
 

@@ -73,7 +73,6 @@ class EvidenceMeasures:
     recall: float
     """Mean share of the right sentences that evidence overlaps."""
     f1: float
-    """Mean harmonic mean of both."""
     hit: Share
     """Readings with evidence on a right sentence."""
     hit_where_right: Share | None

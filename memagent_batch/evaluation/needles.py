@@ -122,13 +122,10 @@ class Needle:
     """The fact as it stands in the document."""
     question: str
     answer: str
-    """The value alone."""
     key: str
-    """What the fact is about."""
     wording: int
     """Index into `WORDINGS`."""
     attribute: str
-    """Which attribute of the key the fact states."""
 
 
 class Haystack(StrEnum):

@@ -46,7 +46,6 @@ class CorpusQuestion:
 
     question: str
     answers: tuple[str, ...]
-    """Right answers, any of them."""
     gold: tuple[int, ...]
     """Paragraphs that answer it together, as indices into the corpus."""
     gold_spans: tuple[tuple[tuple[int, int], ...], ...]
@@ -62,7 +61,6 @@ class Corpus:
     name: str
     """Where it was read, for messages."""
     questions: tuple[CorpusQuestion, ...]
-    """Questions in the order of the file."""
     paragraphs: tuple[str, ...]
     """Paragraphs in the order in which they first stand in the file."""
     sha256: str

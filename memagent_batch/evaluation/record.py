@@ -49,7 +49,6 @@ class VariantRecord:
     suite_sha256: str
     """Hash of the suite's description and questions when it was read, hex."""
     finished_at: str
-    """When its run ended, ISO 8601, UTC."""
     score_on: str = ScoreOn.ANSWER.value
     """Which text of a reading its scores are of, a `ScoreOn`."""
 

@@ -81,7 +81,6 @@ class CellSummary:
     mean_cached_prompt_tokens: float | None
     """Of these, held by the prefix cache."""
     mean_completion_tokens: float | None
-    """Completion tokens of all turns of a reading."""
     mean_engine_seconds: float | None
     """Time inside the engine, summed over the turns of a reading."""
 

@@ -100,7 +100,6 @@ class NeedleForm:
     num_values: int = 1
     """Values of each key, each in a sentence of its own."""
     num_asked: int = 1
-    """Keys that the question asks for."""
 
     @property
     def has_one_number(self) -> bool:
@@ -361,7 +360,6 @@ class SuiteTask:
     make: Make
     metric: Metric
     source: QuestionSource | None = None
-    """File that it needs, if any."""
     value_type: ValueType | None = None
     """Type of its answers, which the questions of a typed suite ask for; None if they have none."""
     by_documents: bool = False

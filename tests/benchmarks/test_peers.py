@@ -10,7 +10,6 @@ from benchmarks.peers import (
     NUM_LONGEST,
     Corpus,
     Mode,
-    Round,
     chunk_counts,
     job_settings,
     summarise,
@@ -76,7 +75,7 @@ def test_summary_of_rounds_pairs_each_run_with_its_own_and_counts_identical_answ
     job = PeerResult(seconds=10, num_turns=4, responses={"a": "x", "b": "y"})
     slow = PeerResult(seconds=30, num_turns=4, responses={"b": "y", "a": "x"})
     other = PeerResult(seconds=20, num_turns=4, responses={"a": "x", "b": "z"})
-    figures = summarise([Round(job=job, peer=slow), Round(job=job, peer=other), Round(job=job, peer=slow)])
+    figures = summarise([(job, slow), (job, other), (job, slow)])
     assert (figures["times_as_fast_median"], figures["times_as_fast_range"]) == (3.0, [2.0, 3.0])
     assert figures["identical_answers"] == pytest.approx(5 / 6, abs=1e-4)
     assert (figures["peer_seconds_median"], figures["peer_seconds_range"]) == (30, [20, 30])

@@ -1,5 +1,3 @@
-"""."""
-
 import json
 from pathlib import Path
 from typing import Any
@@ -113,14 +111,6 @@ def test_convert_suite_memagent_array_has_task_and_length_of_its_name(
 def test_convert_suite_longbench_has_data_set_as_task_and_no_length(tmp_path: Path) -> None:
     rows = converted(write_lines(tmp_path / "hotpotqa.jsonl", LONGBENCH), tmp_path / "suite")
     assert (rows[0]["task"], rows[0]["length_tokens"], rows[0]["metric"]) == ("hotpotqa", None, "squad_f1")
-
-
-@pytest.mark.parametrize(
-    ("record", "expected"),
-    [(NEEDLE, ForeignFormat.RULER), (HQA, ForeignFormat.MEMAGENT), (LONGBENCH, ForeignFormat.LONGBENCH)],
-)
-def test_detect_format_first_record_tells(tmp_path: Path, record: dict[str, Any], expected: ForeignFormat) -> None:
-    assert detect_format(write_lines(tmp_path / "a.jsonl", record)) is expected
 
 
 @pytest.mark.parametrize(
@@ -303,12 +293,6 @@ def test_split_prompt_worked_example_before_the_real_question_stays_in_the_docum
     assert parts is not None
     assert parts.document.startswith(example)
     assert parts.split is Separation.TEMPLATE
-
-
-def test_split_prompt_question_in_the_middle_is_no_question() -> None:
-    parts = split_prompt(f"Noise.\nQuestion: {WHO}\nMore noise.\n\nTell me all.")
-    assert parts is not None
-    assert (parts.question, parts.split) == ("Tell me all.", Separation.LAST_PARAGRAPH)
 
 
 @pytest.mark.parametrize(

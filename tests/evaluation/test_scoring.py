@@ -1,5 +1,3 @@
-"""Scores of values, evidence and `not stated`, over tables with the schemas that runs write."""
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -48,6 +46,7 @@ def scored(
     *,
     samples: int = 1,
     score_on: ScoreOn = ScoreOn.METRIC,
+    evidence: EvidenceSpans | None = None,
 ) -> pa.Table:
     return score_answers(
         pa.Table.from_pylist(questions, schema=SUITE_QUESTIONS),
@@ -55,6 +54,7 @@ def scored(
         variant="v",
         samples=samples,
         score_on=score_on,
+        evidence=evidence or {},
     )
 
 
@@ -283,18 +283,6 @@ def spans(*places: tuple[int, int]) -> list[dict[str, int]]:
     return [{"char_start": start, "char_end": end} for start, end in places]
 
 
-def score_closing(
-    questions: list[dict[str, Any]], answers: list[dict[str, Any]], evidence: EvidenceSpans | None = None
-) -> pa.Table:
-    return score_answers(
-        pa.Table.from_pylist(questions, schema=SUITE_QUESTIONS),
-        pa.Table.from_pylist(answers, schema=ANSWER_COLUMNS),
-        variant="v",
-        samples=1,
-        evidence=evidence or {},
-    )
-
-
 @pytest.mark.parametrize(
     ("asked", "given", "is_right"),
     [
@@ -314,9 +302,7 @@ def test_value_is_right_where_it_equals_a_reference_as_a_value(
     asked: dict[str, Any], given: dict[str, Any], is_right: bool
 ) -> None:
     other = answer(1, **value("open"))
-    rows = score_closing(
-        [question(0, **asked), question(1, **LABEL)], [answer(0, "it is open", **given), other]
-    ).to_pylist()
+    rows = scored([question(0, **asked), question(1, **LABEL)], [answer(0, "it is open", **given), other]).to_pylist()
     assert rows[0]["value_right"] is is_right
     assert (rows[0]["score"], rows[0]["scored_on"]) == (float(is_right), "value")
 
@@ -324,19 +310,19 @@ def test_value_is_right_where_it_equals_a_reference_as_a_value(
 def test_value_metric_reads_the_answers_where_the_table_has_no_values() -> None:
     questions = [question(number, **NUMBER) for number in range(4)]
     answers = [answer(0, "1200.0"), answer(1, "about 1200"), answer(2, "Not stated"), answer(3, None)]
-    rows = score_closing(questions, answers).to_pylist()
+    rows = scored(questions, answers).to_pylist()
     assert [row["value_right"] for row in rows] == [True, False, False, False]
     assert [row["value_status"] for row in rows] == ["ok", "invalid", "not_stated", None]
 
 
 def test_question_without_a_type_has_no_value_and_keeps_its_score() -> None:
-    [row] = score_closing([question(0)], [answer(0)]).to_pylist()
+    [row] = scored([question(0)], [answer(0)]).to_pylist()
     assert (row["score"], row["value_right"], row["value_status"]) == (1.0, None, None)
-    assert measure(score_closing([question(0)], [answer(0)])) == []
+    assert measure(scored([question(0)], [answer(0)])) == []
 
 
 def test_failed_reading_is_a_wrong_value_and_no_abstention() -> None:
-    rows = score_closing(
+    rows = scored(
         [question(0, **LABEL | ABSENT), question(1, **LABEL)],
         [answer(0, None, status="failed"), answer(1, **value("open"))],
     ).to_pylist()
@@ -345,7 +331,7 @@ def test_failed_reading_is_a_wrong_value_and_no_abstention() -> None:
 
 def test_value_measures_count_every_reading() -> None:
     given = [value("open"), value("closed"), value(None, status="not_stated"), value(None, status="invalid")]
-    table = score_closing(
+    table = scored(
         [question(number, **LABEL) for number in range(5)],
         [answer(number, **each) for number, each in enumerate(given)],
     )
@@ -359,7 +345,7 @@ def test_value_measures_count_every_reading() -> None:
 
 def test_abstention_is_right_on_absent_and_lost_on_present_answers() -> None:
     silent, told = value(None, status="not_stated", num_evidence=0), value("open", num_evidence=1)
-    table = score_closing(
+    table = scored(
         [
             *(question(number, **LABEL | ABSENT) for number in range(3)),
             *(question(number, **LABEL) for number in (3, 4)),
@@ -378,9 +364,7 @@ def test_abstention_is_right_on_absent_and_lost_on_present_answers() -> None:
 
 
 def test_abstention_without_types_is_the_answer_in_words() -> None:
-    rows = score_closing(
-        [question(0, **ABSENT), question(1)], [answer(0, "Not stated."), answer(1, "not stated")]
-    ).to_pylist()
+    rows = scored([question(0, **ABSENT), question(1)], [answer(0, "Not stated."), answer(1, "not stated")]).to_pylist()
     assert [row["abstained"] for row in rows] == [True, True]
 
 
@@ -398,10 +382,10 @@ def test_evidence_is_scored_by_the_chosen_sentences_alone() -> None:
         evidence_row(1, "aligned", None, None),
     ]
     evidence = evidence_spans([pa.Table.from_pylist(rows, schema=EVIDENCE)])
-    table = score_closing(
+    table = scored(
         [question(0, gold_spans=spans((10, 30), (40, 60))), question(1, gold_spans=spans((0, 9))), question(2)],
         [answer(0, num_evidence=2), answer(1, num_evidence=0), answer(2, num_evidence=0)],
-        evidence,
+        evidence=evidence,
     )
     first, second, unknown = table.to_pylist()
     assert (first["evidence_precision"], first["evidence_recall"], first["evidence_hit"]) == (0.5, 0.5, True)
@@ -413,7 +397,7 @@ def test_evidence_is_scored_by_the_chosen_sentences_alone() -> None:
 
 
 def test_reading_of_which_no_evidence_was_asked_is_not_measured() -> None:
-    table = score_closing([question(0, gold_spans=spans((0, 9)))], [answer(0)])
+    table = scored([question(0, gold_spans=spans((0, 9)))], [answer(0)])
     assert table["evidence_hit"].to_pylist() == [None]
     assert measure(table) == []
 
@@ -424,15 +408,15 @@ def test_calibration_is_of_values_with_a_confidence() -> None:
         answer(number, **value("open" if number % 4 else "closed", confidence=0.75 if number < 20 else None))
         for number in range(40)
     ]
-    found = measure(score_closing(questions, answers))[0].calibration
+    found = measure(scored(questions, answers))[0].calibration
     assert found is not None
     assert [(each.n, each.accuracy, each.confidence) for each in found.bins] == [(20, 0.75, 0.75)]
     assert found.error == 0
 
 
 def test_score_table_shows_measures_below_the_cells_only_where_there_are_some() -> None:
-    plain = score_table(score_closing([question(0)], [answer(0)]))
-    typed = score_table(score_closing([question(0, **LABEL)], [answer(0, **value("open"))]))
+    plain = score_table(scored([question(0)], [answer(0)]))
+    typed = score_table(scored([question(0, **LABEL)], [answer(0, **value("open"))]))
     assert "ABSENT RIGHT" not in plain
     header, first, *_ = typed.split("\n\n")[1].split("\n")
     assert header.split()[:3] == ["VARIANT", "TASK", "VALUES"]

@@ -59,7 +59,6 @@ class Workplace:
     folder: Path
     """An empty folder, with links resolved."""
     code: Path
-    """The checkout that is run."""
     kept: Path
 
     def memagent(self, command: str, *options: str) -> None:

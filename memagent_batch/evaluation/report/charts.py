@@ -71,7 +71,6 @@ class Chart:
     """Panels beside each other, under one legend."""
 
     name: str
-    """Its name on the page."""
     alternative: str
     """What it shows, for who can't see it."""
     names: Sequence[str]

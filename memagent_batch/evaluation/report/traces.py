@@ -24,11 +24,8 @@ class WordChange(StrEnum):
     """What happened to a stretch of words."""
 
     KEPT = "kept"
-    """In both memories."""
     ADDED = "added"
-    """Only in the later one."""
     REMOVED = "removed"
-    """Only in the earlier one."""
     ELIDED = "elided"
     """In both, and not shown; the text says how many words."""
 
@@ -71,9 +68,7 @@ class TraceLine:
     token_start: int | None
     """First token that was shown; None where no chunk was."""
     token_end: int | None
-    """Token after the last one."""
     char_start: int | None
-    """First character that was shown."""
     char_end: int | None
     locator: str | None = None
     """Where that stood in the source; None where it is not known, and for several turns."""
@@ -90,7 +85,6 @@ class TraceLine:
     references_in: tuple[str, ...] = ()
     """References that came into the memory or note with this turn."""
     references_out: tuple[str, ...] = ()
-    """References that it lost with this turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +138,6 @@ class _Text:
     row: Row
     is_note: bool
     held: frozenset[str]
-    """References that stand in it."""
     before: "_Text | None"
     """The memory before; None for a note, and before the first memory."""
 

@@ -19,7 +19,7 @@ from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
 from memagent_batch.models.weights import WEIGHT_ENDINGS, model_sha256, weights_version
 from memagent_batch.training.learner.batches import Conversation, ConversationBatch, batches
-from memagent_batch.training.learner.objective import Objective, TokenSums, token_sums
+from memagent_batch.training.learner.objective import TokenSums, token_sums
 
 LEARNT_BYTES = 16
 """Memory of each weight that is learnt, bytes: the weight, its gradient and AdamW's two averages in float32."""
@@ -49,9 +49,7 @@ class StepFigures:
     """Norm of the gradient before it was clipped."""
     learning_rate: float
     num_conversations: int
-    """Conversations that were learnt from."""
     num_learnt_tokens: int
-    """Tokens that were learnt from."""
     num_teaching_conversations: int
     """Conversations with another advantage than 0: without one, the rewards of every question were equal."""
     num_sure_conversations: int
@@ -59,7 +57,6 @@ class StepFigures:
     num_tokens: int
     """Tokens of those that did, prompts included."""
     seconds: float
-    """Time that the step took."""
     tokens_per_second: float
     """`num_tokens` through the network and back in a second."""
 
@@ -115,13 +112,6 @@ class Learner:
         self.num_steps = 0
         self._reference = reference
         self._settings = settings
-        self._objective = Objective(
-            clip_low=settings.clip_low,
-            clip_high=settings.clip_high,
-            dual_clip=settings.dual_clip,
-            kl_weight=settings.kl_weight,
-            kl_limit=settings.kl_limit,
-        )
         self._device = next(network.parameters()).device
         self._optimiser = torch.optim.AdamW(
             network.parameters(),
@@ -219,7 +209,7 @@ class Learner:
             advantages=batch.advantages.to(logprobs.dtype),
             mask=batch.mask,
             reference_logprobs=reference,
-            objective=self._objective,
+            settings=self._settings,
         )
 
     def _learning_rate(self) -> float:

@@ -28,7 +28,6 @@ class Rewarded:
     """What came of rewarding one sample."""
 
     reward: float | None = None
-    """The reward; None where there is none."""
     error: str | None = None
     """Why there is none."""
 

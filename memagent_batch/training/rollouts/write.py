@@ -59,9 +59,7 @@ class RolloutTask:
     job: JobConfig
     """All knobs, as the readings had them."""
     run_id: str
-    """The run that was collected."""
     reader: ReaderIdentity
-    """The reader that took the turns."""
 
 
 def project_rollouts(part: pa.Table, *, task: RolloutTask) -> pa.Table:

@@ -1,5 +1,3 @@
-"""."""
-
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any

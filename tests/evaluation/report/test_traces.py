@@ -1,5 +1,3 @@
-"""."""
-
 from typing import Any
 
 import pytest
@@ -128,11 +126,6 @@ def test_make_trace_of_parallel_compares_notes_with_nothing_and_the_last_merge_w
     assert (trace.num_changed, trace.verdict) == (2, "in the last memory")
 
 
-def test_make_trace_of_notes_alone_ends_without_a_memory() -> None:
-    trace = make_trace(rows_of(("read", "key 42")), references=("42",), alternatives=False)
-    assert (trace.num_changed, trace.verdict) == (0, "the memory never changed")
-
-
 WORDS = st.lists(st.sampled_from(["fox", "the", "a", "42", "\n", "x  y"]), max_size=30).map(" ".join)
 
 
@@ -147,10 +140,6 @@ def test_differences_one_word_written_over_is_removed_and_added() -> None:
         ("added", " 34"),
         ("kept", " today."),
     ]
-
-
-def test_differences_first_memory_is_all_added() -> None:
-    assert _told("", "a b") == [("added", "a b")]
 
 
 @given(before=WORDS, after=WORDS)
