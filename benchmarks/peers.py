@@ -57,6 +57,47 @@ class Peer(StrEnum):
     """An asyncio client: all documents at once, one semaphore over their requests."""
 
 
+PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
+"""Environment of datatrove, made by `make bench-peers`."""
+
+MODULES = {
+    Peer.ROUNDS: "benchmarks.peer_ray_llm",
+    Peer.DATATROVE: "benchmarks.peer_datatrove",
+    Peer.CLIENT: "benchmarks.peer_client",
+}
+
+SAME_ENGINE = '{"speculative_config": null, "max_num_batched_tokens": 4096}'
+"""Engine arguments that vLLM or the job would choose by where the engine runs; tokens of one engine step."""
+
+MODE_ARGUMENTS = {Mode.SAME: ("--vllm.engine-args", SAME_ENGINE), Mode.SHIPPED: ()}
+"""Arguments of the job beside its job file."""
+
+QUIET_RAY = {"RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+"""By default Ray's workers, and the engine below them, wait for everything else that the machine does; it also reports
+its use to its makers."""
+
+SEED = 20_260_702
+"""Of lengths, their order, and texts."""
+
+MEDIAN_CHUNKS = 2
+"""Median length of the heavy-tailed corpus."""
+
+SPREAD = 0.6
+"""Standard deviation of the logarithm of a length, the longest ones apart."""
+
+BODY_CHUNKS = 10
+"""Longest document of the heavy-tailed corpus, the longest ones apart."""
+
+NUM_LONGEST = 3
+"""Documents at the end of the tail."""
+
+LONGEST_CHUNKS = 50 * MEDIAN_CHUNKS
+"""Their length."""
+
+EVEN_CHUNKS = 4
+"""Length of every document of the even corpus."""
+
+
 class Corpus(StrEnum):
     """How lengths are spread."""
 
@@ -88,6 +129,15 @@ class MadeCorpus:
     def work(self) -> Path:
         """The same readings as text, for the peers."""
         return self.folder / "work.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRun:
+    """One run of the job."""
+
+    result: PeerResult
+    start_seconds: float
+    """From the command to the first turn: Ray, plan, engine."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -147,34 +197,6 @@ def _figures(result: PeerResult, made: MadeCorpus, *, contestant: str) -> dict[s
         "seconds": round(result.seconds, 2),
         "turns_per_second": round(result.num_turns / result.seconds, 1),
     }
-
-
-PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
-"""Environment of datatrove, made by `make bench-peers`."""
-
-
-MODULES = {
-    Peer.ROUNDS: "benchmarks.peer_ray_llm",
-    Peer.DATATROVE: "benchmarks.peer_datatrove",
-    Peer.CLIENT: "benchmarks.peer_client",
-}
-
-SAME_ENGINE = '{"speculative_config": null, "max_num_batched_tokens": 4096}'
-"""Engine arguments that vLLM or the job would choose by where the engine runs; tokens of one engine step."""
-MODE_ARGUMENTS = {Mode.SAME: ("--vllm.engine-args", SAME_ENGINE), Mode.SHIPPED: ()}
-"""Arguments of the job beside its job file."""
-QUIET_RAY = {"RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
-"""By default Ray's workers, and the engine below them, wait for everything else that the machine does; it also reports
-its use to its makers."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRun:
-    """One run of the job."""
-
-    result: PeerResult
-    start_seconds: float
-    """From the command to the first turn: Ray, plan, engine."""
 
 
 def job_settings(mode: Mode) -> JobConfig:
@@ -271,22 +293,6 @@ def summarise(pairs: Sequence[tuple[PeerResult, PeerResult]]) -> dict[str, Any]:
         **spread("times_as_fast", [peer.seconds / job.seconds for job, peer in pairs], digits=2),
         "identical_answers": round(statistics.mean(same), 4),
     }
-
-
-SEED = 20_260_702
-"""Of lengths, their order, and texts."""
-MEDIAN_CHUNKS = 2
-"""Median length of the heavy-tailed corpus."""
-SPREAD = 0.6
-"""Standard deviation of the logarithm of a length, the longest ones apart."""
-BODY_CHUNKS = 10
-"""Longest document of the heavy-tailed corpus, the longest ones apart."""
-NUM_LONGEST = 3
-"""Documents at the end of the tail."""
-LONGEST_CHUNKS = 50 * MEDIAN_CHUNKS
-"""Their length."""
-EVEN_CHUNKS = 4
-"""Length of every document of the even corpus."""
 
 
 def chunk_counts(corpus: Corpus, *, num_documents: int) -> list[int]:

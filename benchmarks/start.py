@@ -39,7 +39,6 @@ _CHILD = (
     "    sys.exit(memagent_batch.cli.main.main(['answer', *sys.argv[1:]]))\n"
 )
 """The command, with Ray started before it, so that its start is measured apart from the plan."""
-
 PARTS = ("import", "ray", "plan", "processes", "model", "warm_up", "first_turn")
 MODEL_LINE = re.compile(r"(?:Initializing model|Loading weights) took ([\d.]+) seconds")
 WARM_UP_LINE = re.compile(r"init engine .* took ([\d.]+) s")

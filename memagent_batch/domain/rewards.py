@@ -48,6 +48,10 @@ _LATEX_RULES = (
 forms of fractions, sizes of brackets, degrees, escaped dollar and per cent signs, decimals without a 0, spaces."""
 
 
+EPSILON = 1e-6
+"""Added to the standard deviation before it divides, as trainers do."""
+
+
 class Overlong(StrEnum):
     """How a sample is rewarded when one of its turns was cut at its budget."""
 
@@ -57,6 +61,17 @@ class Overlong(StrEnum):
     """Its reward is 0."""
     MASK = "mask"
     """It has no reward and no advantage, and its tokens are masked out (DAPO's overlong filtering)."""
+
+
+class Advantage(StrEnum):
+    """How rewards become advantages."""
+
+    CENTRED = "centred"
+    """Reward minus the group's mean reward: the published form."""
+    STANDARDISED = "standardised"
+    """The same, divided by the group's standard deviation (of a sample, n - 1) plus 1e-6: GRPO's form."""
+    LEAVE_ONE_OUT = "leave_one_out"
+    """Reward minus the mean reward of the others: RLOO's form."""
 
 
 def built_in_reward(name: str, *, extraction: Extraction) -> Reward:
@@ -100,21 +115,6 @@ def _without_latex(text: str) -> str:
     for written, replacement in _LATEX_RULES:
         text = text.replace(written, replacement)
     return text
-
-
-EPSILON = 1e-6
-"""Added to the standard deviation before it divides, as trainers do."""
-
-
-class Advantage(StrEnum):
-    """How rewards become advantages."""
-
-    CENTRED = "centred"
-    """Reward minus the group's mean reward: the published form."""
-    STANDARDISED = "standardised"
-    """The same, divided by the group's standard deviation (of a sample, n - 1) plus 1e-6: GRPO's form."""
-    LEAVE_ONE_OUT = "leave_one_out"
-    """Reward minus the mean reward of the others: RLOO's form."""
 
 
 def group_advantages(rewards_G: Sequence[float | None], *, kind: Advantage) -> list[float | None]:

@@ -16,7 +16,7 @@ from typing import Any
 from memagent_batch.domain.closing.answer_types import NOT_STATED_ENTRY, AnswerType, Label, ValueType
 from memagent_batch.domain.scores import Metric
 from memagent_batch.errors import InputError
-from memagent_batch.evaluation.questions import answer_span
+from memagent_batch.evaluation.corpora import answer_span
 from memagent_batch.evaluation.suite import ConvertedQuestion, span_rows
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
@@ -24,6 +24,20 @@ from memagent_batch.inputs.formats.json_objects import JsonObject, read_objects
 from memagent_batch.inputs.formats.records import Column, Kind, Presence, column_value, refuse_missing
 from memagent_batch.inputs.listing import InputFile, list_files
 from memagent_batch.inputs.questions import type_fields
+
+ENTAILMENT, CONTRADICTION, NOT_MENTIONED = "Entailment", "Contradiction", "NotMentioned"
+"""Choices of ContractNLI; of the last one nothing stands in the document."""
+HYPOTHESIS_ASKED = "Does the contract entail this statement, or contradict it? {hypothesis}"
+"""A hypothesis of ContractNLI as a question."""
+FIRST_KEY = re.compile(rb'\s*\{\s*"(?P<key>[a-z]+)"\s*:\s*(?P<opening>[\[{"])')
+"""Beginning of a file that is one object."""
+_HEAD_BYTES = 4096
+
+QUESTION_FORMS = (
+    re.compile(r"(?P<question>What (?:is|are all) the special magic .+? mentioned in the provided text\?).*"),
+    re.compile(r"Question: (?P<question>.+?)(?: Answer:.*| ?\[/INST\].*)?"),
+)
+"""The last line of a prompt: the question, then perhaps the beginning of an answer."""
 
 
 class Separation(StrEnum):
@@ -100,6 +114,20 @@ LONGBENCH_QA = ("narrativeqa", "qasper", "multifieldqa_en", "hotpotqa", "2wikimq
 """Those that can: their metric is SQuAD's F1."""
 FILLED = 0.5
 """A number in a RULER file's path is its length in tokens if its records fill at least this part of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitPrompt:
+    """A prompt in two."""
+
+    document: str
+    """All that stands before the question, unchanged."""
+    question: str
+    """The question, without the word `Question:` and without the beginning of an answer."""
+    split: Separation
+
+
+_QuestionsOf = Callable[[Any, str, str], Iterator[ForeignQuestion]]
 
 
 def foreign_files(suite: Location) -> list[InputFile]:
@@ -277,15 +305,6 @@ def question_row(question: ForeignQuestion) -> ConvertedQuestion:
     )
 
 
-ENTAILMENT, CONTRADICTION, NOT_MENTIONED = "Entailment", "Contradiction", "NotMentioned"
-"""Choices of ContractNLI; of the last one nothing stands in the document."""
-HYPOTHESIS_ASKED = "Does the contract entail this statement, or contradict it? {hypothesis}"
-"""A hypothesis of ContractNLI as a question."""
-FIRST_KEY = re.compile(rb'\s*\{\s*"(?P<key>[a-z]+)"\s*:\s*(?P<opening>[\[{"])')
-"""Beginning of a file that is one object."""
-_HEAD_BYTES = 4096
-
-
 def first_key(location: Location) -> str | None:
     """The first key of a file that is one object over all its lines; None where it begins otherwise."""
     with input_errors(location.uri), location.fs.open(location.path, "rb") as stream:
@@ -324,9 +343,6 @@ def read_contract_nli(location: Location, *, name: str, task: str) -> Iterator[F
 
     documents = _required_list(value, "documents", where=location.uri)
     yield from _questions(location, documents, name=name, questions_of=questions_of, task=task)
-
-
-_QuestionsOf = Callable[[Any, str, str], Iterator[ForeignQuestion]]
 
 
 def _questions(
@@ -412,24 +428,6 @@ def _document_text(value: Any) -> str:
         raise ValueError(f"expected a text, found {value!r}")
     value.encode()
     return value
-
-
-QUESTION_FORMS = (
-    re.compile(r"(?P<question>What (?:is|are all) the special magic .+? mentioned in the provided text\?).*"),
-    re.compile(r"Question: (?P<question>.+?)(?: Answer:.*| ?\[/INST\].*)?"),
-)
-"""The last line of a prompt: the question, then perhaps the beginning of an answer."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitPrompt:
-    """A prompt in two."""
-
-    document: str
-    """All that stands before the question, unchanged."""
-    question: str
-    """The question, without the word `Question:` and without the beginning of an answer."""
-    split: Separation
 
 
 def split_prompt(prompt: str, *, answer_prefix: str = "") -> SplitPrompt | None:

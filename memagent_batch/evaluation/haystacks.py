@@ -12,17 +12,14 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, repeat
 from math import ceil
-from typing import TYPE_CHECKING
 
 from memagent_batch.errors import InputError, SettingsError
+from memagent_batch.evaluation.corpora import Corpus
 from memagent_batch.evaluation.needles import NOISE
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.listing import list_files
 from memagent_batch.tokens.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from memagent_batch.evaluation.questions import Corpus
 
 SHORTEST_TOKENS = 512
 """Shortest document of a suite, tokens: below it the needles themselves are most of the text."""
@@ -43,15 +40,39 @@ GoldSpan = tuple[int, int]
 """First code point of a place in a document, and the one after its last."""
 
 
+class TokenMeter:
+    """Counts tokens as the main job's reader does."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._counts: dict[str, int] = {}
+
+    def count(self, text: str) -> int:
+        """Tokens of a text of any length."""
+        return len(self._tokenizer.encode_document(text).token_ids)
+
+    def count_once(self, text: str) -> int:
+        """Tokens of a text that comes again: a sentence of an essay, a paragraph of a corpus. Keeps the count."""
+        count = self._counts.get(text)
+        if count is None:
+            count = self._counts[text] = self.count(text)
+        return count
+
+    def cut(self, text: str, num_tokens: int) -> str:
+        """The first tokens of a text."""
+        starts = self._tokenizer.encode_document(text).token_chars
+        return text if num_tokens >= len(starts) else text[: int(starts[num_tokens])]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Materials:
     """What documents are made of; the same for all samples of a suite."""
 
-    meter: "TokenMeter"
+    meter: TokenMeter
     texts: EssayTexts
     """Haystack of the tasks that hide needles in running text."""
-    hotpotqa: "Corpus | None" = None
-    squad: "Corpus | None" = None
+    hotpotqa: Corpus | None = None
+    squad: Corpus | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,30 +146,6 @@ class HaystackUnits:
     """How a needle is written as a unit; slot `{}`."""
     recurs: bool
     """Whether units come again, so that each is counted once."""
-
-
-class TokenMeter:
-    """Counts tokens as the main job's reader does."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
-        self._counts: dict[str, int] = {}
-
-    def count(self, text: str) -> int:
-        """Tokens of a text of any length."""
-        return len(self._tokenizer.encode_document(text).token_ids)
-
-    def count_once(self, text: str) -> int:
-        """Tokens of a text that comes again: a sentence of an essay, a paragraph of a corpus. Keeps the count."""
-        count = self._counts.get(text)
-        if count is None:
-            count = self._counts[text] = self.count(text)
-        return count
-
-    def cut(self, text: str, num_tokens: int) -> str:
-        """The first tokens of a text."""
-        starts = self._tokenizer.encode_document(text).token_chars
-        return text if num_tokens >= len(starts) else text[: int(starts[num_tokens])]
 
 
 class Stock:

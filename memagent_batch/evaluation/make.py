@@ -9,6 +9,7 @@ from statistics import median_low
 from typing import TypedDict
 
 from memagent_batch.errors import MemagentError
+from memagent_batch.evaluation.corpora import Corpus, read_hotpotqa, read_squad
 from memagent_batch.evaluation.haystacks import (
     EssayTexts,
     Materials,
@@ -18,7 +19,6 @@ from memagent_batch.evaluation.haystacks import (
     read_essays,
 )
 from memagent_batch.evaluation.needles import prose
-from memagent_batch.evaluation.questions import Corpus, read_hotpotqa, read_squad
 from memagent_batch.evaluation.suite import (
     ASKED_ENTRY,
     DOCUMENTS_FOLDER,

@@ -37,6 +37,17 @@ SCORE_COLUMNS = [
     *(field.name for field in CLOSING_SCORES),
 ]
 """Columns of the scores that are used."""
+_DocumentScores = Mapping[tuple[str, str], Mapping[str, float]]
+TABLE_HEADER = ("VARIANT", "TASK", "LENGTH", "N", "SCORE", "95 % INTERVAL", "FAILED", "NO ANSWER", "MISSING")
+NUM_TEXT_COLUMNS = 2
+"""Columns from the left whose values begin at the left."""
+
+MEASURES_HEADER = (
+    "VARIANT", "TASK", "VALUES", "RIGHT", "MACRO F1", "INVALID", "EVIDENCE F1", "HIT", "ABSENT RIGHT", "PRESENT LOST",
+    "CALIBRATION ERROR",
+)  # fmt: skip
+
+COMPARISON_HEADER = ("VARIANT", "TASK", "BETTER", "WORSE", "EQUAL", "CHANCE, CORRECTED")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +118,20 @@ class Measures:
     def is_empty(self) -> bool:
         """Whether nothing of all this was asked."""
         return not (self.value or self.evidence or self.abstention)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A variant against the first one in a task. The unit is a document: the mean score of its readings."""
+
+    variant: str
+    base: str
+    task: str
+    """Name of the task; `ALL_TASKS` where they are taken together."""
+    documents: Paired
+    """Documents that it reads better, worse, and equally well."""
+    p_corrected: float
+    """The chance, corrected (Holm) for all comparisons of single tasks, or for those of all tasks together."""
 
 
 def measure(scores: pa.Table) -> list[Measures]:
@@ -206,23 +231,6 @@ def _mean(rows: Sequence[Row], name: str) -> float:
     return float(sum(row[name] for row in rows)) / len(rows)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """A variant against the first one in a task. The unit is a document: the mean score of its readings."""
-
-    variant: str
-    base: str
-    task: str
-    """Name of the task; `ALL_TASKS` where they are taken together."""
-    documents: Paired
-    """Documents that it reads better, worse, and equally well."""
-    p_corrected: float
-    """The chance, corrected (Holm) for all comparisons of single tasks, or for those of all tasks together."""
-
-
-_DocumentScores = Mapping[tuple[str, str], Mapping[str, float]]
-
-
 def compare(scores: pa.Table) -> list[Comparison]:
     """Each further variant against the first: all tasks together, then each task by name."""
     rows = scores.select(["variant", "document_id", "task", "score"]).to_pylist()
@@ -254,20 +262,6 @@ def _compared(documents: _DocumentScores, cells: Sequence[tuple[str, str]], *, b
         Comparison(variant=variant, base=base, task=task, documents=pair, p_corrected=p)
         for (variant, task), pair, p in zip(cells, pairs, corrected, strict=True)
     ]
-
-
-TABLE_HEADER = ("VARIANT", "TASK", "LENGTH", "N", "SCORE", "95 % INTERVAL", "FAILED", "NO ANSWER", "MISSING")
-NUM_TEXT_COLUMNS = 2
-"""Columns from the left whose values begin at the left."""
-
-
-MEASURES_HEADER = (
-    "VARIANT", "TASK", "VALUES", "RIGHT", "MACRO F1", "INVALID", "EVIDENCE F1", "HIT", "ABSENT RIGHT", "PRESENT LOST",
-    "CALIBRATION ERROR",
-)  # fmt: skip
-
-
-COMPARISON_HEADER = ("VARIANT", "TASK", "BETTER", "WORSE", "EQUAL", "CHANCE, CORRECTED")
 
 
 def score_table(scores: pa.Table) -> str:

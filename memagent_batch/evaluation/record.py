@@ -27,6 +27,12 @@ VARIANT_RUNS_FOLDER = "runs"
 SCORES_FOLDER = "scores"
 CONVERTED_FOLDER = "suite"
 """Where a foreign suite lies in this project's layout."""
+REPEAT_REMEDY = "run `evaluate run` again with the same arguments; finished readings are not read again"
+"""What brings back a file that is lost or broken."""
+READING_COLUMNS = ("document_id", "question_id", "sample")
+"""What names a reading inside a run."""
+ReadingIds = tuple[str, str, int]
+"""Values of `READING_COLUMNS`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +78,15 @@ class Evaluation:
         """This one with a variant added, or in the place of the one of the same name."""
         variants = {variant.name: variant for variant in self.variants} | {record.name: record}
         return Evaluation(suite=self.suite, suite_folder=self.suite_folder, variants=tuple(variants.values()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingRows:
+    """What a run kept of some readings."""
+
+    answers: dict[ReadingIds, Row]
+    memories: dict[ReadingIds, list[Row]]
+    """Their rows of `memories`, in the order of their turns; none for a reading that failed before its first."""
 
 
 def read_evaluation(output: Location) -> Evaluation | None:
@@ -134,23 +149,6 @@ def public_knobs(knobs: Mapping[str, object], *, public: Mapping[str, object]) -
             case _ if name in public:
                 found[name] = public[name]
     return found
-
-
-REPEAT_REMEDY = "run `evaluate run` again with the same arguments; finished readings are not read again"
-"""What brings back a file that is lost or broken."""
-READING_COLUMNS = ("document_id", "question_id", "sample")
-"""What names a reading inside a run."""
-ReadingIds = tuple[str, str, int]
-"""Values of `READING_COLUMNS`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadingRows:
-    """What a run kept of some readings."""
-
-    answers: dict[ReadingIds, Row]
-    memories: dict[ReadingIds, list[Row]]
-    """Their rows of `memories`, in the order of their turns; none for a reading that failed before its first."""
 
 
 def open_evaluation(output: Location) -> Evaluation:

@@ -40,6 +40,12 @@ ALL_TASKS = "all tasks"
 """Stands for the task where a summary takes all of them together."""
 COSTS = ("num_turns", "num_prompt_tokens", "num_cached_prompt_tokens", "num_completion_tokens", "engine_seconds")
 """Columns of an answer that say what it cost."""
+REQUIRED_COLUMNS = ("document_id", "question_id", "answer")
+"""Columns without which nothing can be scored. Of the others, a table that lacks them has the values in `ABSENT`."""
+ABSENT = {"sample": 0, "status": Status.OK.value} | dict.fromkeys(
+    field.name for field in ANSWER_COLUMNS if field.nullable
+)
+"""What a missing column stands for; 0 where it is not named here."""
 
 
 class Grouping(StrEnum):
@@ -256,14 +262,6 @@ def _variant_summary(cell: tuple[str, str, int | None], rows: Sequence[Row]) -> 
             for name in COSTS
         },
     )
-
-
-REQUIRED_COLUMNS = ("document_id", "question_id", "answer")
-"""Columns without which nothing can be scored. Of the others, a table that lacks them has the values in `ABSENT`."""
-ABSENT = {"sample": 0, "status": Status.OK.value} | dict.fromkeys(
-    field.name for field in ANSWER_COLUMNS if field.nullable
-)
-"""What a missing column stands for; 0 where it is not named here."""
 
 
 def read_answers(location: Location) -> pa.Table:

@@ -13,6 +13,16 @@ Z_95 = 1.959963984540054
 """Standard deviations on both sides of the mean that hold 95 % of a normal distribution."""
 ALIKE = 1e-12
 """Sum of squares below which documents differ by rounding alone."""
+MAX_BINS = 10
+"""Most bins of a reliability curve."""
+MIN_IN_BIN = 10
+"""Least answers in a bin, where there are so many: with fewer, its interval holds nearly everything."""
+NUM_RESAMPLES = 1_000
+"""Bootstrap samples. With so many, the ends move by less than a hundredth of the interval's width between seeds."""
+RESAMPLING_SEED = 0
+"""Seed of the bootstrap, so that the same answers always have the same interval."""
+Span = tuple[int, int]
+"""First code point of a place in a document, and the one after its last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +33,54 @@ class Interval:
     """Lower end, from 0 to 1."""
     high: float
     """Upper end, from 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paired:
+    """What two readers reached where both have a score."""
+
+    num_better: int
+    """Where the first one is better."""
+    num_worse: int
+    num_equal: int
+    p: float
+    """Chance of a split at least so uneven if neither is better: the exact sign test, both sides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanScores:
+    """Evidence of a reading against the sentences that bear the answer."""
+
+    precision: float
+    """Share of the evidence that overlaps a right sentence; 0 where there is no evidence."""
+    recall: float
+    """Share of the right sentences that evidence overlaps."""
+    f1: float
+    hit: bool
+    """Whether any evidence overlaps a right sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReliabilityBin:
+    """Answers of about the same confidence."""
+
+    n: int
+    confidence: float
+    accuracy: float
+    """Share of them that is right."""
+    interval: Interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """Whether answers are right as often as their confidence says."""
+
+    bins: tuple[ReliabilityBin, ...]
+    """About as many answers in each, by rising confidence."""
+    error: float
+    """Expected calibration error: mean distance of accuracy and confidence over the bins."""
+    interval: Interval
+    """The middle 95 % of it over bootstrap samples. Chance alone gives some error, so few answers look worse."""
 
 
 def mean_interval(scores_by_document: Sequence[Sequence[float]]) -> Interval:
@@ -84,18 +142,6 @@ def _student_95(degrees: int) -> float:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Paired:
-    """What two readers reached where both have a score."""
-
-    num_better: int
-    """Where the first one is better."""
-    num_worse: int
-    num_equal: int
-    p: float
-    """Chance of a split at least so uneven if neither is better: the exact sign test, both sides."""
-
-
 def paired(scores: Mapping[Any, float], others: Mapping[Any, float]) -> Paired:
     """Compares the scores of two readers under the keys that both have; the keys must be independent observations."""
     keys: set[Hashable] = scores.keys() & others.keys()
@@ -119,54 +165,6 @@ def holm(chances: Sequence[float]) -> list[float]:
         least = max(least, min(1.0, (len(chances) - rank) * chances[place]))
         corrected[place] = least
     return corrected
-
-
-MAX_BINS = 10
-"""Most bins of a reliability curve."""
-MIN_IN_BIN = 10
-"""Least answers in a bin, where there are so many: with fewer, its interval holds nearly everything."""
-NUM_RESAMPLES = 1_000
-"""Bootstrap samples. With so many, the ends move by less than a hundredth of the interval's width between seeds."""
-RESAMPLING_SEED = 0
-"""Seed of the bootstrap, so that the same answers always have the same interval."""
-Span = tuple[int, int]
-"""First code point of a place in a document, and the one after its last."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpanScores:
-    """Evidence of a reading against the sentences that bear the answer."""
-
-    precision: float
-    """Share of the evidence that overlaps a right sentence; 0 where there is no evidence."""
-    recall: float
-    """Share of the right sentences that evidence overlaps."""
-    f1: float
-    hit: bool
-    """Whether any evidence overlaps a right sentence."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReliabilityBin:
-    """Answers of about the same confidence."""
-
-    n: int
-    confidence: float
-    accuracy: float
-    """Share of them that is right."""
-    interval: Interval
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration:
-    """Whether answers are right as often as their confidence says."""
-
-    bins: tuple[ReliabilityBin, ...]
-    """About as many answers in each, by rising confidence."""
-    error: float
-    """Expected calibration error: mean distance of accuracy and confidence over the bins."""
-    interval: Interval
-    """The middle 95 % of it over bootstrap samples. Chance alone gives some error, so few answers look worse."""
 
 
 def span_scores(found: Sequence[Span], gold: Sequence[Span]) -> SpanScores:

@@ -67,6 +67,10 @@ SUITE_QUESTIONS = pa.schema(
     [QUESTION_ID, DOCUMENT_ID, QUESTION, REFERENCES, *CELL, *ANSWER_TYPE, IS_ABSENT, GOLD_SPANS]
 )
 """One row for each question."""
+ASKED_ENTRY = "asked"
+"""Entry of `suite.json` that says all that decides what is in a suite."""
+Say = Callable[[str], None]
+"""Shows a line of progress."""
 
 
 class GoldSpanRow(TypedDict):
@@ -332,12 +336,6 @@ def _require_value(row: SuiteQuestion, *, name: str) -> None:
             written_value(reference, value_type)
         except ValueError as error:
             raise InputError(f"{name}: its reference is no {value_type.type.value}: {error}") from error
-
-
-ASKED_ENTRY = "asked"
-"""Entry of `suite.json` that says all that decides what is in a suite."""
-Say = Callable[[str], None]
-"""Shows a line of progress."""
 
 
 def claim_suite(output: Location, asked: Mapping[str, Any]) -> bool:

@@ -14,6 +14,7 @@ from functools import cache, partial
 
 from memagent_batch.domain.closing.answer_types import Label, Number, ValueType
 from memagent_batch.domain.scores import Metric
+from memagent_batch.evaluation.corpora import QuestionSource
 from memagent_batch.evaluation.haystacks import (
     HaystackUnits,
     Hidden,
@@ -38,7 +39,7 @@ from memagent_batch.evaluation.needles import (
     make_rival,
     make_word,
 )
-from memagent_batch.evaluation.questions import QuestionSource, make_hqa, make_qa
+from memagent_batch.evaluation.questions import make_hqa, make_qa
 
 STATED = "The {attribute} of {key} is {value}."
 CHANGED = "The {attribute} of {key} was changed to {value}."

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from memagent_batch.errors import InputError, SettingsError
+from memagent_batch.evaluation.corpora import Corpus, read_hotpotqa, read_squad
 from memagent_batch.evaluation.haystacks import TOLERANCE, Materials, SuiteSample, TokenMeter
 from memagent_batch.evaluation.make import SuitePlan, cells_of, sample_requests
-from memagent_batch.evaluation.questions import Corpus, read_hotpotqa, read_squad
 from memagent_batch.evaluation.tasks import TASKS
 from memagent_batch.files.location import Location
 from memagent_batch.tokens.tokenizer import Tokenizer

@@ -27,6 +27,10 @@ REFERENCE_BYTES = 4
 """Memory of each weight of the reference, bytes."""
 CGROUP_MEMORY_FILE = Path("/sys/fs/cgroup/memory.max")
 """Memory that the container may use, bytes, or `max` (cgroup v2)."""
+TRAINING_FILE = "training.json"
+"""Where weights come from: in every model folder that is written here."""
+LEFT_BEHIND = frozenset({".md", ".jsonl", ".index", TRAINING_FILE})
+"""Endings, and a name, of files that speak of the weights before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +65,14 @@ class StepFigures:
     """`num_tokens` through the network and back in a second."""
 
 
+class LearnerState(TypedDict):
+    """What a learner goes on from, as torch saves it."""
+
+    network: Mapping[str, torch.Tensor]
+    optimiser: Mapping[str, object]
+    num_steps: int
+
+
 def together(steps: Sequence[StepFigures]) -> StepFigures:
     """The figures of several steps as if they were one: sums, means over tokens, and the largest gradient norm."""
     num_learnt = sum(step.num_learnt_tokens for step in steps)
@@ -87,14 +99,6 @@ def together(steps: Sequence[StepFigures]) -> StepFigures:
         seconds=seconds,
         tokens_per_second=num_tokens / seconds,
     )
-
-
-class LearnerState(TypedDict):
-    """What a learner goes on from, as torch saves it."""
-
-    network: Mapping[str, torch.Tensor]
-    optimiser: Mapping[str, object]
-    num_steps: int
 
 
 class Learner:
@@ -302,12 +306,6 @@ def choose_device(name: str) -> torch.device:
     if name == "cuda" and not there:
         raise SettingsError("learner.device: torch sees no GPU here; say cpu, or auto")
     return torch.device("cuda" if there and name != "cpu" else "cpu")
-
-
-TRAINING_FILE = "training.json"
-"""Where weights come from: in every model folder that is written here."""
-LEFT_BEHIND = frozenset({".md", ".jsonl", ".index", TRAINING_FILE})
-"""Endings, and a name, of files that speak of the weights before."""
 
 
 def load_network(folder: Path, *, device: torch.device) -> Any:

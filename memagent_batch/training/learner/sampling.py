@@ -109,87 +109,6 @@ class TableTasks:
         return fetch_tasks(chosen, sources=self._sources)
 
 
-def read_held_out(training: TrainLoopConfig) -> list[Task]:
-    """The tasks of the held-out question list; none where there is no such list."""
-    if training.loop.held_out is None:
-        return []
-    sources = require_sources(training)
-    return fetch_tasks(_asked(sources, training.loop.held_out), sources=sources)
-
-
-def require_sources(training: TrainLoopConfig) -> SourceConfig:
-    """The documents and the question list.
-
-    Raises:
-        SettingsError: one of them is missing.
-    """
-    if training.sources is None or training.sources.questions is None:
-        raise SettingsError("questions: missing; give a question list with references")
-    return training.sources
-
-
-def fetch_tasks(asked: Sequence[LearntQuestion], *, sources: SourceConfig) -> list[Task]:
-    """Tasks with their texts; those of a document that can't be read are logged and left out."""
-    if not asked:
-        return []
-    rows = pa.Table.from_pylist([each.document for each in asked], schema=index_schema(sources.input))
-    texts: dict[int, str] = {}
-    for fetched in fetch_texts(rows, documents=make_texts_place(sources), settings=sources.input):
-        if fetched.text is None:
-            _warn_of_unread(asked[fetched.row].document_id, fetched.error)
-        else:
-            texts[fetched.row] = fetched.text
-    return [
-        Task(
-            document_id=each.document_id,
-            text=texts[place],
-            question_id=each.question_id,
-            question=each.question,
-            references=each.references,
-        )
-        for place, each in enumerate(asked)
-        if place in texts
-    ]
-
-
-def _warn_of_unread(document_id: str, error: MemagentError | None) -> None:
-    message = f"document {document_id!r} can't be read, nothing is asked of it: {error}"
-    log.warning(message, extra={"event": EventKind.READING_FAILED, "document_id": document_id})
-
-
-def _asked(sources: SourceConfig, uri: str | None) -> list[LearntQuestion]:
-    """Each question of a list that has references with each document that it is asked of."""
-    if uri is None:
-        return []
-    documents = make_documents(sources)
-    shards = list_shards(*documents, settings=sources.input)
-    index = pa.concat_tables(
-        [
-            table
-            for shard in shards
-            for table in index_shard(shard, settings=sources.input, storage_options=sources.storage_options)
-        ]
-    )
-    require_unique_ids(index, documents=documents[0])
-    questions = read_questions(Location(uri=uri, storage_options=sources.storage_options), ask=())
-    for document_id in missing_documents(questions, index):
-        _warn_of_unread(document_id, DocumentMissingError("no document has this id"))
-    plan = Plan(index, questions, samples=1)
-    listed = plan.asked.table.to_pylist()
-    return [
-        LearntQuestion(
-            document=document,
-            document_id=document["document_id"],
-            question_id=listed[row]["question_id"],
-            question=listed[row]["question"],
-            references=tuple(listed[row]["references"]),
-        )
-        for document in index.to_pylist()
-        for row in plan.question_rows(document["document_id"])
-        if listed[row]["references"]
-    ]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
     """A task with its samples."""
@@ -269,6 +188,87 @@ class Sampler:
             return with_breaks(self._tokenizer.document(task.text), task.text, agent=self._training.agent)
         except DocumentError as error:
             return unreadable(error)
+
+
+def read_held_out(training: TrainLoopConfig) -> list[Task]:
+    """The tasks of the held-out question list; none where there is no such list."""
+    if training.loop.held_out is None:
+        return []
+    sources = require_sources(training)
+    return fetch_tasks(_asked(sources, training.loop.held_out), sources=sources)
+
+
+def require_sources(training: TrainLoopConfig) -> SourceConfig:
+    """The documents and the question list.
+
+    Raises:
+        SettingsError: one of them is missing.
+    """
+    if training.sources is None or training.sources.questions is None:
+        raise SettingsError("questions: missing; give a question list with references")
+    return training.sources
+
+
+def fetch_tasks(asked: Sequence[LearntQuestion], *, sources: SourceConfig) -> list[Task]:
+    """Tasks with their texts; those of a document that can't be read are logged and left out."""
+    if not asked:
+        return []
+    rows = pa.Table.from_pylist([each.document for each in asked], schema=index_schema(sources.input))
+    texts: dict[int, str] = {}
+    for fetched in fetch_texts(rows, documents=make_texts_place(sources), settings=sources.input):
+        if fetched.text is None:
+            _warn_of_unread(asked[fetched.row].document_id, fetched.error)
+        else:
+            texts[fetched.row] = fetched.text
+    return [
+        Task(
+            document_id=each.document_id,
+            text=texts[place],
+            question_id=each.question_id,
+            question=each.question,
+            references=each.references,
+        )
+        for place, each in enumerate(asked)
+        if place in texts
+    ]
+
+
+def _warn_of_unread(document_id: str, error: MemagentError | None) -> None:
+    message = f"document {document_id!r} can't be read, nothing is asked of it: {error}"
+    log.warning(message, extra={"event": EventKind.READING_FAILED, "document_id": document_id})
+
+
+def _asked(sources: SourceConfig, uri: str | None) -> list[LearntQuestion]:
+    """Each question of a list that has references with each document that it is asked of."""
+    if uri is None:
+        return []
+    documents = make_documents(sources)
+    shards = list_shards(*documents, settings=sources.input)
+    index = pa.concat_tables(
+        [
+            table
+            for shard in shards
+            for table in index_shard(shard, settings=sources.input, storage_options=sources.storage_options)
+        ]
+    )
+    require_unique_ids(index, documents=documents[0])
+    questions = read_questions(Location(uri=uri, storage_options=sources.storage_options), ask=())
+    for document_id in missing_documents(questions, index):
+        _warn_of_unread(document_id, DocumentMissingError("no document has this id"))
+    plan = Plan(index, questions, samples=1)
+    listed = plan.asked.table.to_pylist()
+    return [
+        LearntQuestion(
+            document=document,
+            document_id=document["document_id"],
+            question_id=listed[row]["question_id"],
+            question=listed[row]["question"],
+            references=tuple(listed[row]["references"]),
+        )
+        for document in index.to_pylist()
+        for row in plan.question_rows(document["document_id"])
+        if listed[row]["references"]
+    ]
 
 
 def _warn_of_failed(task: Task, reading: Reading) -> None:

@@ -76,6 +76,8 @@ ROLLOUTS = pa.schema(
     ]
 )
 """One row for each conversation (turn) of each sample; a failed sample without any turn has one row."""
+BATCH_ROWS = 1024
+"""Rows that are read at once."""
 
 
 class RolloutsRecord(TypedDict):
@@ -154,10 +156,6 @@ def _write_file(output: Location, tables: list[pa.Table], *, name: str) -> str:
     place = f"{ROLLOUTS_FOLDER}/{name}"
     (output / place).write_bytes(parquet_bytes(pa.concat_tables(tables)))
     return place
-
-
-BATCH_ROWS = 1024
-"""Rows that are read at once."""
 
 
 def read_rollouts_record(rollouts: Location) -> RolloutsRecord:
