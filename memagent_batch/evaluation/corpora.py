@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -87,11 +88,8 @@ def _read(location: Location, *, records_of: _Records, question_of: _Questions) 
     paragraphs = _Paragraphs()
     questions: list[CorpusQuestion] = []
     for number, record in enumerate(records_of(data, location.uri), start=1):
-        try:
+        with published_errors(f"{location.uri}, record {number}"):
             questions += question_of(record, paragraphs)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            reason = f"there is no {error}" if isinstance(error, KeyError) else str(error)
-            raise InputError(f"{location.uri}, record {number}: {reason}; give the file as it was published") from error
     if not questions:
         raise InputError(f"{location.uri} holds no question that has an answer; give the file as it was published")
     return Corpus(
@@ -104,28 +102,17 @@ def _read(location: Location, *, records_of: _Records, question_of: _Questions) 
 
 def _hotpot_records(data: bytes, uri: str) -> list[Any]:
     if data.lstrip().startswith(b"["):
-        records: list[Any] = _parsed_json(data, uri)
+        records: list[Any] = published_json(data, uri)
         return records
     return [
-        _parsed_json(line, f"{uri}, line {number}")
+        published_json(line, f"{uri}, line {number}")
         for number, line in enumerate(data.splitlines(), start=1)
         if line.strip()
     ]
 
 
 def _squad_records(data: bytes, uri: str) -> list[Any]:
-    document = _parsed_json(data, uri)
-    articles = document.get("data") if isinstance(document, dict) else None
-    if not isinstance(articles, list):
-        raise InputError(f"{uri} has no list 'data' of articles; give a SQuAD file as it was published")
-    return articles
-
-
-def _parsed_json(data: bytes, where: str) -> Any:
-    try:
-        return json.loads(data)
-    except ValueError as error:
-        raise InputError(f"{where} is not JSON: {error}; give the file as it was published") from error
+    return required_list(published_json(data, uri), "data", where=uri)
 
 
 def _hotpot_questions(record: Any, paragraphs: _Paragraphs) -> Iterator[CorpusQuestion]:
@@ -139,8 +126,8 @@ def _hotpot_questions(record: Any, paragraphs: _Paragraphs) -> Iterator[CorpusQu
     if unknown or not titles:
         raise ValueError(f"'supporting_facts' name {unknown or 'nothing'}, which is not in 'context'")
     yield CorpusQuestion(
-        question=_field_text(record["question"]),
-        answers=(_field_text(record["answer"]),),
+        question=required_text(record["question"]),
+        answers=(required_text(record["answer"]),),
         gold=tuple(numbers[title] for title in titles),
         gold_spans=tuple(
             tuple(
@@ -174,14 +161,14 @@ def _question_pairs(value: Any, names: tuple[str, str]) -> list[tuple[Any, Any]]
 
 
 def _article_questions(article: Any, paragraphs: _Paragraphs) -> Iterator[CorpusQuestion]:
-    numbers = [paragraphs.number(_field_text(paragraph["context"])) for paragraph in article["paragraphs"]]
+    numbers = [paragraphs.number(required_text(paragraph["context"])) for paragraph in article["paragraphs"]]
     for number, paragraph in zip(numbers, article["paragraphs"], strict=True):
         for asked in paragraph["qas"]:
-            answers = tuple(dict.fromkeys(_field_text(answer["text"]) for answer in asked["answers"]))
+            answers = tuple(dict.fromkeys(required_text(answer["text"]) for answer in asked["answers"]))
             spans = dict.fromkeys(answer_span(answer, context=paragraph["context"]) for answer in asked["answers"])
             if answers and not asked.get("is_impossible", False):
                 yield CorpusQuestion(
-                    question=_field_text(asked["question"]),
+                    question=required_text(asked["question"]),
                     answers=answers,
                     gold=(number,),
                     gold_spans=(tuple(sorted(spans)),),
@@ -201,7 +188,46 @@ def answer_span(answer: Mapping[str, Any], *, context: str) -> tuple[int, int]:
     return start, start + len(text)
 
 
-def _field_text(value: Any) -> str:
+@contextmanager
+def published_errors(where: str) -> Iterator[None]:
+    """Turns what a record of another form raises into an InputError that names its place."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        reason = f"there is no {error}" if isinstance(error, KeyError) else str(error)
+        raise InputError(f"{where}: {reason}; give the file as it was published") from error
+
+
+def published_json(data: bytes, where: str) -> Any:
+    """The JSON value of a published file, or of a line of it.
+
+    Raises:
+        InputError: it is not JSON.
+    """
+    try:
+        return json.loads(data)
+    except ValueError as error:
+        raise InputError(f"{where} is not JSON: {error}; give the file as it was published") from error
+
+
+def required_list(value: Any, key: str, *, where: str) -> list[Any]:
+    """The list below a key of a published file.
+
+    Raises:
+        InputError: there is none.
+    """
+    listed = value.get(key) if isinstance(value, dict) else None
+    if not isinstance(listed, list):
+        raise InputError(f"{where} has no list {key!r}; give the file as it was published")
+    return listed
+
+
+def required_text(value: Any) -> str:
+    """A text of a published record.
+
+    Raises:
+        ValueError: it is blank, or not a text.
+    """
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"expected a text, found {value!r}")
     value.encode()

@@ -5,18 +5,24 @@ Each record becomes one document and one question of it. Both have the same id, 
 it is unique whatever ids the records bring, and leads back to the record.
 """
 
-import json
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from memagent_batch.domain.closing.answer_types import NOT_STATED_ENTRY, AnswerType, Label, ValueType
 from memagent_batch.domain.scores import Metric
 from memagent_batch.errors import InputError
-from memagent_batch.evaluation.corpora import answer_span
+from memagent_batch.evaluation.corpora import (
+    answer_span,
+    published_errors,
+    published_json,
+    required_list,
+    required_text,
+)
 from memagent_batch.evaluation.suite import ConvertedQuestion, span_rows
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
@@ -320,9 +326,9 @@ def read_squad_suite(location: Location, *, name: str, task: str) -> Iterator[Fo
     Raises:
         InputError: names the file, and the paragraph by its number.
     """
-    articles = _required_list(_published_object(location), "data", where=location.uri)
+    articles = required_list(_read_json(location), "data", where=location.uri)
     paragraphs = [
-        paragraph for article in articles for paragraph in _required_list(article, "paragraphs", where=location.uri)
+        paragraph for article in articles for paragraph in required_list(article, "paragraphs", where=location.uri)
     ]
     yield from _questions(location, paragraphs, name=name, questions_of=_squad_questions, task=task)
 
@@ -333,15 +339,12 @@ def read_contract_nli(location: Location, *, name: str, task: str) -> Iterator[F
     Raises:
         InputError: names the file, and the document by its number.
     """
-    value = _published_object(location)
-    hypotheses = value.get("labels")
+    value = _read_json(location)
+    hypotheses = value.get("labels") if isinstance(value, dict) else None
     if not isinstance(hypotheses, dict):
         raise InputError(f"{location.uri} has no object 'labels' of hypotheses; give the file as it was published")
-
-    def questions_of(document: Any, record_id: str, task: str) -> Iterator[ForeignQuestion]:
-        return _nli_questions(document, record_id, task, hypotheses=hypotheses)
-
-    documents = _required_list(value, "documents", where=location.uri)
+    questions_of = partial(_nli_questions, hypotheses=hypotheses)
+    documents = required_list(value, "documents", where=location.uri)
     yield from _questions(location, documents, name=name, questions_of=questions_of, task=task)
 
 
@@ -349,17 +352,13 @@ def _questions(
     location: Location, documents: list[Any], *, name: str, questions_of: _QuestionsOf, task: str
 ) -> Iterator[ForeignQuestion]:
     for number, document in enumerate(documents):
-        try:
-            yield from questions_of(document, f"{name}:{number}", task)
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            reason = f"there is no {error}" if isinstance(error, KeyError) else str(error)
-            raise InputError(
-                f"{location.uri}, document {number + 1}: {reason}; give the file as it was published"
-            ) from error
+        with published_errors(f"{location.uri}, document {number + 1}"):
+            found = list(questions_of(document, f"{name}:{number}", task))
+        yield from found
 
 
 def _squad_questions(paragraph: Any, record_id: str, task: str) -> Iterator[ForeignQuestion]:
-    text = _document_text(paragraph["context"])
+    text = required_text(paragraph["context"])
     for number, asked in enumerate(paragraph["qas"]):
         spans = sorted({answer_span(answer, context=text) for answer in asked["answers"]})
         references = list(dict.fromkeys(text[start:end] for start, end in spans))
@@ -370,7 +369,7 @@ def _squad_questions(paragraph: Any, record_id: str, task: str) -> Iterator[Fore
             document_id=record_id,
             question_id=f"{record_id}:{number}",
             document=text,
-            question=_document_text(asked["question"]),
+            question=required_text(asked["question"]),
             references=references or [NOT_STATED_ENTRY],
             task=task,
             metric=Metric.SQUAD_F1,
@@ -382,7 +381,7 @@ def _squad_questions(paragraph: Any, record_id: str, task: str) -> Iterator[Fore
 def _nli_questions(
     document: Any, record_id: str, task: str, *, hypotheses: Mapping[str, Any]
 ) -> Iterator[ForeignQuestion]:
-    text, spans = _document_text(document["text"]), document["spans"]
+    text, spans = required_text(document["text"]), document["spans"]
     for hypothesis_id, annotation in document["annotation_sets"][0]["annotations"].items():
         choice = annotation["choice"]
         if choice not in {ENTAILMENT, CONTRADICTION, NOT_MENTIONED}:
@@ -395,7 +394,7 @@ def _nli_questions(
             document_id=record_id,
             question_id=f"{record_id}:{hypothesis_id}",
             document=text,
-            question=HYPOTHESIS_ASKED.format(hypothesis=_document_text(hypotheses[hypothesis_id]["hypothesis"])),
+            question=HYPOTHESIS_ASKED.format(hypothesis=required_text(hypotheses[hypothesis_id]["hypothesis"])),
             references=[choice if is_mentioned else NOT_STATED_ENTRY],
             task=task,
             metric=Metric.VALUE,
@@ -404,30 +403,10 @@ def _nli_questions(
         )
 
 
-def _published_object(location: Location) -> dict[str, Any]:
+def _read_json(location: Location) -> Any:
     with input_errors(location.uri):
         data = location.read_bytes()
-    try:
-        value = json.loads(data)
-    except ValueError as error:
-        raise InputError(f"{location.uri} is not JSON: {error}; give the file as it was published") from error
-    if not isinstance(value, dict):
-        raise InputError(f"{location.uri} is no JSON object; give the file as it was published")
-    return value
-
-
-def _required_list(value: Any, key: str, *, where: str) -> list[Any]:
-    listed = value.get(key) if isinstance(value, dict) else None
-    if not isinstance(listed, list):
-        raise InputError(f"{where} has no list {key!r}; give the file as it was published")
-    return listed
-
-
-def _document_text(value: Any) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"expected a text, found {value!r}")
-    value.encode()
-    return value
+    return published_json(data, location.uri)
 
 
 def split_prompt(prompt: str, *, answer_prefix: str = "") -> SplitPrompt | None:
