@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from statistics import median_low
 from typing import TypedDict
 
-from memagent_batch.errors import MemagentError
 from memagent_batch.evaluation.corpora import Corpus, read_hotpotqa, read_squad
 from memagent_batch.evaluation.haystacks import (
     EssayTexts,
@@ -28,8 +27,8 @@ from memagent_batch.evaluation.suite import (
     Say,
     SuiteQuestion,
     claim_suite,
-    delete_unfinished,
     span_rows,
+    unfinished_deleted,
     write_suite_record,
 )
 from memagent_batch.evaluation.tasks import TASKS, SuiteTask
@@ -156,14 +155,13 @@ def make_suite(
     for request, task in _trials(plan):
         task.make(request, materials)
     cells = []
-    try:
-        with open_row_groups(output / QUESTIONS_FILE, schema=SUITE_QUESTIONS) as questions:
-            for cell in cells_of(plan):
-                cells.append(_write_cell(cell, plan, materials, output, questions=questions, say=say))
-                say(f"{cell.name}: {plan.samples} documents of {cells[-1]['tokens_most']:,} tokens")
-    except (MemagentError, KeyboardInterrupt):
-        delete_unfinished(output)
-        raise
+    with (
+        unfinished_deleted(output),
+        open_row_groups(output / QUESTIONS_FILE, schema=SUITE_QUESTIONS) as questions,
+    ):
+        for cell in cells_of(plan):
+            cells.append(_write_cell(cell, plan, materials, output, questions=questions, say=say))
+            say(f"{cell.name}: {plan.samples} documents of {cells[-1]['tokens_most']:,} tokens")
     write_suite_record(output, {ASKED_ENTRY: asked, "inputs": inputs, "cells": cells, "versions": package_versions()})
     return True
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.domain.scores import CONTAINMENT_METRICS, Metric
-from memagent_batch.errors import InputError, MemagentError
+from memagent_batch.errors import InputError
 from memagent_batch.evaluation.suite import (
     ASKED_ENTRY,
     DOCUMENTS_FOLDER,
@@ -22,9 +22,9 @@ from memagent_batch.evaluation.suite import (
     Say,
     SuiteQuestion,
     claim_suite,
-    delete_unfinished,
     require_scorable,
     says_not_stated,
+    unfinished_deleted,
     write_suite_record,
 )
 from memagent_batch.files.location import Location
@@ -76,13 +76,10 @@ def make_own_suite(own: OwnSuite, output: Location, *, say: Say) -> bool:
     asked = _claimed(own, index, questions)
     if claim_suite(output, asked):
         return False
-    try:
+    with unfinished_deleted(output):
         num_documents = _write_documents(own, index, questions, output)
         table = pa.Table.from_pylist(questions, schema=SUITE_QUESTIONS)
         (output / QUESTIONS_FILE).write_bytes(parquet_bytes(table))
-    except (MemagentError, KeyboardInterrupt):
-        delete_unfinished(output)
-        raise
     write_suite_record(output, {ASKED_ENTRY: asked, "questions": len(questions), "versions": package_versions()})
     say(f"{len(questions)} questions on {num_documents} documents")
     return True

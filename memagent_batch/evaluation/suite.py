@@ -5,7 +5,8 @@ A suite is ordinary input of the main job: `documents/*.parquet` and `questions.
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date
 from typing import Any, TypedDict
 
@@ -15,7 +16,7 @@ from memagent_batch.domain.closing.answer_types import NOT_STATED_ENTRY, AnswerT
 from memagent_batch.domain.closing.json_schemas import misfit
 from memagent_batch.domain.closing.values import NONE, NOTHING_STATED, TypedValue, ValueStatus, text_value
 from memagent_batch.domain.scores import TEXT_METRICS, Metric
-from memagent_batch.errors import InputError, OutputError, ValueTypeError
+from memagent_batch.errors import InputError, MemagentError, OutputError, ValueTypeError
 from memagent_batch.files.claims import claimed_record, whole_record
 from memagent_batch.files.columns import column
 from memagent_batch.files.errors import input_errors, output_errors
@@ -363,8 +364,13 @@ def write_suite_record(output: Location, record: Mapping[str, Any]) -> None:
     write_json(output / SUITE_FILE, {"format": SUITE_FORMAT, **record})
 
 
-def delete_unfinished(output: Location) -> None:
-    """Removes the documents and questions of a suite that has no `suite.json`."""
-    with output_errors(output.uri):
-        (output / DOCUMENTS_FOLDER).delete()
-        (output / QUESTIONS_FILE).delete()
+@contextmanager
+def unfinished_deleted(output: Location) -> Iterator[None]:
+    """Removes the documents and questions of a suite that is not written to its end."""
+    try:
+        yield
+    except (MemagentError, KeyboardInterrupt):
+        with output_errors(output.uri):
+            (output / DOCUMENTS_FOLDER).delete()
+            (output / QUESTIONS_FILE).delete()
+        raise
