@@ -7,7 +7,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -51,22 +51,13 @@ class Task:
     """A document, a question about it, and its references."""
 
     document_id: str
-    text: str
     question_id: str
     question: str
     references: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LearntQuestion:
-    """A question with references, and the document that it is about; the text is not read yet."""
-
-    document: Mapping[str, object]
-    """Row of the document's index: where its text is."""
-    document_id: str
-    question_id: str
-    question: str
-    references: tuple[str, ...]
+    text: str = ""
+    """The document; it is read when its step comes."""
+    place: Mapping[str, object] = field(default_factory=dict)
+    """Row of the documents' index: where the text is."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -209,28 +200,18 @@ def require_sources(training: TrainLoopConfig) -> SourceConfig:
     return training.sources
 
 
-def fetch_tasks(asked: Sequence[LearntQuestion], *, sources: SourceConfig) -> list[Task]:
+def fetch_tasks(asked: Sequence[Task], *, sources: SourceConfig) -> list[Task]:
     """Tasks with their texts; those of a document that can't be read are logged and left out."""
     if not asked:
         return []
-    rows = pa.Table.from_pylist([each.document for each in asked], schema=index_schema(sources.input))
+    rows = pa.Table.from_pylist([each.place for each in asked], schema=index_schema(sources.input))
     texts: dict[int, str] = {}
     for fetched in fetch_texts(rows, documents=make_texts_place(sources), settings=sources.input):
         if fetched.text is None:
             _warn_of_unread(asked[fetched.row].document_id, fetched.error)
         else:
             texts[fetched.row] = fetched.text
-    return [
-        Task(
-            document_id=each.document_id,
-            text=texts[place],
-            question_id=each.question_id,
-            question=each.question,
-            references=each.references,
-        )
-        for place, each in enumerate(asked)
-        if place in texts
-    ]
+    return [replace(each, text=texts[row]) for row, each in enumerate(asked) if row in texts]
 
 
 def _warn_of_unread(document_id: str, error: MemagentError | None) -> None:
@@ -238,7 +219,7 @@ def _warn_of_unread(document_id: str, error: MemagentError | None) -> None:
     log.warning(message, extra={"event": EventKind.READING_FAILED, "document_id": document_id})
 
 
-def _asked(sources: SourceConfig, uri: str | None) -> list[LearntQuestion]:
+def _asked(sources: SourceConfig, uri: str | None) -> list[Task]:
     """Each question of a list that has references with each document that it is asked of."""
     if uri is None:
         return []
@@ -258,8 +239,8 @@ def _asked(sources: SourceConfig, uri: str | None) -> list[LearntQuestion]:
     plan = Plan(index, questions, samples=1)
     listed = plan.asked.table.to_pylist()
     return [
-        LearntQuestion(
-            document=document,
+        Task(
+            place=document,
             document_id=document["document_id"],
             question_id=listed[row]["question_id"],
             question=listed[row]["question"],
