@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, partial
+from itertools import pairwise
 
 from memagent_batch.domain.closing.answer_types import Label, Number, ValueType
 from memagent_batch.domain.scores import Metric
@@ -44,6 +45,7 @@ from memagent_batch.evaluation.questions import make_hqa, make_qa
 STATED = "The {attribute} of {key} is {value}."
 CHANGED = "The {attribute} of {key} was changed to {value}."
 CORRECTED = "Correction: from now on, the special magic number for {key} is: {value}."
+LINKED = "The {attribute} of {key} is the same as that of {origin}."
 ASKED = "What is the {attribute} of {key}?"
 ASKED_LATEST = "What is the latest {attribute} of {key}?"
 MANY_ASKED = "What are all the special magic {attribute}s for {keys} mentioned in the provided text?"
@@ -62,6 +64,8 @@ NUM_CORRECTED = 2
 """Keys of `conflict` with a corrected number, the one in the question among them."""
 NUM_CHANGES = 3
 """Changes of each key in `latest`."""
+NUM_FACTS, NUM_CHAINS = 3, 2
+"""Sentences of a chain in `chain_...`, the last one with the value; and chains of a document, the asked one first."""
 NUM_HOPS = 4
 """Assignments from a variable to the next one in `vt`; the chain has one variable more."""
 NUM_KEY_ADJECTIVES, NUM_KEY_NOUNS = 912, 6782
@@ -77,6 +81,17 @@ class HaystackKind(StrEnum):
     """Running text."""
     NEEDLES = "needles"
     """Other needles."""
+
+
+class Order(StrEnum):
+    """The order in which facts that lead to each other stand in the document."""
+
+    FORWARD = "forward"
+    """Each after the one that leads to it."""
+    REVERSED = "reversed"
+    """Each before the one that leads to it."""
+    ANY = "any"
+    """At random."""
 
 
 class Wordform(StrEnum):
@@ -168,6 +183,39 @@ def make_chain(request: SampleRequest, materials: Materials) -> SuiteSample:
     fitted = hide(hidden, noise(), request, materials)
     question = CHAIN_ASKED.format(value=value)
     return hidden_sample(fitted, hidden, question=question, references=list(names), gold=range(len(hidden)))
+
+
+def make_linked(request: SampleRequest, materials: Materials, *, order: Order) -> SuiteSample:
+    """Two chains of facts that lead to each other, each fact in another part of the document.
+
+    The question names the first key alone, and word search with it finds the first sentence alone. The value stands
+    with the last key, among sentences of the same form.
+    """
+    rng = request.rng
+    depths = [(part + rng.random()) / NUM_FACTS for _ in range(NUM_CHAINS) for part in _parts(order, rng)]
+    attribute = rng.choice(NUMBER_ATTRIBUTES)
+    keys = different_keys(rng, NUM_FACTS * NUM_CHAINS)
+    values = [make_value(rng, Wordform.NUMBER) for _ in range(NUM_CHAINS)]
+    sentences = []
+    for number, value in enumerate(values):
+        chain = keys[number * NUM_FACTS : (number + 1) * NUM_FACTS]
+        sentences += [LINKED.format(attribute=attribute, key=key, origin=origin) for key, origin in pairwise(chain)]
+        sentences.append(STATED.format(attribute=attribute, key=chain[-1], value=value))
+    hidden = [Hidden(sentence=sentence, depth=depth) for sentence, depth in zip(sentences, depths, strict=True)]
+    question = ASKED.format(attribute=attribute, key=keys[0])
+    return _hidden_sample(request, materials, hidden, question=question, answer=values[0], gold=range(NUM_FACTS))
+
+
+def _parts(order: Order, rng: random.Random) -> list[int]:
+    """The parts of the document in which the facts of a chain stand."""
+    parts = list(range(NUM_FACTS))
+    match order:
+        case Order.FORWARD:
+            return parts
+        case Order.REVERSED:
+            return parts[::-1]
+        case Order.ANY:
+            return rng.sample(parts, NUM_FACTS)
 
 
 def make_latest(request: SampleRequest, materials: Materials) -> SuiteSample:
@@ -380,6 +428,7 @@ TASKS: dict[str, SuiteTask] = {
     },
     "niah_near": SuiteTask(make=make_near, metric=Metric.RULER_ALL, value_type=Number()),
     "vt": SuiteTask(make=make_chain, metric=Metric.RULER_ALL),
+    **{f"chain_{order}": _one_number(make=partial(make_linked, order=order)) for order in Order},
     "latest": _one_number(make=make_latest),
     "conflict": _one_number(make=make_conflict),
     "status": SuiteTask(make=make_status, metric=Metric.EM, value_type=Label(*STATUSES)),

@@ -134,7 +134,7 @@ def test_make_over_half_a_suite_or_other_files_is_refused(tmp_path: Path, refuse
 def test_make_all_takes_what_needs_no_file_that_is_missing(tmp_path: Path) -> None:
     assert make(tmp_path / "suite", tasks="all", lengths="512") == 0
     tasks = set(pq.read_table(tmp_path / "suite" / "questions.parquet")["task"].to_pylist())
-    assert len(tasks) == 16
+    assert len(tasks) == 19
     assert not tasks & {"qa_squad", "qa_hotpot", "ruler_hqa"}
 
 

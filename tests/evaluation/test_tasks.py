@@ -218,6 +218,35 @@ def test_gold_spans_are_whole_sentences_that_bear_the_answer(task: str, material
             assert all(any(reference in text for text in told) for reference in sample.references)
 
 
+def _chain_from(key: str, document: str) -> tuple[list[int], str]:
+    """Follows a chain; places of its sentences from the asked key on, and its value."""
+    places = []
+    while True:
+        found = re.search(rf"The [a-z ]+ of {key} is (?:the same as that of (\w+-\w+)|(\d{{7}}))\.", document)
+        assert found is not None
+        places.append(found.start())
+        if found[2]:
+            return places, found[2]
+        key = found[1]
+
+
+@pytest.mark.parametrize("task", ["chain_forward", "chain_reversed", "chain_any"])
+def test_chain_leads_from_the_asked_key_to_its_value_over_all_parts_of_the_document(
+    task: str, materials: Materials
+) -> None:
+    orders = set()
+    for sample in make_cell(materials, task=task, length=3000, samples=12):
+        places, value = _chain_from(re.search(r"of (\S+)\?", sample.question)[1], sample.document)  # type: ignore[index]
+        assert sample.references == (value,)
+        assert sorted(places) == [start for start, _ in sample.gold or ()]
+        shares = [3 * place / len(sample.document) for place in sorted(places)]
+        assert all(part - 0.05 < share < part + 1.05 for part, share in enumerate(shares))
+        assert len(re.findall(r"is the same as that of", sample.document)) == 4
+        orders.add(tuple(sorted(range(3), key=lambda link: places[link])))
+    expected = {"chain_forward": {(0, 1, 2)}, "chain_reversed": {(2, 1, 0)}}.get(task)
+    assert orders == expected if expected else len(orders) > 2
+
+
 def test_latest_answer_is_the_last_change_of_the_asked_key(materials: Materials) -> None:
     for sample in make_cell(materials, task="latest", samples=10):
         key = re.search(r"latest [a-z ]+ of (\S+)\?", sample.question)[1]  # type: ignore[index]
