@@ -68,32 +68,23 @@ MODULES = {
 
 SAME_ENGINE = '{"speculative_config": null, "max_num_batched_tokens": 4096}'
 """Engine arguments that vLLM or the job would choose by where the engine runs; tokens of one engine step."""
-
 MODE_ARGUMENTS = {Mode.SAME: ("--vllm.engine-args", SAME_ENGINE), Mode.SHIPPED: ()}
 """Arguments of the job beside its job file."""
-
 QUIET_RAY = {"RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 """By default Ray's workers, and the engine below them, wait for everything else that the machine does; it also reports
 its use to its makers."""
-
 SEED = 20_260_702
 """Of lengths, their order, and texts."""
-
 MEDIAN_CHUNKS = 2
 """Median length of the heavy-tailed corpus."""
-
 SPREAD = 0.6
 """Standard deviation of the logarithm of a length, the longest ones apart."""
-
 BODY_CHUNKS = 10
 """Longest document of the heavy-tailed corpus, the longest ones apart."""
-
 NUM_LONGEST = 3
 """Documents at the end of the tail."""
-
 LONGEST_CHUNKS = 50 * MEDIAN_CHUNKS
 """Their length."""
-
 EVEN_CHUNKS = 4
 """Length of every document of the even corpus."""
 

@@ -33,6 +33,34 @@ from memagent_batch.inputs.questions import type_fields
 
 ENTAILMENT, CONTRADICTION, NOT_MENTIONED = "Entailment", "Contradiction", "NotMentioned"
 """Choices of ContractNLI; of the last one nothing stands in the document."""
+SUITE_ENDINGS = (".jsonl", ".json", ".ndjson")
+"""Files that are taken from a folder; a file that is named itself may end as it likes."""
+SPLIT_NAMES = frozenset({"validation", "test", "train", "dev"})
+"""Names of files that say nothing of the task, which their folder then names."""
+MEMAGENT_FILE = re.compile(r"eval_(?P<task>.+?)(?:_(?P<length>\d+))?")
+"""MemAgent's file names: eval_TASK_LENGTH, and eval_N with a number of paragraphs."""
+OBJECT_KEYS = {"data": "squad", "version": "squad", "documents": "contractnli", "labels": "contractnli"}
+"""Format by the first key of a file that is one object."""
+
+
+LONGBENCH_REASONS = {
+    **dict.fromkeys(["gov_report", "qmsum", "multi_news", "samsum"], "it is scored by ROUGE, which is not built in"),
+    **dict.fromkeys(["lcc", "repobench-p"], "it is scored by the similarity of code, which is not built in"),
+    "trec": "it is scored by its list of classes, which is not built in",
+    **dict.fromkeys(
+        ["passage_count", "passage_retrieval_en"],
+        "its question stands in LongBench's own prompt and not in the record, and its metric counts numbers",
+    ),
+    **dict.fromkeys(
+        ["multifieldqa_zh", "dureader", "vcsum", "lsht", "passage_retrieval_zh"],
+        "it is Chinese, and the metrics here compare words between spaces",
+    ),
+}
+"""Data sets of LongBench that can't be scored as LongBench does, and why."""
+LONGBENCH_QA = ("narrativeqa", "qasper", "multifieldqa_en", "hotpotqa", "2wikimqa", "musique", "triviaqa")
+"""Those that can: their metric is SQuAD's F1."""
+FILLED = 0.5
+"""A number in a RULER file's path is its length in tokens if its records fill at least this part of it."""
 HYPOTHESIS_ASKED = "Does the contract entail this statement, or contradict it? {hypothesis}"
 """A hypothesis of ContractNLI as a question."""
 FIRST_KEY = re.compile(rb'\s*\{\s*"(?P<key>[a-z]+)"\s*:\s*(?P<opening>[\[{"])')
@@ -91,35 +119,6 @@ class ForeignQuestion:
     gold: tuple[tuple[int, int], ...] | None = None
     """Places that bear the answer, as spans of code points; none if the document does not state it, None if the suite
     does not say."""
-
-
-SUITE_ENDINGS = (".jsonl", ".json", ".ndjson")
-"""Files that are taken from a folder; a file that is named itself may end as it likes."""
-SPLIT_NAMES = frozenset({"validation", "test", "train", "dev"})
-"""Names of files that say nothing of the task, which their folder then names."""
-MEMAGENT_FILE = re.compile(r"eval_(?P<task>.+?)(?:_(?P<length>\d+))?")
-"""MemAgent's file names: eval_TASK_LENGTH, and eval_N with a number of paragraphs."""
-OBJECT_KEYS = {"data": "squad", "version": "squad", "documents": "contractnli", "labels": "contractnli"}
-"""Format by the first key of a file that is one object."""
-
-LONGBENCH_REASONS = {
-    **dict.fromkeys(["gov_report", "qmsum", "multi_news", "samsum"], "it is scored by ROUGE, which is not built in"),
-    **dict.fromkeys(["lcc", "repobench-p"], "it is scored by the similarity of code, which is not built in"),
-    "trec": "it is scored by its list of classes, which is not built in",
-    **dict.fromkeys(
-        ["passage_count", "passage_retrieval_en"],
-        "its question stands in LongBench's own prompt and not in the record, and its metric counts numbers",
-    ),
-    **dict.fromkeys(
-        ["multifieldqa_zh", "dureader", "vcsum", "lsht", "passage_retrieval_zh"],
-        "it is Chinese, and the metrics here compare words between spaces",
-    ),
-}
-"""Data sets of LongBench that can't be scored as LongBench does, and why."""
-LONGBENCH_QA = ("narrativeqa", "qasper", "multifieldqa_en", "hotpotqa", "2wikimqa", "musique", "triviaqa")
-"""Those that can: their metric is SQuAD's F1."""
-FILLED = 0.5
-"""A number in a RULER file's path is its length in tokens if its records fill at least this part of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,6 @@ from memagent_batch.evaluation.suite import SCORES
 from memagent_batch.runs.tables.schemas import ANSWERS, MEMORIES
 
 Row = dict[str, Any]
-
 NOISE = "the harbour office keeps a register of vessels, berths, tolls and pilots " * 7
 
 
