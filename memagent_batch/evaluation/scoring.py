@@ -103,7 +103,7 @@ class ScoredRun:
 
     scores: pa.Table
     """`SCORES`: one row for each reading that the suite asks for."""
-    num_strangers: int
+    num_unmatched: int
     """Rows of answers to questions that the suite does not ask; they are in no score."""
 
 
@@ -129,7 +129,7 @@ def score_run(
         questions, table, variant=variant, samples=samples, score_on=score_on, evidence=read_evidence(answers)
     )
     num_known = sum(status != STATUS_MISSING for status in scores["status"].to_pylist())
-    return ScoredRun(scores=scores, num_strangers=table.num_rows - num_known)
+    return ScoredRun(scores=scores, num_unmatched=table.num_rows - num_known)
 
 
 def score_answers(
@@ -168,11 +168,11 @@ def require_same_suite(asked: Sequence[Row], answered: dict[tuple[str, str, int]
         InputError: names one of them, and one that the suite asks.
     """
     known = {(row["document_id"], row["question_id"]) for row in asked}
-    strangers = [key for key in answered if key[:2] not in known]
-    if 2 * len(strangers) > len(answered):
+    unmatched = [key for key in answered if key[:2] not in known]
+    if 2 * len(unmatched) > len(answered):
         raise InputError(
-            f"these are answers of another suite: {len(strangers)} of {len(answered)} belong to no question of this "
-            f"one (document_id {strangers[0][0]!r}, question_id {strangers[0][1]!r}; this one asks document_id "
+            f"these are answers of another suite: {len(unmatched)} of {len(answered)} belong to no question of this "
+            f"one (document_id {unmatched[0][0]!r}, question_id {unmatched[0][1]!r}; this one asks document_id "
             f"{asked[0]['document_id']!r}, question_id {asked[0]['question_id']!r}); give the suite that was read"
         )
 

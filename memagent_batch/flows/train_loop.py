@@ -24,10 +24,10 @@ from memagent_batch.training.learner.batches import LEARNT_COLUMNS
 from memagent_batch.training.learner.learner import (
     Learner,
     StepFigures,
+    aggregate_steps,
     load_learner,
     require_memory,
     sync,
-    together,
     write_model,
 )
 from memagent_batch.training.learner.sampling import Sampler, Task, Tasks, reward_counts, write_step_rollouts
@@ -155,7 +155,7 @@ def update_step(training: TrainLoopConfig, learner: Learner, step: Step, *, bega
     sync(step.state)
     counts = collected["counts"]
     line: Figures = {
-        **(rounded(together(figures)) if figures else {}),
+        **(rounded(aggregate_steps(figures)) if figures else {}),
         "num_groups": len(groups),
         "engine_difference": round(figures[0].max_logprob_change, 9) if figures else None,
         "step": step.number,

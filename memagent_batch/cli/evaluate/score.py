@@ -54,5 +54,5 @@ class Score(SuiteOptions, StorageCommand):
             print(json.dumps({"cells": cells, "measures": measures}, indent=2, ensure_ascii=False))
         else:
             print(score_table(scored.scores))
-        if scored.num_strangers:
-            log.warning(f"left out: {scored.num_strangers} answers to questions that the suite does not ask")
+        if scored.num_unmatched:
+            log.warning(f"left out: {scored.num_unmatched} answers to questions that the suite does not ask")

@@ -29,7 +29,7 @@ CGROUP_MEMORY_FILE = Path("/sys/fs/cgroup/memory.max")
 """Memory that the container may use, bytes, or `max` (cgroup v2)."""
 TRAINING_FILE = "training.json"
 """Where weights come from: in every model folder that is written here."""
-LEFT_BEHIND = frozenset({".md", ".jsonl", ".index", TRAINING_FILE})
+NOT_COPIED = frozenset({".md", ".jsonl", ".index", TRAINING_FILE})
 """Endings, and a name, of files that speak of the weights before."""
 
 
@@ -73,7 +73,7 @@ class LearnerState(TypedDict):
     num_steps: int
 
 
-def together(steps: Sequence[StepFigures]) -> StepFigures:
+def aggregate_steps(steps: Sequence[StepFigures]) -> StepFigures:
     """The figures of several steps as if they were one: sums, means over tokens, and the largest gradient norm."""
     num_learnt = sum(step.num_learnt_tokens for step in steps)
 
@@ -172,9 +172,9 @@ class Learner:
         for batch in batches(unsure, batch_tokens=self._settings.batch_tokens):
             sums = self._sums(batch.to(self._device))
             (sums.loss / num_learnt).backward()
-            for name in totals.keys() - {"farthest"}:
+            for name in totals.keys() - {"max_logprob_change"}:
                 totals[name] += float(getattr(sums, name).detach()) / num_learnt
-            totals["farthest"] = max(totals["farthest"], float(sums.farthest))
+            totals["max_logprob_change"] = max(totals["max_logprob_change"], float(sums.max_logprob_change))
         return totals
 
     def state(self) -> LearnerState:
@@ -229,8 +229,8 @@ class Learner:
             kl=sums["kl"] if self._reference is not None else None,
             clip_fraction=sums["clipped"],
             mean_ratio=sums["ratio"],
-            max_logprob_change=sums["farthest"],
-            entropy=sums["surprise"],
+            max_logprob_change=sums["max_logprob_change"],
+            entropy=sums["nll"],
             gradient_norm=norm,
             learning_rate=rate,
             num_conversations=len(items),
@@ -249,7 +249,7 @@ def unchanged_sums(items: Sequence[Conversation], *, num_learnt: int) -> dict[st
     for item in items:
         totals["loss"] -= item.advantage * item.num_learnt_tokens / num_learnt
         totals["ratio"] += item.num_learnt_tokens / num_learnt
-        totals["surprise"] -= float(item.logprobs[item.mask != 0].sum()) / num_learnt
+        totals["nll"] -= float(item.logprobs[item.mask != 0].sum()) / num_learnt
     return totals
 
 
@@ -359,7 +359,7 @@ def write_model(network: Any, folder: Path, *, like: Path, record: Mapping[str, 
     rounded = network if dtype == network.dtype else copy.deepcopy(network).to(dtype)
     rounded.save_pretrained(folder)
     for path in sorted(like.iterdir()):
-        if path.is_file() and not (folder / path.name).exists() and not _is_of_weights(path.name):
+        if path.is_file() and not (folder / path.name).exists() and not _is_not_copied(path.name):
             shutil.copyfile(path, folder / path.name)
     version = weights_version(model_sha256(str(folder)))
     write_json(Location(uri=str(folder / TRAINING_FILE)), {"weights_version": version, **record})
@@ -378,5 +378,5 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def _is_of_weights(name: str) -> bool:
-    return name.endswith((*WEIGHT_ENDINGS, *LEFT_BEHIND, ".index.json"))
+def _is_not_copied(name: str) -> bool:
+    return name.endswith((*WEIGHT_ENDINGS, *NOT_COPIED, ".index.json"))

@@ -28,9 +28,9 @@ class TokenSums:
     """Tokens whose ratio is clipped, on either side or by the dual clip: they have no gradient."""
     ratio: Tensor
     """Ratios of probabilities, now to when drawn."""
-    surprise: Tensor
+    nll: Tensor
     """Minus the log-probabilities now, nats."""
-    farthest: Tensor
+    max_logprob_change: Tensor
     """Largest distance of two log-probabilities, now and when drawn, nats: not a sum."""
 
 
@@ -71,6 +71,6 @@ def token_sums(
         kl=kl.detach(),
         clipped=((gain != free) & mask).sum(),
         ratio=ratio.detach().masked_fill(~mask, 0.0).sum(),
-        surprise=-logprobs.detach().masked_fill(~mask, 0.0).sum(),
-        farthest=change.detach().abs().max(),
+        nll=-logprobs.detach().masked_fill(~mask, 0.0).sum(),
+        max_logprob_change=change.detach().abs().max(),
     )

@@ -101,7 +101,7 @@ class TableTasks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Read:
+class SampledTask:
     """A task with its samples."""
 
     asked: GroupQuestion
@@ -118,7 +118,7 @@ class Sampler:
         self._agent = make_agent(training.agent)
         self.reader = identify_reader(training.agent)
 
-    async def read(self, tasks: Sequence[Task]) -> list[Read]:
+    async def read(self, tasks: Sequence[Task]) -> list[SampledTask]:
         """Reads each task `sampling.samples` times, as many readings at once as the pool allows.
 
         Raises:
@@ -135,7 +135,7 @@ class Sampler:
             )
         return read
 
-    async def _task(self, task: Task, slots: asyncio.Semaphore) -> Read:
+    async def _task(self, task: Task, slots: asyncio.Semaphore) -> SampledTask:
         document_hash = text_hash(task.text)
         samples = [
             GroupSample(
@@ -156,7 +156,7 @@ class Sampler:
             question_id=task.question_id,
             references=list(task.references),
         )
-        return Read(asked=asked, samples=samples)
+        return SampledTask(asked=asked, samples=samples)
 
     async def _sample(self, sample: GroupSample, task: Task, document: Document, slots: asyncio.Semaphore) -> None:
         turns = ReadingTurns(
@@ -263,7 +263,7 @@ def _warn_of_failed(task: Task, reading: Reading) -> None:
 
 
 def write_step_rollouts(
-    output: Location, read: Sequence[Read], *, training: TrainLoopConfig, sampler: Sampler, run_id: str
+    output: Location, read: Sequence[SampledTask], *, training: TrainLoopConfig, sampler: Sampler, run_id: str
 ) -> None:
     """Rewards what was read and writes `rollouts/`, then `rollouts.json`."""
     maker = GroupMaker(training.agent, training.rollouts, run_id=run_id, reader=sampler.reader)
@@ -279,7 +279,7 @@ def write_step_rollouts(
     )
 
 
-def reward_counts(read: Sequence[Read], *, training: TrainLoopConfig, sampler: Sampler) -> Mapping[str, float]:
+def reward_counts(read: Sequence[SampledTask], *, training: TrainLoopConfig, sampler: Sampler) -> Mapping[str, float]:
     """Rewards what was read, and returns what was counted."""
     maker = GroupMaker(training.agent, training.rollouts, run_id="", reader=sampler.reader)
     try:
