@@ -1,5 +1,4 @@
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any
 from xml.etree import ElementTree
 
@@ -38,17 +37,6 @@ def test_axis_holds_the_values_and_shows_two_to_six_numbers(
     axis = make("tokens", values)
     assert axis.low <= min(values) <= max(values) <= axis.high
     assert 2 <= len(set(axis.ticks.values())) <= 6
-
-
-def test_number_axis_of_rewards_below_zero_has_round_ticks() -> None:
-    assert list(number_axis("reward", [-1.0, 0.5]).ticks.values()) == ["-1", "-0.5", "0", "0.5"]
-
-
-def test_length_axis_doubles_at_equal_distances() -> None:
-    axis = length_axis([1024, 2048, 4096])
-    shares = [axis.share(length) for length in axis.ticks]
-    assert [later - earlier for earlier, later in pairwise(shares)] == pytest.approx([shares[1] - shares[0]] * 2)
-    assert 0 < shares[0] < shares[-1] < 1
 
 
 def test_chart_puts_points_and_intervals_where_their_values_are() -> None:

@@ -4,7 +4,6 @@ import html
 import json
 import re
 import shutil
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -171,56 +170,34 @@ def test_report_arrow_tables_are_read_as_parquet_ones(tmp_path: Path) -> None:
     assert "reference lost" in before
 
 
-def _spoil_nothing(output: Path) -> None:
-    (output / "evaluation.json").unlink()
-
-
-def _spoil_format(output: Path) -> None:
-    (output / "evaluation.json").write_text('{"format": "other/9"}')
-
-
-def _spoil_keys(output: Path) -> None:
-    record = json.loads((output / "evaluation.json").read_text())
-    del record["variants"][0]["run"]
-    (output / "evaluation.json").write_text(json.dumps(record))
-
-
-def _spoil_variants(output: Path) -> None:
-    record = json.loads((output / "evaluation.json").read_text())
-    (output / "evaluation.json").write_text(json.dumps(record | {"variants": []}))
-
-
-def _spoil_scores(output: Path) -> None:
-    (output / "scores" / "variant-0.parquet").unlink()
-
-
-def _spoil_columns(output: Path) -> None:
-    place = output / "scores" / "variant-0.parquet"
-    pq.write_table(pq.read_table(place).drop_columns(["score"]), place)
-
-
-def _spoil_memories(output: Path) -> None:
-    (output / "runs" / "variant-0" / "memories" / "part-0.parquet").write_bytes(b"PAR1 and no more")
-
-
 @pytest.mark.parametrize(
-    ("spoil", "message"),
+    ("changed", "message"),
     [
-        (_spoil_nothing, "there is no evaluation.json; name the folder that was `--output` of `evaluate run`"),
-        (_spoil_format, "layout 'other/9'"),
-        (_spoil_keys, r"evaluation.json is not whole \(.*'run'.*restore it"),
-        (_spoil_variants, "holds no finished variant; run `evaluate run` to its end"),
-        (_spoil_scores, "variant 'overwrite' are missing: .*variant-0.parquet; run `evaluate run` again"),
-        (_spoil_columns, "variant-0.parquet can't be read: .*score.*; run `evaluate run` again"),
-        (_spoil_memories, "part-0.parquet can't be read: .*; run `evaluate run` again"),
+        ("evaluation.json", "there is no evaluation.json; name the folder that was `--output` of `evaluate run`"),
+        ({"format": "other/9"}, "layout 'other/9'"),
+        ({"variants": [{}]}, r"evaluation.json is not whole \(.*'run'.*restore it"),
+        ({"variants": []}, "holds no finished variant; run `evaluate run` to its end"),
+        ("scores/variant-0.parquet", "variant 'overwrite' are missing: .*variant-0.parquet; run `evaluate run` again"),
     ],
 )
-def test_report_broken_output_is_refused_with_place_and_remedy(
-    spoil: Callable[[Path], None], message: str, tmp_path: Path
+def test_report_of_an_evaluation_that_is_not_whole_is_refused_with_place_and_remedy(
+    changed: str | dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     output = write_evaluation(tmp_path, Made())
-    spoil(output)
+    if isinstance(changed, str):
+        (output / changed).unlink()
+    else:
+        record = json.loads((output / "evaluation.json").read_text())
+        (output / "evaluation.json").write_text(json.dumps(record | changed))
     with pytest.raises(OutputError, match=message):
+        make_page(Location(uri=str(output)))
+
+
+@pytest.mark.parametrize("file", ["scores/variant-0.parquet", "runs/variant-0/memories/part-0.parquet"])
+def test_report_of_a_broken_table_is_refused_with_place_and_remedy(file: str, tmp_path: Path) -> None:
+    output = write_evaluation(tmp_path, Made())
+    (output / file).write_bytes(b"PAR1 and no more")
+    with pytest.raises(OutputError, match=f"{Path(file).name} can't be read: .*; run `evaluate run` again"):
         make_page(Location(uri=str(output)))
 
 
@@ -245,6 +222,7 @@ def test_report_of_plain_questions_leaves_these_parts_out(tmp_path: Path) -> Non
     page = written(tmp_path, Made())
 
     assert 'id="measures"' not in page
+    assert 'id="comparison"' not in page
 
 
 def test_report_of_several_variants_compares_them_over_the_same_documents(tmp_path: Path) -> None:
@@ -255,10 +233,6 @@ def test_report_of_several_variants_compares_them_over_the_same_documents(tmp_pa
     rows = [re.sub(r"<[^>]+>", " ", row).split() for row in section.split("<tr>")[2:]]
     assert rows[0] == ["b", "all", "tasks", "12", "0", "4", "&lt;", "0.001"]
     assert rows[1] == ["b", "aardvark", "6", "0", "2", "0.062"]
-
-
-def test_report_of_one_variant_compares_nothing(tmp_path: Path) -> None:
-    assert 'id="comparison"' not in written(tmp_path, Made())
 
 
 def reading(number: int = 0, **columns: Any) -> dict[str, Any]:
