@@ -11,7 +11,6 @@ from memagent_batch.errors import OutputError
 from memagent_batch.evaluation import measures
 from memagent_batch.evaluation.record import REPEAT_REMEDY, VariantRecord, open_evaluation, read_scores
 from memagent_batch.evaluation.scoring import CellSummary, Grouping, summarise
-from memagent_batch.evaluation.statistics import Interval
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
 from memagent_batch.runs.manifest import Manifest, require_manifest
@@ -132,12 +131,8 @@ def _scores(scores: pa.Table) -> Scores | None:
 
 
 def _score(cell: CellSummary) -> Share:
-    return _with_interval(cell.score, Interval(low=cell.low, high=cell.high))
+    return Share(value=cell.score, low=cell.low, high=cell.high)
 
 
 def _share(share: measures.Share | None) -> Share | None:
-    return None if share is None else _with_interval(share.share, share.interval)
-
-
-def _with_interval(value: float, interval: Interval) -> Share:
-    return Share(value=value, low=interval.low, high=interval.high)
+    return share and Share(value=share.share, low=share.interval.low, high=share.interval.high)
