@@ -150,10 +150,8 @@ class NeedleTask:
     """The right answer: a number or a word."""
     needle: str
     """The sentence that answers, verbatim in the document."""
-    position: float
-    """Where the needle begins, from 0 (first character) to 1 (end of the document)."""
     distractors: tuple[str, ...]
-    """Needles with another key or attribute, verbatim in the document."""
+    """Needles with another key, verbatim in the document."""
 
 
 def make_task(
@@ -163,9 +161,6 @@ def make_task(
     length_of: LengthOf | None = None,
     haystack: Haystack = Haystack.MIXED,
     num_distractors: int = 0,
-    position: float | None = None,
-    needle: Needle | None = None,
-    near: bool = False,
 ) -> NeedleTask:
     """A document of at least this length, with a needle in it and distractors spread over the whole of it.
 
@@ -177,28 +172,20 @@ def make_task(
         length: length of the document, in the unit of `length_of`.
         length_of: measures a piece of text, for example in tokens; without it, haystack sentences are counted.
         haystack: what the needles are hidden in.
-        num_distractors: needles with another key or attribute.
-        position: place of the needle from 0 to 1; without it, anywhere.
-        needle: the fact to hide; without it, a random one.
-        near: distractors are made to be mixed up: keys that share a word, or the same key with another attribute;
-            else they have random keys, as in RULER.
+        num_distractors: needles with another key, as in RULER.
     """
-    fact = needle or make_needle(rng)
-    make = make_rival if near else make_other
-    rivals = tuple(make(rng, fact).sentence for _ in range(num_distractors))
-    sentences = (fact.sentence, *rivals)
+    fact = make_needle(rng)
+    others = tuple(make_other(rng, fact).sentence for _ in range(num_distractors))
+    sentences = (fact.sentence, *others)
     hidden = 0 if length_of is None else length_of(" " + " ".join(sentences))
     units = _units_of_length(rng, length - hidden, length_of, haystack=haystack)
-    place = rng.random() if position is None else position
-    places = [round(place * len(units)), *(rng.randint(0, len(units)) for _ in rivals)]
-    text, start = _join_sentences(units, places, sentences)
+    places = [round(rng.random() * len(units)), *(rng.randint(0, len(units)) for _ in others)]
     return NeedleTask(
-        document=text,
+        document=_join_sentences(units, places, sentences),
         question=fact.question,
         answer=fact.answer,
         needle=fact.sentence,
-        position=start / len(text),
-        distractors=rivals,
+        distractors=others,
     )
 
 
@@ -297,21 +284,13 @@ def _units_of_length(rng: random.Random, length: int, length_of: LengthOf | None
     return units
 
 
-def _join_sentences(units: list[str], places: list[int], sentences: tuple[str, ...]) -> tuple[str, int]:
-    """The text with each sentence before the unit of its place, and the character where the first one begins."""
-    at: dict[int, list[int]] = {}
-    for index, place in enumerate(places):
-        at.setdefault(place, []).append(index)
-    parts: list[str] = []
-    length = start = 0
-    for place in range(len(units) + 1):
-        pieces = [(" " if place % 2 else "\n") + sentences[index] for index in at.get(place, [])]
-        if 0 in at.get(place, []):
-            start = length + sum(len(piece) for piece in pieces[: at[place].index(0)])
-        pieces += units[place : place + 1]
-        parts += pieces
-        length += sum(len(piece) for piece in pieces)
-    return "".join(parts)[1:], start
+def _join_sentences(units: list[str], places: list[int], sentences: tuple[str, ...]) -> str:
+    """The text with each sentence before the unit of its place."""
+    at: dict[int, list[str]] = {}
+    for place, sentence in zip(places, sentences, strict=True):
+        at.setdefault(place, []).append((" " if place % 2 else "\n") + sentence)
+    parts = [piece for place in range(len(units) + 1) for piece in (*at.get(place, ()), *units[place : place + 1])]
+    return "".join(parts)[1:]
 
 
 def _needle(rng: random.Random, *, wording: int, attribute: str, key: str, value: str) -> Needle:
