@@ -78,7 +78,6 @@ metrics: setup
 bench: setup
 	$(PYTHON) -m benchmarks overhead --runs 1 --documents 50
 	$(PYTHON) -m benchmarks start --runs 1
-	$(PYTHON) -m benchmarks scale --replicas 8 --turn-seconds 4 --chunks 9
 	$(PYTHON) -m benchmarks length --tokens 10000 1000000
 
 bench-peers: setup .venv-peers/.done

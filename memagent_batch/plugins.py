@@ -18,7 +18,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.readings import Policy
-from memagent_batch.domain.scoring.rewards import BUILT_IN_REWARDS
+from memagent_batch.domain.rewards import BUILT_IN_REWARDS
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import SettingsError
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from pydantic import JsonValue
@@ -20,6 +19,7 @@ from memagent_batch.errors import PromptSetError, RunFailedError, SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.lake.tables import documents_place, texts_place
 from memagent_batch.masking import recorded
+from memagent_batch.models.shipped import SHIPPED_MODELS
 from memagent_batch.models.weights import model_sha256
 from memagent_batch.plugins import engine_settings, knob_names, make_policy, policy_class, source_sha256
 from memagent_batch.prompts.built_in import SECTION_FIRST_PROMPTS
@@ -28,12 +28,6 @@ from memagent_batch.prompts.files import load_prompt_set
 from memagent_batch.tokens.chat_template import TEMPLATE_TIME, THINKING_WORD, ServerTemplate, Template
 from memagent_batch.tokens.tokenizer import Tokenizer, load_tokenizer
 from memagent_batch.turn_sizes import largest_turn, sum_line
-
-TINY_MODEL = Path(__file__).parent / "models" / "tiny"
-"""The policy that comes with the project; `model: tiny` names it."""
-
-SHIPPED_MODELS = {"tiny": TINY_MODEL}
-"""The policies that come with the project, by the names that `model` takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,8 +26,8 @@ from memagent_batch.engines.simulated import SimulatedEngine
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.files.location import Location
 from memagent_batch.logs import end_log
+from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.tokens.tokenizer import Tokenizer
-from memagent_batch.wiring import TINY_MODEL
 from tests.engine_context import context_of
 from tests.faults.loopback.cluster import free_port
 from tests.job_process import START_TRIES

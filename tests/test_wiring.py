@@ -5,7 +5,8 @@ from pathlib import Path
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.engines import OpenAIConfig, Speculation, VllmConfig
 from memagent_batch.domain.addresses import fingerprint
-from memagent_batch.wiring import TINY_MODEL, ReaderIdentity, identify_reader
+from memagent_batch.models.shipped import TINY_MODEL
+from memagent_batch.wiring import ReaderIdentity, identify_reader
 
 
 def fingerprint_of(**vllm: str | bool) -> str:

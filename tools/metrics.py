@@ -19,7 +19,6 @@ COMMANDS = ("cli", "flows")
 SMALL_FILE_LINES = 45
 LARGE_FILE_LINES = 600
 LONG_FUNCTION_LINES = 45
-
 Trees = Mapping[str, ast.Module]
 """The modules of the package, by path below the checkout."""
 

@@ -22,13 +22,12 @@ from memagent_batch.cli.main import main as memagent
 from memagent_batch.cli.sources import JOB_FILES
 from memagent_batch.domain.closing.answer_types import AnswerType
 from memagent_batch.domain.closing.values import ValueStatus
-from memagent_batch.evaluation.needles.facts import Split, make_needle
-from memagent_batch.evaluation.needles.tasks import Haystack, NeedleTask, make_task
-from memagent_batch.evaluation.tasks.wordings import NOT_STATED
+from memagent_batch.evaluation.needles import Haystack, NeedleTask, make_needle, make_task
+from memagent_batch.evaluation.tasks import NOT_STATED
+from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.runs.evidence import How
 from memagent_batch.runs.tables import EvidenceRow, table_files
 from memagent_batch.tokens.tokenizer import load_tokenizer
-from memagent_batch.wiring import TINY_MODEL
 
 JOB_FILE = JOB_FILES / "tiny.yaml"
 NUM_DOCUMENTS = 24
@@ -94,7 +93,7 @@ def make_corpus(folder: Path) -> None:
 def _asked(number: int, task: NeedleTask) -> dict[str, str | list[str]]:
     """The question, the type of its value, and its reference; now and then one that the document does not answer."""
     if (number + 1) % EVERY_ABSENT == 0:
-        other = make_needle(random.Random(DEMO_SEED + number), split=Split.HELD_OUT)
+        other = make_needle(random.Random(DEMO_SEED + number))
         return {"question": other.question, "answer_type": _type_of(other.answer), "references": [NOT_STATED]}
     return {"question": task.question, "answer_type": _type_of(task.answer), "references": [task.answer]}
 
@@ -214,7 +213,6 @@ def _tasks() -> Iterator[NeedleTask]:
             length_of=lambda text: len(tokenizer.encode_document(text).token_ids),
             haystack=haystacks[number % len(haystacks)],
             num_distractors=NUM_DISTRACTORS,
-            split=Split.HELD_OUT,
         )
 
 

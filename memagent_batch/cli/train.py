@@ -68,7 +68,7 @@ class TrainLoop(TrainLoopSettings, Command):
         require_extra("train", package="torch")
         quiet_engine()
         from memagent_batch.flows.train_loop import train_loop
-        from memagent_batch.training.learner.tasks import TableTasks, read_held_out
+        from memagent_batch.training.learner.sampling import TableTasks, read_held_out
 
         record = train_loop(training, tasks=TableTasks(training), held_out=read_held_out(training))
         print(json.dumps({"output": shown(self.output), **record}))

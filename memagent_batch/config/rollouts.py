@@ -5,9 +5,8 @@ from typing import Annotated
 from pydantic import Field, field_validator
 
 from memagent_batch.config.section import Seconds, Section
-from memagent_batch.domain.scoring.advantages import Advantage
-from memagent_batch.domain.scoring.rewards import Overlong
-from memagent_batch.domain.scoring.scores import CONTAINMENT_METRICS
+from memagent_batch.domain.rewards import Advantage, Overlong
+from memagent_batch.domain.scores import CONTAINMENT_METRICS
 
 
 class RolloutConfig(Section):

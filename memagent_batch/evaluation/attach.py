@@ -7,11 +7,9 @@ from typing import Any, TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.domain.scoring.intervals import Interval
 from memagent_batch.errors import OutputError
 from memagent_batch.evaluation import measures
-from memagent_batch.evaluation.record import VariantRecord
-from memagent_batch.evaluation.results import REPEAT_REMEDY, open_evaluation, read_scores
+from memagent_batch.evaluation.record import REPEAT_REMEDY, VariantRecord, open_evaluation, read_scores
 from memagent_batch.evaluation.scoring import CellSummary, Grouping, summarise
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
@@ -23,19 +21,13 @@ class Attached(TypedDict):
     """An evaluation that the cards of an output show from now on."""
 
     variant: str
-    """Name of the reader in the evaluation."""
     score: float
     """Mean score, 0 to 1."""
     file: str
-    """Its file, below the output."""
 
 
 def attach(source: Location, *, output: Location) -> list[Attached]:
     """Puts the variants of an evaluation into an output whose last run read with them; the same again changes nothing.
-
-    Args:
-        source: Output of `evaluate run`.
-        output: Output of `answer`.
 
     Raises:
         OutputError: no variant is the reader of the output: names the settings in which each differs.
@@ -132,12 +124,8 @@ def _scores(scores: pa.Table) -> Scores | None:
 
 
 def _score(cell: CellSummary) -> Share:
-    return _with_interval(cell.score, Interval(low=cell.low, high=cell.high))
+    return Share(value=cell.score, low=cell.low, high=cell.high)
 
 
 def _share(share: measures.Share | None) -> Share | None:
-    return None if share is None else _with_interval(share.share, share.interval)
-
-
-def _with_interval(value: float, interval: Interval) -> Share:
-    return Share(value=value, low=interval.low, high=interval.high)
+    return share and Share(value=share.share, low=share.interval.low, high=share.interval.high)

@@ -1,17 +1,27 @@
 """What typed values, evidence and `not stated` come to for each variant and task, from the scores of its readings."""
 
 import json
-from collections.abc import Iterator, Sequence
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from memagent_batch.domain.closing.answer_types import NOT_STATED_ENTRY, AnswerType
 from memagent_batch.domain.closing.values import ValueStatus
-from memagent_batch.domain.scoring.intervals import Interval, mean_interval
-from memagent_batch.domain.scoring.measures import Calibration, calibration, macro_f1
-from memagent_batch.evaluation.scoring import ALL_TASKS, by_document
-from memagent_batch.evaluation.suites.schemas import CLOSING_SCORES
+from memagent_batch.evaluation.scoring import ALL_TASKS, CellSummary, Grouping, by_document, summarise
+from memagent_batch.evaluation.statistics import (
+    Calibration,
+    Interval,
+    Paired,
+    calibration,
+    holm,
+    macro_f1,
+    mean_interval,
+    paired,
+)
+from memagent_batch.evaluation.suite import CLOSING_SCORES
 from memagent_batch.log.index import Row
 
 LABEL_TYPES = frozenset({AnswerType.BOOL, AnswerType.LABEL, AnswerType.LABELS})
@@ -27,6 +37,17 @@ SCORE_COLUMNS = [
     *(field.name for field in CLOSING_SCORES),
 ]
 """Columns of the scores that are used."""
+_DocumentScores = Mapping[tuple[str, str], Mapping[str, float]]
+TABLE_HEADER = ("VARIANT", "TASK", "LENGTH", "N", "SCORE", "95 % INTERVAL", "FAILED", "NO ANSWER", "MISSING")
+NUM_TEXT_COLUMNS = 2
+"""Columns from the left whose values begin at the left."""
+
+MEASURES_HEADER = (
+    "VARIANT", "TASK", "VALUES", "RIGHT", "MACRO F1", "INVALID", "EVIDENCE F1", "HIT", "ABSENT RIGHT", "PRESENT LOST",
+    "CALIBRATION ERROR",
+)  # fmt: skip
+
+COMPARISON_HEADER = ("VARIANT", "TASK", "BETTER", "WORSE", "EQUAL", "CHANCE, CORRECTED")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +79,11 @@ class EvidenceMeasures:
     """Evidence, where the right sentences are known and there are some."""
 
     n: int
-    """Readings."""
     precision: float
     """Mean share of the evidence that overlaps a right sentence."""
     recall: float
     """Mean share of the right sentences that evidence overlaps."""
     f1: float
-    """Mean harmonic mean of both."""
     hit: Share
     """Readings with evidence on a right sentence."""
     hit_where_right: Share | None
@@ -88,7 +107,6 @@ class Measures:
     """What a variant reached in a task; each part is None where nothing of the kind was asked."""
 
     variant: str
-    """What was evaluated."""
     task: str
     """Name of the task; `ALL_TASKS` where they are taken together."""
     value: ValueMeasures | None
@@ -102,12 +120,22 @@ class Measures:
         return not (self.value or self.evidence or self.abstention)
 
 
-def measure(scores: pa.Table) -> list[Measures]:
-    """The measures of each variant: all tasks together, then each task by name; those that are empty are left out.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A variant against the first one in a task. The unit is a document: the mean score of its readings."""
 
-    Args:
-        scores: A table of `SCORES`.
-    """
+    variant: str
+    base: str
+    task: str
+    """Name of the task; `ALL_TASKS` where they are taken together."""
+    documents: Paired
+    """Documents that it reads better, worse, and equally well."""
+    p_corrected: float
+    """The chance, corrected (Holm) for all comparisons of single tasks, or for those of all tasks together."""
+
+
+def measure(scores: pa.Table) -> list[Measures]:
+    """The measures of each variant: all tasks together, then each task by name; those that are empty are left out."""
     rows = scores.select(SCORE_COLUMNS).to_pylist()
     variants = list(dict.fromkeys(row["variant"] for row in rows))
     tasks = [ALL_TASKS, *sorted({row["task"] for row in rows})]
@@ -201,3 +229,103 @@ def _share_of(rows: Sequence[Row], members: Sequence[bool]) -> Share:
 
 def _mean(rows: Sequence[Row], name: str) -> float:
     return float(sum(row[name] for row in rows)) / len(rows)
+
+
+def compare(scores: pa.Table) -> list[Comparison]:
+    """Each further variant against the first: all tasks together, then each task by name."""
+    rows = scores.select(["variant", "document_id", "task", "score"]).to_pylist()
+    base, *others = dict.fromkeys(row["variant"] for row in rows)
+    tasks = sorted({row["task"] for row in rows})
+    documents = _document_scores(rows)
+    totals = _compared(documents, [(variant, ALL_TASKS) for variant in others], base=base)
+    by_task = _compared(documents, [(variant, task) for variant in others for task in tasks], base=base)
+    return [each for variant in others for each in (*totals, *by_task) if each.variant == variant]
+
+
+def _document_scores(rows: Sequence[Row]) -> _DocumentScores:
+    """The mean score of each document, by variant and task."""
+    scores: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        for task in (row["task"], ALL_TASKS):
+            scores[row["variant"], task][row["document_id"]].append(row["score"])
+    return {
+        cell: {name: math.fsum(values) / len(values) for name, values in of_cell.items()}
+        for cell, of_cell in scores.items()
+    }
+
+
+def _compared(documents: _DocumentScores, cells: Sequence[tuple[str, str]], *, base: str) -> list[Comparison]:
+    """The comparisons of these variants and tasks, corrected for each other."""
+    pairs = [paired(documents.get(cell, {}), documents.get((base, cell[1]), {})) for cell in cells]
+    corrected = holm([pair.p for pair in pairs])
+    return [
+        Comparison(variant=variant, base=base, task=task, documents=pair, p_corrected=p)
+        for (variant, task), pair, p in zip(cells, pairs, corrected, strict=True)
+    ]
+
+
+def score_table(scores: pa.Table) -> str:
+    """Each task at each length, then all of them together for each variant.
+
+    Below, the further variants against the first one, and what was asked after the answer.
+    """
+    cells = [*summarise(scores), *summarise(scores, grouping=Grouping.VARIANT)]
+    blocks = [[TABLE_HEADER, *(_table_row(cell) for cell in cells)]]
+    if comparisons := compare(scores):
+        blocks.append([COMPARISON_HEADER, *(_comparison_row(each) for each in comparisons)])
+    if measures := measure(scores):
+        blocks.append([MEASURES_HEADER, *(_measures_row(each) for each in measures)])
+    return "\n\n".join(_table_block(rows) for rows in blocks)
+
+
+def _table_block(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(_table_line(row, widths) for row in rows)
+
+
+def _table_row(cell: CellSummary) -> tuple[str, ...]:
+    return (
+        cell.variant,
+        cell.task,
+        "-" if cell.length_tokens is None else f"{cell.length_tokens:,}",
+        f"{cell.n:,}",
+        f"{cell.score:.3f}",
+        f"{cell.low:.3f} to {cell.high:.3f}",
+        *(f"{count:,}" for count in (cell.num_failed, cell.num_unanswered, cell.num_missing)),
+    )
+
+
+def _comparison_row(each: Comparison) -> tuple[str, ...]:
+    documents = each.documents
+    counts = (documents.num_better, documents.num_worse, documents.num_equal)
+    variant = f"{each.variant} against {each.base}"
+    return (variant, each.task, *(f"{count:,}" for count in counts), f"{each.p_corrected:.4f}")
+
+
+def _measures_row(each: Measures) -> tuple[str, ...]:
+    value, evidence, abstention = each.value, each.evidence, each.abstention
+    return (
+        each.variant,
+        each.task,
+        f"{value.right.n:,}" if value else "-",
+        _number_label(value.right.share if value else None),
+        _number_label(value.macro_f1 if value else None),
+        _number_label(value.invalid.share if value else None),
+        _number_label(evidence.f1 if evidence else None),
+        _number_label(evidence.hit.share if evidence else None),
+        _number_label(abstention.right.share if abstention and abstention.right else None),
+        _number_label(abstention.lost.share if abstention and abstention.lost else None),
+        _number_label(each.calibration.error if each.calibration else None),
+    )
+
+
+def _number_label(number: float | None) -> str:
+    return "-" if number is None else f"{number:.3f}"
+
+
+def _table_line(row: Sequence[str], widths: Sequence[int]) -> str:
+    texts = [
+        value.ljust(width) if column < NUM_TEXT_COLUMNS else value.rjust(width)
+        for column, (value, width) in enumerate(zip(row, widths, strict=True))
+    ]
+    return "  ".join(texts).rstrip()

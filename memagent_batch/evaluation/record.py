@@ -1,23 +1,37 @@
 """`evaluation.json`: which suite was read by which variants, and where their runs and scores lie."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import asdict, dataclass
 
-from memagent_batch.domain.scoring.scores import ScoreOn
+import pyarrow as pa
+
+from memagent_batch.domain.scores import ScoreOn
 from memagent_batch.errors import OutputError
+from memagent_batch.evaluation.suite import SCORES
 from memagent_batch.files.claims import claimed_record
+from memagent_batch.files.errors import output_errors, table_errors
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
+from memagent_batch.files.parquet import read_parquet
+from memagent_batch.inputs.formats.grouped import GroupedFile, open_grouped
+from memagent_batch.log.index import Row
 from memagent_batch.masking import shown
+from memagent_batch.runs.manifest import MANIFEST_FILE
+from memagent_batch.runs.tables import ANSWERS_FOLDER, MEMORIES_FOLDER, table_locations
 
 EVALUATION_FILE = "evaluation.json"
 EVALUATION_FORMAT = "memagent-evaluation/1"
 """Changes with every change of layout that an older version can't read."""
-
 VARIANT_RUNS_FOLDER = "runs"
 SCORES_FOLDER = "scores"
 CONVERTED_FOLDER = "suite"
 """Where a foreign suite lies in this project's layout."""
+REPEAT_REMEDY = "run `evaluate run` again with the same arguments; finished readings are not read again"
+"""What brings back a file that is lost or broken."""
+READING_COLUMNS = ("document_id", "question_id", "sample")
+"""What names a reading inside a run."""
+ReadingIds = tuple[str, str, int]
+"""Values of `READING_COLUMNS`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,27 +39,21 @@ class VariantRecord:
     """A variant that has been read and scored."""
 
     name: str
-    """Its name."""
     run: str
     """Output of its run, below the evaluation."""
     scores: str
     """File of its scores, below the evaluation."""
     model: str
-    """The model that read."""
     policy: str
-    """Kind of the policy."""
     knobs: dict[str, object]
     """What sets it apart from the base settings, without secrets."""
     seconds: float
     """Wall clock of its run, seconds; of all attempts that came to an end."""
     reader_fingerprint: str
-    """The reader."""
     run_id: str
-    """Its run, as in the manifest."""
     suite_sha256: str
     """Hash of the suite's description and questions when it was read, hex."""
     finished_at: str
-    """When its run ended, ISO 8601, UTC."""
     score_on: str = ScoreOn.ANSWER.value
     """Which text of a reading its scores are of, a `ScoreOn`."""
 
@@ -69,6 +77,15 @@ class Evaluation:
         """This one with a variant added, or in the place of the one of the same name."""
         variants = {variant.name: variant for variant in self.variants} | {record.name: record}
         return Evaluation(suite=self.suite, suite_folder=self.suite_folder, variants=tuple(variants.values()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingRows:
+    """What a run kept of some readings."""
+
+    answers: dict[ReadingIds, Row]
+    memories: dict[ReadingIds, list[Row]]
+    """Their rows of `memories`, in the order of their turns; none for a reading that failed before its first."""
 
 
 def read_evaluation(output: Location) -> Evaluation | None:
@@ -123,11 +140,90 @@ def public_knobs(knobs: Mapping[str, object], *, public: Mapping[str, object]) -
         knobs: Knobs that were given, some of them groups.
         public: All knobs without secrets, as `public_settings` makes them.
     """
-    shown: dict[str, object] = {}
+    found: dict[str, object] = {}
     for name, value in knobs.items():
         match value, public.get(name):
             case dict(), dict(below):
-                shown[name] = public_knobs(value, public=below)
+                found[name] = public_knobs(value, public=below)
             case _ if name in public:
-                shown[name] = public[name]
-    return shown
+                found[name] = public[name]
+    return found
+
+
+def open_evaluation(output: Location) -> Evaluation:
+    """What `evaluation.json` says; at least one variant has been read.
+
+    Raises:
+        OutputError: there is none, it is broken, another version or program wrote it, or no variant is there yet.
+    """
+    with output_errors(output.uri):
+        is_there = (output / EVALUATION_FILE).exists()
+    if not is_there:
+        raise OutputError(
+            f"{output.uri} is not the output of an evaluation: there is no {EVALUATION_FILE}; name the folder that was "
+            "`--output` of `evaluate run`"
+        )
+    evaluation = read_evaluation(output)
+    if evaluation is None or not evaluation.variants:
+        raise OutputError(f"the evaluation at {output.uri} holds no finished variant; run `evaluate run` to its end")
+    return evaluation
+
+
+def read_scores(output: Location, evaluation: Evaluation) -> pa.Table:
+    """The scores of all variants, a table of `SCORES`.
+
+    Raises:
+        OutputError: a variant's scores are missing, empty or not readable; names the file.
+    """
+    return pa.concat_tables([_read_scores(output / variant.scores, variant) for variant in evaluation.variants])
+
+
+def read_readings(run: Location, keys: Set[ReadingIds]) -> ReadingRows:
+    """What the run in this folder kept of some readings. Holds one batch of rows at a time, beside what it returns.
+
+    Raises:
+        OutputError: a table can't be read; names the file.
+    """
+    memories: dict[ReadingIds, list[Row]] = {}
+    for row in _matching(run, MEMORIES_FOLDER, keys):
+        memories.setdefault(_reading_key(row), []).append(row)
+    return ReadingRows(
+        answers={_reading_key(row): row for row in _matching(run, ANSWERS_FOLDER, keys)},
+        memories={key: sorted(rows, key=lambda row: row["turn"]) for key, rows in memories.items()},
+    )
+
+
+def _read_scores(place: Location, variant: VariantRecord) -> pa.Table:
+    if not place.exists():
+        raise OutputError(
+            f"the scores of variant {variant.name!r} are missing: there is no {place.uri}; {REPEAT_REMEDY}"
+        )
+    with table_errors(place.uri, remedy=REPEAT_REMEDY):
+        table = read_parquet(place).select(SCORES.names).cast(SCORES)
+    if not table.num_rows:
+        raise OutputError(f"the scores of variant {variant.name!r} are empty: {place.uri}; {REPEAT_REMEDY}")
+    return table
+
+
+def _matching(run: Location, table: str, keys: Set[ReadingIds]) -> Iterator[Row]:
+    """Rows of these readings in a table of a run; none where the run's folder is no longer there."""
+    for place in table_locations(run, table) if keys and (run / MANIFEST_FILE).exists() else ():
+        with table_errors(place.uri, remedy=REPEAT_REMEDY), open_grouped(place) as file:
+            for group in range(len(file.group_bytes)):
+                if any(places for _, places in _found(file, group, keys=keys, names=READING_COLUMNS)):
+                    for batch, places in _found(file, group, keys=keys, names=file.schema.names):
+                        yield from batch.take(pa.array(places, pa.int64())).to_pylist()
+
+
+def _found(
+    file: GroupedFile, group: int, *, keys: Set[ReadingIds], names: tuple[str, ...] | list[str]
+) -> Iterator[tuple[pa.RecordBatch, list[int]]]:
+    """Batches of a row group, with the places of the rows that are looked for."""
+    for batch in file.batches(group, names=names):
+        columns = (batch.column(name).to_pylist() for name in READING_COLUMNS)
+        yield batch, [place for place, key in enumerate(zip(*columns, strict=True)) if key in keys]
+
+
+def _reading_key(row: Row) -> ReadingIds:
+    document_id, question_id, sample = (row[name] for name in READING_COLUMNS)
+    return document_id, question_id, sample

@@ -2,37 +2,55 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from memagent_batch.domain.closing.values import TypedValue, ValueStatus, is_same
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.scoring.intervals import mean_interval
-from memagent_batch.domain.scoring.scores import TEXT_METRICS, Metric, ScoredText, ScoreOn, score, scored_text
+from memagent_batch.domain.scores import TEXT_METRICS, Metric, ScoredText, ScoreOn, score, scored_text
 from memagent_batch.errors import InputError
-from memagent_batch.evaluation.answer_tables import read_answers, read_evidence
-from memagent_batch.evaluation.closing_scores import ClosingScoresRow, EvidenceSpans, closing_scores
-from memagent_batch.evaluation.suites.conversion import read_any_questions
-from memagent_batch.evaluation.suites.foreign import ForeignFormat
-from memagent_batch.evaluation.suites.schemas import SCORES, STATUS_MISSING
+from memagent_batch.evaluation.conversion import read_any_questions
+from memagent_batch.evaluation.foreign import ForeignFormat
+from memagent_batch.evaluation.statistics import Span, mean_interval, span_scores
+from memagent_batch.evaluation.suite import (
+    ANSWER_COLUMNS,
+    SCORES,
+    STATUS_MISSING,
+    GoldSpanRow,
+    says_not_stated,
+    written_value,
+)
+from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
+from memagent_batch.inputs.formats.grouped import open_grouped
+from memagent_batch.inputs.listing import list_files
+from memagent_batch.inputs.questions import value_type_of
 from memagent_batch.log.index import Row
+from memagent_batch.runs.evidence import How
+from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE, require_manifest
+from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, table_locations
 
 ALL_TASKS = "all tasks"
 """Stands for the task where a summary takes all of them together."""
-
 COSTS = ("num_turns", "num_prompt_tokens", "num_cached_prompt_tokens", "num_completion_tokens", "engine_seconds")
 """Columns of an answer that say what it cost."""
+REQUIRED_COLUMNS = ("document_id", "question_id", "answer")
+"""Columns without which nothing can be scored. Of the others, a table that lacks them has the values in `ABSENT`."""
+ABSENT = {"sample": 0, "status": Status.OK.value} | dict.fromkeys(
+    field.name for field in ANSWER_COLUMNS if field.nullable
+)
+"""What a missing column stands for; 0 where it is not named here."""
 
 
 class Grouping(StrEnum):
     """What makes a cell of a summary, beside the variant."""
 
     TASK_AND_LENGTH = "task_and_length"
-    """Each task at each length."""
     LENGTH = "length"
     """Each length, all tasks together."""
     VARIANT = "variant"
@@ -44,7 +62,6 @@ class CellSummary:
     """What a variant reached in one cell."""
 
     variant: str
-    """What was evaluated."""
     task: str
     """Name of the task; `ALL_TASKS` where they are taken together."""
     length_tokens: int | None
@@ -56,7 +73,6 @@ class CellSummary:
     low: float
     """Lower end of the 95 % interval; readings of one document are not counted as independent."""
     high: float
-    """Upper end."""
     num_failed: int
     """Readings that failed; each scores 0."""
     num_unanswered: int
@@ -70,9 +86,14 @@ class CellSummary:
     mean_cached_prompt_tokens: float | None
     """Of these, held by the prefix cache."""
     mean_completion_tokens: float | None
-    """Completion tokens of all turns of a reading."""
     mean_engine_seconds: float | None
     """Time inside the engine, summed over the turns of a reading."""
+
+
+EvidenceSpans = Mapping[tuple[str, str, int], Sequence[Span]]
+"""Spans of the evidence by reading; a reading without any is left out."""
+SPAN_COLUMNS = ["document_id", "question_id", "sample", "char_start", "char_end"]
+"""Columns of `evidence` that are scored, beside `how`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +102,7 @@ class ScoredRun:
 
     scores: pa.Table
     """`SCORES`: one row for each reading that the suite asks for."""
-    num_strangers: int
+    num_unmatched: int
     """Rows of answers to questions that the suite does not ask; they are in no score."""
 
 
@@ -95,13 +116,6 @@ def score_run(
 ) -> ScoredRun:
     """Scores an answers table; a question was read as often as the one that was read most.
 
-    Args:
-        answers: Output of a run, or Parquet or Arrow files.
-        suite: Folder of a suite, or files of a foreign one.
-        foreign_format: The format of the suite; detected from its records if None.
-        variant: Name of what is scored.
-        score_on: Which text of a reading is scored.
-
     Raises:
         InputError: suite or answers can't be read, or do not belong together.
     """
@@ -114,7 +128,7 @@ def score_run(
         questions, table, variant=variant, samples=samples, score_on=score_on, evidence=read_evidence(answers)
     )
     num_known = sum(status != STATUS_MISSING for status in scores["status"].to_pylist())
-    return ScoredRun(scores=scores, num_strangers=table.num_rows - num_known)
+    return ScoredRun(scores=scores, num_unmatched=table.num_rows - num_known)
 
 
 def score_answers(
@@ -127,14 +141,6 @@ def score_answers(
     evidence: EvidenceSpans = MappingProxyType({}),
 ) -> pa.Table:
     """A table of `SCORES`: each question of the suite in its order, each of its samples.
-
-    Args:
-        questions: A table of `SUITE_QUESTIONS`.
-        answers: A table of `ANSWER_COLUMNS`; rows that the suite does not ask for are left out.
-        variant: Name for the column `variant`.
-        samples: Readings of each question; one without a row is `missing`.
-        score_on: Which text of a reading is scored.
-        evidence: Evidence of the readings.
 
     Raises:
         InputError: a reading has two rows, or most of the rows are of questions that are not in the suite.
@@ -161,11 +167,11 @@ def require_same_suite(asked: Sequence[Row], answered: dict[tuple[str, str, int]
         InputError: names one of them, and one that the suite asks.
     """
     known = {(row["document_id"], row["question_id"]) for row in asked}
-    strangers = [key for key in answered if key[:2] not in known]
-    if 2 * len(strangers) > len(answered):
+    unmatched = [key for key in answered if key[:2] not in known]
+    if 2 * len(unmatched) > len(answered):
         raise InputError(
-            f"these are answers of another suite: {len(strangers)} of {len(answered)} belong to no question of this "
-            f"one (document_id {strangers[0][0]!r}, question_id {strangers[0][1]!r}; this one asks document_id "
+            f"these are answers of another suite: {len(unmatched)} of {len(answered)} belong to no question of this "
+            f"one (document_id {unmatched[0][0]!r}, question_id {unmatched[0][1]!r}; this one asks document_id "
             f"{asked[0]['document_id']!r}, question_id {asked[0]['question_id']!r}); give the suite that was read"
         )
 
@@ -201,7 +207,7 @@ def _by_reading(answers: pa.Table) -> dict[tuple[str, str, int], Row]:
     return rows
 
 
-def _score_row(question: Row, answer: Row | None, *, sample: int, score_on: ScoreOn, closing: ClosingScoresRow) -> Row:
+def _score_row(question: Row, answer: Row | None, *, sample: int, score_on: ScoreOn, closing: Row) -> Row:
     ended = answer if answer and answer["status"] == Status.OK else {}
     texts = {name: text if (text := ended.get(name)) and text.strip() else None for name in ("answer", "response")}
     scored = {metric: scored_text(metric, **texts, score_on=score_on) for metric in TEXT_METRICS}
@@ -238,7 +244,7 @@ def _cell_summary(row: Row, grouping: Grouping) -> tuple[str, str, int | None]:
 def _variant_summary(cell: tuple[str, str, int | None], rows: Sequence[Row]) -> CellSummary:
     interval = mean_interval(by_document(rows, [row["score"] for row in rows]))
     states = [row["status"] for row in rows]
-    means = dict(_mean_costs([row for row in rows if row["status"] != STATUS_MISSING]))
+    known = [row for row in rows if row["status"] != STATUS_MISSING]
     return CellSummary(
         variant=cell[0],
         task=cell[1],
@@ -250,14 +256,163 @@ def _variant_summary(cell: tuple[str, str, int | None], rows: Sequence[Row]) -> 
         num_failed=states.count(Status.FAILED),
         num_unanswered=sum(row["status"] == Status.OK and not row["answered"] for row in rows),
         num_missing=states.count(STATUS_MISSING),
-        mean_turns=means["num_turns"],
-        mean_prompt_tokens=means["num_prompt_tokens"],
-        mean_cached_prompt_tokens=means["num_cached_prompt_tokens"],
-        mean_completion_tokens=means["num_completion_tokens"],
-        mean_engine_seconds=means["engine_seconds"],
+        **{
+            f"mean_{name.removeprefix('num_')}": math.fsum(row[name] for row in known) / len(known) if known else None
+            for name in COSTS
+        },
     )
 
 
-def _mean_costs(rows: Sequence[Row]) -> Iterator[tuple[str, float | None]]:
-    for name in COSTS:
-        yield name, math.fsum(row[name] for row in rows) / len(rows) if rows else None
+def read_answers(location: Location) -> pa.Table:
+    """A table of `ANSWER_COLUMNS`.
+
+    Args:
+        location: Parquet or Arrow files (a file, folder or glob) with the columns document_id, question_id and answer;
+            or the output of a run that has finished.
+
+    Readings that were not read are left out, as ones that the table has no row of.
+
+    Raises:
+        InputError: a file or column can't be read, or the run has not finished.
+    """
+    table = pa.concat_tables([_read_answer_file(place) for place in _answer_files(location)])
+    known = {status.value for status in Status}
+    for status in table["status"].unique().to_pylist():
+        if status not in known:
+            raise InputError(
+                f"{location.uri}: column 'status' says {status!r}; write ok or failed, or leave the column out"
+            )
+    table = table.filter(pc.not_equal(table["status"], Status.NOT_READ.value))
+    if not table.num_rows:
+        raise InputError(f"{location.uri} holds no answers; is it the table that was meant?")
+    return table
+
+
+def read_evidence(location: Location) -> EvidenceSpans:
+    """The evidence of a run's readings; none where the location is no run, or a run without.
+
+    Raises:
+        InputError: a file can't be read.
+    """
+    with input_errors(location.uri):
+        is_run = location.is_folder() and (location / MANIFEST_FILE).exists()
+    has_evidence = is_run and EVIDENCE_FOLDER in require_manifest(location)["files"]
+    places = table_locations(location, EVIDENCE_FOLDER) if has_evidence else []
+    return evidence_spans(_read_columns(place, ["how", *SPAN_COLUMNS]) for place in places)
+
+
+def _answer_files(location: Location) -> list[Location]:
+    """The files of `answers` where the location is a run's output; else all files of the location."""
+    with input_errors(location.uri):
+        is_run = location.is_folder() and (location / RUN_FILE).exists()
+        if not is_run:
+            return [location.at(file.path) for file in list_files(location)]
+        if not (location / MANIFEST_FILE).exists():
+            raise InputError(
+                f"{location.uri} is the output of a run that has not finished (no {MANIFEST_FILE}); run the same "
+                "command again, and score it then"
+            )
+    return table_locations(location, ANSWERS_FOLDER)
+
+
+def _read_answer_file(place: Location) -> pa.Table:
+    with open_grouped(place) as table:
+        there = table.schema.names
+    missing = [name for name in REQUIRED_COLUMNS if name not in there]
+    if missing:
+        raise InputError(
+            f"{place.uri} has no column {missing[0]!r}; its columns: {', '.join(there) or 'none'}; "
+            "an answers table has document_id, question_id and answer"
+        )
+    return _as_answers(_read_columns(place, [name for name in ANSWER_COLUMNS.names if name in there]), path=place.uri)
+
+
+def _read_columns(place: Location, names: list[str]) -> pa.Table:
+    with open_grouped(place) as table:
+        batches = [
+            batch.select(names)
+            for group in range(len(table.group_bytes))
+            for batch in table.batches(group, names=names)
+        ]
+        schema = pa.schema([table.schema.field(name) for name in names])
+    return pa.Table.from_batches(batches, schema=schema)
+
+
+def _as_answers(table: pa.Table, *, path: str) -> pa.Table:
+    columns = []
+    for field in ANSWER_COLUMNS:
+        if field.name not in table.schema.names:
+            columns.append(pa.array([ABSENT.get(field.name, 0)] * table.num_rows, field.type))
+            continue
+        try:
+            column = table[field.name].cast(field.type)
+        except pa.ArrowException as error:
+            raise InputError(f"{path}: column {field.name!r} can't be read as {field.type}: {error}") from error
+        if column.null_count and not field.nullable:
+            raise InputError(f"{path}: column {field.name!r} has {column.null_count} nulls; give every row a value")
+        columns.append(column)
+    return pa.Table.from_arrays(columns, schema=ANSWER_COLUMNS)
+
+
+def evidence_spans(tables: Iterable[pa.Table]) -> EvidenceSpans:
+    """The evidence in the files of a table `evidence`: the chosen sentences, not what was looked for of the answer."""
+    spans: dict[tuple[str, str, int], list[Span]] = {}
+    for table in tables:
+        chosen = table.filter(pc.and_(pc.equal(table["how"], How.CHOSEN.value), pc.is_valid(table["char_start"])))
+        for row in chosen.select(SPAN_COLUMNS).to_pylist():
+            key = (row["document_id"], row["question_id"], row["sample"])
+            spans.setdefault(key, []).append((row["char_start"], row["char_end"]))
+    return spans
+
+
+def closing_scores(question: Row, answer: Row, *, evidence: Sequence[Span], has_values: bool) -> Row:
+    """Scores of what was asked after one answer.
+
+    Args:
+        question: A row of `SUITE_QUESTIONS`.
+        answer: A row of `ANSWER_COLUMNS` of a reading that ended; empty for another one.
+        evidence: Its evidence.
+        has_values: Whether any row of the answers has a value; where none has, answers are read as values.
+    """
+    value, references = _value_and_references(question, answer, has_values=has_values)
+    is_right = None if references is None else value is not None and any(is_same(value, each) for each in references)
+    if value is not None:
+        abstained = value.status is ValueStatus.NOT_STATED
+    else:
+        abstained = references is None and says_not_stated(answer.get("answer") or "")
+    num_evidence = answer.get("num_evidence")
+    return {
+        "value": None if value is None else value.value,
+        "value_status": None if value is None else value.status.value,
+        "confidence": answer.get("confidence"),
+        "value_right": is_right,
+        "reference_value": references[0].value if references else None,
+        "is_absent": question["is_absent"],
+        "abstained": abstained,
+        "num_evidence": num_evidence,
+        **_evidence_scores(evidence, gold=None if num_evidence is None else question["gold_spans"]),
+    }
+
+
+def _value_and_references(
+    question: Row, answer: Row, *, has_values: bool
+) -> tuple[TypedValue | None, list[TypedValue] | None]:
+    """The value of a reading, and the right ones; None where there is none, or none was asked for."""
+    value_type = value_type_of(question)
+    if value_type is None:
+        return None, None
+    references = [written_value(reference, value_type) for reference in question["references"]]
+    if has_values:
+        status = answer.get("value_status")
+        value = TypedValue(status=ValueStatus(status), value=answer["value"]) if status else None
+        return value, references
+    try:
+        return (written_value(answer["answer"], value_type) if answer.get("answer") else None), references
+    except ValueError:
+        return TypedValue(status=ValueStatus.INVALID), references
+
+
+def _evidence_scores(evidence: Sequence[Span], *, gold: Sequence[GoldSpanRow] | None) -> Row:
+    """The four columns of evidence; null if it was not asked for, or no right sentence is known."""
+    scores = span_scores(evidence, [(span["char_start"], span["char_end"]) for span in gold]) if gold else None
+    return {f"evidence_{name}": scores and getattr(scores, name) for name in ("precision", "recall", "f1", "hit")}

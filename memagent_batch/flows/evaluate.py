@@ -11,9 +11,10 @@ import pyarrow as pa
 from memagent_batch.budgets import fitted
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig, RunConfig
-from memagent_batch.domain.scoring.scores import ScoreOn
+from memagent_batch.domain.scores import ScoreOn
 from memagent_batch.errors import MemagentError
-from memagent_batch.evaluation.answer_tables import read_answers, read_evidence
+from memagent_batch.evaluation.conversion import convert_suite
+from memagent_batch.evaluation.foreign import ForeignFormat, detect_format
 from memagent_batch.evaluation.record import (
     CONVERTED_FOLDER,
     SCORES_FOLDER,
@@ -23,11 +24,15 @@ from memagent_batch.evaluation.record import (
     public_knobs,
     write_evaluation,
 )
-from memagent_batch.evaluation.scoring import score_answers
-from memagent_batch.evaluation.suites.conversion import convert_suite
-from memagent_batch.evaluation.suites.foreign import ForeignFormat, detect_format
-from memagent_batch.evaluation.suites.reader import is_suite, read_description, read_suite_questions
-from memagent_batch.evaluation.suites.schemas import DOCUMENTS_FOLDER, QUESTIONS_FILE, SUITE_FILE
+from memagent_batch.evaluation.scoring import read_answers, read_evidence, score_answers
+from memagent_batch.evaluation.suite import (
+    DOCUMENTS_FOLDER,
+    QUESTIONS_FILE,
+    SUITE_FILE,
+    is_suite,
+    read_description,
+    read_suite_questions,
+)
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.flows.answer import answer

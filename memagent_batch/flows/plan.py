@@ -10,7 +10,6 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.errors import InputError
-from memagent_batch.evaluation.needles.taught import warn_of_untaught
 from memagent_batch.executors.executor import Executor
 from memagent_batch.files.location import Location
 from memagent_batch.flows.check import Checked, Inputs, read_inputs
@@ -37,6 +36,8 @@ from memagent_batch.inputs.samples import documents_named, sample_documents
 from memagent_batch.inputs.shards import Shard
 from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.logs import step
+from memagent_batch.models.shipped import warn_of_untaught
+from memagent_batch.plugins import engine_settings
 from memagent_batch.reading.closing import Closing
 from memagent_batch.reading.question_lengths import require_questions_fit
 from memagent_batch.runs.history import PastRun, last_hashes, last_run, read_kept_index
@@ -156,7 +157,8 @@ def make_plan(
     log_documents(index, inputs.found)
     warn_of_bad_files(index)
     warn_of_missing(missing)
-    warn_of_untaught(plan.asked.table["question"].to_pylist(), agent=job.agent)
+    if engine_settings(job.agent).has_weights:
+        warn_of_untaught(job.agent.model, plan.asked.table["question"].to_pylist())
     return plan
 
 

@@ -22,11 +22,16 @@ from memagent_batch.models.weights import model_sha256, weights_version
 from memagent_batch.runs.manifest import package_versions
 from memagent_batch.tokens.tokenizer import load_tokenizer
 from memagent_batch.training.learner.batches import LEARNT_COLUMNS, conversations
-from memagent_batch.training.learner.learner import Learner, StepFigures, load_learner, require_memory
-from memagent_batch.training.learner.network import sync, write_model
+from memagent_batch.training.learner.learner import (
+    Learner,
+    StepFigures,
+    load_learner,
+    require_memory,
+    sync,
+    write_model,
+)
 from memagent_batch.training.learner.steps import Figures
-from memagent_batch.training.rollouts.reader import read_groups, read_rollouts_record, require_logprobs
-from memagent_batch.training.rollouts.table import RolloutsRecord
+from memagent_batch.training.rollouts.table import RolloutsRecord, read_groups, read_rollouts_record, require_logprobs
 from memagent_batch.wiring import resolve_model
 
 log = logging.getLogger(__name__)

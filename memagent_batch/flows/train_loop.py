@@ -14,17 +14,23 @@ from memagent_batch.budgets import fitted
 from memagent_batch.config.training import TrainLoopConfig
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import SettingsError
-from memagent_batch.evaluation.report.charts import render_chart
-from memagent_batch.evaluation.report.curves import chart_learning
+from memagent_batch.evaluation.report.charts import chart_learning, render_chart
 from memagent_batch.files.location import Location
 from memagent_batch.flows.collect import sampled_agent
 from memagent_batch.flows.train import TRAINING_FORMAT, learn_from, local_folder, model_folder, rounded, step_text
 from memagent_batch.log.writer import new_run_id
 from memagent_batch.logs import EventKind
 from memagent_batch.training.learner.batches import LEARNT_COLUMNS
-from memagent_batch.training.learner.learner import Learner, StepFigures, load_learner, require_memory, together
-from memagent_batch.training.learner.network import sync, write_model
-from memagent_batch.training.learner.sampling import Sampler, reward_counts, write_step_rollouts
+from memagent_batch.training.learner.learner import (
+    Learner,
+    StepFigures,
+    aggregate_steps,
+    load_learner,
+    require_memory,
+    sync,
+    write_model,
+)
+from memagent_batch.training.learner.sampling import Sampler, Task, Tasks, reward_counts, write_step_rollouts
 from memagent_batch.training.learner.steps import (
     Figures,
     Step,
@@ -35,10 +41,8 @@ from memagent_batch.training.learner.steps import (
     place_model,
     write_metrics,
 )
-from memagent_batch.training.learner.tasks import Task, Tasks
-from memagent_batch.training.rollouts.reader import read_groups, read_rollouts_record
 from memagent_batch.training.rollouts.rewarder import require_reward
-from memagent_batch.training.rollouts.table import mean_reward
+from memagent_batch.training.rollouts.table import mean_reward, read_groups, read_rollouts_record
 from memagent_batch.wiring import identify_reader, make_engine
 
 log = logging.getLogger(__name__)
@@ -151,7 +155,7 @@ def update_step(training: TrainLoopConfig, learner: Learner, step: Step, *, bega
     sync(step.state)
     counts = collected["counts"]
     line: Figures = {
-        **(rounded(together(figures)) if figures else {}),
+        **(rounded(aggregate_steps(figures)) if figures else {}),
         "num_groups": len(groups),
         "engine_difference": round(figures[0].max_logprob_change, 9) if figures else None,
         "step": step.number,

@@ -3,10 +3,17 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.peers.corpus import LONGEST_CHUNKS, MEDIAN_CHUNKS, NUM_LONGEST, Corpus, chunk_counts
-from benchmarks.peers.report import Round, summarise
-from benchmarks.peers.same_accuracy import Load, comparisons
-from benchmarks.peers.text_loop import Clock, PeerResult, TextDocument, Work, read
+from benchmarks.peer_loop import Clock, PeerResult, TextDocument, Work, read
+from benchmarks.peers import (
+    LONGEST_CHUNKS,
+    MEDIAN_CHUNKS,
+    NUM_LONGEST,
+    Corpus,
+    Mode,
+    chunk_counts,
+    job_settings,
+    summarise,
+)
 
 WORK = Work(
     update="{question}|{memory}|{chunk}",
@@ -68,24 +75,12 @@ def test_summary_of_rounds_pairs_each_run_with_its_own_and_counts_identical_answ
     job = PeerResult(seconds=10, num_turns=4, responses={"a": "x", "b": "y"})
     slow = PeerResult(seconds=30, num_turns=4, responses={"b": "y", "a": "x"})
     other = PeerResult(seconds=20, num_turns=4, responses={"a": "x", "b": "z"})
-    figures = summarise([Round(job=job, peer=slow), Round(job=job, peer=other), Round(job=job, peer=slow)])
+    figures = summarise([(job, slow), (job, other), (job, slow)])
     assert (figures["times_as_fast_median"], figures["times_as_fast_range"]) == (3.0, [2.0, 3.0])
     assert figures["identical_answers"] == pytest.approx(5 / 6, abs=1e-4)
     assert (figures["peer_seconds_median"], figures["peer_seconds_range"]) == (30, [20, 30])
 
 
-def result_of(seconds: float, *answers: str) -> PeerResult:
-    responses = {f"q{number}": f"\\boxed{{{answer}}}" for number, answer in enumerate(answers)}
-    return PeerResult(seconds=seconds, num_turns=3, responses=responses)
-
-
-def test_comparison_at_the_same_accuracy_counts_questions_that_only_one_of_both_answers_right() -> None:
-    references = {"0 q0": "7", "0 q1": "8", "1 q0": "7", "1 q1": "8"}
-    results = {
-        "gated": [result_of(2.0, "7", "8"), result_of(4.0, "7", "9")],
-        "client": [result_of(6.0, "7", "9"), result_of(4.0, "1", "2")],
-    }
-    (line,) = comparisons(Load.ONE, results, references, ways=["gated"], peers=["client"])
-    assert (line["right"], line["right_of_peer"]) == (3, 1)
-    assert (line["right_where_peer_is_not"], line["wrong_where_peer_is_right"], line["p"]) == (2, 0, 0.5)
-    assert (line["times_as_fast_median"], line["times_as_fast_range"]) == (2.0, [1.0, 3.0])
+@pytest.mark.parametrize("mode", list(Mode))
+def test_settings_of_the_job_are_known_to_its_command(mode: Mode) -> None:
+    assert job_settings(mode).agent.model == "tiny"

@@ -10,7 +10,7 @@ from memagent_batch.cli import main as cli
 from memagent_batch.cli.evaluate.make import parse_length
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import SettingsError
-from memagent_batch.evaluation.suites.schemas import SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
+from memagent_batch.evaluation.suite import SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.document_index import require_unique_ids
 from memagent_batch.inputs.documents import index_shard
@@ -134,7 +134,7 @@ def test_make_over_half_a_suite_or_other_files_is_refused(tmp_path: Path, refuse
 def test_make_all_takes_what_needs_no_file_that_is_missing(tmp_path: Path) -> None:
     assert make(tmp_path / "suite", tasks="all", lengths="512") == 0
     tasks = set(pq.read_table(tmp_path / "suite" / "questions.parquet")["task"].to_pylist())
-    assert len(tasks) == 24
+    assert len(tasks) == 19
     assert not tasks & {"qa_squad", "qa_hotpot", "ruler_hqa"}
 
 

@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli import main as cli
-from memagent_batch.evaluation.suites.reader import read_suite_questions
-from memagent_batch.evaluation.suites.schemas import SUITE_QUESTIONS
+from memagent_batch.evaluation.suite import SUITE_QUESTIONS, read_suite_questions
 from memagent_batch.files.location import Location
 
 DOCUMENTS = [

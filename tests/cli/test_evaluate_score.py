@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli import main as cli
-from memagent_batch.evaluation.suites.schemas import SCORES, SUITE_FORMAT, SUITE_QUESTIONS
+from memagent_batch.evaluation.suite import SCORES, SUITE_FORMAT, SUITE_QUESTIONS
 
 
 @pytest.fixture

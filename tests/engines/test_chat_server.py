@@ -14,7 +14,7 @@ from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Question
 from memagent_batch.engines.engine import Engine, EngineContext
 from memagent_batch.engines.openai.engine import OpenAIEngine
-from memagent_batch.evaluation.needles.tasks import Haystack, make_task
+from memagent_batch.evaluation.needles import Haystack, make_task
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import ReadingTurns

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.needle_corpus import make_tasks
+from benchmarks.harness import make_tasks
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.config.engines import Speculation, VllmConfig

@@ -10,11 +10,10 @@ import pytest
 
 from memagent_batch.cli import main as cli
 from memagent_batch.errors import OutputError
-from memagent_batch.evaluation.answer_tables import read_answers
 from memagent_batch.evaluation.attach import attach
 from memagent_batch.evaluation.record import Evaluation, VariantRecord, write_evaluation
-from memagent_batch.evaluation.scoring import score_answers
-from memagent_batch.evaluation.suites.schemas import SUITE_QUESTIONS
+from memagent_batch.evaluation.scoring import read_answers, score_answers
+from memagent_batch.evaluation.suite import SUITE_QUESTIONS
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.runs.estimates import read_evaluations

@@ -2,11 +2,10 @@
 
 import pyarrow as pa
 
-from memagent_batch.domain.scoring.comparison import sign_test
-from memagent_batch.evaluation.comparison import Comparison, compare
-from memagent_batch.evaluation.score_table import score_table
+from memagent_batch.evaluation.measures import Comparison, compare, score_table
 from memagent_batch.evaluation.scoring import ALL_TASKS
-from memagent_batch.evaluation.suites.schemas import SCORES
+from memagent_batch.evaluation.statistics import sign_test
+from memagent_batch.evaluation.suite import SCORES
 from tests.evaluation.test_scoring import answer, question, scored
 
 

@@ -8,10 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memagent_batch.evaluation.needles.facts import Needle, Split, make_needle
-from memagent_batch.evaluation.needles.tasks import Haystack, haystack_units
+from memagent_batch.evaluation.needles import Haystack, Needle, haystack_units, make_needle
+from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.tokens.tokenizer import Tokenizer, load_tokenizer
-from memagent_batch.wiring import TINY_MODEL
 
 QUESTION_TOKENS = 60
 """Budget of a question; the longest one takes about half of it."""
@@ -51,8 +50,8 @@ def make_corpus(
         unreadable: adds a document without text, and a question about every document.
     """
     rng, tokenizer = random.Random(0), load_tokenizer(str(TINY_MODEL))
-    needles = [make_needle(rng, split=Split.HELD_OUT) for _ in chunks]
-    sentences = haystack_units(rng, haystack=Haystack.MIXED, split=Split.HELD_OUT)
+    needles = [make_needle(rng) for _ in chunks]
+    sentences = haystack_units(rng, haystack=Haystack.MIXED)
     texts = [
         _document(needle, sentences, tokenizer, num_tokens=(count - 0.5) * chunk_tokens)
         for needle, count in zip(needles, chunks, strict=True)

@@ -15,7 +15,7 @@ from memagent_batch.cli.main import read_command
 from memagent_batch.config.job import ExecutorKind
 from memagent_batch.files.location import Location
 from memagent_batch.flows.answer import answer
-from memagent_batch.wiring import TINY_MODEL
+from memagent_batch.models.shipped import TINY_MODEL
 from tests import prompt_dependent_engine
 from tests.faults.corpus import Corpus, make_corpus
 from tests.faults.fault import ON_ENDPOINT, ON_STORE, Fault

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli import main as cli
-from memagent_batch.evaluation.suites.schemas import SCORES
+from memagent_batch.evaluation.suite import SCORES
 
 REFERENCES = ["simulated", "fox", "a Simulated thing", "simulated"]
 VARIANTS = "small: {policy: {chunk_tokens: 30}}\nlarge: {policy: {chunk_tokens: 60}, openai: {api_key: hunter2}}\n"

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli import main as cli
-from memagent_batch.evaluation.needles.tasks import Haystack, make_task
-from memagent_batch.evaluation.suites.schemas import SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
+from memagent_batch.evaluation.needles import Haystack, make_task
+from memagent_batch.evaluation.suite import SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
 from memagent_batch.tokens.tokenizer import Tokenizer
 
 pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow, pytest.mark.usefixtures("ray_here")]

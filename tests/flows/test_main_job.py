@@ -12,11 +12,11 @@ import pytest
 
 from memagent_batch.cli import main as cli
 from memagent_batch.domain.prompts import AnswerForm, Slot
-from memagent_batch.evaluation.needles.tasks import Haystack, make_task
+from memagent_batch.evaluation.needles import Haystack, make_task
 from memagent_batch.files.location import Location
+from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
 from memagent_batch.tokens.tokenizer import Tokenizer
-from memagent_batch.wiring import TINY_MODEL
 from tests.faults.corpus import Corpus
 from tests.faults.fault import Fault
 from tests.faults.kills import Moment, kill_at_moments, require_undisturbed

@@ -14,19 +14,13 @@ from memagent_batch.errors import SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.log.turns import read_turns
 from memagent_batch.log.writer import TurnLogWriter
+from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.suspects import Suspects
 from memagent_batch.reading.turns import ClosingsOnly, Journal, ReadingTurns
 from memagent_batch.tokens.tokenizer import load_tokenizer
-from memagent_batch.wiring import (
-    TINY_MODEL,
-    identify_reader,
-    make_closing_tokens,
-    make_engine,
-    make_prompt_tokens,
-    make_tokenizer,
-)
+from memagent_batch.wiring import identify_reader, make_closing_tokens, make_engine, make_prompt_tokens, make_tokenizer
 
 POLICY = PolicyConfig(chunk_tokens=512, memory_tokens=128, answer_tokens=64, question_tokens=128)
 TEXT = "The access code of quiet-harbour is 4071936. " * 100

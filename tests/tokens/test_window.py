@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.tokens.pretrained import model_window
-from memagent_batch.wiring import TINY_MODEL
 
 
 def test_model_window_of_the_shipped_policy_is_that_of_its_config() -> None:

@@ -18,15 +18,12 @@ CHANGING = {
 }
 """Columns and JSON keys whose values differ between two runs of the same code, with the cause. Names, types and
 metadata of these columns are compared all the same. Run ids and the work folder are replaced in the recording."""
-
 CHANGING_WITH_ORDER = {
     "num_cached_prompt_tokens": "which of several documents comes to the engine first; later ones share its prefix",
 }
 """The same, in jobs that read several documents with a model. Their order is Ray's."""
-
 ORDERED_BY_RAY = frozenset({"demo"})
 """These jobs, by the first folder of their recordings."""
-
 SHOWN = 5
 """Rows that are shown of each table or column that differs."""
 SHOWN_CHARACTERS = 160

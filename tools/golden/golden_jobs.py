@@ -36,16 +36,13 @@ KNOBS = {
     "log": {"flush_seconds": 1},
 }
 """The shipped policy on CPU; one reading at a time, so that what the prefix cache holds is the same each time."""
-
 SIMULATED = ("--engine", "simulated")
 NUM_FILLERS = 20
 """Sentences before and after each fact: some 1,000 tokens in all, which is three chunks."""
-
 UNSURE_CODE = 40719361234
 """Longer than the codes that the shipped policy knows, so that its samples differ."""
 UNSURE_REFERENCES = ["40719361", str(UNSURE_CODE)]
 """What some of the samples answer, so that rewards differ too."""
-
 KEYS = ("copper-falcon", "quiet-harbour", "amber-lantern", "silver-meadow")
 QUESTIONS = {key: f"What is the access code of {key}?" for key in KEYS}
 Texts = Mapping[str, str | None]
@@ -62,9 +59,7 @@ class Workplace:
     folder: Path
     """An empty folder, with links resolved."""
     code: Path
-    """The checkout that is run."""
     kept: Path
-    """Where recordings go."""
 
     def memagent(self, command: str, *options: str) -> None:
         """Runs a command over `documents` and `questions.jsonl` into `out`, with `KNOBS`; `options` go before them."""

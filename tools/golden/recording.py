@@ -14,13 +14,11 @@ import pyarrow.parquet as pq
 
 RUN_ID = re.compile(r"\d{8}T\d{6}\.\d{3}Z\.[0-9a-f]{4}")
 """A run's id: the time at which it began, and random digits."""
-
 LOG_FOLDERS = ("log/turns", "log/outcomes")
 """Folders whose files are one table: how many they are, and which rows each holds, depends on the time of flushes."""
-
-PASSING = (".tmp-", "card.md")
+PASSING = (".tmp-", "card.md", "SHA256SUMS")
 """How the names of files begin that are not compared: those that a run leaves behind or not, such as the lock of its
-claim, and the card, which says in words what the manifest holds."""
+claim, the card, which says in words what the manifest holds, and the hashes of a run's files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from memagent_batch.cli.command import StorageCommand
 from memagent_batch.cli.options import nearest_name
 from memagent_batch.config.section import Count, Section, Text
-from memagent_batch.domain.scoring.scores import TEXT_METRICS, Metric
+from memagent_batch.domain.scores import TEXT_METRICS, Metric
 from memagent_batch.errors import SettingsError
 
 if TYPE_CHECKING:
-    from memagent_batch.evaluation.tasks.make import SuitePlan
+    from memagent_batch.evaluation.make import SuitePlan
     from memagent_batch.files.location import Location
 
 _LENGTH = re.compile(r"([0-9]+|[0-9]+\.[0-9]+)([KM]?)", re.IGNORECASE)
@@ -77,8 +77,7 @@ class Make(StorageCommand):
             return
         if self.documents:
             raise SettingsError("--documents: they belong to --from-questions, which is missing")
-        from memagent_batch.evaluation.tasks.inputs import read_suite_inputs
-        from memagent_batch.evaluation.tasks.make import make_suite
+        from memagent_batch.evaluation.make import make_suite, read_suite_inputs
 
         plan = self._plan()
         inputs = read_suite_inputs(
@@ -101,7 +100,7 @@ class Make(StorageCommand):
         if self.metric not in TEXT_METRICS:
             raise SettingsError(f"--metric: choose one of {', '.join(TEXT_METRICS)}")
         from memagent_batch.config.sources import InputConfig
-        from memagent_batch.evaluation.suites.own import OwnSuite, make_own_suite
+        from memagent_batch.evaluation.own import OwnSuite, make_own_suite
 
         own = OwnSuite(
             documents=tuple(map(self.locate, self.documents)),
@@ -119,8 +118,8 @@ class Make(StorageCommand):
             print(f"{output} holds this suite already; nothing to do")
 
     def _plan(self) -> "SuitePlan":
-        from memagent_batch.evaluation.tasks.make import SuitePlan, all_tasks
-        from memagent_batch.evaluation.tasks.tasks import TASKS
+        from memagent_batch.evaluation.make import SuitePlan, all_tasks
+        from memagent_batch.evaluation.tasks import TASKS
 
         tasks = tuple(dict.fromkeys(self.tasks))
         if self.tasks == ALL:
@@ -147,7 +146,7 @@ def parse_length(text: str) -> int:
     Raises:
         SettingsError: it is no such number, or too small for a suite.
     """
-    from memagent_batch.evaluation.tasks.lengths import SHORTEST_TOKENS
+    from memagent_batch.evaluation.haystacks import SHORTEST_TOKENS
 
     match = _LENGTH.fullmatch(text)
     if match is None:

@@ -48,7 +48,7 @@ class Run(ReaderSettings, SuiteOptions, Command):
         listed = read_variants(self.variants) if self.variants else {}
         knobs = policy_variants(self.policies) | listed or policy_variants([base.policy.kind])
         settings = {name: vary(base, changed, name=name) for name, changed in knobs.items()}
-        from memagent_batch.evaluation.score_table import score_table
+        from memagent_batch.evaluation.measures import score_table
         from memagent_batch.files.location import Location
         from memagent_batch.flows.evaluate import Variant, evaluate, require_variants
 

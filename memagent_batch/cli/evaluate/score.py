@@ -34,8 +34,7 @@ class Score(SuiteOptions, StorageCommand):
 
     def run(self) -> None:
         """Prints the scores."""
-        from memagent_batch.evaluation.measures import measure
-        from memagent_batch.evaluation.score_table import score_table
+        from memagent_batch.evaluation.measures import measure, score_table
         from memagent_batch.evaluation.scoring import score_run, summarise
 
         scored = score_run(
@@ -55,5 +54,5 @@ class Score(SuiteOptions, StorageCommand):
             print(json.dumps({"cells": cells, "measures": measures}, indent=2, ensure_ascii=False))
         else:
             print(score_table(scored.scores))
-        if scored.num_strangers:
-            log.warning(f"left out: {scored.num_strangers} answers to questions that the suite does not ask")
+        if scored.num_unmatched:
+            log.warning(f"left out: {scored.num_unmatched} answers to questions that the suite does not ask")

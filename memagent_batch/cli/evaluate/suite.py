@@ -3,8 +3,8 @@
 from typing import Literal
 
 from memagent_batch.config.section import Section, Text
-from memagent_batch.domain.scoring.scores import ScoreOn
-from memagent_batch.evaluation.suites.foreign import ForeignFormat
+from memagent_batch.domain.scores import ScoreOn
+from memagent_batch.evaluation.foreign import ForeignFormat
 
 
 class SuiteOptions(Section):

@@ -1,16 +1,16 @@
-"""Charts as SVG: lines with intervals, in panels that share an axis. Pure; `chart.svg` is the template."""
+"""The charts of the report and of training, as SVG: lines with intervals, in panels under one legend."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import jinja2
 from markupsafe import Markup
 
-from memagent_batch.evaluation.report.lengths import length_label, magnitude
 from memagent_batch.evaluation.report.templates import page_environment
 from memagent_batch.evaluation.report.visible import visible
+from memagent_batch.evaluation.scoring import CellSummary
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#a6408b", "#e69f00", "#56b4e9", "#3b3b3b")
 """Colours that colour-blind readers tell apart: after Okabe and Ito, without yellow, which white swallows."""
@@ -22,10 +22,12 @@ LABEL_PIXELS = 34
 """Room for a label of the horizontal axis."""
 SHIFT_PIXELS = 3
 """Distance between the intervals of variants at the same place."""
-LEGEND_PIXELS = 17
-"""Height of a line of the legend."""
-MARGINS = (46, 26, 12, 38)
-"""Pixels of a panel left, above, right and below the plot."""
+CHART_PIXELS = 900
+"""Width of a chart."""
+PANEL_PIXELS = {1: 380, 2: 310, 3: 230}
+"""Height of a panel, by how many stand beside each other."""
+REWARDS = {"mean_reward": "mean reward of the samples", "held_out_reward": "held-out questions, greedy"}
+"""Lines of the learning curve, by their keys in `metrics.jsonl`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,15 +41,6 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """What one variant draws in a panel."""
-
-    place: int
-    """Its place among the variants, which decides its look."""
-    points: Sequence[Point]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
     """An axis from `low` to `high`, both drawn."""
 
@@ -55,7 +48,6 @@ class Axis:
     low: float
     high: float
     ticks: Mapping[float, str]
-    """Their labels."""
     is_log: bool = False
 
     def share(self, value: float) -> float:
@@ -66,14 +58,12 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """One plot of a chart."""
+    """One plot of a chart, with a line for each name of the chart."""
 
-    title: str
+    title: str = ""
     x: Axis
     y: Axis
-    lines: Sequence[Line]
-    has_diagonal: bool = False
-    """Whether a dashed line shows where both axes are equal."""
+    lines: Sequence[Sequence[Point]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,22 +71,75 @@ class Chart:
     """Panels beside each other, under one legend."""
 
     name: str
-    """Its name on the page."""
     alternative: str
     """What it shows, for who can't see it."""
     names: Sequence[str]
-    """Names of the lines, by their places."""
     panels: Sequence[Panel]
     columns: int = 1
-    """Panels beside each other."""
-    panel_width: int = 900
-    """Pixels, its margins included."""
-    panel_height: int = 380
+    """Panels beside each other, at most three."""
+
+
+def chart_accuracy(cells: Sequence[CellSummary], *, names: Sequence[str]) -> Chart | None:
+    """Score against length, a line for each variant; None if no length is known."""
+    cells = _with_length(cells)
+    if not cells:
+        return None
+    panel = Panel(x=_length_axis(cells), y=share_axis("mean score"), lines=_lines(cells, names, _score_point))
+    return Chart(name="accuracy", alternative=_in_words(cells), names=names, panels=[panel])
+
+
+def chart_tasks(cells: Sequence[CellSummary], *, names: Sequence[str]) -> Chart | None:
+    """The same for each task; None if there is only one task, or no length is known."""
+    cells = _with_length(cells)
+    tasks = sorted({cell.task for cell in cells})
+    if len(tasks) < 2:
+        return None
+    panels = [
+        Panel(
+            title=task,
+            x=_length_axis(cells, label="tokens"),
+            y=share_axis("mean score"),
+            lines=_lines([cell for cell in cells if cell.task == task], names, _score_point),
+        )
+        for task in tasks
+    ]
+    return Chart(name="accuracy-by-task", alternative=_in_words(cells), names=names, panels=panels, columns=3)
+
+
+def chart_costs(cells: Sequence[CellSummary], *, names: Sequence[str]) -> Chart | None:
+    """Tokens and engine seconds a question against length; None if nothing was spent, or no length is known."""
+    cells = [cell for cell in _with_length(cells) if num_tokens(cell)]
+    if not cells:
+        return None
+    costs = {"tokens a question": num_tokens, "engine seconds a question": _engine_seconds}
+    words = "; ".join(f"{cell.variant} at {cell.length_tokens} tokens: {num_tokens(cell):.0f}" for cell in cells)
+    panels = [_cost_panel(title, cells, names, cost=cost) for title, cost in costs.items()]
+    return Chart(name="cost", alternative=f"Tokens a question. {words}", names=names, panels=panels, columns=2)
+
+
+def chart_learning(steps: Sequence[Mapping[str, float | None]]) -> Chart | None:
+    """The mean reward of each step's samples, and that of the held-out questions; None before the first."""
+    lines = [
+        [Point(x=step["step"] or 0, y=reward) for step in steps if (reward := step.get(key)) is not None]
+        for key in REWARDS
+    ]
+    points = [point for line in lines for point in line]
+    if not points:
+        return None
+    rewards = [point.y for point in points]
+    y = share_axis("mean reward") if 0 <= min(rewards) <= max(rewards) <= 1 else number_axis("mean reward", rewards)
+    panel = Panel(x=number_axis("step", [point.x for point in points]), y=y, lines=lines)
+    words = "; ".join(
+        f"{name}: {line[0].y:.3f} at first, {line[-1].y:.3f} at step {line[-1].x:g}"
+        for name, line in zip(REWARDS.values(), lines, strict=True)
+        if line
+    )
+    return Chart(name="curve", alternative=words, names=list(REWARDS.values()), panels=[panel])
 
 
 def render_chart(chart: Chart) -> Markup:
     """The chart as an SVG element, which is also a file of its own."""
-    return Markup(_template().render(chart=chart, height=_legend_height(chart) + _panels_height(chart)))
+    return Markup(_template().render(chart=chart, width=CHART_PIXELS, panel_height=PANEL_PIXELS[chart.columns]))
 
 
 def colour_of(place: int) -> str:
@@ -108,6 +151,31 @@ def short_name(name: str) -> str:
     """A name as charts write it."""
     shown = " ".join(visible(name).split())
     return shown if len(shown) <= MAX_NAME_CHARACTERS else f"{shown[: MAX_NAME_CHARACTERS - 1]}…"
+
+
+def num_tokens(cell: CellSummary) -> float:
+    """Prompt and completion tokens of a reading; 0 if none has a row."""
+    return (cell.mean_prompt_tokens or 0.0) + (cell.mean_completion_tokens or 0.0)
+
+
+def length_label(tokens: int | None) -> str:
+    """A length as it stands on an axis: 1K for 1,024 and for 1,000, 1M for 1,048,576."""
+    if tokens is None:
+        return "unknown"
+    for base in (1024, 1000):
+        if tokens >= base**2 and tokens % base**2 == 0:
+            return f"{tokens // base**2}M"
+        if tokens >= base and tokens % base == 0:
+            return f"{tokens // base}K"
+    return magnitude(tokens)
+
+
+def magnitude(number: float) -> str:
+    """A number to three digits, with K, M or G."""
+    for size, letter in ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "K")):
+        if number >= 0.9995 * size:
+            return f"{number / size:.3g}{letter}"
+    return f"{number:.3g}"
 
 
 def length_axis(lengths: Sequence[int], *, label: str = "length of the document, tokens") -> Axis:
@@ -126,7 +194,9 @@ def share_axis(label: str) -> Axis:
 def number_axis(label: str, values: Sequence[float]) -> Axis:
     """A linear axis that holds the values, with two to six round ticks."""
     low, high = min(values), max(values)
-    step = _round_step((high - low) / 4 or abs(high) / 4 or 1)
+    rough = (high - low) / 4 or abs(high) / 4 or 1
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(digit * power for digit in (1, 2, 5, 10) if digit * power >= rough * (1 - 1e-9))
     first, last = math.floor(low / step), max(math.ceil(high / step), math.floor(low / step) + 1)
     ticks = {number * step: f"{number * step:g}" for number in range(first, last + 1)}
     return Axis(label=label, low=first * step, high=last * step, ticks=ticks)
@@ -140,27 +210,45 @@ def magnitude_axis(label: str, values: Sequence[float]) -> Axis:
     ticks = steps[first : last + 1]
     if len(ticks) > 6:
         ticks = [tick for tick in ticks if f"{tick:e}".startswith("1")]
-    return Axis(
-        label=label,
-        low=steps[first],
-        high=steps[last],
-        ticks={tick: magnitude(tick) for tick in ticks},
-        is_log=True,
-    )
+    named = {tick: magnitude(tick) for tick in ticks}
+    return Axis(label=label, low=steps[first], high=steps[last], ticks=named, is_log=True)
 
 
-def _round_step(step: float) -> float:
-    """1, 2 or 5 times a power of ten, at or above the step."""
-    power: float = 10.0 ** math.floor(math.log10(step))
-    return next(digit * power for digit in (1, 2, 5, 10) if digit * power >= step * (1 - 1e-9))
+def _engine_seconds(cell: CellSummary) -> float:
+    return cell.mean_engine_seconds or 0.0
 
 
-def _legend_height(chart: Chart) -> int:
-    return LEGEND_PIXELS * len(chart.names) + 6
+def _with_length(cells: Sequence[CellSummary]) -> list[CellSummary]:
+    """The cells with a known length, from short to long."""
+    return sorted((cell for cell in cells if cell.length_tokens), key=lambda cell: cell.length_tokens or 0)
 
 
-def _panels_height(chart: Chart) -> int:
-    return chart.panel_height * math.ceil(len(chart.panels) / chart.columns)
+def _length_axis(cells: Sequence[CellSummary], *, label: str = "length of the document, tokens") -> Axis:
+    return length_axis([cell.length_tokens or 0 for cell in cells], label=label)
+
+
+def _lines(
+    cells: Sequence[CellSummary], names: Sequence[str], point: Callable[[CellSummary], Point]
+) -> list[list[Point]]:
+    return [[point(cell) for cell in cells if cell.variant == name] for name in names]
+
+
+def _score_point(cell: CellSummary) -> Point:
+    return Point(x=cell.length_tokens or 0, y=cell.score, low=cell.low, high=cell.high)
+
+
+def _cost_panel(
+    title: str, cells: Sequence[CellSummary], names: Sequence[str], *, cost: Callable[[CellSummary], float]
+) -> Panel:
+    spent = [cell for cell in cells if cost(cell) > 0]
+    lines = _lines(spent, names, lambda cell: Point(x=cell.length_tokens or 0, y=cost(cell)))
+    y = magnitude_axis("", [cost(cell) for cell in spent] or [1.0])
+    return Panel(title=title, x=_length_axis(cells), y=y, lines=lines)
+
+
+def _in_words(cells: Sequence[CellSummary]) -> str:
+    words = (f"{cell.variant}, {cell.task} at {cell.length_tokens} tokens: {cell.score:.2f}" for cell in cells)
+    return f"Mean score. {'; '.join(words)}"
 
 
 def _labelled_ticks(axis: Axis, *, pixels: int) -> list[tuple[float, str]]:
@@ -182,8 +270,6 @@ def _template() -> jinja2.Template:
         "colour_of": colour_of,
         "dash_of": lambda place: DASHES[place % len(DASHES)],
         "labelled_ticks": _labelled_ticks,
-        "legend_height": _legend_height,
-        "margins": MARGINS,
         "shift": lambda place, number: SHIFT_PIXELS * (place - (number - 1) / 2),
     }
     environment.filters |= {"px": lambda number: f"{number:.1f}", "short": short_name}

@@ -1,31 +1,79 @@
-"""From an evaluation's output to a page: read, pick the failures and trace them, summarise, draw, write."""
+"""The report of an evaluation: one HTML page that needs nothing beside it.
 
-from collections.abc import Sequence
+All that comes from a document, a question or a model is text: Jinja escapes every value, characters that can't be seen
+are replaced by a sign, and the page forbids itself scripts and anything from outside.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TypedDict
+from enum import StrEnum
+from statistics import fmean
+from typing import Any, TypedDict
 
+import jinja2
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.domain.scoring.scores import Metric
-from memagent_batch.evaluation.comparison import compare
-from memagent_batch.evaluation.measures import measure
-from memagent_batch.evaluation.record import VariantRecord
-from memagent_batch.evaluation.report.charts import Chart
-from memagent_batch.evaluation.report.curves import chart_accuracy, chart_costs, chart_reliability, chart_tasks
-from memagent_batch.evaluation.report.depths import map_places
-from memagent_batch.evaluation.report.failures import choose_failures, fault_of, reading_ids
-from memagent_batch.evaluation.report.lengths import with_lengths
-from memagent_batch.evaluation.report.page import FailureView, Page, VariantView, render_report
-from memagent_batch.evaluation.report.traces import make_trace
-from memagent_batch.evaluation.results import ReadingRows, open_evaluation, read_readings, read_scores
-from memagent_batch.evaluation.scoring import CellSummary, Grouping, summarise
+from memagent_batch.domain.readings import Status
+from memagent_batch.domain.scores import Metric, ScoreOn
+from memagent_batch.evaluation.measures import compare, measure
+from memagent_batch.evaluation.record import (
+    Evaluation,
+    ReadingIds,
+    VariantRecord,
+    open_evaluation,
+    read_readings,
+    read_scores,
+)
+from memagent_batch.evaluation.report.charts import (
+    chart_accuracy,
+    chart_costs,
+    chart_tasks,
+    colour_of,
+    length_label,
+    magnitude,
+    num_tokens,
+    render_chart,
+    short_name,
+)
+from memagent_batch.evaluation.report.templates import MAX_TEXT_CHARACTERS, page_environment
+from memagent_batch.evaluation.report.traces import MAX_MEMORY_CHARACTERS, MAX_STEPS, make_trace
+from memagent_batch.evaluation.scoring import ALL_TASKS, CellSummary, Grouping, summarise
+from memagent_batch.evaluation.suite import STATUS_MISSING
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import Row
 
 REPORT_FOLDER = "report"
 """Where the report goes below the evaluation's output, by default."""
 PAGE_FILE = "report.html"
+TRACES_PER_VARIANT = 50
+"""Failures with a trace on the page. Keeps it under some 10 MB a variant."""
+MAX_REFERENCES = 20
+"""Of a question, references that are shown."""
+NUM_BANDS = 10
+"""Bands of a needle's depth, each a tenth of the document."""
+SCORED_ON = {
+    ScoreOn.METRIC: "the whole response by RULER's metrics, the extracted answer by the others",
+    ScoreOn.RESPONSE: "the whole response",
+    ScoreOn.ANSWER: "the extracted answer",
+}
+
+
+class Fault(StrEnum):
+    """What is wrong with a reading."""
+
+    NONE = "right"
+    FAILED = "failed"
+    """It was not read to its end."""
+    MISSING = "missing"
+    """The answers have no row of it."""
+    UNANSWERED = "without answer"
+    """Its response holds no answer."""
+    WRONG = "wrong"
+    """The answer scores 0."""
+    PARTLY = "partly right"
 
 
 class WrittenReport(TypedDict):
@@ -38,26 +86,37 @@ class WrittenReport(TypedDict):
     traces: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failures:
+    """The readings of one variant that score below 1."""
+
+    shown: Sequence[Row]
+    """Rows of `SCORES` that get a trace; by task, length and depth."""
+    total: int
+    by_fault: dict[Fault, int]
+    """All failures, by what is wrong."""
+
+
 def write_report(output: Location, *, target: Location) -> WrittenReport:
     """Writes `report.html`; returns where it is and what it shows.
 
     Raises:
-        OutputError: the output is no evaluation, or a variant's scores are missing.
+        OutputError: the output is no evaluation, or a table of it is missing or broken.
         StorageError: the target can't be written.
     """
     page = make_page(output)
-    (target / PAGE_FILE).write_bytes(render_report(page, charts=make_charts(page)))
+    (target / PAGE_FILE).write_bytes(render_report(page))
     return WrittenReport(
         page=str(target / PAGE_FILE),
-        questions=page.num_questions,
-        readings=page.scores.num_rows,
-        failures=sum(view.failures.total for view in page.variants),
-        traces=sum(len(view.shown) for view in page.variants),
+        questions=page["num_questions"],
+        readings=sum(view["total"].n for view in page["variants"]),
+        failures=sum(view["failures"].total for view in page["variants"]),
+        traces=sum(len(view["shown"]) for view in page["variants"]),
     )
 
 
-def make_page(output: Location) -> Page:
-    """All that the page shows but its charts.
+def make_page(output: Location) -> dict[str, Any]:
+    """All that the template shows.
 
     Raises:
         OutputError: the output is no evaluation, or a table of it is missing or broken.
@@ -65,56 +124,180 @@ def make_page(output: Location) -> Page:
     evaluation = open_evaluation(output)
     scores = with_lengths(read_scores(output, evaluation))
     names = [record.name for record in evaluation.variants]
-    totals = {cell.variant: cell for cell in summarise(scores, grouping=Grouping.VARIANT)}
-    return Page(
-        suite=evaluation.suite,
-        num_questions=len(set(zip(scores["document_id"].to_pylist(), scores["question_id"].to_pylist(), strict=True))),
-        read_at=max(datetime.fromisoformat(variant.finished_at) for variant in evaluation.variants),
-        drawn_at=datetime.now(UTC),
-        scores=scores,
-        cells=summarise(scores),
-        all_tasks=summarise(scores, grouping=Grouping.LENGTH),
-        comparisons=compare(scores),
-        measures=measure(scores),
-        depths=map_places(scores, column="depth", variants=names),
-        spreads=map_places(scores, column="spread", variants=names),
-        variants=[
-            _view_variant(output, scores, record=record, total=totals[record.name], place=place)
-            for place, record in enumerate(evaluation.variants)
-        ],
-    )
-
-
-def make_charts(page: Page) -> Sequence[Chart]:
-    """The charts of a page, in their order; what can't be drawn is left out."""
-    names = [view.record.name for view in page.variants]
+    cells, all_tasks = summarise(scores), summarise(scores, grouping=Grouping.LENGTH)
     charts = (
-        chart_accuracy(page.all_tasks, variants=names),
-        chart_tasks(page.cells, variants=names),
-        chart_reliability(page.measures, variants=names),
-        chart_costs(page.all_tasks, variants=names),
+        chart_accuracy(all_tasks, names=names),
+        chart_tasks(cells, names=names),
+        chart_costs(all_tasks, names=names),
     )
-    return [chart for chart in charts if chart is not None]
+    measures = measure(scores)
+    return {
+        "suite": evaluation.suite,
+        "num_questions": len(
+            set(zip(*(scores[name].to_pylist() for name in ("document_id", "question_id")), strict=True))
+        ),
+        "read_at": max(datetime.fromisoformat(variant.finished_at) for variant in evaluation.variants),
+        "drawn_at": datetime.now(UTC),
+        "names": names,
+        "charts": {chart.name: render_chart(chart) for chart in charts if chart is not None},
+        "comparisons": compare(scores),
+        "measures": _by_task(sorted(measures, key=lambda each: (each.task != ALL_TASKS, each.task))),
+        "groups": _by_task(sorted([*all_tasks, *cells], key=lambda cell: _cell_order(cell, names))),
+        "depths": depth_maps(scores, names=names),
+        "variants": _variant_views(output, scores, evaluation),
+    }
 
 
-def _view_variant(
-    output: Location, scores: pa.Table, *, record: VariantRecord, total: CellSummary, place: int
-) -> VariantView:
-    failures = choose_failures(scores.filter(pc.equal(scores["variant"], record.name)).to_pylist())
-    readings = read_readings(output / record.run, {reading_ids(row) for row in failures.shown})
-    shown = [
-        _view_failure(row, readings, anchor=f"variant-{place}-failure-{number}")
+def render_report(page: dict[str, Any]) -> bytes:
+    """The page, UTF-8; sections for which there is nothing are left out."""
+    environment = page_environment(jinja2.PackageLoader("memagent_batch.evaluation", "report"))
+    environment.filters |= {
+        "length": length_label,
+        "magnitude": magnitude,
+        "num_tokens": num_tokens,
+        "chance": lambda chance: "< 0.001" if chance < 0.001 else f"{chance:.3f}",
+        "score": score_label,
+        "short": short_name,
+    }
+    names, variants = page["names"], page["variants"]
+    text = environment.get_template("page.html").render(
+        page=page,
+        charts=page["charts"],
+        names=names,
+        scored_on={view["record"].name: SCORED_ON[ScoreOn(view["record"].score_on)] for view in variants},
+        colours={name: colour_of(place) for place, name in enumerate(names)},
+        caps={
+            "traces": TRACES_PER_VARIANT,
+            "steps": MAX_STEPS,
+            "memory": MAX_MEMORY_CHARACTERS,
+            "text": MAX_TEXT_CHARACTERS,
+            "references": MAX_REFERENCES,
+        },
+    )
+    return text.encode("utf-8", errors="backslashreplace")
+
+
+def with_lengths(scores: pa.Table) -> pa.Table:
+    """Gives readings a length if the suite asked for none: the power of two at or above the document's own.
+
+    A reading that failed before its document was measured takes the length that another variant measured. It stays
+    without one if none did.
+    """
+    documents, measured = scores["document_id"].to_pylist(), scores["num_document_tokens"].to_pylist()
+    known = {name: 1 << (tokens - 1).bit_length() for name, tokens in zip(documents, measured, strict=True) if tokens}
+    lengths = [
+        known.get(name) if asked is None else asked
+        for name, asked in zip(documents, scores["length_tokens"].to_pylist(), strict=True)
+    ]
+    place = scores.schema.get_field_index("length_tokens")
+    return scores.set_column(place, scores.schema.field(place), pa.array(lengths, pa.int64()))
+
+
+def depth_maps(scores: pa.Table, *, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Mean score of each variant by depth of the needle (rows) and length (columns); None if nothing was asked."""
+    known = scores.filter(pc.and_(pc.is_valid(scores["depth"]), pc.is_valid(scores["length_tokens"])))
+    lengths = sorted(set(known["length_tokens"].to_pylist()))
+    cells: dict[tuple[str, int, int], list[float]] = defaultdict(list)
+    for row in known.select(["variant", "depth", "length_tokens", "score"]).to_pylist():
+        band = min(int(row["depth"] * NUM_BANDS), NUM_BANDS - 1)
+        cells[row["variant"], band, row["length_tokens"]].append(row["score"])
+    means = {cell: fmean(found) for cell, found in cells.items()}
+    return [
+        {
+            "variant": name,
+            "lengths": lengths,
+            "bands": [[means.get((name, band, length)) for length in lengths] for band in range(NUM_BANDS)],
+        }
+        for name in names
+        if lengths
+    ]
+
+
+def fault_of(row: Row) -> Fault:
+    """What is wrong with a reading, by its row of `SCORES`."""
+    if row["status"] == Status.FAILED:
+        return Fault.FAILED
+    if row["status"] == STATUS_MISSING:
+        return Fault.MISSING
+    if not row["answered"]:
+        return Fault.UNANSWERED
+    if row["score"] >= 1:
+        return Fault.NONE
+    return Fault.PARTLY if row["score"] > 0 else Fault.WRONG
+
+
+def choose_failures(rows: Sequence[Row], *, limit: int = TRACES_PER_VARIANT) -> Failures:
+    """Takes failures from each task and length in turn, the lowest scores of each first, until the limit is reached."""
+    failures = [row for row in rows if fault_of(row) is not Fault.NONE]
+    cells: dict[tuple[str, int | None], list[Row]] = defaultdict(list)
+    for row in failures:
+        cells[row["task"], row["length_tokens"]].append(row)
+    ranked = [
+        (rank, row) for cell in cells.values() for rank, row in enumerate(sorted(cell, key=lambda row: row["score"]))
+    ]
+    chosen = [row for _, row in sorted(ranked, key=lambda pair: pair[0])[:limit]]
+    faults = Counter(fault_of(row) for row in failures)
+    return Failures(
+        shown=sorted(chosen, key=lambda row: (row["task"], row["length_tokens"] or 0, row["depth"] or 0, *_ids(row))),
+        total=len(failures),
+        by_fault={fault: faults[fault] for fault in Fault if faults[fault]},
+    )
+
+
+def score_label(score: float) -> str:
+    """Three digits; 1.000 and 0.000 only if nothing or everything is wrong."""
+    if 0 < score < 1:
+        score = min(max(score, 0.001), 0.999)
+    return f"{score:.3f}"
+
+
+def _variant_views(output: Location, scores: pa.Table, evaluation: Evaluation) -> list[dict[str, Any]]:
+    totals = {cell.variant: cell for cell in summarise(scores, grouping=Grouping.VARIANT)}
+    views = []
+    for place, record in enumerate(evaluation.variants):
+        failures = choose_failures(scores.filter(pc.equal(scores["variant"], record.name)).to_pylist())
+        views.append(
+            {
+                "record": record,
+                "total": totals[record.name],
+                "failures": failures,
+                "shown": _failure_views(output, record, failures, place=place),
+            }
+        )
+    return views
+
+
+def _failure_views(output: Location, record: VariantRecord, failures: Failures, *, place: int) -> list[dict[str, Any]]:
+    """The failures that are shown, each with its row of `answers` (None if the run has none) and its trace."""
+    readings = read_readings(output / record.run, {_ids(row) for row in failures.shown})
+    return [
+        {
+            "anchor": f"variant-{place}-failure-{number}",
+            "row": row,
+            "fault": fault_of(row),
+            "answer": readings.answers.get(_ids(row)),
+            "trace": make_trace(
+                readings.memories.get(_ids(row), []),
+                references=row["references"],
+                alternatives=row["metric"] != Metric.RULER_ALL,
+            ),
+        }
         for number, row in enumerate(failures.shown, start=1)
     ]
-    return VariantView(record=record, total=total, failures=failures, shown=shown)
 
 
-def _view_failure(row: Row, readings: ReadingRows, *, anchor: str) -> FailureView:
-    turns = readings.memories.get(reading_ids(row), [])
-    return FailureView(
-        anchor=anchor,
-        row=row,
-        fault=fault_of(row),
-        answer=readings.answers.get(reading_ids(row)),
-        trace=make_trace(turns, references=row["references"], alternatives=row["metric"] != Metric.RULER_ALL),
-    )
+def _ids(row: Row) -> ReadingIds:
+    return row["document_id"], row["question_id"], row["sample"]
+
+
+def _cell_order(cell: CellSummary, names: Sequence[str]) -> tuple[bool, str, bool, int, int]:
+    """All tasks together first; in each task the variants beside each other at each length."""
+    length = cell.length_tokens
+    return cell.task != ALL_TASKS, cell.task, length is None, length or 0, names.index(cell.variant)
+
+
+def _by_task(items: Iterable[Any]) -> dict[str, list[Any]]:
+    groups: dict[str, list[Any]] = {}
+    for item in items:
+        groups.setdefault(item.task, []).append(item)
+    return groups

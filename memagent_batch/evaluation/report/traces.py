@@ -1,15 +1,42 @@
-"""The memory trace of one reading: what each turn did to the memory, and where the right answer went. Pure."""
+"""The memory trace of one reading: what each turn did to the memory word by word, and where the right answer went."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from enum import StrEnum
 from itertools import groupby, pairwise
 from typing import Any
 
 from memagent_batch.domain.turns import ANSWER, MERGE, READ, FinishReason
-from memagent_batch.evaluation.report.text_diff import Stretch, WordChange, differences
 from memagent_batch.evaluation.report.visible import shorten
 from memagent_batch.log.index import Row
+
+WORD = re.compile(r"\s*\S+|\s+")
+"""A word with the white space before it, or white space at the end: the words of a text join to the text."""
+CONTEXT_WORDS = 12
+"""Unchanged words shown on either side of a change."""
+ELIDED_WORDS = 40
+"""A stretch of unchanged words longer than this is elided between its contexts."""
+
+
+class WordChange(StrEnum):
+    """What happened to a stretch of words."""
+
+    KEPT = "kept"
+    ADDED = "added"
+    REMOVED = "removed"
+    ELIDED = "elided"
+    """In both, and not shown; the text says how many words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """A stretch of words that were treated alike."""
+
+    change: WordChange
+    text: str
+
 
 MAX_STEPS = 36
 """Turns of a trace whose memory is shown; a note replaces the rest."""
@@ -27,7 +54,6 @@ class StepKind(StrEnum):
     OMITTED = "omitted"
     """Turns in a row that are not shown, to bound the page."""
     ANSWER = "answer"
-    """The turn that answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,21 +61,15 @@ class TraceLine:
     """A line of a trace: one turn, or several that are treated alike."""
 
     kind: StepKind
-    """What it stands for."""
     turn_kind: str
-    """Kind of its (first) turn."""
     first_turn: int
     """Its first turn, from 0."""
     last_turn: int
-    """Its last turn."""
     token_start: int | None
     """First token that was shown; None where no chunk was."""
     token_end: int | None
-    """Token after the last one."""
     char_start: int | None
-    """First character that was shown."""
     char_end: int | None
-    """Character after the last one."""
     locator: str | None = None
     """Where that stood in the source; None where it is not known, and for several turns."""
     is_note: bool = False
@@ -65,7 +85,6 @@ class TraceLine:
     references_in: tuple[str, ...] = ()
     """References that came into the memory or note with this turn."""
     references_out: tuple[str, ...] = ()
-    """References that it lost with this turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +92,7 @@ class Trace:
     """The trace of one reading."""
 
     steps: tuple[TraceLine, ...]
-    """Lines, in the order of the document; none where no turn was finished."""
+    """Lines, in the order of the document; none if no turn was finished."""
     num_turns: int
     """Turns, the answer included."""
     num_changed: int
@@ -117,11 +136,8 @@ class _Text:
     """What a turn left: the memory, or a note that a later turn merges into it."""
 
     row: Row
-    """The turn."""
     is_note: bool
-    """Whether it is a note."""
     held: frozenset[str]
-    """References that stand in it."""
     before: "_Text | None"
     """The memory before; None for a note, and before the first memory."""
 
@@ -216,3 +232,60 @@ def _step(kind: StepKind, first: Row, last: Row, **details: Any) -> TraceLine:
         locator=first.get("locator") if first is last else None,
         **details,
     )
+
+
+def differences(before: str, after: str) -> list[Stretch]:
+    """Words added, removed and kept, in reading order; long unchanged stretches elided.
+
+    What both begin and end with is taken off first: it makes the comparison of a memory with a copy of itself linear,
+    also where it repeats one word thousands of times.
+    """
+    old, new = WORD.findall(before), WORD.findall(after)
+    head = _common(old, new)
+    tail = _common(old[head:][::-1], new[head:][::-1])
+    old_middle, new_middle = old[head : len(old) - tail], new[head : len(new) - tail]
+    pieces = [
+        (WordChange.KEPT, new[:head]),
+        *_compare(old_middle, new_middle),
+        (WordChange.KEPT, new[len(new) - tail :]),
+    ]
+    return list(_shorten([(change, words) for change, words in pieces if words]))
+
+
+def _common(one: Sequence[str], other: Sequence[str]) -> int:
+    """Words that both begin with."""
+    for place, (left, right) in enumerate(zip(one, other, strict=False)):
+        if left != right:
+            return place
+    return min(len(one), len(other))
+
+
+def _compare(old: list[str], new: list[str]) -> Iterator[tuple[WordChange, list[str]]]:
+    for tag, old_start, old_end, new_start, new_end in SequenceMatcher(None, old, new).get_opcodes():
+        if tag == "equal":
+            yield WordChange.KEPT, new[new_start:new_end]
+        else:
+            yield WordChange.REMOVED, old[old_start:old_end]
+            yield WordChange.ADDED, new[new_start:new_end]
+
+
+def _shorten(pieces: Sequence[tuple[WordChange, list[str]]]) -> Iterator[Stretch]:
+    if all(change is WordChange.KEPT for change, _ in pieces):
+        yield from (Stretch(change=change, text="".join(words)) for change, words in pieces)
+        return
+    for place, (change, words) in enumerate(pieces):
+        if change is not WordChange.KEPT or len(words) <= ELIDED_WORDS:
+            yield Stretch(change=change, text="".join(words))
+            continue
+        left = CONTEXT_WORDS if place else 0
+        right = CONTEXT_WORDS if place < len(pieces) - 1 else 0
+        yield from _elide(words, left=left, right=right)
+
+
+def _elide(words: list[str], *, left: int, right: int) -> Iterator[Stretch]:
+    end = len(words) - right
+    if left:
+        yield Stretch(change=WordChange.KEPT, text="".join(words[:left]))
+    yield Stretch(change=WordChange.ELIDED, text=f" … {end - left:,} words unchanged … ")
+    if right:
+        yield Stretch(change=WordChange.KEPT, text="".join(words[end:]))

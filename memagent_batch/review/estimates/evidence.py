@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memagent_batch.domain.scoring.intervals import Interval
+from memagent_batch.evaluation.statistics import Interval
 from memagent_batch.review.statistics.measures import INTERVAL_ENDS
 from memagent_batch.review.statistics.totals import HALF, NUM_DRAWS, SEED
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memagent_batch.domain.scoring.intervals import Interval, wilson
+from memagent_batch.evaluation.statistics import Interval, wilson
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

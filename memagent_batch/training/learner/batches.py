@@ -15,10 +15,8 @@ import torch
 from torch import Tensor
 
 Array = npt.NDArray[Any]
-
 PAD = 0
 """Token id behind the end of a row; nothing before it sees it."""
-
 LEARNT_COLUMNS = ("prompt_token_ids", "response_token_ids", "response_logprobs", "response_mask", "advantage")
 """What of the table is learnt from."""
 
@@ -36,7 +34,6 @@ class Conversation:
     mask: Array
     """1 where a token of the response is learnt from; shape [num_response_tokens]."""
     advantage: float
-    """Advantage of its sample."""
 
     @property
     def num_tokens(self) -> int:

@@ -3,6 +3,7 @@
 import copy
 import math
 import os
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -10,21 +11,26 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 import torch
+from torch import Tensor
 
 from memagent_batch.config.training import LearnerConfig
 from memagent_batch.errors import LearningError, SettingsError
+from memagent_batch.files.json_files import write_json
+from memagent_batch.files.location import Location
+from memagent_batch.models.weights import WEIGHT_ENDINGS, model_sha256, weights_version
 from memagent_batch.training.learner.batches import Conversation, ConversationBatch, batches
-from memagent_batch.training.learner.network import load_network, num_weights, response_logprobs
-from memagent_batch.training.learner.objective import Objective, TokenSums, token_sums
+from memagent_batch.training.learner.objective import TokenSums, token_sums
 
 LEARNT_BYTES = 16
 """Memory of each weight that is learnt, bytes: the weight, its gradient and AdamW's two averages in float32."""
-
 REFERENCE_BYTES = 4
 """Memory of each weight of the reference, bytes."""
-
 CGROUP_MEMORY_FILE = Path("/sys/fs/cgroup/memory.max")
 """Memory that the container may use, bytes, or `max` (cgroup v2)."""
+TRAINING_FILE = "training.json"
+"""Where weights come from: in every model folder that is written here."""
+NOT_COPIED = frozenset({".md", ".jsonl", ".index", TRAINING_FILE})
+"""Endings, and a name, of files that speak of the weights before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +52,8 @@ class StepFigures:
     gradient_norm: float
     """Norm of the gradient before it was clipped."""
     learning_rate: float
-    """Learning rate of the step."""
     num_conversations: int
-    """Conversations that were learnt from."""
     num_learnt_tokens: int
-    """Tokens that were learnt from."""
     num_teaching_conversations: int
     """Conversations with another advantage than 0: without one, the rewards of every question were equal."""
     num_sure_conversations: int
@@ -58,12 +61,19 @@ class StepFigures:
     num_tokens: int
     """Tokens of those that did, prompts included."""
     seconds: float
-    """Time that the step took."""
     tokens_per_second: float
     """`num_tokens` through the network and back in a second."""
 
 
-def together(steps: Sequence[StepFigures]) -> StepFigures:
+class LearnerState(TypedDict):
+    """What a learner goes on from, as torch saves it."""
+
+    network: Mapping[str, torch.Tensor]
+    optimiser: Mapping[str, object]
+    num_steps: int
+
+
+def aggregate_steps(steps: Sequence[StepFigures]) -> StepFigures:
     """The figures of several steps as if they were one: sums, means over tokens, and the largest gradient norm."""
     num_learnt = sum(step.num_learnt_tokens for step in steps)
 
@@ -91,14 +101,6 @@ def together(steps: Sequence[StepFigures]) -> StepFigures:
     )
 
 
-class LearnerState(TypedDict):
-    """What a learner goes on from, as torch saves it."""
-
-    network: Mapping[str, torch.Tensor]
-    optimiser: Mapping[str, object]
-    num_steps: int
-
-
 class Learner:
     """Updates the weights of one network."""
 
@@ -114,13 +116,6 @@ class Learner:
         self.num_steps = 0
         self._reference = reference
         self._settings = settings
-        self._objective = Objective(
-            clip_low=settings.clip_low,
-            clip_high=settings.clip_high,
-            dual_clip=settings.dual_clip,
-            kl_weight=settings.kl_weight,
-            kl_limit=settings.kl_limit,
-        )
         self._device = next(network.parameters()).device
         self._optimiser = torch.optim.AdamW(
             network.parameters(),
@@ -177,9 +172,9 @@ class Learner:
         for batch in batches(unsure, batch_tokens=self._settings.batch_tokens):
             sums = self._sums(batch.to(self._device))
             (sums.loss / num_learnt).backward()
-            for name in totals.keys() - {"farthest"}:
+            for name in totals.keys() - {"max_logprob_change"}:
                 totals[name] += float(getattr(sums, name).detach()) / num_learnt
-            totals["farthest"] = max(totals["farthest"], float(sums.farthest))
+            totals["max_logprob_change"] = max(totals["max_logprob_change"], float(sums.max_logprob_change))
         return totals
 
     def state(self) -> LearnerState:
@@ -218,7 +213,7 @@ class Learner:
             advantages=batch.advantages.to(logprobs.dtype),
             mask=batch.mask,
             reference_logprobs=reference,
-            objective=self._objective,
+            settings=self._settings,
         )
 
     def _learning_rate(self) -> float:
@@ -234,8 +229,8 @@ class Learner:
             kl=sums["kl"] if self._reference is not None else None,
             clip_fraction=sums["clipped"],
             mean_ratio=sums["ratio"],
-            max_logprob_change=sums["farthest"],
-            entropy=sums["surprise"],
+            max_logprob_change=sums["max_logprob_change"],
+            entropy=sums["nll"],
             gradient_norm=norm,
             learning_rate=rate,
             num_conversations=len(items),
@@ -254,7 +249,7 @@ def unchanged_sums(items: Sequence[Conversation], *, num_learnt: int) -> dict[st
     for item in items:
         totals["loss"] -= item.advantage * item.num_learnt_tokens / num_learnt
         totals["ratio"] += item.num_learnt_tokens / num_learnt
-        totals["surprise"] -= float(item.logprobs[item.mask != 0].sum()) / num_learnt
+        totals["nll"] -= float(item.logprobs[item.mask != 0].sum()) / num_learnt
     return totals
 
 
@@ -311,3 +306,77 @@ def choose_device(name: str) -> torch.device:
     if name == "cuda" and not there:
         raise SettingsError("learner.device: torch sees no GPU here; say cpu, or auto")
     return torch.device("cuda" if there and name != "cpu" else "cpu")
+
+
+def load_network(folder: Path, *, device: torch.device) -> Any:
+    """The model of a folder with weights in float32, as small steps need; without dropout, as it was sampled."""
+    from transformers import AutoModelForCausalLM
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).to(device).eval()
+
+
+def num_weights(folder: Path) -> int:
+    """Weights of the model of a folder, by its configuration; loads none."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    with torch.device("meta"):
+        network = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+def response_logprobs(network: Any, batch: ConversationBatch) -> Tensor:
+    """Log-probabilities of the responses' tokens, nats; shape [batch, width]. Logits are made for their places alone.
+
+    Rows are padded on the right and a causal model looks left, so that no attention mask is needed.
+    """
+    kept = torch.unique(batch.places)
+    logits = network(input_ids=batch.tokens, logits_to_keep=kept, use_cache=False).logits
+    rows = torch.arange(len(batch.tokens), device=kept.device)[:, None]
+    at_places = logits[rows, torch.searchsorted(kept, batch.places)]
+    precise = at_places.to(torch.promote_types(at_places.dtype, torch.float32))
+    chosen = precise.gather(-1, batch.responses[..., None]).squeeze(-1)
+    return (chosen - precise.logsumexp(-1))[batch.text]
+
+
+def write_model(network: Any, folder: Path, *, like: Path, record: Mapping[str, Any]) -> str:
+    """Writes a whole model folder: weights in the number format of `like`, and its tokeniser and all else.
+
+    Args:
+        network: the model.
+        folder: where; what is there must be part of the same model.
+        like: the folder that it was loaded from.
+        record: where the weights come from; goes into `training.json` with their version.
+
+    Returns:
+        The weights version, by which the tables of the next collection call them.
+    """
+    from transformers import AutoConfig
+
+    dtype = AutoConfig.from_pretrained(like).dtype or torch.float32
+    folder.mkdir(parents=True, exist_ok=True)
+    rounded = network if dtype == network.dtype else copy.deepcopy(network).to(dtype)
+    rounded.save_pretrained(folder)
+    for path in sorted(like.iterdir()):
+        if path.is_file() and not (folder / path.name).exists() and not _is_not_copied(path.name):
+            shutil.copyfile(path, folder / path.name)
+    version = weights_version(model_sha256(str(folder)))
+    write_json(Location(uri=str(folder / TRAINING_FILE)), {"weights_version": version, **record})
+    for path in folder.iterdir():
+        shutil.copymode(like / "config.json", path)  # `save_pretrained` leaves weights to their owner alone
+        sync(path)
+    return version
+
+
+def sync(path: Path) -> None:
+    """Has what was written reach the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _is_not_copied(name: str) -> bool:
+    return name.endswith((*WEIGHT_ENDINGS, *NOT_COPIED, ".index.json"))

@@ -14,21 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Objective:
-    """What is minimised."""
-
-    clip_low: float
-    """How far below 1 a ratio still counts."""
-    clip_high: float
-    """How far above 1 a ratio still counts."""
-    dual_clip: float | None
-    """Largest ratio that counts where the advantage is negative (c); None for no limit."""
-    kl_weight: float
-    """Weight of the divergence from the reference; 0 for none."""
-    kl_limit: float | None
-    """Largest estimate of a token's divergence that counts, nats; None for no limit."""
+from memagent_batch.config.training import LearnerConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,16 +22,15 @@ class TokenSums:
     """Sums over the tokens that are learnt from; scalars. All but `loss` are figures without a gradient."""
 
     loss: Tensor
-    """The objective."""
     kl: Tensor
     """Its estimate of the divergence from the reference, nats; 0 without one."""
     clipped: Tensor
     """Tokens whose ratio is clipped, on either side or by the dual clip: they have no gradient."""
     ratio: Tensor
     """Ratios of probabilities, now to when drawn."""
-    surprise: Tensor
+    nll: Tensor
     """Minus the log-probabilities now, nats."""
-    farthest: Tensor
+    max_logprob_change: Tensor
     """Largest distance of two log-probabilities, now and when drawn, nats: not a sum."""
 
 
@@ -56,7 +41,7 @@ def token_sums(
     advantages: Tensor,
     mask: Tensor,
     reference_logprobs: Tensor | None,
-    objective: Objective,
+    settings: LearnerConfig,
 ) -> TokenSums:
     """The objective over a batch of conversations.
 
@@ -66,26 +51,26 @@ def token_sums(
         advantages: of each token's sample.
         mask: true where a token is learnt from; what stands elsewhere counts for nothing.
         reference_logprobs: log-probabilities under the reference; without them there is no such term.
-        objective: clipping and weight.
+        settings: clipping, and the weight of the divergence.
     """
     change = (logprobs - drawn_logprobs).masked_fill(~mask, 0.0)
     ratio = change.exp()
     free = ratio * advantages
-    clipped = ratio.clamp(1.0 - objective.clip_low, 1.0 + objective.clip_high) * advantages
+    clipped = ratio.clamp(1.0 - settings.clip_low, 1.0 + settings.clip_high) * advantages
     gain = torch.minimum(free, clipped)
-    if objective.dual_clip is not None:
-        gain = torch.where(advantages < 0, torch.maximum(gain, objective.dual_clip * advantages), gain)
+    if settings.dual_clip is not None:
+        gain = torch.where(advantages < 0, torch.maximum(gain, settings.dual_clip * advantages), gain)
     loss = -gain.masked_fill(~mask, 0.0).sum()
     kl = logprobs.new_zeros(())
     if reference_logprobs is not None:
         gap = (reference_logprobs - logprobs).masked_fill(~mask, 0.0)
         estimates = gap.exp() - gap - 1.0
-        kl = (estimates if objective.kl_limit is None else estimates.clamp(max=objective.kl_limit)).sum()
+        kl = (estimates if settings.kl_limit is None else estimates.clamp(max=settings.kl_limit)).sum()
     return TokenSums(
-        loss=loss + objective.kl_weight * kl,
+        loss=loss + settings.kl_weight * kl,
         kl=kl.detach(),
         clipped=((gain != free) & mask).sum(),
         ratio=ratio.detach().masked_fill(~mask, 0.0).sum(),
-        surprise=-logprobs.detach().masked_fill(~mask, 0.0).sum(),
-        farthest=change.detach().abs().max(),
+        nll=-logprobs.detach().masked_fill(~mask, 0.0).sum(),
+        max_logprob_change=change.detach().abs().max(),
     )

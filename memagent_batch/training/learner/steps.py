@@ -23,7 +23,7 @@ from memagent_batch.files.claims import claimed_record
 from memagent_batch.files.json_files import read_json, write_json
 from memagent_batch.files.location import Location
 from memagent_batch.runs.manifest import public_settings
-from memagent_batch.training.learner.network import sync
+from memagent_batch.training.learner.learner import sync
 from memagent_batch.training.rollouts.table import ROLLOUTS_FILE
 
 LOOP_FORMAT = "memagent-loop/1"
@@ -57,7 +57,6 @@ class Step:
     """One step's folder. Step 0 is the model that the loop begins with."""
 
     def __init__(self, folder: Path, number: int) -> None:
-        """Takes the loop's folder."""
         self.number = number
         self.folder = folder / "steps" / f"{number:05d}"
 

@@ -14,8 +14,7 @@ from memagent_batch.config.rollouts import RolloutConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.answers import extract_answer
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.scoring.advantages import group_advantages, rewards_are_equal
-from memagent_batch.domain.scoring.rewards import Overlong
+from memagent_batch.domain.rewards import Overlong, group_advantages, rewards_are_equal
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.log.index import Row
 from memagent_batch.models.weights import weights_version
@@ -57,20 +56,16 @@ class GroupQuestion:
     """What the samples of a group were asked."""
 
     document_id: str
-    """The document."""
     document_hash: str
     """SHA-256 of its text; empty where it could not be read."""
     question_id: str
-    """The question."""
     references: Sequence[str] | None
-    """Its right answers."""
 
 
 class GroupMaker:
     """Makes the rows of groups, and counts them."""
 
     def __init__(self, agent: AgentConfig, rollouts: RolloutConfig, *, run_id: str, reader: ReaderIdentity) -> None:
-        """Takes the settings that the samples were drawn with, and the reader that drew them."""
         self._agent, self._rollouts = agent, rollouts
         self._constant = _constant_columns(agent, rollouts, run_id=run_id, reader=reader)
         self._reward = Rewarder(rollouts, extraction=agent.extraction)

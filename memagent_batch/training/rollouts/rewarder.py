@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 
 from memagent_batch.config.rollouts import RolloutConfig
 from memagent_batch.domain.answers import Extraction
-from memagent_batch.domain.scoring.rewards import BUILT_IN_REWARDS, built_in_reward
+from memagent_batch.domain.rewards import BUILT_IN_REWARDS, built_in_reward
 from memagent_batch.errors import SettingsError
 from memagent_batch.logs import STDERR_NUMBER
 from memagent_batch.plugins import REWARDS
@@ -28,7 +28,6 @@ class Rewarded:
     """What came of rewarding one sample."""
 
     reward: float | None = None
-    """The reward; None where there is none."""
     error: str | None = None
     """Why there is none."""
 
@@ -37,7 +36,6 @@ class Rewarder:
     """Rewards responses by the knobs."""
 
     def __init__(self, settings: RolloutConfig, *, extraction: Extraction) -> None:
-        """Takes the knobs; a function of the user's is imported when it is first asked."""
         self._settings = settings
         self._built_in = None
         if settings.reward in BUILT_IN_REWARDS:

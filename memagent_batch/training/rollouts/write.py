@@ -58,9 +58,7 @@ class RolloutTask:
     job: JobConfig
     """All knobs, as the readings had them."""
     run_id: str
-    """The run that was collected."""
     reader: ReaderIdentity
-    """The reader that took the turns."""
 
 
 def project_rollouts(part: pa.Table, *, task: RolloutTask) -> pa.Table:
@@ -91,7 +89,6 @@ class Projector:
     """Replays the samples of a run, one document at a time, and has their groups made."""
 
     def __init__(self, task: RolloutTask) -> None:
-        """Loads tokeniser and prompts."""
         job = task.job
         self._task = task
         self._agent = make_agent(job.agent)

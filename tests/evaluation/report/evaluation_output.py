@@ -1,7 +1,6 @@
 """An evaluation's output as `evaluate run` writes it, of any size, with readings that went wrong in known ways."""
 
 import json
-import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,18 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memagent_batch.domain.scoring.scores import TEXT_METRICS, Metric
+from memagent_batch.domain.scores import TEXT_METRICS, Metric
 from memagent_batch.evaluation.record import EVALUATION_FORMAT
-from memagent_batch.evaluation.suites.schemas import SCORES
+from memagent_batch.evaluation.suite import SCORES
 from memagent_batch.runs.tables import ANSWERS, MEMORIES
 
 Row = dict[str, Any]
-
-PROSE = (
-    "the harbour office keeps a register of vessels berths tolls and pilots since the quarter began two clerks note "
-    "arrivals by hand while the third compares them with the customs ledger before noon each day"
-)
-WORDS = PROSE.split()
+NOISE = "the harbour office keeps a register of vessels, berths, tolls and pilots " * 7
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,15 +39,13 @@ class Made:
     chunk_tokens: int = 1024
     hostile: str = ""
     """Stands in memory, answer, response, ids and names."""
-    seed: int = 0
 
 
 def write_evaluation(folder: Path, made: Made) -> Path:
     """Writes the output and returns its folder."""
-    rng = random.Random(made.seed)
     variants = []
     for place, name in enumerate(made.variants):
-        scores, answers, memories = _tables(made, place, rng)
+        scores, answers, memories = _tables(made, place)
         run = folder / "runs" / f"variant-{place}"
         for table, rows, schema in (("answers", answers, ANSWERS), ("memories", memories, MEMORIES)):
             (run / table).mkdir(parents=True)
@@ -86,7 +78,7 @@ def write_evaluation(folder: Path, made: Made) -> Path:
     return folder
 
 
-def _tables(made: Made, place: int, rng: random.Random) -> tuple[list[Row], list[Row], list[Row]]:
+def _tables(made: Made, place: int) -> tuple[list[Row], list[Row], list[Row]]:
     scores: list[Row] = []
     answers: list[Row] = []
     memories: list[Row] = []
@@ -98,7 +90,7 @@ def _tables(made: Made, place: int, rng: random.Random) -> tuple[list[Row], list
                 is_right = number < num_right
                 outcome = "right" if is_right else made.outcomes[wrong % len(made.outcomes)]
                 wrong += not is_right
-                reading = _Reading(made=made, task=task, length=length, number=number, outcome=outcome, rng=rng)
+                reading = _Reading(made=made, task=task, length=length, number=number, outcome=outcome)
                 scores.append(reading.score_row(made.variants[place]))
                 if outcome != "missing":
                     answers.append(reading.answer_row())
@@ -114,7 +106,6 @@ class _Reading:
     length: int | None
     number: int
     outcome: str
-    rng: random.Random
 
     @property
     def key(self) -> Row:
@@ -180,7 +171,6 @@ class _Reading:
         hit = None if is_absent else is_right
         return {
             "answer_type": "label",
-            "spread": 0.1 + 0.8 * self.number / self.made.per_cell,
             "value": None if is_absent and is_right else f'"{label}"',
             "value_status": "not_stated" if is_absent and is_right else "ok",
             "value_right": is_right,
@@ -245,14 +235,11 @@ class _Reading:
         """The needle comes in at a quarter, where it is noted at all, and is overwritten at three quarters."""
         is_noted = self.outcome in {"lost", "misread"}
         if turn == 0:
-            noise = " ".join(self.rng.choice(WORDS) for _ in range(90))
-            return f"Notes so far: {noise}.{self.made.hostile}"
+            return f"Notes so far: {NOISE}.{self.made.hostile}"
         if is_noted and turn == updates // 4:
             return f"{memory} The number for quiet-harbour-{self.number} is {self.reference}."
         if self.outcome == "lost" and turn == 3 * updates // 4:
             return memory.replace(self.reference, "7218843")
         if turn % 9 == 5:
-            words = memory.split(" ")
-            words[self.rng.randrange(len(words) // 2)] = self.rng.choice(WORDS)
-            return " ".join(words)
+            return memory.replace("tolls", f"tolls of {turn}", 1)
         return memory

@@ -1,29 +1,31 @@
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from typing import Any
 from xml.etree import ElementTree
 
+import pyarrow as pa
 import pytest
 
 from memagent_batch.evaluation.report.charts import (
     Axis,
     Chart,
-    Line,
     Panel,
     Point,
+    chart_learning,
     length_axis,
+    length_label,
+    magnitude,
     magnitude_axis,
     number_axis,
     render_chart,
     share_axis,
 )
-from memagent_batch.evaluation.report.curves import chart_learning
+from memagent_batch.evaluation.report.report import with_lengths
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 def chart(*, x: Axis, names: tuple[str, ...] = ("a",), points: tuple[Point, ...]) -> Chart:
-    lines = [Line(place=place, points=points) for place in range(len(names))]
-    panel = Panel(title="task", x=x, y=share_axis("mean score"), lines=lines)
+    panel = Panel(title="task", x=x, y=share_axis("mean score"), lines=[points] * len(names))
     return Chart(name="accuracy", alternative="scores", names=names, panels=[panel])
 
 
@@ -35,17 +37,6 @@ def test_axis_holds_the_values_and_shows_two_to_six_numbers(
     axis = make("tokens", values)
     assert axis.low <= min(values) <= max(values) <= axis.high
     assert 2 <= len(set(axis.ticks.values())) <= 6
-
-
-def test_number_axis_of_rewards_below_zero_has_round_ticks() -> None:
-    assert list(number_axis("reward", [-1.0, 0.5]).ticks.values()) == ["-1", "-0.5", "0", "0.5"]
-
-
-def test_length_axis_doubles_at_equal_distances() -> None:
-    axis = length_axis([1024, 2048, 4096])
-    shares = [axis.share(length) for length in axis.ticks]
-    assert [later - earlier for earlier, later in pairwise(shares)] == pytest.approx([shares[1] - shares[0]] * 2)
-    assert 0 < shares[0] < shares[-1] < 1
 
 
 def test_chart_puts_points_and_intervals_where_their_values_are() -> None:
@@ -86,8 +77,46 @@ def test_learning_chart_of_rewards_outside_0_to_1_holds_them() -> None:
     assert drawn
     [panel] = drawn.panels
     assert panel.y.low <= -1.0 < 1.5 <= panel.y.high
-    assert [[point.y for point in line.points] for line in panel.lines] == [[-1.0, 1.5], [0.25]]
+    assert [[point.y for point in line] for line in panel.lines] == [[-1.0, 1.5], [0.25]]
 
 
 def test_learning_chart_before_the_first_reward_is_none() -> None:
     assert chart_learning([{"step": 1, "mean_reward": None}]) is None
+
+
+@pytest.mark.parametrize(
+    ("tokens", "label"),
+    [
+        (1000, "1K"),
+        (1024, "1K"),
+        (4096, "4K"),
+        (512, "512"),
+        (128_000, "125K"),
+        (131_072, "128K"),
+        (1_000_000, "1M"),
+        (1_048_576, "1M"),
+        (3_500_000, "3500K"),
+        (7_123, "7.12K"),
+        (None, "unknown"),
+    ],
+)
+def test_length_label_known_lengths_are_short(tokens: int | None, label: str) -> None:
+    assert length_label(tokens) == label
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0"), (0.0421, "0.0421"), (999.9, "1K"), (1.5e6, "1.5M"), (312.5, "312")]
+)
+def test_magnitude_three_digits(number: float, text: str) -> None:
+    assert magnitude(number) == text
+
+
+def test_with_lengths_fills_from_the_document_where_the_suite_gives_none() -> None:
+    rows: list[dict[str, Any]] = [
+        {"document_id": "asked", "length_tokens": 1000, "num_document_tokens": 990},
+        {"document_id": "own", "length_tokens": None, "num_document_tokens": 3000},
+        {"document_id": "own", "length_tokens": None, "num_document_tokens": None},
+        {"document_id": "exact", "length_tokens": None, "num_document_tokens": 4096},
+        {"document_id": "never", "length_tokens": None, "num_document_tokens": None},
+    ]
+    assert with_lengths(pa.Table.from_pylist(rows))["length_tokens"].to_pylist() == [1000, 4096, 4096, 4096, None]

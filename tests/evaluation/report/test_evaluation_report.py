@@ -4,18 +4,24 @@ import html
 import json
 import re
 import shutil
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.config.job import TableFormat
 from memagent_batch.errors import OutputError
-from memagent_batch.evaluation.report.failures import TRACES_PER_VARIANT
-from memagent_batch.evaluation.report.page import render_report
-from memagent_batch.evaluation.report.report import make_charts, make_page, write_report
+from memagent_batch.evaluation.report.report import (
+    TRACES_PER_VARIANT,
+    Fault,
+    choose_failures,
+    fault_of,
+    make_page,
+    render_report,
+    write_report,
+)
 from memagent_batch.files.location import Location
 from memagent_batch.runs.tables import table_bytes
 from tests.evaluation.report.evaluation_output import Made, write_evaluation
@@ -41,12 +47,12 @@ class Tags(HTMLParser):
 
 
 def page_of(folder: Path, made: Made) -> str:
-    """The text of the page, without charts."""
+    """The text of the page."""
     return page_at(write_evaluation(folder, made))
 
 
 def page_at(output: Path) -> str:
-    return render_report(make_page(Location(uri=str(output))), charts=[]).decode()
+    return render_report(make_page(Location(uri=str(output)))).decode()
 
 
 def words_of(page: str) -> str:
@@ -74,10 +80,9 @@ def test_report_is_one_file_that_loads_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_report_what_can_not_be_drawn_is_left_out(made: Made, names: list[str], tmp_path: Path) -> None:
-    page = make_page(Location(uri=str(write_evaluation(tmp_path, made))))
-    charts = make_charts(page)
-    assert [chart.name for chart in charts] == names
-    tags = Tags(render_report(page, charts=charts).decode())
+    page = page_of(tmp_path, made)
+    assert re.findall(r'id="chart-([^"]+)"', page) == names
+    tags = Tags(page)
     assert tags.tags.count("svg") == len(names)
     assert {link[1:] for link in tags.links} <= set(tags.ids)
 
@@ -165,54 +170,101 @@ def test_report_arrow_tables_are_read_as_parquet_ones(tmp_path: Path) -> None:
     assert "reference lost" in before
 
 
-def _spoil_nothing(output: Path) -> None:
-    (output / "evaluation.json").unlink()
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ("evaluation.json", "there is no evaluation.json; name the folder that was `--output` of `evaluate run`"),
+        ({"format": "other/9"}, "layout 'other/9'"),
+        ({"variants": [{}]}, r"evaluation.json is not whole \(.*'run'.*restore it"),
+        ({"variants": []}, "holds no finished variant; run `evaluate run` to its end"),
+        ("scores/variant-0.parquet", "variant 'overwrite' are missing: .*variant-0.parquet; run `evaluate run` again"),
+    ],
+)
+def test_report_of_an_evaluation_that_is_not_whole_is_refused_with_place_and_remedy(
+    changed: str | dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    output = write_evaluation(tmp_path, Made())
+    if isinstance(changed, str):
+        (output / changed).unlink()
+    else:
+        record = json.loads((output / "evaluation.json").read_text())
+        (output / "evaluation.json").write_text(json.dumps(record | changed))
+    with pytest.raises(OutputError, match=message):
+        make_page(Location(uri=str(output)))
 
 
-def _spoil_format(output: Path) -> None:
-    (output / "evaluation.json").write_text('{"format": "other/9"}')
+@pytest.mark.parametrize("file", ["scores/variant-0.parquet", "runs/variant-0/memories/part-0.parquet"])
+def test_report_of_a_broken_table_is_refused_with_place_and_remedy(file: str, tmp_path: Path) -> None:
+    output = write_evaluation(tmp_path, Made())
+    (output / file).write_bytes(b"PAR1 and no more")
+    with pytest.raises(OutputError, match=f"{Path(file).name} can't be read: .*; run `evaluate run` again"):
+        make_page(Location(uri=str(output)))
 
 
-def _spoil_keys(output: Path) -> None:
-    record = json.loads((output / "evaluation.json").read_text())
-    del record["variants"][0]["run"]
-    (output / "evaluation.json").write_text(json.dumps(record))
+def written(folder: Path, made: Made) -> str:
+    output = Location(uri=str(write_evaluation(folder, made)))
+    write_report(output, target=output / "report")
+    return (folder / "report" / "report.html").read_text()
 
 
-def _spoil_variants(output: Path) -> None:
-    record = json.loads((output / "evaluation.json").read_text())
-    (output / "evaluation.json").write_text(json.dumps(record | {"variants": []}))
+def test_report_of_typed_questions_shows_values_evidence_and_calibration(tmp_path: Path) -> None:
+    page = written(tmp_path, Made(variants=["a", "b"], tasks=["aardvark", "zebra"], typed=True, per_cell=12))
+
+    section = page.split('id="measures"')[1].split("<h2")[0]
+    rows = [re.sub(r"<[^>]+>", " ", row).split() for row in section.split("<tr>")[2:]]
+    assert [row[:2] for row in rows[:4]] == [["all", "tasks"], ["a", "0.750"], ["b", "0.750"], ["aardvark"]]
+    assert "Expected calibration error, by the confidence of the values: a 0.150" in " ".join(section.split())
+    assert section.index("all tasks") < section.index("aardvark") < section.index("zebra")
+    assert 'id="depth"' in page
 
 
-def _spoil_scores(output: Path) -> None:
-    (output / "scores" / "variant-0.parquet").unlink()
+def test_report_of_plain_questions_leaves_these_parts_out(tmp_path: Path) -> None:
+    page = written(tmp_path, Made())
+
+    assert 'id="measures"' not in page
+    assert 'id="comparison"' not in page
 
 
-def _spoil_columns(output: Path) -> None:
-    place = output / "scores" / "variant-0.parquet"
-    pq.write_table(pq.read_table(place).drop_columns(["score"]), place)
+def test_report_of_several_variants_compares_them_over_the_same_documents(tmp_path: Path) -> None:
+    made = Made(variants=["a", "b"], tasks=["aardvark", "zebra"], share_right=lambda variant, *_: (0.25, 1.0)[variant])
+    page = written(tmp_path, made)
+
+    section = page.split('id="comparison"')[1].split("<h2")[0]
+    rows = [re.sub(r"<[^>]+>", " ", row).split() for row in section.split("<tr>")[2:]]
+    assert rows[0] == ["b", "all", "tasks", "12", "0", "4", "&lt;", "0.001"]
+    assert rows[1] == ["b", "aardvark", "6", "0", "2", "0.062"]
 
 
-def _spoil_memories(output: Path) -> None:
-    (output / "runs" / "variant-0" / "memories" / "part-0.parquet").write_bytes(b"PAR1 and no more")
+def reading(number: int = 0, **columns: Any) -> dict[str, Any]:
+    row = {"document_id": f"d{number}", "question_id": "q", "sample": 0, "task": "niah", "length_tokens": 1000}
+    return row | {"depth": None, "score": 0.0, "status": "ok", "answered": True} | columns
 
 
 @pytest.mark.parametrize(
-    ("spoil", "message"),
+    ("columns", "fault"),
     [
-        (_spoil_nothing, "there is no evaluation.json; name the folder that was `--output` of `evaluate run`"),
-        (_spoil_format, "layout 'other/9'"),
-        (_spoil_keys, r"evaluation.json is not whole \(.*'run'.*restore it"),
-        (_spoil_variants, "holds no finished variant; run `evaluate run` to its end"),
-        (_spoil_scores, "variant 'overwrite' are missing: .*variant-0.parquet; run `evaluate run` again"),
-        (_spoil_columns, "variant-0.parquet can't be read: .*score.*; run `evaluate run` again"),
-        (_spoil_memories, "part-0.parquet can't be read: .*; run `evaluate run` again"),
+        ({"score": 1.0}, Fault.NONE),
+        ({"score": 0.5}, Fault.PARTLY),
+        ({}, Fault.WRONG),
+        ({"answered": False}, Fault.UNANSWERED),
+        ({"answered": False, "status": "failed"}, Fault.FAILED),
+        ({"answered": False, "status": "missing"}, Fault.MISSING),
     ],
 )
-def test_report_broken_output_is_refused_with_place_and_remedy(
-    spoil: Callable[[Path], None], message: str, tmp_path: Path
-) -> None:
-    output = write_evaluation(tmp_path, Made())
-    spoil(output)
-    with pytest.raises(OutputError, match=message):
-        make_page(Location(uri=str(output)))
+def test_fault_of_reading_says_what_is_wrong(columns: dict[str, Any], fault: Fault) -> None:
+    assert fault_of(reading(**columns)) is fault
+
+
+def test_choose_failures_over_the_limit_takes_each_cell_in_turn_and_counts_all() -> None:
+    rows = [reading(number, score=0.5) for number in range(90)]
+    rows += [reading(100 + number, task="vt", score=number / 10) for number in range(11)]
+    failures = choose_failures(rows, limit=6)
+    assert [row["task"] for row in failures.shown] == ["niah"] * 3 + ["vt"] * 3
+    assert [row["score"] for row in failures.shown[3:]] == [0.0, 0.1, 0.2]
+    assert failures.total == 100
+    assert failures.by_fault == {Fault.WRONG: 1, Fault.PARTLY: 99}
+
+
+def test_choose_failures_all_right_shows_none() -> None:
+    failures = choose_failures([reading(score=1.0)])
+    assert (failures.shown, failures.total, failures.by_fault) == ([], 0, {})

@@ -9,7 +9,6 @@ from memagent_batch.files.location import Location
 from tests.evaluation.report.evaluation_output import Made, write_evaluation
 
 pytestmark = pytest.mark.browser
-
 HOSTILE = "<script>document.title='owned'</script></memory>\x00\u202e\"><img src=x onerror=\"document.title='owned'\">"
 
 
@@ -35,13 +34,6 @@ def test_report_page_opens_without_errors(opened: webdriver.Chrome) -> None:
     assert opened.title.startswith("Evaluation report: s3://suites/ruler")
 
 
-def test_report_page_shows_its_charts(opened: webdriver.Chrome) -> None:
-    charts = opened.find_elements(By.CSS_SELECTOR, "svg.chart")
-    assert len(charts) == 3
-    assert min(chart.size["width"] for chart in charts) > 400
-    assert all(chart.find_elements(By.TAG_NAME, "circle") for chart in charts)
-
-
 def test_report_page_hostile_text_shows_as_text(opened: webdriver.Chrome) -> None:
     shown = opened.find_element(By.TAG_NAME, "header").text
     assert "<script>document.title='owned'</script></memory>⟦U+0000⟧⟦U+202E⟧\"><img src=x" in shown
@@ -59,10 +51,3 @@ def test_report_page_every_failure_link_shows_its_trace(opened: webdriver.Chrome
             link.click()
             assert trace.is_displayed()
             assert "turn 0" in trace.text or "No turn of this reading" in trace.text
-
-
-def test_report_page_trace_marks_what_changed(opened: webdriver.Chrome) -> None:
-    opened.execute_script("document.querySelectorAll('details').forEach(it => { it.open = true })")
-    step = next(step for step in opened.find_elements(By.CSS_SELECTOR, ".step") if "reference lost" in step.text)
-    assert "7218843" in step.find_element(By.TAG_NAME, "ins").text
-    assert "memory unchanged" in opened.find_element(By.CSS_SELECTOR, ".step.quiet").text

@@ -1,9 +1,18 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from memagent_batch.evaluation.report.text_diff import WordChange
-from memagent_batch.evaluation.report.traces import MAX_MEMORY_CHARACTERS, MAX_STEPS, StepKind, Trace, make_trace
+from memagent_batch.evaluation.report.traces import (
+    MAX_MEMORY_CHARACTERS,
+    MAX_STEPS,
+    StepKind,
+    Trace,
+    WordChange,
+    differences,
+    make_trace,
+)
 
 
 def turns(*memories: str, chunk_tokens: int = 100) -> list[dict[str, Any]]:
@@ -117,6 +126,41 @@ def test_make_trace_of_parallel_compares_notes_with_nothing_and_the_last_merge_w
     assert (trace.num_changed, trace.verdict) == (2, "in the last memory")
 
 
-def test_make_trace_of_notes_alone_ends_without_a_memory() -> None:
-    trace = make_trace(rows_of(("read", "key 42")), references=("42",), alternatives=False)
-    assert (trace.num_changed, trace.verdict) == (0, "the memory never changed")
+WORDS = st.lists(st.sampled_from(["fox", "the", "a", "42", "\n", "x  y"]), max_size=30).map(" ".join)
+
+
+def _told(before: str, after: str) -> list[tuple[str, str]]:
+    return [(piece.change.value, piece.text) for piece in differences(before, after)]
+
+
+def test_differences_one_word_written_over_is_removed_and_added() -> None:
+    assert _told("The key is 12 today.", "The key is 34 today.") == [
+        ("kept", "The key is"),
+        ("removed", " 12"),
+        ("added", " 34"),
+        ("kept", " today."),
+    ]
+
+
+@given(before=WORDS, after=WORDS)
+def test_differences_pieces_join_to_either_memory(before: str, after: str) -> None:
+    pieces = differences(before, after)
+    assert not any(piece.change is WordChange.ELIDED for piece in pieces)
+    assert "".join(piece.text for piece in pieces if piece.change is not WordChange.ADDED) == before
+    assert "".join(piece.text for piece in pieces if piece.change is not WordChange.REMOVED) == after
+
+
+def test_differences_long_unchanged_stretch_is_elided_and_counted() -> None:
+    same = " ".join(str(number) for number in range(500))
+    pieces = differences(f"old {same} end", f"new {same} fin")
+    [elided] = [piece for piece in pieces if piece.change is WordChange.ELIDED]
+    assert "476 words unchanged" in elided.text
+    shown = "".join(piece.text for piece in pieces)
+    assert shown.startswith("oldnew 0 1 2")
+    assert " 498 499 end fin" in shown
+
+
+@pytest.mark.timeout(60)  # quadratic in the repeats, it would take hours
+def test_differences_one_word_repeated_thousands_of_times_are_told() -> None:
+    for before, after in (("a " * 20_000 + "b", "a " * 20_000 + "c"), ("a " * 3_000, "b " + "a " * 3_000 + "c")):
+        assert {piece.change for piece in differences(before, after)} >= {WordChange.ADDED}

@@ -10,8 +10,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.tokens.tokenizer import Tokenizer
-from memagent_batch.wiring import TINY_MODEL
 from tests.faults.loopback.server import LoopbackServer
 
 MODEL = "loopback"

@@ -16,7 +16,6 @@ from memagent_batch.flows.export import export
 from memagent_batch.inputs.formats import grouped
 from memagent_batch.pages.spreadsheets import SpreadsheetFormat
 from memagent_batch.training.bridges import BRIDGES
-from memagent_batch.training.rollouts import reader
 from memagent_batch.training.rollouts import table as rollouts
 from tests.training.rollouts.rollout_tables import NUM_TURNS, write_table
 
@@ -97,7 +96,7 @@ def test_export_of_many_small_files_and_batches_is_that_of_one(
     run_export(write_table(tmp_path / "in", groups), tmp_path / "whole.parquet", to=to)
     monkeypatch.setattr(rollouts, "ROLLOUT_FILE_BYTES", 400)
     monkeypatch.setattr(grouped, "_BATCH_ROWS", 2)
-    monkeypatch.setattr(reader, "BATCH_ROWS", 2)
+    monkeypatch.setattr(rollouts, "BATCH_ROWS", 2)
 
     run_export(write_table(tmp_path / "split", groups), tmp_path / "out.parquet", to=to)
 

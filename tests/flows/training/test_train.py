@@ -21,14 +21,20 @@ from memagent_batch.errors import InputError, LearningError, OutputError, Settin
 from memagent_batch.files.location import Location
 from memagent_batch.flows.train import train
 from memagent_batch.flows.train_loop import update_step
+from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.models.weights import model_sha256, weights_version
 from memagent_batch.training.learner.batches import LEARNT_COLUMNS, conversations
 from memagent_batch.training.learner.learner import load_learner
 from memagent_batch.training.learner.steps import Step
 from memagent_batch.training.rollouts.groups import GroupMaker, GroupQuestion, GroupSample
-from memagent_batch.training.rollouts.reader import read_groups, read_rollouts_record
-from memagent_batch.training.rollouts.table import ROLLOUTS, write_record, write_rollouts
-from memagent_batch.wiring import TINY_MODEL, identify_reader
+from memagent_batch.training.rollouts.table import (
+    ROLLOUTS,
+    read_groups,
+    read_rollouts_record,
+    write_record,
+    write_rollouts,
+)
+from memagent_batch.wiring import identify_reader
 from tests.training.learner.loop_inputs import loop_config
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -209,7 +215,7 @@ def test_learner_sure_above_with_a_reference_is_refused() -> None:
 
 def test_read_groups_gives_each_group_whole_across_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memagent_batch.training.rollouts.table.ROLLOUT_FILE_BYTES", 700)
-    monkeypatch.setattr("memagent_batch.training.rollouts.reader.BATCH_ROWS", 3)
+    monkeypatch.setattr("memagent_batch.training.rollouts.table.BATCH_ROWS", 3)
     table = write_table(tmp_path / "table", [[RIGHT, WRONG], [WRONG] * 5, [None, RIGHT, WRONG]])
     record = json.loads((table / "rollouts.json").read_text())
     assert len(record["files"]) > 3

@@ -19,7 +19,7 @@ from memagent_batch.errors import EngineDeadError
 from memagent_batch.flows import train_loop as loop
 from memagent_batch.logs import EventKind, kind_of
 from memagent_batch.models.weights import model_sha256, weights_version
-from memagent_batch.training.learner.tasks import TableTasks, read_held_out
+from memagent_batch.training.learner.sampling import TableTasks, read_held_out
 from tests.training.learner.loop_inputs import loop_config
 
 LOGITS_SCALE = 0.6

@@ -11,9 +11,9 @@ from memagent_example.reread import Reread
 
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.engines.engine import Engine, EngineContext
+from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.testing import EngineContract, PolicyContract
 from memagent_batch.tokens.tokenizer import Tokenizer
-from memagent_batch.wiring import TINY_MODEL
 
 IS_BROKEN = "BROKEN" in os.environ
 

@@ -11,11 +11,9 @@ from memagent_batch.errors import LearningError
 from memagent_batch.models.weights import model_sha256, weights_version
 from memagent_batch.tokens.tokenizer import load_tokenizer
 from memagent_batch.training.learner.batches import Conversation, to_batch
-from memagent_batch.training.learner.learner import Learner, load_learner
-from memagent_batch.training.learner.network import response_logprobs, write_model
+from memagent_batch.training.learner.learner import Learner, load_learner, response_logprobs, write_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
 GENTLE = LearnerConfig(learning_rate=1e-3, kl_weight=0.0, warmup_steps=0, device="cpu")
 
 
@@ -51,13 +49,13 @@ def weights(learner: Learner) -> torch.Tensor:
 
 def test_step_makes_the_better_sample_likelier(tiny_learner: Learner) -> None:
     better, worse = items = samples(tiny_learner.network)
-    before = [tiny_learner.accumulate([item])["surprise"] for item in items]
+    before = [tiny_learner.accumulate([item])["nll"] for item in items]
     tiny_learner.network.zero_grad()
     figures = tiny_learner.step(items)
     assert figures is not None
     assert figures.mean_ratio == pytest.approx(1.0, abs=1e-5)
-    assert tiny_learner.accumulate([better])["surprise"] < before[0]
-    assert tiny_learner.accumulate([worse])["surprise"] > before[1]
+    assert tiny_learner.accumulate([better])["nll"] < before[0]
+    assert tiny_learner.accumulate([worse])["nll"] > before[1]
 
 
 def test_step_that_gives_no_number_leaves_the_weights(tiny_learner: Learner) -> None:

@@ -10,8 +10,8 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.rollouts import RolloutConfig
 from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.flows import train_loop as loop
+from memagent_batch.training.learner.sampling import TableTasks, require_sources
 from memagent_batch.training.learner.steps import Step, claim_loop
-from memagent_batch.training.learner.tasks import TableTasks, require_sources
 from tests.training.learner.loop_inputs import NAMES, loop_config
 
 

@@ -9,11 +9,9 @@ import torch
 
 from memagent_batch.config.training import LearnerConfig
 from memagent_batch.training.learner.batches import Conversation, batches, to_batch
-from memagent_batch.training.learner.learner import Learner
-from memagent_batch.training.learner.network import response_logprobs
+from memagent_batch.training.learner.learner import Learner, response_logprobs
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
 VOCABULARY = 13
 
 
@@ -176,7 +174,7 @@ def test_sure_turns_stay_out_of_the_network_and_count_as_unchanged() -> None:
     expected = gradients().clone() * some / every
     found = learner(kl_weight=0.0, sure_above=between).accumulate(items)
     assert torch.allclose(gradients(), expected, atol=1e-9)
-    assert found == pytest.approx({**whole, "farthest": found["farthest"]}, abs=1e-6)
+    assert found == pytest.approx({**whole, "max_logprob_change": found["max_logprob_change"]}, abs=1e-6)
     figures = learner(kl_weight=0.0, sure_above=between, learning_rate=1e-12, weight_decay=0.0).step(items)
     assert figures is not None
     assert (figures.num_conversations, figures.num_sure_conversations) == (4, 2)

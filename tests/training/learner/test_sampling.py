@@ -9,9 +9,8 @@ from memagent_batch.config.training import TrainLoopConfig
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.errors import EngineRequestError, EngineUnavailableError, RunFailedError
 from memagent_batch.flows.train_loop import at_step, sampled
-from memagent_batch.training.learner.sampling import Sampler, reward_counts
+from memagent_batch.training.learner.sampling import Sampler, TableTasks, Task, reward_counts
 from memagent_batch.training.learner.steps import Step
-from memagent_batch.training.learner.tasks import TableTasks, Task
 from memagent_batch.training.rollouts.table import mean_reward
 from tests.training.learner.loop_inputs import loop_config
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from memagent_batch.domain.scoring.advantages import Advantage, group_advantages
+from memagent_batch.domain.rewards import Advantage, group_advantages
 from memagent_batch.files.location import Location
 from memagent_batch.training.rollouts.table import ROLLOUTS, ROLLOUTS_FILE, ROLLOUTS_FORMAT, write_rollouts
 

@@ -1,0 +1,289 @@
+"""How much of vLLM's own speed reaches the readings: turns a second of the real job over those of vLLM alone.
+
+The job is the real one: Ray Data, actor, turn log, tables. Then the same prompts, rebuilt from its log, go to
+vLLM's own batch call all at once, in the order in which the job sent them: no Ray, no reading loop, no log, and
+never a pause for want of work. Both have the same engine arguments, at most as many turns in one engine step, and an
+engine of their own that has just started, with an empty prefix cache.
+
+Turns a second in the steady state: between the ends of the turns at 20 % and 80 % of all, so that neither side's first
+wave of prompts nor its emptying at the end counts. Beside it the whole: of the job from the start of its first turn to
+the end of its last one, as the turn log has them; of vLLM alone from the call to its return. Starts are left out.
+"""
+
+import argparse
+import asyncio
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from benchmarks.harness import make_tasks, spread, write_tasks
+from memagent_batch.cli.settings import job_of
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.engines import VllmConfig
+from memagent_batch.config.job import JobConfig, PoolConfig
+from memagent_batch.config.policy import PolicyConfig
+from memagent_batch.domain.addresses import ReadingAddress, text_hash
+from memagent_batch.domain.readings import Question
+from memagent_batch.domain.turns import Prompt
+from memagent_batch.engines.vllm import orphan_guard
+from memagent_batch.engines.vllm.start import engine_arguments, engine_environment
+from memagent_batch.flows.answer import answer
+from memagent_batch.log.index import reading_key
+from memagent_batch.log.rows import TurnRow
+from memagent_batch.log.turns import LoggedRows
+from memagent_batch.models.shipped import TINY_MODEL
+from memagent_batch.reading.agent import make_agent
+from memagent_batch.reading.read import read
+from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
+from memagent_batch.wiring import make_tokenizer, resolve_model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """Documents and budgets for one model."""
+
+    documents: int
+    """Documents, all of one length, so that no long one is left over at the end."""
+    chunks: int
+    in_flight: int
+    """Readings in flight, and most turns in an engine step."""
+    policy: PolicyConfig
+    """Budgets; a random model rarely ends by itself, so they decide its lengths."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedTurn:
+    """A turn of the run."""
+
+    prompt: Prompt
+    completion_token_ids: list[int]
+    num_cached_tokens: int
+    """Prompt tokens that the prefix cache held."""
+    began_at: float
+    """When the engine got it, seconds since 1970."""
+    ended_at: float
+    """When it was answered, seconds since 1970."""
+
+
+STEADY = (0.2, 0.8)
+"""The steady state lies between the ends of these shares of the turns."""
+
+TINY = Load(
+    documents=160,
+    chunks=8,
+    in_flight=64,
+    policy=PolicyConfig(chunk_tokens=1024, question_tokens=128, memory_tokens=128, answer_tokens=64),
+)
+BIG = Load(
+    documents=64,
+    chunks=3,
+    in_flight=32,
+    policy=PolicyConfig(chunk_tokens=512, question_tokens=128, memory_tokens=32, answer_tokens=16),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """One side of one round."""
+
+    turns_per_second: float
+    """In the steady state."""
+    turns_per_second_whole: float
+    """All turns over all seconds, starts left out."""
+    cached_share: float
+    """Share of the prompt tokens that the prefix cache held."""
+    completion_tokens: int
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--runs", type=int, default=3, help="runs of each (default: 3)")
+    parser.add_argument("--models", nargs="+", choices=["tiny", "big"], default=["tiny", "big"], help="models")
+    parser.add_argument("--documents", type=int, help="documents of each model (default: 160 and 64)")
+
+
+def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    for name in arguments.models:
+        with tempfile.TemporaryDirectory() as folder:
+            load = TINY if name == "tiny" else BIG
+            job = _settings(Path(folder), name, load=load, num_documents=arguments.documents or load.documents)
+            yield {"model": name, **_compare(job, runs=arguments.runs)}
+
+
+def _settings(folder: Path, name: str, *, load: Load, num_documents: int) -> JobConfig:
+    model = "tiny" if name == "tiny" else _save_random_model(folder / "model")
+    write_tasks(folder, make_tasks(num_documents, num_tokens=int((load.chunks - 0.5) * load.policy.chunk_tokens)))
+    return job_of(
+        documents=str(folder / "documents.parquet"),
+        questions=str(folder / "questions.parquet"),
+        output=str(folder / "run"),
+        model=model,
+        window_tokens=load.policy.chunk_tokens + 1024,
+        policy=load.policy,
+        vllm=VllmConfig(cpu_kv_cache_gib=2, max_num_seqs=load.in_flight),
+        pool=PoolConfig(readings_in_flight=load.in_flight),
+    )
+
+
+def _compare(config: JobConfig, *, runs: int) -> dict[str, Any]:
+    """Rounds of the job and of vLLM alone, one after the other; each round's share is of its own two sides."""
+    jobs, alone, same = [], [], []
+    for number in range(runs):
+        run = config.model_copy(update={"output": f"{config.output}-{number}"})
+        answer(run)
+        turns = _recorded_turns(run)
+        jobs.append(_job_speed(turns))
+        speed, num_same = _vllm_alone(run, turns)
+        alone.append(speed)
+        same.append(num_same / len(turns))
+    pairs = list(zip(jobs, alone, strict=True))
+    shares = [job.turns_per_second / vllm.turns_per_second for job, vllm in pairs]
+    whole = [job.turns_per_second_whole / vllm.turns_per_second_whole for job, vllm in pairs]
+    return {
+        "turns": len(turns),
+        "runs": runs,
+        **spread("share", shares, digits=3),
+        **spread("share_whole", whole, digits=3),
+        **{f"job_{name}": value for name, value in _summary(jobs).items()},
+        **{f"vllm_{name}": value for name, value in _summary(alone).items()},
+        "same_completions_share": round(statistics.median(same), 3),
+    }
+
+
+def _summary(sides: Sequence[Speed]) -> dict[str, Any]:
+    return {
+        **spread("turns_per_second", [side.turns_per_second for side in sides], digits=2),
+        "cached_share": round(statistics.median(side.cached_share for side in sides), 3),
+        "completion_tokens": round(statistics.median(side.completion_tokens for side in sides)),
+    }
+
+
+def _steady(ends: Sequence[float]) -> float:
+    """Turns a second in the steady state, of the moments at which turns ended, in seconds."""
+    moments = sorted(ends)
+    first, last = (int(share * len(moments)) for share in STEADY)
+    return (last - first) / (moments[last] - moments[first])
+
+
+def _job_speed(turns: Sequence[RecordedTurn]) -> Speed:
+    seconds = max(turn.ended_at for turn in turns) - min(turn.began_at for turn in turns)
+    return Speed(
+        turns_per_second=_steady([turn.ended_at for turn in turns]),
+        turns_per_second_whole=len(turns) / seconds,
+        cached_share=sum(turn.num_cached_tokens for turn in turns) / sum(len(turn.prompt.token_ids) for turn in turns),
+        completion_tokens=sum(len(turn.completion_token_ids) for turn in turns),
+    )
+
+
+def _vllm_alone(job: JobConfig, turns: Sequence[RecordedTurn]) -> tuple[Speed, int]:
+    """Speed of vLLM's batch call, and how many completions are the job's, token for token."""
+    from vllm import LLM, SamplingParams
+    from vllm.inputs import tokens_input
+
+    arguments = engine_arguments(
+        job.agent.vllm,
+        model=resolve_model(job.agent.model),
+        tokenizer=job.agent.tokenizer,
+        window_tokens=job.agent.window_tokens,
+        sampling=job.agent.sampling,
+    )
+    prompts = [tokens_input(list(turn.prompt.token_ids)) for turn in turns]
+    params = [SamplingParams(temperature=0, max_tokens=turn.prompt.max_tokens, detokenize=False) for turn in turns]
+    failure_file = Path(job.output) / "failure.txt"
+    with orphan_guard.environment(engine_environment(arguments) | orphan_guard.guarded(failure_file)):
+        llm = LLM(**(arguments | {"disable_log_stats": False}))  # without statistics it reports no ends of requests
+    try:
+        began = time.monotonic()
+        outputs = llm.generate(prompts, params, use_tqdm=False)
+        seconds = time.monotonic() - began
+    finally:
+        llm.llm_engine.engine_core.shutdown()
+    written = [list(output.outputs[0].token_ids) for output in outputs]
+    speed = Speed(
+        turns_per_second=_steady([output.metrics.last_token_ts for output in outputs]),
+        turns_per_second_whole=len(turns) / seconds,
+        cached_share=sum(output.num_cached_tokens or 0 for output in outputs)
+        / sum(len(turn.prompt.token_ids) for turn in turns),
+        completion_tokens=sum(len(token_ids) for token_ids in written),
+    )
+    return speed, sum(
+        token_ids == list(turn.completion_token_ids) for token_ids, turn in zip(written, turns, strict=True)
+    )
+
+
+def _recorded_turns(job: JobConfig) -> list[RecordedTurn]:
+    """All turns of a run, in the order of their start: the policy runs again, answered from the turn log."""
+    logged: dict[str, dict[str, TurnRow]] = {}
+    for row in pq.read_table(f"{job.output}/log/turns").to_pylist():
+        logged.setdefault(row["document_hash"], {})[row["path"]] = row
+    questions = {row["document_id"]: row["question"] for row in pq.read_table(job.questions).to_pylist()}
+    turns = []
+    for row in pq.read_table(job.documents[0]).to_pylist():
+        rows = logged[text_hash(row["text"])]
+        prompts = asyncio.run(_asked(job.agent, row["text"], questions[row["document_id"]], rows=rows))
+        turns += [_recorded(prompt, rows[prompt.path]) for prompt in prompts]
+    if len(turns) != sum(len(rows) for rows in logged.values()):
+        raise RuntimeError(f"{len(turns)} turns were rebuilt, the log holds {sum(map(len, logged.values()))}")
+    return sorted(turns, key=lambda turn: turn.began_at)
+
+
+async def _asked(agent: AgentConfig, text: str, question: str, *, rows: Mapping[str, TurnRow]) -> list[Prompt]:
+    """Prompts of one reading."""
+    prompts: list[Prompt] = []
+    address = ReadingAddress(document_hash="", question_hash="", sample=0, reader_fingerprint="")
+    turns = ReadingTurns(
+        engine=ReplayOnly(),
+        address=address,
+        seed=0,
+        held={reading_key(address): LoggedRows.of_rows(rows)},
+        observe=lambda prompt, _: prompts.append(prompt),
+    )
+    asked = Question(question_id="", text=question)
+    await read(make_tokenizer(agent).document(text), asked, agent=make_agent(agent), turns=turns)
+    return prompts
+
+
+def _recorded(prompt: Prompt, row: Mapping[str, Any]) -> RecordedTurn:
+    ended_at = row["finished_at"].timestamp()
+    return RecordedTurn(
+        prompt=prompt,
+        completion_token_ids=row["token_ids"],
+        num_cached_tokens=row["num_cached_prompt_tokens"],
+        began_at=ended_at - row["engine_seconds"],
+        ended_at=ended_at,
+    )
+
+
+def _save_random_model(folder: Path) -> str:
+    """Writes a Qwen2 of 55 M parameters with random weights and the tiny policy's tokeniser; returns the folder.
+
+    What it writes means nothing, but it takes the time of a model in which the engine is nearly all of the work.
+    """
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    tiny = Qwen2Config.from_pretrained(TINY_MODEL)
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=tiny.vocab_size,
+        hidden_size=512,
+        intermediate_size=1536,
+        num_hidden_layers=16,
+        num_attention_heads=8,
+        num_key_value_heads=8,
+        max_position_embeddings=4096,
+        tie_word_embeddings=True,
+        eos_token_id=tiny.eos_token_id,
+        pad_token_id=tiny.pad_token_id,
+        dtype="bfloat16",
+    )
+    Qwen2ForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(TINY_MODEL / name, folder / name)
+    return str(folder)

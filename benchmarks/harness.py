@@ -1,0 +1,80 @@
+"""What several measurements share: corpora, the jobs that read them, and the form of repeated figures."""
+
+import random
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from memagent_batch.cli.settings import job_of
+from memagent_batch.config.job import JobConfig
+from memagent_batch.config.policy import PolicyConfig
+from memagent_batch.evaluation.needles import Haystack, NeedleTask, make_task
+from memagent_batch.models.shipped import TINY_MODEL
+from memagent_batch.tokens.tokenizer import load_tokenizer
+from memagent_batch.wiring import make_tokenizer
+
+ROOT = Path(__file__).parents[1]
+"""The checkout."""
+TINY_JOB = ROOT / "jobs" / "tiny.yaml"
+"""Job file of the shipped model."""
+SENTENCE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again.\n"
+QUESTION = "What colour is the sky?"
+
+
+def spread(name: str, values: Sequence[float], *, digits: int) -> dict[str, float | list[float]]:
+    """`NAME_median` and `NAME_range`, rounded."""
+    return {
+        f"{name}_median": round(statistics.median(values), digits),
+        f"{name}_range": [round(min(values), digits), round(max(values), digits)],
+    }
+
+
+def make_tasks(num_documents: int, *, num_tokens: int, seed: int = 0) -> list[NeedleTask]:
+    """Documents of a little over `num_tokens` tokens of the tiny policy's tokeniser, three distracting needles each."""
+    rng = random.Random(seed)
+    tokenizer = load_tokenizer(str(TINY_MODEL))
+    return [
+        make_task(
+            rng,
+            length=num_tokens,
+            length_of=lambda text: len(tokenizer.encode_document(text).token_ids),
+            haystack=list(Haystack)[number % len(Haystack)],
+            num_distractors=3,
+        )
+        for number in range(num_documents)
+    ]
+
+
+def write_tasks(folder: Path, tasks: list[NeedleTask]) -> None:
+    """Writes `documents.parquet` and `questions.parquet`."""
+    documents = [{"document_id": f"d{number}", "text": task.document} for number, task in enumerate(tasks)]
+    questions = [{"document_id": f"d{number}", "question": task.question} for number, task in enumerate(tasks)]
+    pq.write_table(pa.Table.from_pylist(documents), folder / "documents.parquet")
+    pq.write_table(pa.Table.from_pylist(questions), folder / "questions.parquet")
+
+
+def simulated_job(place: Path, *, chunk_tokens: int, **knobs: Any) -> JobConfig:
+    """A run over `place/documents.parquet` with the simulated engine and small prompts."""
+    policy = PolicyConfig(chunk_tokens=chunk_tokens, question_tokens=64, memory_tokens=64, answer_tokens=64)
+    settings: dict[str, Any] = {
+        "documents": str(place / "documents.parquet"),
+        "ask": (QUESTION,),
+        "output": str(place / "run"),
+        "engine": "simulated",
+        "window_tokens": chunk_tokens + 1024,
+        "policy": policy,
+        "executor": "ray",
+    }
+    return job_of(**settings | knobs)
+
+
+def write_documents(job: JobConfig, *, num_documents: int, num_chunks: int) -> None:
+    """Writes documents of so many chunks where the job reads them."""
+    tokens = len(make_tokenizer(job.agent).encode(SENTENCE * 100)) / 100
+    text = SENTENCE * int((num_chunks - 0.5) * job.agent.policy.chunk_tokens / tokens)
+    rows = [{"document_id": f"d{number}", "text": f"{number} {text}"} for number in range(num_documents)]
+    pq.write_table(pa.Table.from_pylist(rows), job.documents[0])

@@ -1,0 +1,349 @@
+"""The job against others who run the same memory loop: the same documents, questions, prompts and greedy tokens.
+
+Seconds are from the first request to the last result. The start of the engine is measured apart and left out; the peers
+share one server of vLLM, started once, which forgets its prefix cache before each run. Runs alternate.
+"""
+
+import argparse
+import math
+import os
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.harness import ROOT, TINY_JOB, spread
+from benchmarks.peer_loop import PeerResult, TextDocument, Work, load_result, save
+from benchmarks.peer_server import VllmServer
+from memagent_batch.cli.answer import Answer
+from memagent_batch.cli.main import read_command
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import JobConfig
+from memagent_batch.domain.document import token_windows
+from memagent_batch.engines.vllm.start import GIB_BYTES, engine_arguments, engine_environment
+from memagent_batch.evaluation.needles import Haystack, make_task
+from memagent_batch.wiring import make_prompt_set, make_tokenizer, resolve_model
+
+
+class Mode(StrEnum):
+    """Settings of the engines."""
+
+    SAME = "same"
+    """The job's for all: engine arguments, environment, requests in flight; no speculation, prefix cache on."""
+    SHIPPED = "shipped"
+    """Everyone's own defaults; only window and KV cache are set, which this machine and the model ask for."""
+
+
+class Peer(StrEnum):
+    """What the job is compared with."""
+
+    ROUNDS = "rounds"
+    """One execution of `ray.data.llm` for each chunk index."""
+    DATATROVE = "datatrove"
+    """InferenceRunner with a rollout function."""
+    CLIENT = "client"
+    """An asyncio client: all documents at once, one semaphore over their requests."""
+
+
+PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
+"""Environment of datatrove, made by `make bench-peers`."""
+
+MODULES = {
+    Peer.ROUNDS: "benchmarks.peer_ray_llm",
+    Peer.DATATROVE: "benchmarks.peer_datatrove",
+    Peer.CLIENT: "benchmarks.peer_client",
+}
+
+SAME_ENGINE = '{"speculative_config": null, "max_num_batched_tokens": 4096}'
+"""Engine arguments that vLLM or the job would choose by where the engine runs; tokens of one engine step."""
+MODE_ARGUMENTS = {Mode.SAME: ("--vllm.engine-args", SAME_ENGINE), Mode.SHIPPED: ()}
+"""Arguments of the job beside its job file."""
+QUIET_RAY = {"RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+"""By default Ray's workers, and the engine below them, wait for everything else that the machine does; it also reports
+its use to its makers."""
+SEED = 20_260_702
+"""Of lengths, their order, and texts."""
+MEDIAN_CHUNKS = 2
+"""Median length of the heavy-tailed corpus."""
+SPREAD = 0.6
+"""Standard deviation of the logarithm of a length, the longest ones apart."""
+BODY_CHUNKS = 10
+"""Longest document of the heavy-tailed corpus, the longest ones apart."""
+NUM_LONGEST = 3
+"""Documents at the end of the tail."""
+LONGEST_CHUNKS = 50 * MEDIAN_CHUNKS
+"""Their length."""
+EVEN_CHUNKS = 4
+"""Length of every document of the even corpus."""
+
+
+class Corpus(StrEnum):
+    """How lengths are spread."""
+
+    HEAVY_TAIL = "heavy-tail"
+    """Log-normal around the median, and a few of fifty times the median at random places."""
+    EVEN = "even"
+    """All of one length."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeCorpus:
+    """A corpus on disk."""
+
+    folder: Path
+    """Holds `documents.parquet`, `questions.parquet` and `work.json`."""
+    num_turns: int
+
+    @property
+    def documents(self) -> Path:
+        """Documents of the job."""
+        return self.folder / "documents.parquet"
+
+    @property
+    def questions(self) -> Path:
+        """Questions of the job."""
+        return self.folder / "questions.parquet"
+
+    @property
+    def work(self) -> Path:
+        """The same readings as text, for the peers."""
+        return self.folder / "work.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRun:
+    """One run of the job."""
+
+    result: PeerResult
+    start_seconds: float
+    """From the command to the first turn: Ray, plan, engine."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--runs", type=int, default=3, help="runs of each but `rounds` (default: 3)")
+    parser.add_argument("--peers", nargs="+", type=Peer, default=list(Peer), choices=list(Peer))
+    parser.add_argument("--modes", nargs="+", type=Mode, default=list(Mode), choices=list(Mode))
+    parser.add_argument("--corpora", nargs="+", type=Corpus, default=[Corpus.HEAVY_TAIL], choices=list(Corpus))
+    parser.add_argument("--heavy-tail-documents", type=int, default=400, help="(default: 400)")
+    parser.add_argument("--even-documents", type=int, default=150, help="(default: 150)")
+    parser.add_argument("--rounds-runs", type=int, default=1, help="runs of `rounds`, each of minutes (default: 1)")
+
+
+def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a server does not outlive the command
+    runs = {peer: arguments.rounds_runs if peer == Peer.ROUNDS else arguments.runs for peer in arguments.peers}
+    sizes = {Corpus.HEAVY_TAIL: arguments.heavy_tail_documents, Corpus.EVEN: arguments.even_documents}
+    with tempfile.TemporaryDirectory() as folder:
+        corpora = {
+            corpus: make_corpus(
+                Path(folder, corpus), corpus, num_documents=sizes[corpus], agent=job_settings(Mode.SAME).agent
+            )
+            for corpus in arguments.corpora
+        }
+        for mode in arguments.modes:
+            with make_server(mode, folder=Path(folder, f"server-{mode}")) as server:
+                yield {"what": "server", "mode": mode, "start_seconds": round(server.start_seconds, 1)}
+                for corpus, made in corpora.items():
+                    yield from _compare(mode, corpus, made, runs, server=server)
+
+
+def _compare(
+    mode: Mode, corpus: Corpus, made: MadeCorpus, runs: Mapping[Peer, int], *, server: VllmServer
+) -> Iterator[dict[str, Any]]:
+    """All runs over a corpus, the job's and those of each peer in turn, then their comparison."""
+    pairs: dict[Peer, list[tuple[PeerResult, PeerResult]]] = {peer: [] for peer in runs}
+    about = {"mode": mode, "corpus": corpus}
+    for run in range(max(runs.values())):
+        base = made.folder / f"{mode}-{run}"
+        base.mkdir()
+        job = run_job(mode, made, output=base / "job")
+        yield {**about, **_figures(job.result, made, contestant="job"), "start_seconds": round(job.start_seconds, 1)}
+        for peer in (peer for peer, times in runs.items() if run < times):
+            result = run_peer(peer, mode, made, server=server, output=base / f"{peer.name.lower()}.json")
+            yield {**about, **_figures(result, made, contestant=peer)}
+            pairs[peer].append((job.result, result))
+    for peer, results in pairs.items():
+        yield {"what": "comparison", **about, "peer": peer, **summarise(results)}
+
+
+def _figures(result: PeerResult, made: MadeCorpus, *, contestant: str) -> dict[str, Any]:
+    if result.num_turns != made.num_turns:
+        raise RuntimeError(f"{contestant} made {result.num_turns} turns, the corpus takes {made.num_turns}")
+    return {
+        "what": "run",
+        "contestant": contestant,
+        "turns": result.num_turns,
+        "seconds": round(result.seconds, 2),
+        "turns_per_second": round(result.num_turns / result.seconds, 1),
+    }
+
+
+def job_settings(mode: Mode) -> JobConfig:
+    """The job's knobs, apart from documents, questions and output."""
+    places = ("--documents", "documents", "--ask", "Who?", "--output", "run")
+    return read_command(Answer, ["--config", str(TINY_JOB), *MODE_ARGUMENTS[mode], *places]).job()
+
+
+def run_job(mode: Mode, made: MadeCorpus, *, output: Path) -> JobRun:
+    """Runs the real job in a process of its own; the result is read from its tables."""
+    began = time.time()
+    arguments = [
+        *("--config", str(TINY_JOB), "--executor", "ray", *MODE_ARGUMENTS[mode]),
+        *("--documents", str(made.documents), "--questions", str(made.questions), "--output", str(output)),
+    ]
+    _run([sys.executable, "-m", "memagent_batch", "answer", *arguments], log=output.with_suffix(".log"))
+    rows = pq.read_table(output / "answers").to_pylist()
+    failed = [row["document_id"] for row in rows if row["status"] != "ok"]
+    if failed:
+        raise RuntimeError(f"readings failed: {failed}")
+    result = PeerResult(
+        seconds=(max(row["finished_at"] for row in rows) - min(row["started_at"] for row in rows)).total_seconds(),
+        num_turns=sum(row["num_turns"] for row in rows),
+        responses={row["question_id"]: row["response"] for row in rows},
+    )
+    return JobRun(result=result, start_seconds=min(row["started_at"] for row in rows).timestamp() - began)
+
+
+def run_peer(peer: Peer, mode: Mode, made: MadeCorpus, *, server: VllmServer, output: Path) -> PeerResult:
+    """Runs a peer in a process of its own against the server, after its prefix cache is emptied."""
+    server.forget()
+    python = PEERS_PYTHON if peer == Peer.DATATROVE else Path(sys.executable)
+    options = ["--work", str(made.work), "--url", server.url, "--model", server.model, "--output", str(output)]
+    if mode == Mode.SAME:
+        options += ["--concurrency", str(job_settings(mode).pool.readings_in_flight)]
+    _run([str(python), "-m", MODULES[peer], *options], log=output.with_suffix(".log"))
+    return load_result(output)
+
+
+def make_server(mode: Mode, *, folder: Path) -> VllmServer:
+    """The peers' server, not started; its files go to the folder."""
+    job = job_settings(mode)
+    if mode == Mode.SAME:
+        arguments, environment = engine_of(job.agent)
+    else:
+        kv_cache = job.agent.vllm.cpu_kv_cache_gib * GIB_BYTES
+        arguments = {"max_model_len": job.agent.window_tokens, "kv_cache_memory_bytes": kv_cache}
+        environment = {}
+    arguments |= {"tokenizer": _bare_tokenizer(resolve_model(job.agent.model), folder / "tokenizer")}
+    return VllmServer(
+        model=resolve_model(job.agent.model), arguments=arguments, environment=environment, log=folder / "server.log"
+    )
+
+
+def _bare_tokenizer(model: str, folder: Path) -> str:
+    """The tokeniser alone: beside a config.json of Qwen2, transformers 5 splits text in its own way instead."""
+    folder.mkdir(parents=True)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(Path(model) / name, folder)
+    return str(folder)
+
+
+def engine_of(agent: AgentConfig) -> tuple[dict[str, Any], Mapping[str, str]]:
+    """Arguments and environment of the job's engine, from the engine itself, so that they can't drift apart."""
+    arguments = engine_arguments(
+        agent.vllm,
+        model=resolve_model(agent.model),
+        tokenizer=agent.tokenizer,
+        window_tokens=agent.window_tokens,
+        sampling=agent.sampling,
+    )
+    return {name: value for name, value in arguments.items() if name != "model"}, engine_environment(arguments)
+
+
+def _run(command: Sequence[str], *, log: Path) -> None:
+    """Runs a command to its end; its output goes to the log, and into the error if it fails."""
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    environment |= {"PYTHONPATH": str(ROOT), **QUIET_RAY}
+    with log.open("wb") as output:
+        done = subprocess.run(command, stdout=output, stderr=output, env=environment, cwd=ROOT, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed ({done.returncode}): {log.read_text(errors='replace')[-3000:]}")
+
+
+def summarise(pairs: Sequence[tuple[PeerResult, PeerResult]]) -> dict[str, Any]:
+    """Medians and ranges over pairs of a run of the job and one of a peer, made one after the other."""
+    same = [
+        statistics.mean(peer.responses[name] == text for name, text in job.responses.items()) for job, peer in pairs
+    ]
+    return {
+        "runs": len(pairs),
+        **spread("job_seconds", [job.seconds for job, _ in pairs], digits=2),
+        **spread("peer_seconds", [peer.seconds for _, peer in pairs], digits=2),
+        **spread("times_as_fast", [peer.seconds / job.seconds for job, peer in pairs], digits=2),
+        "identical_answers": round(statistics.mean(same), 4),
+    }
+
+
+def chunk_counts(corpus: Corpus, *, num_documents: int) -> list[int]:
+    """Length of each document in chunks, in input order."""
+    if corpus == Corpus.EVEN:
+        return [EVEN_CHUNKS] * num_documents
+    rng = random.Random(SEED)
+    body = [
+        min(BODY_CHUNKS, max(1, round(rng.lognormvariate(math.log(MEDIAN_CHUNKS), SPREAD))))
+        for _ in range(num_documents - NUM_LONGEST)
+    ]
+    counts = body + [LONGEST_CHUNKS] * NUM_LONGEST
+    rng.shuffle(counts)
+    return counts
+
+
+def make_corpus(folder: Path, corpus: Corpus, *, num_documents: int, agent: AgentConfig) -> MadeCorpus:
+    """Writes the corpus; chunks are cut as the job cuts them, with the policy's chunk size and overlap."""
+    folder.mkdir()
+    rng, tokenizer = random.Random(SEED), make_tokenizer(agent)
+    stride = agent.policy.chunk_tokens - agent.policy.overlap_tokens
+    rows, questions, documents = [], [], []
+    for number, count in enumerate(chunk_counts(corpus, num_documents=num_documents)):
+        task = make_task(
+            rng,
+            length=count * stride - stride // 2,  # some way into the last chunk
+            length_of=lambda text: len(tokenizer.encode_document(text).token_ids),
+            haystack=list(Haystack)[number % len(Haystack)],
+            num_distractors=3,
+        )
+        name = f"d{number:04d}"
+        rows.append({"document_id": name, "text": task.document})
+        questions.append({"document_id": name, "question_id": name, "question": task.question})
+        documents.append(
+            TextDocument(question_id=name, question=task.question, chunks=chunk_texts(task.document, agent))
+        )
+    made = MadeCorpus(folder=folder, num_turns=sum(len(document.chunks) + 1 for document in documents))
+    pq.write_table(pa.Table.from_pylist(rows), made.documents)
+    pq.write_table(pa.Table.from_pylist(questions), made.questions)
+    save(_work(agent, documents), made.work)
+    return made
+
+
+def chunk_texts(text: str, agent: AgentConfig) -> list[str]:
+    """The document's chunks as text: its tokens cut as the job cuts them, each chunk decoded."""
+    tokenizer = make_tokenizer(agent)
+    token_ids = tokenizer.encode(text)
+    windows = token_windows(
+        len(token_ids), chunk_tokens=agent.policy.chunk_tokens, overlap_tokens=agent.policy.overlap_tokens
+    )
+    return [tokenizer.decode(token_ids[start:end]) for start, end in windows]
+
+
+def _work(agent: AgentConfig, documents: list[TextDocument]) -> Work:
+    prompts = make_prompt_set(agent)
+    return Work(
+        update=prompts.update,
+        answer=prompts.answer_text(agent.answer_form),
+        first_memory=prompts.first_memory,
+        memory_tokens=agent.policy.memory_tokens,
+        answer_tokens=agent.policy.answer_tokens,
+        documents=documents,
+    )

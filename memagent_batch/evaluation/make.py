@@ -1,0 +1,262 @@
+"""Makes a suite: for each task and length the samples one by one, each written before the next one is made."""
+
+import hashlib
+import random
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median_low
+from typing import TypedDict
+
+from memagent_batch.evaluation.corpora import Corpus, read_hotpotqa, read_squad
+from memagent_batch.evaluation.haystacks import (
+    EssayTexts,
+    Materials,
+    SampleRequest,
+    SuiteSample,
+    TokenMeter,
+    read_essays,
+)
+from memagent_batch.evaluation.needles import prose
+from memagent_batch.evaluation.suite import (
+    ASKED_ENTRY,
+    DOCUMENTS_FOLDER,
+    QUESTIONS_FILE,
+    SUITE_DOCUMENTS,
+    SUITE_QUESTIONS,
+    Say,
+    SuiteQuestion,
+    claim_suite,
+    span_rows,
+    unfinished_deleted,
+    write_suite_record,
+)
+from memagent_batch.evaluation.tasks import TASKS, SuiteTask
+from memagent_batch.files.location import Location
+from memagent_batch.files.options import Options
+from memagent_batch.files.parquet import RowGroupWriter, open_row_groups
+from memagent_batch.inputs.questions import type_fields
+from memagent_batch.masking import shown
+from memagent_batch.runs.manifest import package_versions
+from memagent_batch.tokens.tokenizer import load_tokenizer
+from memagent_batch.wiring import resolve_model
+
+OWN = "own"
+"""Name of the essays that come with the project."""
+GENERATOR = 3
+"""Rises with every change after which the same arguments make other documents. A suite of 1 does not say so."""
+PROGRESS_SECONDS = 15.0
+"""Pause between lines of progress within a cell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuitePlan:
+    """What is asked for."""
+
+    tasks: tuple[str, ...]
+    lengths: tuple[int, ...]
+    """Lengths of documents, tokens, ascending."""
+    num_documents: tuple[int, ...]
+    """Lengths of the tasks that count paragraphs, ascending."""
+    samples: int
+    """Documents of each task and length."""
+    seed: int
+    typed: bool = False
+    """Whether questions ask for a type, where the answers of their task have one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteCell:
+    """All samples of one task and length."""
+
+    name: str
+    """Task and length; begins the ids of its documents, and names their file."""
+    task: str
+    length: int
+    """Tokens, or paragraphs where the task counts them."""
+
+
+class CellRecord(TypedDict):
+    """A finished cell, as `suite.json` describes it."""
+
+    task: str
+    length_tokens: int
+    paragraphs: int | None
+    tokens_least: int
+    tokens_most: int
+
+
+class InputRecord(TypedDict):
+    """An input, as `suite.json` names it."""
+
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteInputs:
+    """What documents are made of, and what `suite.json` says of it."""
+
+    materials: Materials
+    record: dict[str, InputRecord]
+    """Name and hash of each input."""
+
+
+def read_suite_inputs(
+    *, model: str, essays: str | None, hotpotqa: str | None, squad: str | None, storage_options: Options
+) -> SuiteInputs:
+    """Loads the tokeniser and reads the files.
+
+    Raises:
+        InputError: a file can't be read; names it, and the record.
+        SettingsError: the model has no tokeniser.
+    """
+    tokenizer = load_tokenizer(resolve_model(model))
+    places = {
+        name: Location(uri=uri, storage_options=storage_options)
+        for name, uri in (("essays", essays), ("hotpotqa", hotpotqa), ("squad", squad))
+        if uri
+    }
+    texts = read_essays(places["essays"]) if essays else prose()
+    hotpot = read_hotpotqa(places["hotpotqa"]) if hotpotqa else None
+    stanford = read_squad(places["squad"]) if squad else None
+    record = {
+        "tokenizer": InputRecord(name=model, sha256=tokenizer.sha256),
+        "essays": InputRecord(name=shown(essays) if essays else OWN, sha256=_texts_sha256(texts)),
+        **{name: _input_record(corpus) for name, corpus in (("hotpotqa", hotpot), ("squad", stanford)) if corpus},
+    }
+    materials = Materials(meter=TokenMeter(tokenizer), texts=texts, hotpotqa=hotpot, squad=stanford)
+    return SuiteInputs(materials=materials, record=record)
+
+
+def _input_record(corpus: Corpus) -> InputRecord:
+    return InputRecord(name=shown(corpus.name), sha256=corpus.sha256)
+
+
+def _texts_sha256(texts: EssayTexts) -> str:
+    return hashlib.sha256("\0".join("\n".join(text) for text in texts).encode()).hexdigest()
+
+
+def make_suite(
+    plan: SuitePlan, materials: Materials, output: Location, *, inputs: dict[str, InputRecord], say: Say
+) -> bool:
+    """Writes the suite; returns False where it is there already, made from the same.
+
+    Takes memory for one document at a time, whatever the number of samples. What is written is deleted again where
+    a sample can't be made.
+
+    Raises:
+        OutputError: the folder holds something else.
+        SettingsError: a task can't be made at a length, or not so many samples of it.
+    """
+    asked = asked_of(plan, inputs)
+    if claim_suite(output, asked):
+        return False
+    for request, task in _trials(plan):
+        task.make(request, materials)
+    cells = []
+    with (
+        unfinished_deleted(output),
+        open_row_groups(output / QUESTIONS_FILE, schema=SUITE_QUESTIONS) as questions,
+    ):
+        for cell in cells_of(plan):
+            cells.append(_write_cell(cell, plan, materials, output, questions=questions, say=say))
+            say(f"{cell.name}: {plan.samples} documents of {cells[-1]['tokens_most']:,} tokens")
+    write_suite_record(output, {ASKED_ENTRY: asked, "inputs": inputs, "cells": cells, "versions": package_versions()})
+    return True
+
+
+def asked_of(plan: SuitePlan, inputs: dict[str, InputRecord]) -> dict[str, object]:
+    """All that decides what is in a suite, as JSON gives it back."""
+    return {
+        "generator": GENERATOR,
+        "tasks": list(plan.tasks),
+        "lengths_tokens": list(plan.lengths),
+        "num_documents": list(plan.num_documents),
+        "samples": plan.samples,
+        "seed": plan.seed,
+        "typed": plan.typed,
+        **{f"{name}_sha256": value["sha256"] for name, value in inputs.items()},
+    }
+
+
+def cells_of(plan: SuitePlan) -> Iterator[SuiteCell]:
+    """The cells in the order in which they are made."""
+    for name in plan.tasks:
+        by_documents = TASKS[name].by_documents
+        for length in plan.num_documents if by_documents else plan.lengths:
+            yield SuiteCell(name=f"{name}-{length}{'docs' if by_documents else ''}", task=name, length=length)
+
+
+def sample_requests(cell: SuiteCell, plan: SuitePlan) -> Iterator[SampleRequest]:
+    """One request for each sample; their depths are spread evenly over the document, in random order."""
+    rng = random.Random(f"{plan.seed}/{cell.name}/depths")
+    strata = rng.sample(range(plan.samples), plan.samples)
+    for number, stratum in enumerate(strata):
+        yield SampleRequest(
+            task=cell.task,
+            rng=random.Random(f"{plan.seed}/{cell.name}/{number}"),
+            length=cell.length,
+            depth=(stratum + rng.random()) / plan.samples,
+            number=number,
+            questions_seed=f"{plan.seed}/{cell.task}/questions",
+        )
+
+
+def _trials(plan: SuitePlan) -> Iterator[tuple[SampleRequest, SuiteTask]]:
+    """Samples that fail first if any does: the last of the shortest length, and of the longest where sources end."""
+    for name in plan.tasks:
+        task = TASKS[name]
+        cells = [cell for cell in cells_of(plan) if cell.task == name]
+        for cell in {cells[0].name: cells[0], cells[-1].name: cells[-1]}.values() if task.source else cells[:1]:
+            *_, request = sample_requests(cell, plan)
+            yield request, task
+
+
+def _write_cell(
+    cell: SuiteCell, plan: SuitePlan, materials: Materials, output: Location, *, questions: RowGroupWriter, say: Say
+) -> CellRecord:
+    task = TASKS[cell.task]
+    rows, num_tokens, reported = [], [], time.monotonic()
+    place = output / DOCUMENTS_FOLDER / f"{cell.name}.parquet"
+    with open_row_groups(place, schema=SUITE_DOCUMENTS) as documents:
+        for request in sample_requests(cell, plan):
+            sample = task.make(request, materials)
+            document_id = f"{cell.name}-{request.number:03d}"
+            documents.write([{"document_id": document_id, "text": sample.document}])
+            rows.append(_question_row(sample, document_id=document_id, task=cell.task, typed=plan.typed))
+            num_tokens.append(sample.num_tokens)
+            if time.monotonic() - reported > PROGRESS_SECONDS:
+                reported = time.monotonic()
+                say(f"{cell.name}: {len(rows)} of {plan.samples} documents")
+    length_tokens = median_low(num_tokens) if task.by_documents else cell.length
+    questions.write([{**row, "length_tokens": length_tokens} for row in rows])
+    return CellRecord(
+        task=cell.task,
+        length_tokens=length_tokens,
+        paragraphs=cell.length if task.by_documents else None,
+        tokens_least=min(num_tokens),
+        tokens_most=max(num_tokens),
+    )
+
+
+def _question_row(sample: SuiteSample, *, document_id: str, task: str, typed: bool) -> SuiteQuestion:
+    """The sample's question; its length is known when all samples of its cell are made."""
+    return SuiteQuestion(
+        question_id=document_id,
+        document_id=document_id,
+        question=sample.question,
+        references=list(sample.references),
+        task=task,
+        length_tokens=None,
+        depth=sample.depth,
+        metric=TASKS[task].metric.value,
+        **type_fields(TASKS[task].value_type if typed else None),
+        is_absent=sample.gold == (),
+        gold_spans=span_rows(sample.gold),
+    )
+
+
+def all_tasks(*, given: Sequence[str]) -> tuple[str, ...]:
+    """Names of all tasks that need no file, or one that is given."""
+    return tuple(name for name, task in TASKS.items() if task.source is None or task.source in given)

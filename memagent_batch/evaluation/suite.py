@@ -1,0 +1,376 @@
+"""Evaluation suites and scores as tables: what `evaluate make` writes, `run` reads, `score` and `report` work on.
+
+A suite is ordinary input of the main job: `documents/*.parquet` and `questions.parquet`, beside `suite.json`.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date
+from typing import Any, TypedDict
+
+import pyarrow as pa
+
+from memagent_batch.domain.closing.answer_types import NOT_STATED_ENTRY, AnswerType, ValueType
+from memagent_batch.domain.closing.json_schemas import misfit
+from memagent_batch.domain.closing.values import NONE, NOTHING_STATED, TypedValue, ValueStatus, text_value
+from memagent_batch.domain.scores import TEXT_METRICS, Metric
+from memagent_batch.errors import InputError, MemagentError, OutputError, ValueTypeError
+from memagent_batch.files.claims import claimed_record, whole_record
+from memagent_batch.files.columns import column
+from memagent_batch.files.errors import input_errors, output_errors
+from memagent_batch.files.json_files import write_json
+from memagent_batch.files.location import Location
+from memagent_batch.files.parquet import read_parquet
+from memagent_batch.inputs.questions import LABEL_MARK, TypeFields, value_type_of
+from memagent_batch.log.rows import CLOSING, SAMPLE
+from memagent_batch.runs.tables import DOCUMENT_ID, QUESTION, QUESTION_ID
+
+SUITE_FILE = "suite.json"
+"""What was asked for: tasks, lengths, samples, seed, tokeniser. Written last: without it a suite is not whole."""
+DOCUMENTS_FOLDER = "documents"
+QUESTIONS_FILE = "questions.parquet"
+SUITE_FORMAT = "memagent-suite/3"
+"""Changes with every change of layout that an older version can't read."""
+REFERENCES = column("references", pa.list_(pa.string()), "right answers; what they mean together is up to the metric")
+CELL = [
+    column("task", pa.string(), "name of the task, such as niah_single_1"),
+    column("length_tokens", pa.int64(), "length of the document that was asked for", unit="tokens", nullable=True),
+    column("depth", pa.float64(), "where the (only) needle begins, from 0 to 1; null without one", nullable=True),
+    column("metric", pa.string(), "the task's own metric: " + ", ".join(Metric)),
+]
+
+ANSWER_TYPE = [
+    column("answer_type", pa.string(), "type that the answer is asked for as; null for none", nullable=True),
+    column("labels", pa.list_(pa.string()), "what may be chosen", nullable=True),
+    column("schema", pa.string(), "JSON Schema of the value, as text", nullable=True),
+    column("unit", pa.string(), "unit of the number", nullable=True),
+    column("not_stated", pa.bool_(), "whether `not stated` may be answered", nullable=True),
+]
+"""The type that a question asks for, named as in a question list."""
+IS_ABSENT = column("is_absent", pa.bool_(), "whether the document does not state the answer")
+GOLD_SPANS = column(
+    "gold_spans",
+    pa.list_(
+        pa.struct(
+            [pa.field("char_start", pa.int64(), nullable=False), pa.field("char_end", pa.int64(), nullable=False)]
+        )
+    ),
+    "sentences that bear the answer, as spans of code points; empty where the document does not state it, null where "
+    "they are not known",
+    nullable=True,
+)
+
+SUITE_DOCUMENTS = pa.schema([DOCUMENT_ID, column("text", pa.string(), "the document")])
+"""One row for each document."""
+SUITE_QUESTIONS = pa.schema(
+    [QUESTION_ID, DOCUMENT_ID, QUESTION, REFERENCES, *CELL, *ANSWER_TYPE, IS_ABSENT, GOLD_SPANS]
+)
+"""One row for each question."""
+ASKED_ENTRY = "asked"
+"""Entry of `suite.json` that says all that decides what is in a suite."""
+Say = Callable[[str], None]
+"""Shows a line of progress."""
+
+
+class GoldSpanRow(TypedDict):
+    """A place in a document."""
+
+    char_start: int
+    char_end: int
+
+
+class SuiteQuestion(TypeFields):
+    """A row of `SUITE_QUESTIONS`."""
+
+    question_id: str
+    document_id: str
+    question: str
+    references: list[str]
+    task: str
+    length_tokens: int | None
+    depth: float | None
+    metric: str
+    is_absent: bool
+    gold_spans: list[GoldSpanRow] | None
+
+
+CONVERTED_QUESTIONS = pa.schema(
+    [
+        *SUITE_QUESTIONS,
+        column("split", pa.string(), "how question and document were told apart: given, template or last_paragraph"),
+    ]
+)
+"""The questions of a converted suite."""
+
+
+class ConvertedQuestion(SuiteQuestion):
+    """A row of `CONVERTED_QUESTIONS`."""
+
+    split: str
+
+
+STATUS_MISSING = "missing"
+"""Status of a reading that the suite asks for and that the answers have no row of."""
+VALUE_FIELDS = [field for field in CLOSING if field.name in {"value", "value_status", "confidence"}]
+"""What an answers table says of the typed value."""
+
+CLOSING_SCORES = [
+    *VALUE_FIELDS,
+    column("value_right", pa.bool_(), "whether the typed value equals a reference; null without a type", nullable=True),
+    column(
+        "reference_value",
+        pa.string(),
+        "the first reference as a typed value, as JSON; null for not stated",
+        nullable=True,
+    ),
+    IS_ABSENT,
+    column("abstained", pa.bool_(), "whether the value, or the answer of a question without a type, is `not stated`"),
+    column("num_evidence", pa.int32(), "sentences of evidence; null where none were asked for", nullable=True),
+    column(
+        "evidence_precision",
+        pa.float64(),
+        "share of these that overlap a sentence that bears the answer; null where that is not known or there is none",
+        nullable=True,
+    ),
+    column(
+        "evidence_recall",
+        pa.float64(),
+        "share of the sentences that bear the answer that evidence overlaps",
+        nullable=True,
+    ),
+    column("evidence_f1", pa.float64(), "harmonic mean of both", nullable=True),
+    column("evidence_hit", pa.bool_(), "whether any evidence overlaps a sentence that bears the answer", nullable=True),
+]
+"""Scores of what was asked after the answer."""
+
+SCORES = pa.schema(
+    [
+        column("variant", pa.string(), "what was evaluated: a policy, a model, or both"),
+        DOCUMENT_ID,
+        QUESTION_ID,
+        SAMPLE,
+        *CELL,
+        column("score", pa.float64(), "the task's own metric; 0 where there is nothing to score"),
+        column("scored_on", pa.string(), "what `score` is of: response, answer or value"),
+        *[column(metric.value, pa.float64(), f"metric {metric.value}") for metric in TEXT_METRICS],
+        column("status", pa.string(), "ok or failed; missing where the answers have no row of it"),
+        column("answered", pa.bool_(), "whether there was anything to score: an answer, or a response"),
+        column("answer", pa.string(), "the answer that was taken out of the response", nullable=True),
+        REFERENCES,
+        ANSWER_TYPE[0],
+        *CLOSING_SCORES,
+        column("num_document_tokens", pa.int64(), "length of the document", unit="tokens", nullable=True),
+        column("num_turns", pa.int32(), "turns of the reading", unit="turns"),
+        column("num_prompt_tokens", pa.int64(), "prompt tokens of all turns", unit="tokens"),
+        column("num_cached_prompt_tokens", pa.int64(), "of these, held by the prefix cache", unit="tokens"),
+        column("num_completion_tokens", pa.int64(), "completion tokens of all turns", unit="tokens"),
+        column("engine_seconds", pa.float64(), "time inside the engine, summed over turns", unit="seconds"),
+    ]
+)
+"""One row for each reading that the suite asks for."""
+
+ANSWER_COLUMNS = pa.schema(
+    [
+        DOCUMENT_ID,
+        QUESTION_ID,
+        SAMPLE,
+        SCORES.field("status"),
+        SCORES.field("answer"),
+        column("response", pa.string(), "text of the answer turn, without thoughts", nullable=True),
+        *VALUE_FIELDS,
+        SCORES.field("num_evidence"),
+        *[SCORES.field(name) for name in SCORES.names[SCORES.names.index("num_document_tokens") :]],
+    ]
+)
+"""What of an answers table is scored."""
+_YES, _NO = frozenset({"yes", "true"}), frozenset({"no", "false"})
+_SIGNED_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
+
+
+def span_rows(spans: Sequence[tuple[int, int]] | None) -> list[GoldSpanRow] | None:
+    """Places in a document as a column of a question."""
+    return None if spans is None else [GoldSpanRow(char_start=start, char_end=end) for start, end in spans]
+
+
+def says_not_stated(text: str) -> bool:
+    """Whether a text is the statement that the document does not say, and nothing else."""
+    return " ".join(text.casefold().split()).rstrip(".") == NOT_STATED_ENTRY
+
+
+def written_value(text: str, value_type: ValueType) -> TypedValue:
+    """A reference, or an answer as text, as a value of the type.
+
+    Args:
+        text: `yes` or `no`, a label, labels as a JSON list or with `|` between them, a number, a date as YYYY-MM-DD,
+            JSON, or `not stated`.
+        value_type: the type that the question asks for.
+
+    Raises:
+        ValueError: it is no such value.
+    """
+    if value_type.not_stated and says_not_stated(text):
+        return NOTHING_STATED
+    if value_type.type is AnswerType.TEXT:
+        return text_value(text)
+    return TypedValue(
+        status=ValueStatus.OK,
+        value=json.dumps(_VALUE_READERS[value_type.type](text.strip(), value_type), ensure_ascii=False),
+    )
+
+
+def _bool_value(text: str, _: ValueType) -> bool:
+    if text.casefold() not in _YES | _NO:
+        raise ValueError(f"{text!r} is neither yes nor no")
+    return text.casefold() in _YES
+
+
+def _label_value(text: str, value_type: ValueType) -> str:
+    labels = {label.strip().casefold(): label.strip() for label in value_type.labels}
+    if text.casefold() not in labels:
+        raise ValueError(f"{text!r} is none of the labels {', '.join(labels.values())}")
+    return labels[text.casefold()]
+
+
+def _labels_value(text: str, value_type: ValueType) -> list[str]:
+    names = json.loads(text) if text.startswith("[") else [] if text == NONE else text.split(LABEL_MARK)
+    chosen = {_label_value(str(name).strip(), value_type) for name in names}
+    return [label.strip() for label in value_type.labels if label.strip() in chosen]
+
+
+def _number_value(text: str, _: ValueType) -> int | float:
+    if not _SIGNED_NUMBER.fullmatch(text):
+        raise ValueError(f"{text!r} is no number; write digits, with a full stop before decimals")
+    return float(text) if not text.lstrip("+-").isdigit() else int(text)
+
+
+def _date_value(text: str, _: ValueType) -> str:
+    return date.fromisoformat(text).isoformat()
+
+
+def _json_value(text: str, value_type: ValueType) -> Any:
+    value = json.loads(text)
+    if (problem := misfit(value, schema=value_type.sent_schema())) is not None:
+        raise ValueError(problem)
+    return value
+
+
+_VALUE_READERS: dict[AnswerType, Callable[[str, ValueType], Any]] = {
+    AnswerType.BOOL: _bool_value,
+    AnswerType.LABEL: _label_value,
+    AnswerType.LABELS: _labels_value,
+    AnswerType.NUMBER: _number_value,
+    AnswerType.DATE: _date_value,
+    AnswerType.JSON: _json_value,
+}
+
+
+def is_suite(location: Location) -> bool:
+    """Whether the location is a folder with questions or a description of ours."""
+    with input_errors(location.uri):
+        return location.is_folder() and any((location / name).exists() for name in (SUITE_FILE, QUESTIONS_FILE))
+
+
+def read_description(suite: Location) -> dict[str, Any]:
+    """What `suite.json` says.
+
+    Raises:
+        InputError: it is not there, so the suite is not whole; or it is of another version.
+    """
+    missing = "run the command that was making it again"
+    return whole_record(suite, SUITE_FILE, layout=SUITE_FORMAT, missing=missing, remedy="make it again")
+
+
+def read_suite_questions(suite: Location) -> pa.Table:
+    """The questions of a whole suite, a table of `SUITE_QUESTIONS`.
+
+    Raises:
+        InputError: the suite is not whole, holds no questions, or a question can't be scored; names it.
+    """
+    read_description(suite)
+    place = suite / QUESTIONS_FILE
+    with input_errors(place.uri):
+        table = read_parquet(place)
+    missing = [name for name in SUITE_QUESTIONS.names if name not in table.column_names]
+    if missing:
+        raise InputError(f"{place.uri} has no column {missing[0]!r}, which every suite has; make the suite again")
+    with input_errors(place.uri):
+        questions = table.select(SUITE_QUESTIONS.names).cast(SUITE_QUESTIONS)
+    require_scorable(questions.to_pylist(), where=place.uri)
+    return questions
+
+
+def require_scorable(questions: Sequence[SuiteQuestion], *, where: str) -> None:
+    """Checks that there are questions, each with a reference and a known metric, and each only once.
+
+    Raises:
+        InputError: names the question and the remedy.
+    """
+    if not questions:
+        raise InputError(f"{where}: the suite is empty; there is nothing to score")
+    seen = set()
+    for row in questions:
+        name = f"{where}: question_id {row['question_id']!r} of document_id {row['document_id']!r}"
+        if not any(reference and reference.strip() for reference in row["references"] or ()):
+            raise InputError(f"{name} has no reference to score against; add one, or leave the question out")
+        if row["metric"] not in set(Metric):
+            raise InputError(f"{name} has the metric {row['metric']!r}; known are {', '.join(Metric)}")
+        _require_value(row, name=name)
+        key = (row["document_id"], row["question_id"])
+        if key in seen:
+            raise InputError(f"{name} is there twice; give one of them another question_id")
+        seen.add(key)
+
+
+def _require_value(row: SuiteQuestion, *, name: str) -> None:
+    try:
+        value_type = value_type_of(row)
+    except ValueTypeError as error:
+        raise InputError(f"{name}: {error}") from error
+    if value_type is None:
+        if row["metric"] == Metric.VALUE:
+            raise InputError(f"{name} has the metric value and asks for no type; give it an answer_type")
+        return
+    for reference in row["references"]:
+        try:
+            written_value(reference, value_type)
+        except ValueError as error:
+            raise InputError(f"{name}: its reference is no {value_type.type.value}: {error}") from error
+
+
+def claim_suite(output: Location, asked: Mapping[str, Any]) -> bool:
+    """Checks that a suite may be written here; returns whether it is there already, whole.
+
+    Raises:
+        OutputError: the place holds another suite, half a suite, or something else; says what to do.
+    """
+    remedy = "delete them if they are of a suite that was not finished, or choose an empty folder"
+    record = claimed_record(output, SUITE_FILE, layout=SUITE_FORMAT, remedy=remedy)
+    if record is None:
+        return False
+    if record.get(ASKED_ENTRY) != asked:
+        there = record.get(ASKED_ENTRY) or {}
+        different = sorted(name for name in {*asked, *there} if asked.get(name) != there.get(name))
+        raise OutputError(
+            f"output: {output.uri} holds a suite that was made with other {', '.join(different)}; choose another "
+            "folder, or delete this one"
+        )
+    return True
+
+
+def write_suite_record(output: Location, record: Mapping[str, Any]) -> None:
+    """Writes `suite.json`, which makes the suite whole."""
+    write_json(output / SUITE_FILE, {"format": SUITE_FORMAT, **record})
+
+
+@contextmanager
+def unfinished_deleted(output: Location) -> Iterator[None]:
+    """Removes the documents and questions of a suite that is not written to its end."""
+    try:
+        yield
+    except (MemagentError, KeyboardInterrupt):
+        with output_errors(output.uri):
+            (output / DOCUMENTS_FOLDER).delete()
+            (output / QUESTIONS_FILE).delete()
+        raise

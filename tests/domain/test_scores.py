@@ -1,0 +1,190 @@
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memagent_batch.domain.scores import TEXT_METRICS, Metric, normalise, score, squad_normalise
+
+ALL, ANY, EM, F1, SUB_EM = Metric.RULER_ALL, Metric.RULER_ANY, Metric.EM, Metric.F1, Metric.SUB_EM
+SQUAD_F1, HOTPOTQA_F1, EITHER = Metric.SQUAD_F1, Metric.HOTPOTQA_F1, Metric.MEMAGENT_SUB_EM
+BEST_OF = [ANY, EM, F1, SQUAD_F1, HOTPOTQA_F1, SUB_EM, EITHER]
+"""Metrics by which one right reference is enough."""
+
+WORDS = st.lists(st.sampled_from(["the", "a", "red", "Red", "fox", "12", "1,2", "!", "...", "１２", ""]), max_size=5)
+TEXTS = st.one_of(st.text(max_size=12), WORDS.map(" ".join))
+REFERENCES = st.lists(TEXTS, min_size=1, max_size=4)
+
+
+@pytest.mark.parametrize(
+    ("text", "normalised"),
+    [
+        ("The  quick, brown\tfox!", "quick brown fox"),
+        ("an apple a day", "apple day"),
+        ("theatre", "theatre"),
+        ("the", ""),
+        ("...", ""),
+        ("", ""),
+        ("１２３", "123"),
+        ("1,234", "1234"),
+        ("1,234,567.89", "1234567.89"),
+        ("3.5", "3.5"),
+        ("It was 3.5.", "it was 3.5"),
+        (".5", "0.5"),
+        ("3,5", "3 5"),
+        ("3-5", "3 5"),
+        ("1/2", "1 2"),
+        ("10:30", "10 30"),
+        ("30-day", "30 day"),
+        ("-5", "-5"),
+        ("(\u22125)", "-5"),
+        ("-$1.50", "-1.50"),
+        ("x!-5", "x -5"),
+        ("a-5", "a5"),
+        ("- 5", "5"),
+        ("state-of-the-art", "stateoftheart"),
+        ("„Zürich“ — «Genève»", "zürich genève"),
+        ("don\u2019t", "dont"),
+        ("e\u0301te\u0301", "été"),
+        ("soft\u00adhyphen", "softhyphen"),
+        ("$1.50", "1.50"),
+        ("東京。", "東京"),
+        ("ﬁsh", "fish"),
+    ],
+)
+def test_normalise_text_is_folded_in_all_of_unicode_and_numbers_stay(text: str, normalised: str) -> None:
+    assert normalise(text) == normalised
+
+
+@pytest.mark.parametrize(
+    ("text", "normalised"),
+    [("-$1.50", "150"), ("3-5", "35"), ("The „Zürich“!", "zürich"), ("30-day", "30day"), ("...", "")],
+)
+def test_squad_normalise_deletes_all_punctuation_without_a_gap(text: str, normalised: str) -> None:
+    assert squad_normalise(text) == normalised
+
+
+@pytest.mark.parametrize(
+    ("metric", "answer", "references", "expected"),
+    [
+        (ALL, "7421553", ["7421553"], 1.0),
+        (ALL, "It is ABC.", ["abc"], 1.0),
+        (ALL, "one, two", ["one", "two", "three", "four"], 0.5),
+        (ALL, "", ["one"], 0.0),
+        (ALL, "12345", ["123", "1234"], 1.0),
+        (ALL, "123", ["123", "1234"], 0.5),
+        (ALL, "anything", [" "], 0.0),
+        (ALL, "one", ["one", ""], 0.5),
+        (ALL, "１２３", ["123"], 0.0),
+        (ANY, "She lives in Paris.", ["Lyon", "paris"], 1.0),
+        (ANY, "Nice", ["Lyon", "Paris"], 0.0),
+        (ANY, "Nice", [""], 0.0),
+        (EM, "The Eiffel Tower.", ["eiffel tower"], 1.0),
+        (EM, "Eiffel Tower, Paris", ["eiffel tower"], 0.0),
+        (EM, "１２３", ["123"], 1.0),
+        (EM, "1,234", ["1234"], 1.0),
+        (EM, "-5", ["5"], 0.0),
+        (EM, "3.5", ["35"], 0.0),
+        (EM, "1/2", ["12"], 0.0),
+        (EM, "$5", ["5"], 1.0),
+        (EM, "", [""], 0.0),
+        (EM, "", ["the"], 0.0),
+        (EM, "A", ["a"], 1.0),
+        (EM, "the", ["A"], 0.0),
+        (EM, "A.", ["A"], 0.0),
+        (F1, "the red fox", ["a red fox"], 1.0),
+        (F1, "red", ["red fox"], 2 / 3),
+        (F1, "red red", ["red fox"], 0.5),
+        (F1, "fox dog", ["red cat", "dog"], 2 / 3),
+        (F1, "the", ["fox"], 0.0),
+        (F1, "", ["fox"], 0.0),
+        (F1, "B", ["A"], 0.0),
+        (F1, "yes, it is", ["yes"], 0.5),
+        (F1, "$1.50", ["150"], 0.0),
+        (SQUAD_F1, "$1.50", ["150"], 1.0),
+        (SQUAD_F1, "yes, it is", ["yes"], 0.5),
+        (HOTPOTQA_F1, "3.5", ["35"], 1.0),
+        (HOTPOTQA_F1, "yes, it is", ["yes"], 0.0),
+        (HOTPOTQA_F1, "Yes.", ["yes"], 1.0),
+        (HOTPOTQA_F1, "no one", ["no"], 0.0),
+        (HOTPOTQA_F1, "no", ["no one"], 0.0),
+        (HOTPOTQA_F1, "noanswer", ["noanswer"], 1.0),
+        (HOTPOTQA_F1, "red", ["red fox"], 2 / 3),
+        (HOTPOTQA_F1, "yes sir", ["no", "yes sir"], 1.0),
+        (SUB_EM, "It was in 1,984, I think", ["1984"], 1.0),
+        (SUB_EM, "Germany", ["New York", "NY"], 0.0),
+        (SUB_EM, "the state of New York, NY", ["NY"], 1.0),
+        (SUB_EM, "New hotels in York", ["New York"], 0.0),
+        (SUB_EM, "130", ["30"], 0.0),
+        (SUB_EM, "-30", ["30"], 0.0),
+        (SUB_EM, "a 30-day notice", ["30"], 1.0),
+        (SUB_EM, "unlimited", ["limited"], 0.0),
+        (SUB_EM, "I do not know", ["no"], 0.0),
+        (SUB_EM, "No.", ["no"], 1.0),
+        (SUB_EM, "fox", ["red fox"], 0.0),
+        (SUB_EM, "", ["fox"], 0.0),
+        (SUB_EM, "fox", ["the"], 0.0),
+        (SUB_EM, "the", ["the"], 0.0),
+        (EITHER, "fox", ["red fox"], 1.0),
+        (EITHER, "a red fox indeed", ["red fox"], 1.0),
+        (EITHER, "", ["fox"], 1.0),
+        (EITHER, "the", ["fox"], 1.0),
+        (EITHER, "dog", ["fox"], 0.0),
+    ],
+)
+def test_score_worked_case_is_as_computed_by_hand(
+    metric: Metric, answer: str, references: list[str], expected: float
+) -> None:
+    assert score(metric, answer, references) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("metric", Metric)
+def test_score_no_answer_is_wrong_in_every_metric(metric: Metric) -> None:
+    assert score(metric, None, ["fox"]) == 0.0
+
+
+@pytest.mark.parametrize("metric", Metric)
+def test_score_no_references_is_zero(metric: Metric) -> None:
+    assert score(metric, "fox", []) == 0.0
+
+
+@given(st.sampled_from(TEXT_METRICS), TEXTS, REFERENCES)
+def test_score_anything_is_from_zero_to_one(metric: Metric, answer: str, references: list[str]) -> None:
+    assert 0.0 <= score(metric, answer, references) <= 1.0
+
+
+@given(st.sampled_from(BEST_OF), TEXTS, REFERENCES, TEXTS)
+def test_score_one_more_reference_never_lowers_the_best(
+    metric: Metric, answer: str, references: list[str], more: str
+) -> None:
+    assert score(metric, answer, [*references, more]) >= score(metric, answer, references)
+
+
+@given(st.sampled_from(TEXT_METRICS), TEXTS, REFERENCES, st.randoms(use_true_random=False))
+def test_score_order_of_references_does_not_matter(
+    metric: Metric, answer: str, references: list[str], rng: object
+) -> None:
+    assert score(metric, answer, references[::-1]) == pytest.approx(score(metric, answer, references))
+
+
+@given(TEXTS, TEXTS)
+def test_score_f1_and_em_are_symmetric_for_two_texts_that_say_something(one: str, other: str) -> None:
+    if normalise(one) and normalise(other):
+        for metric in (F1, SQUAD_F1, EM):
+            assert score(metric, one, [other]) == pytest.approx(score(metric, other, [one]))
+
+
+@given(TEXTS, REFERENCES)
+def test_score_f1_is_at_least_em(answer: str, references: list[str]) -> None:
+    assert score(F1, answer, references) >= score(EM, answer, references)
+
+
+@given(TEXTS)
+def test_score_empty_after_normalisation_is_never_contained(answer: str) -> None:
+    assert score(SUB_EM, answer, ["the", "...", ""]) == 0.0
+    assert score(SUB_EM, string.punctuation, [answer]) == 0.0
+
+
+@given(TEXTS)
+def test_normalise_twice_is_once(text: str) -> None:
+    assert normalise(normalise(text)) == normalise(text)

@@ -1,0 +1,318 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memagent_batch.errors import InputError
+from memagent_batch.evaluation.conversion import convert_suite, read_any_questions
+from memagent_batch.evaluation.foreign import ForeignFormat, Separation, SplitPrompt, detect_format, split_prompt
+from memagent_batch.evaluation.suite import SUITE_DOCUMENTS, read_suite_questions
+from memagent_batch.files.location import Location
+
+NEEDLE = {
+    "index": 0,
+    "input": "Noise. 77.\nWhat is the special magic number for a mentioned in the provided text?",
+    "outputs": ["77"],
+    "length": 4010,
+}
+HQA = {"context": "Document 1:\nParis.", "input": "Where?", "answers": ["Paris"]}
+LONGBENCH = {**HQA, "dataset": "hotpotqa", "length": 9000, "_id": "x"}
+
+
+def write_lines(path: Path, *records: dict[str, Any]) -> Location:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return Location(uri=str(path))
+
+
+def converted(suite: Location, target: Path, *, foreign_format: ForeignFormat | None = None) -> list[dict[str, Any]]:
+    convert_suite(suite, target=Location(uri=str(target)), foreign_format=foreign_format or detect_format(suite))
+    rows: list[dict[str, Any]] = pq.read_table(target / "questions.parquet").to_pylist()
+    return rows
+
+
+def test_convert_suite_ruler_records_become_documents_and_questions(tmp_path: Path) -> None:
+    suite = write_lines(tmp_path / "4096/niah_single_1/validation.jsonl", NEEDLE, {**NEEDLE, "length": 3900})
+    rows = converted(suite, tmp_path / "suite")
+    assert rows[0] == {
+        "question_id": "validation.jsonl:0",
+        "document_id": "validation.jsonl:0",
+        "question": "What is the special magic number for a mentioned in the provided text?",
+        "references": ["77"],
+        "task": "niah_single_1",
+        "length_tokens": 4096,
+        "depth": None,
+        "metric": "ruler_all",
+        **dict.fromkeys(["answer_type", "labels", "schema", "unit", "not_stated", "gold_spans"]),
+        "is_absent": False,
+        "split": "template",
+    }
+    assert [row["length_tokens"] for row in rows] == [4096, 4096]
+    documents = pq.read_table(tmp_path / "suite" / "documents")
+    assert documents.schema.equals(SUITE_DOCUMENTS)
+    assert documents.to_pylist()[0] == {"document_id": "validation.jsonl:0", "text": "Noise. 77."}
+
+
+def test_convert_suite_ruler_folder_keeps_tasks_and_ids_apart(tmp_path: Path) -> None:
+    write_lines(tmp_path / "ruler/niah_single_1/validation.jsonl", NEEDLE, NEEDLE)
+    write_lines(tmp_path / "ruler/qa_1.jsonl", {**NEEDLE, "length": 100_000})
+    rows = converted(Location(uri=str(tmp_path / "ruler")), tmp_path / "suite")
+    assert [(row["document_id"], row["task"], row["metric"], row["length_tokens"]) for row in rows] == [
+        ("niah_single_1/validation.jsonl:0", "niah_single_1", "ruler_all", 4096),
+        ("niah_single_1/validation.jsonl:1", "niah_single_1", "ruler_all", 4096),
+        ("qa_1.jsonl:0", "qa_1", "ruler_any", 131_072),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("folder", "length", "expected"),
+    [
+        ("4096/7/niah", 4010, 4096),
+        ("100000/niah", 99_000, 100_000),
+        ("2024/niah", 3_000, 4_096),
+        ("niah", 4_096, 4_096),
+    ],
+)
+def test_convert_suite_ruler_length_is_the_one_that_was_asked_for(
+    tmp_path: Path, folder: str, length: int, expected: int
+) -> None:
+    suite = write_lines(tmp_path / folder / "validation.jsonl", {**NEEDLE, "length": length})
+    assert converted(suite, tmp_path / "suite")[0]["length_tokens"] == expected
+
+
+def test_convert_suite_ruler_prompt_of_unknown_form_says_how_it_was_split(tmp_path: Path) -> None:
+    rows = converted(write_lines(tmp_path / "a.jsonl", {**NEEDLE, "input": "Noise.\n\nTell me."}), tmp_path / "suite")
+    assert (rows[0]["question"], rows[0]["split"]) == ("Tell me.", "last_paragraph")
+    assert json.loads((tmp_path / "suite" / "suite.json").read_text())["splits"] == {"last_paragraph": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "record", "task", "length", "metric"),
+    [
+        ("eval_50.json", HQA, "eval_50", None, "sub_em"),
+        ("eval_vt_8192.json", {"context": "c", "input": "q", "outputs": ["A", 1]}, "vt", 8192, "ruler_all"),
+        ("eval_qa_1_8192.json", {"context": "c", "input": "q", "outputs": ["A", "1"]}, "qa_1", 8192, "ruler_any"),
+    ],
+)
+def test_convert_suite_memagent_array_has_task_and_length_of_its_name(
+    tmp_path: Path, name: str, record: dict[str, Any], task: str, length: int | None, metric: str
+) -> None:
+    (tmp_path / name).write_text(json.dumps([record, record]))
+    rows = converted(Location(uri=str(tmp_path / name)), tmp_path / "suite")
+    assert [row["document_id"] for row in rows] == [f"{name}:0", f"{name}:1"]
+    assert (rows[0]["task"], rows[0]["length_tokens"], rows[0]["metric"]) == (task, length, metric)
+    assert rows[0]["split"] == "given"
+
+
+def test_convert_suite_longbench_has_data_set_as_task_and_no_length(tmp_path: Path) -> None:
+    rows = converted(write_lines(tmp_path / "hotpotqa.jsonl", LONGBENCH), tmp_path / "suite")
+    assert (rows[0]["task"], rows[0]["length_tokens"], rows[0]["metric"]) == ("hotpotqa", None, "squad_f1")
+
+
+@pytest.mark.parametrize(
+    ("records", "foreign_format", "message"),
+    [
+        ([], None, r"a\.jsonl: the suite is empty"),
+        ([], ForeignFormat.RULER, r"a\.jsonl: the suite is empty"),
+        ([{"text": "a"}], None, r"line 1.*no known suite; its keys: text; known are ruler, memagent, longbench"),
+        ([NEEDLE, {"input": "a\nb"}], None, r"a\.jsonl, line 2.*no column 'outputs'"),
+        ([{**NEEDLE, "input": "one line"}], None, "line 1.*can't be taken apart .*put an empty line before"),
+        ([{**NEEDLE, "outputs": []}], None, "line 1.*'outputs' holds no reference"),
+        ([{**NEEDLE, "outputs": [" "]}], None, "line 1.*'outputs' holds no reference"),
+        ([{**NEEDLE, "outputs": [1.5]}], None, "line 1.*'outputs' holds float"),
+        ([{**HQA, "context": [1, 2]}], None, "line 1.*'context' holds list"),
+        ([{**HQA, "context": "\ud800"}], None, "line 1.*'context' .*surrogate"),
+        ([{**HQA, "context": " "}], None, "line 1.*'context' is empty"),
+        ([{**LONGBENCH, "input": "", "dataset": "gov_report"}], None, "'gov_report' can't be scored .*ROUGE"),
+        ([LONGBENCH, {**LONGBENCH, "dataset": "trec"}], None, "line 2: .*'trec' .*its list of classes.*leave its"),
+        ([{**LONGBENCH, "dataset": "passage_count"}], None, "'passage_count' .*LongBench's own prompt"),
+        ([{**LONGBENCH, "dataset": "dureader"}], None, "'dureader' .*Chinese"),
+        ([{**LONGBENCH, "dataset": "mine"}], None, "'mine' .*only narrativeqa, .*--format memagent"),
+    ],
+)
+def test_convert_suite_bad_record_is_refused_with_file_line_and_remedy(
+    tmp_path: Path, records: list[dict[str, Any]], foreign_format: ForeignFormat | None, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        converted(write_lines(tmp_path / "a.jsonl", *records), tmp_path / "suite", foreign_format=foreign_format)
+    assert not (tmp_path / "suite" / "suite.json").exists()
+
+
+def test_convert_suite_folder_without_records_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("a")
+    with pytest.raises(InputError, match=r"neither a suite of this project nor \.jsonl"):
+        detect_format(Location(uri=str(tmp_path)))
+
+
+def test_convert_suite_again_is_not_done_again_until_a_file_changes(tmp_path: Path) -> None:
+    suite = write_lines(tmp_path / "a.jsonl", HQA)
+    converted(suite, tmp_path / "suite")
+    before = (tmp_path / "suite" / "suite.json").stat().st_mtime_ns
+    converted(suite, tmp_path / "suite")
+    assert (tmp_path / "suite" / "suite.json").stat().st_mtime_ns == before
+    write_lines(tmp_path / "a.jsonl", HQA, HQA)
+    assert len(converted(suite, tmp_path / "suite")) == 2
+
+
+def test_read_any_questions_are_those_of_the_converted_suite(tmp_path: Path) -> None:
+    suite = write_lines(tmp_path / "a.jsonl", HQA, LONGBENCH)
+    converted(suite, tmp_path / "suite", foreign_format=ForeignFormat.MEMAGENT)
+    questions = read_any_questions(suite, foreign_format=ForeignFormat.MEMAGENT)
+    assert questions.equals(read_suite_questions(Location(uri=str(tmp_path / "suite"))))
+
+
+@pytest.mark.s3
+def test_convert_suite_in_a_bucket_is_written_there(s3_bucket: Location) -> None:
+    (s3_bucket / "in/eval_50.json").write_bytes(json.dumps([HQA]).encode())
+    convert_suite(s3_bucket / "in", target=s3_bucket / "out/suite", foreign_format=ForeignFormat.MEMAGENT)
+    [row] = read_suite_questions(s3_bucket / "out/suite").to_pylist()
+    assert row["document_id"] == "eval_50.json:0"
+
+
+def squad_file(**qa: Any) -> dict[str, Any]:
+    """A file of one article with one paragraph and two questions, one of which has no answer."""
+    context = "Ada met 🦊 Bo in Paris.\nThey left for Rome."
+    asked = {"id": "1", "question": "Where?", "answers": [{"text": "Paris", "answer_start": 16}]} | qa
+    absent = {"id": "2", "question": "When?", "answers": [], "is_impossible": True}
+    paragraphs = [{"context": context, "qas": [asked | {"is_impossible": False}, absent]}]
+    return {"version": "v2.0", "data": [{"title": "t", "paragraphs": paragraphs}]}
+
+
+def nli_file(**annotation: Any) -> dict[str, Any]:
+    """A file of one contract with two hypotheses, one of which it does not mention."""
+    annotations = {
+        "nda-1": {"choice": "Contradiction", "spans": [1]} | annotation,
+        "nda-2": {"choice": "NotMentioned", "spans": []},
+    }
+    text = "Confidential. Copies are allowed."
+    document = {"id": 7, "text": text, "spans": [[0, 13], [14, 33]], "annotation_sets": [{"annotations": annotations}]}
+    labels = {name: {"hypothesis": f"Hypothesis {name}."} for name in annotations}
+    return {"documents": [document, document], "labels": labels}
+
+
+def write_json(path: Path, value: object, **form: Any) -> Location:
+    path.write_text(json.dumps(value, **form))
+    return Location(uri=str(path))
+
+
+@pytest.mark.parametrize("form", [{}, {"indent": 2}])
+def test_convert_suite_squad_has_a_document_for_each_paragraph_and_its_places(
+    tmp_path: Path, form: dict[str, Any]
+) -> None:
+    rows = converted(write_json(tmp_path / "CUAD_v1.json", squad_file(), **form), tmp_path / "suite")
+
+    documents = pq.read_table(tmp_path / "suite" / "documents").to_pylist()
+    assert [row["document_id"] for row in documents] == ["CUAD_v1.json:0"]
+    stated, absent = rows
+    assert [row["question_id"] for row in rows] == ["CUAD_v1.json:0:0", "CUAD_v1.json:0:1"]
+    assert {(row["document_id"], row["task"], row["answer_type"]) for row in rows} == {
+        ("CUAD_v1.json:0", "CUAD_v1", "text")
+    }
+    [span] = stated["gold_spans"]
+    assert documents[0]["text"][span["char_start"] : span["char_end"]] == "Paris"
+    assert (stated["is_absent"], stated["references"], stated["not_stated"]) == (False, ["Paris"], True)
+    assert (absent["is_absent"], absent["references"], absent["gold_spans"]) == (True, ["not stated"], [])
+    assert read_suite_questions(Location(uri=str(tmp_path / "suite"))).num_rows == 2
+
+
+def test_convert_suite_contract_nli_asks_hypotheses_as_labels(tmp_path: Path) -> None:
+    rows = converted(write_json(tmp_path / "test.json", nli_file()), tmp_path / "suite")
+
+    assert len(rows) == 4
+    contradicted, absent, *_ = rows
+    assert contradicted["question"].endswith(" Hypothesis nda-1.")
+    assert (contradicted["answer_type"], contradicted["labels"]) == ("label", ["Entailment", "Contradiction"])
+    assert (contradicted["references"], contradicted["metric"]) == (["Contradiction"], "value")
+    assert contradicted["gold_spans"] == [{"char_start": 14, "char_end": 33}]
+    assert (absent["is_absent"], absent["references"], absent["gold_spans"]) == (True, ["not stated"], [])
+    assert read_suite_questions(Location(uri=str(tmp_path / "suite"))).num_rows == 4
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (squad_file(answers=[{"text": "Paris", "answer_start": 3}]), "document 1: the answer 'Paris' does not stand"),
+        (squad_file(question=None), "document 1: expected a text, found None"),
+        ({"version": "v2.0", "data": [{}]}, "no list 'paragraphs'"),
+        (nli_file(choice="Perhaps"), "document 1: nda-1 has the choice 'Perhaps'"),
+        (nli_file(spans=[9]), "document 1: list index out of range"),
+        ({"documents": []}, "no object 'labels' of hypotheses"),
+    ],
+)
+def test_convert_suite_malformed_annotations_are_refused_by_place(tmp_path: Path, value: object, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        converted(write_json(tmp_path / "a.json", value), tmp_path / "suite")
+
+
+HAYSTACK = "Some special magic numbers are hidden in here.\nNoise.\nQuestion: is this noise? Yes.\n\nMore noise."
+ONE = "What is the special magic number for red-cat mentioned in the provided text?"
+MANY = "What are all the special magic words for red-cat, and blue-dog mentioned in the provided text?"
+TRACKED = "Find all variables that are assigned the value 12345 in the text above."
+COMMON = "What are the 10 most common words in the above list?"
+FREQUENT = "Do not provide any explanation. What are the three most frequently appeared words in the above coded text?"
+WHO = "Who wrote it: A, or B?"
+
+
+@pytest.mark.parametrize(
+    ("tail", "question"),
+    [
+        (f"\n{ONE}", ONE),
+        (f"\n{MANY}", MANY),
+        (f"\n{ONE} The special magic number for red-cat mentioned in the provided text is", ONE),
+        (f"\nQuestion: {TRACKED}", TRACKED),
+        (f"\nQuestion: {TRACKED} Answer: According to the chain(s) above, 5 variables are, they are: ", TRACKED),
+        (f"\nQuestion: {COMMON}", COMMON),
+        (f"\nQuestion: {COMMON} Answer: The top 10 words that appear most often are:", COMMON),
+        (f"\nQuestion: {FREQUENT}", FREQUENT),
+        (f"\n\nQuestion: {WHO}", WHO),
+        (f"\n\nQuestion: {WHO} Answer:", WHO),
+        (f"\n\nQuestion: {WHO} [/INST] Answer:", WHO),
+        (f"\n\nQuestion: {WHO}\n\n", WHO),
+    ],
+)
+def test_split_prompt_templates_of_ruler_are_known_by_their_question(tail: str, question: str) -> None:
+    assert split_prompt(HAYSTACK + tail) == SplitPrompt(
+        document=HAYSTACK + tail[: tail.rstrip().rindex("\n")], question=question, split=Separation.TEMPLATE
+    )
+
+
+def test_split_prompt_answer_prefix_is_no_part_of_either() -> None:
+    parts = split_prompt(f"{HAYSTACK}\nTell me. It is", answer_prefix=" It is")
+    assert parts is not None
+    assert parts.question == "More noise.\nTell me."
+    assert parts.split is Separation.LAST_PARAGRAPH
+
+
+def test_split_prompt_worked_example_before_the_real_question_stays_in_the_document() -> None:
+    example = f"VAR A = 1\nQuestion: {TRACKED} Answer: A\n\n"
+    parts = split_prompt(f"{example}{'VAR B = 2. ' * 200}\nQuestion: {TRACKED}")
+    assert parts is not None
+    assert parts.document.startswith(example)
+    assert parts.split is Separation.TEMPLATE
+
+
+@pytest.mark.parametrize(
+    ("prompt", "document", "question"),
+    [("one\n\ntwo\nthree", "one", "two\nthree"), ("one\ntwo\nthree", "one\ntwo", "three")],
+)
+def test_split_prompt_unknown_template_takes_the_last_paragraph_and_says_so(
+    prompt: str, document: str, question: str
+) -> None:
+    assert split_prompt(prompt) == SplitPrompt(document=document, question=question, split=Separation.LAST_PARAGRAPH)
+
+
+@pytest.mark.parametrize("prompt", ["", "one line", "\n\nonly", f"\n{ONE}", f"Question: {WHO}"])
+def test_split_prompt_nothing_before_the_question_is_refused(prompt: str) -> None:
+    assert split_prompt(prompt) is None
+
+
+@given(st.text(min_size=1))
+def test_split_prompt_document_is_the_beginning_unchanged(prompt: str) -> None:
+    parts = split_prompt(prompt)
+    if parts is not None:
+        assert prompt.startswith(parts.document)
+        assert parts.question in prompt[len(parts.document) :]

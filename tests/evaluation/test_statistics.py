@@ -1,0 +1,161 @@
+import random
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memagent_batch.evaluation.statistics import (
+    MAX_BINS,
+    calibration,
+    holm,
+    macro_f1,
+    mean_interval,
+    paired,
+    sign_test,
+    span_scores,
+    wilson,
+)
+
+
+@pytest.mark.parametrize(
+    ("num_right", "num_scores", "low", "high"),
+    [
+        (81, 263, 0.2553, 0.3662),  # Newcombe 1998, table I, method 3
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0000, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+    ],
+)
+def test_wilson_published_cases_are_met(num_right: int, num_scores: int, low: float, high: float) -> None:
+    interval = wilson(num_right, num_scores)
+    assert (round(interval.low, 4), round(interval.high, 4)) == (low, high)
+
+
+@given(st.integers(0, 200), st.integers(0, 200))
+def test_wilson_ends_hold_the_share_and_mirror_each_other(num_right: int, num_wrong: int) -> None:
+    num_scores = num_right + num_wrong
+    interval, mirrored = wilson(num_right, num_scores), wilson(num_wrong, num_scores)
+    assert interval.low == pytest.approx(1 - mirrored.high)
+    if num_scores:
+        assert 0.0 <= interval.low <= num_right / num_scores <= interval.high <= 1.0
+
+
+def test_mean_interval_zeros_and_ones_of_documents_of_their_own_have_wilsons() -> None:
+    assert mean_interval([[1.0], [0.0], [1.0], [1.0]]) == wilson(3, 4)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.5, 1.0])
+def test_mean_interval_documents_that_are_all_alike_count_once_each(value: float) -> None:
+    assert mean_interval([[value] * 20] * 10) == wilson(10 * value, 10)
+
+
+@pytest.mark.parametrize(("num_documents", "num_questions"), [(6, 16), (20, 5), (60, 3)])
+def test_mean_interval_holds_the_true_mean_in_19_of_20_draws_of_documents(
+    num_documents: int, num_questions: int
+) -> None:
+    rng = random.Random(5)
+    held = 0
+    for _ in range(600):
+        shares = [rng.betavariate(3.2, 0.8) for _ in range(num_documents)]
+        interval = mean_interval([[float(rng.random() < share) for _ in range(num_questions)] for share in shares])
+        held += interval.low <= 0.8 <= interval.high
+    assert 0.92 <= held / 600 <= 0.98
+
+
+@given(st.lists(st.lists(st.floats(0, 1), min_size=1, max_size=5), min_size=1, max_size=10))
+def test_mean_interval_anything_is_around_the_mean_within_zero_and_one(documents: list[list[float]]) -> None:
+    interval = mean_interval(documents)
+    mean = statistics.fmean(score for scores in documents for score in scores)
+    assert 0.0 <= interval.low <= mean + 1e-9
+    assert mean - 1e-9 <= interval.high <= 1.0
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 50), st.integers(1, 9)).map(lambda span: (span[0], span[0] + span[1])))
+
+
+def test_span_scores_count_spans_that_overlap() -> None:
+    scores = span_scores([(0, 10), (20, 30), (90, 95)], [(5, 25), (40, 50)])
+    assert scores.precision == pytest.approx(2 / 3)
+    assert (scores.recall, scores.hit) == (0.5, True)
+    assert scores.f1 == pytest.approx(4 / 7)
+
+
+def test_span_scores_without_evidence_are_zero() -> None:
+    scores = span_scores([], [(0, 3)])
+    assert (scores.precision, scores.recall, scores.f1, scores.hit) == (0.0, 0.0, 0.0, False)
+
+
+@given(SPANS, SPANS.filter(bool))
+def test_span_scores_are_shares_and_one_for_the_right_spans(
+    found: list[tuple[int, int]], gold: list[tuple[int, int]]
+) -> None:
+    scores = span_scores(found, gold)
+    assert 0 <= scores.f1 <= 1
+    assert scores.hit == (scores.precision > 0) == (scores.recall > 0)
+    assert span_scores(gold, gold).f1 == 1
+
+
+def test_macro_f1_weighs_a_rare_label_like_a_frequent_one() -> None:
+    pairs = [(["a"], ["a"])] * 8 + [(["a"], ["b"])] * 2
+    assert macro_f1(pairs) == pytest.approx((2 * 8 / 18 + 0) / 2)
+
+
+def test_macro_f1_of_several_labels_an_answer_counts_each() -> None:
+    assert macro_f1([(["a", "b"], ["a"]), (["b"], ["b", "a"])]) == pytest.approx((2 / 3 + 2 / 3) / 2)
+
+
+def test_calibration_of_nothing_is_none() -> None:
+    assert calibration([]) is None
+
+
+def test_calibration_bins_hold_as_many_answers_each_and_all_of_them() -> None:
+    rng = random.Random(0)
+    answers = [(rng.random(), rng.random() < 0.5) for _ in range(107)]
+    found = calibration(answers)
+    assert found is not None
+    assert len(found.bins) == MAX_BINS
+    assert sum(each.n for each in found.bins) == 107
+    assert {each.n for each in found.bins} == {10, 11}
+    assert [each.confidence for each in found.bins] == sorted(each.confidence for each in found.bins)
+
+
+def test_calibration_error_is_the_distance_of_confidence_and_accuracy() -> None:
+    sure = calibration([(0.9, number % 2 == 0) for number in range(100)])
+    assert sure is not None
+    assert sure.error == pytest.approx(0.4)
+    assert sure.interval.low < 0.4 < sure.interval.high
+
+
+def test_calibration_answers_of_equal_confidence_share_a_bin_whatever_their_order() -> None:
+    answers = [(1.0, number % 4 > 0) for number in range(80)] + [(0.5, False)] * 20
+    found = calibration(answers)
+    assert found is not None
+    assert [(each.n, each.accuracy) for each in found.bins] == [(20, 0.0), (80, 0.75)]
+    assert found == calibration(answers[::-1])
+
+
+@pytest.mark.parametrize(
+    ("more", "less", "chance"), [(0, 0, 1.0), (5, 5, 1.0), (5, 0, 2 / 32), (0, 5, 2 / 32), (8, 2, 2 * 56 / 1024)]
+)
+def test_sign_test_is_exact(more: int, less: int, chance: float) -> None:
+    assert sign_test(more, less) == pytest.approx(chance)
+
+
+def test_paired_counts_only_what_both_have() -> None:
+    found = paired({"a": 1.0, "b": 0.5, "c": 0.0, "own": 1.0}, {"a": 0.0, "b": 0.5, "c": 1.0, "other": 1.0})
+    assert (found.num_better, found.num_worse, found.num_equal, found.p) == (1, 1, 1, 1.0)
+
+
+def test_holm_worked_case_is_as_computed_by_hand() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.6, 0.9]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+@given(st.lists(st.floats(0, 1), max_size=8))
+def test_holm_never_lowers_a_chance_and_keeps_their_order(chances: list[float]) -> None:
+    corrected = holm(chances)
+    assert all(before <= after <= 1 for before, after in zip(chances, corrected, strict=True))
+    ordered = [after for _, after in sorted(zip(chances, corrected, strict=True))]
+    assert ordered == sorted(ordered)

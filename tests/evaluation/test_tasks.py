@@ -1,0 +1,319 @@
+import random
+import re
+from collections import Counter
+
+import pytest
+
+from memagent_batch.errors import SettingsError
+from memagent_batch.evaluation.haystacks import (
+    LONGEST_SENTENCE_CHARS,
+    TOLERANCE,
+    Materials,
+    SuiteSample,
+    TokenMeter,
+    sentences_of,
+)
+from memagent_batch.evaluation.make import SuitePlan, cells_of, sample_requests
+from memagent_batch.evaluation.needles import ADJECTIVES, NOISE, NOUNS, prose
+from memagent_batch.evaluation.tasks import FORMS, NOT_STATED, TASKS, make_crowded_key
+from memagent_batch.tokens.tokenizer import Tokenizer
+
+NEEDLE = re.compile(r"One of the special magic (\w+)s for (\S+) is: (\S+)\.")
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+COMPUTED = {"absent", "absent_near"}
+"""Tasks with an answer that stands nowhere in the document."""
+FREE_TASKS = tuple(name for name, task in TASKS.items() if task.source is None)
+
+
+@pytest.fixture(scope="module")
+def materials(tiny_tokenizer: Tokenizer) -> Materials:
+    return Materials(meter=TokenMeter(tiny_tokenizer), texts=prose())
+
+
+def make_cell(
+    materials: Materials, *, task: str, length: int = 2000, samples: int = 3, seed: int = 0
+) -> list[SuiteSample]:
+    plan = SuitePlan(tasks=(task,), lengths=(length,), num_documents=(), samples=samples, seed=seed)
+    (cell,) = cells_of(plan)
+    return [TASKS[task].make(request, materials) for request in sample_requests(cell, plan)]
+
+
+@pytest.mark.parametrize("length", [512, 5000])
+@pytest.mark.parametrize("task", FREE_TASKS)
+def test_samples_of_every_task_differ_hold_their_references_and_have_their_length(
+    task: str, length: int, materials: Materials
+) -> None:
+    first, second = make_cell(materials, task=task, length=length, samples=2)
+
+    assert first.document != second.document
+    for sample in (first, second):
+        assert sample.num_tokens == materials.meter.count(sample.document)
+        assert abs(sample.num_tokens - length) <= TOLERANCE * length
+        assert task in COMPUTED or all(found in sample.document for found in sample.references)
+
+
+@pytest.mark.parametrize("task", FREE_TASKS)
+def test_document_measured_by_another_tokeniser_has_its_length_too(task: str, text_model: str) -> None:
+    materials = Materials(meter=TokenMeter(Tokenizer(text_model)), texts=prose())
+
+    (sample,) = make_cell(materials, task=task, length=3000, samples=1)
+
+    assert abs(materials.meter.count(sample.document) - 3000) <= TOLERANCE * 3000
+
+
+@pytest.mark.parametrize("task", FREE_TASKS)
+def test_question_of_every_task_fits_the_tiny_policy(task: str, materials: Materials) -> None:
+    assert all(materials.meter.count(sample.question) <= 128 for sample in make_cell(materials, task=task, length=512))
+
+
+@pytest.mark.parametrize(
+    ("task", "num_needles", "num_references"),
+    [
+        ("niah_single_1", 1, 1),
+        ("niah_single_2", 1, 1),
+        ("niah_single_3", 1, 1),
+        ("niah_multikey_1", 4, 1),
+        ("niah_multivalue", 4, 4),
+        ("niah_multiquery", 4, 4),
+    ],
+)
+def test_needle_task_has_the_published_number_of_needles(
+    task: str, num_needles: int, num_references: int, materials: Materials
+) -> None:
+    for sample in make_cell(materials, task=task):
+        needles = NEEDLE.findall(sample.document)
+        told = {value for _, key, value in needles if key in sample.question}
+        assert len(needles) == num_needles
+        assert set(sample.references) == told
+        assert len(sample.references) == num_references == len(told)
+
+
+def test_needle_task_forms_are_the_published_ones(materials: Materials) -> None:
+    (number,), (uuid,), (nested,) = (
+        make_cell(materials, task=task, samples=1) for task in ("niah_single_2", "niah_single_3", "niah_multikey_3")
+    )
+    assert re.fullmatch(r"\d{7}", number.references[0])
+    assert UUID.fullmatch(uuid.references[0])
+    assert all(UUID.fullmatch(key) and UUID.fullmatch(value) for _, key, value in NEEDLE.findall(nested.document))
+    assert len(FORMS) == 8
+
+
+def test_needle_keys_are_words_that_the_tiny_policy_never_saw(materials: Materials) -> None:
+    for sample in make_cell(materials, task="niah_multikey_1"):
+        keys = [key.split("-") for _, key, _ in NEEDLE.findall(sample.document)]
+        assert all(first in ADJECTIVES for first, _ in keys)
+        assert all(last in NOUNS for _, last in keys)
+
+
+def _key_form(key: str, listed: set[str]) -> tuple[bool, bool, int]:
+    """What a key looks like: real or made-up words, and its length in steps of four letters."""
+    first, last = key.split("-")
+    return first in listed, last in listed, len(key) // 4
+
+
+def test_asked_key_among_needles_is_drawn_like_all_others(materials: Materials) -> None:
+    listed = {*ADJECTIVES, *NOUNS}
+    asked, others = Counter[tuple[bool, bool, int]](), Counter[tuple[bool, bool, int]]()
+    for sample in make_cell(materials, task="niah_multikey_2", length=1000, samples=300):
+        for _, key, value in NEEDLE.findall(sample.document):
+            (asked if value in sample.references else others)[_key_form(key, listed)] += 1
+    assert asked.total() == 300
+    pooled = {form: (asked[form] + others[form]) / (asked.total() + others.total()) for form in asked | others}
+    frequent = [form for form, share in pooled.items() if share * asked.total() >= 5]
+    distance = sum((asked[form] - pooled[form] * 300) ** 2 / (pooled[form] * 300) for form in frequent)
+    assert len(frequent) > 3
+    assert distance < 3 * len(frequent)  # chi-squared; chance alone reaches it less than once in a hundred times
+    assert 0 < sum(num for form, num in asked.items() if any(form[:2])) < 0.1 * 300
+
+
+def test_keys_among_needles_come_from_as_many_words_as_rulers() -> None:
+    rng = random.Random(0)
+    keys = [make_crowded_key(rng).split("-") for _ in range(100_000)]
+    assert len({adjective for adjective, _ in keys}) == 912
+    assert 6_500 < len({noun for _, noun in keys}) <= 6_782
+
+
+@pytest.mark.parametrize("task", ["niah_multikey_2", "niah_multikey_3"])
+def test_needle_haystack_is_needles_with_keys_that_are_all_different(task: str, materials: Materials) -> None:
+    (sample,) = make_cell(materials, task=task, length=30_000, samples=1)
+
+    *lines, last = sample.document.split("\n")
+    keys = [NEEDLE.fullmatch(line)[2] for line in lines]  # type: ignore[index]
+    assert len(set(keys)) == len(keys) > 250
+    assert sum(key in sample.question for key in keys) == 1
+    assert last.startswith("One of the special magic")
+
+
+def test_noise_haystack_is_the_noise_paragraph_alone(materials: Materials) -> None:
+    (sample,) = make_cell(materials, task="niah_single_1", samples=1)
+
+    *lines, last = (line for line in sample.document.split("\n") if not NEEDLE.fullmatch(line))
+    assert set(lines) == {NOISE}
+    assert NOISE.startswith(last)
+
+
+@pytest.mark.parametrize("task", ["niah_single_1", "niah_single_2", "niah_multikey_1", "niah_multikey_2", "niah_near"])
+def test_needle_depths_of_a_cell_are_one_in_each_part_of_the_document(task: str, materials: Materials) -> None:
+    samples = make_cell(materials, task=task, length=5000, samples=10)
+
+    depths = [sample.depth for sample in samples if sample.depth is not None]
+    assert len(depths) == 10
+    assert depths != sorted(depths)
+    for part, depth in enumerate(sorted(depths)):
+        assert part / 10 - 0.02 <= depth <= (part + 1) / 10 + 0.02
+    for sample in samples:
+        assert sample.document.index(sample.references[0]) / len(sample.document) - (sample.depth or 0) < 0.01
+
+
+@pytest.mark.parametrize("task", ["niah_multivalue", "niah_multiquery", "vt"])
+def test_places_of_many_needles_are_spread_over_the_whole_document(task: str, materials: Materials) -> None:
+    samples = make_cell(materials, task=task, length=4000, samples=16)
+
+    hidden = re.compile(rf"{NEEDLE.pattern}|VAR \w+ = ")
+    places = [found.start() / len(sample.document) for sample in samples for found in hidden.finditer(sample.document)]
+    assert all(any(fifth <= 5 * place < fifth + 1 for place in places) for fifth in range(5))
+    assert all(sample.depth is None for sample in samples)
+
+
+def test_near_keys_share_a_word_with_the_asked_one_and_never_answer(materials: Materials) -> None:
+    for sample in make_cell(materials, task="niah_near", samples=10):
+        asked = re.search(r"number for (\S+) mentioned", sample.question)[1]  # type: ignore[index]
+        first, last = asked.split("-")
+        same = [
+            value for attribute, key, value in NEEDLE.findall(sample.document) if (attribute, key) == ("number", asked)
+        ]
+        assert same == list(sample.references)
+        assert len(re.findall(rf"\b(?:{first}-\w+|\w+-{last})\b", sample.document)) == 4
+
+
+def test_variable_tracking_is_one_chain_of_four_hops_in_order(materials: Materials) -> None:
+    for sample in make_cell(materials, task="vt"):
+        told = re.findall(r"^VAR ([A-Z]{5}) = (?:VAR )?(\w+)$", sample.document, re.MULTILINE)
+        names = [name for name, _ in told]
+        assert len(set(names)) == 5
+        assert [origin for _, origin in told[1:]] == names[:-1]
+        assert re.fullmatch(r"\d{5}", told[0][1])
+        assert f"the value {told[0][1]} " in sample.question
+        assert set(sample.references) == set(names)
+
+
+def test_conflict_answer_is_the_later_of_two_statements(materials: Materials) -> None:
+    for sample in make_cell(materials, task="conflict", samples=10):
+        key = re.search(r"number for (\S+) mentioned", sample.question)[1]  # type: ignore[index]
+        told = re.findall(rf"he special magic number for {key} is: (\d+)\.", sample.document)
+        assert len(set(told)) == 2
+        assert sample.references == (told[1],)
+        assert sample.document.count("Correction:") == 2
+
+
+@pytest.mark.parametrize("task", FREE_TASKS)
+def test_gold_spans_are_whole_sentences_that_bear_the_answer(task: str, materials: Materials) -> None:
+    for sample in make_cell(materials, task=task, length=1500):
+        assert sample.gold is not None
+        assert list(sample.gold) == sorted(sample.gold)
+        told = [sample.document[start:end] for start, end in sample.gold]
+        assert bool(told) is not task.startswith("absent")
+        assert all(text == text.strip() and (text[-1] == "." or text.startswith("VAR ")) for text in told)
+        if task not in COMPUTED:
+            assert all(any(reference in text for text in told) for reference in sample.references)
+
+
+def _chain_from(key: str, document: str) -> tuple[list[int], str]:
+    """Follows a chain; places of its sentences from the asked key on, and its value."""
+    places = []
+    while True:
+        found = re.search(rf"The [a-z ]+ of {key} is (?:the same as that of (\w+-\w+)|(\d{{7}}))\.", document)
+        assert found is not None
+        places.append(found.start())
+        if found[2]:
+            return places, found[2]
+        key = found[1]
+
+
+@pytest.mark.parametrize("task", ["chain_forward", "chain_reversed", "chain_any"])
+def test_chain_leads_from_the_asked_key_to_its_value_over_all_parts_of_the_document(
+    task: str, materials: Materials
+) -> None:
+    orders = set()
+    for sample in make_cell(materials, task=task, length=3000, samples=12):
+        places, value = _chain_from(re.search(r"of (\S+)\?", sample.question)[1], sample.document)  # type: ignore[index]
+        assert sample.references == (value,)
+        assert sorted(places) == [start for start, _ in sample.gold or ()]
+        shares = [3 * place / len(sample.document) for place in sorted(places)]
+        assert all(part - 0.05 < share < part + 1.05 for part, share in enumerate(shares))
+        assert len(re.findall(r"is the same as that of", sample.document)) == 4
+        orders.add(tuple(sorted(range(3), key=lambda link: places[link])))
+    expected = {"chain_forward": {(0, 1, 2)}, "chain_reversed": {(2, 1, 0)}}.get(task)
+    assert orders == expected if expected else len(orders) > 2
+
+
+def test_latest_answer_is_the_last_change_of_the_asked_key(materials: Materials) -> None:
+    for sample in make_cell(materials, task="latest", samples=10):
+        key = re.search(r"latest [a-z ]+ of (\S+)\?", sample.question)[1]  # type: ignore[index]
+        stated = re.findall(rf"of {key} is (\d{{7}})\.", sample.document)
+        changes = re.findall(rf"of {key} was changed to (\d{{7}})\.", sample.document)
+        assert (len(stated), len(changes)) == (1, 3)
+        assert sample.document.index(stated[0]) < sample.document.index(changes[0])
+        assert sample.references == (changes[-1],)
+        assert sample.document.count("was changed to") == 6
+
+
+def test_status_is_a_label_of_the_asked_key(materials: Materials) -> None:
+    samples = make_cell(materials, task="status", samples=12)
+    for sample in samples:
+        key = re.search(r"status of (\S+)\?", sample.question)[1]  # type: ignore[index]
+        assert re.findall(rf"The status of {key} is (\w+)\.", sample.document) == list(sample.references)
+    assert len({sample.references for sample in samples}) > 2
+
+
+def test_stated_and_absent_differ_in_the_asked_key_alone(materials: Materials) -> None:
+    (stated,), (absent,) = (make_cell(materials, task=task, samples=1) for task in ("stated", "absent"))
+
+    forms = [re.sub(r"\w+-\w+", "KEY", sample.question) for sample in (stated, absent)]
+    assert forms[0] == forms[1]
+    assert len(NEEDLE.findall(stated.document)) == 1 + len(NEEDLE.findall(absent.document))
+
+
+def test_absent_near_document_has_keys_with_a_word_of_the_asked_one(materials: Materials) -> None:
+    for sample in make_cell(materials, task="absent_near", samples=10):
+        asked = re.search(r"number for (\S+) mentioned", sample.question)[1]  # type: ignore[index]
+        first, last = asked.split("-")
+        assert f"magic numbers for {asked} " not in sample.document
+        assert len(re.findall(rf"\b(?:{first}-\w+|\w+-{last})\b", sample.document)) == 3
+
+
+def test_absent_key_stands_nowhere_in_the_document(materials: Materials) -> None:
+    for sample in make_cell(materials, task="absent"):
+        key = re.search(r"number for (\S+) mentioned", sample.question)[1]  # type: ignore[index]
+        assert key not in sample.document
+        assert len(NEEDLE.findall(sample.document)) == 3
+        assert sample.references == (NOT_STATED,)
+        assert NOT_STATED in sample.question
+
+
+def test_sample_with_another_seed_differs(materials: Materials) -> None:
+    first, again, other = (make_cell(materials, task="niah_multikey_1", seed=seed) for seed in (1, 1, 2))
+
+    assert first == again
+    assert not {sample.document for sample in first} & {sample.document for sample in other}
+
+
+def test_length_without_room_for_the_needles_is_refused_with_the_least_one(text_model: str) -> None:
+    materials = Materials(meter=TokenMeter(Tokenizer(text_model)), texts=prose())
+    with pytest.raises(SettingsError, match=r"--lengths: 130 tokens are too few for niah_multivalue, which .* or more"):
+        make_cell(materials, task="niah_multivalue", length=130)
+
+
+def test_sentences_of_a_text_hold_all_its_words_in_pieces_of_bounded_length() -> None:
+    assert sentences_of("One.  Two, 2.5!\n\nThree?四。五。 Six") == ("One.", "Two, 2.5!", "Three?四。", "五。", "Six")
+    assert [len(piece) for piece in sentences_of("a" * 700)] == [LONGEST_SENTENCE_CHARS, 100]
+
+
+def test_texts_of_any_script_and_length_of_sentence_make_documents(tiny_tokenizer: Tokenizer) -> None:
+    words = random.Random(0).choices(["слово", "дом", "река", "лес"], k=900)
+    texts = (("这是一个句子。",), tuple(" ".join(words[start : start + 90]) for start in range(0, 900, 90)))
+    materials = Materials(meter=TokenMeter(tiny_tokenizer), texts=texts)
+
+    (sample,) = make_cell(materials, task="niah_single_2", length=4000, samples=1)
+
+    assert abs(sample.num_tokens - 4000) <= TOLERANCE * 4000

@@ -1,0 +1,52 @@
+"""The warning if a shipped model is asked something that it was not taught."""
+
+import random
+
+import pytest
+
+from memagent_batch.evaluation.needles import make_needle
+from memagent_batch.evaluation.tasks import OR_NOT
+from memagent_batch.models.shipped import EXAMPLE, is_taught, warn_of_untaught
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture, *questions: str, model: str = "tiny") -> list[str]:
+    warn_of_untaught(model, questions)
+    return caplog.messages
+
+
+def test_questions_of_needles_are_taught() -> None:
+    rng = random.Random(0)
+    assert all(is_taught(make_needle(rng).question) for _ in range(500))
+    assert is_taught(EXAMPLE)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What are all the special magic numbers for quiet-harbour mentioned in the provided text?",
+        "List every access code of quiet-harbour.",
+        "What is the latest access code of quiet-harbour?",
+        "Is the access code of quiet-harbour 1234567?",
+        "Which variables have the value 12345?",
+        f"What is the status of quiet-harbour?{OR_NOT}",
+    ],
+)
+def test_questions_of_many_values_changes_and_chains_are_taught(question: str) -> None:
+    assert is_taught(question)
+
+
+@pytest.mark.parametrize(
+    "question", ["Which law governs?", "What is the term of the contract?", "Who?", f"{EXAMPLE} Why?", "access code"]
+)
+def test_question_of_another_form_warns_in_one_line(question: str, caplog: pytest.LogCaptureFixture) -> None:
+    (line,) = warnings_of(caplog, question, EXAMPLE, EXAMPLE)
+    assert "'tiny' is a policy for demonstration" in line
+    assert f"1 of 2 questions are others ({question!r})" in line
+
+
+def test_another_model_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    assert warnings_of(caplog, "Which law governs?", model="other") == []
+
+
+def test_taught_questions_are_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    assert warnings_of(caplog, EXAMPLE) == []
