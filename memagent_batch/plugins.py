@@ -15,8 +15,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from memagent_batch.config.agent import AgentConfig
-from memagent_batch.config.policy import PolicyConfig
+from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.domain.readings import Policy
 from memagent_batch.domain.scoring.rewards import BUILT_IN_REWARDS
 from memagent_batch.engines.engine import Engine
@@ -96,10 +95,10 @@ POLICIES = Seam(
     group="memagent_batch.policies",
     built_in={
         "overwrite": "memagent_batch.policies.overwrite:OverwritePolicy",
-        "gated": "memagent_batch.policies.gated:GatedPolicy",
+        "gated": "memagent_batch.policies.overwrite:GatedPolicy",
         "parallel": "memagent_batch.policies.parallel:ParallelPolicy",
-        "truncate": "memagent_batch.policies.truncate:TruncatePolicy",
-        "retrieve": "memagent_batch.policies.retrieve:RetrievePolicy",
+        "truncate": "memagent_batch.policies.direct:TruncatePolicy",
+        "retrieve": "memagent_batch.policies.direct:RetrievePolicy",
     },
     removed={
         "shared": "set 'overwrite', which reads the questions of a document section by section",

@@ -27,7 +27,6 @@ from memagent_batch.prompts.closing import CLOSING_TEXTS
 from memagent_batch.prompts.files import load_prompt_set
 from memagent_batch.tokens.chat_template import TEMPLATE_TIME, THINKING_WORD, ServerTemplate, Template
 from memagent_batch.tokens.tokenizer import Tokenizer, load_tokenizer
-from memagent_batch.turn_sizes import largest_turn, sum_line
 
 TINY_MODEL = Path(__file__).parent / "models" / "tiny"
 """The policy that comes with the project; `model: tiny` names it."""
@@ -288,3 +287,19 @@ def _sampling(agent: AgentConfig) -> dict[str, JsonValue]:
         sampling = {"temperature": 0.0, "logprobs": agent.sampling.logprobs}
     thinking_tokens = agent.sampling.thinking_tokens
     return sampling if thinking_tokens is None else {**sampling, "thinking_tokens": thinking_tokens}
+
+
+def turn_sizes(agent: AgentConfig, *, prompts: PromptTokens) -> Mapping[str, Mapping[str, int]]:
+    """Tokens of each part of the largest turn of each kind, its question and its completion included."""
+    largest = make_policy(agent).largest_turns(prompts)
+    return {turn: {"question": agent.policy.question_tokens, **parts} for turn, parts in largest.items()}
+
+
+def largest_turn(agent: AgentConfig, *, prompts: PromptTokens) -> tuple[str, Mapping[str, int]]:
+    """The kind and the parts of the turn that needs most of the window."""
+    return max(turn_sizes(agent, prompts=prompts).items(), key=lambda turn: sum(turn[1].values()))
+
+
+def sum_line(parts: Mapping[str, int]) -> str:
+    """The parts as a sum, as a message shows it."""
+    return f"{' + '.join(f'{name} {size:,}' for name, size in parts.items())} = {sum(parts.values()):,} tokens"

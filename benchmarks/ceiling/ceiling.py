@@ -24,9 +24,9 @@ from benchmarks.ceiling.recorded_prompts import RecordedTurn, recorded_turns
 from benchmarks.needle_corpus import make_tasks, write_corpus
 from benchmarks.spread import spread
 from memagent_batch.cli.settings import job_of
+from memagent_batch.config.agent import PolicyConfig
 from memagent_batch.config.engines import VllmConfig
 from memagent_batch.config.job import JobConfig, PoolConfig
-from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.engines.vllm import orphan_guard
 from memagent_batch.engines.vllm.start import engine_arguments, engine_environment
 from memagent_batch.flows.answer import answer

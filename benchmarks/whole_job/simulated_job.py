@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memagent_batch.cli.settings import job_of
+from memagent_batch.config.agent import PolicyConfig
 from memagent_batch.config.job import JobConfig
-from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.executors.executor import make_executor
 from memagent_batch.flows.answer import read_documents
 from memagent_batch.flows.plan import make_plan

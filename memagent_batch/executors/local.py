@@ -17,9 +17,8 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.errors import EngineDeadError
 from memagent_batch.logs import quiet_libraries
-from memagent_batch.ray_data.actor import LAST_FLUSH_SECONDS, ReaderTask
+from memagent_batch.ray_data.actor import LAST_FLUSH_SECONDS, LAST_STOP_SECONDS, ReaderProcess, ReaderTask
 from memagent_batch.ray_data.leaving import FORCED_EXIT, terminable
-from memagent_batch.ray_data.process import LAST_STOP_SECONDS, ReaderProcess
 from memagent_batch.ray_data.progress.board import ProgressBoard
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise

@@ -6,6 +6,7 @@ from typing import TypedDict
 
 import pyarrow as pa
 
+from memagent_batch.budgets import require_questions_fit
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
@@ -38,7 +39,6 @@ from memagent_batch.inputs.shards import Shard
 from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.logs import step
 from memagent_batch.reading.closing import Closing
-from memagent_batch.reading.question_lengths import require_questions_fit
 from memagent_batch.runs.again import select_again
 from memagent_batch.runs.history.history import PastRun, last_hashes, last_run, read_kept_index
 from memagent_batch.runs.planning.plan import Plan

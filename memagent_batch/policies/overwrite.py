@@ -1,4 +1,7 @@
-"""The published memory agent (MemAgent, arXiv 2507.02259): each chunk overwrites the memory; the memory answers."""
+"""The published memory agent (MemAgent, arXiv 2507.02259): each chunk overwrites the memory; the memory answers.
+
+`gated` adds a gate: where a chunk says nothing new, a turn costs one word, and the memory stays.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -86,3 +89,11 @@ class OverwritePolicy:
             token_ids=prompts.answer.fill({Slot.QUESTION: question.token_ids, Slot.MEMORY: memory.token_ids}),
             max_tokens=self.answer_tokens,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatedPolicy(OverwritePolicy):
+    """The same turns. The gate is in the prompt set, whose `keep_word` the model writes to keep its memory."""
+
+    kind: ClassVar[str] = "gated"
+    prompt_set: ClassVar[str] = "gated"

@@ -5,16 +5,17 @@ are merged into the memory, in document order. A document of any length takes as
 the levels of their merges, where `overwrite` takes one for each chunk.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import asyncio
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 from memagent_batch.domain.document import BreakAt, Chunk, Document, token_windows
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
-from memagent_batch.domain.turns import ANSWER, MERGE, READ, Prompt, Turns, Writes
-from memagent_batch.policies.merged import merged_memory
-from memagent_batch.policies.side_by_side import side_by_side
+from memagent_batch.domain.turns import ANSWER, MERGE, READ, Completion, PlacedTurns, Prompt, Turns, Writes
+from memagent_batch.errors import MergeError
 
 LABEL_TOKENS = 32
 """Upper bound of the tokens that name the sections of a note in a `merge` turn, its line breaks included."""
@@ -241,3 +242,58 @@ def labelled(note: Note, *, prompts: PromptTokens) -> list[int]:
     first, last = note.first + 1, note.last + 1
     sections = f"Section {first}" if first == last else f"Sections {first} to {last}"
     return [*prompts.encode(f"\n[{sections}]:\n"), *note.token_ids]
+
+
+def merged_memory(prompts: PromptTokens, memory: Memory, completion: Completion, *, path: str) -> Memory:
+    """What a `merge` turn wrote; the memory as it was where the model wrote the keep word.
+
+    An `update` turn that writes nothing loses the news of one chunk, which `memories.changed` shows. A `merge` turn
+    would lose those of all its notes, so here the reading fails.
+
+    Raises:
+        MergeError: the turn wrote nothing, or only a thought.
+    """
+    if not prompts.response(completion).strip():
+        raise MergeError(
+            f"turn {path} wrote no memory, so the notes that it was to merge would be lost; for a model that "
+            "thinks, raise policy.memory_tokens; else take another model or prompt set"
+        )
+    return prompts.remember(memory, completion)
+
+
+MOST_TURNS = 256
+"""Turns that one reading has under way at once where no number of places is known: as many as an actor runs by default.
+"""
+
+
+async def side_by_side(prompts: Iterable[Prompt], *, turns: Turns) -> list[Completion]:
+    """The completions of the prompts, in their order. The first failure cancels the other turns.
+
+    A prompt of 5,000 tokens takes 20 kB as an array and 200 kB as a list, so it is made when its turn can start, and
+    its list is dropped at once. A reading then holds the prompts of its turns in the engine, and of one that waits.
+
+    Args:
+        prompts: the prompts; each is made when its turn is about to be asked.
+        turns: the model.
+
+    Raises:
+        ExceptionGroup: what the turns that failed raised.
+    """
+    asked: list[asyncio.Task[Completion]] = []
+    unfinished: set[asyncio.Task[Completion]] = set()
+    async with asyncio.TaskGroup() as group:
+        for prompt in prompts:
+            prompt = replace(prompt, token_ids=array("i", prompt.token_ids))
+            task = group.create_task(_ask(prompt, turns=turns))
+            asked.append(task)
+            unfinished.add(task)
+            task.add_done_callback(unfinished.discard)
+            if isinstance(turns, PlacedTurns):
+                await turns.room()
+            elif len(unfinished) == MOST_TURNS:
+                await asyncio.wait(unfinished, return_when=asyncio.FIRST_COMPLETED)
+    return [task.result() for task in asked]
+
+
+async def _ask(prompt: Prompt, *, turns: Turns) -> Completion:
+    return await turns(prompt)

@@ -25,13 +25,11 @@ from memagent_batch.log.index import scan_log, scan_turn_files
 from memagent_batch.log.question_list import read_asked
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.ray_data.held import HeldReadings, LookUp
-from memagent_batch.ray_data.process import LAST_STOP_SECONDS, ReaderProcess
 from memagent_batch.ray_data.progress.board import Board
 from memagent_batch.ray_data.progress.reporter import Reporter
-from memagent_batch.reading.agent import LoadedAgent, make_agent
+from memagent_batch.reading.agent import LoadedAgent, Questions, make_agent
 from memagent_batch.reading.closing import Closing, make_closing
 from memagent_batch.reading.places import TURNS_AT_ONCE, TurnPlaces
-from memagent_batch.reading.questions import Questions
 from memagent_batch.reading.suspects import Suspects
 from memagent_batch.reading.turns import Journal
 from memagent_batch.runs.bounds import has_bounds
@@ -128,6 +126,28 @@ class StartedActor:
     """What the log holds: of earlier runs, and of this run's actor before it was restarted."""
     closing: Closing | None
     """What closes readings; None where nothing is asked after their answers."""
+
+
+LAST_STOP_SECONDS = 20.0
+"""Longest wait for the end of an engine's processes: vLLM asks them to leave, and kills them after 5 s."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderProcess:
+    """The driver's own process, which lives on when an engine dies; see `ray_process` for that of an actor."""
+
+    is_replacement: bool = False
+    """Whether an earlier reader of the same documents has gone."""
+    writer: str = ""
+    """What begins the names of the log files of this reader and of those that it replaces."""
+
+    def on_sigterm(self, leave: Callable[[], None]) -> None:
+        """Calls `leave` at SIGTERM; the driver's process has a way of its own to leave."""
+
+    async def end(self, engine: Engine) -> None:
+        """Stops an engine that has died, and what can't live without it."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(engine.stop(), LAST_STOP_SECONDS)
 
 
 class ActorLife:

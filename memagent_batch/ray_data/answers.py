@@ -14,11 +14,11 @@ from memagent_batch.log.index import reading_key
 from memagent_batch.log.question_list import AskedQuestion
 from memagent_batch.log.schemas import ClosedRow, OutcomeRow
 from memagent_batch.ray_data.actor import ReaderTask
-from memagent_batch.ray_data.ray_process import this_process
 from memagent_batch.ray_data.reader import Reader
+from memagent_batch.ray_data.replicas import this_process
+from memagent_batch.reading.agent import Questions
 from memagent_batch.reading.closing import Closing
 from memagent_batch.reading.documents import PlannedDocument, planned_documents
-from memagent_batch.reading.questions import Questions
 from memagent_batch.runs.rows.looks import PartDocument, answer_row
 from memagent_batch.runs.rows.projection import Origin
 from memagent_batch.runs.tables.schemas import AnswerRow

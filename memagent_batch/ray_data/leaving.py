@@ -11,11 +11,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Self
 
 from memagent_batch.errors import MemagentError, SupersededError, TerminatedError
+from memagent_batch.files.location import Location
 from memagent_batch.logs import EventKind
+from memagent_batch.runs.state import write_stop_note
 
 log = logging.getLogger(__name__)
 
@@ -192,3 +195,26 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     leave = Leave(TerminatedError(TERMINATED))
     FORCED_EXIT.arm(leave)
     raise leave
+
+
+@contextmanager
+def noted_stop(output: Location, *, run_id: str) -> Iterator[None]:
+    """Runs the block, and writes a note when it raises. A note that can't be written is left out: it is a help only."""
+    try:
+        yield
+    except BaseException as error:
+        with suppress(MemagentError):
+            write_stop_note(output, run_id=run_id, why=_why_stopped(error))
+        raise
+
+
+def _why_stopped(error: BaseException) -> str:
+    match error:
+        case Leave():
+            return str(error.cause)
+        case KeyboardInterrupt():
+            return "interrupted, as by Ctrl-C"
+        case MemagentError():
+            return str(error)
+        case _:
+            return type(error).__name__

@@ -17,10 +17,8 @@ from memagent_batch.log.index import StandingOutcome, reading_key
 from memagent_batch.log.rows import outcome_row
 from memagent_batch.log.schemas import ClosedRow, ClosingRow, OutcomeRow
 from memagent_batch.logs import EventKind
-from memagent_batch.ray_data.actor import ActorLife, ReaderTask, StartedActor
-from memagent_batch.ray_data.process import ReaderProcess
-from memagent_batch.ray_data.progress.reporter import Reporter
-from memagent_batch.ray_data.progress.share import ReadingShare
+from memagent_batch.ray_data.actor import ActorLife, ReaderProcess, ReaderTask, StartedActor
+from memagent_batch.ray_data.progress.reporter import ReadingShare, Reporter
 from memagent_batch.reading.closing import Tracer, close_reading, unclosed
 from memagent_batch.reading.documents import PlannedDocument, planned_documents
 from memagent_batch.reading.read import Reading, read

@@ -23,8 +23,7 @@ from memagent_batch.inputs.formats.columnar import batch_records
 from memagent_batch.inputs.formats.records import Column, Kind, Presence, Record
 from memagent_batch.inputs.texts import FetchedText, fetch_texts
 from memagent_batch.plugins import make_policy
-from memagent_batch.reading.breaks import break_at, find_breaks
-from memagent_batch.reading.documents import planned_documents
+from memagent_batch.reading.documents import break_at, find_breaks, planned_documents
 from memagent_batch.runs.planning.calls import CALL_COLUMN
 from memagent_batch.runs.planning.work import WORK_COLUMNS
 from memagent_batch.tokens.tokenizer import TokenisedText, Tokenizer

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from memagent_batch.bm25 import word_scores
 from memagent_batch.budgets import fitted_closing, require_closing_window
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.closing import ClosingConfig
@@ -51,7 +50,7 @@ from memagent_batch.domain.document import Document
 from memagent_batch.domain.guides import Guide
 from memagent_batch.domain.prompts import PromptTokens, Slot, new_memory
 from memagent_batch.domain.texts.sentences import Sentences
-from memagent_batch.domain.texts.words import folded_words
+from memagent_batch.domain.texts.words import folded_words, word_scores
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Turns
 from memagent_batch.errors import ClosingError, ReadingError, SettingsError, ValueTypeError
 from memagent_batch.log.schemas import ClosedRow

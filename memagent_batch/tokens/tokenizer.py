@@ -28,8 +28,7 @@ from memagent_batch.domain.prompts import (
 from memagent_batch.errors import DocumentError, PromptSetError
 from memagent_batch.tokens.chat_template import THINKING_WORD, ChatTemplate, Template
 from memagent_batch.tokens.pretrained import load_pretrained
-from memagent_batch.tokens.spans import segments_of
-from memagent_batch.tokens.tokenizer_json import TokenizerJson
+from memagent_batch.tokens.tokenizer_json import TokenizerJson, segments_of
 
 CONTEXT_TOKENS = 8
 """Tokens of a prompt that are decoded before what follows it: more than the control tokens that end a chat template."""

@@ -21,8 +21,8 @@ from memagent_batch.domain.guides import Guide, GuideKind, choice_of, json_of, m
 from memagent_batch.domain.prompts import PromptSet
 from memagent_batch.domain.thoughts import after_thoughts
 from memagent_batch.domain.turns import FinishReason, Prompt
+from memagent_batch.engines.openai.chat import Markers
 from memagent_batch.engines.openai.engine import OpenAIEngine
-from memagent_batch.engines.openai.markers import Markers
 from memagent_batch.errors import EngineRefusedError, EngineRequestError, EngineStartError, EngineUnavailableError
 from memagent_batch.flows.answer import answer
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS

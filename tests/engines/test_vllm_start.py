@@ -6,9 +6,8 @@ import pytest
 
 from benchmarks.needle_corpus import make_tasks
 from memagent_batch.cli.settings import job_of
-from memagent_batch.config.agent import SamplingConfig
+from memagent_batch.config.agent import PolicyConfig, SamplingConfig
 from memagent_batch.config.engines import Speculation, VllmConfig
-from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import QuestionTokens
 from memagent_batch.domain.turns import Completion, Prompt

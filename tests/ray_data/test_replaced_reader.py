@@ -21,8 +21,7 @@ import ray
 from memagent_batch.cli.settings import job_of
 from memagent_batch.executors import ray as executor
 from memagent_batch.flows import answer as pipeline
-from memagent_batch.ray_data.actor import ReaderTask
-from memagent_batch.ray_data.process import ReaderProcess
+from memagent_batch.ray_data.actor import ReaderProcess, ReaderTask
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.tokens.tokenizer import Tokenizer

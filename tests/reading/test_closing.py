@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.closing import ClosingConfig
 from memagent_batch.config.job import LogConfig
-from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.closing.answer_types import Bool, Json, Label, Labels, Number, ValueType

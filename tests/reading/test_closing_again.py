@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.job import LogConfig
-from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.closing.answer_types import Bool, Label, ValueType
 from memagent_batch.domain.closing.plan import EVIDENCE, SUPPORT, VALUE

@@ -7,13 +7,14 @@ from pydantic import BaseModel, Field, JsonValue, ValidationError
 from memagent_batch.domain.guides import menu_logprobs, num_candidates
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import EngineContext
-from memagent_batch.engines.openai.guides import GuideForm, guide_fields
 from memagent_batch.engines.openai.protocol import (
     ADDRESS_REMEDY,
+    GuideForm,
     Logprob,
     Response,
     Usage,
     first_error,
+    guide_fields,
     optional_fields,
     refused_fields,
     sampling_fields,

@@ -17,14 +17,16 @@ from memagent_batch.engines.engine import Engine, EngineContext, require_fit
 from memagent_batch.engines.openai.chat import ChatApi
 from memagent_batch.engines.openai.client import OpenAIClient
 from memagent_batch.engines.openai.completions import CompletionsApi
-from memagent_batch.engines.openai.guides import PROBE_TOKENS, REMEDIES, GuideForm, GuideForms
-from memagent_batch.engines.openai.outage import Backoff, CircuitBreaker, Failure
-from memagent_batch.engines.openai.pace import Pace
+from memagent_batch.engines.openai.outage import Backoff, CircuitBreaker, Failure, Pace
 from memagent_batch.engines.openai.protocol import (
     NEUTRAL,
     NO_THINKING_BUDGET,
+    PROBE_TOKENS,
+    REMEDIES,
     THINKING_BUDGET,
     Api,
+    GuideForm,
+    GuideForms,
     ModelList,
     Response,
     holds_choices,

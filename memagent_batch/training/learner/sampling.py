@@ -15,8 +15,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.logs import EventKind
 from memagent_batch.plugins import make_policy
 from memagent_batch.reading.agent import LoadedAgent, make_agent
-from memagent_batch.reading.breaks import with_breaks
-from memagent_batch.reading.documents import unreadable
+from memagent_batch.reading.documents import unreadable, with_breaks
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import ReadingTurns
 from memagent_batch.training.learner.tasks import Task

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pydantic import JsonValue
 
 from memagent_batch.config.agent import SamplingConfig
-from memagent_batch.config.rollouts import RolloutConfig
+from memagent_batch.config.job import RolloutConfig
 from memagent_batch.files.columns import column
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.bm25 import word_scores
 from memagent_batch.domain.closing.evidence import (
     MAX_SOURCES,
     NUMBERING_TOKENS,
@@ -20,7 +19,7 @@ from memagent_batch.domain.closing.evidence import (
 )
 from memagent_batch.domain.document import ChunkSpan, Document
 from memagent_batch.domain.texts.sentences import split_sentences
-from memagent_batch.domain.texts.words import folded_words
+from memagent_batch.domain.texts.words import folded_words, word_scores
 from memagent_batch.domain.turns import Prompt, Writes
 
 TEXT = "Grass is green. The code of amber is 17. Sky is blue.\nThe code of copper is 99. 契約は終了した。 End!"
