@@ -8,11 +8,8 @@ import pyarrow as pa
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.closing import MAX_EVIDENCE_TOKENS, ClosingConfig
 from memagent_batch.domain.closing.answer_types import ValueType
-from memagent_batch.domain.closing.plan import (
-    EVIDENCE,
-    EVIDENCE_COMPLETION_TOKENS,
-    SUPPORT,
-    SUPPORT_COMPLETION_TOKENS,
+from memagent_batch.domain.closing.prompts import (
+    COMPLETION_TOKENS,
     VALUE,
 )
 from memagent_batch.domain.closing.values import budget_of
@@ -106,7 +103,7 @@ def closing_cost(closing: ClosingConfig, agent: AgentConfig, *, value_type: Valu
         memory_tokens=policy.memory_tokens,
         answer_tokens=policy.answer_tokens,
     )
-    budgets = {EVIDENCE: EVIDENCE_COMPLETION_TOKENS, SUPPORT: SUPPORT_COMPLETION_TOKENS}
+    budgets = dict(COMPLETION_TOKENS)
     if value_type is not None:
         budgets[VALUE] = budget_of(value_type, json_tokens=closing.json_tokens)
     num_completion_tokens = sum(budgets[kind] for kind in largest)

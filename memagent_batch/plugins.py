@@ -39,7 +39,6 @@ class Seam:
     knob: str
     """The knob whose value is a kind."""
     group: str
-    """The group of entry points."""
     built_in: Mapping[str, str]
     """Import paths of the built-in ones by name; empty where a name needs none."""
     removed: Mapping[str, str] = field(default_factory=dict)

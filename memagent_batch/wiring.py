@@ -12,7 +12,7 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import RunConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.domain.addresses import fingerprint
-from memagent_batch.domain.closing.plan import ClosingTokens
+from memagent_batch.domain.closing.prompts import CLOSING_TEXTS, ClosingTokens
 from memagent_batch.domain.prompts import PromptSet, PromptTokens
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.engines.engine import Engine, EngineContext
@@ -23,7 +23,6 @@ from memagent_batch.masking import recorded
 from memagent_batch.models.weights import model_sha256
 from memagent_batch.plugins import engine_settings, knob_names, make_policy, policy_class, source_sha256
 from memagent_batch.prompts.built_in import SECTION_FIRST_PROMPTS
-from memagent_batch.prompts.closing import CLOSING_TEXTS
 from memagent_batch.prompts.files import load_prompt_set
 from memagent_batch.tokens.chat_template import TEMPLATE_TIME, THINKING_WORD, ServerTemplate, Template
 from memagent_batch.tokens.tokenizer import Tokenizer, load_tokenizer

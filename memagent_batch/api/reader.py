@@ -20,7 +20,7 @@ from memagent_batch.config.closing import ClosingConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import extract_answer
 from memagent_batch.domain.closing.answer_types import ValueType
-from memagent_batch.domain.closing.plan import Support
+from memagent_batch.domain.closing.prompts import Support
 from memagent_batch.domain.closing.values import ValueStatus
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.readings import Question, Status

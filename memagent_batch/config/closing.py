@@ -7,11 +7,10 @@ from pydantic import model_validator
 
 from memagent_batch.config.section import Count, Section
 from memagent_batch.domain.closing.answer_types import ValueType
-from memagent_batch.domain.closing.plan import (
+from memagent_batch.domain.closing.prompts import (
+    COMPLETION_TOKENS,
     EVIDENCE,
-    EVIDENCE_COMPLETION_TOKENS,
     SUPPORT,
-    SUPPORT_COMPLETION_TOKENS,
     VALUE,
     ClosingTokens,
 )
@@ -75,5 +74,4 @@ class ClosingConfig(Section):
         ]
         largest = {VALUE: fixed[VALUE] + memory_tokens + answer_tokens + max(values)} if values else {}
         shown = self.shown_tokens + answer_tokens
-        budgets = {EVIDENCE: EVIDENCE_COMPLETION_TOKENS, SUPPORT: SUPPORT_COMPLETION_TOKENS}
-        return largest | {kind: fixed[kind] + shown + budgets[kind] for kind in self.kinds()}
+        return largest | {kind: fixed[kind] + shown + COMPLETION_TOKENS[kind] for kind in self.kinds()}

@@ -113,7 +113,6 @@ class PromptSet:
     """Where the texts come from, and which checkpoints expect them. Not hashed."""
 
     def __post_init__(self) -> None:
-        """Refuses a set whose texts lack a slot, hold an unknown one, or are not valid Unicode."""
         if not self.answers:
             raise PromptSetError(f"prompt set {self.name!r} has no answer text; give one of {[*AnswerForm]}")
         require_slots(self.update, UPDATE_SLOTS, place=f"prompt set {self.name!r}, update text")
@@ -239,7 +238,6 @@ class PromptTokens:
     """A prompt set as one tokeniser writes it: all that a policy needs to build its prompts."""
 
     update: TokenTemplate
-    """The `update` turn."""
     answer: TokenTemplate
     """The `answer` turn, in the form that was chosen."""
     direct: TokenTemplate

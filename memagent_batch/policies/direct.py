@@ -29,7 +29,6 @@ class DirectPolicy(ABC):
     overlap_tokens: int = 0
     """Tokens that a chunk, or a passage, shares with the one before it."""
     answer_tokens: int
-    """Budget of the answer, tokens."""
 
     @abstractmethod
     async def parts(
@@ -89,7 +88,6 @@ class RetrievePolicy(DirectPolicy):
     kind: ClassVar[str] = "retrieve"
 
     passage_tokens: int
-    """Length of a passage, tokens."""
     rank: Rank | None = None
     """Scores how near passages are to a question; BM25 where there is none. It runs beside the event loop."""
 

@@ -21,15 +21,12 @@ class OverwritePolicy:
     prompt_set: ClassVar[str] = "default"
 
     chunk_tokens: int
-    """Longest chunk, tokens."""
     overlap_tokens: int = 0
     """Tokens that a chunk shares with the one before it."""
     break_at: BreakAt | None = None
     """Where a chunk closes when what comes next would not fit; None where its length alone decides."""
     memory_tokens: int
-    """Budget of the memory, tokens."""
     answer_tokens: int
-    """Budget of the answer, tokens."""
 
     async def read(
         self, document: Document, question: QuestionTokens, *, prompts: PromptTokens, turns: Turns

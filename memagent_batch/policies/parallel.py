@@ -31,9 +31,7 @@ class Note:
     first: int
     """Index of the first chunk that it comes from."""
     last: int
-    """Index of the last one."""
     token_ids: Sequence[int]
-    """Its text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +50,7 @@ class ParallelPolicy:
     memory_tokens: int
     """Budget of the memory and of each note, tokens."""
     answer_tokens: int
-    """Budget of the answer, tokens."""
     rounds: int = 3
-    """Most rounds over the chunks."""
 
     def __post_init__(self) -> None:
         """Checks the rounds.

@@ -33,7 +33,6 @@ class StringConstant:
     name: str
     """The name; empty for a text that is not in the file."""
     value: str
-    """The text."""
     place: str
     """Name and line, or why there is none."""
 
@@ -51,7 +50,6 @@ class PythonFile:
     """
 
     def __init__(self, path: Path) -> None:
-        """Reads and parses it."""
         self._path = path
         text = read_prompt_file(path)
         try:
@@ -243,7 +241,6 @@ class TextCheck:
     """How one imported text compares with the published one."""
 
     text: OfficialText
-    """The text."""
     source: str
     """Constant and line that it was taken from, or why there is none."""
     sha256: str
@@ -259,7 +256,6 @@ class OfficialImport:
     prompts: PromptSet
     """The prompt set, with the project's own slot names."""
     checks: tuple[TextCheck, ...]
-    """One for each text."""
     checkpoints: tuple[str, ...]
     """Checkpoints that were trained on these texts, with the answer form `boxed-as-trained`; none where a text differs
     from the published one, or the boxed answer is missing."""

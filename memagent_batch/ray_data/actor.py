@@ -46,19 +46,15 @@ class ReaderTask:
     """What every reader of a run is given."""
 
     agent: AgentConfig
-    """What reads."""
     pool: PoolConfig
     """The actors: readings and turns that each keeps going at once."""
     run_id: str
-    """The run."""
     reader_fingerprint: str
     """The reader's identity, part of every address."""
     board: Board
-    """Where readers report to."""
     place: RunConfig | None
     """Where the turn log is; None keeps nothing. Not a Location: Ray Data's reports show dataclasses value by value."""
     log: LogConfig
-    """Knobs of the turn log."""
     load_questions: Callable[[], pa.Table]
     """Gives the question list with its hashes; a job's is in its log."""
     look_up: LookUp = LookUp.PLANNED
@@ -109,19 +105,15 @@ class StartedActor:
     """What an actor reads with once its engine is up."""
 
     agent: LoadedAgent
-    """Policy, prompts and tokeniser."""
     questions: Questions
     """The question list of the run."""
     engine: Engine
-    """Started; stopped when it dies."""
     journal: Journal
     """The turn log, and the turns under way."""
     reporter: Reporter
     """Counts and events for the driver."""
     slots: asyncio.Semaphore
-    """Places of readings in flight."""
     places: TurnPlaces
-    """Places of their turns."""
     held: HeldReadings
     """What the log holds: of earlier runs, and of this run's actor before it was restarted."""
     closing: Closing | None

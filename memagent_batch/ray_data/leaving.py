@@ -41,7 +41,6 @@ class Leave(KeyboardInterrupt):
     """Raised in the main thread to leave. A KeyboardInterrupt, since libraries let that pass."""
 
     def __init__(self, cause: MemagentError) -> None:
-        """Takes the error that the run ends with."""
         super().__init__(str(cause))
         self.cause = cause
 
@@ -71,12 +70,10 @@ class ForcedExit:
     """
 
     def __init__(self) -> None:
-        """Outside a block nothing is ended."""
         self._blocks = 0
         self._timer: threading.Timer | None = None
 
     def __enter__(self) -> Self:
-        """Begins a block; only the outermost one counts."""
         self._blocks += 1
         return self
 
@@ -139,7 +136,6 @@ class OrderlyLeave:
     """
 
     def __init__(self, *, require_claim: Callable[[], None]) -> None:
-        """Takes what raises SupersededError once the claim is lost."""
         self._require_claim = require_claim
         self._cause: KeyboardInterrupt | None = None
         self._over = threading.Event()
@@ -147,7 +143,6 @@ class OrderlyLeave:
         self._thread = threading.Thread(target=self._watch, daemon=True, name="leaving")
 
     def __enter__(self) -> Self:
-        """Begins to watch."""
         if threading.current_thread() is not threading.main_thread():
             return self
         with contextlib.ExitStack() as handlers:

@@ -31,7 +31,6 @@ class Ended:
     """A reading that ended, or could not be read now."""
 
     document: PlannedDocument
-    """What was read."""
     question: int
     """Row of the question list."""
     outcome: OutcomeRow
@@ -210,7 +209,6 @@ class _Asked:
     rows: Sequence[int]
     """Rows of the question list."""
     sample: int
-    """Which sample."""
     is_answered: bool
     """Whether the log holds how it ended; it is replayed then, and closed."""
 
@@ -220,7 +218,6 @@ class _Result:
     """How a reading ended."""
 
     reading: Reading
-    """The reading."""
     closed: Mapping[str, ClosedRow] = field(default_factory=dict)
     """What was asked after its answer, by the fingerprint of what was asked."""
     not_closed: NotReadError | None = None
@@ -300,7 +297,6 @@ def _both(*observers: Callable[[Prompt, Completion], None]) -> Callable[[Prompt,
 
 
 def _ended_row(ended: Ended) -> EndedRow:
-    """A row of `ENDED`."""
     status = str(ended.outcome["status"])
     not_read = ended.outcome if status == Status.NOT_READ else None
     return {"document_id": ended.document.document_id, "status": status, "not_read": not_read}

@@ -66,7 +66,6 @@ class Replica:
     """Ray Data UDF: a `Reader` on an event loop of its own, whose engine starts before the first document."""
 
     def __init__(self, reader: type[Reader], task: ReaderTask) -> None:
-        """Returns once the replica can read, or none of the run can."""
         self._task = task
         self._reader = reader(task, this_process())
         self._loop = asyncio.new_event_loop()

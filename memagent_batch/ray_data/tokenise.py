@@ -84,9 +84,7 @@ class RowColumns:
     """Where a row of a dataset has what is read."""
 
     document_id: str
-    """Column of the unique id."""
     text: str
-    """Column of the text."""
     carry: Sequence[str] = ()
     """Columns to carry into the answers, as text."""
 

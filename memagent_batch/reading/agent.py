@@ -25,13 +25,11 @@ class LoadedAgent:
     """Policy, prompts and tokeniser in this process."""
 
     policy: Policy
-    """How a document is read."""
     prompts: PromptTokens
     """The prompt set, as the model's tokeniser writes it."""
     encode: Callable[[str], Sequence[int]]
     """Token ids of a question; keeps those that it has tokenised."""
     question_tokens: int
-    """Longest question, tokens."""
     model: str
     """Name of the model, for the tables."""
 
@@ -72,7 +70,6 @@ class Questions:
         """The type that the question in each row asks for."""
 
     def __getitem__(self, row: int) -> Question:
-        """The question in this row."""
         return Question(question_id=self._asked["question_id"][row].as_py(), text=self._asked["question"][row].as_py())
 
     def address(self, row: int, *, document_hash: str, sample: int) -> ReadingAddress:

@@ -21,7 +21,6 @@ class PlannedDocument:
     """A document with the readings to do."""
 
     document_id: str
-    """Unique id."""
     document_hash: str
     """SHA-256 of its text; empty where a row of a dataset holds none."""
     document: Document

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
-from memagent_batch.domain.closing.plan import WHOLE_OR_FAILED
+from memagent_batch.domain.closing.prompts import WHOLE_OR_FAILED
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, sum_counted
 from memagent_batch.engines.engine import Completer
 from memagent_batch.errors import NotHeldError
@@ -31,15 +31,11 @@ class TurnCounts:
     """What the turns of a reading cost; the fields are columns of the tables."""
 
     num_turns: int = 0
-    """Turns, replayed ones included."""
     num_replayed_turns: int = 0
-    """Turns that the log answered."""
     num_prompt_tokens: int = 0
-    """Prompt tokens of all turns."""
     num_cached_prompt_tokens: int = 0
     """Prompt tokens that the engine's prefix cache held."""
     num_completion_tokens: int = 0
-    """Completion tokens of all turns."""
     num_markers: int | None = None
     """Markers that were made harmless in the prompts of all turns; None where none were counted."""
     engine_seconds: float = 0.0
@@ -68,7 +64,6 @@ class Journal:
     """Where an actor keeps its turns: the log, and the record of those that are under way."""
 
     log: TurnLogWriter
-    """Takes every finished turn."""
     suspects: Suspects
     """Watches the turns that are under way."""
 
@@ -82,7 +77,6 @@ class ReadingTurns:
     address: ReadingAddress
     """The reading's address, from which each turn has its seed."""
     seed: int
-    """The run's seed."""
     held: LoggedTurns = field(default_factory=dict)
     """Turns that the log holds of this reading."""
     last_hashes: Sequence[str] = ()
@@ -200,7 +194,6 @@ class ClosingsOnly:
     """An engine for a reading that the log holds: it is asked closing turns, and no turn of the reading itself."""
 
     def __init__(self, engine: Completer) -> None:
-        """Takes the engine, which others use too."""
         self._engine = engine
 
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:

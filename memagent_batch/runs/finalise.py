@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
-from memagent_batch.domain.closing.plan import EVIDENCE, SUPPORT, VALUE
+from memagent_batch.domain.closing.prompts import EVIDENCE, SUPPORT, VALUE, closing_text_sha256
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
 from memagent_batch.domain.turns import sum_counted
@@ -19,7 +19,6 @@ from memagent_batch.files.errors import storage_errors
 from memagent_batch.log.index import RunTurns
 from memagent_batch.log.question_list import read_asked
 from memagent_batch.logs import EventKind
-from memagent_batch.prompts.closing import closing_text_sha256
 from memagent_batch.runs.bounds import Spent, cost
 from memagent_batch.runs.claim import ANSWER_TABLES, publish, removed_on_failure, require_claim
 from memagent_batch.runs.history.changes import Changes, find_changes, removed_documents

@@ -80,7 +80,6 @@ class ChatTemplate:
     """The chat template of a tokeniser of `transformers`."""
 
     tokenizer: Any
-    """The tokeniser."""
     model: str
     """Name of the model, for messages."""
 
@@ -142,7 +141,6 @@ class ChatTemplate:
         return self._text + self.render(MESSAGE_MARK, values=self.defaults) if self.is_there else ""
 
     def _tail(self, values: Mapping[str, JsonValue]) -> str:
-        """What follows a message."""
         return self.render(MESSAGE_MARK, values=values).rpartition(MESSAGE_MARK)[2]
 
     def _render(self, content: str, *, values: Mapping[str, JsonValue], time: datetime) -> str:
@@ -178,7 +176,6 @@ class ServerTemplate:
     """
 
     own: ChatTemplate
-    """The tokeniser's."""
 
     @property
     def sha256(self) -> str:

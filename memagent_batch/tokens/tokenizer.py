@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memagent_batch.domain.closing.plan import ClosingTokens
+from memagent_batch.domain.closing.prompts import ClosingTokens
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import (
     PASSAGE_GAP,

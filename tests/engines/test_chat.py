@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig, SamplingConfig
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig
+from memagent_batch.domain.closing.prompts import CLOSING_TEXTS
 from memagent_batch.domain.guides import Guide, GuideKind, choice_of, json_of, matching
 from memagent_batch.domain.prompts import PromptSet
 from memagent_batch.domain.thoughts import after_thoughts
@@ -26,7 +27,6 @@ from memagent_batch.engines.openai.engine import OpenAIEngine
 from memagent_batch.errors import EngineRefusedError, EngineRequestError, EngineStartError, EngineUnavailableError
 from memagent_batch.flows.answer import answer
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
-from memagent_batch.prompts.closing import CLOSING_TEXTS
 from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import identify_reader
 from tests.engine_context import context_of

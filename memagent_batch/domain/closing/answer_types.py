@@ -49,7 +49,6 @@ class ValueType:
     """
 
     type: AnswerType = AnswerType.TEXT
-    """The type."""
     labels: tuple[str, ...] = ()
     """What may be chosen, for label and labels."""
     schema: str = ""
@@ -60,7 +59,6 @@ class ValueType:
     """Whether "not stated" may be answered; without it an answer is forced where the document has none."""
 
     def __post_init__(self) -> None:
-        """Checks that all belongs together."""
         _require_labels(self)
         if bool(self.schema) != (self.type is AnswerType.JSON):
             raise ValueTypeError(

@@ -55,17 +55,12 @@ class TypedValue:
     """An answer as a typed value; fields but `problem` are columns of the tables."""
 
     status: ValueStatus
-    """What became of it."""
     value: str | None = None
     """The value as JSON text; None where there is none."""
     boolean: bool | None = None
-    """The value of type bool."""
     number: float | None = None
-    """The value of type number."""
     label: str | None = None
-    """The value of type label."""
     problem: str | None = None
-    """Why it is invalid."""
 
 
 NOTHING_STATED = TypedValue(status=ValueStatus.NOT_STATED)

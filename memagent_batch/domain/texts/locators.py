@@ -10,7 +10,6 @@ class LocatedRow:
     """A row of a document: what of the text came from one place of the source."""
 
     char_start: int
-    """First character in the text."""
     char_end: int
     """Character after the last one; what separates it from the next row is in neither."""
     locator: str

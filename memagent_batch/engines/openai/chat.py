@@ -251,32 +251,26 @@ class TokenCandidate(BaseModel):
     """A token that could have stood at a place."""
 
     token: str
-    """Its text."""
     logprob: Logprob
-    """Its log-probability."""
 
 
 class Token(TokenCandidate):
     """A token of a completion."""
 
     top_logprobs: list[TokenCandidate] = []
-    """What could have stood there."""
 
 
 class ChatLogprobs(BaseModel):
     """Log-probabilities of a choice."""
 
     content: list[Token] | None = None
-    """One for each token."""
 
 
 class Message(BaseModel):
     """What the model said."""
 
     content: str | None = None
-    """The text."""
     refusal: str | None = None
-    """Why it said nothing."""
     reasoning: str | None = None
     """Its thoughts, where the server tells them apart."""
     reasoning_content: str | None = None
@@ -292,11 +286,8 @@ class ChatChoice(BaseModel):
     """One completion."""
 
     message: Message
-    """What was said."""
     finish_reason: str | None = None
-    """Why it ended."""
     logprobs: ChatLogprobs | None = None
-    """Present where asked for."""
 
     def tokens(self) -> Sequence[Token]:
         """Its tokens with their log-probabilities; none where the server gives none."""
@@ -309,7 +300,6 @@ class ChatResponse(BaseModel):
     choices: list[ChatChoice] = Field(min_length=1)
     """The completions; one is asked for."""
     usage: Usage | None = None
-    """Token counts."""
 
 
 def _finish_reason(choice: ChatChoice, *, turn: str) -> FinishReason:

@@ -123,7 +123,6 @@ class Logprobs(BaseModel):
     """Log-probabilities of a choice."""
 
     token_logprobs: list[Logprob | None] = []
-    """One for each token."""
     top_logprobs: list[dict[str, Logprob] | None] | None = None
     """For each token those that could have stood there, by their text."""
 
@@ -132,13 +131,10 @@ class Choice(BaseModel):
     """One completion."""
 
     text: str
-    """The text."""
     finish_reason: str | None = None
-    """Why it ended."""
     token_ids: list[TokenId] | None = None
     """Its tokens; vLLM's extension."""
     logprobs: Logprobs | None = None
-    """Present where asked for."""
 
     def path_logprobs(self) -> list[float] | None:
         """Log-probability of each token; None where the server gives no such numbers, or no tokens."""
@@ -157,7 +153,6 @@ class CompletionResponse(BaseModel):
     choices: list[Choice] = Field(min_length=1)
     """The completions; one is asked for."""
     usage: Usage | None = None
-    """Token counts."""
 
 
 def _require_plausible(choice: Choice, usage: Usage | None, *, prompt: Prompt, turn: str) -> None:

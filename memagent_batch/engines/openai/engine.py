@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from pydantic import JsonValue, PrivateAttr, ValidationError
 
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig
-from memagent_batch.domain.closing.plan import VALUE
+from memagent_batch.domain.closing.prompts import CLOSING_TEXTS, VALUE
 from memagent_batch.domain.guides import Guide, GuideKind
 from memagent_batch.domain.prompts import Slot
 from memagent_batch.domain.turns import Completion, Prompt
@@ -38,7 +38,6 @@ from memagent_batch.errors import (
     EngineStartError,
     EngineUnavailableError,
 )
-from memagent_batch.prompts.closing import CLOSING_TEXTS
 from memagent_batch.tokens.chat_template import ServerTemplate
 from memagent_batch.tokens.tokenizer import Tokenizer
 

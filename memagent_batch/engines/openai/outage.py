@@ -42,7 +42,6 @@ class Backoff:
     """Exponential back-off with full jitter."""
 
     max_retries: int
-    """Tries after the first."""
     first_seconds: float
     """Longest pause before the first retry; doubled at each further one."""
     draw: Callable[[], float] = random.random
@@ -70,7 +69,6 @@ class Failure:
     """A try that failed in a way that may pass."""
 
     message: str
-    """What went wrong, and where."""
     retry_after_seconds: float | None = None
     """The pause that the endpoint asked for, seconds."""
     concerns_all: bool = False

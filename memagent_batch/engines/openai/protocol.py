@@ -227,9 +227,7 @@ class Usage(BaseModel):
     """Token counts."""
 
     prompt_tokens: TokenCount | None = None
-    """Tokens of the prompt."""
     completion_tokens: TokenCount | None = None
-    """Tokens of the completion."""
     prompt_tokens_details: PromptTokensDetails | None = None
     """Present where the server sends it."""
 
@@ -243,7 +241,6 @@ class Model(BaseModel):
     """A model that is served."""
 
     id: str
-    """Its name in requests."""
     max_model_len: int | None = None
     """Its window, tokens; vLLM's extension."""
 
@@ -252,7 +249,6 @@ class ModelList(BaseModel):
     """Body of a successful `GET /models`."""
 
     data: list[Model]
-    """What is served."""
 
 
 def sampling_fields(sampling: SamplingConfig, prompt: Prompt, *, seed: int) -> dict[str, JsonValue]:

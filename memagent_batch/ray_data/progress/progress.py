@@ -244,7 +244,6 @@ class Absence:
     """Whether the endpoint is away, by the events of the readers; all of them use the same one."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """The endpoint is there."""
         self._clock = clock
         self._since: float | None = None
         self._turns = 0

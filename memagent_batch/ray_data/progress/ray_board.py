@@ -37,7 +37,6 @@ class Starts:
     """The starts of a run's replicas."""
 
     def __init__(self) -> None:
-        """No replica has begun."""
         self._starting = set[str]()
         self._ready = set[str]()
         self._have_read = set[str]()
@@ -107,7 +106,6 @@ class BoardActor(ProgressBoard):
     """A Ray actor; replicas wait for one another at it."""
 
     def __init__(self) -> None:
-        """Nothing has been reported, and no replica has begun."""
         super().__init__()
         self._starts = Starts()
         self._run_ended = asyncio.Event()
@@ -147,7 +145,6 @@ class RayBoard:
     """The `Board` of a run on Ray. Mutable: the driver's keeps the look that the actor has not answered yet."""
 
     handle: Any
-    """Actor handle of the BoardActor."""
     _answer: Any = field(default=None, init=False, repr=False)
 
     def put(self, report: Report) -> Awaitable[None]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter, ValidationError
 
-from memagent_batch.domain.closing.plan import EVIDENCE, SUPPORT, VALUE
+from memagent_batch.domain.closing.prompts import EVIDENCE, SUPPORT, VALUE
 from memagent_batch.errors import OutputError
 from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.domain.closing.plan import EVIDENCE, SUPPORT, VALUE
+from memagent_batch.domain.closing.prompts import EVIDENCE, SUPPORT, VALUE
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
 from memagent_batch.runs.manifest import Manifest
