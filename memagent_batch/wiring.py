@@ -24,7 +24,7 @@ from memagent_batch.models.weights import model_sha256
 from memagent_batch.plugins import engine_settings, knob_names, make_policy, policy_class, source_sha256
 from memagent_batch.prompts.built_in import SECTION_FIRST_PROMPTS
 from memagent_batch.prompts.files import load_prompt_set
-from memagent_batch.tokens.chat_template import TEMPLATE_TIME, THINKING_WORD, ServerTemplate, Template
+from memagent_batch.tokens.chat_template import TEMPLATE_TIME, THINKING_WORD, ChatTemplate, ServerTemplate
 from memagent_batch.tokens.tokenizer import Tokenizer, load_tokenizer
 
 TINY_MODEL = Path(__file__).parent / "models" / "tiny"
@@ -83,10 +83,10 @@ def with_prompt_order(agent: AgentConfig, *, num_questions: int) -> AgentConfig:
     return agent.model_copy(update={"prompt_set": SECTION_FIRST_PROMPTS.name})
 
 
-def make_template(agent: AgentConfig) -> Template:
+def make_template(agent: AgentConfig) -> ChatTemplate:
     """What wraps a message here: the tokeniser's chat template, or nothing where the engine has its own."""
     own = make_tokenizer(agent).chat_template
-    return ServerTemplate(own=own) if engine_settings(agent).takes_messages else own
+    return ServerTemplate(tokenizer=own.tokenizer, model=own.model) if engine_settings(agent).takes_messages else own
 
 
 def make_prompt_tokens(agent: AgentConfig) -> PromptTokens:

@@ -26,7 +26,7 @@ from memagent_batch.domain.prompts import (
     split_slots,
 )
 from memagent_batch.errors import DocumentError, PromptSetError
-from memagent_batch.tokens.chat_template import THINKING_WORD, ChatTemplate, Template
+from memagent_batch.tokens.chat_template import THINKING_WORD, ChatTemplate
 from memagent_batch.tokens.pretrained import load_pretrained
 from memagent_batch.tokens.tokenizer_json import TokenizerJson, segments_of
 
@@ -141,7 +141,7 @@ class Tokenizer:
         *,
         answer_form: AnswerForm,
         chat_template_kwargs: Mapping[str, Any] = {},
-        template: Template | None = None,
+        template: ChatTemplate | None = None,
     ) -> PromptTokens:
         """The prompt set as this tokeniser and its chat template write it.
 
@@ -172,7 +172,7 @@ class Tokenizer:
         texts: Mapping[str, str],
         *,
         chat_template_kwargs: Mapping[str, Any] = {},
-        template: Template | None = None,
+        template: ChatTemplate | None = None,
     ) -> ClosingTokens:
         """The closing turns as this tokeniser and its chat template write them, each behind a thought that has ended.
 
@@ -223,7 +223,9 @@ class Tokenizer:
         token_chars = np.fromiter((first for first, _ in slow.offsets), np.int64)
         return TokenisedText(token_ids=np.asarray(slow.ids, np.int32), token_chars=token_chars)
 
-    def _template(self, text: str, *, template: Template, values: Mapping[str, Any], ending: str = "") -> TokenTemplate:
+    def _template(
+        self, text: str, *, template: ChatTemplate, values: Mapping[str, Any], ending: str = ""
+    ) -> TokenTemplate:
         marked = "".join(SLOT_MARKS[piece] if isinstance(piece, Slot) else piece for piece in split_slots(text))
         pieces = _split_marks(template.render(marked, values=values) + ending)
         found = sorted(piece for piece in pieces if isinstance(piece, Slot))
@@ -245,10 +247,9 @@ class Tokenizer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainText:
-    """A tokeniser's `encode`, as a value that is small to send to another process."""
+    """`Tokenizer.encode`, as a value that is small to send to another process."""
 
     model: str
-    """Folder or hub name of the tokeniser."""
 
     def __call__(self, text: str) -> list[int]:
         """Token ids of a short text, read as plain text."""
@@ -257,10 +258,9 @@ class PlainText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenText:
-    """A tokeniser's `decode`, in the same way."""
+    """`Tokenizer.decode`, in the same way."""
 
     model: str
-    """Folder or hub name of the tokeniser."""
 
     def __call__(self, token_ids: Sequence[int]) -> str:
         """Text of token ids."""

@@ -1,6 +1,5 @@
 """Closing turns of one reading: asked, logged, replayed, and what becomes of those that fail."""
 
-import asyncio
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,7 +22,7 @@ from memagent_batch.domain.closing.values import MENU_TYPES, ValueStatus
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.guides import GuideKind
 from memagent_batch.domain.readings import Question, Status
-from memagent_batch.domain.texts.sentences import Sentences, split_sentences
+from memagent_batch.domain.texts.sentences import split_sentences
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineDeadError, EngineRequestError
@@ -367,30 +366,6 @@ def test_plan_names_the_guides_that_it_needs_and_refuses_support_without_evidenc
     assert PLAN.guide_kinds([Json(schema)]) == set(GuideKind)
     with pytest.raises(ValueError, match=r"closing\.support is asked of the sentences that closing\.evidence finds"):
         ClosingConfig(support=True)
-
-
-def test_sentences_may_be_views_of_a_buffer(tiny_tokenizer: Tokenizer) -> None:
-    import numpy as np
-
-    plain = split_sentences(TEXT)
-    views = Sentences(starts=np.asarray(plain.starts).data, ends=np.asarray(plain.ends).data)
-    document = tiny_tokenizer.document(TEXT)
-    assert [views.tokens(i, document) for i in range(len(views))] == [
-        plain.tokens(i, document) for i in range(len(plain))
-    ]
-
-
-async def test_closings_of_many_readings_run_side_by_side(
-    agent: LoadedAgent, closing: Closing, tiny_tokenizer: Tokenizer
-) -> None:
-    engine = Scripted(tiny_tokenizer)
-    result = await asyncio.gather(
-        *(
-            closed_by(engine, agent=agent, closing=closing, tokenizer=tiny_tokenizer, value_type=Number())
-            for _ in range(4)
-        )
-    )
-    assert {each["support"] for each in result} == {Support.SUPPORTED}
 
 
 @pytest.mark.vllm

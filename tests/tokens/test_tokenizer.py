@@ -282,7 +282,7 @@ def test_model_without_chat_template_is_refused(tmp_path: Path) -> None:
 
 def test_model_without_chat_template_serves_where_the_server_has_one(tmp_path: Path) -> None:
     tokenizer = Tokenizer(save_model(tmp_path, byte_level_backend(), chat_template=None))
-    template = ServerTemplate(own=tokenizer.chat_template)
+    template = ServerTemplate(tokenizer=tokenizer.chat_template.tokenizer, model="m")
     tokens = tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED, template=template)
     filled = tokens.answer.fill({Slot.QUESTION: tokenizer.encode("Who?"), Slot.MEMORY: tokenizer.encode("a note")})
     question, memory = DEFAULT_PROMPTS.answer_text(AnswerForm.BOXED).split("{question}")

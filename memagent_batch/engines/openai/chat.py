@@ -123,7 +123,7 @@ class ChatApi:
         self._tokenizer = tokenizer
         self._markers = Markers(tokenizer.control_texts)
         own = tokenizer.chat_template
-        values = ServerTemplate(own=own).values(context.chat_template_kwargs)
+        values = ServerTemplate(tokenizer=own.tokenizer, model=own.model).values(context.chat_template_kwargs)
         self._opens_thought = own.is_there and own.opens_thought(values)
         self._fixed: dict[str, JsonValue] = {CHAT_TEMPLATE_KWARGS: values} if context.chat_template_kwargs else {}
         self._optional = optional_fields(context.sampling) | ({CHAT_TEMPLATE_KWARGS: values} if values else {})

@@ -239,7 +239,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
         tokens = self._tokenizer.closing_tokens(
             CLOSING_TEXTS,
             chat_template_kwargs=self._context.chat_template_kwargs,
-            template=ServerTemplate(own=own) if self.takes_messages else own,
+            template=ServerTemplate(tokenizer=own.tokenizer, model=own.model) if self.takes_messages else own,
         )
         texts = {Slot.QUESTION: "Are you there?", Slot.MEMORY: "Yes.", Slot.ANSWER: "Yes.", Slot.FORM: "Write it."}
         return tokens.templates[VALUE].fill({slot: self._tokenizer.encode(text) for slot, text in texts.items()})

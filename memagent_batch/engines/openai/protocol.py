@@ -110,13 +110,7 @@ class GuideForms:
 def guide_fields(guide: Guide, form: GuideForm) -> dict[str, JsonValue] | None:
     """Fields of a request that say so; None where the form can't."""
     if form is GuideForm.STRUCTURED_OUTPUTS:
-        match guide.kind:
-            case GuideKind.CHOICE:
-                return {form.value: {"choice": list(guide.choices)}}
-            case GuideKind.REGEX:
-                return {form.value: {"regex": guide.regex}}
-            case GuideKind.JSON:
-                return {form.value: {"json": guide.sent_json_schema()}}
+        return {form.value: {guide.kind.value: guide.constraint}}
     schema = _object_schema(guide) if form is GuideForm.RESPONSE_OBJECT else _schema(guide)
     if schema is None:
         return None
@@ -147,13 +141,13 @@ def _object_schema(guide: Guide) -> JsonValue:
     """The schema of an object that holds what the guide allows, and nothing else."""
     if _is_json_object(guide):
         return guide.sent_json_schema()
-    match guide.kind:
-        case GuideKind.CHOICE:
-            value: JsonValue = {"type": "string", "enum": list(guide.choices)}
-        case GuideKind.REGEX:
-            value = {"type": "string", "pattern": f"^({guide.regex})$"}
-        case GuideKind.JSON:
-            value = guide.sent_json_schema()
+    value: JsonValue
+    if guide.kind is GuideKind.JSON:
+        value = guide.sent_json_schema()
+    elif guide.choices:
+        value = {"type": "string", "enum": list(guide.choices)}
+    else:
+        value = {"type": "string", "pattern": f"^({guide.regex})$"}
     return {
         "type": "object",
         "properties": {VALUE_PROPERTY: value},

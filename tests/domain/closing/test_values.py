@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import time
 from collections.abc import Callable
 from itertools import combinations
 from typing import Any
@@ -340,19 +339,6 @@ def test_labels_of_a_long_menu_that_may_have_been_cut_are_invalid() -> None:
         assert guide.allows(text)
         assert value(text, labels).status is status
     assert not guide.allows(", ".join(map(str, range(1, 33))))
-
-
-def test_schema_is_made_ready_once_for_all_readings() -> None:
-    def seconds(readings: int) -> float:
-        began = time.process_time()
-        for _ in range(readings):
-            many = Json({"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(200)}})
-            assert guide_of(many) is not None
-            form_of(many)
-        return time.process_time() - began
-
-    once = seconds(1)
-    assert seconds(20) < 10 * max(once, 0.01)
 
 
 def test_confidence_of_two_digits_is_that_of_the_path_where_they_are_one_token_too() -> None:
