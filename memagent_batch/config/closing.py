@@ -58,14 +58,7 @@ class ClosingConfig(Section):
     def largest_turns(
         self, tokens: ClosingTokens, *, types: Iterable[ValueType], memory_tokens: int, answer_tokens: int
     ) -> Mapping[str, int]:
-        """Tokens of the largest turn of each kind, its completion included and its question left out.
-
-        Args:
-            tokens: the texts.
-            types: types that the questions ask for.
-            memory_tokens: longest memory.
-            answer_tokens: longest answer.
-        """
+        """Tokens of the largest turn of each kind, its completion included and its question left out."""
         fixed = {kind: template.num_fixed_tokens for kind, template in tokens.templates.items()}
         values = [
             len(tokens.encode(form_of(value_type))) + budget_of(value_type, json_tokens=self.json_tokens)

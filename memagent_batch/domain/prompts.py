@@ -279,11 +279,6 @@ def new_memory(text: str, *, keep_word: str, opens_thought: bool) -> str | None:
 
     A completion without any text leaves it, and so does one that ends inside a thought: notes are never lost to a model
     that says nothing. So does the keep word of a gated prompt set, however it is quoted, ended or explained.
-
-    Args:
-        text: text of the completion.
-        keep_word: the word or tag that keeps the memory; empty where there is none.
-        opens_thought: whether the prompt ended inside a thought.
     """
     written = after_thoughts(text, opens_thought=opens_thought)
     if written is None or not written.strip():

@@ -268,10 +268,6 @@ async def side_by_side(prompts: Iterable[Prompt], *, turns: Turns) -> list[Compl
     A prompt of 5,000 tokens takes 20 kB as an array and 200 kB as a list, so it is made when its turn can start, and
     its list is dropped at once. A reading then holds the prompts of its turns in the engine, and of one that waits.
 
-    Args:
-        prompts: the prompts; each is made when its turn is about to be asked.
-        turns: the model.
-
     Raises:
         ExceptionGroup: what the turns that failed raised.
     """

@@ -108,13 +108,7 @@ def tokenise_rows(
 ) -> Iterator[pa.Table]:
     """Ray Data UDF: rows that hold their texts in, rows of `CALL` out, one table for each document.
 
-    Args:
-        rows: A block of the dataset.
-        agent: What reads.
-        columns: Where id and text stand.
-        asked: Rows of the question list by the document that they are bound to; None for every document.
-        samples: Readings of each document and question.
-        splits: Whether documents have their sentences.
+    `asked`: rows of the question list by the document that they are bound to; None for every document.
 
     Raises:
         InputError: a column is missing, an id is missing or twice in the block, or a value can't be used.

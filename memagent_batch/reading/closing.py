@@ -74,12 +74,7 @@ class Closing:
     """How answers are taken out of responses."""
 
     def fingerprint(self, kind: str, value_type: ValueType | None = None) -> str:
-        """What decides the result of a turn of this kind beside document and question, as 64 hex digits.
-
-        Args:
-            kind: the kind of turn.
-            value_type: the type that the question asks for; for `value` alone.
-        """
+        """What decides the result of a turn of this kind beside document and question, as 64 hex digits."""
         parts: dict[str, JsonValue] = {"reader": self.reader_fingerprint, "kind": kind, "text": CLOSING_TEXTS[kind]}
         if kind == VALUE and value_type is not None:
             guide = guide_of(value_type)
@@ -124,12 +119,6 @@ def checked_closing(
 ) -> Closing | None:
     """What closes the readings of a run; None where nothing is asked after its answers.
 
-    Args:
-        config: What is asked of every reading.
-        agent: What reads; its budgets fit its window.
-        types: Types that the questions ask for.
-        reader_fingerprint: The reader.
-
     Raises:
         SettingsError: a closing turn can't fit the window, or samples can't vote.
         EngineStartError: the engine takes no guides.
@@ -164,9 +153,7 @@ def require_compiled(types: Mapping[ValueType, str], agent: AgentConfig) -> None
     An endpoint compiles by itself, with a compiler that is not known here: what it refuses is the `closing_error` of a
     reading. Choices and expressions are made by the project and hold nothing of a question list.
 
-    Args:
-        types: Types that questions ask for, each with the place of a question that does.
-        agent: What reads.
+    `types`: each with the place of a question that asks for it.
 
     Raises:
         ValueTypeError: one can't be compiled; names the place and says what xgrammar says.
@@ -225,15 +212,7 @@ async def close_reading(
 
     A turn that fails for a cause of its own ends them, and what was asked before it stays.
 
-    Args:
-        reading: How it ended.
-        value_type: The type that the question asks for; None if it asks for none.
-        question: Its text.
-        document: What was read.
-        sentences: Its sentences; none are needed if no evidence is asked for.
-        trace: Where the memory comes from.
-        closing: What is asked.
-        turns: The turns of the reading.
+    `sentences` are needed only if evidence is asked for.
 
     Raises:
         MemagentError: what concerns more than this reading.

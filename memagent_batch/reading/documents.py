@@ -104,12 +104,6 @@ def find_breaks(
     """The tokens with which rows or lines begin, ascending; the first of the text is none.
 
     What begins inside a token breaks at the next one: the border moves by that token, and no text is lost.
-
-    Args:
-        text: The text.
-        rows: Its rows; none where it is one.
-        token_chars: First character of each token.
-        at: Where chunks close.
     """
     breaks = array("q")
     for start in _starts(text, rows, at=at):

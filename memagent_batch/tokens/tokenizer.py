@@ -145,11 +145,7 @@ class Tokenizer:
     ) -> PromptTokens:
         """The prompt set as this tokeniser and its chat template write it.
 
-        Args:
-            prompts: the prompt set.
-            answer_form: how the model is asked to mark its answer.
-            chat_template_kwargs: what the user gives the chat template.
-            template: what wraps a message, where it is not the tokeniser's own chat template.
+        `template`: what wraps a message, if it is not the own chat template.
         """
         template = template or self.chat_template
         shown = partial(self._template, template=template, values=template.values(chat_template_kwargs))
@@ -176,10 +172,7 @@ class Tokenizer:
     ) -> ClosingTokens:
         """The closing turns as this tokeniser and its chat template write them, each behind a thought that has ended.
 
-        Args:
-            texts: text of each kind.
-            chat_template_kwargs: what the user gives the chat template.
-            template: what wraps a message, where it is not the tokeniser's own chat template.
+        `template`: as in `prompt_tokens`.
         """
         template = template or self.chat_template
         values = template.values(chat_template_kwargs)

@@ -79,12 +79,7 @@ class BytePlaces:
         return cls(num_bytes=num_bytes, to_nfc=to_nfc)
 
     def token_chars(self, token_ids: npt.NDArray[np.int32], text: str) -> npt.NDArray[np.int64] | None:
-        """First character of each token in the text, or None where lengths can't say it.
-
-        Args:
-            token_ids: the text's tokens; shape [num_tokens].
-            text: the text.
-        """
+        """First character of each token in the text, or None where lengths can't say it."""
         if self.to_nfc and not unicodedata.is_normalized("NFC", text):
             return None
         data = np.frombuffer(text.encode(), np.uint8)

@@ -100,13 +100,7 @@ def parse_value_type(
 ) -> ValueType | None:
     """The type that a row of a question list asks for; None where it asks for none.
 
-    Args:
-        answer_type: name of an `AnswerType`.
-        labels: what may be chosen.
-        schema: a JSON Schema, as text or as an object.
-        unit: unit of a number.
-        not_stated: whether "not stated" may be answered; by default it may.
-        is_unit_asked: whether every number needs a unit, as in a list with a column `unit`.
+    `is_unit_asked`: whether every number needs a unit, as in a list with a column `unit`.
 
     Raises:
         ValueTypeError: names the column, what is wrong, and what to do.

@@ -151,15 +151,7 @@ def choose_candidates(
     scores: Scores,
     max_tokens: int,
 ) -> list[Candidate]:
-    """Those of the sentences that are shown, in the order of the document: the nearest ones that the budget holds.
-
-    Args:
-        candidates: the sentences.
-        words: the words of each.
-        sought: words of question, answer and memory.
-        scores: ranks sentences by their words.
-        max_tokens: budget of the list.
-    """
+    """Those of the sentences that are shown, in the order of the document: the nearest ones that the budget holds."""
     found = scores(words, list(dict.fromkeys(sought)))
     ranked = sorted(range(len(candidates)), key=lambda place: (-found[place], place))
     if any(score > 0 for score in found):

@@ -139,10 +139,7 @@ def budget_of(value_type: ValueType, *, json_tokens: int) -> int:
 def value_of(completion: Completion, value_type: ValueType, *, answer: str | None) -> TypedValue:
     """The value that a value turn wrote.
 
-    Args:
-        completion: what the turn wrote.
-        value_type: the type that the question asks for.
-        answer: the answer as it stands, which is the value of type text.
+    `answer` as it stands is the value of type text.
     """
     written = completion.text
     if completion.finish_reason is FinishReason.LENGTH:

@@ -125,10 +125,6 @@ def guesses_tokens(sampling: SamplingConfig) -> bool:
 def start_engine(arguments: Mapping[str, Any], *, reproducible: bool = False) -> "AsyncLLM":
     """Starts vLLM's processes, and again where they are killed meanwhile.
 
-    Args:
-        arguments: what `engine_arguments` returns.
-        reproducible: whether vLLM computes in its batch-invariant mode.
-
     Raises:
         EngineStartError: arguments or environment can't work; says what and why.
     """

@@ -27,15 +27,6 @@ class Reporter:
     """Counts an actor's work; lives on its event loop."""
 
     def __init__(self, *, board: Board, log: TurnLogWriter, run_id: str, model: str, policy: str) -> None:
-        """Starts from nothing.
-
-        Args:
-            board: Where it reports to.
-            log: The actor's turn log, whose flushes count.
-            run_id: The run.
-            model: Label of the metrics.
-            policy: Label of the metrics.
-        """
         self.in_flight = 0
         """Readings under way."""
         self.waiting = 0
@@ -148,13 +139,7 @@ class ReadingShare:
     """
 
     def __init__(self, reporter: Reporter, *, num_bytes: int, most_turns: Callable[[], int]) -> None:
-        """Nothing is read.
-
-        Args:
-            reporter: Counts of the actor.
-            num_bytes: What the plan counts for the reading.
-            most_turns: Most turns of the reading, those after its answer left out; asked at the first one.
-        """
+        """`most_turns`, without those after the answer, is asked at the first one."""
         self._reporter = reporter
         self._num_bytes = num_bytes
         self._most_turns = most_turns
