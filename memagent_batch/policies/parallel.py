@@ -8,14 +8,15 @@ the levels of their merges, where `overwrite` takes one for each chunk.
 import asyncio
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from memagent_batch.domain.document import BreakAt, Chunk, Document, token_windows
+from memagent_batch.domain.document import Chunk, Document, token_windows
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
 from memagent_batch.domain.turns import ANSWER, MERGE, READ, Completion, PlacedTurns, Prompt, Turns, Writes
 from memagent_batch.errors import MergeError
+from memagent_batch.policies.overwrite import OverwritePolicy
 
 LABEL_TOKENS = 32
 """Upper bound of the tokens that name the sections of a note in a `merge` turn, its line breaks included."""
@@ -35,21 +36,15 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParallelPolicy:
-    """`read` turns for all chunks, `merge` turns in a tree, at most `rounds` times; then one `answer` turn."""
+class ParallelPolicy(OverwritePolicy):
+    """`read` turns for all chunks, `merge` turns in a tree, at most `rounds` times; then one `answer` turn.
+
+    `chunk_tokens` is also the room for notes in one `merge` turn, `memory_tokens` also the budget of each note.
+    """
 
     kind: ClassVar[str] = "parallel"
     prompt_set: ClassVar[str] = "parallel"
 
-    chunk_tokens: int
-    """Longest chunk, tokens; also the room for notes in one `merge` turn."""
-    overlap_tokens: int = 0
-    """Tokens that a chunk shares with the one before it."""
-    break_at: BreakAt | None = None
-    """Where a chunk closes when what comes next would not fit; None where its length alone decides."""
-    memory_tokens: int
-    """Budget of the memory and of each note, tokens."""
-    answer_tokens: int
     rounds: int = 3
 
     def __post_init__(self) -> None:
@@ -84,10 +79,7 @@ class ParallelPolicy:
 
     def identity(self) -> Mapping[str, Any]:
         """Kind and knobs."""
-        knobs = asdict(self) | {"reread": "all"}  # as logs have it that are older than this version
-        if self.break_at is None:
-            del knobs["break_at"]
-        return {"kind": self.kind, **knobs}
+        return {**OverwritePolicy.identity(self), "reread": "all"}  # as logs have it that are older than this version
 
     def largest_turns(self, prompts: PromptTokens) -> Mapping[str, Mapping[str, int]]:
         """The `merge` turn shows a memory and its notes, and writes a memory."""
@@ -222,14 +214,6 @@ class ParallelPolicy:
             ),
             max_tokens=self.memory_tokens,
             writes=Writes.MEMORY if is_last else Writes.NOTE,
-        )
-
-    def _answer(self, prompts: PromptTokens, question: QuestionTokens, memory: Memory) -> Prompt:
-        return Prompt(
-            path=ANSWER,
-            kind=ANSWER,
-            token_ids=prompts.answer.fill({Slot.QUESTION: question.token_ids, Slot.MEMORY: memory.token_ids}),
-            max_tokens=self.answer_tokens,
         )
 
 

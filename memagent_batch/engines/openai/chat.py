@@ -19,15 +19,13 @@ from memagent_batch.engines.openai.protocol import (
     ADDRESS_REMEDY,
     MESSAGE_CHARS,
     OBJECT_TOKENS,
+    Api,
     GuideForm,
     Logprob,
     Response,
     Usage,
     first_error,
-    guide_fields,
-    optional_fields,
     refused_fields,
-    sampling_fields,
     value_text,
 )
 from memagent_batch.errors import EngineRequestError, EngineStartError
@@ -100,7 +98,7 @@ def _harmless(match: re.Match[str]) -> str:
     return first + marker[1:-1] + last
 
 
-class ChatApi:
+class ChatApi(Api):
     """Prompts as one user message, completions as text."""
 
     path: ClassVar[str] = "chat/completions"
@@ -118,38 +116,33 @@ class ChatApi:
                 "openai.api: a chat API returns no tokens that log-probabilities could belong to; set "
                 "sampling.logprobs=false, or use api completions (`memagent collect` needs them)"
             )
-        self._model = context.model
-        self._sampling = context.sampling
-        self._tokenizer = tokenizer
+        super().__init__(context, tokenizer=tokenizer)
         self._markers = Markers(tokenizer.control_texts)
         own = tokenizer.chat_template
         values = ServerTemplate(tokenizer=own.tokenizer, model=own.model).values(context.chat_template_kwargs)
         self._opens_thought = own.is_there and own.opens_thought(values)
         self._fixed: dict[str, JsonValue] = {CHAT_TEMPLATE_KWARGS: values} if context.chat_template_kwargs else {}
-        self._optional = optional_fields(context.sampling) | ({CHAT_TEMPLATE_KWARGS: values} if values else {})
+        self._optional |= {CHAT_TEMPLATE_KWARGS: values} if values else {}
         self._budget = MAX_COMPLETION_TOKENS
         self._gives_logprobs = True
 
     def body(self, prompt: Prompt, *, seed: int, form: GuideForm | None) -> dict[str, JsonValue] | None:
-        """The body of a request; see `Api.body`. A guided turn is decoded greedily."""
-        fields = guide_fields(prompt.guide, form) if prompt.guide and form else {}
-        if fields is None:
-            return None
-        body: dict[str, JsonValue] = {
-            "model": self._model,
+        """The body of a request; see `Api.body`."""
+        body = super().body(prompt, seed=seed, form=form)
+        return None if body is None else {**body, **self._fixed, **self._silence(prompt)}
+
+    def _shown(self, prompt: Prompt, *, form: GuideForm | None) -> dict[str, JsonValue]:
+        shown: dict[str, JsonValue] = {
             "messages": [{"role": "user", "content": self._message(prompt).text}],
             self._budget: prompt.max_tokens + OBJECT_TOKENS * (form is GuideForm.RESPONSE_OBJECT),
-            **sampling_fields(self._sampling, prompt, seed=seed),
         }
         num_candidate = num_candidates(prompt.guide, logprobs=False)
-        if num_candidate and self._gives_logprobs:
-            body |= {"logprobs": True, "top_logprobs": num_candidate}
-        return {**body, **fields, **self._optional, **self._fixed, **self._silence(prompt)}
+        asks_logprobs = num_candidate and self._gives_logprobs
+        return {**shown, "logprobs": True, "top_logprobs": num_candidate} if asks_logprobs else shown
 
     def adapt(self, response: Response) -> list[str]:
         """Leaves out fields that a refusal names, and finds the name of the budget; see `Api.adapt`."""
-        refused = refused_fields(response, self._optional)
-        self._optional = {name: value for name, value in self._optional.items() if name not in refused}
+        refused = super().adapt(response)
         if self._gives_logprobs and refused_fields(response, ["logprobs"]):
             self._gives_logprobs = False
             refused.append("logprobs")

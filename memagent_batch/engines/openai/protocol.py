@@ -2,10 +2,11 @@
 
 import asyncio
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, ClassVar, Protocol
+from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import from_json
@@ -13,6 +14,8 @@ from pydantic_core import from_json
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.domain.guides import Guide, GuideKind, choice_of, json_of, matching
 from memagent_batch.domain.turns import Completion, Prompt
+from memagent_batch.engines.engine import EngineContext
+from memagent_batch.tokens.tokenizer import Tokenizer
 
 MESSAGE_CHARS = 500
 """Most characters of a server's own message that an error repeats."""
@@ -177,7 +180,7 @@ class Response:
     """From the request to the last byte."""
 
 
-class Api(Protocol):
+class Api(ABC):
     """One of the APIs of an OpenAI-compatible endpoint."""
 
     path: ClassVar[str]
@@ -187,15 +190,35 @@ class Api(Protocol):
     forms: ClassVar[tuple[GuideForm, ...]]
     """How guides may be sent, in the order in which they are tried."""
 
+    def __init__(self, context: EngineContext, *, tokenizer: Tokenizer) -> None:
+        self._model = context.model
+        self._sampling = context.sampling
+        self._tokenizer = tokenizer
+        self._optional = optional_fields(context.sampling)
+
     def body(self, prompt: Prompt, *, seed: int, form: GuideForm | None) -> dict[str, JsonValue] | None:
-        """The body of a request; None where the form can't say the prompt's guide."""
+        """The body of a request; None where the form can't say the prompt's guide. A guided turn is greedy."""
+        fields = guide_fields(prompt.guide, form) if prompt.guide and form else {}
+        if fields is None:
+            return None
+        drawn = sampling_fields(self._sampling, prompt, seed=seed)
+        return {"model": self._model, **self._shown(prompt, form=form), **drawn, **fields, **self._optional}
+
+    @abstractmethod
+    def _shown(self, prompt: Prompt, *, form: GuideForm | None) -> dict[str, JsonValue]:
+        """The prompt, its budget, and the log-probabilities that are asked for."""
 
     def adapt(self, response: Response) -> list[str]:
         """Leaves out of all further requests what this response to a probe shows to be unknown there; its names."""
+        refused = refused_fields(response, self._optional)
+        self._optional = {name: value for name, value in self._optional.items() if name not in refused}
+        return refused
 
+    @abstractmethod
     def remedy(self, response: Response) -> str:
         """What to do where this response refuses every request."""
 
+    @abstractmethod
     def completion(self, response: Response, *, prompt: Prompt, turn: str, form: GuideForm | None = None) -> Completion:
         """The response as a completion of the prompt, whose guide was sent in this form.
 
