@@ -288,15 +288,11 @@ def _sampling(agent: AgentConfig) -> dict[str, JsonValue]:
     return sampling if thinking_tokens is None else {**sampling, "thinking_tokens": thinking_tokens}
 
 
-def turn_sizes(agent: AgentConfig, *, prompts: PromptTokens) -> Mapping[str, Mapping[str, int]]:
-    """Tokens of each part of the largest turn of each kind, its question and its completion included."""
-    largest = make_policy(agent).largest_turns(prompts)
-    return {turn: {"question": agent.policy.question_tokens, **parts} for turn, parts in largest.items()}
-
-
 def largest_turn(agent: AgentConfig, *, prompts: PromptTokens) -> tuple[str, Mapping[str, int]]:
-    """The kind and the parts of the turn that needs most of the window."""
-    return max(turn_sizes(agent, prompts=prompts).items(), key=lambda turn: sum(turn[1].values()))
+    """The kind of turn that needs most of the window, and the tokens of its parts, question and completion included."""
+    largest = make_policy(agent).largest_turns(prompts)
+    turn, parts = max(largest.items(), key=lambda turn: sum(turn[1].values()))
+    return turn, {"question": agent.policy.question_tokens, **parts}
 
 
 def sum_line(parts: Mapping[str, int]) -> str:
