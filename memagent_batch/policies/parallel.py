@@ -21,6 +21,10 @@ from memagent_batch.policies.overwrite import OverwritePolicy
 LABEL_TOKENS = 32
 """Upper bound of the tokens that name the sections of a note in a `merge` turn, its line breaks included."""
 
+MOST_TURNS = 256
+"""Turns that one reading has under way at once where no number of places is known: as many as an actor runs by default.
+"""
+
 PREVIOUS_MEMORY = "\n[Previous Memory]:\n"
 """Stands before the memory in a `merge` turn whose text has no place for it, as the published one (PI-Mem)."""
 
@@ -239,11 +243,6 @@ def merged_memory(prompts: PromptTokens, memory: Memory, completion: Completion,
             "thinks, raise policy.memory_tokens; else take another model or prompt set"
         )
     return prompts.remember(memory, completion)
-
-
-MOST_TURNS = 256
-"""Turns that one reading has under way at once where no number of places is known: as many as an actor runs by default.
-"""
 
 
 async def side_by_side(prompts: Iterable[Prompt], *, turns: Turns) -> list[Completion]:

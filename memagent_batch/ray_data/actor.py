@@ -35,6 +35,8 @@ from memagent_batch.reading.turns import Journal
 from memagent_batch.runs.bounds import has_bounds
 from memagent_batch.wiring import make_engine, make_output, require_reader
 
+LAST_STOP_SECONDS = 20.0
+"""Longest wait for the end of an engine's processes: vLLM asks them to leave, and kills them after 5 s."""
 BOARD_SECONDS = 30.0
 """Longest wait for the board's answer whether the run is under way."""
 LAST_FLUSH_SECONDS = 30.0
@@ -120,13 +122,9 @@ class StartedActor:
     """What closes readings; None where nothing is asked after their answers."""
 
 
-LAST_STOP_SECONDS = 20.0
-"""Longest wait for the end of an engine's processes: vLLM asks them to leave, and kills them after 5 s."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderProcess:
-    """The driver's own process, which lives on when an engine dies; see `ray_process` for that of an actor."""
+    """The driver's own process, which lives on when an engine dies; see `ActorProcess` for that of an actor."""
 
     is_replacement: bool = False
     """Whether an earlier reader of the same documents has gone."""

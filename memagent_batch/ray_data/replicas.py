@@ -24,9 +24,12 @@ from memagent_batch.ray_data.progress.board import Event, Report
 from memagent_batch.ray_data.progress.ray_board import MAX_STARTS, NextStep, RayBoard
 from memagent_batch.ray_data.reader import Reader
 
+RESTART_SECONDS = 5.0
+"""Pause before a replica starts again: what holds the GPU's memory may be a process that is ending."""
+
 
 class ActorProcess(ReaderProcess):
-    """That of an actor."""
+    """That of an actor, which ends with its engine; Ray starts another one with the same documents."""
 
     __slots__ = ()
 
@@ -56,10 +59,6 @@ def this_process() -> ReaderProcess:
     return ActorProcess(
         is_replacement=bool(context.was_current_actor_reconstructed), writer=f"{context.get_actor_id()}-"
     )
-
-
-RESTART_SECONDS = 5.0
-"""Pause before a replica starts again: what holds the GPU's memory may be a process that is ending."""
 
 
 class Replica:

@@ -22,6 +22,8 @@ from memagent_batch.ray_data.replicas import Replica
 from memagent_batch.ray_data.session import CPU_SHARE, START_SECONDS
 from memagent_batch.ray_data.tokenise import RowColumns, tokenise, tokenise_rows
 
+log = logging.getLogger(__name__)
+
 
 def tokenised_plan(
     bundles: Iterable[pa.Table],
@@ -93,9 +95,6 @@ def read_calls(
         num_cpus=pool.cpus_per_replica,
         num_gpus=replica_gpus(task.agent, pool),
     )
-
-
-log = logging.getLogger(__name__)
 
 
 def actor_pool(pool: PoolConfig) -> ActorPoolStrategy:

@@ -14,6 +14,10 @@ from memagent_batch.ray_data.progress.board import ProgressBoard, Report
 from memagent_batch.ray_data.session import START_SECONDS
 from memagent_batch.reading.suspects import TurnKey
 
+BOARD_ANSWER_SECONDS = 10.0
+"""Longest wait for the board in one look; the next look waits for the same answer.
+
+A run that leaves looks three times before it is ended by force."""
 MAX_STARTS = 3
 """Starts of a replica while others can read; the engine tries again by itself where its process was killed."""
 
@@ -94,12 +98,6 @@ class Starts:
                 await self._changed.wait_for(condition)
         except TimeoutError:
             return
-
-
-BOARD_ANSWER_SECONDS = 10.0
-"""Longest wait for the board in one look; the next look waits for the same answer.
-
-A run that leaves looks three times before it is ended by force."""
 
 
 class BoardActor(ProgressBoard):

@@ -11,7 +11,7 @@ from pydantic_core import to_jsonable_python
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
-from memagent_batch.domain.texts.markdown import escaped
+from memagent_batch.domain.texts.escapes import escaped
 from memagent_batch.masking import DIGEST, printable, shown
 from memagent_batch.runs.history.history import PastRun
 from memagent_batch.runs.record.estimates import ReviewEstimates, read_estimates
