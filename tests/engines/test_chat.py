@@ -2,8 +2,7 @@
 
 import json
 import math
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -30,8 +29,9 @@ from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import identify_reader
 from tests.engine_context import context_of
+from tests.engines import test_openai
 from tests.engines.scripted_server import THERE, Reply, Script, scripted_server
-from tests.engines.test_openai import KEY, error_reply
+from tests.engines.test_openai import error_reply
 
 MARKED = (
     "<|im_start|>",
@@ -65,24 +65,9 @@ def prompt_of(tokenizer: Tokenizer, text: str = "What does it say?", *, guide: G
     return Prompt(path="update/3", kind="update", token_ids=tokenizer.encode(text), max_tokens=8, guide=guide)
 
 
-@asynccontextmanager
-async def started(
-    script: Script,
-    tokenizer: Tokenizer,
-    *,
-    sampling: SamplingConfig = SamplingConfig(),  # noqa: B008
-    **settings: Any,
-) -> AsyncIterator[OpenAIEngine]:
+def started(script: Script, tokenizer: Tokenizer, **settings: Any) -> AbstractAsyncContextManager[OpenAIEngine]:
     """An engine that chats with the scripted server."""
-    knobs = {"base_url": script.base_url, "backoff_seconds": 0.01, "max_retries": 2, "timeout_seconds": 5.0} | settings
-    engine = OpenAIEngine(api=EndpointApi.CHAT, api_key=KEY, **knobs).open(
-        context_of("tiny", tokenizer=tokenizer, sampling=sampling)
-    )
-    await engine.start()
-    try:
-        yield engine
-    finally:
-        await engine.stop()
+    return test_openai.started(script, tokenizer, api=EndpointApi.CHAT, **settings)
 
 
 @pytest.mark.parametrize("marker", MARKED)
