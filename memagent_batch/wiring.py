@@ -39,7 +39,6 @@ class ReaderIdentity:
     """All that decides a reading's result, apart from document and question."""
 
     fingerprint: str
-    """Hash of the parts, 64 hex digits."""
     parts: Mapping[str, Any]
     """The parts, as the manifest shows them: a hash in place of each secret, which the fingerprint is made of."""
 

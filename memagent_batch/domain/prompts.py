@@ -97,7 +97,6 @@ class PromptSet:
     version: str
     """Changes with every change of a text."""
     first_memory: str
-    """The memory before the first chunk."""
     update: str
     """Text of an `update` turn; holds all three slots."""
     answers: Mapping[AnswerForm, str]
@@ -208,7 +207,6 @@ class TokenTemplate:
     """A prompt text in token space: runs of token ids and slots, chat template included."""
 
     pieces: tuple[tuple[int, ...] | Slot, ...]
-    """Fixed token ids and slots, in order."""
 
     @property
     def num_fixed_tokens(self) -> int:
@@ -239,11 +237,8 @@ class PromptTokens:
 
     update: TokenTemplate
     answer: TokenTemplate
-    """The `answer` turn, in the form that was chosen."""
     direct: TokenTemplate
-    """The `direct` turn, in the same form."""
     first_memory: Memory
-    """The memory before the first chunk."""
     control_token_ids: frozenset[int]
     """Tokens that steer a model and never belong in a memory."""
     encode: Encode

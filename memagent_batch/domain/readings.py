@@ -44,7 +44,6 @@ class Outcome:
     """The text of the answer turn after its thoughts; empty where it ended inside one."""
     finish_reason: FinishReason
     memory: Memory
-    """The memory that the answer was given from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +51,6 @@ class Cost:
     """What a reading will cost, before it is done."""
 
     num_chunks: int
-    """Chunks that the document is cut into."""
     num_turns: int
     num_prompt_tokens: int
     """Prompt tokens of all turns, without question and memory."""

@@ -21,7 +21,6 @@ class Reason:
 
     error_type: str
     error_message: str
-    """The message of one of them."""
     num_readings: int = 1
 
     @property

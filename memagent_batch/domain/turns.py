@@ -84,7 +84,6 @@ class Completion:
     """Log-probability of each text of the guide's choices, over these alone; None where one takes several tokens."""
     num_prompt_tokens: int = 0
     num_cached_prompt_tokens: int = 0
-    """Prompt tokens that the engine's prefix cache held."""
     num_billed_tokens: int | None = None
     """Tokens of the completion by the count of an API, thoughts that it hides included; None where it gives none."""
     engine_seconds: float = 0.0

@@ -52,7 +52,6 @@ class ReaderTask:
     """The actors: readings and turns that each keeps going at once."""
     run_id: str
     reader_fingerprint: str
-    """The reader's identity, part of every address."""
     board: Board
     place: RunConfig | None
     """Where the turn log is; None keeps nothing. Not a Location: Ray Data's reports show dataclasses value by value."""
@@ -108,12 +107,9 @@ class StartedActor:
 
     agent: LoadedAgent
     questions: Questions
-    """The question list of the run."""
     engine: Engine
     journal: Journal
-    """The turn log, and the turns under way."""
     reporter: Reporter
-    """Counts and events for the driver."""
     slots: asyncio.Semaphore
     places: TurnPlaces
     held: HeldReadings

@@ -41,7 +41,6 @@ class HeldReadings:
     """Turn files by document hash, beside those that a planned document names."""
     outcome_files: Mapping[str, Sequence[str]] = field(default_factory=dict)
     closing_files: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Files of closed readings by document hash."""
     closing_turns: Sequence[str] = ()
     """Fingerprints under which the log keeps closing turns."""
     closings: Sequence[str] = ()

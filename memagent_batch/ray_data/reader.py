@@ -36,7 +36,6 @@ class Ended:
     outcome: OutcomeRow
     """How it ended, as a row of `OUTCOME_LOG`."""
     closed: ClosedRow | None = None
-    """What was asked after the answer."""
 
 
 class Reader:

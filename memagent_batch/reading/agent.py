@@ -26,12 +26,10 @@ class LoadedAgent:
 
     policy: Policy
     prompts: PromptTokens
-    """The prompt set, as the model's tokeniser writes it."""
     encode: Callable[[str], Sequence[int]]
     """Token ids of a question; keeps those that it has tokenised."""
     question_tokens: int
     model: str
-    """Name of the model, for the tables."""
 
     def tokenise(self, question: Question) -> QuestionTokens:
         """The question as its policy sees it.

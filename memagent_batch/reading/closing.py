@@ -66,12 +66,9 @@ class Closing:
     """What closes the readings of an agent. One for each actor."""
 
     config: ClosingConfig
-    """Which turns are asked, and their budgets."""
     tokens: ClosingTokens
-    """Their texts, as the model's tokeniser writes them."""
     reader_fingerprint: str
     extraction: Extraction = Extraction.AUTO
-    """How answers are taken out of responses."""
 
     def fingerprint(self, kind: str, value_type: ValueType | None = None) -> str:
         """What decides the result of a turn of this kind beside document and question, as 64 hex digits."""

@@ -28,7 +28,6 @@ class PlannedDocument:
     readings: list[tuple[int, int]]
     """Row of the question list and sample of each reading."""
     turn_files: list[str]
-    """Log files that hold turns of it."""
     num_bytes: int = 0
     """Size of its text by the plan, bytes of UTF-8; 0 for a row of a dataset, which no plan counts."""
     last_hashes: list[str] = field(default_factory=list)
@@ -38,7 +37,6 @@ class PlannedDocument:
     ended_by: list[str] = field(default_factory=list)
     """Run and writer that ended each of these."""
     sentences: Sentences = field(default_factory=Sentences)
-    """Its sentences, where evidence is asked for."""
     carried: Mapping[str, str | None] = field(default_factory=dict)
     """Its carried columns, by their names in the index."""
 

@@ -26,7 +26,6 @@ class Reading:
     response: str | None = None
     """Text of the answer turn, without thoughts; None where there is no answer."""
     memory: str | None = None
-    """Memory that the answer was given from."""
     finish_reason: FinishReason | None = None
     error_type: str | None = None
     """What went wrong, where there is no answer."""

@@ -34,12 +34,10 @@ class TurnCounts:
     num_replayed_turns: int = 0
     num_prompt_tokens: int = 0
     num_cached_prompt_tokens: int = 0
-    """Prompt tokens that the engine's prefix cache held."""
     num_completion_tokens: int = 0
     num_markers: int | None = None
     """Markers that were made harmless in the prompts of all turns; None where none were counted."""
     engine_seconds: float = 0.0
-    """Time inside the engine, summed over turns."""
     memory_truncations: int = 0
     """Turns that write the memory or a note and were cut at their budget."""
 
@@ -65,7 +63,6 @@ class Journal:
 
     log: TurnLogWriter
     suspects: Suspects
-    """Watches the turns that are under way."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,13 +83,11 @@ class ReadingTurns:
     journal: Journal | None = None
     """Keeps new turns; None where nothing is kept."""
     places: TurnPlaces = field(default_factory=TurnPlaces)
-    """Places of turns in the engine, which its readings share."""
     document: int = 0
     """Number of the document among those that share the places; the lower one is served first."""
     observe: Callable[[Prompt, Completion], None] | None = None
     """Receives every turn, replayed ones included."""
     counts: TurnCounts = field(default=TurnCounts(), init=False)
-    """What the turns have cost so far."""
     _num_asked: int = field(default=0, init=False)
     _paths_of_last: dict[ReadingAddress, Mapping[tuple[str, str], str]] = field(default_factory=dict, init=False)
     _closed: dict[ClosingTurn, Completion] = field(default_factory=dict, init=False)

@@ -48,7 +48,6 @@ class ChatTemplate:
 
     tokenizer: Any
     model: str
-    """Name of the model, for messages."""
 
     @property
     def sha256(self) -> str:

@@ -73,9 +73,7 @@ class Neutralised:
     """A text without markers."""
 
     text: str
-    """The text as it is sent."""
     num_markers: int
-    """Markers that were exchanged in it."""
 
 
 class Markers:
@@ -291,7 +289,6 @@ class ChatResponse(BaseModel):
     """Body of a successful `POST /chat/completions`."""
 
     choices: list[ChatChoice] = Field(min_length=1)
-    """The completions; one is asked for."""
     usage: Usage | None = None
 
 

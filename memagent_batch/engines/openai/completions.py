@@ -129,7 +129,6 @@ class CompletionResponse(BaseModel):
     """Body of a successful `POST /completions`."""
 
     choices: list[Choice] = Field(min_length=1)
-    """The completions; one is asked for."""
     usage: Usage | None = None
 
 

@@ -237,7 +237,6 @@ class PromptTokensDetails(BaseModel):
     """What is known of the prompt's tokens."""
 
     cached_tokens: TokenCount | None = None
-    """Tokens that a prefix cache held."""
 
 
 class Usage(BaseModel):
@@ -246,7 +245,6 @@ class Usage(BaseModel):
     prompt_tokens: TokenCount | None = None
     completion_tokens: TokenCount | None = None
     prompt_tokens_details: PromptTokensDetails | None = None
-    """Present where the server sends it."""
 
     @property
     def num_cached_tokens(self) -> int:
