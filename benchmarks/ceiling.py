@@ -25,10 +25,9 @@ import pyarrow.parquet as pq
 
 from benchmarks.harness import make_tasks, spread, write_tasks
 from memagent_batch.cli.settings import job_of
-from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.engines import VllmConfig
 from memagent_batch.config.job import JobConfig, PoolConfig
-from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.readings import Question
 from memagent_batch.domain.turns import Prompt

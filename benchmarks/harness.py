@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memagent_batch.cli.settings import job_of
+from memagent_batch.config.agent import PolicyConfig
 from memagent_batch.config.job import JobConfig
-from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.evaluation.needles import Haystack, NeedleTask, make_task
 from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.tokens.tokenizer import load_tokenizer

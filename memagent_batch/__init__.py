@@ -21,10 +21,9 @@ if TYPE_CHECKING:
     from memagent_batch.api.run import Run
     from memagent_batch.api.stage import read
     from memagent_batch.config.agent import SamplingConfig
-    from memagent_batch.config.bounds import BoundsConfig
     from memagent_batch.config.closing import ClosingConfig
     from memagent_batch.config.engines import OpenAIConfig, VllmConfig
-    from memagent_batch.config.job import LogConfig, PoolConfig, TableFormat
+    from memagent_batch.config.job import BoundsConfig, LogConfig, PoolConfig, TableFormat
     from memagent_batch.config.sources import InputConfig
     from memagent_batch.domain.closing.answer_types import Bool, Date, Json, Label, Labels, Number
     from memagent_batch.flows.from_python import answer
@@ -47,10 +46,9 @@ _NAMES = {
     "memagent_batch.api.run": ("Run",),
     "memagent_batch.api.stage": ("read",),
     "memagent_batch.config.agent": ("SamplingConfig",),
-    "memagent_batch.config.bounds": ("BoundsConfig",),
     "memagent_batch.config.closing": ("ClosingConfig",),
     "memagent_batch.config.engines": ("OpenAIConfig", "VllmConfig"),
-    "memagent_batch.config.job": ("LogConfig", "PoolConfig", "TableFormat"),
+    "memagent_batch.config.job": ("BoundsConfig", "LogConfig", "PoolConfig", "TableFormat"),
     "memagent_batch.config.sources": ("InputConfig",),
     "memagent_batch.domain.closing.answer_types": ("Bool", "Date", "Json", "Label", "Labels", "Number"),
     "memagent_batch.runs.second_pass": ("merged_answers",),

@@ -1,17 +1,15 @@
-"""Window and budgets where none are given: what the model holds, shared out as the published 8,192 tokens are."""
+"""What must fit the window, and the budgets where none are given: the published ones, scaled to the model's window."""
 
 import os
 from collections.abc import Iterable
 
-from memagent_batch.config.agent import AgentConfig
+import pyarrow as pa
+
+from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.closing import MAX_EVIDENCE_TOKENS, ClosingConfig
-from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.closing.answer_types import ValueType
-from memagent_batch.domain.closing.plan import (
-    EVIDENCE,
-    EVIDENCE_COMPLETION_TOKENS,
-    SUPPORT,
-    SUPPORT_COMPLETION_TOKENS,
+from memagent_batch.domain.closing.prompts import (
+    COMPLETION_TOKENS,
     VALUE,
 )
 from memagent_batch.domain.closing.values import budget_of
@@ -19,8 +17,15 @@ from memagent_batch.domain.readings import Cost
 from memagent_batch.errors import SettingsError
 from memagent_batch.plugins import engine_settings, knob_names, policy_class
 from memagent_batch.tokens.pretrained import model_window
-from memagent_batch.turn_sizes import largest_turn
-from memagent_batch.wiring import make_closing_tokens, make_prompt_tokens, make_tokenizer, require_window, resolve_model
+from memagent_batch.wiring import (
+    largest_turn,
+    make_closing_tokens,
+    make_prompt_tokens,
+    make_tokenizer,
+    require_window,
+    resolve_model,
+    sum_line,
+)
 
 WINDOW_TOKENS: int = AgentConfig.model_fields["window_tokens"].default
 """The window that the defaults of all budgets are made for, tokens."""
@@ -98,7 +103,7 @@ def closing_cost(closing: ClosingConfig, agent: AgentConfig, *, value_type: Valu
         memory_tokens=policy.memory_tokens,
         answer_tokens=policy.answer_tokens,
     )
-    budgets = {EVIDENCE: EVIDENCE_COMPLETION_TOKENS, SUPPORT: SUPPORT_COMPLETION_TOKENS}
+    budgets = dict(COMPLETION_TOKENS)
     if value_type is not None:
         budgets[VALUE] = budget_of(value_type, json_tokens=closing.json_tokens)
     num_completion_tokens = sum(budgets[kind] for kind in largest)
@@ -151,3 +156,26 @@ def _least_passage(policy: PolicyConfig) -> int:
     has_passages = "passage_tokens" in knob_names(policy_class(policy.kind))
     is_given = has_passages and "passage_tokens" in policy.model_fields_set
     return policy.passage_tokens if is_given else 1
+
+
+def require_questions_fit(questions: pa.Table, agent: AgentConfig) -> None:
+    """Checks that no question is too long for the window whatever the document.
+
+    A question over `policy.question_tokens` that would still fit is no reason to refuse a run: its readings fail.
+
+    Raises:
+        SettingsError: names the question and its length in tokens.
+    """
+    policy, prompts = agent.policy, make_prompt_tokens(agent)
+    turn, parts = largest_turn(agent, prompts=prompts)
+    room = agent.window_tokens - sum(parts.values()) + policy.question_tokens
+    for row in questions.select(["question_id", "question"]).to_pylist():
+        if len(row["question"].encode()) <= policy.question_tokens:
+            continue  # no tokeniser writes more tokens than bytes
+        num_tokens = len(make_tokenizer(agent).encode(row["question"]))
+        if num_tokens > max(room, policy.question_tokens):
+            raise SettingsError(
+                f"question {row['question_id']!r} has {num_tokens:,} tokens, so that the {turn} turn needs "
+                f"{sum_line({**parts, 'question': num_tokens})}; the window has {agent.window_tokens:,}: shorten the "
+                "question, lower another part in policy, or raise window_tokens"
+            )

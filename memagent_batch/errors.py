@@ -4,6 +4,8 @@ Every error takes one message, pickles, and says in the message what is wrong, w
 are shown without their secrets, whoever wrote it.
 """
 
+from importlib.util import find_spec
+
 from memagent_batch.masking import shown_text
 
 
@@ -162,3 +164,13 @@ class RunFailedError(MemagentError):
 
 class LearningError(MemagentError):
     """An update gave no finite number, or the rollouts hold what can't be learnt from; no weights were written."""
+
+
+def require_extra(extra: str, *, package: str) -> None:
+    """Refuses to go on without a package.
+
+    Raises:
+        SettingsError: the package is not installed; names the extra that installs it.
+    """
+    if find_spec(package) is None:
+        raise SettingsError(f"the package {package} is not installed: pip install 'memagent-batch[{extra}]'")

@@ -15,8 +15,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from memagent_batch.config.agent import AgentConfig
-from memagent_batch.config.policy import PolicyConfig
+from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.domain.readings import Policy
 from memagent_batch.domain.rewards import BUILT_IN_REWARDS
 from memagent_batch.engines.engine import Engine
@@ -40,7 +39,6 @@ class Seam:
     knob: str
     """The knob whose value is a kind."""
     group: str
-    """The group of entry points."""
     built_in: Mapping[str, str]
     """Import paths of the built-in ones by name; empty where a name needs none."""
     removed: Mapping[str, str] = field(default_factory=dict)
@@ -96,10 +94,10 @@ POLICIES = Seam(
     group="memagent_batch.policies",
     built_in={
         "overwrite": "memagent_batch.policies.overwrite:OverwritePolicy",
-        "gated": "memagent_batch.policies.gated:GatedPolicy",
+        "gated": "memagent_batch.policies.overwrite:GatedPolicy",
         "parallel": "memagent_batch.policies.parallel:ParallelPolicy",
-        "truncate": "memagent_batch.policies.truncate:TruncatePolicy",
-        "retrieve": "memagent_batch.policies.retrieve:RetrievePolicy",
+        "truncate": "memagent_batch.policies.direct:TruncatePolicy",
+        "retrieve": "memagent_batch.policies.direct:RetrievePolicy",
     },
     removed={
         "shared": "set 'overwrite', which reads the questions of a document section by section",

@@ -11,7 +11,7 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import RunConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.domain.addresses import fingerprint
-from memagent_batch.domain.closing.plan import ClosingTokens
+from memagent_batch.domain.closing.prompts import CLOSING_TEXTS, ClosingTokens
 from memagent_batch.domain.prompts import PromptSet, PromptTokens
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.engines.engine import Engine, EngineContext
@@ -23,11 +23,9 @@ from memagent_batch.models.shipped import SHIPPED_MODELS
 from memagent_batch.models.weights import model_sha256
 from memagent_batch.plugins import engine_settings, knob_names, make_policy, policy_class, source_sha256
 from memagent_batch.prompts.built_in import SECTION_FIRST_PROMPTS
-from memagent_batch.prompts.closing import CLOSING_TEXTS
 from memagent_batch.prompts.files import load_prompt_set
-from memagent_batch.tokens.chat_template import TEMPLATE_TIME, THINKING_WORD, ServerTemplate, Template
+from memagent_batch.tokens.chat_template import TEMPLATE_TIME, THINKING_WORD, ChatTemplate, ServerTemplate
 from memagent_batch.tokens.tokenizer import Tokenizer, load_tokenizer
-from memagent_batch.turn_sizes import largest_turn, sum_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +33,6 @@ class ReaderIdentity:
     """All that decides a reading's result, apart from document and question."""
 
     fingerprint: str
-    """Hash of the parts, 64 hex digits."""
     parts: Mapping[str, Any]
     """The parts, as the manifest shows them: a hash in place of each secret, which the fingerprint is made of."""
 
@@ -79,10 +76,10 @@ def with_prompt_order(agent: AgentConfig, *, num_questions: int) -> AgentConfig:
     return agent.model_copy(update={"prompt_set": SECTION_FIRST_PROMPTS.name})
 
 
-def make_template(agent: AgentConfig) -> Template:
+def make_template(agent: AgentConfig) -> ChatTemplate:
     """What wraps a message here: the tokeniser's chat template, or nothing where the engine has its own."""
     own = make_tokenizer(agent).chat_template
-    return ServerTemplate(own=own) if engine_settings(agent).takes_messages else own
+    return ServerTemplate(tokenizer=own.tokenizer, model=own.model) if engine_settings(agent).takes_messages else own
 
 
 def make_prompt_tokens(agent: AgentConfig) -> PromptTokens:
@@ -282,3 +279,15 @@ def _sampling(agent: AgentConfig) -> dict[str, JsonValue]:
         sampling = {"temperature": 0.0, "logprobs": agent.sampling.logprobs}
     thinking_tokens = agent.sampling.thinking_tokens
     return sampling if thinking_tokens is None else {**sampling, "thinking_tokens": thinking_tokens}
+
+
+def largest_turn(agent: AgentConfig, *, prompts: PromptTokens) -> tuple[str, Mapping[str, int]]:
+    """The kind of turn that needs most of the window, and the tokens of its parts, question and completion included."""
+    largest = make_policy(agent).largest_turns(prompts)
+    turn, parts = max(largest.items(), key=lambda turn: sum(turn[1].values()))
+    return turn, {"question": agent.policy.question_tokens, **parts}
+
+
+def sum_line(parts: Mapping[str, int]) -> str:
+    """The parts as a sum, as a message shows it."""
+    return f"{' + '.join(f'{name} {size:,}' for name, size in parts.items())} = {sum(parts.values()):,} tokens"

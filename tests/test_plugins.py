@@ -12,20 +12,18 @@ import pytest
 
 from memagent_batch import testing
 from memagent_batch.cli.settings import JobSettings, job_of
-from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.engines import VllmConfig
-from memagent_batch.config.job import PoolConfig
-from memagent_batch.config.policy import PolicyConfig
-from memagent_batch.config.rollouts import RolloutConfig
+from memagent_batch.config.job import PoolConfig, RolloutConfig
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.readings import Policy
 from memagent_batch.engines.engine import Engine, EngineContext
 from memagent_batch.engines.simulated import SimulatedEngine
 from memagent_batch.errors import SettingsError
 from memagent_batch.plugins import ENGINES, POLICIES, engine_settings, make_policy
+from memagent_batch.policies.direct import TruncatePolicy
 from memagent_batch.policies.overwrite import OverwritePolicy
-from memagent_batch.policies.truncate import TruncatePolicy
-from memagent_batch.ray_data.pool import replica_gpus
+from memagent_batch.ray_data.stages import replica_gpus
 from memagent_batch.runs.manifest import public_settings
 from memagent_batch.testing import GuidedEngineContract, PolicyContract
 from memagent_batch.tokens.tokenizer import Tokenizer

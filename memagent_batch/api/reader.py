@@ -14,13 +14,13 @@ from pydantic import model_validator
 
 from memagent_batch.api.knobs import Checked
 from memagent_batch.budgets import fitted
-from memagent_batch.config import policy as policy_config
+from memagent_batch.config import agent as agent_config
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.closing import ClosingConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import extract_answer
 from memagent_batch.domain.closing.answer_types import ValueType
-from memagent_batch.domain.closing.plan import Support
+from memagent_batch.domain.closing.prompts import Support
 from memagent_batch.domain.closing.values import ValueStatus
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.readings import Question, Status
@@ -33,9 +33,8 @@ from memagent_batch.log.rows import ClosedRow
 from memagent_batch.logs import quiet_libraries
 from memagent_batch.plugins import built_policy, engine_settings, make_policy
 from memagent_batch.reading.agent import make_agent
-from memagent_batch.reading.breaks import with_breaks
 from memagent_batch.reading.closing import Closing, Tracer, checked_closing, close_reading, require_compiled
-from memagent_batch.reading.documents import unreadable
+from memagent_batch.reading.documents import unreadable, with_breaks
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import ReadingTurns, TurnCounts
 from memagent_batch.wiring import identify_reader, make_engine, make_tokenizer
@@ -43,7 +42,7 @@ from memagent_batch.wiring import identify_reader, make_engine, make_tokenizer
 Result = TypeVar("Result")
 
 
-class PolicyConfig(Checked, policy_config.PolicyConfig):
+class PolicyConfig(Checked, agent_config.PolicyConfig):
     """How a document is read: a policy and its settings, which are checked at once."""
 
     @model_validator(mode="after")

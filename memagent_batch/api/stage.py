@@ -10,7 +10,7 @@ from ray.data import Dataset
 
 from memagent_batch.api.knobs import checked_section
 from memagent_batch.api.question import GivenQuestions, question_table
-from memagent_batch.budgets import fitted
+from memagent_batch.budgets import fitted, require_questions_fit
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.closing import ClosingConfig
 from memagent_batch.config.job import LogConfig, PoolConfig, RunConfig
@@ -31,7 +31,6 @@ from memagent_batch.ray_data.session import with_long_loops
 from memagent_batch.ray_data.stages import read_calls, tokenised_rows
 from memagent_batch.ray_data.tokenise import RowColumns
 from memagent_batch.reading.closing import checked_closing, require_compiled
-from memagent_batch.reading.question_lengths import require_questions_fit
 from memagent_batch.runs.claim import require_log_place
 from memagent_batch.runs.tables import ANSWERS
 from memagent_batch.wiring import identify_reader, make_engine, make_output, with_prompt_order

@@ -26,11 +26,9 @@ from memagent_batch.log.turns import read_turns_of
 from memagent_batch.log.writer import TURNS_FOLDER
 from memagent_batch.logs import quiet_libraries
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
-from memagent_batch.reading.agent import LoadedAgent, make_agent
-from memagent_batch.reading.breaks import with_breaks
+from memagent_batch.reading.agent import LoadedAgent, Questions, make_agent
 from memagent_batch.reading.closing import Closing, Tracer, checked_closing, close_reading, require_compiled
-from memagent_batch.reading.documents import unreadable
-from memagent_batch.reading.questions import Questions
+from memagent_batch.reading.documents import unreadable, with_breaks
 from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import NO_ROWS, LoggedTurns, ReadingTurns, ReplayOnly
 from memagent_batch.runs.document_texts import DocumentText, DocumentTexts

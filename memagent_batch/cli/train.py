@@ -6,7 +6,7 @@ import os
 from memagent_batch.cli.command import Command
 from memagent_batch.cli.options import BOUNDS, MODEL
 from memagent_batch.cli.settings import TrainLoopSettings, TrainSettings
-from memagent_batch.extras import require_extra
+from memagent_batch.errors import require_extra
 from memagent_batch.masking import shown
 
 

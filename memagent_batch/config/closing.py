@@ -7,11 +7,10 @@ from pydantic import model_validator
 
 from memagent_batch.config.section import Count, Section
 from memagent_batch.domain.closing.answer_types import ValueType
-from memagent_batch.domain.closing.plan import (
+from memagent_batch.domain.closing.prompts import (
+    COMPLETION_TOKENS,
     EVIDENCE,
-    EVIDENCE_COMPLETION_TOKENS,
     SUPPORT,
-    SUPPORT_COMPLETION_TOKENS,
     VALUE,
     ClosingTokens,
 )
@@ -59,14 +58,7 @@ class ClosingConfig(Section):
     def largest_turns(
         self, tokens: ClosingTokens, *, types: Iterable[ValueType], memory_tokens: int, answer_tokens: int
     ) -> Mapping[str, int]:
-        """Tokens of the largest turn of each kind, its completion included and its question left out.
-
-        Args:
-            tokens: the texts.
-            types: types that the questions ask for.
-            memory_tokens: longest memory.
-            answer_tokens: longest answer.
-        """
+        """Tokens of the largest turn of each kind, its completion included and its question left out."""
         fixed = {kind: template.num_fixed_tokens for kind, template in tokens.templates.items()}
         values = [
             len(tokens.encode(form_of(value_type))) + budget_of(value_type, json_tokens=self.json_tokens)
@@ -75,5 +67,4 @@ class ClosingConfig(Section):
         ]
         largest = {VALUE: fixed[VALUE] + memory_tokens + answer_tokens + max(values)} if values else {}
         shown = self.shown_tokens + answer_tokens
-        budgets = {EVIDENCE: EVIDENCE_COMPLETION_TOKENS, SUPPORT: SUPPORT_COMPLETION_TOKENS}
-        return largest | {kind: fixed[kind] + shown + budgets[kind] for kind in self.kinds()}
+        return largest | {kind: fixed[kind] + shown + COMPLETION_TOKENS[kind] for kind in self.kinds()}

@@ -1,23 +1,12 @@
 """The knobs of each engine."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import Field, JsonValue, SecretStr, field_validator
+from pydantic import Field, JsonValue, SecretStr, field_validator, model_validator
 
 from memagent_batch.config.section import Count, Seconds, Section
-
-
-class Speculation(StrEnum):
-    """How an engine guesses tokens ahead. What it writes stays the same: only guesses that it would write are kept."""
-
-    AUTO = "auto"
-    """`ngram` where vLLM runs on CPU, `none` elsewhere."""
-    NONE = "none"
-    """One token at a time."""
-    NGRAM = "ngram"
-    """What followed the same words earlier in the prompt; a new memory is mostly a copy of the last."""
 
 
 class VllmConfig(Section):
@@ -35,14 +24,22 @@ class VllmConfig(Section):
     """KV cache where vLLM runs on CPU, GiB a replica."""
     max_num_seqs: Count = 256
     """Most requests in one engine step."""
-    speculation: Speculation = Speculation.AUTO
-    """Guesses tokens ahead if decoding is greedy, without log-probabilities and budgets of thoughts."""
     reproducible: bool = False
     """On a GPU, vLLM's batch-invariant mode: a completion does not depend on what else is in flight. Costs speed."""
     turn_timeout_seconds: Seconds = 1800
     """A turn that takes longer means a hanging engine: the actor stops and is replaced."""
     engine_args: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
     """Further arguments of vLLM's AsyncEngineArgs, as they are. Of secrets such as `hf_token` a hash is recorded."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_speculation(cls, values: Any) -> Any:
+        """Takes the settings of runs that are older than this version, which had `speculation: auto` by default."""
+        if not isinstance(values, dict) or "speculation" not in values:
+            return values
+        if values["speculation"] != "auto":
+            raise ValueError("speculation was removed; leave it out, or set vllm.engine_args.speculative_config")
+        return {name: value for name, value in values.items() if name != "speculation"}
 
 
 class EndpointApi(StrEnum):

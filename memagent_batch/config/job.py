@@ -3,14 +3,14 @@
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from memagent_batch.config.agent import AgentTask
-from memagent_batch.config.bounds import BoundsConfig
 from memagent_batch.config.closing import ClosingConfig
-from memagent_batch.config.rollouts import RolloutConfig
 from memagent_batch.config.section import Count, Seconds, Section, Text
 from memagent_batch.config.sources import SourceConfig, Storage
+from memagent_batch.domain.rewards import Advantage, Overlong
+from memagent_batch.domain.scores import CONTAINMENT_METRICS
 
 
 class LogFormat(StrEnum):
@@ -78,6 +78,78 @@ class RecordConfig(Section):
     sign: Text | None = None
     """SSH key that signs the list of a run's files, `SHA256SUMS`, by `ssh-keygen -Y sign`: a file with a private key
     without a passphrase, or with a public key whose private one an agent has."""
+
+
+Bound = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+"""A bound or a price."""
+
+
+class BoundsConfig(Section):
+    """When one run stops. A run that meets a bound starts no further turn and ends with exit code 6; the same command
+    goes on. The turns that are under way then end, and come on top.
+
+    The bounds are of one run: a command that is started again has all of them again.
+    """
+
+    max_tokens: Count | None = None
+    """Tokens of prompts and completions after which no turn of the run starts; turns of the log take none."""
+    max_cost: Bound | None = None
+    """Cost after which no turn of the run starts, by `price_per_million_prompt_tokens` and
+    `price_per_million_completion_tokens`, or by `price_per_hour`."""
+    max_hours: Bound | None = None
+    """Time of the run after which no turn of it starts, hours."""
+    price_per_hour: Bound | None = None
+    """Price of one replica's machine for an hour, in any currency."""
+    price_per_million_prompt_tokens: Bound | None = None
+    """Price of a million prompt tokens, as of an endpoint."""
+    price_per_million_completion_tokens: Bound | None = None
+    """Price of a million completion tokens."""
+
+    @model_validator(mode="after")
+    def _check_prices(self) -> Self:
+        of_tokens = (self.price_per_million_prompt_tokens, self.price_per_million_completion_tokens)
+        if self.price_per_hour is not None and any(of_tokens):
+            raise ValueError(
+                "price_per_hour is that of machines, price_per_million_prompt_tokens and "
+                "price_per_million_completion_tokens that of an endpoint; set the one or the others"
+            )
+        if self.max_cost is not None and self.price_per_hour is None and not any(of_tokens):
+            raise ValueError(
+                "max_cost needs a price: price_per_million_prompt_tokens and price_per_million_completion_tokens of an "
+                "endpoint, or price_per_hour of a replica's machine"
+            )
+        return self
+
+
+class RolloutConfig(Section):
+    """What `memagent collect` makes of sampled readings."""
+
+    group_size: Annotated[int, Field(ge=2)] = 8
+    """Samples of each document and question; they form a group, and are compared with each other."""
+    reward: str = "boxed"
+    """`boxed` (the boxed text is a reference, apart from case, spaces and a little LaTeX: the published training's),
+    `boxed_normalised` (both normalised), a metric (em, f1, hotpotqa_f1), or a function of yours, from (response,
+    references) to a number: the name of an installed one, or `package.module:function`."""
+    reward_timeout_seconds: Seconds = 10
+    """Longest time that a function of yours may take for one sample, which then has no reward."""
+    advantage: Advantage = Advantage.CENTRED
+    """How rewards become advantages."""
+    overlong: Overlong = Overlong.KEEP
+    """Reward of a sample with a turn that was cut at its budget: as any other, 0, or none."""
+    drop_equal: bool = False
+    """Leave out groups whose rewards are all equal; none is drawn in their place."""
+    data_source: str = ""
+    """Free text for the column `data_source`, by which trainers tell their data apart."""
+
+    @field_validator("reward")
+    @classmethod
+    def _refuse_containment(cls, reward: str) -> str:
+        if reward in CONTAINMENT_METRICS:
+            raise ValueError(
+                f"{reward!r} can't be a reward: a policy would learn to list many candidates, one of which is right; "
+                "use boxed, boxed_normalised, em or f1"
+            )
+        return reward
 
 
 class RunConfig(BoundsConfig, Storage):

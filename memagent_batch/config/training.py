@@ -5,8 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from memagent_batch.config.agent import AgentTask
-from memagent_batch.config.job import LogFormat, PoolConfig
-from memagent_batch.config.rollouts import RolloutConfig
+from memagent_batch.config.job import LogFormat, PoolConfig, RolloutConfig
 from memagent_batch.config.section import Count, Section, Text
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.files.options import StorageKnob, StorageOptions

@@ -5,6 +5,7 @@ import json
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 
@@ -44,3 +45,8 @@ def token_hash(token_ids: Sequence[int]) -> str:
 def fingerprint(parts: Mapping[str, Any]) -> str:
     """Hash of named JSON values, independent of their order, as 64 hex digits."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
+
+
+def permanent_number(seed: str, *parts: str) -> str:
+    """SHA-256 of the seed and of the texts that identify a thing, such as its hashes; 64 hex digits."""
+    return sha256("|".join([seed, *parts]).encode()).hexdigest()

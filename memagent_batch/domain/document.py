@@ -28,11 +28,9 @@ class ChunkSpan:
     token_start: int
     """First token of the document in the chunk."""
     token_end: int
-    """Token after the last one."""
     char_start: int
     """First character (code point) of the text in the chunk."""
     char_end: int
-    """Character after the last one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +38,6 @@ class Chunk:
     """A slice of a document's tokens, with its place in the document."""
 
     span: ChunkSpan
-    """Place of the slice."""
     token_ids: Sequence[int]
     """The tokens, `span.token_end - span.token_start` of them."""
 
@@ -91,7 +88,6 @@ class Windows(Sequence[tuple[int, int]]):
     """Token ranges `[start, end)` over a document, computed when they are asked for."""
 
     num_tokens: int
-    """Length of the document."""
     starts: Sequence[int]
     """First token of each range; a range of numbers where all have the same length."""
     overlap_tokens: int
@@ -103,7 +99,6 @@ class Windows(Sequence[tuple[int, int]]):
         return self.num_tokens + self.overlap_tokens * max(len(self) - 1, 0)
 
     def __len__(self) -> int:
-        """Number of ranges."""
         return len(self.starts)
 
     @overload
@@ -111,7 +106,6 @@ class Windows(Sequence[tuple[int, int]]):
     @overload
     def __getitem__(self, index: slice) -> "list[tuple[int, int]]": ...
     def __getitem__(self, index: int | slice) -> "tuple[int, int] | list[tuple[int, int]]":
-        """The range at a position, or a list of them."""
         if isinstance(index, slice):
             return [self[position] for position in range(len(self))[index]]
         position = range(len(self))[index]
@@ -128,12 +122,9 @@ class Chunks(Sequence[Chunk]):
     """
 
     document: Document
-    """What is cut."""
     windows: Windows
-    """Token ranges of the chunks."""
 
     def __len__(self) -> int:
-        """Number of chunks."""
         return len(self.windows)
 
     @overload
@@ -141,7 +132,6 @@ class Chunks(Sequence[Chunk]):
     @overload
     def __getitem__(self, index: slice) -> list[Chunk]: ...
     def __getitem__(self, index: int | slice) -> Chunk | list[Chunk]:
-        """The chunk at a position, or a list of them."""
         if isinstance(index, slice):
             return [self[position] for position in range(len(self))[index]]
         start, end = self.windows[index]

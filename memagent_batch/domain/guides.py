@@ -75,9 +75,14 @@ class Guide:
             return re.fullmatch(self.regex, text) is not None
         return fits(text, schema=json.loads(self.json_schema))
 
+    @property
+    def constraint(self) -> JsonValue:
+        """The choices, the expression or the schema, as engines take it under the name of the kind."""
+        return list(self.choices) or self.regex or self.sent_json_schema()
+
     def identity(self) -> dict[str, JsonValue]:
         """What decides a result, as JSON values."""
-        return {"kind": self.kind.value, "guide": list(self.choices) or self.regex or self.sent_json_schema()}
+        return {"kind": self.kind.value, "guide": self.constraint}
 
 
 def choice_of(*choices: str) -> Guide:

@@ -97,7 +97,6 @@ class PromptSet:
     version: str
     """Changes with every change of a text."""
     first_memory: str
-    """The memory before the first chunk."""
     update: str
     """Text of an `update` turn; holds all three slots."""
     answers: Mapping[AnswerForm, str]
@@ -113,7 +112,6 @@ class PromptSet:
     """Where the texts come from, and which checkpoints expect them. Not hashed."""
 
     def __post_init__(self) -> None:
-        """Refuses a set whose texts lack a slot, hold an unknown one, or are not valid Unicode."""
         if not self.answers:
             raise PromptSetError(f"prompt set {self.name!r} has no answer text; give one of {[*AnswerForm]}")
         require_slots(self.update, UPDATE_SLOTS, place=f"prompt set {self.name!r}, update text")
@@ -209,7 +207,6 @@ class TokenTemplate:
     """A prompt text in token space: runs of token ids and slots, chat template included."""
 
     pieces: tuple[tuple[int, ...] | Slot, ...]
-    """Fixed token ids and slots, in order."""
 
     @property
     def num_fixed_tokens(self) -> int:
@@ -239,13 +236,9 @@ class PromptTokens:
     """A prompt set as one tokeniser writes it: all that a policy needs to build its prompts."""
 
     update: TokenTemplate
-    """The `update` turn."""
     answer: TokenTemplate
-    """The `answer` turn, in the form that was chosen."""
     direct: TokenTemplate
-    """The `direct` turn, in the same form."""
     first_memory: Memory
-    """The memory before the first chunk."""
     control_token_ids: frozenset[int]
     """Tokens that steer a model and never belong in a memory."""
     encode: Encode
@@ -281,11 +274,6 @@ def new_memory(text: str, *, keep_word: str, opens_thought: bool) -> str | None:
 
     A completion without any text leaves it, and so does one that ends inside a thought: notes are never lost to a model
     that says nothing. So does the keep word of a gated prompt set, however it is quoted, ended or explained.
-
-    Args:
-        text: text of the completion.
-        keep_word: the word or tag that keeps the memory; empty where there is none.
-        opens_thought: whether the prompt ended inside a thought.
     """
     written = after_thoughts(text, opens_thought=opens_thought)
     if written is None or not written.strip():

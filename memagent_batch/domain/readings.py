@@ -26,9 +26,7 @@ class Question:
     """A question as it is asked."""
 
     question_id: str
-    """Id of the question."""
     text: str
-    """Its text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +34,6 @@ class QuestionTokens:
     """A question as a policy sees it."""
 
     token_ids: Sequence[int]
-    """Its text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +43,7 @@ class Outcome:
     response: str
     """The text of the answer turn after its thoughts; empty where it ended inside one."""
     finish_reason: FinishReason
-    """Why the answer turn ended."""
     memory: Memory
-    """The memory that the answer was given from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +51,7 @@ class Cost:
     """What a reading will cost, before it is done."""
 
     num_chunks: int
-    """Chunks that the document is cut into."""
     num_turns: int
-    """Turns, at most."""
     num_prompt_tokens: int
     """Prompt tokens of all turns, without question and memory."""
     num_completion_tokens: int

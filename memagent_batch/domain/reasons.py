@@ -20,11 +20,8 @@ class Reason:
     """One reason, and how many readings it concerns."""
 
     error_type: str
-    """Name of the error's class."""
     error_message: str
-    """The message of one of them."""
     num_readings: int = 1
-    """Readings."""
 
     @property
     def key(self) -> str:

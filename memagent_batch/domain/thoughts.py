@@ -22,9 +22,7 @@ def after_thoughts(text: str, *, opens_thought: bool = False) -> str | None:
     A thought begins where the completion begins, and ends at the first `</think>`. Another may follow it at once. Tags
     that a memory or answer only mentions further on change nothing, so that a document about such tags loses no notes.
 
-    Args:
-        text: text of the completion, tags included.
-        opens_thought: whether the prompt ended inside a thought, so that the completion begins there.
+    `opens_thought`: whether the prompt ended inside a thought, so that the completion begins there.
 
     Returns:
         The text, without white space around it where a thought was cut off; None where the completion ends inside one.

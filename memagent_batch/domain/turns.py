@@ -78,15 +78,12 @@ class Completion:
     text: str
     """Their text, without control tokens but for the tags of thoughts."""
     finish_reason: FinishReason
-    """Why it ended."""
     logprobs: Sequence[float] | None = None
     """Log-probability of each token when it was sampled; None where they were not asked for. A choice has them."""
     menu_logprobs: Sequence[float] | None = None
     """Log-probability of each text of the guide's choices, over these alone; None where one takes several tokens."""
     num_prompt_tokens: int = 0
-    """Tokens of the prompt."""
     num_cached_prompt_tokens: int = 0
-    """Prompt tokens that the engine's prefix cache held."""
     num_billed_tokens: int | None = None
     """Tokens of the completion by the count of an API, thoughts that it hides included; None where it gives none."""
     engine_seconds: float = 0.0

@@ -30,11 +30,8 @@ class EngineContext:
     tokenizer: str | None
     """Folder or hub name of the tokeniser, if it is not the model's."""
     window_tokens: int
-    """Context window, tokens."""
     sampling: SamplingConfig
-    """How tokens are drawn."""
     load_tokenizer: "Callable[[], Tokenizer]"
-    """Loads the model's tokeniser."""
     chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     """What the user gives the chat template; prompts have it already, unless the engine takes messages."""
 
@@ -47,9 +44,7 @@ class Engine(ABC):
     """
 
     kind: ClassVar[str]
-    """Name in settings and tables."""
     secrets: ClassVar[frozenset[str]] = frozenset()
-    """Settings that no record has."""
     has_weights: ClassVar[bool] = False
     """Whether it loads the model's weights here: their hash identifies the model, else its name does."""
     takes_guides: ClassVar[bool] = False

@@ -81,12 +81,7 @@ def choose_executor(
 ) -> Executor:
     """The executor of a job.
 
-    Args:
-        kind: What was asked for.
-        num_files: Files that it reads.
-        num_bytes: Their size.
-        most_files: Most files with which `auto` needs no Ray.
-        why_ray: Why the job can't do without Ray, if it can't.
+    `why_ray`: why the job needs Ray, if it does.
 
     Raises:
         SettingsError: `local` was asked for, and the job needs Ray.

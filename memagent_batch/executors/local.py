@@ -17,9 +17,8 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.errors import EngineDeadError
 from memagent_batch.logs import quiet_libraries
-from memagent_batch.ray_data.actor import LAST_FLUSH_SECONDS, ReaderTask
+from memagent_batch.ray_data.actor import LAST_FLUSH_SECONDS, LAST_STOP_SECONDS, ReaderProcess, ReaderTask
 from memagent_batch.ray_data.leaving import FORCED_EXIT, terminable
-from memagent_batch.ray_data.process import LAST_STOP_SECONDS, ReaderProcess
 from memagent_batch.ray_data.progress.board import ProgressBoard
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.tokenise import tokenise
@@ -84,7 +83,6 @@ class Readings:
     """Readings on an event loop in a thread of its own, so that the main thread can leave at any time."""
 
     def __init__(self, calls: Iterator[pa.Table], *, task: ReaderTask) -> None:
-        """Takes rows of `CALL`; nothing is started."""
         self._calls, self._task = calls, task
         self._coming: asyncio.Future[pa.Table | None] | None = None
         self._unfinished: dict[int, pa.Table] = {}
@@ -95,7 +93,6 @@ class Readings:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="reading")
 
     def __enter__(self) -> Self:
-        """Begins to read."""
         self._thread.start()
         self._reading = asyncio.run_coroutine_threadsafe(self._read_all(), self._loop)
         self._reading.add_done_callback(self._note_end)

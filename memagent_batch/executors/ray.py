@@ -12,11 +12,10 @@ from ray.data import Dataset
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.ray_data.actor import ReaderTask
-from memagent_batch.ray_data.pool import require_node, require_place
 from memagent_batch.ray_data.progress.ray_board import RayBoard, start_board
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.ray_data.session import CPU_SHARE, own_error, ray_session
-from memagent_batch.ray_data.stages import read_calls, tokenised_plan
+from memagent_batch.ray_data.stages import read_calls, require_node, require_place, tokenised_plan
 
 MOST_GROUPS = 256
 """Most parts that rows are grouped in, each by one task: 40,000 rows of ten million."""

@@ -19,9 +19,8 @@ from memagent_batch.flows.plan import last_versions, make_plan, scan_plan
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.plugins import engine_settings
 from memagent_batch.ray_data.actor import ReaderTask
-from memagent_batch.ray_data.leaving import OrderlyLeave
+from memagent_batch.ray_data.leaving import OrderlyLeave, noted_stop
 from memagent_batch.ray_data.progress.progress import Progress
-from memagent_batch.ray_data.stop import noted_stop
 from memagent_batch.ray_data.write import write_tables
 from memagent_batch.reading.closing import Closing
 from memagent_batch.runs.bounds import Spent, bound_met, stopping_line

@@ -19,8 +19,8 @@ from memagent_batch.inputs.shards import FoundShards, find_shards
 from memagent_batch.inputs.where.parser import parse_where
 from memagent_batch.logs import EventKind
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
-from memagent_batch.reading.breaks import require_rows
 from memagent_batch.reading.closing import Closing, checked_closing, require_compiled
+from memagent_batch.reading.documents import require_rows
 from memagent_batch.runs.claim import claim_output
 from memagent_batch.runs.manifest import RUN_FILE
 from memagent_batch.runs.record import signature

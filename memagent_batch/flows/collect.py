@@ -8,8 +8,7 @@ from typing import Any
 from memagent_batch.budgets import fitted
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.closing import ClosingConfig
-from memagent_batch.config.job import JobConfig
-from memagent_batch.config.rollouts import RolloutConfig
+from memagent_batch.config.job import JobConfig, RolloutConfig
 from memagent_batch.errors import CountsError, InputError, SettingsError
 from memagent_batch.executors.executor import Executor
 from memagent_batch.files.location import Location

@@ -14,9 +14,8 @@ from memagent_batch.api.question import GivenQuestions, question_table
 from memagent_batch.api.run import Run
 from memagent_batch.budgets import fitted
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.config.bounds import BoundsConfig
 from memagent_batch.config.closing import ClosingConfig
-from memagent_batch.config.job import ExecutorKind, JobConfig, LogConfig, PoolConfig, TableFormat
+from memagent_batch.config.job import BoundsConfig, ExecutorKind, JobConfig, LogConfig, PoolConfig, TableFormat
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import SupersededError
 from memagent_batch.files.location import Location, absolute

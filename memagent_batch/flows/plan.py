@@ -6,6 +6,7 @@ from typing import TypedDict
 
 import pyarrow as pa
 
+from memagent_batch.budgets import require_questions_fit
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
@@ -39,7 +40,6 @@ from memagent_batch.logs import step
 from memagent_batch.models.shipped import warn_of_untaught
 from memagent_batch.plugins import engine_settings
 from memagent_batch.reading.closing import Closing
-from memagent_batch.reading.question_lengths import require_questions_fit
 from memagent_batch.runs.history import PastRun, last_hashes, last_run, read_kept_index
 from memagent_batch.runs.plan import Plan, count_pending
 from memagent_batch.runs.results import result_questions

@@ -7,7 +7,7 @@ from operator import itemgetter
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.domain.permanent_numbers import permanent_number
+from memagent_batch.domain.addresses import permanent_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,9 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from memagent_batch.domain.texts.spreadsheet_cells import is_formula
-from memagent_batch.errors import OutputError
-from memagent_batch.extras import require_extra
+from memagent_batch.domain.texts.escapes import is_formula
+from memagent_batch.errors import OutputError, require_extra
 from memagent_batch.files.errors import output_errors
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import Row

@@ -1,13 +1,17 @@
-"""The base of the policies without a memory: one turn that answers from parts of the document itself."""
+"""Baselines without a memory: one turn that answers from parts of the document itself."""
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
+from importlib.metadata import version
 from typing import Any, ClassVar
 
 from memagent_batch.domain.document import Document, token_windows
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
+from memagent_batch.domain.texts.words import WORD_FORM, word_scores
 from memagent_batch.domain.turns import DIRECT, Prompt, Turns
 
 NO_MEMORY = Memory(token_ids=(), text="")
@@ -25,7 +29,6 @@ class DirectPolicy(ABC):
     overlap_tokens: int = 0
     """Tokens that a chunk, or a passage, shares with the one before it."""
     answer_tokens: int
-    """Budget of the answer, tokens."""
 
     @abstractmethod
     async def parts(
@@ -71,3 +74,85 @@ class DirectPolicy(ABC):
             num_prompt_tokens=prompts.direct.num_fixed_tokens + min(windows.num_shown_tokens, self.chunk_tokens),
             num_completion_tokens=self.answer_tokens,
         )
+
+
+Rank = Callable[[Sequence[Sequence[int]], Sequence[int]], Sequence[float]]
+"""Scores passages (token ids, views of the document) against a question (token ids), the higher the nearer; shape
+[num_passages]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrievePolicy(DirectPolicy):
+    """One `direct` turn with the best passages that it has room for, in the order of the document."""
+
+    kind: ClassVar[str] = "retrieve"
+
+    passage_tokens: int
+    rank: Rank | None = None
+    """Scores how near passages are to a question; BM25 where there is none. It runs beside the event loop."""
+
+    def __post_init__(self) -> None:
+        """Checks the length of a passage.
+
+        Raises:
+            ValueError: it has no room for the overlap, or a chunk has no room for it.
+        """
+        if not self.overlap_tokens < self.passage_tokens <= self.chunk_tokens:
+            raise ValueError("policy.passage_tokens must be above policy.overlap_tokens, and not above chunk_tokens")
+
+    def identity(self) -> Mapping[str, Any]:
+        """Kind and knobs, and the package that ranks."""
+        return {**DirectPolicy.identity(self), "rank": f"bm25s {version('bm25s')}" if self.rank is None else "own"}
+
+    async def parts(
+        self, document: Document, question: Sequence[int], *, prompts: PromptTokens
+    ) -> list[tuple[int, int]]:
+        """Among equal passages the earlier goes first; those that overlap become one. What fits is shown whole."""
+        rank = self.rank or partial(bm25, decode=prompts.decode)
+        return await asyncio.to_thread(self._nearest, document, question, rank=rank, gap_tokens=len(prompts.gap))
+
+    def _nearest(
+        self, document: Document, question: Sequence[int], *, rank: Rank, gap_tokens: int
+    ) -> list[tuple[int, int]]:
+        passages = document.chunks(self.passage_tokens, overlap_tokens=self.overlap_tokens)
+        scores = rank([document.token_ids[start:end] for start, end in passages.windows], question)
+        ranked = sorted(range(len(passages)), key=lambda index: (-scores[index], index))
+        num_shown = max(self.chunk_tokens // (self.passage_tokens + gap_tokens), 1)
+        return _join_windows([passages.windows[index] for index in ranked[:num_shown]])
+
+
+def bm25(
+    passages: Sequence[Sequence[int]], question: Sequence[int], *, decode: Callable[[Sequence[int]], str]
+) -> list[float]:
+    """Ranks by words in lower case, without stop words or stems: for languages that put spaces between words."""
+    words = [WORD_FORM.findall(decode(list(token_ids)).lower()) for token_ids in (*passages, question)]
+    return word_scores(words[:-1], words[-1])
+
+
+def _join_windows(windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(windows):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruncatePolicy(DirectPolicy):
+    """One `direct` turn with the first and the last half of what it may show; all of a document that fits."""
+
+    kind: ClassVar[str] = "truncate"
+
+    async def parts(
+        self, document: Document, question: Sequence[int], *, prompts: PromptTokens
+    ) -> list[tuple[int, int]]:
+        """The head and the tail of the document."""
+        room = self.chunk_tokens - len(prompts.gap)
+        tail = room // 2
+        return [(0, room - tail), (document.num_tokens - tail, document.num_tokens)]
+
+    def identity(self) -> Mapping[str, Any]:
+        """Kind and knobs; no chunk shares anything with another one here."""
+        return {name: value for name, value in DirectPolicy.identity(self).items() if name != "overlap_tokens"}

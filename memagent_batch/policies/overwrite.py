@@ -1,4 +1,7 @@
-"""The published memory agent (MemAgent, arXiv 2507.02259): each chunk overwrites the memory; the memory answers."""
+"""The published memory agent (MemAgent, arXiv 2507.02259): each chunk overwrites the memory; the memory answers.
+
+`gated` adds a gate: where a chunk says nothing new, a turn costs one word, and the memory stays.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,15 +21,12 @@ class OverwritePolicy:
     prompt_set: ClassVar[str] = "default"
 
     chunk_tokens: int
-    """Longest chunk, tokens."""
     overlap_tokens: int = 0
     """Tokens that a chunk shares with the one before it."""
     break_at: BreakAt | None = None
     """Where a chunk closes when what comes next would not fit; None where its length alone decides."""
     memory_tokens: int
-    """Budget of the memory, tokens."""
     answer_tokens: int
-    """Budget of the answer, tokens."""
 
     async def read(
         self, document: Document, question: QuestionTokens, *, prompts: PromptTokens, turns: Turns
@@ -86,3 +86,11 @@ class OverwritePolicy:
             token_ids=prompts.answer.fill({Slot.QUESTION: question.token_ids, Slot.MEMORY: memory.token_ids}),
             max_tokens=self.answer_tokens,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatedPolicy(OverwritePolicy):
+    """The same turns. The gate is in the prompt set, whose `keep_word` the model writes to keep its memory."""
+
+    kind: ClassVar[str] = "gated"
+    prompt_set: ClassVar[str] = "gated"

@@ -5,19 +5,25 @@ are merged into the memory, in document order. A document of any length takes as
 the levels of their merges, where `overwrite` takes one for each chunk.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import asyncio
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from memagent_batch.domain.document import BreakAt, Chunk, Document, token_windows
+from memagent_batch.domain.document import Chunk, Document, token_windows
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
-from memagent_batch.domain.turns import ANSWER, MERGE, READ, Prompt, Turns, Writes
-from memagent_batch.policies.merged import merged_memory
-from memagent_batch.policies.side_by_side import side_by_side
+from memagent_batch.domain.turns import ANSWER, MERGE, READ, Completion, PlacedTurns, Prompt, Turns, Writes
+from memagent_batch.errors import MergeError
+from memagent_batch.policies.overwrite import OverwritePolicy
 
 LABEL_TOKENS = 32
 """Upper bound of the tokens that name the sections of a note in a `merge` turn, its line breaks included."""
+
+MOST_TURNS = 256
+"""Turns that one reading has under way at once where no number of places is known: as many as an actor runs by default.
+"""
 
 PREVIOUS_MEMORY = "\n[Previous Memory]:\n"
 """Stands before the memory in a `merge` turn whose text has no place for it, as the published one (PI-Mem)."""
@@ -30,30 +36,20 @@ class Note:
     first: int
     """Index of the first chunk that it comes from."""
     last: int
-    """Index of the last one."""
     token_ids: Sequence[int]
-    """Its text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParallelPolicy:
-    """`read` turns for all chunks, `merge` turns in a tree, at most `rounds` times; then one `answer` turn."""
+class ParallelPolicy(OverwritePolicy):
+    """`read` turns for all chunks, `merge` turns in a tree, at most `rounds` times; then one `answer` turn.
+
+    `chunk_tokens` is also the room for notes in one `merge` turn, `memory_tokens` also the budget of each note.
+    """
 
     kind: ClassVar[str] = "parallel"
     prompt_set: ClassVar[str] = "parallel"
 
-    chunk_tokens: int
-    """Longest chunk, tokens; also the room for notes in one `merge` turn."""
-    overlap_tokens: int = 0
-    """Tokens that a chunk shares with the one before it."""
-    break_at: BreakAt | None = None
-    """Where a chunk closes when what comes next would not fit; None where its length alone decides."""
-    memory_tokens: int
-    """Budget of the memory and of each note, tokens."""
-    answer_tokens: int
-    """Budget of the answer, tokens."""
     rounds: int = 3
-    """Most rounds over the chunks."""
 
     def __post_init__(self) -> None:
         """Checks the rounds.
@@ -87,10 +83,7 @@ class ParallelPolicy:
 
     def identity(self) -> Mapping[str, Any]:
         """Kind and knobs."""
-        knobs = asdict(self) | {"reread": "all"}  # as logs have it that are older than this version
-        if self.break_at is None:
-            del knobs["break_at"]
-        return {"kind": self.kind, **knobs}
+        return {**OverwritePolicy.identity(self), "reread": "all"}  # as logs have it that are older than this version
 
     def largest_turns(self, prompts: PromptTokens) -> Mapping[str, Mapping[str, int]]:
         """The `merge` turn shows a memory and its notes, and writes a memory."""
@@ -227,17 +220,55 @@ class ParallelPolicy:
             writes=Writes.MEMORY if is_last else Writes.NOTE,
         )
 
-    def _answer(self, prompts: PromptTokens, question: QuestionTokens, memory: Memory) -> Prompt:
-        return Prompt(
-            path=ANSWER,
-            kind=ANSWER,
-            token_ids=prompts.answer.fill({Slot.QUESTION: question.token_ids, Slot.MEMORY: memory.token_ids}),
-            max_tokens=self.answer_tokens,
-        )
-
 
 def labelled(note: Note, *, prompts: PromptTokens) -> list[int]:
     """The note as a `merge` turn shows it: under the numbers of its chunks, counted from 1."""
     first, last = note.first + 1, note.last + 1
     sections = f"Section {first}" if first == last else f"Sections {first} to {last}"
     return [*prompts.encode(f"\n[{sections}]:\n"), *note.token_ids]
+
+
+def merged_memory(prompts: PromptTokens, memory: Memory, completion: Completion, *, path: str) -> Memory:
+    """What a `merge` turn wrote; the memory as it was where the model wrote the keep word.
+
+    An `update` turn that writes nothing loses the news of one chunk, which `memories.changed` shows. A `merge` turn
+    would lose those of all its notes, so here the reading fails.
+
+    Raises:
+        MergeError: the turn wrote nothing, or only a thought.
+    """
+    if not prompts.response(completion).strip():
+        raise MergeError(
+            f"turn {path} wrote no memory, so the notes that it was to merge would be lost; for a model that "
+            "thinks, raise policy.memory_tokens; else take another model or prompt set"
+        )
+    return prompts.remember(memory, completion)
+
+
+async def side_by_side(prompts: Iterable[Prompt], *, turns: Turns) -> list[Completion]:
+    """The completions of the prompts, in their order. The first failure cancels the other turns.
+
+    A prompt of 5,000 tokens takes 20 kB as an array and 200 kB as a list, so it is made when its turn can start, and
+    its list is dropped at once. A reading then holds the prompts of its turns in the engine, and of one that waits.
+
+    Raises:
+        ExceptionGroup: what the turns that failed raised.
+    """
+    asked: list[asyncio.Task[Completion]] = []
+    unfinished: set[asyncio.Task[Completion]] = set()
+    async with asyncio.TaskGroup() as group:
+        for prompt in prompts:
+            prompt = replace(prompt, token_ids=array("i", prompt.token_ids))
+            task = group.create_task(_ask(prompt, turns=turns))
+            asked.append(task)
+            unfinished.add(task)
+            task.add_done_callback(unfinished.discard)
+            if isinstance(turns, PlacedTurns):
+                await turns.room()
+            elif len(unfinished) == MOST_TURNS:
+                await asyncio.wait(unfinished, return_when=asyncio.FIRST_COMPLETED)
+    return [task.result() for task in asked]
+
+
+async def _ask(prompt: Prompt, *, turns: Turns) -> Completion:
+    return await turns(prompt)

@@ -25,18 +25,18 @@ from memagent_batch.log.index import scan_log, scan_turn_files
 from memagent_batch.log.question_list import read_asked
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.ray_data.held import HeldReadings, LookUp
-from memagent_batch.ray_data.process import LAST_STOP_SECONDS, ReaderProcess
 from memagent_batch.ray_data.progress.board import Board
 from memagent_batch.ray_data.progress.reporter import Reporter
-from memagent_batch.reading.agent import LoadedAgent, make_agent
+from memagent_batch.reading.agent import LoadedAgent, Questions, make_agent
 from memagent_batch.reading.closing import Closing, make_closing
 from memagent_batch.reading.places import TURNS_AT_ONCE, TurnPlaces
-from memagent_batch.reading.questions import Questions
 from memagent_batch.reading.suspects import Suspects
 from memagent_batch.reading.turns import Journal
 from memagent_batch.runs.bounds import has_bounds
 from memagent_batch.wiring import make_engine, make_output, require_reader
 
+LAST_STOP_SECONDS = 20.0
+"""Longest wait for the end of an engine's processes: vLLM asks them to leave, and kills them after 5 s."""
 BOARD_SECONDS = 30.0
 """Longest wait for the board's answer whether the run is under way."""
 LAST_FLUSH_SECONDS = 30.0
@@ -48,19 +48,14 @@ class ReaderTask:
     """What every reader of a run is given."""
 
     agent: AgentConfig
-    """What reads."""
     pool: PoolConfig
     """The actors: readings and turns that each keeps going at once."""
     run_id: str
-    """The run."""
     reader_fingerprint: str
-    """The reader's identity, part of every address."""
     board: Board
-    """Where readers report to."""
     place: RunConfig | None
     """Where the turn log is; None keeps nothing. Not a Location: Ray Data's reports show dataclasses value by value."""
     log: LogConfig
-    """Knobs of the turn log."""
     load_questions: Callable[[], pa.Table]
     """Gives the question list with its hashes; a job's is in its log."""
     look_up: LookUp = LookUp.PLANNED
@@ -111,23 +106,34 @@ class StartedActor:
     """What an actor reads with once its engine is up."""
 
     agent: LoadedAgent
-    """Policy, prompts and tokeniser."""
     questions: Questions
-    """The question list of the run."""
     engine: Engine
-    """Started; stopped when it dies."""
     journal: Journal
-    """The turn log, and the turns under way."""
     reporter: Reporter
-    """Counts and events for the driver."""
     slots: asyncio.Semaphore
-    """Places of readings in flight."""
     places: TurnPlaces
-    """Places of their turns."""
     held: HeldReadings
     """What the log holds: of earlier runs, and of this run's actor before it was restarted."""
     closing: Closing | None
     """What closes readings; None where nothing is asked after their answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderProcess:
+    """The driver's own process, which lives on when an engine dies; see `ActorProcess` for that of an actor."""
+
+    is_replacement: bool = False
+    """Whether an earlier reader of the same documents has gone."""
+    writer: str = ""
+    """What begins the names of the log files of this reader and of those that it replaces."""
+
+    def on_sigterm(self, leave: Callable[[], None]) -> None:
+        """Calls `leave` at SIGTERM; the driver's process has a way of its own to leave."""
+
+    async def end(self, engine: Engine) -> None:
+        """Stops an engine that has died, and what can't live without it."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(engine.stop(), LAST_STOP_SECONDS)
 
 
 class ActorLife:

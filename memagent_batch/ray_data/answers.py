@@ -13,11 +13,11 @@ from memagent_batch.log.index import ReadingKey, reading_key
 from memagent_batch.log.question_list import AskedQuestion
 from memagent_batch.log.rows import ClosedRow, OutcomeRow
 from memagent_batch.ray_data.actor import ReaderTask
-from memagent_batch.ray_data.ray_process import this_process
 from memagent_batch.ray_data.reader import Reader
+from memagent_batch.ray_data.replicas import this_process
+from memagent_batch.reading.agent import Questions
 from memagent_batch.reading.closing import Closing
 from memagent_batch.reading.documents import PlannedDocument, planned_documents
-from memagent_batch.reading.questions import Questions
 from memagent_batch.runs.projection import Origin, PartDocument, answer_row, answers_table, carried_columns
 from memagent_batch.runs.results import with_votes
 from memagent_batch.runs.tables import AnswerRow

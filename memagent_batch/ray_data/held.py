@@ -36,13 +36,10 @@ class HeldReadings:
     output: Location | None
     """Where the log is; None where nothing is kept."""
     reader_fingerprint: str
-    """Whose readings."""
     turn_files: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Turn files by document hash, beside those that a planned document names."""
     outcome_files: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Outcome files by document hash."""
     closing_files: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Files of closed readings by document hash."""
     closing_turns: Sequence[str] = ()
     """Fingerprints under which the log keeps closing turns."""
     closings: Sequence[str] = ()

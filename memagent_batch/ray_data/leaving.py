@@ -11,11 +11,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Self
 
 from memagent_batch.errors import MemagentError, SupersededError, TerminatedError
+from memagent_batch.files.location import Location
 from memagent_batch.logs import EventKind
+from memagent_batch.runs.state import write_stop_note
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +41,6 @@ class Leave(KeyboardInterrupt):
     """Raised in the main thread to leave. A KeyboardInterrupt, since libraries let that pass."""
 
     def __init__(self, cause: MemagentError) -> None:
-        """Takes the error that the run ends with."""
         super().__init__(str(cause))
         self.cause = cause
 
@@ -68,12 +70,10 @@ class ForcedExit:
     """
 
     def __init__(self) -> None:
-        """Outside a block nothing is ended."""
         self._blocks = 0
         self._timer: threading.Timer | None = None
 
     def __enter__(self) -> Self:
-        """Begins a block; only the outermost one counts."""
         self._blocks += 1
         return self
 
@@ -136,7 +136,6 @@ class OrderlyLeave:
     """
 
     def __init__(self, *, require_claim: Callable[[], None]) -> None:
-        """Takes what raises SupersededError once the claim is lost."""
         self._require_claim = require_claim
         self._cause: KeyboardInterrupt | None = None
         self._over = threading.Event()
@@ -144,7 +143,6 @@ class OrderlyLeave:
         self._thread = threading.Thread(target=self._watch, daemon=True, name="leaving")
 
     def __enter__(self) -> Self:
-        """Begins to watch."""
         if threading.current_thread() is not threading.main_thread():
             return self
         with contextlib.ExitStack() as handlers:
@@ -192,3 +190,26 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     leave = Leave(TerminatedError(TERMINATED))
     FORCED_EXIT.arm(leave)
     raise leave
+
+
+@contextmanager
+def noted_stop(output: Location, *, run_id: str) -> Iterator[None]:
+    """Runs the block, and writes a note when it raises. A note that can't be written is left out: it is a help only."""
+    try:
+        yield
+    except BaseException as error:
+        with suppress(MemagentError):
+            write_stop_note(output, run_id=run_id, why=_why_stopped(error))
+        raise
+
+
+def _why_stopped(error: BaseException) -> str:
+    match error:
+        case Leave():
+            return str(error.cause)
+        case KeyboardInterrupt():
+            return "interrupted, as by Ctrl-C"
+        case MemagentError():
+            return str(error)
+        case _:
+            return type(error).__name__

@@ -15,10 +15,8 @@ from memagent_batch.errors import EngineDeadError, EngineRefusedError, NotReadEr
 from memagent_batch.log.index import ReadingKey, StandingOutcome, reading_key
 from memagent_batch.log.rows import ClosedRow, ClosingRow, OutcomeRow, outcome_row
 from memagent_batch.logs import EventKind
-from memagent_batch.ray_data.actor import ActorLife, ReaderTask, StartedActor
-from memagent_batch.ray_data.process import ReaderProcess
-from memagent_batch.ray_data.progress.reporter import Reporter
-from memagent_batch.ray_data.progress.share import ReadingShare
+from memagent_batch.ray_data.actor import ActorLife, ReaderProcess, ReaderTask, StartedActor
+from memagent_batch.ray_data.progress.reporter import ReadingShare, Reporter
 from memagent_batch.reading.closing import Tracer, close_reading, unclosed
 from memagent_batch.reading.documents import PlannedDocument, planned_documents
 from memagent_batch.reading.read import Reading, read
@@ -31,13 +29,11 @@ class Ended:
     """A reading that ended, or could not be read now."""
 
     document: PlannedDocument
-    """What was read."""
     question: int
     """Row of the question list."""
     outcome: OutcomeRow
     """How it ended, as a row of `OUTCOME_LOG`."""
     closed: ClosedRow | None = None
-    """What was asked after the answer."""
 
 
 class Reader:
@@ -210,7 +206,6 @@ class _Asked:
     rows: Sequence[int]
     """Rows of the question list."""
     sample: int
-    """Which sample."""
     is_answered: bool
     """Whether the log holds how it ended; it is replayed then, and closed."""
 
@@ -220,7 +215,6 @@ class _Result:
     """How a reading ended."""
 
     reading: Reading
-    """The reading."""
     closed: Mapping[str, ClosedRow] = field(default_factory=dict)
     """What was asked after its answer, by the fingerprint of what was asked."""
     not_closed: NotReadError | None = None
@@ -300,7 +294,6 @@ def _both(*observers: Callable[[Prompt, Completion], None]) -> Callable[[Prompt,
 
 
 def _ended_row(ended: Ended) -> EndedRow:
-    """A row of `ENDED`."""
     status = str(ended.outcome["status"])
     not_read = ended.outcome if status == Status.NOT_READ else None
     return {"document_id": ended.document.document_id, "status": status, "not_read": not_read}

@@ -8,30 +8,63 @@ error, which ends the run.
 
 import asyncio
 import os
+import signal
 import threading
+from collections.abc import Callable
 from typing import cast
 
 import pyarrow as pa
 import ray
 
+from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineStartError, MemagentError
 from memagent_batch.logs import EventKind
-from memagent_batch.ray_data.actor import ReaderTask
+from memagent_batch.ray_data.actor import LAST_STOP_SECONDS, ReaderProcess, ReaderTask
 from memagent_batch.ray_data.progress.board import Event, Report
-from memagent_batch.ray_data.progress.ray_board import RayBoard
-from memagent_batch.ray_data.ray_process import this_process
+from memagent_batch.ray_data.progress.ray_board import MAX_STARTS, NextStep, RayBoard
 from memagent_batch.ray_data.reader import Reader
-from memagent_batch.ray_data.starts import MAX_STARTS, NextStep
 
 RESTART_SECONDS = 5.0
 """Pause before a replica starts again: what holds the GPU's memory may be a process that is ending."""
+
+
+class ActorProcess(ReaderProcess):
+    """That of an actor, which ends with its engine; Ray starts another one with the same documents."""
+
+    __slots__ = ()
+
+    def on_sigterm(self, leave: Callable[[], None]) -> None:
+        """Calls `leave` when the process gets SIGTERM, as when its node is taken away."""
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, lambda number, frame: leave())
+
+    async def end(self, engine: Engine) -> None:
+        """Stops the engine and the process."""
+        threading.Timer(LAST_STOP_SECONDS, os._exit, args=(1,)).start()
+        try:
+            await engine.stop()  # one that hangs guards itself no more, and would outlive this process
+        finally:
+            os._exit(1)
+
+
+def this_process() -> ReaderProcess:
+    """That of this actor; the driver's own outside actors.
+
+    Ray gives a restarted actor the documents that it had, so of the run's files it needs those of this actor alone:
+    with a thousand actors beside it, the others' files are too many to look through.
+    """
+    context = ray.get_runtime_context() if ray.is_initialized() else None
+    if context is None or context.get_actor_id() is None:
+        return ReaderProcess()
+    return ActorProcess(
+        is_replacement=bool(context.was_current_actor_reconstructed), writer=f"{context.get_actor_id()}-"
+    )
 
 
 class Replica:
     """Ray Data UDF: a `Reader` on an event loop of its own, whose engine starts before the first document."""
 
     def __init__(self, reader: type[Reader], task: ReaderTask) -> None:
-        """Returns once the replica can read, or none of the run can."""
         self._task = task
         self._reader = reader(task, this_process())
         self._loop = asyncio.new_event_loop()

@@ -41,8 +41,8 @@ REACH_SECONDS = 30.0
 CLIENT_PORT = 10001
 """The port that an address of `ray://` may leave out."""
 
-START_SECONDS = 1800
-"""Longest wait for the actors that a run begins with; a cluster may have to add nodes for them."""
+START_SECONDS = 1800.0
+"""Longest wait for replicas to start; a cluster may have to add nodes for them."""
 
 
 @contextmanager

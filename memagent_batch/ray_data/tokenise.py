@@ -24,8 +24,7 @@ from memagent_batch.inputs.formats.columnar import batch_records
 from memagent_batch.inputs.formats.records import Column, Kind, Presence, Record
 from memagent_batch.inputs.texts import FetchedText, fetch_texts
 from memagent_batch.plugins import make_policy
-from memagent_batch.reading.breaks import break_at, find_breaks
-from memagent_batch.reading.documents import planned_documents
+from memagent_batch.reading.documents import break_at, find_breaks, planned_documents
 from memagent_batch.runs.plan import CALL_COLUMN, WORK_COLUMNS
 from memagent_batch.tokens.tokenizer import TokenisedText, Tokenizer
 from memagent_batch.wiring import make_prompt_tokens, make_texts_place, make_tokenizer
@@ -85,9 +84,7 @@ class RowColumns:
     """Where a row of a dataset has what is read."""
 
     document_id: str
-    """Column of the unique id."""
     text: str
-    """Column of the text."""
     carry: Sequence[str] = ()
     """Columns to carry into the answers, as text."""
 
@@ -111,13 +108,7 @@ def tokenise_rows(
 ) -> Iterator[pa.Table]:
     """Ray Data UDF: rows that hold their texts in, rows of `CALL` out, one table for each document.
 
-    Args:
-        rows: A block of the dataset.
-        agent: What reads.
-        columns: Where id and text stand.
-        asked: Rows of the question list by the document that they are bound to; None for every document.
-        samples: Readings of each document and question.
-        splits: Whether documents have their sentences.
+    `asked`: rows of the question list by the document that they are bound to; None for every document.
 
     Raises:
         InputError: a column is missing, an id is missing or twice in the block, or a value can't be used.

@@ -1,13 +1,18 @@
-"""What a process needs of an agent to read with it: everything but the engine."""
+"""What a process needs of an agent to read with it: everything but the engine; and the questions of its run."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+import pyarrow as pa
+
 from memagent_batch.config.agent import AgentConfig
+from memagent_batch.domain.addresses import ReadingAddress
+from memagent_batch.domain.closing.answer_types import ValueType
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Policy, Question, QuestionTokens
 from memagent_batch.errors import QuestionTooLongError
+from memagent_batch.inputs.questions import value_types
 from memagent_batch.plugins import make_policy
 from memagent_batch.wiring import make_prompt_tokens, make_tokenizer
 
@@ -20,15 +25,11 @@ class LoadedAgent:
     """Policy, prompts and tokeniser in this process."""
 
     policy: Policy
-    """How a document is read."""
     prompts: PromptTokens
-    """The prompt set, as the model's tokeniser writes it."""
     encode: Callable[[str], Sequence[int]]
     """Token ids of a question; keeps those that it has tokenised."""
     question_tokens: int
-    """Longest question, tokens."""
     model: str
-    """Name of the model, for the tables."""
 
     def tokenise(self, question: Question) -> QuestionTokens:
         """The question as its policy sees it.
@@ -54,3 +55,26 @@ def make_agent(agent: AgentConfig) -> LoadedAgent:
         question_tokens=agent.policy.question_tokens,
         model=agent.model,
     )
+
+
+class Questions:
+    """Questions, and the addresses of their readings."""
+
+    def __init__(self, asked: pa.Table, *, reader_fingerprint: str) -> None:
+        """Takes the question list (`PlannedQuestions.hashed`) and the reader, which is part of every address."""
+        self._asked = asked
+        self._reader_fingerprint = reader_fingerprint
+        self.types: list[ValueType | None] = value_types(asked)
+        """The type that the question in each row asks for."""
+
+    def __getitem__(self, row: int) -> Question:
+        return Question(question_id=self._asked["question_id"][row].as_py(), text=self._asked["question"][row].as_py())
+
+    def address(self, row: int, *, document_hash: str, sample: int) -> ReadingAddress:
+        """Where the log keeps the reading of this question."""
+        return ReadingAddress(
+            document_hash=document_hash,
+            question_hash=self._asked["question_hash"][row].as_py(),
+            sample=sample,
+            reader_fingerprint=self._reader_fingerprint,
+        )

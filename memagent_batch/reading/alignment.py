@@ -41,13 +41,10 @@ class Aligned:
     """A string of the model's and its place in the text."""
 
     string: str
-    """The string."""
     alignment: Alignment
-    """How near it is."""
     char_start: int | None = None
     """First character of its place, code points; None where it has none."""
     char_end: int | None = None
-    """Character after the last one."""
 
 
 def answer_strings(answer: str) -> list[str]:

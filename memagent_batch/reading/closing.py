@@ -9,8 +9,8 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any, cast
 
-from memagent_batch.bm25 import word_scores
 from memagent_batch.budgets import fitted_closing, require_closing_window
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.closing import ClosingConfig
@@ -28,11 +28,11 @@ from memagent_batch.domain.closing.evidence import (
     evidence_of,
 )
 from memagent_batch.domain.closing.json_schemas import JsonValue
-from memagent_batch.domain.closing.plan import (
+from memagent_batch.domain.closing.prompts import (
+    CLOSING_TEXTS,
+    COMPLETION_TOKENS,
     EVIDENCE,
-    EVIDENCE_COMPLETION_TOKENS,
     SUPPORT,
-    SUPPORT_COMPLETION_TOKENS,
     SUPPORT_GUIDE,
     SUPPORT_MENU,
     VALUE,
@@ -51,12 +51,11 @@ from memagent_batch.domain.document import Document
 from memagent_batch.domain.guides import Guide
 from memagent_batch.domain.prompts import PromptTokens, Slot, new_memory
 from memagent_batch.domain.texts.sentences import Sentences
-from memagent_batch.domain.texts.words import folded_words
+from memagent_batch.domain.texts.words import folded_words, word_scores
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Turns
 from memagent_batch.errors import ClosingError, ReadingError, SettingsError, ValueTypeError
 from memagent_batch.log.rows import ClosedRow
 from memagent_batch.plugins import engine_settings
-from memagent_batch.prompts.closing import CLOSING_TEXTS
 from memagent_batch.reading.read import Reading
 from memagent_batch.reading.turns import ReadingTurns
 from memagent_batch.wiring import make_closing_tokens, make_engine
@@ -67,21 +66,12 @@ class Closing:
     """What closes the readings of an agent. One for each actor."""
 
     config: ClosingConfig
-    """Which turns are asked, and their budgets."""
     tokens: ClosingTokens
-    """Their texts, as the model's tokeniser writes them."""
     reader_fingerprint: str
-    """The reader that answers."""
     extraction: Extraction = Extraction.AUTO
-    """How answers are taken out of responses."""
 
     def fingerprint(self, kind: str, value_type: ValueType | None = None) -> str:
-        """What decides the result of a turn of this kind beside document and question, as 64 hex digits.
-
-        Args:
-            kind: the kind of turn.
-            value_type: the type that the question asks for; for `value` alone.
-        """
+        """What decides the result of a turn of this kind beside document and question, as 64 hex digits."""
         parts: dict[str, JsonValue] = {"reader": self.reader_fingerprint, "kind": kind, "text": CLOSING_TEXTS[kind]}
         if kind == VALUE and value_type is not None:
             guide = guide_of(value_type)
@@ -126,12 +116,6 @@ def checked_closing(
 ) -> Closing | None:
     """What closes the readings of a run; None where nothing is asked after its answers.
 
-    Args:
-        config: What is asked of every reading.
-        agent: What reads; its budgets fit its window.
-        types: Types that the questions ask for.
-        reader_fingerprint: The reader.
-
     Raises:
         SettingsError: a closing turn can't fit the window, or samples can't vote.
         EngineStartError: the engine takes no guides.
@@ -166,9 +150,7 @@ def require_compiled(types: Mapping[ValueType, str], agent: AgentConfig) -> None
     An endpoint compiles by itself, with a compiler that is not known here: what it refuses is the `closing_error` of a
     reading. Choices and expressions are made by the project and hold nothing of a question list.
 
-    Args:
-        types: Types that questions ask for, each with the place of a question that does.
-        agent: What reads.
+    `types`: each with the place of a question that asks for it.
 
     Raises:
         ValueTypeError: one can't be compiled; names the place and says what xgrammar says.
@@ -191,38 +173,10 @@ def require_compiled(types: Mapping[ValueType, str], agent: AgentConfig) -> None
             ) from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FinishedReading:
-    """A reading that was answered: what its closing turns are about."""
-
-    document: Document
-    """The document."""
-    sentences: Sentences
-    """Its sentences; none are needed if no evidence is asked for."""
-    question: str
-    """The question."""
-    value_type: ValueType | None = None
-    """The type that it asks for; None if it asks for none."""
-    response: str
-    """Text of the answer turn, without thoughts."""
-    answer: str | None
-    """The answer that was taken out of it; None if it has none."""
-    memory: str
-    """Memory that the answer was given from."""
-    trace: MemoryTrace
-    """Where that memory came from."""
-
-    @property
-    def brief(self) -> str:
-        """The answer in few words: as it was taken out of the response, else the response."""
-        return self.response if self.answer is None else self.answer
-
-
 class Tracer:
     """Keeps the trace of a reading: an observer of its turns, replayed ones included."""
 
     def __init__(self, prompts: PromptTokens) -> None:
-        """Begins with the first memory, whose words come from no chunk."""
         self._prompts = prompts
         self.trace = MemoryTrace(seen=dict.fromkeys(folded_words(prompts.first_memory.text)))
         """Where the memory comes from, so far."""
@@ -251,13 +205,17 @@ async def close_reading(
     closing: Closing,
     turns: ReadingTurns,
 ) -> ClosedRow:
-    """Asks the closing turns of a reading that was answered: its status is `ok`, and all its own turns were asked.
+    """Asks the closing turns of a reading, one after another: its status is `ok`, and all its own turns were asked.
+
+    A turn that fails for a cause of its own ends them, and what was asked before it stays.
+
+    `sentences` are needed only if evidence is asked for.
 
     Raises:
         MemagentError: what concerns more than this reading.
     """
     response = reading.response or ""
-    finished = FinishedReading(
+    answered = _Answered(
         document=document,
         sentences=sentences,
         question=question,
@@ -267,25 +225,14 @@ async def close_reading(
         memory=reading.memory or "",
         trace=trace,
     )
-    return await ask_closing_turns(finished, closing=closing, turns=turns)
-
-
-async def ask_closing_turns(reading: FinishedReading, *, closing: Closing, turns: ReadingTurns) -> ClosedRow:
-    """Asks the closing turns of a reading, one after another.
-
-    A turn that fails for a cause of its own ends them, and what was asked before it stays.
-
-    Raises:
-        MemagentError: what concerns more than this reading, as in `read`.
-    """
     row, before = _nothing_asked(), turns.counts
-    row["coverage"] = reading.trace.coverage(reading.document.num_tokens)
+    row["coverage"] = trace.coverage(document.num_tokens)
     try:
-        await _ask_value(row, reading, closing=closing, turns=turns)
+        await _ask_value(row, answered, closing=closing, turns=turns)
         if closing.config.evidence:
-            chosen = await _ask_evidence(row, reading, closing=closing, turns=turns)
+            chosen = await _ask_evidence(row, answered, closing=closing, turns=turns)
             if closing.config.support and chosen:
-                await _ask_support(row, reading, chosen, closing=closing, turns=turns)
+                await _ask_support(row, answered, chosen, closing=closing, turns=turns)
     except ReadingError as error:
         row["closing_error"], row["is_failed"] = f"{type(error).__name__}: {error}", True
     row["num_turns"] = turns.counts.num_turns - before.num_turns
@@ -302,28 +249,34 @@ def unclosed(replayed: Reading) -> ClosedRow:
     return row
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answered:
+    """What the closing turns of a reading are about."""
+
+    document: Document
+    sentences: Sentences
+    question: str
+    value_type: ValueType | None
+    response: str
+    """Text of the answer turn, without thoughts."""
+    answer: str | None
+    """The answer that was taken out of it; None if it has none."""
+    memory: str
+    trace: MemoryTrace
+
+    @property
+    def brief(self) -> str:
+        """The answer in few words: as it was taken out of the response, else the response."""
+        return self.response if self.answer is None else self.answer
+
+
 def _nothing_asked() -> ClosedRow:
-    return {
-        "value": None,
-        "value_bool": None,
-        "value_number": None,
-        "value_label": None,
-        "value_status": None,
-        "confidence": None,
-        "support": None,
-        "support_probability": None,
-        "coverage": None,
-        "closing_error": None,
-        "evidence": None,
-        "is_failed": False,
-        "num_turns": 0,
-        "num_prompt_tokens": 0,
-        "num_completion_tokens": 0,
-        "finished_at": datetime.now(UTC),
-    }
+    row: Any = dict.fromkeys(ClosedRow.__annotations__)
+    counts = {"num_turns": 0, "num_prompt_tokens": 0, "num_completion_tokens": 0}
+    return cast(ClosedRow, {**row, **counts, "is_failed": False, "finished_at": datetime.now(UTC)})
 
 
-async def _ask_value(row: ClosedRow, reading: FinishedReading, *, closing: Closing, turns: Turns) -> None:
+async def _ask_value(row: ClosedRow, reading: _Answered, *, closing: Closing, turns: Turns) -> None:
     """Adds the answer as a value to the row, if the question asks for a type."""
     value_type = reading.value_type
     if value_type is None:
@@ -343,32 +296,23 @@ async def _ask_value(row: ClosedRow, reading: FinishedReading, *, closing: Closi
     row["value_bool"], row["value_number"], row["value_label"] = value.boolean, value.number, value.label
 
 
-async def _ask_evidence(
-    row: ClosedRow, reading: FinishedReading, *, closing: Closing, turns: Turns
-) -> Sequence[Candidate]:
+async def _ask_evidence(row: ClosedRow, reading: _Answered, *, closing: Closing, turns: Turns) -> Sequence[Candidate]:
     """Adds the sentences that the answer rests on to the row, and returns them, the best first.
 
-    An answer that says "not stated" rests on none. Without a sentence to show, none bears the answer, and nothing is
+    An answer that says "not stated" rests on none. Without a sentence to show, none supports the answer, and nothing is
     asked.
     """
     is_stated = row["value_status"] != ValueStatus.NOT_STATED
     shown = await asyncio.to_thread(_shown, reading, closing=closing) if is_stated else []
     chosen: list[Candidate] = []
     if shown:
-        prompt = _prompt(
-            EVIDENCE,
-            reading.brief,
-            reading,
-            slots={Slot.SENTENCES: _numbered(shown, reading.document, closing.tokens)},
-            closing=closing,
-            max_tokens=EVIDENCE_COMPLETION_TOKENS,
-            guide=evidence_guide(len(shown)),
+        completion = await _ask_of_sentences(
+            EVIDENCE, reading, shown, guide=evidence_guide(len(shown)), closing=closing, turns=turns
         )
-        completion = await turns(prompt)
         try:
-            chosen = evidence_of(_whole_text(completion, prompt), shown)
+            chosen = evidence_of(completion.text, shown)
         except ValueError as error:
-            raise ClosingError(f"turn {prompt.path}: {error}") from error
+            raise ClosingError(f"turn {EVIDENCE}: {error}") from error
     row["evidence"] = [
         {"char_start": each.char_start, "char_end": each.char_end, "chunk_index": each.chunk_index} for each in chosen
     ]
@@ -376,28 +320,35 @@ async def _ask_evidence(
 
 
 async def _ask_support(
-    row: ClosedRow, reading: FinishedReading, chosen: Sequence[Candidate], *, closing: Closing, turns: Turns
+    row: ClosedRow, reading: _Answered, chosen: Sequence[Candidate], *, closing: Closing, turns: Turns
 ) -> None:
-    """Adds to the row whether the sentences bear the answer."""
+    """Adds to the row whether the sentences support the answer."""
     shown = sorted(chosen, key=lambda sentence: sentence.char_start)
-    prompt = _prompt(
-        SUPPORT,
-        reading.brief,
-        reading,
-        slots={Slot.SENTENCES: _numbered(shown, reading.document, closing.tokens)},
-        closing=closing,
-        max_tokens=SUPPORT_COMPLETION_TOKENS,
-        guide=SUPPORT_GUIDE,
-    )
-    completion = await turns(prompt)
-    written = _whole_text(completion, prompt)
-    if written not in SUPPORT_MENU:
-        raise ClosingError(f"turn {prompt.path}: {written!r} is no number of the menu")
-    row["support"] = SUPPORT_MENU[written].value
+    completion = await _ask_of_sentences(SUPPORT, reading, shown, guide=SUPPORT_GUIDE, closing=closing, turns=turns)
+    if completion.text not in SUPPORT_MENU:
+        raise ClosingError(f"turn {SUPPORT}: {completion.text!r} is no number of the menu")
+    row["support"] = SUPPORT_MENU[completion.text].value
     row["support_probability"] = confidence(completion, SUPPORT_GUIDE)
 
 
-def _shown(reading: FinishedReading, *, closing: Closing) -> list[Candidate]:
+async def _ask_of_sentences(
+    kind: str, reading: _Answered, shown: Sequence[Candidate], *, guide: Guide, closing: Closing, turns: Turns
+) -> Completion:
+    """The completion of a turn that shows sentences.
+
+    Raises:
+        ClosingError: it was cut.
+    """
+    slots = {Slot.SENTENCES: _numbered(shown, reading.document, closing.tokens)}
+    budget = COMPLETION_TOKENS[kind]
+    prompt = _prompt(kind, reading.brief, reading, slots=slots, closing=closing, max_tokens=budget, guide=guide)
+    completion = await turns(prompt)
+    if completion.finish_reason is FinishReason.LENGTH:
+        raise ClosingError(f"turn {kind}: it was cut at its budget of {budget} tokens")
+    return completion
+
+
+def _shown(reading: _Answered, *, closing: Closing) -> list[Candidate]:
     """The sentences that are shown; decodes and ranks, beside the event loop."""
     brief, document = reading.brief, reading.document
     sources = reading.trace.sources(question=reading.question, answer=brief)
@@ -415,7 +366,7 @@ def _shown(reading: FinishedReading, *, closing: Closing) -> list[Candidate]:
 def _prompt(
     kind: str,
     answer: str,
-    reading: FinishedReading,
+    reading: _Answered,
     *,
     slots: Mapping[Slot, Sequence[int]],
     closing: Closing,
@@ -444,14 +395,3 @@ def _numbered(shown: Sequence[Candidate], document: Document, tokens: ClosingTok
         token_ids += tokens.encode(f"[{number}]" if begins_before else f"[{number}] ")
         token_ids += [*document.tokens(sentence.token_start, sentence.token_end), *line_end]
     return token_ids
-
-
-def _whole_text(completion: Completion, prompt: Prompt) -> str:
-    """What a turn wrote, if it was not cut.
-
-    Raises:
-        ClosingError: it was.
-    """
-    if completion.finish_reason is FinishReason.LENGTH:
-        raise ClosingError(f"turn {prompt.path}: it was cut at its budget of {prompt.max_tokens} tokens")
-    return completion.text

@@ -31,7 +31,6 @@ class TurnPlaces:
     """
 
     def __init__(self, number: int = TURNS_AT_ONCE) -> None:
-        """All places are free."""
         self._num_free = self._number = number
         self._waiting: list[_Waiting] = []
         self._num_documents = self._num_arrivals = 0

@@ -22,25 +22,17 @@ class Reading:
     """How a reading ended; the fields but `error` are columns of the outcome log."""
 
     status: Status
-    """How it ended."""
     response: str | None = None
     """Text of the answer turn, without thoughts; None where there is no answer."""
     memory: str | None = None
-    """Memory that the answer was given from."""
     finish_reason: FinishReason | None = None
-    """Why the answer ended."""
     error_type: str | None = None
     """What went wrong, where there is no answer."""
     error_message: str | None = None
-    """Where and why."""
     counts: TurnCounts
-    """What its turns cost."""
     num_document_tokens: int
-    """Length of the document."""
     num_chunks: int
-    """Chunks of the document."""
     model: str
-    """Name of the model."""
     started_at: datetime
     """When it began, UTC."""
     finished_at: datetime

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
-from memagent_batch.domain.closing.plan import WHOLE_OR_FAILED
+from memagent_batch.domain.closing.prompts import WHOLE_OR_FAILED
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, sum_counted
 from memagent_batch.engines.engine import Completer
 from memagent_batch.errors import NotHeldError
@@ -29,19 +29,13 @@ class TurnCounts:
     """What the turns of a reading cost; the fields are columns of the tables."""
 
     num_turns: int = 0
-    """Turns, replayed ones included."""
     num_replayed_turns: int = 0
-    """Turns that the log answered."""
     num_prompt_tokens: int = 0
-    """Prompt tokens of all turns."""
     num_cached_prompt_tokens: int = 0
-    """Prompt tokens that the engine's prefix cache held."""
     num_completion_tokens: int = 0
-    """Completion tokens of all turns."""
     num_markers: int | None = None
     """Markers that were made harmless in the prompts of all turns; None where none were counted."""
     engine_seconds: float = 0.0
-    """Time inside the engine, summed over turns."""
     memory_truncations: int = 0
     """Turns that write the memory or a note and were cut at their budget."""
 
@@ -66,9 +60,7 @@ class Journal:
     """Where an actor keeps its turns: the log, and the record of those that are under way."""
 
     log: TurnLogWriter
-    """Takes every finished turn."""
     suspects: Suspects
-    """Watches the turns that are under way."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,7 +72,6 @@ class ReadingTurns:
     address: ReadingAddress
     """The reading's address, from which each turn has its seed."""
     seed: int
-    """The run's seed."""
     held: LoggedTurns = field(default_factory=dict)
     """Turns that the log holds of this reading."""
     last_hashes: Sequence[str] = ()
@@ -90,13 +81,11 @@ class ReadingTurns:
     journal: Journal | None = None
     """Keeps new turns; None where nothing is kept."""
     places: TurnPlaces = field(default_factory=TurnPlaces)
-    """Places of turns in the engine, which its readings share."""
     document: int = 0
     """Number of the document among those that share the places; the lower one is served first."""
     observe: Callable[[Prompt, Completion], None] | None = None
     """Receives every turn, replayed ones included."""
     counts: TurnCounts = field(default=TurnCounts(), init=False)
-    """What the turns have cost so far."""
     _num_asked: int = field(default=0, init=False)
     _paths_of_last: dict[ReadingAddress, Mapping[tuple[str, str], str]] = field(default_factory=dict, init=False)
     _closed: dict[ClosingTurn, Completion] = field(default_factory=dict, init=False)
@@ -198,7 +187,6 @@ class ClosingsOnly:
     """An engine for a reading that the log holds: it is asked closing turns, and no turn of the reading itself."""
 
     def __init__(self, engine: Completer) -> None:
-        """Takes the engine, which others use too."""
         self._engine = engine
 
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from memagent_batch.domain.closing.plan import EVIDENCE, SUPPORT, VALUE
+from memagent_batch.domain.closing.prompts import EVIDENCE, SUPPORT, VALUE
 from memagent_batch.domain.texts.shares import percent
 from memagent_batch.errors import OutputError
 from memagent_batch.files.json_files import read_json

@@ -24,7 +24,7 @@ from pydantic_core import to_jsonable_python
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
-from memagent_batch.domain.texts.markdown import escaped
+from memagent_batch.domain.texts.escapes import escaped
 from memagent_batch.errors import OutputError, SettingsError, StorageError
 from memagent_batch.files.errors import FILE_ERRORS, storage_errors
 from memagent_batch.files.json_files import json_bytes, write_json

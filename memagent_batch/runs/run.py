@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
-from memagent_batch.domain.closing.plan import EVIDENCE, SUPPORT, VALUE
+from memagent_batch.domain.closing.prompts import EVIDENCE, SUPPORT, VALUE, closing_text_sha256
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
 from memagent_batch.domain.texts.shares import quantity
@@ -27,7 +27,6 @@ from memagent_batch.log.question_list import read_asked, write_asked
 from memagent_batch.log.writer import new_run_id
 from memagent_batch.logs import EventKind
 from memagent_batch.masking import shown
-from memagent_batch.prompts.closing import closing_text_sha256
 from memagent_batch.runs.bounds import Spent, cost
 from memagent_batch.runs.claim import (
     ANSWER_TABLES,

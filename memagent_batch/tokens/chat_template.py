@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -42,47 +42,12 @@ NO_THOUGHT = f"{THOUGHT_END}\n\n"
 """Ends a thought that the chat template opened: a guided completion has no room for one."""
 
 
-class Template(Protocol):
-    """What a user message becomes before it is tokenised."""
-
-    @property
-    def sha256(self) -> str:
-        """Hash of its text, as 64 hex digits; empty where it is not known here."""
-
-    def values(self, given: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-        """What it is given beside the message: the user's values and the defaults."""
-
-    def render(self, content: str, *, values: Mapping[str, JsonValue]) -> str:
-        """One user message, up to where the model begins to write."""
-
-    def opens_thought(self, values: Mapping[str, JsonValue]) -> bool:
-        """Whether a prompt ends inside a thought, so that completions begin there."""
-
-    def thought_end(self, values: Mapping[str, JsonValue], *, has_tags: bool) -> str:
-        """What goes behind the prompt of a guided turn, which has no room for a thought; empty if nothing is needed.
-
-        vLLM's server with a `--reasoning-parser` applies no guide before the thought ends.
-
-        Args:
-            values: what the template is given.
-            has_tags: whether the tokeniser has a token for each tag of a thought, so that the model may begin one.
-        """
-
-    def prints_time(self, values: Mapping[str, JsonValue]) -> bool:
-        """Whether prompts show `TEMPLATE_TIME`."""
-
-    def other_thought_tags(self) -> list[str]:
-        """Tags that mark thoughts in another way than `<think>`: those thoughts can't be cut off."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatTemplate:
-    """The chat template of a tokeniser of `transformers`."""
+    """What a user message becomes before it is tokenised, by the chat template of a tokeniser of `transformers`."""
 
     tokenizer: Any
-    """The tokeniser."""
     model: str
-    """Name of the model, for messages."""
 
     @property
     def sha256(self) -> str:
@@ -122,7 +87,15 @@ class ChatTemplate:
         return ends_in_thought(self._tail(values))
 
     def thought_end(self, values: Mapping[str, JsonValue], *, has_tags: bool) -> str:
-        """What ends the thought that it opens, or stands for one that the model would begin itself."""
+        """What goes behind the prompt of a guided turn, which has no room for a thought; empty if nothing is needed.
+
+        It ends the thought that the template opens, or stands for one that the model would begin itself. vLLM's server
+        with a `--reasoning-parser` applies no guide before the thought ends.
+
+        Args:
+            values: what the template is given.
+            has_tags: whether the tokeniser has a token for each tag of a thought, so that the model may begin one.
+        """
         tail = self._tail(values)
         if ends_in_thought(tail):
             return NO_THOUGHT
@@ -142,7 +115,6 @@ class ChatTemplate:
         return self._text + self.render(MESSAGE_MARK, values=self.defaults) if self.is_there else ""
 
     def _tail(self, values: Mapping[str, JsonValue]) -> str:
-        """What follows a message."""
         return self.render(MESSAGE_MARK, values=values).rpartition(MESSAGE_MARK)[2]
 
     def _render(self, content: str, *, values: Mapping[str, JsonValue], time: datetime) -> str:
@@ -170,15 +142,14 @@ class ChatTemplate:
         return re.search(rf"\b{re.escape(word)}\b", self._text) is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerTemplate:
+class ServerTemplate(ChatTemplate):
     """Stands for a template that a server applies: prompts are the messages themselves.
 
-    The tokeniser's own template, where it has one, is taken for a copy of the server's.
+    The tokeniser's own template, where it has one, is taken for a copy of the server's. The server tells thoughts
+    apart, and the engine puts the tag before a completion that begins inside one.
     """
 
-    own: ChatTemplate
-    """The tokeniser's."""
+    __slots__ = ()
 
     @property
     def sha256(self) -> str:
@@ -187,14 +158,14 @@ class ServerTemplate:
 
     def values(self, given: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         """The user's values, and the defaults for words that the tokeniser's template knows."""
-        return {**(self.own.defaults if self.own.is_there else {}), **given}
+        return {**(self.defaults if self.is_there else {}), **given}
 
     def render(self, content: str, *, values: Mapping[str, JsonValue]) -> str:
         """The message."""
         return content
 
     def opens_thought(self, values: Mapping[str, JsonValue]) -> bool:
-        """Never: the engine puts the tag before a completion that begins inside a thought."""
+        """Never."""
         return False
 
     def thought_end(self, values: Mapping[str, JsonValue], *, has_tags: bool) -> str:
@@ -206,5 +177,5 @@ class ServerTemplate:
         return False
 
     def other_thought_tags(self) -> list[str]:
-        """None: the server tells thoughts apart."""
+        """None."""
         return []

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memagent_batch.domain.closing.plan import ClosingTokens
+from memagent_batch.domain.closing.prompts import ClosingTokens
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import (
     PASSAGE_GAP,
@@ -26,10 +26,9 @@ from memagent_batch.domain.prompts import (
     split_slots,
 )
 from memagent_batch.errors import DocumentError, PromptSetError
-from memagent_batch.tokens.chat_template import THINKING_WORD, ChatTemplate, Template
+from memagent_batch.tokens.chat_template import THINKING_WORD, ChatTemplate
 from memagent_batch.tokens.pretrained import load_pretrained
-from memagent_batch.tokens.spans import segments_of
-from memagent_batch.tokens.tokenizer_json import TokenizerJson
+from memagent_batch.tokens.tokenizer_json import TokenizerJson, segments_of
 
 CONTEXT_TOKENS = 8
 """Tokens of a prompt that are decoded before what follows it: more than the control tokens that end a chat template."""
@@ -142,15 +141,11 @@ class Tokenizer:
         *,
         answer_form: AnswerForm,
         chat_template_kwargs: Mapping[str, Any] = {},
-        template: Template | None = None,
+        template: ChatTemplate | None = None,
     ) -> PromptTokens:
         """The prompt set as this tokeniser and its chat template write it.
 
-        Args:
-            prompts: the prompt set.
-            answer_form: how the model is asked to mark its answer.
-            chat_template_kwargs: what the user gives the chat template.
-            template: what wraps a message, where it is not the tokeniser's own chat template.
+        `template`: what wraps a message, if it is not the own chat template.
         """
         template = template or self.chat_template
         shown = partial(self._template, template=template, values=template.values(chat_template_kwargs))
@@ -173,14 +168,11 @@ class Tokenizer:
         texts: Mapping[str, str],
         *,
         chat_template_kwargs: Mapping[str, Any] = {},
-        template: Template | None = None,
+        template: ChatTemplate | None = None,
     ) -> ClosingTokens:
         """The closing turns as this tokeniser and its chat template write them, each behind a thought that has ended.
 
-        Args:
-            texts: text of each kind.
-            chat_template_kwargs: what the user gives the chat template.
-            template: what wraps a message, where it is not the tokeniser's own chat template.
+        `template`: as in `prompt_tokens`.
         """
         template = template or self.chat_template
         values = template.values(chat_template_kwargs)
@@ -224,7 +216,9 @@ class Tokenizer:
         token_chars = np.fromiter((first for first, _ in slow.offsets), np.int64)
         return TokenisedText(token_ids=np.asarray(slow.ids, np.int32), token_chars=token_chars)
 
-    def _template(self, text: str, *, template: Template, values: Mapping[str, Any], ending: str = "") -> TokenTemplate:
+    def _template(
+        self, text: str, *, template: ChatTemplate, values: Mapping[str, Any], ending: str = ""
+    ) -> TokenTemplate:
         marked = "".join(SLOT_MARKS[piece] if isinstance(piece, Slot) else piece for piece in split_slots(text))
         pieces = _split_marks(template.render(marked, values=values) + ending)
         found = sorted(piece for piece in pieces if isinstance(piece, Slot))
@@ -246,10 +240,9 @@ class Tokenizer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainText:
-    """A tokeniser's `encode`, as a value that is small to send to another process."""
+    """`Tokenizer.encode`, as a value that is small to send to another process."""
 
     model: str
-    """Folder or hub name of the tokeniser."""
 
     def __call__(self, text: str) -> list[int]:
         """Token ids of a short text, read as plain text."""
@@ -258,10 +251,9 @@ class PlainText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenText:
-    """A tokeniser's `decode`, in the same way."""
+    """`Tokenizer.decode`, in the same way."""
 
     model: str
-    """Folder or hub name of the tokeniser."""
 
     def __call__(self, token_ids: Sequence[int]) -> str:
         """Text of token ids."""

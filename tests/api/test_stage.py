@@ -35,7 +35,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.ray_data import stages
 from memagent_batch.ray_data.actor import ActorLife, ReaderTask
 from memagent_batch.ray_data.answers import AnswerReader
-from memagent_batch.ray_data.ray_process import this_process
+from memagent_batch.ray_data.replicas import this_process
 from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import identify_reader
 from tests import prompt_dependent_engine

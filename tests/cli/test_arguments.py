@@ -23,9 +23,8 @@ from memagent_batch.cli.settings import JobSettings, TrainLoopSettings, TrainSet
 from memagent_batch.cli.show import Show
 from memagent_batch.cli.status import Status
 from memagent_batch.cli.train import Train, TrainLoop
-from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.job import JobConfig
-from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.errors import CountsError, OutputError, SettingsError, StorageError
 

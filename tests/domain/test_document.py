@@ -42,10 +42,6 @@ def test_token_windows_with_overlap_share_it_with_the_one_before(
     assert windows.num_shown_tokens == sum(end - start for start, end in windows)
 
 
-def test_token_windows_of_no_tokens_are_none() -> None:
-    assert list(token_windows(0, chunk_tokens=10, overlap_tokens=3)) == []
-
-
 def test_token_windows_of_a_document_inside_the_overlap_are_one() -> None:
     assert list(token_windows(2, chunk_tokens=10, overlap_tokens=5)) == [(0, 2)]
 
@@ -141,10 +137,6 @@ def test_chunk_spans_keep_spaces_that_the_tokeniser_drops() -> None:
 def test_chunk_spans_of_a_character_over_two_chunks_give_it_to_the_later_one() -> None:
     spans = spans_of([0, 1, 1, 2], num_chars=3, chunk_tokens=2)
     assert [(span.char_start, span.char_end) for span in spans] == [(0, 1), (1, 3)]
-
-
-def test_chunk_spans_of_an_empty_document_are_none() -> None:
-    assert spans_of([], num_chars=0, chunk_tokens=5) == []
 
 
 @given(num_tokens=NUM_TOKENS, chunk_tokens=CHUNK_TOKENS, data=st.data())

@@ -16,7 +16,7 @@ from memagent_batch.domain.guides import (
     num_candidates,
     number_regex,
 )
-from memagent_batch.engines.openai.guides import PROBES, GuideForm, guide_fields
+from memagent_batch.engines.openai.protocol import PROBES, GuideForm, guide_fields
 from memagent_batch.testing import GUIDES
 
 

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent_batch.domain.prompts import (
-    ANSWER_SLOTS,
     UPDATE_SLOTS,
     AnswerForm,
     Memory,
@@ -65,11 +64,6 @@ def test_split_slots_of_an_unknown_or_broken_slot_is_refused(text: str) -> None:
 def test_require_slots_of_a_text_without_each_once_names_the_place(text: str) -> None:
     with pytest.raises(PromptSetError, match="my text"):
         require_slots(text, UPDATE_SLOTS, place="my text")
-
-
-def test_require_slots_of_a_foreign_slot_is_refused() -> None:
-    with pytest.raises(PromptSetError, match=r"\{chunk\}"):
-        require_slots("{question} {memory} {chunk}", ANSWER_SLOTS, place="answer text")
 
 
 def test_prompt_set_without_an_answer_text_is_refused() -> None:
@@ -134,15 +128,6 @@ def test_token_template_filled_replaces_each_slot_and_keeps_the_rest() -> None:
     filled = TOKENS.update.fill({Slot.QUESTION: [10, 11], Slot.MEMORY: [], Slot.CHUNK: (12,)})
     assert filled == [1, 10, 11, 2, 3, 12]
     assert TOKENS.update.num_fixed_tokens == 3
-
-
-@given(question=st.lists(st.integers(0, 9)), memory=st.lists(st.integers(0, 9)), chunk=st.lists(st.integers(0, 9)))
-def test_token_template_filled_is_as_long_as_its_parts(
-    question: list[int], memory: list[int], chunk: list[int]
-) -> None:
-    values = {Slot.QUESTION: question, Slot.MEMORY: memory, Slot.CHUNK: chunk}
-    lengths = sum(len(value) for value in values.values())
-    assert len(TOKENS.update.fill(values)) == TOKENS.update.num_fixed_tokens + lengths
 
 
 def test_remember_a_completion_takes_its_tokens_without_control_tokens() -> None:

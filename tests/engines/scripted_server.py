@@ -68,6 +68,8 @@ class Script:
     """Headers of all requests."""
     answer: Callable[[dict[str, Any]], Reply] | None = None
     """Replies to the body of a request for more than one token, in place of `replies`."""
+    is_away: Callable[[], bool] = lambda: False
+    """Whether the next request of any kind is turned away with a 503."""
     models: Reply = field(default_factory=lambda: Reply(body=json.dumps({"data": [{"id": "tiny"}]}).encode()))
     """Answer to GET /models."""
 
@@ -124,6 +126,7 @@ class _Handler(BaseHTTPRequestHandler):
         return script
 
     def _reply(self, reply: Reply) -> None:
+        reply = Reply(status=503) if self.script.is_away() else reply
         time.sleep(reply.delay_seconds)
         if reply.reset or self.server.is_gone:  # type: ignore[attr-defined]
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)

@@ -86,13 +86,6 @@ async def test_complete_429_holds_all_requests_for_its_retry_after(tiny_tokenize
     assert len(script.requests) == 5
 
 
-async def test_complete_429_that_stays_is_unavailable(tiny_tokenizer: Tokenizer) -> None:
-    with scripted_server(error_reply(429, "quota")) as script:
-        async with started(script, tiny_tokenizer, outage_seconds=0.3) as engine:
-            with pytest.raises(EngineUnavailableError, match="429: quota"):
-                await engine.complete(PROMPT, seed=0)
-
-
 async def test_complete_endpoint_that_hangs_is_away_though_it_takes_connections(tiny_tokenizer: Tokenizer) -> None:
     slow = Reply(delay_seconds=30)
     with scripted_server(slow, completion_reply()) as script:

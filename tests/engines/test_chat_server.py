@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from memagent_batch.config.agent import AgentConfig, SamplingConfig
+from memagent_batch.config.agent import AgentConfig, PolicyConfig, SamplingConfig
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig
-from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Question
 from memagent_batch.engines.engine import Engine, EngineContext

@@ -19,20 +19,6 @@ MODELS = [pytest.param("vllm", marks=pytest.mark.vllm), pytest.param("openai", m
 ALL = ["simulated", *MODELS]
 
 
-@pytest.fixture
-def engine(request: pytest.FixtureRequest) -> Engine:
-    """The engine that the test is parametrised with, decoding greedily."""
-    engine: Engine = request.getfixturevalue(f"{request.param}_greedy")
-    return engine
-
-
-@pytest.fixture
-def sampled_engine(request: pytest.FixtureRequest) -> Engine:
-    """The engine that the test is parametrised with, drawing tokens."""
-    engine: Engine = request.getfixturevalue(f"{request.param}_sampled")
-    return engine
-
-
 @pytest.fixture(scope="session")
 def token_ids(tiny_tokenizer: Tokenizer) -> list[list[int]]:
     """Answer prompts that differ in their memory."""

@@ -28,20 +28,6 @@ ALL = ["simulated", pytest.param("vllm", marks=pytest.mark.vllm), pytest.param("
 TEXTS = ("The number of amber-falcon is 17.", "Who signed?", "1 = yes, 2 = no, 3 = not stated. Write one number.")
 
 
-@pytest.fixture
-def engine(request: pytest.FixtureRequest) -> Engine:
-    """The engine that the test is parametrised with, decoding greedily."""
-    engine: Engine = request.getfixturevalue(f"{request.param}_greedy")
-    return engine
-
-
-@pytest.fixture
-def sampled_engine(request: pytest.FixtureRequest) -> Engine:
-    """The engine that the test is parametrised with, drawing tokens."""
-    engine: Engine = request.getfixturevalue(f"{request.param}_sampled")
-    return engine
-
-
 @pytest.mark.parametrize("engine", ALL, indirect=True)
 async def test_guided_turn_is_a_text_that_its_guide_allows(engine: Engine, tiny_tokenizer: Tokenizer) -> None:
     await engine.require_guides(set(GuideKind))
@@ -98,9 +84,7 @@ async def test_menu_of_a_speculating_engine_is_that_of_one_that_does_not(
 @pytest_asyncio.fixture(loop_scope="session")
 async def speculating(tiny_model: str) -> AsyncIterator[VllmEngine]:
     """vLLM with prompt lookup, as a greedy run on CPU has it."""
-    engine = VllmEngine(dtype="float32", cpu_kv_cache_gib=1, max_num_seqs=64, speculation="ngram").open(
-        context_of(tiny_model)
-    )
+    engine = VllmEngine(dtype="float32", cpu_kv_cache_gib=1, max_num_seqs=64).open(context_of(tiny_model))
     await engine.start()
     yield engine
     await engine.stop()

@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 
-from memagent_batch.engines.openai.pace import Pace
+from memagent_batch.engines.openai.outage import Pace
 from memagent_batch.tokens.tokenizer import Tokenizer
 from tests.engines.scripted_server import Reply, scripted_server
 from tests.engines.test_chat import chat_reply, prompt_of, started

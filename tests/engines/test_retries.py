@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.engines.openai.client import is_retried, parse_retry_after
+from memagent_batch.engines.openai.client import parse_retry_after
 from memagent_batch.engines.openai.outage import LONGEST_BACKOFF_SECONDS, LONGEST_RETRY_AFTER_SECONDS, Backoff
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -52,13 +52,3 @@ def test_pause_with_retry_after_waits_at_least_that_up_to_the_cap(asked: float, 
 )
 def test_retry_after_seconds_or_date_is_read(value: str | None, seconds: float | None) -> None:
     assert parse_retry_after(value, now=NOW) == seconds
-
-
-@pytest.mark.parametrize(("status", "retried"), [(200, False), (400, False), (401, False), (404, False), (422, False)])
-def test_status_that_lasts_is_not_retried(status: int, retried: bool) -> None:
-    assert is_retried(status) is retried
-
-
-@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])
-def test_status_that_may_pass_is_retried(status: int) -> None:
-    assert is_retried(status)

@@ -12,9 +12,8 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from memagent_batch.cli.settings import job_of
-from memagent_batch.config.agent import AgentConfig, SamplingConfig
+from memagent_batch.config.agent import AgentConfig, PolicyConfig, SamplingConfig
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig
-from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.guides import Guide, choice_of
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.domain.turns import Completion, Prompt

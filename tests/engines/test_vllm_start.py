@@ -6,15 +6,14 @@ import pytest
 
 from benchmarks.harness import make_tasks
 from memagent_batch.cli.settings import job_of
-from memagent_batch.config.agent import SamplingConfig
-from memagent_batch.config.engines import Speculation, VllmConfig
-from memagent_batch.config.policy import PolicyConfig
+from memagent_batch.config.agent import PolicyConfig, SamplingConfig
+from memagent_batch.config.engines import VllmConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import QuestionTokens
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.engines.vllm.engine import VllmEngine
-from memagent_batch.engines.vllm.start import LOOKUP, engine_arguments, engine_environment, speculates
+from memagent_batch.engines.vllm.start import LOOKUP, engine_arguments, engine_environment, guesses_tokens
 from memagent_batch.errors import EngineStartError
 from memagent_batch.plugins import make_policy
 from memagent_batch.reading.turns import ReadingTurns
@@ -33,36 +32,33 @@ SETTINGS = job_of(
 
 
 @pytest.mark.parametrize(
-    ("speculation", "is_cpu", "guesses"),
-    [
-        (Speculation.AUTO, True, True),
-        (Speculation.AUTO, False, False),
-        (Speculation.NGRAM, False, True),
-        (Speculation.NONE, True, False),
-    ],
-)
-def test_speculates_in_greedy_decoding_goes_by_the_knob(speculation: Speculation, is_cpu: bool, guesses: bool) -> None:
-    assert speculates(speculation, sampling=GREEDY, is_cpu=is_cpu) == guesses
-
-
-@pytest.mark.parametrize(
     "sampling", [SamplingConfig(temperature=1.0), SamplingConfig(logprobs=True), SamplingConfig(thinking_tokens=8)]
 )
-def test_speculates_never_where_draws_or_logprobs_are_kept_or_thoughts_have_a_budget(sampling: SamplingConfig) -> None:
-    assert not speculates(Speculation.NGRAM, sampling=sampling, is_cpu=True)
+def test_tokens_are_guessed_never_where_draws_or_logprobs_are_kept_or_thoughts_have_a_budget(
+    sampling: SamplingConfig,
+) -> None:
+    assert guesses_tokens(GREEDY)
+    assert not guesses_tokens(sampling)
 
 
 @pytest.mark.vllm
-def test_engine_arguments_of_the_user_go_before_the_knob(tiny_model: str) -> None:
+def test_engine_arguments_of_the_user_go_before_those_of_the_engine(tiny_model: str) -> None:
     own = {"method": "ngram", "num_speculative_tokens": 2}
     arguments = [
         engine_arguments(settings, model=tiny_model, tokenizer=None, window_tokens=1024, sampling=GREEDY)
         for settings in (
-            VllmConfig(speculation=Speculation.NGRAM),
-            VllmConfig(speculation=Speculation.NGRAM, engine_args={"speculative_config": own}),
+            VllmConfig(),
+            VllmConfig(engine_args={"speculative_config": own}),
+            VllmConfig(engine_args={"speculative_config": None}),
         )
     ]
-    assert [given["speculative_config"] for given in arguments] == [LOOKUP, own]
+    assert [given["speculative_config"] for given in arguments] == [LOOKUP, own, None]
+
+
+def test_vllm_settings_of_earlier_runs_are_taken_and_a_removed_one_says_what_to_do() -> None:
+    assert VllmConfig.model_validate({"speculation": "auto"}) == VllmConfig()
+    with pytest.raises(ValueError, match=r"set vllm\.engine_args\.speculative_config"):
+        VllmConfig.model_validate({"speculation": "ngram"})
 
 
 @pytest.mark.vllm
@@ -97,7 +93,6 @@ async def test_ngram_engine_writes_token_for_token_what_plain_decoding_does(
         dtype="float32",
         cpu_kv_cache_gib=1,
         max_num_seqs=64,
-        speculation=Speculation.NGRAM,
         engine_args={"disable_log_stats": False},
     ).open(context_of(tiny_model, sampling=GREEDY))
     await guessing.start()

@@ -21,8 +21,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.flows import answer as pipeline
 from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
 from memagent_batch.prompts.files import save_prompt_set
-from memagent_batch.ray_data.actor import ActorLife, ReaderTask
-from memagent_batch.ray_data.process import ReaderProcess
+from memagent_batch.ray_data.actor import ActorLife, ReaderProcess, ReaderTask
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.runs.claim import remove_leftovers
 from tests.engine_context import MadeEngine

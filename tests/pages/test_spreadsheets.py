@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pyarrow as pa
 import pytest
 
-from memagent_batch.domain.texts.spreadsheet_cells import is_formula
+from memagent_batch.domain.texts.escapes import is_formula
 from memagent_batch.errors import OutputError, SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes

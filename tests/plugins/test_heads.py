@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.config.agent import AgentConfig
-from memagent_batch.config.policy import PolicyConfig
+from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.readings import Policy
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt

@@ -11,8 +11,8 @@ from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
 from memagent_batch.domain.readings import Policy
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.policies.retrieve import RetrievePolicy
-from memagent_batch.policies.truncate import TruncatePolicy
+from memagent_batch.policies.direct import RetrievePolicy, TruncatePolicy, bm25
+from memagent_batch.tokens.tokenizer import Tokenizer
 from tests.policies.token_documents import QUESTION, document_of
 
 GAP = (7, 7)
@@ -114,3 +114,36 @@ def test_direct_policy_counts_the_chunks_that_a_memory_would_be_written_from(
     policy: Policy, num_tokens: int, num_chunks: int
 ) -> None:
     assert policy.cost(PROMPTS, num_tokens=num_tokens).num_chunks == num_chunks
+
+
+PASSAGES = [
+    "The grass is green and the sky is blue.",
+    "The access code of Copper-Falcon is 7318265.",
+    "The access code of quiet harbour is 1111111.",
+    "",
+]
+
+
+def scores_of(tokenizer: Tokenizer, question: str, passages: list[str] = PASSAGES) -> list[float]:
+    encoded = [tokenizer.encode(passage) for passage in passages]
+    return bm25(encoded, tokenizer.encode(question), decode=tokenizer.decode)
+
+
+def test_bm25_passage_with_the_rarest_words_of_the_question_is_nearest(tiny_tokenizer: Tokenizer) -> None:
+    scores = scores_of(tiny_tokenizer, "What is the access code of copper-falcon?")
+    assert len(scores) == len(PASSAGES)
+    assert max(scores) == scores[1] > scores[2] > scores[0] > scores[3] == 0
+
+
+def test_bm25_number_alone_finds_its_passage(tiny_tokenizer: Tokenizer) -> None:
+    scores = scores_of(tiny_tokenizer, "7318265")
+    assert [score > 0 for score in scores] == [False, True, False, False]
+
+
+def test_bm25_question_without_a_known_word_scores_nothing(tiny_tokenizer: Tokenizer) -> None:
+    assert scores_of(tiny_tokenizer, "Zebra?") == [0.0] * len(PASSAGES)
+    assert scores_of(tiny_tokenizer, "") == [0.0] * len(PASSAGES)
+
+
+def test_bm25_passages_without_words_score_nothing(tiny_tokenizer: Tokenizer) -> None:
+    assert scores_of(tiny_tokenizer, "What?", ["...", "  "]) == [0.0, 0.0]

@@ -3,22 +3,14 @@ from collections.abc import Sequence
 import pytest
 
 from memagent_batch.domain.document import Document
-from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
+from memagent_batch.domain.prompts import Memory
 from memagent_batch.domain.readings import Outcome
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
 from memagent_batch.policies.overwrite import OverwritePolicy
+from memagent_batch.testing import PROMPTS
 from tests.policies.token_documents import QUESTION, document_of
 
 END = 99
-PROMPTS = PromptTokens(
-    update=TokenTemplate(pieces=((1,), Slot.QUESTION, (2,), Slot.MEMORY, (3,), Slot.CHUNK, (4,))),
-    answer=TokenTemplate(pieces=((5,), Slot.QUESTION, (6,), Slot.MEMORY, (7,))),
-    direct=TokenTemplate(pieces=((10,), Slot.QUESTION, (11,), Slot.CHUNK, (12,))),
-    first_memory=Memory(token_ids=(8, 9), text="none"),
-    control_token_ids=frozenset({END}),
-    encode=str.encode,
-    decode=str,
-)
 ANSWER = Completion(token_ids=[70, END], text="the answer", finish_reason=FinishReason.STOP)
 
 
@@ -85,11 +77,6 @@ async def test_overwrite_empty_completion_leaves_the_memory_as_it_was(empty: Com
     assert list(prompts[-1].token_ids) == [5, 50, 51, 6, 60, 7]
 
 
-async def test_overwrite_empty_first_completion_leaves_the_first_memory() -> None:
-    outcome, _ = await read(document_of(3), [written([END], ""), ANSWER])
-    assert outcome.memory == PROMPTS.first_memory
-
-
 async def test_overwrite_completion_cut_at_its_budget_is_the_memory_as_far_as_it_goes() -> None:
     cut = written([60, 61, 62, 63], "as far as it", FinishReason.LENGTH)
     outcome, prompts = await read(document_of(3), [cut, ANSWER])
@@ -105,8 +92,3 @@ async def test_overwrite_answer_cut_at_its_budget_says_so() -> None:
 async def test_overwrite_empty_answer_is_an_empty_response() -> None:
     outcome, _ = await read(document_of(3), [written([60], "a"), written([END], "")])
     assert (outcome.response, outcome.finish_reason) == ("", FinishReason.STOP)
-
-
-async def test_overwrite_document_shorter_than_a_chunk_is_read_in_one_update() -> None:
-    _, prompts = await read(document_of(2), [written([60], "a"), ANSWER])
-    assert list(prompts[0].token_ids) == [1, 50, 51, 2, 8, 9, 3, 100, 101, 4]

@@ -12,8 +12,7 @@ from memagent_batch.domain.prompts import Memory, PromptTokens
 from memagent_batch.domain.readings import Outcome
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
 from memagent_batch.errors import EngineRequestError, MergeError
-from memagent_batch.policies.parallel import LABEL_TOKENS, ParallelPolicy
-from memagent_batch.policies.side_by_side import MOST_TURNS, side_by_side
+from memagent_batch.policies.parallel import LABEL_TOKENS, MOST_TURNS, ParallelPolicy, side_by_side
 from memagent_batch.reading.places import TurnPlaces
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
 from memagent_batch.testing import PROMPTS

@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 from memagent_batch.domain.readings import Policy, cost_of
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.plugins import POLICIES
-from memagent_batch.policies.gated import GatedPolicy
-from memagent_batch.policies.overwrite import OverwritePolicy
+from memagent_batch.policies.direct import RetrievePolicy, TruncatePolicy
+from memagent_batch.policies.overwrite import GatedPolicy, OverwritePolicy
 from memagent_batch.policies.parallel import ParallelPolicy
-from memagent_batch.policies.retrieve import RetrievePolicy
-from memagent_batch.policies.truncate import TruncatePolicy
 from memagent_batch.testing import ASKED_TOKENS, PROMPTS, FakeModel, PolicyContract, document_of, run_policy
 
 CHUNK_TOKENS = 12

@@ -152,11 +152,6 @@ def test_import_official_of_other_texts_has_another_version(tmp_path: Path) -> N
     assert import_official(write(tmp_path, CODE), name="mine").prompts.version == first.version
 
 
-def test_import_official_with_one_answer_form_has_that_one(tmp_path: Path) -> None:
-    code = f"TEMPLATE = {UPDATE!r}\nTEMPLATE_FINAL_BOXED = {BOXED!r}\n"
-    assert set(import_official(write(tmp_path, code)).prompts.answers) == {AnswerForm.BOXED}
-
-
 def test_import_official_without_a_first_memory_takes_the_published_one(tmp_path: Path) -> None:
     imported = import_official(write(tmp_path, CODE.replace("NO_MEMORY", "OTHER")))
     assert imported.prompts.first_memory == PUBLISHED_FIRST_MEMORY
@@ -214,13 +209,6 @@ def test_import_official_of_what_is_no_file_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "gone.py"):
         with pytest.raises(PromptSetError, match="is not a file"):
             import_official(path)
-
-
-def test_import_official_of_a_file_that_is_not_utf8_names_the_byte(tmp_path: Path) -> None:
-    path = tmp_path / "official.py"
-    path.write_bytes(b"# \xe9\n")
-    with pytest.raises(PromptSetError, match="not UTF-8: byte 2"):
-        import_official(path)
 
 
 PARALLEL_CODE = f"TEMPLATE_CHUNK = {READ!r}\nTEMPLATE_MERGE = {MERGE!r}\nTEMPLATE_FINAL_BOXED = {BOXED + '?'!r}\n"

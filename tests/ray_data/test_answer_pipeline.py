@@ -18,7 +18,7 @@ from memagent_batch.domain.document import token_windows
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
 from memagent_batch.flows.answer import answer
-from memagent_batch.runs.tables import ANSWERS, MEMORIES
+from memagent_batch.runs.tables import ANSWERS
 from memagent_batch.tokens.tokenizer import Tokenizer
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
@@ -171,12 +171,6 @@ def test_run_memories_spans_tile_each_document(finished: Path) -> None:
         assert "".join(text[start:end] for start, end in spans) == text
 
 
-def test_run_tables_have_the_schemas(finished: Path) -> None:
-    carried = pa.field("source", pa.string())
-    assert pq.read_table(finished / "answers").schema.equals(pa.schema([*ANSWERS, carried]))
-    assert pq.read_table(finished / "memories").schema.equals(MEMORIES)
-
-
 def test_run_again_reads_nothing_and_gives_the_same_rows(
     corpus: Path, finished: Path, output: Path, text_model: str
 ) -> None:
@@ -233,37 +227,6 @@ def test_run_with_another_chunk_size_reads_all_again_on_two_replicas(
     assert (manifest["counts"]["ok"], manifest["counts"]["failed"]) == (10, 8)
     new = set(log_files(output)) - set(log_files(finished))
     assert len({name.split("-")[1] for name in new}) == 2
-
-
-@pytest.mark.parametrize(("kind", "num_turns"), [("gated", None), ("truncate", 1), ("retrieve", 1)])
-def test_run_with_another_policy_gives_the_same_readings_a_row(
-    output: Path, corpus: Path, text_model: str, kind: str, num_turns: int | None
-) -> None:
-    knobs = {"kind": kind, "passage_tokens": 10, "chunk_tokens": CHUNK_TOKENS, "question_tokens": 60}
-    job = settings_of(corpus, text_model, output=output, policy=knobs | {"memory_tokens": 40, "answer_tokens": 40})
-    before = by_reading(output)
-    counts = answer(job)["counts"]
-    after = by_reading(output)
-    assert (counts["asked"], counts["ok"], set(after)) == (18, 10, set(before))
-    for reading, row in after.items():
-        if row["status"] == "ok":
-            assert row["num_turns"] == (num_turns or before[reading]["num_turns"])
-            assert row["reader_fingerprint"] != before[reading]["reader_fingerprint"]
-            assert (row["answer"], row["num_replayed_turns"]) == ("simulated", 0)
-    kinds = {row["kind"] for row in rows_in(output / "memories")}
-    assert kinds == ({"direct"} if num_turns else {"update", "answer"})
-
-
-def test_run_retrying_failed_readings_reads_just_those(
-    corpus: Path, finished: Path, output: Path, text_model: str
-) -> None:
-    manifest = answer(settings_of(corpus, text_model, output=output, retry_failed=True))
-    assert (manifest["counts"]["ok"], manifest["counts"]["failed"]) == (10, 8)
-    new = set(log_files(output)) - set(log_files(finished))
-    assert all("outcomes" in name for name in new)
-    assert Counter(row["status"] for name in new for row in rows_in(output / name)) == {"failed": 4}
-    again = {question for (_, question), row in by_reading(output).items() if row["run_id"] == manifest["run_id"]}
-    assert LONG_QUESTION.strip() in again
 
 
 def test_run_long_document_holds_no_short_one_back(text_model: str, tmp_path: Path) -> None:

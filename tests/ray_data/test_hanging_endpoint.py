@@ -5,7 +5,6 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,8 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.flows.answer import answer
 from memagent_batch.tokens.tokenizer import Tokenizer
+from tests.engines.scripted_server import Reply, scripted_server
+from tests.engines.test_openai import completion_reply
 
 TEXTS = {"fine": "a text to read " * 20, "cursed": "a cursed text " * 20, "other": "another text " * 20}
 
@@ -29,39 +30,18 @@ def endpoint(model: str, *, hangs: bool = False, away: range = range(0)) -> Iter
     """
     tokenizer, over, numbers = Tokenizer(model), threading.Event(), itertools.count()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.say({"data": [{"id": model}]})
+    def reply(body: dict[str, Any]) -> Reply:
+        if hangs and "cursed" in tokenizer.decode(body["prompt"]):
+            over.wait()
+        return completion_reply("word", token_ids=tokenizer.encode("word")[: body["max_tokens"]])
 
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            if hangs and "cursed" in tokenizer.decode(body["prompt"]):
-                over.wait()
-            if next(numbers) in away:
-                self.send_error(503)
-                return
-            token_ids = tokenizer.encode("word")[: body["max_tokens"]]
-            choice = {"text": "word", "token_ids": token_ids, "finish_reason": "stop", "index": 0}
-            self.say({"choices": [choice]})
-
-        def say(self, body: dict[str, Any]) -> None:
-            data = json.dumps(body).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            """Nothing to the test's output."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-    finally:
-        over.set()
-        server.shutdown()
-        server.server_close()
+    with scripted_server() as script:
+        script.answer, script.is_away = reply, lambda: next(numbers) in away
+        script.models = Reply(body=json.dumps({"data": [{"id": model}]}).encode())
+        try:
+            yield script.base_url
+        finally:
+            over.set()
 
 
 def settings_of(folder: Path, model: str, base_url: str, **knobs: Any) -> JobConfig:

@@ -163,15 +163,6 @@ def test_reader_counts_what_the_plan_counts_and_all_of_it_at_the_end_alone(
     assert len(set(under_way)) > (kind != "truncate")
 
 
-def test_reader_policy_that_breaks_fails_that_reading_alone(job: JobConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent, "make_policy", cursed_policy)
-    results = read_pending(job)
-    assert sorted(statuses_in(results)) == ["failed", "ok", "ok"]
-    (failed,) = [row for row in outcomes_of(job) if row["status"] == "failed"]
-    assert (failed["error_type"], failed["error_message"]) == ("ZeroDivisionError", "a bug in the policy")
-    assert (failed["num_chunks"], failed["num_turns"], failed["response"]) == (1, 0, None)
-
-
 def test_reader_takes_small_documents_together_and_one_that_breaks_fails_alone(
     job: JobConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

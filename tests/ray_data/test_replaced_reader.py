@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,12 @@ import ray
 from memagent_batch.cli.settings import job_of
 from memagent_batch.executors import ray as executor
 from memagent_batch.flows import answer as pipeline
-from memagent_batch.ray_data.actor import ReaderTask
-from memagent_batch.ray_data.process import ReaderProcess
+from memagent_batch.ray_data.actor import ReaderProcess, ReaderTask
 from memagent_batch.ray_data.reader import Reader
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.tokens.tokenizer import Tokenizer
+from tests.engines.scripted_server import Reply, scripted_server
+from tests.engines.test_openai import completion_reply
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not find the modules of tests
 
@@ -58,39 +58,20 @@ class Endpoint:
 def endpoint(model: str) -> Iterator[Endpoint]:
     state, word = Endpoint(), Tokenizer(model).encode("word")
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.say({"data": [{"id": model}]})
+    def reply(body: dict[str, Any]) -> Reply:
+        return completion_reply("word", token_ids=word[: body["max_tokens"]])
 
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            choice = {"text": "word", "token_ids": word[: body["max_tokens"]], "finish_reason": "stop"}
-            self.say({"choices": [choice]})
+    def is_away() -> bool:
+        is_down = state.is_down.is_set()
+        state.num_turned_away += is_down
+        state.num_answered += not is_down
+        time.sleep(0.05)
+        return is_down
 
-        def say(self, body: dict[str, Any]) -> None:
-            if state.is_down.is_set():
-                state.num_turned_away += 1
-                self.send_error(503)
-                return
-            state.num_answered += 1
-            data = json.dumps(body).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            time.sleep(0.05)
-            self.wfile.write(data)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            """Nothing to the test's output."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-    state.base_url = f"http://127.0.0.1:{server.server_port}/v1"
-    try:
+    with scripted_server() as script:
+        state.base_url, script.answer, script.is_away = script.base_url, reply, is_away
+        script.models = Reply(body=json.dumps({"data": [{"id": model}]}).encode())
         yield state
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from memagent_batch.ray_data import starts
-from memagent_batch.ray_data.starts import NextStep, Starts
+from memagent_batch.ray_data.progress import ray_board
+from memagent_batch.ray_data.progress.ray_board import NextStep, Starts
 
 
 async def end(of: Starts, replica: str, *, has_failed: bool = False) -> NextStep:
@@ -62,5 +62,5 @@ async def test_replica_that_read_and_can_not_start_again_shows_its_error_since_i
 
 
 async def test_replica_that_fails_alone_waits_a_while_for_others_to_begin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starts, "OTHERS_SECONDS", 0.05)
+    monkeypatch.setattr(ray_board, "OTHERS_SECONDS", 0.05)
     assert await asyncio.wait_for(end(Starts(), "only", has_failed=True), 30) is NextStep.READ

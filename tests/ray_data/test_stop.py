@@ -4,8 +4,7 @@ import pytest
 
 from memagent_batch.errors import StorageError, TerminatedError
 from memagent_batch.files.location import Location
-from memagent_batch.ray_data.leaving import Leave
-from memagent_batch.ray_data.stop import noted_stop
+from memagent_batch.ray_data.leaving import Leave, noted_stop
 from memagent_batch.runs.state import read_state
 from tests.runs.recorded_nights import Killed, Nights
 

@@ -11,7 +11,7 @@ from memagent_batch.domain.document import BreakAt
 from memagent_batch.domain.texts.locators import LocatedRow
 from memagent_batch.errors import SettingsError
 from memagent_batch.plugins import make_policy
-from memagent_batch.reading.breaks import break_at, find_breaks, require_rows, with_breaks
+from memagent_batch.reading.documents import break_at, find_breaks, require_rows, with_breaks
 from memagent_batch.wiring import identify_reader, make_tokenizer
 
 

@@ -1,29 +1,28 @@
 """Closing turns of one reading: asked, logged, replayed, and what becomes of those that fail."""
 
-import asyncio
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.closing import ClosingConfig
 from memagent_batch.config.job import LogConfig
-from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
-from memagent_batch.domain.answers import Extraction, extract_answer
+from memagent_batch.domain.closing import prompts as closing_prompts
 from memagent_batch.domain.closing.answer_types import Bool, Json, Label, Labels, Number, ValueType
 from memagent_batch.domain.closing.evidence import MemoryTrace
-from memagent_batch.domain.closing.plan import EVIDENCE, SUPPORT, VALUE, Support
+from memagent_batch.domain.closing.prompts import CLOSING_TEXTS, EVIDENCE, SUPPORT, VALUE, Support, closing_text_sha256
 from memagent_batch.domain.closing.values import MENU_TYPES, ValueStatus
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.guides import GuideKind
-from memagent_batch.domain.readings import Question
-from memagent_batch.domain.texts.sentences import Sentences, split_sentences
+from memagent_batch.domain.readings import Question, Status
+from memagent_batch.domain.texts.sentences import split_sentences
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineDeadError, EngineRequestError
@@ -31,11 +30,9 @@ from memagent_batch.files.location import Location
 from memagent_batch.log.rows import ClosedRow
 from memagent_batch.log.turns import read_turns
 from memagent_batch.log.writer import TurnLogWriter
-from memagent_batch.prompts import closing as closing_prompts
-from memagent_batch.prompts.closing import CLOSING_TEXTS, closing_text_sha256
 from memagent_batch.reading.agent import LoadedAgent, make_agent
-from memagent_batch.reading.closing import Closing, FinishedReading, Tracer, ask_closing_turns
-from memagent_batch.reading.read import read
+from memagent_batch.reading.closing import Closing, Tracer, close_reading
+from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.suspects import Suspects
 from memagent_batch.reading.turns import Journal, ReadingTurns, ReplayOnly
 from memagent_batch.tokens.tokenizer import Tokenizer
@@ -121,22 +118,19 @@ async def finished(
     *,
     agent: LoadedAgent,
     text: str = TEXT,
-    value_type: ValueType | None = None,
-) -> FinishedReading:
-    """A reading, and what its closing turns are about."""
+) -> Callable[[ValueType | None, Closing], Awaitable[ClosedRow]]:
+    """Reads, and returns what asks the closing turns for a type."""
     turns.observe = tracer = Tracer(agent.prompts)
     reading = await read(document, QUESTION, agent=agent, turns=turns)
-    assert reading.response is not None
-    assert reading.memory is not None
-    return FinishedReading(
+    return lambda value_type, closing: close_reading(
+        reading,
+        value_type,
+        question=QUESTION.text,
         document=document,
         sentences=split_sentences(text),
-        question=QUESTION.text,
-        value_type=value_type,
-        response=reading.response,
-        answer=extract_answer(reading.response, extraction=Extraction.AUTO),
-        memory=reading.memory,
         trace=tracer.trace,
+        closing=closing,
+        turns=turns,
     )
 
 
@@ -150,8 +144,8 @@ async def closed_by(
     value_type: ValueType | None = None,
 ) -> ClosedRow:
     turns = ReadingTurns(engine=engine, address=address_of(text), seed=0)
-    reading = await finished(turns, tokenizer.document(text), agent=agent, text=text, value_type=value_type)
-    return await ask_closing_turns(reading, closing=closing, turns=turns)
+    close = await finished(turns, tokenizer.document(text), agent=agent, text=text)
+    return await close(value_type, closing)
 
 
 async def test_closing_turns_bring_a_value_the_exact_sentence_and_whether_it_bears_the_answer(
@@ -324,8 +318,8 @@ async def test_closing_turns_of_a_logged_reading_are_asked_alone_and_replayed_fr
         turns = ReadingTurns(
             engine=engine, address=address, seed=0, held=held.pop("reader"), held_closings=held, journal=journal
         )
-        reading = await finished(turns, document, agent=agent, value_type=value_type)
-        result = await ask_closing_turns(reading, closing=closing, turns=turns) if closes else None
+        close = await finished(turns, document, agent=agent)
+        result = await close(value_type, closing) if closes else None
         await log.close()
         return result
 
@@ -374,30 +368,6 @@ def test_plan_names_the_guides_that_it_needs_and_refuses_support_without_evidenc
         ClosingConfig(support=True)
 
 
-def test_sentences_may_be_views_of_a_buffer(tiny_tokenizer: Tokenizer) -> None:
-    import numpy as np
-
-    plain = split_sentences(TEXT)
-    views = Sentences(starts=np.asarray(plain.starts).data, ends=np.asarray(plain.ends).data)
-    document = tiny_tokenizer.document(TEXT)
-    assert [views.tokens(i, document) for i in range(len(views))] == [
-        plain.tokens(i, document) for i in range(len(plain))
-    ]
-
-
-async def test_closings_of_many_readings_run_side_by_side(
-    agent: LoadedAgent, closing: Closing, tiny_tokenizer: Tokenizer
-) -> None:
-    engine = Scripted(tiny_tokenizer)
-    result = await asyncio.gather(
-        *(
-            closed_by(engine, agent=agent, closing=closing, tokenizer=tiny_tokenizer, value_type=Number())
-            for _ in range(4)
-        )
-    )
-    assert {each["support"] for each in result} == {Support.SUPPORTED}
-
-
 @pytest.mark.vllm
 @pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.parametrize("engine", ["vllm_greedy", "openai_greedy"], indirect=True)
@@ -411,17 +381,27 @@ async def test_shipped_policy_writes_valid_values_and_numbers_of_sentences_under
         turns = ReadingTurns(engine=engine, address=address_of(text), seed=0)
         trace = MemoryTrace()
         trace.take(Prompt(path="direct", kind="direct", token_ids=[1], max_tokens=1, shown=[(0, 1000)]), written=None)
-        reading = FinishedReading(
-            document=tiny_tokenizer.document(text),
-            sentences=split_sentences(text),
+        document, now = tiny_tokenizer.document(text), datetime.now(UTC)
+        result = await close_reading(
+            Reading(
+                status=Status.OK,
+                response="\\boxed{71}",
+                memory=FACT,
+                counts=turns.counts,
+                num_document_tokens=document.num_tokens,
+                num_chunks=1,
+                model="tiny",
+                started_at=now,
+                finished_at=now,
+            ),
+            value_type,
             question=QUESTION.text,
-            value_type=value_type,
-            response="\\boxed{71}",
-            answer="71",
-            memory=FACT,
+            document=document,
+            sentences=split_sentences(text),
             trace=trace,
+            closing=closing,
+            turns=turns,
         )
-        result = await ask_closing_turns(reading, closing=closing, turns=turns)
         assert result["closing_error"] is None
         assert result["value_status"] in (ValueStatus.OK, ValueStatus.NOT_STATED)
         assert (result["confidence"] is not None) == (value_type.type in MENU_TYPES)

@@ -1,23 +1,21 @@
 """Which closing turns of a reading are asked again: those that failed, by a later run; none for each type in turn."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.job import LogConfig
-from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.closing.answer_types import Bool, Label, ValueType
-from memagent_batch.domain.closing.plan import EVIDENCE, SUPPORT, VALUE
+from memagent_batch.domain.closing.prompts import EVIDENCE, SUPPORT, VALUE
 from memagent_batch.domain.turns import Completion, FinishReason
 from memagent_batch.files.location import Location
 from memagent_batch.log.turns import read_turns_of
 from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.reading.agent import make_agent
-from memagent_batch.reading.closing import Closing, ask_closing_turns
+from memagent_batch.reading.closing import Closing
 from memagent_batch.reading.suspects import Suspects
 from memagent_batch.reading.turns import Journal, ReadingTurns, ReplayOnly
 from memagent_batch.tokens.tokenizer import Tokenizer
@@ -61,10 +59,8 @@ async def night(
         last_hashes=() if text == TEXT else (text_hash(TEXT),),
         journal=Journal(log=log, suspects=Suspects(output=output, run_id=run_id)) if keeps else None,
     )
-    reading = await finished(turns, tokenizer.document(text), agent=make_agent(AGENT), text=text)
-    results = [
-        await ask_closing_turns(replace(reading, value_type=each), closing=closing, turns=turns) for each in types
-    ]
+    close = await finished(turns, tokenizer.document(text), agent=make_agent(AGENT), text=text)
+    results = [await close(each, closing) for each in types]
     await log.close()
     return [{name: value for name, value in each.items() if name != "finished_at"} for each in results]
 

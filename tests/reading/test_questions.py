@@ -5,7 +5,7 @@ import pyarrow as pa
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.inputs.document_index import INDEX_SCHEMA
 from memagent_batch.inputs.questions import QUESTION_SCHEMA
-from memagent_batch.reading.questions import Questions
+from memagent_batch.reading.agent import Questions
 from memagent_batch.runs.plan import Plan
 
 ASKED = [("q0", None, "Who?"), ("q1", "e", "Why?"), ("q2", None, "Where?")]

@@ -1,14 +1,12 @@
 """A reading as a function: each way in which it can end."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import pytest
 
-from memagent_batch.cli.settings import job_of
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import Memory, PromptTokens
@@ -26,7 +24,7 @@ from memagent_batch.errors import (
 )
 from memagent_batch.log.rows import OUTCOME_LOG
 from memagent_batch.policies.overwrite import OverwritePolicy
-from memagent_batch.reading.agent import LoadedAgent, make_agent
+from memagent_batch.reading.agent import LoadedAgent
 from memagent_batch.reading.documents import unreadable
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
@@ -158,15 +156,6 @@ def prompt_for(path: str, token_ids: Sequence[int]) -> Prompt:
     return Prompt(path=path, kind="piece", token_ids=token_ids, max_tokens=4)
 
 
-async def test_policy_from_outside_is_driven_in_six_lines() -> None:
-    async def turns(prompt: Prompt) -> Completion:
-        return Completion(token_ids=[1], text=str(sum(prompt.token_ids)), finish_reason=FinishReason.STOP)
-
-    question = QuestionTokens(token_ids=[50])
-    outcome = await ParagraphPolicy().read(document_of(6), question, prompts=PROMPTS, turns=turns)
-    assert outcome.response == "406 209"
-
-
 async def test_reading_with_a_policy_from_outside_has_its_chunks_and_turns() -> None:
     reading = await read_with(PathEngine(), agent=replace(AGENT, policy=ParagraphPolicy()))
     assert reading.response == "piece/0 piece/1 piece/2 piece/3"
@@ -260,23 +249,3 @@ async def test_reading_whose_answer_the_log_cannot_hold_fails() -> None:
     reading = await read_with(PathEngine(), agent=replace(AGENT, policy=ParagraphPolicy(response="\ud800")))
     assert (reading.status, reading.error_type, reading.response) == (Status.FAILED, "LogRowError", None)
     assert "`response`" in (reading.error_message or "")
-
-
-def test_agent_tokenises_a_question_once_however_many_documents_it_is_asked_of(
-    text_model: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from memagent_batch.tokens.tokenizer import Tokenizer
-
-    encoded: Counter[str] = Counter()
-    encode = Tokenizer.encode
-
-    def counted(self: Tokenizer, text: str) -> list[int]:
-        encoded[text] += 1
-        return encode(self, text)
-
-    monkeypatch.setattr(Tokenizer, "encode", counted)
-    agent = make_agent(job_of(documents="d", ask=("Who?",), output="run", model=text_model, engine="simulated").agent)
-    listed = Question(question_id="who", text="Who?")
-    tokens = [agent.tokenise(listed) for _ in range(5)]
-    assert encoded["Who?"] == 1
-    assert len(set(map(str, tokens))) == 1

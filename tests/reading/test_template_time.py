@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.job import LogConfig
-from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.readings import Question, Status
 from memagent_batch.errors import SettingsError

@@ -1,7 +1,6 @@
 """What stands between a policy and the engine: replay, the log, counts."""
 
 import asyncio
-import traceback
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -21,11 +20,9 @@ from memagent_batch.log.index import reading_key
 from memagent_batch.log.rows import completion_of
 from memagent_batch.log.turns import LoggedRows, read_turns
 from memagent_batch.log.writer import TurnLogWriter
-from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.reading.places import TurnPlaces
 from memagent_batch.reading.suspects import ALONE_DEATHS, Suspects
 from memagent_batch.reading.turns import Journal, ReadingTurns, ReplayOnly, TurnCounts
-from tests.policies.token_documents import PROMPTS, QUESTION, document_of
 
 ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, reader_fingerprint="f")
 FRESH = Completion(
@@ -307,15 +304,6 @@ async def test_turns_wait_for_room_in_the_log_before_they_ask_the_engine(tmp_pat
     room.set()
     assert (await turn).text == "fresh"
     await log.close()
-
-
-async def test_turn_that_fails_shows_at_most_four_frames_from_policy_to_engine(tmp_path: Path) -> None:
-    turns = ReadingTurns(engine=FailingEngine(), address=ADDRESS, seed=7, journal=journal_at(tmp_path))
-    policy = OverwritePolicy(chunk_tokens=5, memory_tokens=4, answer_tokens=4)
-    with pytest.raises(TimeoutError) as failed:
-        await policy.read(document_of(3), QUESTION, prompts=PROMPTS, turns=turns)
-    frames = [frame.name for frame in traceback.extract_tb(failed.tb)]
-    assert frames[frames.index("read") :] == ["read", "__call__", "_complete", "complete"]
 
 
 async def test_turn_with_a_fingerprint_of_its_own_is_held_recorded_and_seeded_apart_from_its_reading() -> None:

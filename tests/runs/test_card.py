@@ -11,7 +11,7 @@ import pytest
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.domain.closing.plan import EVIDENCE, SUPPORT, VALUE
+from memagent_batch.domain.closing.prompts import EVIDENCE, SUPPORT, VALUE
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
 from memagent_batch.runs.estimates import (

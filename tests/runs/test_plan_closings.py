@@ -5,9 +5,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.closing import ClosingConfig
-from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.closing.answer_types import Bool, Number

@@ -9,10 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.closing import ClosingConfig
 from memagent_batch.config.job import LogConfig, TableFormat
-from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction

@@ -3,9 +3,8 @@
 from typing import Any
 
 from memagent_batch.cli.settings import job_of
-from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.closing import ClosingConfig
-from memagent_batch.config.policy import PolicyConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.closing.answer_types import Json, ValueType
 from memagent_batch.reading.closing import make_closing

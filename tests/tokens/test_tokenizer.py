@@ -19,8 +19,8 @@ from memagent_batch.domain.turns import Completion, FinishReason
 from memagent_batch.errors import DocumentError, PromptSetError, SettingsError
 from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
 from memagent_batch.tokens.chat_template import ServerTemplate
-from memagent_batch.tokens.spans import SEGMENT_CHARS
 from memagent_batch.tokens.tokenizer import Tokenizer, load_tokenizer
+from memagent_batch.tokens.tokenizer_json import SEGMENT_CHARS
 
 SAMPLE = "The quick brown fox jumps over the lazy dog. Numbers 12345 and 67890 are noted in the memory of it.\n"
 WORDS = "It's a word, another word; 3.14 (and so on) — Zürich, 北京, emoji 🏔 done.\n\n\tIndented   text"
@@ -282,7 +282,7 @@ def test_model_without_chat_template_is_refused(tmp_path: Path) -> None:
 
 def test_model_without_chat_template_serves_where_the_server_has_one(tmp_path: Path) -> None:
     tokenizer = Tokenizer(save_model(tmp_path, byte_level_backend(), chat_template=None))
-    template = ServerTemplate(own=tokenizer.chat_template)
+    template = ServerTemplate(tokenizer=tokenizer.chat_template.tokenizer, model="m")
     tokens = tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED, template=template)
     filled = tokens.answer.fill({Slot.QUESTION: tokenizer.encode("Who?"), Slot.MEMORY: tokenizer.encode("a note")})
     question, memory = DEFAULT_PROMPTS.answer_text(AnswerForm.BOXED).split("{question}")

@@ -5,7 +5,7 @@ import json
 from pydantic import Field
 
 from memagent_batch.cli.command import OutputCommand
-from memagent_batch.domain.texts.markdown import unescaped
+from memagent_batch.domain.texts.escapes import unescaped
 
 
 class Estimate(OutputCommand):

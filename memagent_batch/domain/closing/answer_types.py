@@ -49,7 +49,6 @@ class ValueType:
     """
 
     type: AnswerType = AnswerType.TEXT
-    """The type."""
     labels: tuple[str, ...] = ()
     """What may be chosen, for label and labels."""
     schema: str = ""
@@ -60,7 +59,6 @@ class ValueType:
     """Whether "not stated" may be answered; without it an answer is forced where the document has none."""
 
     def __post_init__(self) -> None:
-        """Checks that all belongs together."""
         _require_labels(self)
         if bool(self.schema) != (self.type is AnswerType.JSON):
             raise ValueTypeError(
@@ -102,13 +100,7 @@ def parse_value_type(
 ) -> ValueType | None:
     """The type that a row of a question list asks for; None where it asks for none.
 
-    Args:
-        answer_type: name of an `AnswerType`.
-        labels: what may be chosen.
-        schema: a JSON Schema, as text or as an object.
-        unit: unit of a number.
-        not_stated: whether "not stated" may be answered; by default it may.
-        is_unit_asked: whether every number needs a unit, as in a list with a column `unit`.
+    `is_unit_asked`: whether every number needs a unit, as in a list with a column `unit`.
 
     Raises:
         ValueTypeError: names the column, what is wrong, and what to do.

@@ -31,9 +31,7 @@ class ShownRange:
     """A part of the document that a turn showed."""
 
     token_start: int
-    """First token."""
     token_end: int
-    """Token after the last one."""
     chunk_index: int | None = None
     """Position of the chunk that it is, from 0; None where it is another part."""
 
@@ -113,13 +111,10 @@ class Candidate:
     """A sentence that may be shown."""
 
     char_start: int
-    """First character."""
     char_end: int
-    """Character after the last one."""
     token_start: int
     """First token that holds a character of it."""
     token_end: int
-    """Token after the last one."""
     chunk_index: int | None
     """The first of the chunks that hold it; None where no chunk was shown."""
 
@@ -156,15 +151,7 @@ def choose_candidates(
     scores: Scores,
     max_tokens: int,
 ) -> list[Candidate]:
-    """Those of the sentences that are shown, in the order of the document: the nearest ones that the budget holds.
-
-    Args:
-        candidates: the sentences.
-        words: the words of each.
-        sought: words of question, answer and memory.
-        scores: ranks sentences by their words.
-        max_tokens: budget of the list.
-    """
+    """Those of the sentences that are shown, in the order of the document: the nearest ones that the budget holds."""
     found = scores(words, list(dict.fromkeys(sought)))
     ranked = sorted(range(len(candidates)), key=lambda place: (-found[place], place))
     if any(score > 0 for score in found):

@@ -55,17 +55,12 @@ class TypedValue:
     """An answer as a typed value; fields but `problem` are columns of the tables."""
 
     status: ValueStatus
-    """What became of it."""
     value: str | None = None
     """The value as JSON text; None where there is none."""
     boolean: bool | None = None
-    """The value of type bool."""
     number: float | None = None
-    """The value of type number."""
     label: str | None = None
-    """The value of type label."""
     problem: str | None = None
-    """Why it is invalid."""
 
 
 NOTHING_STATED = TypedValue(status=ValueStatus.NOT_STATED)
@@ -144,10 +139,7 @@ def budget_of(value_type: ValueType, *, json_tokens: int) -> int:
 def value_of(completion: Completion, value_type: ValueType, *, answer: str | None) -> TypedValue:
     """The value that a value turn wrote.
 
-    Args:
-        completion: what the turn wrote.
-        value_type: the type that the question asks for.
-        answer: the answer as it stands, which is the value of type text.
+    `answer` as it stands is the value of type text.
     """
     written = completion.text
     if completion.finish_reason is FinishReason.LENGTH:

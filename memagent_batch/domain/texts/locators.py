@@ -10,7 +10,6 @@ class LocatedRow:
     """A row of a document: what of the text came from one place of the source."""
 
     char_start: int
-    """First character in the text."""
     char_end: int
     """Character after the last one; what separates it from the next row is in neither."""
     locator: str
@@ -19,11 +18,6 @@ class LocatedRow:
 
 def locators(rows: Sequence[LocatedRow], *, char_start: int, char_end: int) -> tuple[str, ...]:
     """The places that a span of the text touches, each once, in the order of the text.
-
-    Args:
-        rows: All rows of the document, in order.
-        char_start: First character of the span.
-        char_end: Character after its last one.
 
     Returns:
         None for a span that lies between two rows, or is empty.
@@ -40,11 +34,6 @@ def locators(rows: Sequence[LocatedRow], *, char_start: int, char_end: int) -> t
 
 def located(rows: Sequence[LocatedRow], *, char_start: int, char_end: int) -> str | None:
     """The place of a span in one text, as tables have it: `page 3`, or `page 3 to page 4` where it touches several.
-
-    Args:
-        rows: All rows of the document, in order.
-        char_start: First character of the span.
-        char_end: Character after its last one.
 
     Returns:
         None where no row that it touches has a place.

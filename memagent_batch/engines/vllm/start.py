@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import JsonValue
 
 from memagent_batch.config.agent import SamplingConfig
-from memagent_batch.config.engines import Speculation, VllmConfig
+from memagent_batch.config.engines import VllmConfig
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.engines.vllm import orphan_guard
-from memagent_batch.engines.vllm.outputs import inner_message
 from memagent_batch.errors import EngineDeadError, EngineStartError
 from memagent_batch.models.weights import WEIGHT_ENDINGS
 from memagent_batch.tokens.pretrained import names_folder
@@ -57,7 +56,8 @@ KNOBS = {
 
 
 LOOKUP = {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_min": 2, "prompt_lookup_max": 4}
-"""Prompt lookup: where the last 2 to 4 tokens stand in the prompt too, the 5 that follow there are guessed."""
+"""Prompt lookup on CPU: where the last 2 to 4 tokens stand in the prompt too, the 5 that follow there are guessed. A
+new memory is mostly a copy of the last one. Tokens stay the same: only what the model would write is kept."""
 
 REASONING = {"reasoning_start_str": OPENING, "reasoning_end_str": THOUGHT_END}
 """What begins a thought, and what vLLM writes where its budget ends."""
@@ -98,12 +98,12 @@ def engine_arguments(
         raise EngineStartError(
             "vllm.reproducible: vLLM has its batch-invariant mode on GPUs only, and it runs on CPU here; leave it out"
         )
-    if speculates(settings.speculation, sampling=sampling, is_cpu=is_cpu):
-        arguments["speculative_config"] = LOOKUP
     if not is_cpu:
         arguments["gpu_memory_utilization"] = settings.gpu_memory_utilization
     else:
         arguments |= {"kv_cache_memory_bytes": settings.cpu_kv_cache_gib * GIB_BYTES, "enforce_eager": True}
+        if guesses_tokens(sampling):
+            arguments["speculative_config"] = LOOKUP
         if settings.tensor_parallel_size * settings.pipeline_parallel_size == 1:
             arguments["distributed_executor_backend"] = IN_CORE_EXECUTOR
         if sampling.temperature > 0:
@@ -112,24 +112,18 @@ def engine_arguments(
     return arguments | settings.engine_args
 
 
-def speculates(speculation: Speculation, *, sampling: SamplingConfig, is_cpu: bool) -> bool:
-    """Whether tokens are guessed ahead: never where a draw or a log-probability could show it.
+def guesses_tokens(sampling: SamplingConfig) -> bool:
+    """Whether tokens may be guessed ahead: never where a draw or a log-probability could show it.
 
     A guess is accepted by other random numbers than a draw, so that a seed would stand for other tokens with it than
     without it; what `memagent collect` keeps is drawn one token at a time. Nor where a thought has a budget, which vLLM
     keeps to by its count of single tokens.
     """
-    if sampling.temperature > 0 or sampling.logprobs or sampling.thinking_tokens is not None:
-        return False
-    return is_cpu if speculation is Speculation.AUTO else speculation is not Speculation.NONE
+    return sampling.temperature == 0 and not sampling.logprobs and sampling.thinking_tokens is None
 
 
 def start_engine(arguments: Mapping[str, Any], *, reproducible: bool = False) -> "AsyncLLM":
     """Starts vLLM's processes, and again where they are killed meanwhile.
-
-    Args:
-        arguments: what `engine_arguments` returns.
-        reproducible: whether vLLM computes in its batch-invariant mode.
 
     Raises:
         EngineStartError: arguments or environment can't work; says what and why.
@@ -257,6 +251,15 @@ def _require_known(engine_args: Mapping[str, JsonValue]) -> None:
             near = difflib.get_close_matches(name, known, n=3)
             hint = f"; did you mean {', '.join(near)}?" if near else "; see vLLM's AsyncEngineArgs"
             raise EngineStartError(f"vllm.engine_args.{name}: this vLLM has no such argument{hint}")
+
+
+def inner_message(error: BaseException) -> str:
+    """An error's message in one paragraph, without pydantic's frame around it."""
+    from pydantic import ValidationError
+
+    if isinstance(error, ValidationError):
+        return "; ".join(str(detail["msg"]) for detail in error.errors(include_url=False, include_input=False))
+    return f"{type(error).__name__}: {error}"
 
 
 class WeightRenewal:

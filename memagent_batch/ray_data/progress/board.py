@@ -23,9 +23,7 @@ class Event:
     """A log line of an actor, which the driver writes: nobody reads the stderr of an actor."""
 
     kind: EventKind
-    """What happened."""
     message: str
-    """The line for people."""
     fields: Mapping[str, Any] = field(default_factory=dict)
     """Ids and counts for a machine."""
 
@@ -42,7 +40,6 @@ class Report:
     counts: Mapping[str, int]
     """Growth of the sums, by the names of `metrics.COUNTS`."""
     events: Sequence[Event] = ()
-    """Log lines, in their order."""
 
 
 class Board(Protocol):
@@ -83,7 +80,6 @@ class ProgressBoard:
     """
 
     def __init__(self) -> None:
-        """Nothing has been reported."""
         self._lock = threading.Lock()
         self._counts = Counter[str]()
         self._events: list[Event] = []

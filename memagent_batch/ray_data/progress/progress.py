@@ -53,15 +53,6 @@ class Progress:
         policy: str,
         bound_met: Callable[[Spent], str | None] | None = None,
     ) -> None:
-        """Starts every counter's series.
-
-        Args:
-            run_id: The run.
-            asked: Its readings.
-            model: Label of the metrics.
-            policy: Label of the metrics.
-            bound_met: The setting of the bound that a run has met which has taken so much; None without bounds.
-        """
         self._bound_met = bound_met
         self._run_id, self._asked = run_id, asked
         self._sums = Counter(dict.fromkeys(READER_COUNTS, 0))
@@ -148,11 +139,7 @@ class Progress:
     ) -> Iterator[None]:
         """Shows the block's readings, from a thread.
 
-        Args:
-            board: Where the readers report to.
-            pending: What the block reads.
-            starting: What the run waits for until the first turn.
-            keep: Takes a note of how far the run is, now and then.
+        `keep` takes a note of how far the run is, now and then.
         """
         self._board, self._starting = board, starting
         self._done_before, self._pending_bytes = self._asked - pending.readings, max(pending.num_bytes, 1)
@@ -244,7 +231,6 @@ class Absence:
     """Whether the endpoint is away, by the events of the readers; all of them use the same one."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """The endpoint is there."""
         self._clock = clock
         self._since: float | None = None
         self._turns = 0

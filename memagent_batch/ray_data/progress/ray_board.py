@@ -1,28 +1,109 @@
-"""The board as a Ray actor: between the readers' processes and the driver."""
+"""The board as a Ray actor: between the readers' processes and the driver; replicas wait for one another at it."""
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 import ray
 
 from memagent_batch.ray_data.progress.board import ProgressBoard, Report
-from memagent_batch.ray_data.starts import NextStep, Starts
+from memagent_batch.ray_data.session import START_SECONDS
 from memagent_batch.reading.suspects import TurnKey
 
 BOARD_ANSWER_SECONDS = 10.0
 """Longest wait for the board in one look; the next look waits for the same answer.
 
 A run that leaves looks three times before it is ended by force."""
+MAX_STARTS = 3
+"""Starts of a replica while others can read; the engine tries again by itself where its process was killed."""
+
+OTHERS_SECONDS = 60.0
+"""Longest wait of a replica that failed for others to begin their start."""
+
+
+class NextStep(StrEnum):
+    """What a replica does after a start."""
+
+    READ = "read"
+    """Takes documents. The first one gets the error of a start that failed: no other replica can read, or this one has
+    documents already, which Ray Data gives to no other."""
+    START_AGAIN = "start again"
+    """Others can read, so it tries again."""
+    GIVE_UP = "give up"
+    """It has tried often enough."""
+
+
+class Starts:
+    """The starts of a run's replicas."""
+
+    def __init__(self) -> None:
+        self._starting = set[str]()
+        self._ready = set[str]()
+        self._have_read = set[str]()
+        self._failures = Counter[str]()
+        self._have_settled = False
+        self._changed = asyncio.Condition()
+
+    async def begin(self, replica: str) -> None:
+        """A replica begins to start, perhaps again."""
+        async with self._changed:
+            self._starting.add(replica)
+            self._ready.discard(replica)
+            self._changed.notify_all()
+
+    async def end(self, replica: str, *, num_replicas: int, has_failed: bool) -> NextStep:
+        """A start ended; returns when it is clear what follows.
+
+        Ready replicas wait for one another: the first one would take all the longest documents.
+
+        Args:
+            replica: its id, the same after Ray has started it again.
+            num_replicas: replicas that the run begins with.
+            has_failed: whether its engine can't start.
+        """
+        async with self._changed:
+            self._starting.discard(replica)
+            self._failures[replica] = self._failures[replica] + 1 if has_failed else 0
+            if has_failed:
+                self._ready.discard(replica)
+            else:
+                self._ready.add(replica)
+                self._have_read.add(replica)
+            self._changed.notify_all()
+            if not has_failed:
+                await self._until(lambda: self._are_settled(num_replicas), seconds=START_SECONDS)
+                self._have_settled = True
+                self._changed.notify_all()
+                return NextStep.READ
+            await self._until(lambda: bool(self._ready) or self._are_settled(num_replicas), seconds=OTHERS_SECONDS)
+            await self._until(lambda: bool(self._ready) or not self._starting, seconds=START_SECONDS)
+            if not self._ready:
+                return NextStep.READ
+            if self._failures[replica] < MAX_STARTS:
+                return NextStep.START_AGAIN
+            return NextStep.READ if replica in self._have_read else NextStep.GIVE_UP
+
+    def _are_settled(self, num_replicas: int) -> bool:
+        num_begun = len(self._starting | self._ready | self._failures.keys())
+        return self._have_settled or (not self._starting and num_begun >= num_replicas)
+
+    async def _until(self, condition: Callable[[], bool], *, seconds: float) -> None:
+        """Waits for the condition, and no longer than this."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait_for(condition)
+        except TimeoutError:
+            return
 
 
 class BoardActor(ProgressBoard):
     """A Ray actor; replicas wait for one another at it."""
 
     def __init__(self) -> None:
-        """Nothing has been reported, and no replica has begun."""
         super().__init__()
         self._starts = Starts()
         self._run_ended = asyncio.Event()
@@ -62,7 +143,6 @@ class RayBoard:
     """The `Board` of a run on Ray. Mutable: the driver's keeps the look that the actor has not answered yet."""
 
     handle: Any
-    """Actor handle of the BoardActor."""
     _answer: Any = field(default=None, init=False, repr=False)
 
     def put(self, report: Report) -> Awaitable[None]:

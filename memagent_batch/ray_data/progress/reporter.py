@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
@@ -26,15 +27,6 @@ class Reporter:
     """Counts an actor's work; lives on its event loop."""
 
     def __init__(self, *, board: Board, log: TurnLogWriter, run_id: str, model: str, policy: str) -> None:
-        """Starts from nothing.
-
-        Args:
-            board: Where it reports to.
-            log: The actor's turn log, whose flushes count.
-            run_id: The run.
-            model: Label of the metrics.
-            policy: Label of the metrics.
-        """
         self.in_flight = 0
         """Readings under way."""
         self.waiting = 0
@@ -135,3 +127,36 @@ class Reporter:
             {"log_flushes": self._log.num_flushes, "log_bytes": self._log.num_bytes},
         )
         return {name: count - before[name] for name, count in self._reported_log.items()}
+
+
+class ReadingShare:
+    """How much of one reading is done, between its turns and the counts of its actor.
+
+    Counts a reading in the bytes that it has in the plan: a part with each turn, the rest at its end.
+
+    Its turns count as parts of the most that it may take, and one more. So a reading is whole at its end alone: not
+    after a round over the chunks that others follow, and not before what is asked after its answer.
+    """
+
+    def __init__(self, reporter: Reporter, *, num_bytes: int, most_turns: Callable[[], int]) -> None:
+        """`most_turns`, without those after the answer, is asked at the first one."""
+        self._reporter = reporter
+        self._num_bytes = num_bytes
+        self._most_turns = most_turns
+        self._num_turns = self._reported = 0
+
+    def count_turn(self, prompt: Prompt, completion: Completion) -> None:
+        """Takes a turn; one that the log held counts as any other."""
+        self._reporter.count_turn(prompt, completion)
+        if prompt.fingerprint is None:
+            most = self._most_turns()
+            self._num_turns = min(self._num_turns + 1, most)
+            self._report(self._num_bytes * self._num_turns // (most + 1))
+
+    def end(self) -> None:
+        """The reading ended, whatever came of it; one that was not read has more to do."""
+        self._report(self._num_bytes)
+
+    def _report(self, num_bytes: int) -> None:
+        self._reporter.count_read(num_bytes - self._reported)
+        self._reported = num_bytes

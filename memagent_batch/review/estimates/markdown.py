@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from memagent_batch.domain.texts.markdown import escaped
+from memagent_batch.domain.texts.escapes import escaped
 from memagent_batch.domain.texts.shares import percent, quantity
 from memagent_batch.review.estimates.estimation import MeasureEstimates, ReviewEstimate, ValueEstimate
 from memagent_batch.review.estimates.standing_labels import CountedLabels

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from memagent_batch.domain.texts.spreadsheet_cells import is_formula
+from memagent_batch.domain.texts.escapes import is_formula
 from memagent_batch.errors import InputError
 from memagent_batch.review.labels.label import NO, YES
 from memagent_batch.review.labels.table import LabelRow

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from memagent_batch.domain.permanent_numbers import permanent_number
+from memagent_batch.domain.addresses import permanent_number
 from memagent_batch.review.labels.label import Purpose
 
 

@@ -34,8 +34,7 @@ from memagent_batch.inputs.shards import list_shards
 from memagent_batch.inputs.texts import fetch_texts
 from memagent_batch.logs import EventKind
 from memagent_batch.reading.agent import make_agent
-from memagent_batch.reading.breaks import with_breaks
-from memagent_batch.reading.documents import unreadable
+from memagent_batch.reading.documents import unreadable, with_breaks
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import ReadingTurns
 from memagent_batch.runs.plan import Plan

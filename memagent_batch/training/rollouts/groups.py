@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.config.rollouts import RolloutConfig
+from memagent_batch.config.job import RolloutConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.answers import extract_answer
 from memagent_batch.domain.readings import Status

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from memagent_batch.config.rollouts import RolloutConfig
+from memagent_batch.config.job import RolloutConfig
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.rewards import BUILT_IN_REWARDS, built_in_reward
 from memagent_batch.errors import SettingsError

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from pydantic import JsonValue
 
 from memagent_batch.config.agent import SamplingConfig
-from memagent_batch.config.rollouts import RolloutConfig
+from memagent_batch.config.job import RolloutConfig
 from memagent_batch.errors import InputError
 from memagent_batch.files.claims import whole_record
 from memagent_batch.files.columns import column

@@ -1,12 +1,9 @@
 """Which sentences are shown for an answer, and which of them a model points at."""
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.bm25 import word_scores
 from memagent_batch.domain.closing.evidence import (
     MAX_SOURCES,
     NUMBERING_TOKENS,
@@ -20,7 +17,7 @@ from memagent_batch.domain.closing.evidence import (
 )
 from memagent_batch.domain.document import ChunkSpan, Document
 from memagent_batch.domain.texts.sentences import split_sentences
-from memagent_batch.domain.texts.words import folded_words
+from memagent_batch.domain.texts.words import folded_words, word_scores
 from memagent_batch.domain.turns import Prompt, Writes
 
 TEXT = "Grass is green. The code of amber is 17. Sky is blue.\nThe code of copper is 99. 契約は終了した。 End!"
@@ -177,14 +174,3 @@ def test_evidence_that_the_guide_does_not_allow_is_refused(text: str) -> None:
     assert not evidence_guide(3).allows(text)
     with pytest.raises(ValueError, match="no list of sentence numbers up to 3"):
         evidence_of(text, candidates)
-
-
-def test_trace_of_ten_thousand_chunks_that_are_read_three_times_stays_in_one_part_and_quick() -> None:
-    trace = MemoryTrace()
-    began = time.process_time()
-    for _ in range(3):
-        for index in [*range(0, 10_000, 2), *range(1, 10_000, 2)]:
-            read = Prompt(path="read", kind="read", token_ids=[1], max_tokens=1, span=chunk(index), writes=Writes.NOTE)
-            trace.take(read, written=f"word{index} code")
-    assert time.process_time() - began < 3
-    assert len(trace.shown) == 1

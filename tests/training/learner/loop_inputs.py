@@ -6,10 +6,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.engines import VllmConfig
-from memagent_batch.config.policy import PolicyConfig
-from memagent_batch.config.rollouts import RolloutConfig
+from memagent_batch.config.job import RolloutConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.config.training import LearnerConfig, LoopConfig, TrainLoopConfig
 

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.config.rollouts import RolloutConfig
+from memagent_batch.config.job import RolloutConfig
 from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.flows import train_loop as loop
 from memagent_batch.training.learner.sampling import TableTasks, require_sources

@@ -4,7 +4,7 @@ import sys
 import threading
 import time
 
-from memagent_batch.config.rollouts import RolloutConfig
+from memagent_batch.config.job import RolloutConfig
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.training.rollouts.rewarder import Rewarder
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from memagent_batch.config.rollouts import RolloutConfig
+from memagent_batch.config.job import RolloutConfig
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.errors import SettingsError
 from memagent_batch.training.rollouts.rewarder import Rewarded, Rewarder, require_reward

@@ -2,17 +2,17 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import Any, ClassVar
 
-from memagent_batch.bm25 import Bm25
 from memagent_batch.domain.document import Chunks, Document
 from memagent_batch.domain.prompts import Memory, PromptTokens
 from memagent_batch.domain.readings import Outcome, QuestionTokens
 from memagent_batch.domain.turns import Turns
-from memagent_batch.policies.parallel import Note, ParallelPolicy
-from memagent_batch.policies.side_by_side import side_by_side
+from memagent_batch.policies.direct import bm25
+from memagent_batch.policies.parallel import Note, ParallelPolicy, side_by_side
 
 NEAREST_CHUNKS = 8
 """Chunks without a note that a further round reads again: those nearest to question and memory."""
@@ -24,9 +24,7 @@ class Nominated(ParallelPolicy):
 
     kind: ClassVar[str] = "nominated"
 
-    rank: Callable[[Sequence[Sequence[int]], Sequence[int]], Sequence[float]] | None = field(
-        default=None, metadata={"is_knob": False}
-    )
+    rank: Callable[[Sequence[Sequence[int]], Sequence[int]], Sequence[float]] | None = None
     """Scores how near chunks are to a text; BM25 by default. It runs beside the event loop."""
 
     async def read(
@@ -63,7 +61,7 @@ class Nominated(ParallelPolicy):
     ) -> Sequence[int]:
         """The chunks that a further round reads, in document order."""
         others = [index for index in range(len(chunks)) if index not in noted]
-        rank = self.rank or Bm25(decode=prompts.decode)
+        rank = self.rank or partial(bm25, decode=prompts.decode)
         ranges = [chunks.windows[index] for index in others]
         views = [chunks.document.token_ids[start:end] for start, end in ranges]
         scores = await asyncio.to_thread(rank, views, [*question.token_ids, *memory.token_ids])

@@ -14,8 +14,8 @@ from memagent_batch.domain.document import Document, token_windows
 from memagent_batch.domain.prompts import QUOTES, Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
 from memagent_batch.domain.turns import MERGE, UPDATE, FinishReason, Prompt, Turns, Writes
-from memagent_batch.policies.merged import merged_memory
 from memagent_batch.policies.overwrite import OverwritePolicy
+from memagent_batch.policies.parallel import merged_memory
 
 DECOMPOSE = "decompose"
 """Kind of the turn that names what the memory lacks, as a question to read the document again for."""

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.domain.texts.markdown import escaped, unescaped
+from memagent_batch.domain.texts.escapes import escaped, unescaped
 
 
 @given(st.text())

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from memagent_batch.domain.addresses import fingerprint
+from memagent_batch.domain.closing.evidence import MAX_CHOSEN, MAX_SOURCES
 from memagent_batch.domain.guides import choice_of
 from memagent_batch.domain.prompts import Decode, Encode, TokenTemplate
 
@@ -20,10 +22,8 @@ SUPPORT = "support"
 WHOLE_OR_FAILED = frozenset({EVIDENCE, SUPPORT})
 """Kinds of turns that fail where they are cut, or write what their guide does not allow. A value is `invalid` then."""
 
-EVIDENCE_COMPLETION_TOKENS = 32
-"""Budget of the evidence turn, tokens: five numbers of four digits, each digit and comma a token, and an end token."""
-SUPPORT_COMPLETION_TOKENS = 4
-"""Budget of the support turn, tokens: a digit and an end token."""
+COMPLETION_TOKENS: Mapping[str, int] = {EVIDENCE: 32, SUPPORT: 4}
+"""Budgets, tokens, each token a digit or comma, and an end token: five numbers of four digits; one digit."""
 
 
 class Support(StrEnum):
@@ -50,8 +50,42 @@ class ClosingTokens:
     """The texts of the closing turns, as one tokeniser writes them."""
 
     templates: Mapping[str, TokenTemplate]
-    """The turn of each kind."""
     encode: Encode
     """Token ids of a short text, read as plain text."""
     decode: Decode
-    """Text of a document's tokens."""
+
+
+VERSION = "1"
+"""Changes with every change of a text."""
+
+CLOSING_TEXTS: Mapping[str, str] = {
+    VALUE: (
+        "Give the answer as a value.\n\n"
+        "<question>\n{question}\n</question>\n\n"
+        "<memory>\n{memory}\n</memory>\n\n"
+        "<answer>\n{answer}\n</answer>\n\n"
+        "{form}"
+    ),
+    EVIDENCE: (
+        "Which sentences does the answer rest on?\n\n"
+        "<question>\n{question}\n</question>\n\n"
+        "<answer>\n{answer}\n</answer>\n\n"
+        "<sentences>\n{sentences}</sentences>\n\n"
+        "Write the numbers of up to five sentences, the best first, or none."
+    ),
+    SUPPORT: (
+        "Do the sentences support the answer?\n\n"
+        "<question>\n{question}\n</question>\n\n"
+        "<answer>\n{answer}\n</answer>\n\n"
+        "<sentences>\n{sentences}</sentences>\n\n"
+        "Write one number:\n" + "\n".join(f"{number} = {support}" for number, support in SUPPORT_MENU.items())
+    ),
+}
+"""Text of each kind of turn; slots as in a prompt set."""
+
+
+def closing_text_sha256(kind: str) -> str:
+    """What decides a closing turn beside reader, question, document and settings, as 64 hex digits."""
+    return fingerprint(
+        {"version": VERSION, "kind": kind, "text": CLOSING_TEXTS[kind], "caps": [MAX_SOURCES, MAX_CHOSEN]}
+    )
