@@ -22,12 +22,14 @@ from memagent_batch.review.sample.looks import find_growth, with_looks
 from memagent_batch.review.sample.plan import PlanRow, plan_rows
 from memagent_batch.review.sample.population import Population, StratumRule, read_population
 from memagent_batch.review.sample.record import (
+    ANSWERED_BY_YES,
     REVIEW_FORMAT,
     Review,
     find_reviews,
     read_decision,
     read_review,
     review_id,
+    rule_of,
     write_review,
 )
 from memagent_batch.review.sample.strata import parse_labels
@@ -55,6 +57,26 @@ class Asked:
     """Share that a second person reads too, 0 to 1."""
     with_page: bool = True
     """Whether a page is written, with the texts of the documents; else sheets alone."""
+
+
+def ask_review(
+    question_id: str,
+    *,
+    flagged: str | None = None,
+    by: str | None = None,
+    unsure_below: float | None = None,
+    **asked: Any,
+) -> Asked:
+    """What is asked of a review; what the scan found is an answer of yes, unless a condition or values say otherwise.
+
+    Raises:
+        InputError: the condition can't be parsed.
+        SettingsError: values are reviewed, and a condition is there too.
+    """
+    if by and (flagged or unsure_below is not None):
+        raise SettingsError("--by: it divides by values; take out --flagged and --unsure")
+    rule = rule_of(None if by else flagged or ANSWERED_BY_YES, by=by, unsure_below=unsure_below)
+    return Asked(question_id=question_id, rule=rule, **asked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""`ray job submit` to a cluster of several nodes on loopback, with token authentication."""
+"""`jobs/submit.py` to a cluster of several nodes on loopback, with token authentication."""
 
 import json
 from pathlib import Path
@@ -68,5 +68,5 @@ def test_submitted_job_goes_on_when_a_worker_node_is_killed(
 def test_submitted_job_that_is_refused_has_the_exit_code_of_the_run(cluster: LoopbackCluster, config: Path) -> None:
     output = config.with_name("refused")
     end = SubmittedJob(cluster, ["--config", str(config), "--output", str(output), "--documents", "/nowhere/"]).finish()
-    assert exits_of(end) == ("FAILED", 2, 1), end.console
+    assert exits_of(end) == ("FAILED", 2, 2), end.console
     assert "/nowhere/: no such file or folder" in end.console
