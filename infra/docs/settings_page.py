@@ -9,9 +9,8 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from memagent_batch.cli.options import Option, options_of
+from memagent_batch.cli.options import ENV_PREFIX, Option, options_of
 from memagent_batch.cli.settings import JobSettings, TrainLoopSettings, TrainSettings
-from memagent_batch.cli.sources import ENV_PREFIX
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 INTRODUCTION = """# Settings

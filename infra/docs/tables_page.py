@@ -6,8 +6,8 @@ import pyarrow as pa
 
 from memagent_batch.convert.table import CONVERTED
 from memagent_batch.log.schemas import CLOSING_LOG, OUTCOME_LOG, TURN_LOG
-from memagent_batch.review.labels.table import LABELS
-from memagent_batch.review.sample.record import REVIEW_SAMPLE
+from memagent_batch.review.labels import LABELS
+from memagent_batch.review.record import REVIEW_SAMPLE
 from memagent_batch.runs.history.schemas import DIFFERENCES, REMOVED, RUN_PLAN
 from memagent_batch.runs.tables.results import MAX_RESULT_COLUMNS, results_schema
 from memagent_batch.runs.tables.schemas import ANSWERS, EVIDENCE, MEMORIES

@@ -11,8 +11,8 @@ import time
 from collections.abc import Sequence
 from types import FrameType
 
-from memagent_batch.cli.command import Command
 from memagent_batch.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_TERMINATED, asks_for_json
+from memagent_batch.cli.settings import Command
 from memagent_batch.logs import EventKind, begin_log
 
 log = logging.getLogger(__name__)

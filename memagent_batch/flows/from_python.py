@@ -182,20 +182,7 @@ def collect(
 ) -> RolloutsRecord:
     """Samples every question several times and writes rewards and advantages, as `memagent collect` does.
 
-    Args:
-        documents: As for `answer`.
-        questions: `Question`s with `references`, mappings, or the path of a list.
-        output: Where log, tables and rollouts go: a folder or URI.
-        agent: What is sampled.
-        rollouts: Samples of a question, and their reward.
-        input: Columns and format of the documents.
-        executor: Where the work is done: `local` (this process), `ray`, or `auto`.
-        pool: The actor pool.
-        log: The turn log.
-        limit: Documents to take; by default all.
-        retry_failed: Sample failed readings again.
-        max_failed_share: Largest share of failed samples.
-        storage_options: Arguments of the file system of inputs and output.
+    The questions need `references`; `rollouts` has the number of samples and their reward. All else is as for `answer`.
 
     Returns:
         What `rollouts.json` says: counts, mean reward, files.

@@ -15,11 +15,10 @@ from pydantic import BaseModel
 from memagent_batch.cli import main as cli
 from memagent_batch.cli.answer import Answer
 from memagent_batch.cli.collect import Collect
-from memagent_batch.cli.command import Command
 from memagent_batch.cli.main import read_command, run_command
 from memagent_batch.cli.page import Page
 from memagent_batch.cli.plan import Plan
-from memagent_batch.cli.settings import JobSettings, TrainLoopSettings, TrainSettings
+from memagent_batch.cli.settings import Command, JobSettings, TrainLoopSettings, TrainSettings
 from memagent_batch.cli.show import Show
 from memagent_batch.cli.status import Status
 from memagent_batch.cli.train import Train, TrainLoop

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli import main as cli
-from memagent_batch.cli.evaluate.make import parse_length
+from memagent_batch.cli.evaluate import parse_length
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.suites.schemas import SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS

@@ -11,13 +11,12 @@ import pytest
 from memagent_batch.cli.main import main
 from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
-from memagent_batch.flows.calibrate import calibrate
-from memagent_batch.flows.review import Asked, import_labels, make_review
+from memagent_batch.flows.review import Asked, calibrate, import_labels, make_review
 from memagent_batch.inputs.where.parser import parse_where
 from memagent_batch.inputs.where.truth import matching_rows
-from memagent_batch.review.calibration.threshold import ALL, Target
-from memagent_batch.review.labels.label import Purpose
-from memagent_batch.review.sample.record import rule_of
+from memagent_batch.review.calibration import ALL, Target
+from memagent_batch.review.labels import Purpose
+from memagent_batch.review.record import rule_of
 from tests.review.labelled_run import MadeRun, fill_sheet, take_in, write_run
 from tests.review.test_review import ASKED
 

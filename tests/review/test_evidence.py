@@ -10,9 +10,8 @@ import pytest
 
 from memagent_batch.files.location import Location
 from memagent_batch.flows.review import estimate, import_labels, make_review
-from memagent_batch.review.estimates.evidence import StratumSentences, estimate_evidence
-from memagent_batch.review.estimates.standing_labels import sentence_labels
-from memagent_batch.review.labels.label import Label, LabelKey, Purpose
+from memagent_batch.review.estimates import StratumSentences, estimate_evidence, sentence_labels
+from memagent_batch.review.labels import Label, LabelKey, Purpose
 from tests.review.labelled_run import MadeRun, fill_sheet, take_in, text_of, write_run
 from tests.review.test_review import ASKED
 

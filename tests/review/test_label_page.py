@@ -17,8 +17,8 @@ from selenium.webdriver.common.keys import Keys
 
 from memagent_batch.files.location import Location
 from memagent_batch.flows.review import Asked, estimate, import_labels, make_review
-from memagent_batch.review.labels.sheet import unquoted
-from memagent_batch.review.sample.record import rule_of
+from memagent_batch.review.record import rule_of
+from memagent_batch.review.sheet import unquoted
 from tests.review.labelled_run import HOSTILE, QUESTION, MadeRun, write_run
 
 pytestmark = pytest.mark.browser

@@ -13,11 +13,9 @@ from memagent_batch.cli.main import main
 from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.flows.review import Asked, estimate, import_labels, make_review, plan_review
-from memagent_batch.review.labels.label import Purpose
-from memagent_batch.review.labels.table import read_label_rows
-from memagent_batch.review.sample.draw import Unit, draw, seed_text
-from memagent_batch.review.sample.population import read_population
-from memagent_batch.review.sample.record import rule_of
+from memagent_batch.review.labels import Purpose, read_label_rows
+from memagent_batch.review.population import Unit, draw, read_population, seed_text
+from memagent_batch.review.record import rule_of
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.runs.record.estimates import latest_estimates
 from tests.review.labelled_run import MadeRun, fill_sheet, take_in, write_run

@@ -9,9 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from memagent_batch.review.statistics.counts import StratumCounts
-from memagent_batch.review.statistics.measures import Measure, MeasureEstimate
-from memagent_batch.review.statistics.totals import HALF
+from memagent_batch.review.measures import HALF, Measure, MeasureEstimate, StratumCounts
 
 ALPHA = 0.05
 """How often a sequence may ever miss the truth."""
@@ -22,9 +20,7 @@ class TotalBounds:
     """Fewest and most positives that a stratum can have."""
 
     low: int
-    """Fewest, in readings."""
     high: int
-    """Most, in readings."""
 
 
 def sequence_measures(strata: Sequence[StratumCounts], *, alpha: float = ALPHA) -> dict[Measure, MeasureEstimate]:

@@ -9,10 +9,9 @@ from typing import Any
 
 from memagent_batch.domain.texts.spreadsheet_cells import is_formula
 from memagent_batch.errors import InputError
-from memagent_batch.review.labels.label import NO, YES
-from memagent_batch.review.labels.table import LabelRow
-from memagent_batch.review.sample.draw import DrawnUnit
-from memagent_batch.review.sample.record import Review
+from memagent_batch.review.labels import NO, YES, LabelRow
+from memagent_batch.review.population import DrawnUnit
+from memagent_batch.review.record import Review
 
 SHEET_COLUMNS = (
     *("document_id", "label", "comment", "question", "decision", "reviewer", "labelled_at", "blind"),

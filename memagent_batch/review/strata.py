@@ -30,6 +30,8 @@ class Stratum(StrEnum):
 
 UNANSWERED = frozenset({Stratum.NO_VALUE.value, Stratum.FAILED.value})
 """Strata whose readings have no answer."""
+
+
 VALUE_PREFIX = "value: "
 """Begins the names of the strata of a review by values."""
 

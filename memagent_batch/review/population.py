@@ -1,22 +1,23 @@
-"""The population of a review: the readings of the last finished run for one question, each in its stratum."""
+"""What a sample is drawn from, and the draw: the readings of a question by permanent random numbers."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.domain.closing.values import ValueStatus
+from memagent_batch.domain.permanent_numbers import permanent_number
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.where.conditions import Condition, canonical, columns_of
 from memagent_batch.inputs.where.truth import matching_rows
-from memagent_batch.review.labels.label import NONE_OF_THESE, UNCLEAR
-from memagent_batch.review.sample.draw import Unit
-from memagent_batch.review.sample.strata import UNANSWERED, VALUE_PREFIX, Stratum
+from memagent_batch.review.labels import NONE_OF_THESE, UNCLEAR, Purpose
+from memagent_batch.review.strata import UNANSWERED, VALUE_PREFIX, Stratum
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.tables.table_files import read_table_columns
 from memagent_batch.runs.tables.tables import ANSWERS_FOLDER
@@ -29,13 +30,75 @@ TYPED_COLUMNS = ("answer", "value_status", "confidence")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """A reading of the population, as the draw needs it."""
+
+    document_id: str
+    document_hash: str
+    question_hash: str
+    stratum: str
+    question: str = ""
+    copy: int = 0
+    """Place among the documents of the same text, by document_id, from 0: each is drawn on its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnUnit:
+    """A reading of the sample."""
+
+    unit: Unit
+    number: str
+    """Its permanent random number, 64 hex digits."""
+    rank: int
+    """Place in its stratum, by number, from 0."""
+    is_second: bool
+    """Whether a second person reads it too, so that their agreement can be measured."""
+
+
+def number_of(unit: Unit, *, seed: str) -> str:
+    """Its permanent random number, of document hash and question hash; of a further copy also of its place."""
+    return permanent_number(seed, unit.document_hash, unit.question_hash, *([str(unit.copy)] if unit.copy else []))
+
+
+def seed_text(seed: int, purpose: Purpose) -> str:
+    """What goes into the numbers: a sample to develop prompts with is another one than that which validates them."""
+    return str(seed) if purpose is Purpose.VALIDATE else f"{seed}/{purpose.value}"
+
+
+def draw(units: Sequence[Unit], sizes: Mapping[str, int], *, seed: str, second_share: float) -> list[DrawnUnit]:
+    """The sample: of each stratum the readings with the smallest numbers.
+
+    Args:
+        units: The population.
+        sizes: Readings to draw of each stratum.
+        seed: As `seed_text` writes it.
+        second_share: Share of each stratum's sample that a second person reads, 0 to 1.
+    """
+    numbered: dict[str, list[tuple[str, Unit]]] = defaultdict(list)
+    for unit in units:
+        numbered[unit.stratum].append((number_of(unit, seed=seed), unit))
+    drawn = []
+    for stratum in sorted(numbered):
+        size = sizes.get(stratum, 0)
+        num_second = -int(-second_share * size // 1)
+        ordered = sorted(numbered[stratum], key=lambda pair: (pair[0], pair[1].document_id))[:size]
+        for rank, (number, unit) in enumerate(ordered):
+            drawn.append(DrawnUnit(unit=unit, number=number, rank=rank, is_second=rank < num_second))
+    return drawn
+
+
+def shuffled(drawn: Sequence[DrawnUnit], *, seed: str) -> list[DrawnUnit]:
+    """The sample in the order in which people read it: as random as the draw, and blind to strata."""
+    return sorted(drawn, key=lambda each: (sha256(f"{seed}|order|{each.number}".encode()).hexdigest(), each.number))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StratumRule:
     """How the scan's output divides a population: by a condition, or by the values of a column."""
 
     flagged: Condition | None = None
     """What is flagged; None for a review by values."""
     text: str | None = None
-    """The same as the user wrote it."""
     by: str | None = None
     """Column whose values are the strata; None for a review by a condition."""
     unsure_below: float | None = None
@@ -113,16 +176,6 @@ def read_population(output: Location, manifest: Manifest, *, question_id: str, r
     return population
 
 
-def _require_no_word_of_reviewers(values: Sequence[str], *, by: str | None) -> None:
-    """Refuses values that a label could not be told from: people say them of documents, not of the question."""
-    taken = next((value for value in values if value.casefold() in (UNCLEAR, NONE_OF_THESE)), None)
-    if taken is not None:
-        raise SettingsError(
-            f"--by: {by} has the value {taken!r}, and labels say {UNCLEAR!r} and {NONE_OF_THESE!r} where a person "
-            f"can't say, or no value is right; review each value by itself: --flagged \"{by} = '{taken}'\""
-        )
-
-
 def strata_of(answers: pa.Table, *, rule: StratumRule) -> list[str]:
     """The stratum of each row of a table of answers."""
     flagged = set(matching_rows(answers, rule.flagged, option="--flagged").tolist()) if rule.flagged else set()
@@ -133,6 +186,26 @@ def strata_of(answers: pa.Table, *, rule: StratumRule) -> list[str]:
         str(_stratum({name: values[row] for name, values in columns.items()}, is_flagged=row in flagged, rule=rule))
         for row in range(answers.num_rows)
     ]
+
+
+def answer_tables(output: Location, manifest: Manifest, *, columns: Collection[str]) -> Iterator[pa.Table]:
+    """The files of `answers`, one after another, with those of the columns that they have.
+
+    Raises:
+        OutputError: a file is gone or can't be read.
+    """
+    for name in manifest["files"].get(ANSWERS_FOLDER, []):
+        yield read_table_columns(output / name, columns)
+
+
+def _require_no_word_of_reviewers(values: Sequence[str], *, by: str | None) -> None:
+    """Refuses values that a label could not be told from: people say them of documents, not of the question."""
+    taken = next((value for value in values if value.casefold() in (UNCLEAR, NONE_OF_THESE)), None)
+    if taken is not None:
+        raise SettingsError(
+            f"--by: {by} has the value {taken!r}, and labels say {UNCLEAR!r} and {NONE_OF_THESE!r} where a person "
+            f"can't say, or no value is right; review each value by itself: --flagged \"{by} = '{taken}'\""
+        )
 
 
 def _stratum(row: Mapping[str, Any], *, is_flagged: bool, rule: StratumRule) -> str:
@@ -149,16 +222,6 @@ def _stratum(row: Mapping[str, Any], *, is_flagged: bool, rule: StratumRule) -> 
     if rule.unsure_below is not None and confidence is not None and confidence < rule.unsure_below:
         return Stratum.UNSURE
     return Stratum.NOT_FLAGGED
-
-
-def answer_tables(output: Location, manifest: Manifest, *, columns: Collection[str]) -> Iterator[pa.Table]:
-    """The files of `answers`, one after another, with those of the columns that they have.
-
-    Raises:
-        OutputError: a file is gone or can't be read.
-    """
-    for name in manifest["files"].get(ANSWERS_FOLDER, []):
-        yield read_table_columns(output / name, columns)
 
 
 def _with_numbers(units: list[Unit]) -> list[Unit]:

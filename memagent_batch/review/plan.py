@@ -1,19 +1,61 @@
-"""What a review will be able to say, before anyone reads: for several assumed truths, since none is known yet. Pure."""
+"""What so many labels will say, before anyone reads: by simulated reviews of assumed truths. Pure, seeded."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from memagent_batch.review.sample.strata import UNANSWERED, allocate, is_found
-from memagent_batch.review.statistics.counts import StratumCounts
-from memagent_batch.review.statistics.measures import Measure
-from memagent_batch.review.statistics.planning import Promise, promise_measures
+import numpy as np
 
+from memagent_batch.review.measures import SEED, Measure, StratumCounts, draw_totals, estimate_measures
+from memagent_batch.review.strata import UNANSWERED, allocate, is_found
+
+NUM_REVIEWS = 40
+"""Simulated reviews of a design; their mean width is right to about 3 %."""
+NUM_PLAN_DRAWS = 1_000
+"""Draws of each of them."""
 ASSUMED_ELUSIONS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05)
 """Assumed shares of what was not flagged that should have been."""
 TRIED_LABELS = (100, 200, 400, 800, 1600, 3200, 6400)
 """Numbers of labels that are tried; the last one is weeks of a reviewer's work."""
 POOR_RICHNESS = 0.01
 """Share of all readings below which a sample of a size that people can read says little of recall."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """What a review will be able to say, on average."""
+
+    value: float
+    """The measure, under the assumed truth."""
+    width: float
+    low: float
+
+
+def promise_measures(
+    strata: Sequence[StratumCounts], shares: Mapping[str, float], *, seed: int = SEED
+) -> dict[Measure, Promise]:
+    """Mean intervals of simulated reviews, in which everyone labels right.
+
+    Args:
+        strata: The population; `num_labelled` is how many of each would be labelled.
+        shares: Assumed share of positives in each.
+        seed: Seed of the simulation.
+    """
+    rng = np.random.default_rng(seed)
+    reviews = []
+    for _ in range(NUM_REVIEWS):
+        counts = [_simulated(stratum, shares[stratum.name], rng=rng) for stratum in strata]
+        draws = draw_totals(counts, seed=int(rng.integers(2**31)), num_draws=NUM_PLAN_DRAWS)
+        reviews.append(estimate_measures(counts, draws))
+    assumed = [replace(each, num_labelled=10**9, num_positive=round(10**9 * shares[each.name])) for each in strata]
+    truth = estimate_measures(assumed, np.zeros((len(strata), 0), np.int64))
+    return {
+        name: Promise(
+            value=truth[name].value or 0.0,
+            width=float(np.mean([review[name].high - review[name].low for review in reviews])),
+            low=float(np.mean([review[name].low for review in reviews])),
+        )
+        for name in truth
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +69,7 @@ class PlanRow:
     richness: float
     """Share of all readings that are what is looked for, under this truth."""
     recall: Promise
-    """Of recall."""
     precision: Promise
-    """Of precision."""
     num_labels_needed: int | None
     """Labels with which the interval of recall is as narrow as is wanted, of `TRIED_LABELS`; None where none is."""
 
@@ -69,6 +109,15 @@ def plan_rows(
                 precision=promises[Measure.PRECISION],
                 num_labels_needed=_needed(sizes, shares, value=value, width=width),
             )
+
+
+def _simulated(stratum: StratumCounts, share: float, *, rng: np.random.Generator) -> StratumCounts:
+    num_positive = int(rng.binomial(stratum.num_readings, share))
+    num_drawn = 0
+    if stratum.num_labelled:
+        others = stratum.num_readings - num_positive
+        num_drawn = int(rng.hypergeometric(num_positive, others, stratum.num_labelled))
+    return replace(stratum, num_positive=num_drawn)
 
 
 def _needed(sizes: Mapping[str, int], shares: Mapping[str, float], *, value: str | None, width: float) -> int | None:

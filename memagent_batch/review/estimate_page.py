@@ -4,10 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from memagent_batch.domain.texts.markdown import escaped
 from memagent_batch.domain.texts.shares import percent, quantity
-from memagent_batch.review.estimates.estimation import MeasureEstimates, ReviewEstimate, ValueEstimate
-from memagent_batch.review.estimates.standing_labels import CountedLabels
-from memagent_batch.review.sample.record import Review
-from memagent_batch.review.statistics.measures import Measure, MeasureEstimate
+from memagent_batch.review.estimates import CountedLabels, MeasureEstimates, ReviewEstimate, ValueEstimate
+from memagent_batch.review.measures import Measure, MeasureEstimate
+from memagent_batch.review.record import Review
 
 MEANINGS = {
     Measure.PRECISION: "of what was found is right",

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from memagent_batch.review.statistics.counts import StratumCounts
-from memagent_batch.review.statistics.totals import HALF, SEED, Numbers, Totals
+from memagent_batch.review.measures import HALF, SEED, Numbers, StratumCounts, Totals
 
 NUM_MARKOV_CHAINS = 400
 """Chains that are drawn side by side; each gives `NUM_KEPT` draws."""

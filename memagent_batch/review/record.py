@@ -1,24 +1,24 @@
 """What a review is, in `review/ID/`: `review.json` with its rule and sizes, and `sample.parquet`."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, NotRequired, TypedDict, cast
 
 import pyarrow as pa
 
 from memagent_batch.domain.addresses import fingerprint
-from memagent_batch.errors import OutputError
+from memagent_batch.errors import OutputError, SettingsError
 from memagent_batch.files.columns import column
 from memagent_batch.files.errors import table_errors
 from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
 from memagent_batch.inputs.where.parser import parse_where
-from memagent_batch.review.labels.label import UNCLEAR, Decision, Purpose
-from memagent_batch.review.sample.draw import DrawnUnit, Unit
-from memagent_batch.review.sample.population import StratumRule
-from memagent_batch.runs.record.estimates import REVIEWS_FOLDER
+from memagent_batch.review.labels import UNCLEAR, Decision, Purpose
+from memagent_batch.review.population import DrawnUnit, StratumRule, Unit
+from memagent_batch.review.strata import parse_labels
+from memagent_batch.runs.record.estimates import ESTIMATE_FILE, REVIEWS_FOLDER
 from memagent_batch.runs.tables.schemas import DOCUMENT_ID, QUESTION
 
 REVIEW_FORMAT = "memagent-review/1"
@@ -27,7 +27,6 @@ RECORD_FILE = "review.json"
 SAMPLE_FILE = "sample.parquet"
 ANSWERED_BY_YES = "value_bool = true"
 """The condition that a person decides by answering the question itself."""
-
 REVIEW_SAMPLE = pa.schema(
     [
         DOCUMENT_ID,
@@ -48,7 +47,6 @@ class Growth(TypedDict):
     """A size that a sample had before it was made larger."""
 
     drawn: dict[str, int]
-    """Readings of each stratum that were drawn."""
     is_after_look: bool
     """Whether an estimate had been made from it."""
     review_id: NotRequired[str]
@@ -74,7 +72,6 @@ class ReviewRecord(TypedDict):
     choices: list[str]
     """Labels that may be given, but for unclear."""
     readings: dict[str, int]
-    """Size of each stratum."""
     drawn: dict[str, int]
     """Readings of each stratum in the sample."""
     num_unreadable: int
@@ -90,7 +87,6 @@ class Review:
     folder: Location
     """Where it lies."""
     record: ReviewRecord
-    """Its record."""
     sample: Sequence[DrawnUnit]
     """In the order in which people read it."""
 
@@ -230,7 +226,103 @@ def find_reviews(output: Location) -> list[str]:
     return sorted(place.removesuffix(suffix).rpartition("/")[2] for place in places if place.endswith(suffix))
 
 
+def find_growth(output: Location, record: ReviewRecord, units: Sequence[Unit]) -> list[Growth]:
+    """The sizes that a sample had before, and the samples of the same readings that were estimated.
+
+    Args:
+        output: The output.
+        record: The review's record, whatever it says of its growth.
+        units: Its population.
+
+    Raises:
+        OutputError: the record of a review is damaged, or the sample of one of the same decision.
+    """
+    found: list[Growth] = []
+    if record["review_id"] in find_reviews(output):
+        folder = _folder(output, record["review_id"])
+        before = read_record(folder)
+        if before["drawn"] == record["drawn"] or _is_drawn_alike(before, record):
+            return before["grown"]
+        found = [*before["grown"], {"drawn": before["drawn"], "is_after_look": _is_estimated(folder)}]
+    return found + [look for look in _looks_at_others(output, record, units) if look not in found]
+
+
+def with_looks(output: Location, review: Review) -> Review:
+    """The review, with the samples of the same readings that were estimated after it was made.
+
+    Raises:
+        OutputError: the record of a review is damaged, or the sample of one of the same decision.
+    """
+    grown = review.record["grown"]
+    looks = _looks_at_others(output, review.record, [each.unit for each in review.sample])
+    return replace(review, record={**review.record, "grown": grown + [look for look in looks if look not in grown]})
+
+
 def _drawn(row: Mapping[str, Any]) -> DrawnUnit:
     names = ("document_id", "document_hash", "question_hash", "question", "stratum", "copy")
     unit = Unit(**{name: row[name] for name in names})
     return DrawnUnit(unit=unit, number=row["number"], rank=row["rank"], is_second=row["is_second"])
+
+
+def _looks_at_others(output: Location, record: ReviewRecord, units: Sequence[Unit]) -> list[Growth]:
+    readings = _readings(units)
+    found: list[Growth] = []
+    for name in find_reviews(output):
+        folder = _folder(output, name)
+        other = read_record(folder)
+        if name == record["review_id"] or not _decides_the_same(other, record):
+            continue
+        looks = [each for each in _looks(folder, other, record) if each not in found]
+        if looks and _has_same_readings(folder, other, record, readings):
+            found += looks
+    return found
+
+
+def _decides_the_same(other: ReviewRecord, record: ReviewRecord) -> bool:
+    return other["purpose"] == record["purpose"] and decision_of(other).about == decision_of(record).about
+
+
+def _has_same_readings(
+    folder: Location, other: ReviewRecord, record: ReviewRecord, readings: Set[tuple[str, str]]
+) -> bool:
+    """Whether another review is of some of these readings; of another run only its sample says so."""
+    if (other["run_id"], other["question_id"]) == (record["run_id"], record["question_id"]):
+        return True
+    return not readings.isdisjoint(_readings([each.unit for each in read_review(folder).sample]))
+
+
+def _readings(units: Sequence[Unit]) -> set[tuple[str, str]]:
+    return {(unit.document_hash, unit.question_hash) for unit in units}
+
+
+def _looks(folder: Location, other: ReviewRecord, record: ReviewRecord) -> Iterator[Growth]:
+    """The looks at samples of another review that were drawn otherwise than this one."""
+    for growth in other["grown"]:
+        if growth["is_after_look"] and growth.get("review_id") != record["review_id"]:
+            yield {"review_id": other["review_id"], **growth}
+    if _is_estimated(folder) and not _is_drawn_alike(other, record):
+        yield {"drawn": other["drawn"], "is_after_look": True, "review_id": other["review_id"]}
+
+
+def _is_drawn_alike(one: ReviewRecord, other: ReviewRecord) -> bool:
+    """Whether seed, strata, and labels as they were asked for are the same: one size for every night is no look."""
+    if (one["seed"], one["unsure_below"]) != (other["seed"], other["unsure_below"]):
+        return False
+    asked = [each["asked_labels"] for each in (one, other) if "asked_labels" in each]
+    if len(asked) == 2:
+        return asked[0] == asked[1]
+    if not asked:
+        return sum(one["drawn"].values()) == sum(other["drawn"].values())
+    older = other if "asked_labels" in one else one
+    try:
+        return parse_labels(asked[0], older["readings"], unnamed=0) == older["drawn"]
+    except SettingsError:  # it names a stratum that the older sample did not have
+        return False
+
+
+def _folder(output: Location, name: str) -> Location:
+    return output / f"{REVIEWS_FOLDER}/{name}"
+
+
+def _is_estimated(folder: Location) -> bool:
+    return (folder / ESTIMATE_FILE).exists()

@@ -1,11 +1,9 @@
-"""The table `labels`: append-only, in `review/labels/` of an output. What a person said is never changed or lost.
-
-Each import is one immutable file, named after the hash of its rows, that appears whole or not at all. Two imports at
-the same time write two files; the same import twice writes one.
-"""
+"""What people say of readings, and the table of labels."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from hashlib import sha256
 from typing import Any
 
@@ -18,11 +16,13 @@ from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
 from memagent_batch.inputs.where.conditions import canonical
 from memagent_batch.inputs.where.parser import parse_where
-from memagent_batch.review.labels.label import Decision, Label, LabelKey, Purpose, person
 
+YES, NO, NONE_OF_THESE = "yes", "no", "none of these"
+"""Labels of a review by a condition, and of one by values where none of them is right."""
+UNCLEAR = "unclear"
+"""Label of a document that does not let a person say."""
 LABELS_FOLDER = "review/labels"
 """Where the table lies below an output."""
-
 LABELS = pa.schema(
     [
         column("document_hash", pa.string(), "SHA-256 of the text of the document that was read, hex"),
@@ -66,13 +66,86 @@ LABELS = pa.schema(
     ]
 )
 """One row for each label that a person gave. Several of one person on the same key: the last one stands."""
-
 LabelRow = dict[str, Any]
 """A row of `LABELS`."""
 NO_DECISION: LabelRow = {"decision": None, "choices": None}
 """Of a row of an older version."""
 SAID = tuple(name for name in LABELS.names if name not in {"decision", "choices", "imported_at"})
 """Columns that tell labels apart: what the person says, and where; the review says what was decided."""
+
+
+class Purpose(StrEnum):
+    """What a label is made for."""
+
+    DEVELOP = "develop"
+    """To find better prompts, models or knobs. It says nothing of how good the result is: it was made to fit."""
+    VALIDATE = "validate"
+    """To measure the scan."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelKey:
+    """What a label is of."""
+
+    document_hash: str
+    """SHA-256 of the document's text."""
+    question_hash: str
+    """SHA-256 of the question's text."""
+    char_start: int | None = None
+    """First character of the sentence, where the label says whether it bears the answer; else None."""
+    char_end: int | None = None
+    """Character after its last one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What a review has people decide: "no" to one condition says little of another one."""
+
+    about: str
+    """The condition that the right answer fulfils where a person says `yes`, or the column of the value to choose."""
+    choices: tuple[str, ...]
+    """Labels that may be given, but for unclear."""
+
+    def answers(self, other: "Decision", value: str) -> bool:
+        """Whether a label that was given by this decision says what another one asks."""
+        is_of_choices = value == NONE_OF_THESE
+        return self.about == other.about and (not is_of_choices or set(other.choices) <= set(self.choices))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """One person's word on one document and question, or on one sentence."""
+
+    key: LabelKey
+    value: str
+    """What the person says: yes, no, unclear, or a value of the question."""
+    reviewer: str
+    labelled_at: datetime
+    """When, UTC."""
+    blind: bool
+    """Whether the person had not seen the scan's answer."""
+    purpose: Purpose
+    decision: Decision | None
+    """What was decided; None where that is not known any more."""
+
+
+def standing(labels: Iterable[Label]) -> list[Label]:
+    """The last label of each person of each key, the person who labelled first in front."""
+    ordered = sorted(labels, key=lambda label: (label.labelled_at, label.reviewer, label.value))
+    last = {(label.key, person(label.reviewer)): label for label in ordered}
+    firsts = dict.fromkeys((label.key, person(label.reviewer)) for label in ordered)
+    return [last[pair] for pair in firsts]
+
+
+def person(reviewer: str) -> str:
+    """The name of a reviewer, the same in capitals and with other spaces: Ann and ann are one person."""
+    return " ".join(reviewer.casefold().split())
+
+
+def verdict(labels: Sequence[Label]) -> str:
+    """What counts where several people labelled the same: what most say; of equal sides, the one who labelled first."""
+    values = [label.value for label in labels]
+    return max(dict.fromkeys(values), key=values.count)
 
 
 def append_labels(output: Location, rows: Sequence[LabelRow], *, now: datetime | None = None) -> int:
@@ -151,16 +224,16 @@ def as_labels(rows: Iterable[LabelRow], *, decisions: Mapping[str, Decision]) ->
     ]
 
 
-def _decision(row: LabelRow) -> Decision | None:
-    return Decision(about=canonical_about(row["decision"]), choices=tuple(row["choices"])) if row["decision"] else None
-
-
 def canonical_about(text: str) -> str:
     """What people decide, as `StratumRule.about` writes it now; the name of a column stays as it is."""
     try:
         return canonical(parse_where(text))
     except InputError:
         return text
+
+
+def _decision(row: LabelRow) -> Decision | None:
+    return Decision(about=canonical_about(row["decision"]), choices=tuple(row["choices"])) if row["decision"] else None
 
 
 def _label_content(row: LabelRow) -> tuple[Any, ...]:
