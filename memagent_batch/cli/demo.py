@@ -61,7 +61,7 @@ def make_corpus(folder: Path) -> None:
     for number, task in enumerate(_tasks()):
         name = {"document_id": f"document-{number:02d}"}
         documents.append(name | {"text": task.document})
-        questions.append(name | {"question_id": f"q-{number:02d}"} | _question(number, task))
+        questions.append({"question_id": f"q-{number:02d}"} | name | _question(number, task))
     for shard in range(NUM_SHARDS):
         table = pa.Table.from_pylist(documents[shard::NUM_SHARDS])
         pq.write_table(table, folder / "documents" / f"shard-{shard}.parquet")

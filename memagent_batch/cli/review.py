@@ -46,8 +46,15 @@ class AskedCommand(OutputCommand):
         """
         from memagent_batch.flows.review import ask_review
 
-        rule = {"flagged": self.flagged, "by": self.by, "unsure_below": self.unsure}
-        return ask_review(self.question, **rule, labels=self.labels, seed=self.seed, **others)
+        return ask_review(
+            self.question,
+            flagged=self.flagged,
+            by=self.by,
+            unsure_below=self.unsure,
+            labels=self.labels,
+            seed=self.seed,
+            **others,
+        )
 
 
 class Plan(AskedCommand):

@@ -16,7 +16,7 @@ from memagent_batch.budgets import fitted
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.bounds import BoundsConfig
 from memagent_batch.config.closing import ClosingConfig
-from memagent_batch.config.job import ExecutorKind, JobConfig, LogConfig, PoolConfig, TableFormat
+from memagent_batch.config.job import ExecutorKind, JobConfig, LogConfig, PoolConfig, RunConfig, TableFormat
 from memagent_batch.config.rollouts import RolloutConfig
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.convert.record import ConvertManifest
@@ -69,15 +69,23 @@ def convert_files(
         NotReadError: some files could not be read now; the same call reads them.
     """
     places = [documents] if isinstance(documents, str | PathLike) else documents
-    job = conversion.ConvertJob(
-        documents=tuple(map(absolute, places)),
+    run = checked_section(
+        RunConfig,
         output=absolute(output),
-        converters=converters or {},
-        allow_code=True,
+        executor=executor,
         retry_failed=retry_failed,
         max_failed_share=max_failed_share,
-        executor=ExecutorKind(executor),
         storage_options=StorageOptions(storage_options),
+    )
+    job = conversion.ConvertJob(
+        documents=tuple(map(absolute, places)),
+        output=run.output,
+        converters=converters or {},
+        allow_code=True,
+        retry_failed=run.retry_failed,
+        max_failed_share=run.max_failed_share,
+        executor=run.executor,
+        storage_options=run.storage_options,
     )
     with log_of_program():
         return conversion.convert(job)

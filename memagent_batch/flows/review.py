@@ -214,7 +214,14 @@ def estimate(output: Location, name: str | None, *, so_far: bool, with_seen: boo
     values = {
         **record,
         "decision": review.decision.about,
-        "labels": _label_counts(counted),
+        "labels": {
+            "left": counted.num_left,
+            "unclear": counted.num_unclear,
+            "only_seen": counted.num_seen,
+            "judged_seen": counted.num_judged_seen,
+            "develop": counted.num_develop,
+            "other_decision": counted.num_other,
+        },
         "with_seen": with_seen,
         **_plain(asdict(result)),
     }
@@ -333,18 +340,6 @@ def _require_estimable(review: Review, counted: CountedLabels, *, so_far: bool) 
             f"{counted.num_left:,} of {len(counted.units):,} readings of the sample are not labelled{seen}; label "
             "them, or say --so-far for intervals that hold however often you look"
         )
-
-
-def _label_counts(counted: CountedLabels) -> dict[str, int]:
-    """How many readings of a sample have which labels."""
-    return {
-        "left": counted.num_left,
-        "unclear": counted.num_unclear,
-        "only_seen": counted.num_seen,
-        "judged_seen": counted.num_judged_seen,
-        "develop": counted.num_develop,
-        "other_decision": counted.num_other,
-    }
 
 
 def _asked_record(asked: Asked, population: Population) -> dict[str, Any]:

@@ -1,5 +1,3 @@
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +8,6 @@ from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
 from memagent_batch.prompts.files import load_prompt_set
 
 CODE = "TEMPLATE = '{prompt} {memory} {chunk}'\nTEMPLATE_FINAL = '{prompt} {memory}'\n"
-HEAVY = ("ray", "vllm", "torch", "transformers")
 
 
 @pytest.fixture
@@ -77,9 +74,3 @@ def test_prompts_command_line_mistake_is_named_and_exits_with_2(
 ) -> None:
     assert main(["prompts", *arguments]) == 2
     assert said in capsys.readouterr().err
-
-
-def test_prompts_command_imports_no_engine_and_no_cluster() -> None:
-    code = f"import sys, memagent_batch.cli.prompts; print([name for name in {HEAVY!r} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,6 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import memagent_batch as ma
+from memagent_batch.errors import SettingsError
 from pipelines import compliance_scan, question_list, rollouts
 from tests.api.conftest import agent_of
 from tests.flows.training import drawing_engine
@@ -70,8 +73,19 @@ def test_rollouts_are_a_file_for_a_trainer(text_model: str, tmp_path: Path, monk
     assert set(pq.read_table(file)["sample"].to_pylist()) == {0, 1}
 
 
+def test_calls_have_no_name_of_a_part_of_the_package_which_would_hide_them() -> None:
+    assert not set(ma.__all__) & {module.name for module in iter_modules(ma.__path__)}
+
+
+@pytest.mark.parametrize("setting", [{"executor": "here"}, {"max_failed_share": 2}])
+def test_conversion_with_a_wrong_setting_is_refused_by_its_name(tmp_path: Path, setting: dict[str, Any]) -> None:
+    (name,) = setting
+    with pytest.raises(SettingsError, match=f"^{name}: "):
+        ma.convert_files(tmp_path, output=tmp_path / "out", **setting)
+
+
 @pytest.mark.parametrize("name", ["compliance_scan", "question_list", "rollouts"])
 def test_pipeline_says_how_it_is_run(name: str) -> None:
-    command = [sys.executable, ROOT / "pipelines" / f"{name}.py", "--help"]
+    command = [sys.executable, f"pipelines/{name}.py", "--help"]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert f"python pipelines/{name}.py" in shown

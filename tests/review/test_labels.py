@@ -25,7 +25,6 @@ from memagent_batch.review.labels import (
     as_labels,
     read_label_rows,
     standing,
-    verdict,
 )
 from memagent_batch.review.population import DrawnUnit, Unit
 from memagent_batch.review.record import Review
@@ -270,8 +269,3 @@ def test_label_counts_for_the_decision_that_it_was_given_by(asked: dict[str, Any
     assert counted.num_left == (not counts)
     assert counted.num_other == (not counts)
     assert count([label(value, decision=None)], decision=decision).num_other == 1
-
-
-def test_verdict_is_the_majority_else_who_came_first() -> None:
-    assert verdict([label("a"), label("b"), label("b")]) == "b"
-    assert verdict([label("a"), label("b")]) == "a"
