@@ -17,7 +17,7 @@ from memagent_batch.review.calibration import (
     limiting_stratum,
     positives_of,
     scan_answers,
-    uniform_readings,
+    uniform_units,
 )
 from memagent_batch.review.estimate_page import estimate_page
 from memagent_batch.review.estimates import (
@@ -35,10 +35,10 @@ from memagent_batch.review.labels import (
     NONE_OF_THESE,
     YES,
     Label,
-    LabelKey,
     Purpose,
     append_labels,
     as_labels,
+    key_of,
     person,
     read_label_rows,
 )
@@ -291,12 +291,12 @@ def calibrate(output: Location, question_id: str, *, review_id: str | None, targ
     _require_learnable(review, manifest, question_id=question_id)
     counted = counted_labels(output, review, with_seen=False)
     answers = scan_answers(output, manifest, question_id=question_id)
-    readings = uniform_readings(review, counted, answers)
+    units = uniform_units(review, counted)
     limited_by = limiting_stratum(review, counted)
-    if not readings:
+    if not units:
         stratum = f"; draw some of the stratum {limited_by}" if limited_by else ""
         raise OutputError(f"review {review.record['review_id']}: no label is of a uniform sample of all{stratum}")
-    positives = positives_of(readings)
+    positives = positives_of(units, answers)
     up_to = learn_threshold(positives, target)
     return {
         "question_id": question_id,
@@ -307,7 +307,7 @@ def calibrate(output: Location, question_id: str, *, review_id: str | None, targ
         "where": condition_of(question_id, up_to=up_to),
         "readings": len(answers),
         "read_again": sum(not each.is_yes and is_found(each.sure_no, up_to=up_to) for each in answers.values()),
-        "num_labels": len(readings),
+        "num_labels": len(units),
         "num_positives": len(positives),
         "fewest_positives": fewest_draws(share=target.recall, delta=target.delta),
         "limited_by": limited_by,
@@ -392,10 +392,9 @@ def _evidence(output: Location, review: Review) -> EvidenceEstimate | None:
         return None
     strata = {each.unit.document_id: each.unit.stratum for each in review.sample}
     said = sentence_labels(_labels(output), purpose=review.purpose)
-    spans = ("document_hash", "question_hash", "char_start", "char_end")
     judged: dict[str, list[list[bool]]] = defaultdict(list)
     for document_id, rows in chosen_evidence(output, manifest, review).items():
-        keys = [LabelKey(**{name: row[name] for name in spans}) for row in rows]
+        keys = [key_of(row) for row in rows]
         judged[strata[document_id]].append([said[key] == YES for key in keys if key in said])
     return estimate_evidence(
         {

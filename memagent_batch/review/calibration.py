@@ -12,7 +12,6 @@ that is found multiplies the capital by belief / share, and one that is missed b
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import pyarrow.compute as pc
@@ -121,17 +120,6 @@ class ScanAnswer:
         return None if self.is_yes else self.confidence
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelledReading:
-    """A reading that people labelled."""
-
-    answer: ScanAnswer
-    is_positive: bool
-    """Whether people say that it is what is looked for."""
-    labelled_at: datetime
-    """When the last label of it was given."""
-
-
 def scan_answers(output: Location, manifest: Manifest, *, question_id: str) -> dict[str, ScanAnswer]:
     """What the scan says of each document, sample 0.
 
@@ -145,9 +133,7 @@ def scan_answers(output: Location, manifest: Manifest, *, question_id: str) -> d
     return found
 
 
-def uniform_readings(
-    review: Review, counted: CountedLabels, answers: Mapping[str, ScanAnswer]
-) -> list[LabelledReading]:
+def uniform_units(review: Review, counted: CountedLabels) -> list[LabelledUnit]:
     """The labelled readings that are a uniform sample of all, in the order of their permanent numbers.
 
     Each stratum has its smallest numbers in the sample. Below the largest number of the stratum that ends first the
@@ -163,7 +149,7 @@ def uniform_readings(
             f"review {review.record['review_id']}: {num_left:,} of {len(units):,} readings that a threshold is learnt "
             "from are not labelled; label them, and import the labels"
         )
-    return [_labelled(unit, answers) for unit in units if unit.labels]
+    return [unit for unit in units if unit.labels]
 
 
 def limiting_stratum(review: Review, counted: CountedLabels) -> str | None:
@@ -172,9 +158,9 @@ def limiting_stratum(review: Review, counted: CountedLabels) -> str | None:
     return min(ends, key=lambda name: ends[name]) if ends else None
 
 
-def positives_of(readings: Sequence[LabelledReading]) -> list[float | None]:
-    """How sure the scan is of its "no" to those that are what is looked for; see `learn_threshold`."""
-    return [reading.answer.sure_no for reading in readings if reading.is_positive]
+def positives_of(units: Sequence[LabelledUnit], answers: Mapping[str, ScanAnswer]) -> list[float | None]:
+    """How sure the scan is of its "no" to those that people say are looked for; see `learn_threshold`."""
+    return [answers[unit.drawn.unit.document_id].sure_no for unit in units if unit.value == YES]
 
 
 def _ends(review: Review, counted: CountedLabels) -> dict[str, str]:
@@ -195,14 +181,6 @@ def _in_order(review: Review, counted: CountedLabels) -> Iterator[LabelledUnit]:
     for unit in sorted(counted.units, key=lambda each: (each.drawn.number, each.drawn.unit.document_id)):
         if end is None or unit.drawn.number <= end:
             yield unit
-
-
-def _labelled(unit: LabelledUnit, answers: Mapping[str, ScanAnswer]) -> LabelledReading:
-    return LabelledReading(
-        answer=answers[unit.drawn.unit.document_id],
-        is_positive=unit.value == YES,
-        labelled_at=max(label.labelled_at for label in unit.labels),
-    )
 
 
 def _scan_answer(row: Mapping[str, Any]) -> ScanAnswer:

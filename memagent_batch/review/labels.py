@@ -207,12 +207,7 @@ def as_labels(rows: Iterable[LabelRow], *, decisions: Mapping[str, Decision]) ->
     """
     return [
         Label(
-            key=LabelKey(
-                document_hash=row["document_hash"],
-                question_hash=row["question_hash"],
-                char_start=row["char_start"],
-                char_end=row["char_end"],
-            ),
+            key=key_of(row),
             value=row["value"],
             reviewer=row["reviewer"],
             labelled_at=row["labelled_at"],
@@ -222,6 +217,11 @@ def as_labels(rows: Iterable[LabelRow], *, decisions: Mapping[str, Decision]) ->
         )
         for row in rows
     ]
+
+
+def key_of(row: Mapping[str, Any]) -> LabelKey:
+    """What a row of `LABELS`, or of the table `evidence`, is of."""
+    return LabelKey(**{name: row[name] for name in ("document_hash", "question_hash", "char_start", "char_end")})
 
 
 def canonical_about(text: str) -> str:

@@ -1,7 +1,7 @@
 """What a review is, in `review/ID/`: `review.json` with its rule and sizes, and `sample.parquet`."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from hashlib import sha256
 from typing import Any, NotRequired, TypedDict, cast
 
@@ -152,20 +152,7 @@ def review_id(run_id: str, question_id: str, *, rule: StratumRule, seed: int, pu
 
 def sample_bytes(sample: Sequence[DrawnUnit]) -> bytes:
     """The sample as `REVIEW_SAMPLE`, a Parquet file."""
-    rows = [
-        {
-            "document_id": each.unit.document_id,
-            "document_hash": each.unit.document_hash,
-            "question_hash": each.unit.question_hash,
-            "question": each.unit.question,
-            "stratum": str(each.unit.stratum),
-            "copy": each.unit.copy,
-            "number": each.number,
-            "rank": each.rank,
-            "is_second": each.is_second,
-        }
-        for each in sample
-    ]
+    rows = [{**asdict(each), **asdict(each.unit)} for each in sample]
     return parquet_bytes(pa.Table.from_pylist(rows, schema=REVIEW_SAMPLE))
 
 
@@ -259,8 +246,7 @@ def with_looks(output: Location, review: Review) -> Review:
 
 
 def _drawn(row: Mapping[str, Any]) -> DrawnUnit:
-    names = ("document_id", "document_hash", "question_hash", "question", "stratum", "copy")
-    unit = Unit(**{name: row[name] for name in names})
+    unit = Unit(**{field.name: row[field.name] for field in fields(Unit)})
     return DrawnUnit(unit=unit, number=row["number"], rank=row["rank"], is_second=row["is_second"])
 
 
