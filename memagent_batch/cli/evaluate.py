@@ -168,11 +168,7 @@ class Make(StorageCommand):
 
 
 def parse_length(text: str) -> int:
-    """A length in tokens: a number, or one with K (1,024) or M (1,048,576).
-
-    Raises:
-        SettingsError: it is no such number, or too small for a suite.
-    """
+    """A length in tokens: a number, or one with K (1,024) or M (1,048,576)."""
     from memagent_batch.evaluation.tasks.lengths import SHORTEST_TOKENS
 
     match = _LENGTH.fullmatch(text)
@@ -230,11 +226,7 @@ class Run(ReaderSettings, SuiteOptions, Command):
 
 
 def read_variants(file: Path) -> dict[str, dict[str, object]]:
-    """Knobs by the name of the variant, from a YAML file: a name, and below it knobs as in a job file.
-
-    Raises:
-        SettingsError: the file can't be read, a name is no name, or a knob is not a variant's to set.
-    """
+    """Knobs by the name of the variant, from a YAML file: a name, and below it knobs as in a job file."""
     variants = read_yaml(file, option="--variants")
     if not isinstance(variants, dict) or not variants:
         raise SettingsError(f"--variants: {file} holds no variants; write `name: {{policy: {{chunk_tokens: 1000}}}}`")
@@ -255,11 +247,7 @@ def policy_variants(kinds: Sequence[str]) -> dict[str, dict[str, object]]:
 
 
 def vary(base: ReaderSettings, knobs: Mapping[str, Any], *, name: str) -> ReaderSettings:
-    """The base settings with a variant's knobs over them, group by group.
-
-    Raises:
-        SettingsError: a knob is unknown or wrong; names variant and knob.
-    """
+    """The base settings with a variant's knobs over them, group by group."""
     try:
         return ReaderSettings(**merged(base.model_dump(exclude_unset=True), knobs))
     except ValidationError as error:

@@ -144,11 +144,7 @@ def command_class(name: str) -> type[Command]:
 
 
 def read_command(kind: type[CommandT], words: Sequence[str]) -> CommandT:
-    """A command with its options.
-
-    Raises:
-        SettingsError: an option or setting is unknown, missing or wrong; names it.
-    """
+    """A command with its options."""
     given = given_values(kind, words)
     config = given.pop("config", None)
     return read_settings(kind, given, config=config)
@@ -184,11 +180,7 @@ def _run(words: list[str]) -> None:
 
 
 def _list_commands(group: str, words: Sequence[str]) -> None:
-    """Prints the commands of a group if the words ask for help.
-
-    Raises:
-        SettingsError: they name no command of the group.
-    """
+    """Prints the commands of a group if the words ask for help."""
     below = {name.removeprefix(group).strip(): text for name, (_, text) in COMMANDS.items() if name.startswith(group)}
     place = f"memagent {group}".strip()
     usage = "\n".join([f"usage: {place} NAME [--help] ...", "", *(f"  {name:<17} {below[name]}" for name in below)])

@@ -2,6 +2,7 @@
 
 pydantic-settings has a command line of its own. It splits a question at its commas, joins places that hold commas,
 takes either `--flag` or `--flag true`, and names no nearest option. So the words are read here; pydantic checks values.
+What is wrong is a SettingsError that names the option and what to do.
 """
 
 import argparse
@@ -145,11 +146,7 @@ def options_of(kind: type[BaseModel], *, below: str = "") -> Iterator[Option]:
 
 
 def given_values(kind: type[Command], words: Sequence[str]) -> dict[str, Any]:
-    """The values that a command line sets, nested by group as settings are; `config` is the job file.
-
-    Raises:
-        SettingsError: an option is unknown, lacks its value, or its value must be JSON and is not; names it.
-    """
+    """The values that a command line sets, nested by group as settings are; `config` is the job file."""
     options, texts = _options_by_flag(kind), dict[str, list[str]]()
     rest, free = deque(words), list[str]()
     while rest:
@@ -220,16 +217,7 @@ def nearest_name(name: str, names: Iterable[str]) -> str | None:
 
 
 def read_settings(kind: type[SectionT], given: Mapping[str, Any], *, config: str | None) -> SectionT:
-    """The settings: job file (`--config`) < environment < command line. Those of other commands are passed over.
-
-    Args:
-        kind: The settings of the command, or the command itself.
-        given: Those of the command line, nested by group.
-        config: The job file.
-
-    Raises:
-        SettingsError: a setting is unknown, missing or wrong; names it.
-    """
+    """The settings: job file (`config`) < environment < command line (`given`), without those of other commands."""
     names = ALL_SETTINGS if issubclass(kind, Settings) else {"storage_options"}
     try:
         outside = merged(_job_file(config, kind), _environment(kind))
@@ -240,11 +228,7 @@ def read_settings(kind: type[SectionT], given: Mapping[str, Any], *, config: str
 
 
 def read_yaml(file: Path, *, option: str) -> Any:
-    """The content of a YAML file that an option names; of `--config` also the name of a job file that is shipped.
-
-    Raises:
-        SettingsError: it is not there or not YAML; names the option, and the line but not its content.
-    """
+    """The content of a YAML file that an option names; of `--config` also the name of a job file that is shipped."""
     shipped = JOB_FILES / f"{file}.yaml"
     if option == "--config" and not file.exists() and shipped.parent == JOB_FILES and shipped.exists():
         file = shipped

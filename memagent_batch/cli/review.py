@@ -39,11 +39,7 @@ class AskedCommand(OutputCommand):
     """Seed of the draw."""
 
     def asked(self, **others: Any) -> "Asked":
-        """What is asked for.
-
-        Raises:
-            SettingsError: the options don't fit each other.
-        """
+        """What is asked for."""
         from memagent_batch.flows.review import ask_review
 
         return ask_review(

@@ -52,7 +52,6 @@ class Supervisor:
     """Runs a command until it needs no other run, or SIGTERM or SIGINT stops it."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        """Nothing runs yet."""
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
         self._is_stopped = False
