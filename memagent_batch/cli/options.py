@@ -1,8 +1,8 @@
-"""The options of a command: the fields of its settings, as words of a command line and as lines of its help.
+"""A command's settings: its fields as words of a command line and lines of its help; job file < environment < words.
 
 pydantic-settings has a command line of its own. It splits a question at its commas, joins places that hold commas,
 takes either `--flag` or `--flag true`, and names no nearest option. So the words are read here; pydantic checks values.
-What is wrong is a SettingsError that names the option and what to do.
+What is wrong is a SettingsError that names the option and what to do. Only this file reads settings from outside.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""How good a scan is, by people's labels of a sample: plan, make, import, estimate. No Ray, no engine."""
+"""How good a scan is, by people's labels of a sample: plan, make, import, estimate, calibrate. No Ray."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -189,11 +189,8 @@ def import_labels(output: Location, sheets: Sequence[Location], *, reviewer: str
 def estimate(output: Location, name: str | None, *, so_far: bool, with_seen: bool) -> tuple[dict[str, Any], str]:
     """What the labels say of the scan, as JSON and as Markdown; both are written into the review's folder.
 
-    Args:
-        output: The output.
-        name: Id of the review; None where there is one only.
-        so_far: Whether to look before all is labelled; the intervals then hold however often one looks.
-        with_seen: Whether labels count that were given with the answer in view.
+    `so_far` looks before all is labelled: the intervals then hold however often one looks. `with_seen` counts labels
+    that were given with the answer in view.
 
     Raises:
         OutputError: there is no such review, or its labels are not to be estimated from.
@@ -275,11 +272,7 @@ class Calibration(TypedDict):
 def calibrate(output: Location, question_id: str, *, review_id: str | None, target: Target) -> Calibration:
     """The threshold of a question by the labels of a review, and the condition that it means.
 
-    Args:
-        output: The output.
-        question_id: The question.
-        review_id: The review; None for the only one of the last run that was made to develop by.
-        target: What the threshold must do.
+    Without a review it is the only one of the last run that was made to develop by.
 
     Raises:
         OutputError: there is no such review, its labels are not to be learnt from, or nothing is labelled.
