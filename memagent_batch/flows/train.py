@@ -26,6 +26,7 @@ from memagent_batch.training.learner.learner import Learner, StepFigures, load_l
 from memagent_batch.training.learner.network import sync, write_model
 from memagent_batch.training.learner.steps import Figures
 from memagent_batch.training.rollouts.reader import read_groups, read_rollouts_record, require_logprobs
+from memagent_batch.training.rollouts.table import RolloutsRecord
 from memagent_batch.wiring import resolve_model
 
 log = logging.getLogger(__name__)
@@ -95,15 +96,7 @@ def train(training: TrainConfig) -> WeightsRecord:
             "so every advantage is 0; no model was written. Collect more samples of each question, other questions, or "
             "with another reward"
         )
-    record = {
-        "format": TRAINING_FORMAT,
-        "parent": {"model": training.model, "model_sha256": model_sha256(str(model))},
-        "rollouts": {"uri": shown(training.rollouts), "run_id": collected["run_id"], "counts": collected["counts"]},
-        "num_steps": learner.num_steps,
-        "settings": recorded(training.model_dump(mode="json", exclude={"storage_options"})),
-        "versions": package_versions(),
-        "finished_at": datetime.now(UTC).isoformat(),
-    }
+    record = _record(training, model=model, collected=collected, num_steps=learner.num_steps)
     version = write_model(learner.network, partial, like=model, record=record)
     sync(partial)
     partial.rename(output)
@@ -224,3 +217,16 @@ def local_folder(output: str) -> Path:
             f"output: weights are written to a folder of this machine, not to {shown(output)}; copy them from there"
         )
     return Path(output)
+
+
+def _record(training: TrainConfig, *, model: Path, collected: RolloutsRecord, num_steps: int) -> dict[str, Any]:
+    """`training.json`, but for the version of the weights."""
+    return {
+        "format": TRAINING_FORMAT,
+        "parent": {"model": training.model, "model_sha256": model_sha256(str(model))},
+        "rollouts": {"uri": shown(training.rollouts), "run_id": collected["run_id"], "counts": collected["counts"]},
+        "num_steps": num_steps,
+        "settings": recorded(training.model_dump(mode="json", exclude={"storage_options"})),
+        "versions": package_versions(),
+        "finished_at": datetime.now(UTC).isoformat(),
+    }

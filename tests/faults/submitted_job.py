@@ -44,12 +44,12 @@ def reading_node(cluster: LoopbackCluster) -> Node:
 class SubmittedJob:
     """One submitted job."""
 
-    def __init__(self, cluster: LoopbackCluster, arguments: Sequence[str]) -> None:
-        """Submits `memagent answer` with the arguments."""
+    def __init__(self, cluster: LoopbackCluster, arguments: Sequence[str], *, program: str = "answer") -> None:
+        """Submits a command of `memagent`, or a pipeline, with the arguments."""
         self._cluster = cluster
         environment = {name: value for name, value in cluster.environment.items() if name != "PYTHONPATH"}
         self._submission = subprocess.Popen(
-            [BIN / "python", "jobs/submit.py", "answer", *arguments],
+            [BIN / "python", "jobs/submit.py", program, *arguments],
             env={**environment, "RAY_API_SERVER_ADDRESS": cluster.dashboard_url},
             cwd=ROOT,
             stdout=subprocess.PIPE,

@@ -47,6 +47,12 @@ def test_cluster_without_the_token_lets_nobody_in(cluster: LoopbackCluster) -> N
     assert jobs.status_code in {401, 403}
 
 
+def test_submitted_pipeline_finds_the_package_and_gets_its_arguments(cluster: LoopbackCluster) -> None:
+    end = SubmittedJob(cluster, ["--help"], program="pipelines/rollouts.py").finish()
+    assert exits_of(end) == ("SUCCEEDED", 0, 0), end.console
+    assert "--trainer {verl,trl,skyrl}" in end.console
+
+
 @pytest.mark.chaos
 def test_submitted_job_goes_on_when_a_worker_node_is_killed(
     cluster: LoopbackCluster, config: Path, tmp_path: Path
