@@ -147,9 +147,10 @@ def answer(
         SupersededError: a newer attempt has claimed the output.
         RunFailedError: the run stopped; the same call goes on from the log.
     """
+    questions = _listed(questions)
     job = _job(
         documents,
-        questions := _listed(questions),
+        questions,
         output=output,
         agent=agent,
         input=input,
@@ -200,9 +201,10 @@ def collect(
         NotReadError: some samples could not be read now, and no rollouts are written; the same call reads them.
         TooManyFailedError: more samples failed than `max_failed_share`, or all. The rollouts are written.
     """
+    questions = _listed(questions)
     job = _job(
         documents,
-        questions := _listed(questions),
+        questions,
         output=output,
         agent=agent,
         rollouts=rollouts,
