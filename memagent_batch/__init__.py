@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from memagent_batch.config.agent import SamplingConfig
     from memagent_batch.config.closing import ClosingConfig
     from memagent_batch.config.engines import OpenAIConfig, VllmConfig
-    from memagent_batch.config.job import BoundsConfig, LogConfig, PoolConfig, TableFormat
+    from memagent_batch.config.job import BoundsConfig, LogConfig, PoolConfig, RolloutConfig, TableFormat
     from memagent_batch.config.sources import InputConfig
     from memagent_batch.domain.closing.answer_types import Bool, Date, Json, Label, Labels, Number
-    from memagent_batch.flows.from_python import answer
+    from memagent_batch.flows.from_python import answer, collect, convert_files, export, make_review, page
     from memagent_batch.runs.second_pass import merged_answers
     from memagent_batch.runs.tables import table_files
 
@@ -48,12 +48,12 @@ _NAMES = {
     "memagent_batch.config.agent": ("SamplingConfig",),
     "memagent_batch.config.closing": ("ClosingConfig",),
     "memagent_batch.config.engines": ("OpenAIConfig", "VllmConfig"),
-    "memagent_batch.config.job": ("BoundsConfig", "LogConfig", "PoolConfig", "TableFormat"),
+    "memagent_batch.config.job": ("BoundsConfig", "LogConfig", "PoolConfig", "RolloutConfig", "TableFormat"),
     "memagent_batch.config.sources": ("InputConfig",),
     "memagent_batch.domain.closing.answer_types": ("Bool", "Date", "Json", "Label", "Labels", "Number"),
     "memagent_batch.runs.second_pass": ("merged_answers",),
     "memagent_batch.runs.tables": ("table_files",),
-    "memagent_batch.flows.from_python": ("answer",),
+    "memagent_batch.flows.from_python": ("answer", "collect", "convert_files", "export", "make_review", "page"),
 }
 """The public names of each module."""
 _PLACES = {name: module for module, names in _NAMES.items() for name in names}
@@ -79,6 +79,7 @@ __all__ = [
     "PoolConfig",
     "Question",
     "Retrieve",
+    "RolloutConfig",
     "Run",
     "SamplingConfig",
     "TableFormat",
@@ -86,7 +87,12 @@ __all__ = [
     "Turn",
     "VllmConfig",
     "answer",
+    "collect",
+    "convert_files",
+    "export",
+    "make_review",
     "merged_answers",
+    "page",
     "read",
     "table_files",
 ]

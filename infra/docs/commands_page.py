@@ -7,9 +7,8 @@ from pathlib import Path
 
 from infra.docs.settings_page import entry, key
 from memagent_batch.cli import main as cli
-from memagent_batch.cli.command import Command
 from memagent_batch.cli.options import Option, options_of
-from memagent_batch.cli.settings import ALL_SETTINGS, Settings
+from memagent_batch.cli.settings import ALL_SETTINGS, Command, Settings
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
 INTRODUCTION = """# Commands

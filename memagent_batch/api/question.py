@@ -19,13 +19,11 @@ class Question:
     """A question with an id of its own, or for one document."""
 
     question: str
-    """Its text."""
     question_id: str | None = None
     """Its id; made of the text by default."""
     document_id: str | None = None
     """The one document that it is asked of; every document by default."""
     references: Sequence[str] | None = None
-    """Right answers, where they are known."""
     type: ValueType | None = None
     """The type that its answer is asked for as: `Bool()`, `Label("a", "b")`, `Labels(...)`, `Number(unit="EUR")`,
     `Date()`, `Json(model_or_schema)`; none by default."""

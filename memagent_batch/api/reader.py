@@ -76,7 +76,6 @@ class Turn:
     char_end: int | None
     """Character after the chunk's last one."""
     text: str
-    """What the model wrote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +85,6 @@ class Sentence:
     text: str
     """The sentence, character for character."""
     char_start: int
-    """Its first character."""
     char_end: int
     """The character after its last one."""
 
@@ -118,7 +116,6 @@ class Answered:
     evidence: Sequence[Sentence] | None = None
     """Sentences that the answer rests on, the best first; None where they were not asked for."""
     support: Support | None = None
-    """Whether these sentences bear the answer."""
     support_probability: float | None = None
     """Its probability, 0 to 1."""
     coverage: float | None = None

@@ -30,11 +30,9 @@ class Run:
     output: str
     """Where it wrote: a folder or URI."""
     run_id: str
-    """Its id."""
     manifest: Mapping[str, Any] = field(repr=False)
     """What it closed with: counts, changes, settings, versions."""
     storage_options: StorageOptions = field(default_factory=StorageOptions, repr=False)
-    """Arguments of the output's file system."""
 
     @classmethod
     def at(cls, output: str | PathLike[str], run_id: str = LATEST, *, storage_options: Options | None = None) -> Self:

@@ -4,9 +4,8 @@ import json
 import sys
 from shutil import get_terminal_size
 
-from memagent_batch.cli.command import Command
 from memagent_batch.cli.options import INPUT, MODEL
-from memagent_batch.cli.settings import JobSettings
+from memagent_batch.cli.settings import Command, JobSettings
 from memagent_batch.logs import step
 from memagent_batch.masking import shown
 
@@ -28,7 +27,6 @@ class Answer(JobSettings, Command):
     )
 
     def run(self) -> None:
-        """Answers the questions over the documents."""
         job = self.job()
         with step("checking inputs and model"):
             from memagent_batch.flows.answer import answer_checked  # here, so that --help needs no engine

@@ -2,7 +2,7 @@
 
 import json
 
-from memagent_batch.cli.command import OutputCommand
+from memagent_batch.cli.settings import OutputCommand
 from memagent_batch.errors import SettingsError
 
 
@@ -26,7 +26,6 @@ class Bundle(OutputCommand):
     """Read no documents; the table `evidence` is then not verified."""
 
     def run(self) -> None:
-        """Writes the archive."""
         if not self.to.endswith(".zip"):
             raise SettingsError(f"--to: {self.to} does not end in .zip, the one format that is written; rename it")
         from memagent_batch.flows.audit import bundle

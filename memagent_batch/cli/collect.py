@@ -2,9 +2,8 @@
 
 import json
 
-from memagent_batch.cli.command import Command
 from memagent_batch.cli.options import INPUT, MODEL
-from memagent_batch.cli.settings import JobSettings
+from memagent_batch.cli.settings import Command, JobSettings
 from memagent_batch.masking import shown
 
 
@@ -23,7 +22,6 @@ class Collect(JobSettings, Command):
     page = "docs/how-to/training.md"
 
     def run(self) -> None:
-        """Collects rollouts."""
         from memagent_batch.flows.collect import collect  # here, so that --help needs no engine
 
         record = collect(self.job())

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from memagent_batch.cli.command import StorageCommand
+from memagent_batch.cli.settings import StorageCommand
 from memagent_batch.config.job import ExecutorKind
 from memagent_batch.config.section import Text
 from memagent_batch.convert.process.sandbox import Limits
@@ -53,7 +53,6 @@ class Convert(StorageCommand):
     MiB."""
 
     def run(self) -> None:
-        """Converts files."""
         from memagent_batch.flows.convert import ConvertJob, convert  # here, so that --help loads no reader
 
         job = ConvertJob(

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from memagent_batch.cli.command import OutputCommand
 from memagent_batch.cli.screen import cut
+from memagent_batch.cli.settings import OutputCommand
 from memagent_batch.errors import SettingsError
 from memagent_batch.pages.values import values_of_both
 from memagent_batch.runs.comparison import DIFFERENCES, AnswerChange, DifferenceRow, compare_runs
@@ -48,7 +48,6 @@ class Diff(OutputCommand):
     """Write the rows to this file, which ends in .parquet, and print only how many."""
 
     def run(self) -> None:
-        """Prints what differs."""
         if self.to and not self.to.endswith(".parquet"):
             raise SettingsError(f"--to: {self.to} does not end in .parquet, the one format that is written; rename it")
         before = find_run(self.location, self.before or (LATEST if self.other else PREVIOUS))

@@ -3,7 +3,7 @@
 import json
 from typing import Literal
 
-from memagent_batch.cli.command import OutputCommand
+from memagent_batch.cli.settings import OutputCommand
 from memagent_batch.errors import SettingsError
 
 
@@ -27,7 +27,6 @@ class Export(OutputCommand):
     """The file to write: a path or any fsspec URL (default for answers: OUTPUT/export/answers.csv or .xlsx)."""
 
     def run(self) -> None:
-        """Exports answers or rollouts."""
         if self.to in ("csv", "xlsx"):
             self._export_answers(self.to)
             return

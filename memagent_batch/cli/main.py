@@ -12,9 +12,18 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
 
-from memagent_batch.cli.command import Command
-from memagent_batch.cli.options import HELP, HELP_ALL, given_values, help_text, remedy, wants_help
-from memagent_batch.cli.sources import ENV_PREFIX, read_settings, read_yaml
+from memagent_batch.cli.options import (
+    ENV_PREFIX,
+    HELP,
+    HELP_ALL,
+    given_values,
+    help_text,
+    read_settings,
+    read_yaml,
+    remedy,
+    wants_help,
+)
+from memagent_batch.cli.settings import Command
 from memagent_batch.config.job import LogFormat
 from memagent_batch.errors import (
     BoundReachedError,
@@ -75,11 +84,11 @@ COMMANDS = {
     "diff": ("diff:Diff", "shows the answers in which two finished runs differ, with both memories"),
     "page": ("page:Page", "writes the answers of a finished run as pages that open without a server"),
     "show": ("show:Show", "shows the answers of one document: value, evidence, and the memory's trace"),
-    "review plan": ("review.plan:Plan", "says how wide the intervals will be for so many labels, before anyone reads"),
-    "review make": ("review.make:Make", "draws the sample, and writes the page and the sheet that people label on"),
-    "review import": ("review.import_:Import", "takes labels in, from labels.csv files of the page or a spreadsheet"),
-    "review estimate": ("review.estimate:Estimate", "says how good the scan is: recall, precision, error rate"),
-    "review calibrate": ("review.calibrate:Calibrate", "says by labels which answers need a second pass"),
+    "review plan": ("review:Plan", "says how wide the intervals will be for so many labels, before anyone reads"),
+    "review make": ("review:Make", "draws the sample, and writes the page and the sheet that people label on"),
+    "review import": ("review:Import", "takes labels in, from labels.csv files of the page or a spreadsheet"),
+    "review estimate": ("review:Estimate", "says how good the scan is: recall, precision, error rate"),
+    "review calibrate": ("review:Calibrate", "says by labels which answers need a second pass"),
     "verify": (
         "verify:Verify",
         "checks that an output is as its runs recorded it, and that its tables follow from its log",
@@ -91,14 +100,14 @@ COMMANDS = {
         "prompts:Import",
         "makes a prompt set file from a file of the official code of MemAgent or PI-Mem",
     ),
-    "evaluate make": ("evaluate.make:Make", "writes a suite of documents and questions, at any list of lengths"),
+    "evaluate make": ("evaluate:Make", "writes a suite of documents and questions, at any list of lengths"),
     "evaluate run": (
-        "evaluate.run:Run",
+        "evaluate:Run",
         "reads a suite with one or several policies or models, and scores the answers",
     ),
-    "evaluate score": ("evaluate.score:Score", "scores any answers table against a suite"),
-    "evaluate report": ("evaluate.report:Report", "draws the results of `run`, with every failure's memory trace"),
-    "evaluate attach": ("evaluate.attach:Attach", "puts what `run` found onto the cards of a scan by the same reader"),
+    "evaluate score": ("evaluate:Score", "scores any answers table against a suite"),
+    "evaluate report": ("evaluate:Report", "draws the results of `run`, with every failure's memory trace"),
+    "evaluate attach": ("evaluate:Attach", "puts what `run` found onto the cards of a scan by the same reader"),
 }
 """Each command with its class in this package, and a line of help."""
 
@@ -135,11 +144,7 @@ def command_class(name: str) -> type[Command]:
 
 
 def read_command(kind: type[CommandT], words: Sequence[str]) -> CommandT:
-    """A command with its options.
-
-    Raises:
-        SettingsError: an option or setting is unknown, missing or wrong; names it.
-    """
+    """A command with its options."""
     given = given_values(kind, words)
     config = given.pop("config", None)
     return read_settings(kind, given, config=config)
@@ -175,11 +180,7 @@ def _run(words: list[str]) -> None:
 
 
 def _list_commands(group: str, words: Sequence[str]) -> None:
-    """Prints the commands of a group if the words ask for help.
-
-    Raises:
-        SettingsError: they name no command of the group.
-    """
+    """Prints the commands of a group if the words ask for help."""
     below = {name.removeprefix(group).strip(): text for name, (_, text) in COMMANDS.items() if name.startswith(group)}
     place = f"memagent {group}".strip()
     usage = "\n".join([f"usage: {place} NAME [--help] ...", "", *(f"  {name:<17} {below[name]}" for name in below)])

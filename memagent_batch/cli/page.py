@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from memagent_batch.cli.command import OutputCommand
+from memagent_batch.cli.settings import OutputCommand
 
 
 class Page(OutputCommand):
@@ -27,7 +27,6 @@ class Page(OutputCommand):
     """Write the site also if it is larger than 1 GB."""
 
     def run(self) -> None:
-        """Writes the site."""
         from memagent_batch.pages.site import write_site
 
         written = write_site(

@@ -2,7 +2,7 @@
 
 import json
 
-from memagent_batch.cli.command import OutputCommand
+from memagent_batch.cli.settings import OutputCommand
 
 
 class Partial(OutputCommand):
@@ -15,7 +15,6 @@ class Partial(OutputCommand):
     page = "docs/how-to/nightly-scans.md"
 
     def run(self) -> None:
-        """Writes the answers and prints how many they are, as JSON."""
         from memagent_batch.runs.partial import write_partial
 
         print(json.dumps(write_partial(self.location), indent=2))

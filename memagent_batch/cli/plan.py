@@ -6,9 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from memagent_batch.cli.command import Command
 from memagent_batch.cli.options import INPUT, MODEL
-from memagent_batch.cli.settings import JobSettings
+from memagent_batch.cli.settings import Command, JobSettings
 from memagent_batch.logs import step
 from memagent_batch.runs.bounds import Rates, endpoint_cost, estimate
 
@@ -37,7 +36,6 @@ class Plan(JobSettings, Command):
     """Speed of one replica, for the hours."""
 
     def run(self) -> None:
-        """Prints the plan as JSON."""
         job, rates = self.job(), None
         if self.tokens_per_second is not None:
             rates = Rates(tokens_per_second=self.tokens_per_second, price_per_hour=self.price_per_hour or 0.0)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from memagent_batch.cli.command import Command
+from memagent_batch.cli.settings import Command
 from memagent_batch.domain.prompts import AnswerForm, PromptSet
 from memagent_batch.errors import OutputError
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
@@ -18,8 +18,12 @@ class List(Command):
     page = "docs/how-to/prompts.md"
 
     def run(self) -> None:
-        """Prints them."""
-        print(list_prompts())
+        rows = [("NAME", "VERSION", "ANSWER FORMS", "SHA-256")]
+        rows += [(each.name, each.version, _form_names(each), each.sha256) for each in BUILT_IN_PROMPTS.values()]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        print("\n`memagent prompts import FILE` adds the official ones, as a file.")
 
 
 class Show(Command):
@@ -34,8 +38,14 @@ class Show(Command):
     """Name of a built-in prompt set, or a prompt set file (JSON, YAML)."""
 
     def run(self) -> None:
-        """Prints them."""
-        print(show_prompts(self.prompt_set))
+        prompts = load_prompt_set(self.prompt_set)
+        texts = {"first memory": prompts.first_memory, "update": prompts.update}
+        texts |= {f"answer, form {form}": text for form, text in sorted(prompts.answers.items())}
+        texts |= {f"direct, form {form}": text for form, text in sorted(prompts.direct.items())}
+        texts |= {"merge": prompts.merge, "word that keeps the memory": prompts.keep_word}
+        print(
+            "\n".join([_set_summary(prompts), *(f"\n--- {name} ---\n{text}" for name, text in texts.items() if text)])
+        )
 
 
 class Import(Command):
@@ -61,69 +71,19 @@ class Import(Command):
     """Name of the prompt set (default: that of the Python file, without its ending)."""
 
     def run(self) -> None:
-        """Writes the file."""
-        print(import_prompts(self.file, output=self.output, name=self.name))
-
-
-def list_prompts() -> str:
-    """The built-in prompt sets, one line each."""
-    rows = [("NAME", "VERSION", "ANSWER FORMS", "SHA-256")]
-    rows += [
-        (prompts.name, prompts.version, _form_names(prompts), prompts.sha256) for prompts in BUILT_IN_PROMPTS.values()
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([*lines, "", "`memagent prompts import FILE` adds the official ones, as a file."])
-
-
-def show_prompts(name_or_path: str) -> str:
-    """A prompt set in full.
-
-    Raises:
-        PromptSetError: there is no such prompt set.
-    """
-    prompts = load_prompt_set(name_or_path)
-    texts = [("first memory", prompts.first_memory), ("update", prompts.update)]
-    texts += [(f"answer, form {form}", text) for form, text in sorted(prompts.answers.items())]
-    texts += [(f"direct, form {form}", text) for form, text in sorted(prompts.direct.items())]
-    texts += [("merge", prompts.merge)] if prompts.merge else []
-    texts += [("word that keeps the memory", prompts.keep_word)] if prompts.keep_word else []
-    return "\n".join([_set_summary(prompts), *(f"\n--- {title} ---\n{text}" for title, text in texts)])
-
-
-def import_prompts(file: Path, *, output: Path | None = None, name: str | None = None) -> str:
-    """Writes a prompt set file from official code and says what it holds.
-
-    Args:
-        file: Python file of the official code.
-        output: file to write; NAME.json in the current folder by default.
-        name: name of the prompt set.
-
-    Raises:
-        PromptSetError: the code does not hold the texts.
-        OutputError: the file can't be written, or one with other content is there.
-    """
-    imported = import_official(file, name=name)
-    target = output or Path(f"{imported.prompts.name}.json")
-    _require_free(target, content=prompt_set_json(imported.prompts))
-    save_prompt_set(imported.prompts, target)
-    return _import_report(imported, target=target)
-
-
-def _require_free(target: Path, *, content: str) -> None:
-    """Refuses to replace a file that says something else."""
-    if target.exists() and not (target.is_file() and target.read_bytes() == content.encode()):
-        raise OutputError(f"{target} is there already and holds something else; remove it, or give another --output")
-
-
-def _import_report(imported: OfficialImport, *, target: Path) -> str:
-    checks = [
-        f"  {check.text:<16} {'published' if check.is_published else 'differs':<10} {check.sha256}  ({check.source})"
-        for check in imported.checks
-    ]
-    return "\n".join(
-        [_set_summary(imported.prompts), "", "texts:", *checks, "", _import_verdict(imported), _use(imported, target)]
-    )
+        imported = import_official(self.file, name=self.name)
+        target = self.output or Path(f"{imported.prompts.name}.json")
+        is_same = target.is_file() and target.read_bytes() == prompt_set_json(imported.prompts).encode()
+        if target.exists() and not is_same:
+            raise OutputError(
+                f"{target} is there already and holds something else; remove it, or give another --output"
+            )
+        save_prompt_set(imported.prompts, target)
+        print(f"{_set_summary(imported.prompts)}\n\ntexts:")
+        for check in imported.checks:
+            found = "published" if check.is_published else "differs"
+            print(f"  {check.text:<16} {found:<10} {check.sha256}  ({check.source})")
+        print(f"\n{_import_verdict(imported)}\n{_use(imported, target)}")
 
 
 def _import_verdict(imported: OfficialImport) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from memagent_batch.cli.command import StorageCommand
+from memagent_batch.cli.settings import StorageCommand
 from memagent_batch.config.section import Text
 from memagent_batch.errors import SettingsError
 
@@ -32,7 +32,6 @@ class Results(StorageCommand):
     """A file (.parquet or .arrow), or a folder for answers.parquet."""
 
     def run(self) -> None:
-        """Writes the merged answers."""
         if len(self.over) < 2:
             raise SettingsError("--over: name the first output and at least one second pass")
         target = self.to if self.to.endswith((".parquet", ".arrow")) else f"{self.to.rstrip('/')}/answers.parquet"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, TypedDict
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,18 +17,7 @@ from memagent_batch.runs.tables import ANSWERS_FOLDER, MEMORIES_FOLDER
 SHOWN_ANSWERS = 3
 
 
-class ShownAnswer(TypedDict):
-    """A row of `answers` with the columns `SHOWN_COLUMNS`."""
-
-    document_id: str
-    question: str
-    status: str
-    answer: str | None
-    response: str | None
-    error_message: str | None
-
-
-SHOWN_COLUMNS = tuple(ShownAnswer.__annotations__)
+SHOWN_COLUMNS = ("document_id", "question", "status", "answer", "response", "error_message")
 COLUMN_GAP = "  "
 """Between columns."""
 
@@ -69,7 +58,7 @@ def _next_commands(folder: str, manifest: Mapping[str, Any]) -> Iterator[str]:
     yield f'  python: memagent_batch.table_files("{folder}", "{ANSWERS_FOLDER}")   # the files to read'
 
 
-def _answer_rows(output: Location, files: list[str], *, format_: str) -> Iterator[ShownAnswer]:
+def _answer_rows(output: Location, files: list[str], *, format_: str) -> Iterator[dict[str, Any]]:
     """Rows of the answers, one file after another."""
     for name in files:
         with storage_errors(output.uri):
@@ -81,7 +70,7 @@ def _answer_rows(output: Location, files: list[str], *, format_: str) -> Iterato
         yield from table.to_pylist()
 
 
-def _answer_lines(rows: Sequence[ShownAnswer], *, num_columns: int) -> Iterator[str]:
+def _answer_lines(rows: Sequence[Mapping[str, Any]], *, num_columns: int) -> Iterator[str]:
     """The rows side by side: as much of each document, question and answer as a line of the screen has room for."""
     documents = max((len(row["document_id"]) for row in rows), default=0)
     questions = max((len(row["question"]) for row in rows), default=0)
@@ -94,7 +83,7 @@ def _answer_lines(rows: Sequence[ShownAnswer], *, num_columns: int) -> Iterator[
         yield f"{COLUMN_GAP}{document:<{document_width}}{COLUMN_GAP}{question:<{question_width}}{COLUMN_GAP}{answer}"
 
 
-def _shown_answer(row: ShownAnswer) -> str:
+def _shown_answer(row: Mapping[str, Any]) -> str:
     if row["status"] != Status.OK:
         return f"{row['status']}: {row['error_message']}"
-    return row["answer"] or row["response"] or "(no answer)"
+    return str(row["answer"] or row["response"] or "(no answer)")

@@ -7,7 +7,7 @@ from textwrap import wrap
 
 from pydantic import Field
 
-from memagent_batch.cli.command import OutputCommand
+from memagent_batch.cli.settings import OutputCommand
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.shares import percent
 from memagent_batch.evaluation.report.traces import notes_of
@@ -48,7 +48,6 @@ class Show(OutputCommand):
     """Print each reading as a JSON object on a line of its own."""
 
     def run(self) -> None:
-        """Prints the answers."""
         output = self.location
         with output_errors(output.uri):
             manifest = require_manifest(output)

@@ -4,7 +4,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from memagent_batch.cli.command import OutputCommand
+from memagent_batch.cli.settings import OutputCommand
 
 if TYPE_CHECKING:
     from memagent_batch.runs.state import ProgressNote
@@ -20,7 +20,6 @@ class Status(OutputCommand):
     examples = ("memagent status out/", "memagent status s3://bucket/scan/")
 
     def run(self) -> None:
-        """Prints the state as JSON."""
         from memagent_batch.runs.state import read_state
 
         state = read_state(self.location)

@@ -11,8 +11,8 @@ import time
 from collections.abc import Sequence
 from types import FrameType
 
-from memagent_batch.cli.command import Command
 from memagent_batch.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_TERMINATED, asks_for_json
+from memagent_batch.cli.settings import Command
 from memagent_batch.logs import EventKind, begin_log
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,6 @@ class Supervisor:
     """Runs a command until it needs no other run, or SIGTERM or SIGINT stops it."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        """Nothing runs yet."""
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
         self._is_stopped = False

@@ -3,9 +3,8 @@
 import json
 import os
 
-from memagent_batch.cli.command import Command
 from memagent_batch.cli.options import BOUNDS, MODEL
-from memagent_batch.cli.settings import TrainLoopSettings, TrainSettings
+from memagent_batch.cli.settings import Command, TrainLoopSettings, TrainSettings
 from memagent_batch.errors import require_extra
 from memagent_batch.masking import shown
 
@@ -27,7 +26,6 @@ class Train(TrainSettings, Command):
     page = "docs/how-to/training.md"
 
     def run(self) -> None:
-        """Trains for one epoch."""
         training = self.training()
         require_extra("train", package="torch")
         from memagent_batch.flows.train import train  # here, so that --help needs no torch
@@ -63,7 +61,6 @@ class TrainLoop(TrainLoopSettings, Command):
     page = "docs/how-to/training.md"
 
     def run(self) -> None:
-        """Trains until the loop ends."""
         training = self.training()
         require_extra("train", package="torch")
         quiet_engine()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from memagent_batch.cli.command import OutputCommand
+from memagent_batch.cli.settings import OutputCommand
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import NotVerifiedError, SettingsError
 from memagent_batch.masking import DIGEST, printable
@@ -49,7 +49,6 @@ class Verify(OutputCommand):
     """Print JSON."""
 
     def run(self) -> None:
-        """Prints what is not as it was recorded."""
         from memagent_batch.flows.audit import Drawn, verify
 
         job_of = partial(_job_of, job=self.job, output=self.output, storage_options=self.storage_options)
@@ -140,8 +139,8 @@ UNTRUSTED = ("allow_code", "openai.base_url", "vllm.engine_args")
 
 def _job_of(past: "PastRun", *, job: str | None, output: str, storage_options: object) -> "JobConfig":
     """The job of a run: as its record has it, with secrets from the environment; or as a job file has it."""
+    from memagent_batch.cli.options import read_settings, read_yaml
     from memagent_batch.cli.settings import JobSettings
-    from memagent_batch.cli.sources import read_settings, read_yaml
 
     recorded = _without(_public(past.manifest["settings"]), UNTRUSTED)
     given = {name: value for name, value in recorded.items() if name in JobSettings.model_fields}

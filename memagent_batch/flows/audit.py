@@ -27,9 +27,7 @@ class Drawn:
     num: int
     """How many; none for 0."""
     seed: int
-    """Seed of the draw."""
     job_of: Callable[[PastRun], JobConfig]
-    """The job of a run, with its secrets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,15 +41,12 @@ class Verification:
     signer: str
     """Who has signed the list; empty if that was not checked."""
     num_runs: int
-    """Runs whose lists were checked."""
     num_files: int
     """Files whose bytes are those that were recorded."""
     num_rows: int
     """Rows of tables that were compared with the log."""
     findings: Sequence[Finding]
-    """What is wrong."""
     unchecked: Sequence[Unchecked]
-    """What could not be checked."""
     reread: Reread | None = None
     """What the engine says again; None if it was not asked."""
     not_asked: str = ""

@@ -43,7 +43,6 @@ class Inputs:
     """What a run reads, before its documents are indexed."""
 
     found: FoundShards
-    """The files of the documents."""
     questions: pa.Table
     """The question list, a table of `QUESTION_SCHEMA`; inline questions are not in it."""
 
@@ -55,11 +54,8 @@ class Checked:
     job: JobConfig
     """All knobs, with window and budgets that fit the model."""
     inputs: Inputs
-    """What it reads."""
     executor: Executor
-    """Where the work is done."""
     reader: ReaderIdentity
-    """What reads."""
     closing: Closing | None
     """What is asked after each answer; None for nothing."""
 

@@ -56,11 +56,9 @@ class ConvertJob:
     documents: tuple[str, ...]
     """Files, folders or globs; all on one file system."""
     output: str
-    """Folder or URL of the table."""
     converters: Mapping[str, str] = field(default_factory=dict)
     """Other converters than the built-in ones, by kind (`pdf`) or ending (`.rtf`)."""
     allow_code: bool = False
-    """Whether a converter may be named as package.module:Class."""
     limits: Limits = field(default_factory=Limits)
     """What the process of one file may cost."""
     file_bytes: int = FILE_BYTES
@@ -72,7 +70,6 @@ class ConvertJob:
     executor: ExecutorKind = ExecutorKind.AUTO
     """Where files are converted; `auto` needs Ray for more than 100 files or 64 MiB."""
     storage_options: Options = field(default_factory=StorageOptions)
-    """Arguments of the fsspec file system."""
 
     @property
     def sources(self) -> SourceConfig:

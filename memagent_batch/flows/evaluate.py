@@ -52,24 +52,8 @@ class Variant:
     knobs: Mapping[str, object]
     """What sets it apart from the base settings."""
     agent: AgentConfig
-    """What reads."""
     run: RunConfig
     """How it runs; the output is the evaluation's to set."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VariantJob:
-    """A variant with the job that reads the suite."""
-
-    variant: Variant
-    """The variant."""
-    job: JobConfig
-    """The job, with an agent whose budgets fit its model."""
-
-    @property
-    def name(self) -> str:
-        """The name of the variant."""
-        return self.variant.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +61,6 @@ class Suite:
     """A suite in this project's layout."""
 
     place: Location
-    """Its folder."""
     questions: pa.Table
     """`SUITE_QUESTIONS`."""
     sha256: str
@@ -108,18 +91,18 @@ def evaluate(
     if foreign_format is not None:
         suite = convert_suite(suite, target=output / CONVERTED_FOLDER, foreign_format=foreign_format)
     ready = load_suite(suite)
-    jobs = [place_variant(variant, suite=ready, output=output) for variant in variants]
-    readers = [identify_reader(each.job.agent) for each in jobs]
-    for variant, reader in zip(jobs, readers, strict=True):
-        warn_of_tokenizer(variant, suite=ready, reader=reader)
+    jobs = {variant.name: job_of(variant, suite=ready, output=output) for variant in variants}
+    readers = {name: identify_reader(job.agent) for name, job in jobs.items()}
+    for name, job in jobs.items():
+        warn_of_tokenizer(name, job, suite=ready, reader=readers[name])
     scores = []
-    for number, (variant, reader) in enumerate(zip(jobs, readers, strict=True), start=1):
-        known = evaluation.of(variant.name)
+    for number, variant in enumerate(variants, start=1):
+        job, known = jobs[variant.name], evaluation.of(variant.name)
         message = f"variant {number} of {len(jobs)}: {variant.name}"
         log.info(message, extra={"event": EventKind.PROGRESS, "variant": variant.name})
-        if known is None or not is_finished(known, variant, fingerprint=reader.fingerprint, suite=ready):
-            known = read_variant(variant, suite=ready, before=known)
-        scores.append(score_variant(variant, suite=ready, place=output / known.scores, score_on=score_on))
+        if known is None or not is_finished(known, job, fingerprint=readers[variant.name].fingerprint, suite=ready):
+            known = read_variant(variant, job, suite=ready, before=known)
+        scores.append(score_variant(variant.name, job, suite=ready, place=output / known.scores, score_on=score_on))
         known = replace(known, score_on=score_on.value)
         evaluation = evaluation.with_variant(known)
         write_evaluation(output, evaluation)
@@ -139,7 +122,7 @@ def require_variants(variants: Sequence[Variant], *, output: Location) -> None:
 
 
 @contextmanager
-def naming(variant: Variant | VariantJob) -> Iterator[None]:
+def naming(variant: Variant) -> Iterator[None]:
     """Puts the variant's name before what the block raises."""
     try:
         yield
@@ -163,17 +146,17 @@ def load_suite(place: Location) -> Suite:
     )
 
 
-def warn_of_tokenizer(variant: VariantJob, *, suite: Suite, reader: ReaderIdentity) -> None:
+def warn_of_tokenizer(name: str, job: JobConfig, *, suite: Suite, reader: ReaderIdentity) -> None:
     """Warns where a variant counts other tokens than the suite: its lengths are labels, so scores stay right."""
     if suite.tokenizer is None or suite.tokenizer["sha256"] == reader.parts["tokenizer_sha256"]:
         return
-    model = variant.job.agent.tokenizer or variant.job.agent.model
+    model = job.agent.tokenizer or job.agent.model
     message = (
-        f"variant {variant.name!r}: the lengths of this suite are tokens of {suite.tokenizer['name']!r}, and {model!r} "
+        f"variant {name!r}: the lengths of this suite are tokens of {suite.tokenizer['name']!r}, and {model!r} "
         f"has another tokeniser; scores are right, lengths are not in its tokens. To count in them, make the suite "
         f"with --model {model}"
     )
-    fields = {"variant": variant.name, "suite_tokenizer": suite.tokenizer["name"], "tokenizer": model}
+    fields = {"variant": name, "suite_tokenizer": suite.tokenizer["name"], "tokenizer": model}
     log.warning(message, extra={"event": EventKind.TOKENIZERS_DIFFER, **fields})
 
 
@@ -184,21 +167,20 @@ def _with_prompt_set(agent: AgentConfig) -> AgentConfig:
     return agent.model_copy(update={"prompt_set": "default"})
 
 
-def place_variant(variant: Variant, *, suite: Suite, output: Location) -> VariantJob:
-    """The variant's job: the documents and questions of the suite, and an output in the evaluation."""
+def job_of(variant: Variant, *, suite: Suite, output: Location) -> JobConfig:
+    """The variant's job over the suite, with budgets that fit its model, and an output in the evaluation."""
     run = {name: getattr(variant.run, name) for name in RunConfig.model_fields}
-    job = JobConfig(
+    return JobConfig(
         **run | {"output": (output / VARIANT_RUNS_FOLDER / variant.name).uri},
         agent=fitted(_with_prompt_set(variant.agent)),
         documents=(suite.place / DOCUMENTS_FOLDER).uri,
         questions=(suite.place / QUESTIONS_FILE).uri,
     )
-    return VariantJob(variant=variant, job=job)
 
 
-def is_finished(record: VariantRecord, variant: VariantJob, *, fingerprint: str, suite: Suite) -> bool:
+def is_finished(record: VariantRecord, job: JobConfig, *, fingerprint: str, suite: Suite) -> bool:
     """Whether a variant has been read just so: same suite, readers and knobs, and nothing to be tried again."""
-    job, manifest = variant.job, read_manifest(make_output(variant.job))
+    manifest = read_manifest(make_output(job))
     return (
         manifest is not None
         and manifest["run_id"] == record.run_id
@@ -210,7 +192,7 @@ def is_finished(record: VariantRecord, variant: VariantJob, *, fingerprint: str,
     )
 
 
-def read_variant(variant: VariantJob, *, suite: Suite, before: VariantRecord | None) -> VariantRecord:
+def read_variant(variant: Variant, job: JobConfig, *, suite: Suite, before: VariantRecord | None) -> VariantRecord:
     """Runs the main job for a variant.
 
     Raises:
@@ -218,16 +200,16 @@ def read_variant(variant: VariantJob, *, suite: Suite, before: VariantRecord | N
         NotReadError: some readings could not be read now; nothing is scored.
     """
     with naming(variant):
-        manifest = answer(variant.job.with_agent(_with_prompt_set(variant.variant.agent)))
+        manifest = answer(job.with_agent(_with_prompt_set(variant.agent)))
         require_read(manifest)
     spent = before.seconds if before and before.reader_fingerprint == manifest["reader_fingerprint"] else 0.0
     return VariantRecord(
         name=variant.name,
         run=f"{VARIANT_RUNS_FOLDER}/{variant.name}",
         scores=f"{SCORES_FOLDER}/{variant.name}.parquet",
-        model=variant.job.agent.model,
-        policy=variant.job.agent.policy.kind,
-        knobs=public_knobs(variant.variant.knobs, public=public_settings(variant.job)),
+        model=job.agent.model,
+        policy=job.agent.policy.kind,
+        knobs=public_knobs(variant.knobs, public=public_settings(job)),
         seconds=round(spent + manifest["seconds"], 3),
         reader_fingerprint=manifest["reader_fingerprint"],
         run_id=manifest["run_id"],
@@ -236,17 +218,15 @@ def read_variant(variant: VariantJob, *, suite: Suite, before: VariantRecord | N
     )
 
 
-def score_variant(variant: VariantJob, *, suite: Suite, place: Location, score_on: ScoreOn) -> pa.Table:
+def score_variant(name: str, job: JobConfig, *, suite: Suite, place: Location, score_on: ScoreOn) -> pa.Table:
     """Scores a variant's answers and writes them; a table of `SCORES`."""
-    answers = read_answers(make_output(variant.job))
-    samples = variant.job.agent.sampling.samples
     scores = score_answers(
         suite.questions,
-        answers,
-        variant=variant.name,
-        samples=samples,
+        read_answers(make_output(job)),
+        variant=name,
+        samples=job.agent.sampling.samples,
         score_on=score_on,
-        evidence=read_evidence(make_output(variant.job)),
+        evidence=read_evidence(make_output(job)),
     )
     place.write_bytes(parquet_bytes(scores))
     return scores

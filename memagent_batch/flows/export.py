@@ -20,21 +20,15 @@ class ExportCounts:
     """What became of the table's rows. Mutable: counted while they pass."""
 
     groups: int = 0
-    """Groups in the file."""
     samples: int = 0
-    """Samples in the file."""
     samples_left_out: int = 0
     """Samples without an advantage (they failed, or have no reward), and the only ones of their group."""
     turns: int = 0
-    """Turns in the file."""
     turns_left_out: int = 0
     """Turns of samples that are left out, or without a token in their response."""
     group_size: int = 0
-    """Samples of the largest group."""
     longest_prompt_tokens: int = 0
-    """Tokens of the longest prompt."""
     longest_response_tokens: int = 0
-    """Tokens of the longest response."""
 
     def add(self, group: pa.Table, learnt: pa.Table) -> None:
         """Counts a group of which the turns `learnt` are exported."""

@@ -1,12 +1,12 @@
-"""The whole job as a call of Python: inputs that are no files are written first, then the chain runs as the command's.
+"""The commands as calls of Python, under the names that `memagent_batch` has.
 
-`memagent_batch.answer` is this function.
+Inputs of `answer` and `collect` that are not files are written first; then the chain runs as the command's.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from memagent_batch.api.input_files import Documents, document_places, write_documents, write_table
 from memagent_batch.api.knobs import checked_section
@@ -15,18 +15,86 @@ from memagent_batch.api.run import Run
 from memagent_batch.budgets import fitted
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.closing import ClosingConfig
-from memagent_batch.config.job import BoundsConfig, ExecutorKind, JobConfig, LogConfig, PoolConfig, TableFormat
+from memagent_batch.config.job import (
+    BoundsConfig,
+    ExecutorKind,
+    JobConfig,
+    LogConfig,
+    PoolConfig,
+    RolloutConfig,
+    RunConfig,
+    TableFormat,
+)
 from memagent_batch.config.sources import InputConfig
+from memagent_batch.convert.record import ConvertManifest
 from memagent_batch.errors import SupersededError
 from memagent_batch.files.location import Location, absolute
 from memagent_batch.files.options import Options, StorageOptions
 from memagent_batch.flows import answer as chain
+from memagent_batch.flows import collect as collection
+from memagent_batch.flows import convert as conversion
+from memagent_batch.flows import export as bridge
+from memagent_batch.flows import review
 from memagent_batch.inputs.document_records import index_columns, parsed_where
 from memagent_batch.inputs.where.conditions import columns_of
 from memagent_batch.logs import log_of_program
+from memagent_batch.pages.site import WrittenSite, write_site
 from memagent_batch.runs.claim import INPUT_FOLDER, claim_output, require_claim
 from memagent_batch.runs.manifest import require_success
+from memagent_batch.training.rollouts.table import RolloutsRecord
 from memagent_batch.wiring import identify_reader, make_engine, make_output
+
+Place = str | PathLike[str]
+Result = TypeVar("Result", bound=Mapping[str, Any])
+
+
+def convert_files(
+    documents: Place | Sequence[Place],
+    *,
+    output: Place,
+    converters: Mapping[str, str] | None = None,
+    retry_failed: bool = False,
+    max_failed_share: float = 1.0,
+    executor: ExecutorKind | str = ExecutorKind.AUTO,
+    storage_options: Options | None = None,
+) -> ConvertManifest:
+    """Converts PDF, HTML, DOCX, e-mail, Markdown, text and ZIP files to documents, as `memagent convert` does.
+
+    Args:
+        documents: Files, folders or globs: paths or URIs.
+        output: Where the documents go; `answer` takes this place as its `documents`.
+        converters: Other converters, by kind (`pdf`) or ending (`.rtf`): an installed name, or package.module:Class.
+        retry_failed: Convert files again that failed before.
+        max_failed_share: Largest share of files that may fail.
+        executor: Where files are converted: `local` (this process), `ray`, or `auto`.
+        storage_options: Arguments of the file system of files and output.
+
+    Raises:
+        UsageError: a mistake in the call, found before a file is read.
+        TooManyFailedError: more files failed than `max_failed_share`, or all. The documents are written.
+        NotReadError: some files could not be read now; the same call reads them.
+    """
+    places = [documents] if isinstance(documents, str | PathLike) else documents
+    run = checked_section(
+        RunConfig,
+        output=absolute(output),
+        executor=executor,
+        retry_failed=retry_failed,
+        max_failed_share=max_failed_share,
+        storage_options=StorageOptions(storage_options),
+    )
+    job = conversion.ConvertJob(
+        documents=tuple(map(absolute, places)),
+        output=run.output,
+        converters=converters or {},
+        allow_code=True,
+        retry_failed=run.retry_failed,
+        max_failed_share=run.max_failed_share,
+        executor=run.executor,
+        storage_options=run.storage_options,
+    )
+    with log_of_program():
+        return conversion.convert(job)
 
 
 def answer(
@@ -85,13 +153,11 @@ def answer(
         SupersededError: a newer attempt has claimed the output.
         RunFailedError: the run stopped; the same call goes on from the log.
     """
-    place = absolute(output)
-    questions = questions if isinstance(questions, str | PathLike) else list(questions)
-    job = checked_section(
-        JobConfig,
-        documents=document_places(documents) or (_kept(place, "documents"),),
-        **_question_knobs(questions, kept=_kept(place, "questions")),
-        output=place,
+    questions = _listed(questions)
+    job = _job(
+        documents,
+        questions,
+        output=output,
         agent=agent,
         input=input,
         executor=executor,
@@ -108,21 +174,150 @@ def answer(
         adopt_output=adopt_output,
         storage_options=StorageOptions(storage_options),
     )
-    with log_of_program():
-        claim_output(make_output(job), job)
-        _require_agent(agent)
-        return _run_job(job, documents, questions)
-
-
-def _run_job(job: JobConfig, documents: Documents, questions: GivenQuestions) -> Run:
-    """Runs the chain over the inputs; those that are not files are written first."""
-    output = make_output(job)
-    before = (output / INPUT_FOLDER).files()
-    written = _write_inputs(job, documents, questions)
-    manifest = chain.answer(job.model_copy(update=_places(written, output=job.output)))
-    _remove_stale(output, before, written=written, run_id=manifest["run_id"])
-    require_success(manifest, max_failed_share=job.max_failed_share)
+    manifest = _run_job(job, documents, questions, flow=chain.answer)
+    require_success(manifest, max_failed_share=max_failed_share)
     return Run(output=job.output, run_id=manifest["run_id"], manifest=manifest, storage_options=job.storage_options)
+
+
+def collect(
+    *,
+    documents: Documents,
+    questions: GivenQuestions,
+    output: Place,
+    agent: AgentConfig,
+    rollouts: RolloutConfig = RolloutConfig(),  # noqa: B008
+    input: InputConfig = InputConfig(),  # noqa: A002, B008
+    executor: ExecutorKind | str = ExecutorKind.AUTO,
+    pool: PoolConfig = PoolConfig(),  # noqa: B008
+    log: LogConfig = LogConfig(),  # noqa: B008
+    limit: int | None = None,
+    retry_failed: bool = False,
+    max_failed_share: float = 1.0,
+    storage_options: Options | None = None,
+) -> RolloutsRecord:
+    """Samples every question several times and writes rewards and advantages, as `memagent collect` does.
+
+    The questions need `references`; `rollouts` has the number of samples and their reward. All else is as for `answer`.
+
+    Returns:
+        What `rollouts.json` says: counts, mean reward, files.
+
+    Raises:
+        UsageError: a mistake in the call, found before an engine starts.
+        NotReadError: some samples could not be read now, and no rollouts are written; the same call reads them.
+        TooManyFailedError: more samples failed than `max_failed_share`, or all. The rollouts are written.
+    """
+    questions = _listed(questions)
+    job = _job(
+        documents,
+        questions,
+        output=output,
+        agent=agent,
+        rollouts=rollouts,
+        input=input,
+        executor=executor,
+        pool=pool,
+        log=log,
+        limit=limit,
+        retry_failed=retry_failed,
+        max_failed_share=max_failed_share,
+        storage_options=StorageOptions(storage_options),
+    )
+    return _run_job(job, documents, questions, flow=collection.collect)
+
+
+def export(
+    output: Place, *, to: Literal["verl", "trl", "skyrl"], into: Place, storage_options: Options | None = None
+) -> Mapping[str, int]:
+    """Writes the rollouts of `collect` as a Parquet file for a trainer, as `memagent export` does; returns its counts.
+
+    Raises:
+        InputError: the rollouts are not whole, or have nothing to learn from.
+        StorageError: the file can't be written.
+    """
+    return bridge.export(_location(output, storage_options), _location(into, storage_options), to=to)
+
+
+def page(
+    output: Place, *, to: Place | None = None, context: int | None = 2_000, storage_options: Options | None = None
+) -> WrittenSite:
+    """Writes the answers of the last finished run as pages, as `memagent page` does, however large they become.
+
+    Args:
+        output: The output of `answer`.
+        to: Folder of the pages; `page/` in the output by default.
+        context: Characters of the document that are shown before and behind evidence; None for evidence alone.
+        storage_options: Arguments of the file system.
+
+    Raises:
+        OutputError: no run has finished, or the folder holds other files.
+    """
+    place = _location(output, storage_options)
+    target = place / "page" if to is None else _location(to, storage_options)
+    return write_site(place, target, context_chars=context, is_large_allowed=True)
+
+
+def make_review(
+    output: Place,
+    *,
+    question_id: str,
+    labels: int | str = 750,
+    flagged: str | None = None,
+    by: str | None = None,
+    storage_options: Options | None = None,
+) -> dict[str, Any]:
+    """Draws a sample of a question's answers for people to label, as `memagent review make` does; says where it is.
+
+    Args:
+        output: The output of `answer`.
+        question_id: The question.
+        labels: Labels in all, or of each stratum as in `flagged=150,not_flagged=600`.
+        flagged: What the scan found: `value_bool = true` by default.
+        by: Review each value of a column apart, as of `value_label`.
+        storage_options: Arguments of the file system.
+
+    Raises:
+        OutputError: no run has finished, or its tables can't be read.
+        SettingsError: there is no such question, column or stratum.
+    """
+    asked = review.ask_review(question_id, labels=str(labels), flagged=flagged, by=by)
+    return review.make_review(_location(output, storage_options), asked)
+
+
+def _location(place: Place, options: Options | None) -> Location:
+    return Location(uri=absolute(place), storage_options=StorageOptions(options))
+
+
+def _listed(questions: GivenQuestions) -> GivenQuestions:
+    """Questions that can be gone through more than once."""
+    return questions if isinstance(questions, str | PathLike) else list(questions)
+
+
+def _job(documents: Documents, questions: GivenQuestions, *, output: Place, **settings: Any) -> JobConfig:
+    """The job; inputs that are not files have their place in its output."""
+    place = absolute(output)
+    return checked_section(
+        JobConfig,
+        documents=document_places(documents) or (_kept(place, "documents"),),
+        **_question_knobs(questions, kept=_kept(place, "questions")),
+        output=place,
+        **settings,
+    )
+
+
+def _run_job(
+    job: JobConfig, documents: Documents, questions: GivenQuestions, *, flow: Callable[[JobConfig], Result]
+) -> Result:
+    """Runs a chain over the inputs; those that are not files are written first."""
+    output = make_output(job)
+    with log_of_program():
+        claim_output(output, job)
+        _require_agent(job.agent)
+        before = (output / INPUT_FOLDER).files()
+        written = _write_inputs(job, documents, questions)
+        record = flow(job.model_copy(update=_places(written, output=job.output)))
+        _remove_stale(output, before, written=written, run_id=record["run_id"])
+        return record
 
 
 def _write_inputs(job: JobConfig, documents: Documents, questions: GivenQuestions) -> dict[str, Collection[str]]:

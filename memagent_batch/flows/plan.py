@@ -1,26 +1,23 @@
 """Read and plan: which documents and questions there are, refused here where they can't be read."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TypedDict
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from memagent_batch.budgets import require_questions_fit
+from memagent_batch.budgets import closing_cost, require_questions_fit
 from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.closing import ClosingConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
+from memagent_batch.domain.readings import Cost
 from memagent_batch.errors import InputError
 from memagent_batch.executors.executor import Executor
 from memagent_batch.files.location import Location
 from memagent_batch.flows.check import Checked, Inputs, read_inputs
-from memagent_batch.flows.price import (
-    ClosingPrice,
-    PlanPrice,
-    closing_price,
-    document_lengths,
-    reading_price,
-)
 from memagent_batch.inputs.document_index import (
     index_schema,
     require_readable,
@@ -39,6 +36,7 @@ from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.logs import step
 from memagent_batch.models.shipped import warn_of_untaught
 from memagent_batch.plugins import engine_settings
+from memagent_batch.ray_data.tokenise import CountedDocument, count_tokens
 from memagent_batch.reading.closing import Closing
 from memagent_batch.runs.history import PastRun, last_hashes, last_run, read_kept_index
 from memagent_batch.runs.plan import Plan, count_pending
@@ -47,8 +45,19 @@ from memagent_batch.runs.second_pass import select_again
 from memagent_batch.wiring import make_documents, make_output
 
 
-class PlanCounts(TypedDict):
-    """Counts of the whole run, and the readings of it that are left."""
+class LargestDocument(TypedDict):
+    """The longest document to read."""
+
+    document_id: str
+    tokens: int
+
+
+class PlanSummary(TypedDict):
+    """What `memagent plan` prints: counts of the whole run, and what the readings to do take.
+
+    `documents_read_before` have changed since the last finished run. Turns of their last versions are taken where
+    prompts are the same; `turns` and tokens count them all, since only reading shows which.
+    """
 
     documents: int
     missing_documents: int
@@ -59,10 +68,17 @@ class PlanCounts(TypedDict):
     readings_failed: int
     readings_to_do: int
     readings_to_close: int
-
-
-class PlanSummary(PlanCounts, PlanPrice, ClosingPrice):
-    """What `memagent plan` prints."""
+    documents_to_read: int
+    documents_read_before: int
+    document_tokens: int
+    largest_document: LargestDocument | None
+    turns: int
+    prompt_tokens_at_least: int
+    prompt_tokens_at_most: int
+    completion_tokens_at_most: int
+    closing_turns_at_most: int
+    closing_prompt_tokens_at_most: int
+    closing_completion_tokens_at_most: int
 
 
 def plan_checked(checked: Checked) -> PlanSummary:
@@ -76,11 +92,7 @@ def plan_checked(checked: Checked) -> PlanSummary:
             held_for = last_versions(output, before, plan, index=index, agent=job.agent)
             bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=held_for))
             documents = document_lengths(bundles, agent=job.agent, sources=plan.pinned(job), executor=executor)
-            return {
-                **summarise_plan(plan, index, bundles),
-                **reading_price(documents, bundles, agent=job.agent),
-                **closing_price(plan, bundles, agent=job.agent),
-            }
+            return summarise_plan(plan, index, bundles, documents=documents, agent=job.agent)
 
 
 def scan_plan(output: Location, plan: Plan, *, reader_fingerprint: str) -> TurnIndex:
@@ -162,20 +174,6 @@ def make_plan(
     return plan
 
 
-def _checked_index(job: JobConfig, inputs: Inputs, *, table: IndexedTable | None, executor: Executor) -> pa.Table:
-    """The index of the documents, where a run can use it.
-
-    Raises:
-        InputError: a file, column or row can't be used, or two documents have one id; names it.
-    """
-    kept = read_kept_index(make_output(job)) if table is not None and table.files else None
-    index = index_documents(inputs.found.shards, sources=job, executor=executor, table=table, kept=kept)
-    require_readable(index)
-    require_reported(index, questions=inputs.questions, settings=job.input)
-    require_unique_ids(index, documents=make_documents(job)[0])
-    return index
-
-
 def index_documents(
     shards: Sequence[Shard],
     *,
@@ -212,21 +210,21 @@ def index_documents(
     return index
 
 
-def _indexed_shards(shards: Sequence[Shard], *, sources: SourceConfig, executor: Executor) -> Iterator[pa.Table]:
-    """The index of all shards; of paged tables, the rows of a document become one."""
-    index = partial(index_shard, settings=sources.input, storage_options=sources.storage_options)
-    rows = executor.map(index, shards)
-    if not sources.input.order_columns:
-        return rows
-    group = partial(group_rows, documents=make_documents(sources)[0], settings=sources.input)
-    return executor.group(group, rows, key="document_id")
-
-
-def summarise_plan(plan: Plan, index: TurnIndex, bundles: list[pa.Table]) -> PlanCounts:
-    """Counts the readings in plan and log."""
+def summarise_plan(
+    plan: Plan,
+    index: TurnIndex,
+    bundles: Sequence[pa.Table],
+    *,
+    documents: Sequence[CountedDocument],
+    agent: AgentConfig,
+) -> PlanSummary:
+    """Counts the readings in plan and log, and what those to do take where every budget is full."""
     counts, pending = plan.counts(index), count_pending(bundles)
     errors = plan.documents["error"]
     num_missing = len(errors) - plan.num_documents
+    largest = max(documents, key=lambda row: row["num_tokens"], default=None)
+    turns = sum(row["num_readings"] * row["num_turns"] for row in documents)
+    follow_ups = _closing_cost(plan, bundles, agent=agent)
     return {
         "documents": plan.num_documents,
         "missing_documents": num_missing,
@@ -237,4 +235,76 @@ def summarise_plan(plan: Plan, index: TurnIndex, bundles: list[pa.Table]) -> Pla
         "readings_failed": counts.failed,
         "readings_to_do": pending.readings - pending.closings,
         "readings_to_close": pending.closings,
+        "documents_to_read": len(documents),
+        "documents_read_before": sum(
+            pc.sum(pc.greater(pc.list_value_length(bundle["last_hashes"]), 0)).as_py() for bundle in bundles
+        ),
+        "document_tokens": sum(row["num_tokens"] for row in documents),
+        "largest_document": largest and {"document_id": largest["document_id"], "tokens": largest["num_tokens"]},
+        "turns": turns,
+        "prompt_tokens_at_least": sum(row["num_readings"] * _fewest_prompt_tokens(row) for row in documents),
+        "prompt_tokens_at_most": sum(row["num_readings"] * row["num_prompt_tokens"] for row in documents)
+        + turns * (agent.policy.question_tokens + agent.policy.memory_tokens),
+        "completion_tokens_at_most": sum(row["num_readings"] * row["num_completion_tokens"] for row in documents),
+        "closing_turns_at_most": follow_ups.num_turns,
+        "closing_prompt_tokens_at_most": follow_ups.num_prompt_tokens,
+        "closing_completion_tokens_at_most": follow_ups.num_completion_tokens,
     }
+
+
+def document_lengths(
+    bundles: list[pa.Table], *, agent: AgentConfig, sources: SourceConfig, executor: Executor
+) -> list[CountedDocument]:
+    """The documents to read; those that are only closed are left out."""
+    bundles = [bundle.filter(pc.greater(pc.list_value_length(bundle["readings"]), 0)) for bundle in bundles]
+    bundles = [bundle.combine_chunks() for bundle in bundles if bundle.num_rows]
+    counted = executor.map(partial(count_tokens, agent=agent, sources=sources), bundles)
+    return [row for table in counted for row in table.to_pylist()]
+
+
+def _checked_index(job: JobConfig, inputs: Inputs, *, table: IndexedTable | None, executor: Executor) -> pa.Table:
+    """The index of the documents, where a run can use it.
+
+    Raises:
+        InputError: a file, column or row can't be used, or two documents have one id; names it.
+    """
+    kept = read_kept_index(make_output(job)) if table is not None and table.files else None
+    index = index_documents(inputs.found.shards, sources=job, executor=executor, table=table, kept=kept)
+    require_readable(index)
+    require_reported(index, questions=inputs.questions, settings=job.input)
+    require_unique_ids(index, documents=make_documents(job)[0])
+    return index
+
+
+def _indexed_shards(shards: Sequence[Shard], *, sources: SourceConfig, executor: Executor) -> Iterator[pa.Table]:
+    """The index of all shards; of paged tables, the rows of a document become one."""
+    index = partial(index_shard, settings=sources.input, storage_options=sources.storage_options)
+    rows = executor.map(index, shards)
+    if not sources.input.order_columns:
+        return rows
+    group = partial(group_rows, documents=make_documents(sources)[0], settings=sources.input)
+    return executor.group(group, rows, key="document_id")
+
+
+def _fewest_prompt_tokens(document: CountedDocument) -> int:
+    fewest = document["min_prompt_tokens"]
+    return document["num_prompt_tokens"] if fewest is None else fewest
+
+
+def _closing_cost(plan: Plan, bundles: Sequence[pa.Table], *, agent: AgentConfig) -> Cost:
+    """What the turns after the answers of all readings to do and to close take at most."""
+    counts: Counter[int] = Counter()
+    for bundle in bundles if plan.asked.closing else ():
+        for name in ("readings", "closings"):
+            rows = pc.struct_field(pc.list_flatten(bundle[name]), "question").value_counts()
+            counts.update({row["values"]: row["counts"] for row in rows.to_pylist()})
+    config = plan.asked.closing.config if plan.asked.closing else ClosingConfig()
+    types = {plan.asked.types[row] for row in counts}
+    costs = {each: closing_cost(config, agent, value_type=each) for each in types}
+    asked = [(costs[plan.asked.types[row]], count) for row, count in counts.items()]
+    return Cost(
+        num_chunks=0,
+        num_turns=sum(cost.num_turns * count for cost, count in asked),
+        num_prompt_tokens=sum(cost.num_prompt_tokens * count for cost, count in asked),
+        num_completion_tokens=sum(cost.num_completion_tokens * count for cost, count in asked),
+    )

@@ -1,36 +1,65 @@
-"""How good a scan is, by people's labels of a sample: plan, make, import, estimate. No Ray, no engine."""
+"""How good a scan is, by people's labels of a sample: plan, make, import, estimate, calibrate. No Ray."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.files.errors import input_errors, output_errors
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
-from memagent_batch.review.estimates.estimation import estimate_review
-from memagent_batch.review.estimates.evidence import EvidenceEstimate, StratumSentences, estimate_evidence
-from memagent_batch.review.estimates.markdown import estimate_page
-from memagent_batch.review.estimates.standing_labels import CountedLabels, count_labels, sentence_labels
-from memagent_batch.review.labelling.folder import chosen_evidence, write_labelling
-from memagent_batch.review.labels.label import NO, NONE_OF_THESE, YES, Label, LabelKey, Purpose, person
-from memagent_batch.review.labels.sheet import parse_sheet
-from memagent_batch.review.labels.table import append_labels, as_labels, read_label_rows
-from memagent_batch.review.sample.draw import draw, seed_text, shuffled
-from memagent_batch.review.sample.looks import find_growth, with_looks
-from memagent_batch.review.sample.plan import PlanRow, plan_rows
-from memagent_batch.review.sample.population import Population, StratumRule, read_population
-from memagent_batch.review.sample.record import (
+from memagent_batch.review.calibration import (
+    Target,
+    fewest_draws,
+    is_found,
+    learn_threshold,
+    limiting_stratum,
+    positives_of,
+    scan_answers,
+    uniform_units,
+)
+from memagent_batch.review.estimate_page import estimate_page
+from memagent_batch.review.estimates import (
+    CountedLabels,
+    EvidenceEstimate,
+    StratumSentences,
+    count_labels,
+    estimate_evidence,
+    estimate_review,
+    sentence_labels,
+)
+from memagent_batch.review.labelling.page import chosen_evidence, write_labelling
+from memagent_batch.review.labels import (
+    NO,
+    NONE_OF_THESE,
+    YES,
+    Label,
+    Purpose,
+    append_labels,
+    as_labels,
+    key_of,
+    person,
+    read_label_rows,
+)
+from memagent_batch.review.plan import PlanRow, plan_rows
+from memagent_batch.review.population import Population, StratumRule, draw, read_population, seed_text, shuffled
+from memagent_batch.review.record import (
+    ANSWERED_BY_YES,
     REVIEW_FORMAT,
     Review,
+    find_growth,
     find_reviews,
     read_decision,
+    read_record,
     read_review,
     review_id,
+    rule_of,
+    with_looks,
     write_review,
 )
-from memagent_batch.review.sample.strata import parse_labels
+from memagent_batch.review.sheet import parse_sheet
+from memagent_batch.review.strata import parse_labels
 from memagent_batch.runs.estimates import ESTIMATE_FILE, REVIEWS_FOLDER
 from memagent_batch.runs.manifest import Manifest, require_manifest
 
@@ -42,19 +71,35 @@ class Asked:
     """What a user says of a review."""
 
     question_id: str
-    """The question."""
     rule: StratumRule
-    """How the scan's output divides the readings."""
     labels: str
     """How many labels, as `strata.parse_labels` takes them."""
     seed: int = 0
-    """Seed of the draw."""
     purpose: Purpose = Purpose.VALIDATE
-    """What the labels are for."""
     second_share: float = 0.1
     """Share that a second person reads too, 0 to 1."""
     with_page: bool = True
     """Whether a page is written, with the texts of the documents; else sheets alone."""
+
+
+def ask_review(
+    question_id: str,
+    *,
+    flagged: str | None = None,
+    by: str | None = None,
+    unsure_below: float | None = None,
+    **asked: Any,
+) -> Asked:
+    """What is asked of a review; what the scan found is an answer of yes, unless a condition or values say otherwise.
+
+    Raises:
+        InputError: the condition can't be parsed.
+        SettingsError: values are reviewed, and a condition is there too.
+    """
+    if by and (flagged or unsure_below is not None):
+        raise SettingsError("--by: it divides by values; take out --flagged and --unsure")
+    rule = rule_of(None if by else flagged or ANSWERED_BY_YES, by=by, unsure_below=unsure_below)
+    return Asked(question_id=question_id, rule=rule, **asked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +107,6 @@ class ReviewPlan:
     """What a review will be able to say."""
 
     readings: dict[str, int]
-    """Readings of each stratum."""
     drawn: dict[str, int]
     """Of these, to be labelled."""
     num_unreadable: int
@@ -145,11 +189,8 @@ def import_labels(output: Location, sheets: Sequence[Location], *, reviewer: str
 def estimate(output: Location, name: str | None, *, so_far: bool, with_seen: bool) -> tuple[dict[str, Any], str]:
     """What the labels say of the scan, as JSON and as Markdown; both are written into the review's folder.
 
-    Args:
-        output: The output.
-        name: Id of the review; None where there is one only.
-        so_far: Whether to look before all is labelled; the intervals then hold however often one looks.
-        with_seen: Whether labels count that were given with the answer in view.
+    `so_far` looks before all is labelled: the intervals then hold however often one looks. `with_seen` counts labels
+    that were given with the answer in view.
 
     Raises:
         OutputError: there is no such review, or its labels are not to be estimated from.
@@ -170,13 +211,109 @@ def estimate(output: Location, name: str | None, *, so_far: bool, with_seen: boo
     values = {
         **record,
         "decision": review.decision.about,
-        "labels": _label_counts(counted),
+        "labels": {
+            "left": counted.num_left,
+            "unclear": counted.num_unclear,
+            "only_seen": counted.num_seen,
+            "judged_seen": counted.num_judged_seen,
+            "develop": counted.num_develop,
+            "other_decision": counted.num_other,
+        },
         "with_seen": with_seen,
         **_plain(asdict(result)),
     }
     write_json(review.folder / ESTIMATE_FILE, values)
     (review.folder / ESTIMATE_PAGE).write_bytes(page.encode())
     return values, page
+
+
+def open_review(output: Location, name: str | None) -> Review:
+    """A review by its id; without one the only review.
+
+    Raises:
+        OutputError: there is none.
+        SettingsError: there are several.
+    """
+    with output_errors(output.uri):
+        return read_review(output / f"{REVIEWS_FOLDER}/{name or _only_review(output)}")
+
+
+def counted_labels(output: Location, review: Review, *, with_seen: bool) -> CountedLabels:
+    """The labels that count for a review."""
+    return count_labels(
+        review.sample, _labels(output), purpose=review.purpose, decision=review.decision, with_seen=with_seen
+    )
+
+
+class Calibration(TypedDict):
+    """What `memagent review calibrate` prints."""
+
+    question_id: str
+    review_id: str
+    recall: float
+    delta: float
+    up_to: float
+    """A "no" that is as sure as this, or less, is read again; 1 for each of them, 0 for none."""
+    where: str
+    """The condition for `--where` that a second pass needs."""
+    readings: int
+    read_again: int
+    """Those that fulfil the condition."""
+    num_labels: int
+    """Labels that the threshold rests on, drawn uniformly of all readings."""
+    num_positives: int
+    """Those of what is looked for, by what people say."""
+    fewest_positives: int
+    """With fewer labelled positives, no threshold below 1 can be shown to hold the recall."""
+    limited_by: str | None
+    """The stratum that needs more labels before more of all labels can count; None if all count."""
+
+
+def calibrate(output: Location, question_id: str, *, review_id: str | None, target: Target) -> Calibration:
+    """The threshold of a question by the labels of a review, and the condition that it means.
+
+    Without a review it is the only one of the last run that was made to develop by.
+
+    Raises:
+        OutputError: there is no such review, its labels are not to be learnt from, or nothing is labelled.
+        SettingsError: there are several such reviews.
+    """
+    with output_errors(output.uri):
+        manifest = require_manifest(output)
+    review = open_review(output, review_id or _only_review_of(output, manifest, question_id=question_id))
+    _require_learnable(review, manifest, question_id=question_id)
+    counted = counted_labels(output, review, with_seen=False)
+    answers = scan_answers(output, manifest, question_id=question_id)
+    units = uniform_units(review, counted)
+    limited_by = limiting_stratum(review, counted)
+    if not units:
+        stratum = f"; draw some of the stratum {limited_by}" if limited_by else ""
+        raise OutputError(f"review {review.record['review_id']}: no label is of a uniform sample of all{stratum}")
+    positives = positives_of(units, answers)
+    up_to = learn_threshold(positives, target)
+    return {
+        "question_id": question_id,
+        "review_id": review.record["review_id"],
+        "recall": target.recall,
+        "delta": target.delta,
+        "up_to": up_to,
+        "where": condition_of(question_id, up_to=up_to),
+        "readings": len(answers),
+        "read_again": sum(not each.is_yes and is_found(each.sure_no, up_to=up_to) for each in answers.values()),
+        "num_labels": len(units),
+        "num_positives": len(positives),
+        "fewest_positives": fewest_draws(share=target.recall, delta=target.delta),
+        "limited_by": limited_by,
+    }
+
+
+def condition_of(question_id: str, *, up_to: float) -> str:
+    """The condition of the readings that a threshold has read again: no yes, and not surer than it."""
+    quoted = question_id.replace("'", "''")
+    return (
+        f"question_id = '{quoted}' and (value_bool = false or value_bool is null) "
+        f"and (confidence <= {up_to!r} or confidence is null or value_status = 'invalid')"
+    )
 
 
 def _require_estimable(review: Review, counted: CountedLabels, *, so_far: bool) -> None:
@@ -196,29 +333,6 @@ def _require_estimable(review: Review, counted: CountedLabels, *, so_far: bool) 
             f"{counted.num_left:,} of {len(counted.units):,} readings of the sample are not labelled{seen}; label "
             "them, or say --so-far for intervals that hold however often you look"
         )
-
-
-def _label_counts(counted: CountedLabels) -> dict[str, int]:
-    """How many readings of a sample have which labels."""
-    return {
-        "left": counted.num_left,
-        "unclear": counted.num_unclear,
-        "only_seen": counted.num_seen,
-        "judged_seen": counted.num_judged_seen,
-        "develop": counted.num_develop,
-        "other_decision": counted.num_other,
-    }
-
-
-def open_review(output: Location, name: str | None) -> Review:
-    """A review by its id; without one the only review.
-
-    Raises:
-        OutputError: there is none.
-        SettingsError: there are several.
-    """
-    with output_errors(output.uri):
-        return read_review(output / f"{REVIEWS_FOLDER}/{name or _only_review(output)}")
 
 
 def _asked_record(asked: Asked, population: Population) -> dict[str, Any]:
@@ -243,13 +357,6 @@ def _population(output: Location, asked: Asked) -> tuple[Manifest, Population]:
     with output_errors(output.uri):
         manifest = require_manifest(output)
     return manifest, read_population(output, manifest, question_id=asked.question_id, rule=asked.rule)
-
-
-def counted_labels(output: Location, review: Review, *, with_seen: bool) -> CountedLabels:
-    """The labels that count for a review."""
-    return count_labels(
-        review.sample, _labels(output), purpose=review.purpose, decision=review.decision, with_seen=with_seen
-    )
 
 
 def _labels(output: Location) -> list[Label]:
@@ -278,10 +385,9 @@ def _evidence(output: Location, review: Review) -> EvidenceEstimate | None:
         return None
     strata = {each.unit.document_id: each.unit.stratum for each in review.sample}
     said = sentence_labels(_labels(output), purpose=review.purpose)
-    spans = ("document_hash", "question_hash", "char_start", "char_end")
     judged: dict[str, list[list[bool]]] = defaultdict(list)
     for document_id, rows in chosen_evidence(output, manifest, review).items():
-        keys = [LabelKey(**{name: row[name] for name in spans}) for row in rows]
+        keys = [key_of(row) for row in rows]
         judged[strata[document_id]].append([said[key] == YES for key in keys if key in said])
     return estimate_evidence(
         {
@@ -301,3 +407,49 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _plain(each) for key, each in value.items() if key != "votes"}
     return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _only_review_of(output: Location, manifest: Manifest, *, question_id: str) -> str:
+    """The review of a question that can be learnt from."""
+    with output_errors(output.uri):
+        records = [read_record(output / f"{REVIEWS_FOLDER}/{name}") for name in find_reviews(output)]
+    wanted = (question_id, Purpose.DEVELOP, manifest["run_id"])
+    names = [
+        record["review_id"]
+        for record in records
+        if (record["question_id"], record["purpose"], record["run_id"]) == wanted
+    ]
+    if not names:
+        raise OutputError(
+            f"the last run of {output} has no review of question {question_id!r} to learn from: say `memagent review "
+            "make` with --purpose develop, label, and import the labels; labels that are there already count"
+        )
+    if len(names) > 1:
+        raise SettingsError(f"--review: question {question_id!r} has several reviews; name one of {', '.join(names)}")
+    return names[0]
+
+
+def _require_learnable(review: Review, manifest: Manifest, *, question_id: str) -> None:
+    """Refuses reviews that a threshold can't be learnt from.
+
+    Raises:
+        OutputError: says what to make instead.
+    """
+    record = review.record
+    if record["question_id"] != question_id:
+        raise OutputError(f"review {record['review_id']} is of question {record['question_id']!r}; name one of its own")
+    if review.purpose is not Purpose.DEVELOP:
+        raise OutputError(
+            f"review {record['review_id']} was made to validate by: a scan that has learnt from its labels looks "
+            "better there than it is. Make one with --purpose develop"
+        )
+    if review.decision.about != ANSWERED_BY_YES or record["unsure_below"] is not None:
+        raise OutputError(
+            f"review {record['review_id']}: a threshold is learnt from a review flagged by {ANSWERED_BY_YES}: "
+            "the condition of a second pass can tell that of each answer"
+        )
+    if record["run_id"] != manifest["run_id"]:
+        raise OutputError(
+            f"review {record['review_id']} is of run {record['run_id']}, the last one is {manifest['run_id']}; say "
+            "`memagent review make` again: it asks only for labels that are missing"
+        )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,30 +49,18 @@ class ParentWeights(TypedDict):
     model_sha256: str
 
 
-class LearntRollouts(TypedDict):
-    """The table that was learnt from."""
-
-    uri: str
-    run_id: str
-    counts: dict[str, int]
-
-
-class TrainingRecord(TypedDict):
-    """Where new weights come from."""
+class WeightsRecord(TypedDict):
+    """`training.json`: where new weights come from."""
 
     format: str
+    weights_version: str
     parent: ParentWeights
-    rollouts: LearntRollouts
+    rollouts: dict[str, Any]
+    """Place, run and counts of the table that was learnt from."""
     num_steps: int
     settings: dict[str, JsonValue]
     versions: dict[str, str]
     finished_at: str
-
-
-class WeightsRecord(TrainingRecord):
-    """`training.json`."""
-
-    weights_version: str
 
 
 def train(training: TrainConfig) -> WeightsRecord:
@@ -98,7 +86,8 @@ def train(training: TrainConfig) -> WeightsRecord:
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     metrics = partial / METRICS_FILE
-    num_teaching = learn(learner, first, groups, training=training, num_groups=num_kept(collected), metrics=metrics)
+    num_groups = collected["counts"]["groups"] - collected["counts"]["dropped_groups"]
+    num_teaching = learn(learner, first, groups, training=training, num_groups=num_groups, metrics=metrics)
     if not num_teaching:
         shutil.rmtree(partial)
     if not learner.num_steps:
@@ -112,12 +101,12 @@ def train(training: TrainConfig) -> WeightsRecord:
             "so every advantage is 0; no model was written. Collect more samples of each question, other questions, or "
             "with another reward"
         )
-    record = training_record(training, model=model, collected=collected, learner=learner)
+    record = _record(training, model=model, collected=collected, num_steps=learner.num_steps)
     version = write_model(learner.network, partial, like=model, record=record)
     sync(partial)
     partial.rename(output)
     sync(output.parent)
-    return {"weights_version": version, **record}
+    return cast("WeightsRecord", {"weights_version": version, **record})
 
 
 def learn(
@@ -150,22 +139,15 @@ def take_step(learner: Learner, groups: Sequence[pa.Table], *, metrics: Path, do
     Returns:
         The conversations with another advantage than 0.
     """
-    line = step_line(learner, groups)
-    if line is None:
+    figures = learn_from(learner, groups)
+    if figures is None:
         return 0
+    mean = mean_reward(pa.concat_tables(list(groups)))
+    line: Figures = {"step": learner.num_steps, "num_groups": len(groups), "mean_reward": mean, **rounded(figures)}
     with metrics.open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(line) + "\n")
     log.info(f"step {line['step']}: {step_text(line)}; {done}", extra={"event": EventKind.PROGRESS, **line})
     return int(line["num_teaching_conversations"] or 0)
-
-
-def step_line(learner: Learner, groups: Sequence[pa.Table]) -> Figures | None:
-    """One step, and what metrics say of it; None where there is nothing to learn from."""
-    figures = learn_from(learner, groups)
-    if figures is None:
-        return None
-    mean = mean_reward(pa.concat_tables(list(groups)))
-    return {"step": learner.num_steps, "num_groups": len(groups), "mean_reward": mean, **rounded(figures)}
 
 
 def learn_from(learner: Learner, groups: Sequence[pa.Table]) -> StepFigures | None:
@@ -204,48 +186,17 @@ def checked_groups(table: Location, files: Sequence[str], *, training: TrainConf
     version = training.weights_version or weights_version(model_sha256(str(model)))
     tokenizer = load_tokenizer(str(model)).sha256
     for group in read_groups(table, files=files, columns=READ_COLUMNS):
-        require_origin(group, version=version, tokenizer=tokenizer, model=model, training=training)
+        named = group["weights_version"][0].as_py()
+        if named != version and not training.allow_other_weights:
+            raise SettingsError(
+                f"the rollouts were drawn with weights {named!r}, {model} has {version!r}: give the model that they "
+                "were drawn with, collect again with this one, or say --allow-other-weights (or --weights-version, "
+                "where they were given a name)"
+            )
+        if group["tokenizer_hash"][0].as_py() != tokenizer:
+            raise SettingsError(f"the rollouts were written by another tokeniser than that of {model}; collect again")
+        require_logprobs(group.filter(pc.greater(pc.list_value_length(group["response_token_ids"]), 0)))
         yield group
-
-
-def require_origin(group: pa.Table, *, version: str, tokenizer: str, model: Path, training: TrainConfig) -> None:
-    """Refuses a group that `model` did not draw, or not with its log-probabilities.
-
-    Raises:
-        SettingsError: it is of other weights, or another tokeniser.
-        InputError: it has no log-probabilities.
-    """
-    named = group["weights_version"][0].as_py()
-    if named != version and not training.allow_other_weights:
-        raise SettingsError(
-            f"the rollouts were drawn with weights {named!r}, {model} has {version!r}: give the model that they were "
-            "drawn with, collect again with this one, or say --allow-other-weights (or --weights-version, where they "
-            "were given a name)"
-        )
-    if group["tokenizer_hash"][0].as_py() != tokenizer:
-        raise SettingsError(f"the rollouts were written by another tokeniser than that of {model}; collect again")
-    require_logprobs(group.filter(pc.greater(pc.list_value_length(group["response_token_ids"]), 0)))
-
-
-def training_record(
-    training: TrainConfig, *, model: Path, collected: RolloutsRecord, learner: Learner
-) -> TrainingRecord:
-    """Where new weights come from."""
-    knobs = recorded(training.model_dump(mode="json", exclude={"storage_options"}))
-    return {
-        "format": TRAINING_FORMAT,
-        "parent": {"model": training.model, "model_sha256": model_sha256(str(model))},
-        "rollouts": {"uri": shown(training.rollouts), "run_id": collected["run_id"], "counts": collected["counts"]},
-        "num_steps": learner.num_steps,
-        "settings": knobs,
-        "versions": package_versions(),
-        "finished_at": datetime.now(UTC).isoformat(),
-    }
-
-
-def num_kept(collected: RolloutsRecord) -> int:
-    """Groups that are in the table."""
-    return int(collected["counts"]["groups"] - collected["counts"]["dropped_groups"])
 
 
 def model_folder(model: str) -> Path:
@@ -271,3 +222,16 @@ def local_folder(output: str) -> Path:
             f"output: weights are written to a folder of this machine, not to {shown(output)}; copy them from there"
         )
     return Path(output)
+
+
+def _record(training: TrainConfig, *, model: Path, collected: RolloutsRecord, num_steps: int) -> dict[str, Any]:
+    """`training.json`, but for the version of the weights."""
+    return {
+        "format": TRAINING_FORMAT,
+        "parent": {"model": training.model, "model_sha256": model_sha256(str(model))},
+        "rollouts": {"uri": shown(training.rollouts), "run_id": collected["run_id"], "counts": collected["counts"]},
+        "num_steps": num_steps,
+        "settings": recorded(training.model_dump(mode="json", exclude={"storage_options"})),
+        "versions": package_versions(),
+        "finished_at": datetime.now(UTC).isoformat(),
+    }

@@ -16,7 +16,7 @@ from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
 from memagent_batch.flows.audit import bundle
 from memagent_batch.flows.review import Asked, estimate
-from memagent_batch.review.sample.record import rule_of
+from memagent_batch.review.record import rule_of
 from memagent_batch.runs.estimates import EVALUATIONS_FOLDER, evaluation_file
 from memagent_batch.runs.manifest import require_manifest
 from tests.audit.scan import Copy, verify_here

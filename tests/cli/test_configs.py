@@ -4,7 +4,7 @@ import pytest
 
 from memagent_batch.cli.answer import Answer
 from memagent_batch.cli.main import read_command
-from memagent_batch.cli.sources import JOB_FILES
+from memagent_batch.cli.options import JOB_FILES
 from memagent_batch.engines.vllm.start import engine_arguments
 from memagent_batch.wiring import make_prompt_tokens, require_window
 

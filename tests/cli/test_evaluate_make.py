@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli import main as cli
-from memagent_batch.cli.evaluate.make import parse_length
+from memagent_batch.cli.evaluate import parse_length
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.suite import SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
@@ -176,6 +176,7 @@ def test_make_hqa_counts_documents_and_says_their_tokens(tmp_path: Path) -> None
         (("--essays", "absent"), {}, "absent: no such file or folder"),
         (("--hotpotqa", "absent.json"), {}, "absent.json: no such file or folder"),
         (("--model", "tests"), {}, "the folder tests has no tokenizer.json"),
+        (("--documents", "lake"), {}, "--documents: they belong to --from-questions"),
         (("--storage-options", "{"), {}, "--storage-options is not JSON"),
         (("--storage-options", "[]"), {}, "--storage-options: this holds no names with values"),
     ],

@@ -144,10 +144,3 @@ def test_own_suite_is_scored_like_any_other(make: Make, tmp_path: Path, capsys: 
     assert {(cell["task"], cell["score"]) for cell in scores["cells"]} == {("price", 0.5), ("gold", 1.0)}
     assert scores["measures"][0]["abstention"]["right"]["share"] == 1.0
     assert scores["measures"][0]["abstention"]["lost"]["share"] == 0.0
-
-
-def test_documents_without_own_questions_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert (
-        cli.main(["evaluate", "make", "--output", str(tmp_path / "s"), "--documents", "lake", "--lengths", "1K"]) == 2
-    )
-    assert "--documents: they belong to --from-questions" in capsys.readouterr().err

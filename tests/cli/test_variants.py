@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.cli.evaluate.run import Run, policy_variants, read_variants, vary
+from memagent_batch.cli.evaluate import Run, policy_variants, read_variants, vary
 from memagent_batch.cli.main import read_command
 from memagent_batch.cli.settings import ReaderSettings
 from memagent_batch.errors import SettingsError

@@ -1,4 +1,4 @@
-"""The main job submitted to a cluster as operators do it: `ray job submit` with token authentication."""
+"""The main job submitted to a cluster as operators do it: `jobs/submit.py` with token authentication."""
 
 import subprocess
 import time
@@ -24,7 +24,7 @@ class JobEnd:
     exit_code: int | None
     """Exit code of the run, as Ray keeps it."""
     submit_exit_code: int
-    """Exit code of `ray job submit`, which is 1 for every failed job."""
+    """Exit code of `jobs/submit.py`."""
     console: str
     """Everything that the job printed."""
 
@@ -44,13 +44,13 @@ def reading_node(cluster: LoopbackCluster) -> Node:
 class SubmittedJob:
     """One submitted job."""
 
-    def __init__(self, cluster: LoopbackCluster, arguments: Sequence[str]) -> None:
-        """Submits `python -m memagent_batch answer` with the arguments."""
+    def __init__(self, cluster: LoopbackCluster, arguments: Sequence[str], *, program: str = "answer") -> None:
+        """Submits a command of `memagent`, or a pipeline, with the arguments."""
         self._cluster = cluster
-        submit = ["job", "submit", "--address", cluster.dashboard_url, "--log-color", "false", "--working-dir", "."]
+        environment = {name: value for name, value in cluster.environment.items() if name != "PYTHONPATH"}
         self._submission = subprocess.Popen(
-            [BIN / "ray", *submit, "--", "python", "-m", "memagent_batch", "answer", *arguments],
-            env={name: value for name, value in cluster.environment.items() if name != "PYTHONPATH"},
+            [BIN / "python", "jobs/submit.py", program, *arguments],
+            env={**environment, "RAY_API_SERVER_ADDRESS": cluster.dashboard_url},
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

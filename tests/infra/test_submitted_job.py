@@ -1,4 +1,4 @@
-"""`ray job submit` to a cluster of several nodes on loopback, with token authentication."""
+"""`jobs/submit.py` to a cluster of several nodes on loopback, with token authentication."""
 
 import json
 from pathlib import Path
@@ -47,6 +47,12 @@ def test_cluster_without_the_token_lets_nobody_in(cluster: LoopbackCluster) -> N
     assert jobs.status_code in {401, 403}
 
 
+def test_submitted_pipeline_finds_the_package_and_gets_its_arguments(cluster: LoopbackCluster) -> None:
+    end = SubmittedJob(cluster, ["--help"], program="pipelines/rollouts.py").finish()
+    assert exits_of(end) == ("SUCCEEDED", 0, 0), end.console
+    assert "--trainer {verl,trl,skyrl}" in end.console
+
+
 @pytest.mark.chaos
 def test_submitted_job_goes_on_when_a_worker_node_is_killed(
     cluster: LoopbackCluster, config: Path, tmp_path: Path
@@ -68,5 +74,5 @@ def test_submitted_job_goes_on_when_a_worker_node_is_killed(
 def test_submitted_job_that_is_refused_has_the_exit_code_of_the_run(cluster: LoopbackCluster, config: Path) -> None:
     output = config.with_name("refused")
     end = SubmittedJob(cluster, ["--config", str(config), "--output", str(output), "--documents", "/nowhere/"]).finish()
-    assert exits_of(end) == ("FAILED", 2, 1), end.console
+    assert exits_of(end) == ("FAILED", 2, 2), end.console
     assert "/nowhere/: no such file or folder" in end.console

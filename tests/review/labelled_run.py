@@ -17,7 +17,7 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.questions import given_questions
 from memagent_batch.log.question_list import CLOSING_FINGERPRINT, with_hashes, write_asked
-from memagent_batch.review.labels.sheet import unquoted
+from memagent_batch.review.sheet import unquoted
 from memagent_batch.runs.tables import ANSWERS, EVIDENCE
 from tests.runs.written_documents import Form, write_documents
 

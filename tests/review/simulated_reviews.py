@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from memagent_batch.review.sample.strata import Stratum, allocate, is_found
-from memagent_batch.review.statistics.counts import StratumCounts
-from memagent_batch.review.statistics.measures import (
+from memagent_batch.review.measures import (
     Measure,
     MeasureEstimate,
+    StratumCounts,
+    draw_totals,
     estimate_error_rate,
     estimate_measures,
 )
-from memagent_batch.review.statistics.reviewers import draw_true_totals
-from memagent_batch.review.statistics.sequences import sequence_measures
-from memagent_batch.review.statistics.totals import draw_totals
+from memagent_batch.review.reviewers import draw_true_totals
+from memagent_batch.review.sequences import sequence_measures
+from memagent_batch.review.strata import Stratum, allocate, is_found
 
 PRECISION = 0.8
 SHARE_FAILED = 0.02

@@ -11,13 +11,12 @@ import pytest
 from memagent_batch.cli.main import main
 from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
-from memagent_batch.flows.calibrate import calibrate
-from memagent_batch.flows.review import Asked, import_labels, make_review
+from memagent_batch.flows.review import Asked, calibrate, import_labels, make_review
 from memagent_batch.inputs.where.parser import parse_where
 from memagent_batch.inputs.where.truth import matching_rows
-from memagent_batch.review.calibration.threshold import ALL, Target
-from memagent_batch.review.labels.label import Purpose
-from memagent_batch.review.sample.record import rule_of
+from memagent_batch.review.calibration import ALL, Target
+from memagent_batch.review.labels import Purpose
+from memagent_batch.review.record import rule_of
 from tests.review.labelled_run import MadeRun, fill_sheet, take_in, write_run
 from tests.review.test_review import ASKED
 
@@ -49,11 +48,12 @@ def share_found(output: Path, truth: dict[str, bool], *, up_to: float) -> float:
     return float(sum(found) / sum(truth.values()))
 
 
-def test_threshold_is_learnt_from_the_uniform_part_of_a_sample_and_finds_its_share(tmp_path: Path) -> None:
-    output = tmp_path / "out"
+def test_threshold_is_learnt_from_the_uniform_part_of_a_sample_and_finds_its_share(
+    output: Path, location: Location
+) -> None:
     truth = write_run(output, MADE)
     label(output, truth)
-    learnt = calibrate(Location(uri=str(output)), "clause", review_id=None, target=TARGET)
+    learnt = calibrate(location, "clause", review_id=None, target=TARGET)
     assert 0.4 < learnt["up_to"] < 0.9
     assert share_found(output, truth, up_to=learnt["up_to"]) >= TARGET.recall
     assert 900 < learnt["num_labels"] < 1150, "more of what was flagged is labelled, and does not count"
@@ -62,10 +62,9 @@ def test_threshold_is_learnt_from_the_uniform_part_of_a_sample_and_finds_its_sha
     assert learnt["read_again"] == pytest.approx(learnt["up_to"] * 0.7 * MADE.num_documents, rel=0.15)
 
 
-def test_condition_selects_the_readings_that_the_threshold_has_read_again(tmp_path: Path) -> None:
-    output = tmp_path / "out"
+def test_condition_selects_the_readings_that_the_threshold_has_read_again(output: Path, location: Location) -> None:
     label(output, write_run(output, replace(MADE, value_labels=("red", None))))
-    learnt = calibrate(Location(uri=str(output)), "clause", review_id=None, target=TARGET)
+    learnt = calibrate(location, "clause", review_id=None, target=TARGET)
     answers = pa.concat_tables(pq.read_table(path) for path in sorted((output / "answers").iterdir()))
     rows = matching_rows(answers, parse_where(learnt["where"]))
     assert len(rows) == learnt["read_again"]
@@ -74,8 +73,7 @@ def test_condition_selects_the_readings_that_the_threshold_has_read_again(tmp_pa
     assert {row["status"] for row in found} == {"ok", "failed"}
 
 
-def test_next_night_learns_on_old_labels(tmp_path: Path) -> None:
-    output, location = tmp_path / "out", Location(uri=str(tmp_path / "out"))
+def test_next_night_learns_on_old_labels(output: Path, location: Location) -> None:
     name = label(output, write_run(output, MADE))
     tonight = replace(MADE, num_documents=2600, run_id="20261124T010000.000Z")
     truth = write_run(output, tonight)
@@ -88,8 +86,7 @@ def test_next_night_learns_on_old_labels(tmp_path: Path) -> None:
     assert calibrate(location, "clause", review_id=None, target=TARGET)["num_labels"] > 900
 
 
-def test_threshold_is_learnt_of_the_condition_however_it_is_written(tmp_path: Path) -> None:
-    output, location = tmp_path / "out", Location(uri=str(tmp_path / "out"))
+def test_threshold_is_learnt_of_the_condition_however_it_is_written(output: Path, location: Location) -> None:
     truth = write_run(output, replace(MADE, num_documents=300))
     written = replace(DEVELOP, rule=rule_of("value_bool=true", by=None, unsure_below=None), labels="200")
     name = label(output, truth, asked=written)
@@ -100,9 +97,8 @@ def test_threshold_is_learnt_of_the_condition_however_it_is_written(tmp_path: Pa
 
 
 def test_labels_that_are_too_few_or_of_another_purpose_teach_no_threshold(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    output: Path, location: Location, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    output, location = tmp_path / "out", Location(uri=str(tmp_path / "out"))
     truth = write_run(output, MADE)
     name = label(output, truth, most=60)
     with pytest.raises(OutputError, match="readings that a threshold is learnt from are not labelled"):

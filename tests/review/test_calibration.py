@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from memagent_batch.review.calibration.threshold import (
+from memagent_batch.review.calibration import (
     ALL,
     NONE,
     Target,

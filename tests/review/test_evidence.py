@@ -10,9 +10,8 @@ import pytest
 
 from memagent_batch.files.location import Location
 from memagent_batch.flows.review import estimate, import_labels, make_review
-from memagent_batch.review.estimates.evidence import StratumSentences, estimate_evidence
-from memagent_batch.review.estimates.standing_labels import sentence_labels
-from memagent_batch.review.labels.label import Label, LabelKey, Purpose
+from memagent_batch.review.estimates import StratumSentences, estimate_evidence, sentence_labels
+from memagent_batch.review.labels import Label, LabelKey, Purpose
 from tests.review.labelled_run import MadeRun, fill_sheet, take_in, text_of, write_run
 from tests.review.test_review import ASKED
 
@@ -50,10 +49,8 @@ def test_sentences_that_were_labelled_to_develop_by_do_not_count() -> None:
     assert sentence_labels([label, replace(label, purpose=Purpose.VALIDATE)], purpose=Purpose.VALIDATE) == {key: "yes"}
 
 
-def test_estimate_says_of_which_strata_the_sentences_are(tmp_path: Path) -> None:
-    output = tmp_path / "out"
+def test_estimate_says_of_which_strata_the_sentences_are(output: Path, location: Location) -> None:
     truth = write_run(output, MadeRun(num_documents=300))
-    location = Location(uri=str(output))
     folder = Path(make_review(location, replace(ASKED, labels="120", second_share=0.0))["folder"])
     data = fill_sheet(folder / "labels.csv", truth, reviewer="ada").decode()
     rows = list(csv.DictReader(io.StringIO(data, newline="")))

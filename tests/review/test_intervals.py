@@ -3,13 +3,17 @@
 import numpy as np
 import pytest
 
-from memagent_batch.review.statistics.agreement import agreement_of
-from memagent_batch.review.statistics.counts import StratumCounts
-from memagent_batch.review.statistics.measures import Measure, estimate_error_rate, estimate_measures
-from memagent_batch.review.statistics.planning import promise_measures
-from memagent_batch.review.statistics.reviewers import draw_true_totals
-from memagent_batch.review.statistics.sequences import sequence_measures, total_bounds
-from memagent_batch.review.statistics.totals import draw_totals
+from memagent_batch.review.measures import (
+    Measure,
+    StratumCounts,
+    agreement_of,
+    draw_totals,
+    estimate_error_rate,
+    estimate_measures,
+)
+from memagent_batch.review.plan import promise_measures
+from memagent_batch.review.reviewers import draw_true_totals
+from memagent_batch.review.sequences import sequence_measures, total_bounds
 from tests.review.simulated_reviews import Cell, error_figures, fixed_figures, sequence_figures
 
 CELL = Cell(documents=10_000, richness=0.05, elusion=0.01, labels=750)

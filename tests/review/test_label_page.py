@@ -3,22 +3,20 @@
 import csv
 import io
 import re
-import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from memagent_batch.files.location import Location
 from memagent_batch.flows.review import Asked, estimate, import_labels, make_review
-from memagent_batch.review.labels.sheet import unquoted
-from memagent_batch.review.sample.record import rule_of
+from memagent_batch.review.record import rule_of
+from memagent_batch.review.sheet import unquoted
 from tests.review.labelled_run import HOSTILE, QUESTION, MadeRun, write_run
 
 pytestmark = pytest.mark.browser
@@ -46,26 +44,17 @@ def wait(until: Callable[[], object]) -> None:
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+def opened(browser: webdriver.Chrome, tmp_path_factory: pytest.TempPathFactory) -> Opened:
     """A review of 300 readings in headless Chromium; all texts and ids are hostile."""
     output = tmp_path_factory.mktemp("scan") / "out"
     truth = write_run(output, MadeRun(num_documents=600, hostile=HOSTILE))
     rule = rule_of("value_bool = true", by=None, unsure_below=None)
     made = make_review(Location(uri=str(output)), Asked(question_id="clause", rule=rule, labels=str(NUM_LABELS)))
-    chromium, program = shutil.which("chromium"), shutil.which("chromedriver")
-    if chromium is None or program is None:
-        pytest.fail("chromium and chromedriver are not on the PATH; run `make tools`, or install them")
     downloads = tmp_path_factory.mktemp("downloads")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1200,1000"):
-        options.add_argument(argument)
-    options.add_experimental_option("prefs", {"download.default_directory": str(downloads)})
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(program))
-    driver.get((Path(made["folder"]) / "page.html").as_uri())
-    yield Opened(driver=driver, output=output, folder=Path(made["folder"]), downloads=downloads, truth=truth)
-    driver.quit()
+    browser.execute_cdp_cmd("Page.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(downloads)})
+    browser.get_log("browser")  # type: ignore[no-untyped-call]  # what other tests logged is gone then
+    browser.get((Path(made["folder"]) / "page.html").as_uri())
+    return Opened(driver=browser, output=output, folder=Path(made["folder"]), downloads=downloads, truth=truth)
 
 
 def press(driver: webdriver.Chrome, *keys: str) -> None:
@@ -179,7 +168,7 @@ def test_correction_after_the_answer_is_not_blind_and_sentences_are_labelled(ope
 
 def test_saved_sheet_imports_and_estimates(opened: Opened) -> None:
     output = Location(uri=str(opened.output))
-    sheet = max(opened.downloads.glob("*.csv"), key=lambda path: path.stat().st_mtime)
+    (sheet,) = opened.downloads.glob("*.csv")
     taken = import_labels(output, [Location(uri=str(sheet))], reviewer=None)
     assert (taken["labels"], taken["added"], len(taken["reviewers"])) == (NUM_LABELS + 2, NUM_LABELS + 2, 1)
     values, page = estimate(output, None, so_far=False, with_seen=False)
@@ -196,9 +185,10 @@ def test_page_logs_no_error_and_breaks_no_policy(opened: Opened) -> None:
 
 def saved_rows(opened: Opened) -> list[dict[str, str]]:
     """Saves the sheet by its key; its rows."""
-    before = set(opened.downloads.glob("*.csv"))
+    for sheet in opened.downloads.glob("*.csv"):
+        sheet.unlink()
     press(opened.driver, "e")
-    wait(lambda: set(opened.downloads.glob("*.csv")) - before)
-    (sheet,) = set(opened.downloads.glob("*.csv")) - before
+    wait(lambda: list(opened.downloads.glob("*.csv")))
+    (sheet,) = opened.downloads.glob("*.csv")
     wait(lambda: sheet.stat().st_size)
     return list(csv.DictReader(io.StringIO(sheet.read_text(encoding="utf-8-sig"), newline="")))

@@ -14,12 +14,21 @@ import pytest
 
 from memagent_batch.errors import InputError, OutputError, StorageError
 from memagent_batch.files.location import Location
-from memagent_batch.review.estimates.standing_labels import CountedLabels, count_labels
-from memagent_batch.review.labels.label import Decision, Label, LabelKey, Purpose, standing, verdict
-from memagent_batch.review.labels.sheet import SHEET_COLUMNS, parse_sheet, quoted, sheet_bytes, unquoted
-from memagent_batch.review.labels.table import LABELS_FOLDER, append_labels, as_labels, read_label_rows
-from memagent_batch.review.sample.draw import DrawnUnit, Unit
-from memagent_batch.review.sample.record import Review
+from memagent_batch.review.estimates import CountedLabels, count_labels
+from memagent_batch.review.labels import (
+    LABELS_FOLDER,
+    Decision,
+    Label,
+    LabelKey,
+    Purpose,
+    append_labels,
+    as_labels,
+    read_label_rows,
+    standing,
+)
+from memagent_batch.review.population import DrawnUnit, Unit
+from memagent_batch.review.record import Review
+from memagent_batch.review.sheet import SHEET_COLUMNS, parse_sheet, quoted, sheet_bytes, unquoted
 
 NOW = datetime(2026, 11, 23, 9, tzinfo=UTC)
 DECISION = Decision(about="value_number >= 1000", choices=("yes", "no"))
@@ -260,8 +269,3 @@ def test_label_counts_for_the_decision_that_it_was_given_by(asked: dict[str, Any
     assert counted.num_left == (not counts)
     assert counted.num_other == (not counts)
     assert count([label(value, decision=None)], decision=decision).num_other == 1
-
-
-def test_verdict_is_the_majority_else_who_came_first() -> None:
-    assert verdict([label("a"), label("b"), label("b")]) == "b"
-    assert verdict([label("a"), label("b")]) == "a"

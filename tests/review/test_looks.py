@@ -6,7 +6,7 @@ from pathlib import Path
 
 from memagent_batch.files.location import Location
 from memagent_batch.flows.review import estimate, make_review
-from memagent_batch.review.sample.record import rule_of
+from memagent_batch.review.record import rule_of
 from tests.review.labelled_run import MadeRun, write_run
 from tests.review.test_review import ASKED, label_all, record_of
 
@@ -14,9 +14,9 @@ MADE = MadeRun(num_documents=300, share_failed=0.05, share_invalid=0.05)
 SMALL = replace(ASKED, labels="100", second_share=0.0)
 
 
-def test_samples_made_before_any_estimate_have_wider_intervals_once_another_is_estimated(tmp_path: Path) -> None:
-    output = tmp_path / "out"
-    location = Location(uri=str(output))
+def test_samples_made_before_any_estimate_have_wider_intervals_once_another_is_estimated(
+    output: Path, location: Location
+) -> None:
     truth = write_run(output, MADE)
     first, second = (label_all(output, truth, asked=replace(SMALL, seed=seed)).name for seed in (0, 1))
     red = replace(SMALL, rule=rule_of("value_label = 'red'", by=None, unsure_below=None))
@@ -28,9 +28,9 @@ def test_samples_made_before_any_estimate_have_wider_intervals_once_another_is_e
         assert (f"estimated before ({looked})" in page) is expected
 
 
-def test_estimate_of_an_older_version_is_no_look_where_the_same_labels_were_asked_for(tmp_path: Path) -> None:
-    output = tmp_path / "out"
-    location = Location(uri=str(output))
+def test_estimate_of_an_older_version_is_no_look_where_the_same_labels_were_asked_for(
+    output: Path, location: Location
+) -> None:
     write_run(output, MADE)
     old = make_review(location, replace(SMALL, labels="flagged=30,not_flagged=60,failed=0,invalid=0"))
     record = record_of(old)
@@ -46,9 +46,7 @@ def test_estimate_of_an_older_version_is_no_look_where_the_same_labels_were_aske
     assert record_of(make_review(location, same))["grown"] == [], "this version draws of the other strata too"
 
 
-def test_look_at_a_sample_that_another_review_names_is_not_named_as_anothers(tmp_path: Path) -> None:
-    output = tmp_path / "out"
-    location = Location(uri=str(output))
+def test_look_at_a_sample_that_another_review_names_is_not_named_as_anothers(output: Path, location: Location) -> None:
     write_run(output, MADE)
     first = make_review(location, SMALL)["review"]
     estimate(location, first, so_far=True, with_seen=False)
@@ -57,9 +55,7 @@ def test_look_at_a_sample_that_another_review_names_is_not_named_as_anothers(tmp
     assert [(each["is_after_look"], "review_id" in each) for each in grown] == [(True, False)]
 
 
-def test_damaged_sample_stops_no_review_of_another_decision(tmp_path: Path) -> None:
-    output = tmp_path / "out"
-    location = Location(uri=str(output))
+def test_damaged_sample_stops_no_review_of_another_decision(output: Path, location: Location) -> None:
     write_run(output, MADE)
     red = replace(SMALL, rule=rule_of("value_label = 'red'", by=None, unsure_below=None))
     made = make_review(location, red)

@@ -13,11 +13,9 @@ from memagent_batch.cli.main import main
 from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.flows.review import Asked, estimate, import_labels, make_review, plan_review
-from memagent_batch.review.labels.label import Purpose
-from memagent_batch.review.labels.table import read_label_rows
-from memagent_batch.review.sample.draw import Unit, draw, seed_text
-from memagent_batch.review.sample.population import read_population
-from memagent_batch.review.sample.record import rule_of
+from memagent_batch.review.labels import Purpose, read_label_rows
+from memagent_batch.review.population import Unit, draw, read_population, seed_text
+from memagent_batch.review.record import rule_of
 from memagent_batch.runs.estimates import latest_estimates
 from memagent_batch.runs.manifest import require_manifest
 from tests.review.labelled_run import MadeRun, fill_sheet, take_in, write_run
@@ -65,11 +63,10 @@ def values_not_found(output: Path) -> int:
 
 
 @pytest.mark.parametrize("error_rate", [0.0, 0.02, 0.05])
-def test_estimates_cover_the_truth_with_people_who_err(tmp_path: Path, error_rate: float) -> None:
-    output = tmp_path / "out"
+def test_estimates_cover_the_truth_with_people_who_err(output: Path, location: Location, error_rate: float) -> None:
     truth = write_run(output, MADE)
     label_all(output, truth, error_rate=error_rate)
-    values, page = estimate(Location(uri=str(output)), None, so_far=False, with_seen=False)
+    values, page = estimate(location, None, so_far=False, with_seen=False)
     measures = values["values"][0]["allowing_for_errors"]
     for name, true in zip(("recall", "precision"), true_recall(output, truth), strict=True):
         assert measures[name]["low"] <= true <= measures[name]["high"], name
@@ -78,10 +75,8 @@ def test_estimates_cover_the_truth_with_people_who_err(tmp_path: Path, error_rat
     assert "allowing for errors of reviewers" in page
 
 
-def test_estimate_is_as_narrow_as_the_plan_promised(tmp_path: Path) -> None:
-    output = tmp_path / "out"
+def test_estimate_is_as_narrow_as_the_plan_promised(output: Path, location: Location) -> None:
     truth = write_run(output, MADE)
-    location = Location(uri=str(output))
     plan = plan_review(location, ASKED, precision=0.8, width=0.2)
     assert sum(plan.drawn.values()) == 750
     promised = next(row for row in plan.rows if row.elusion == 0.02)
@@ -91,10 +86,8 @@ def test_estimate_is_as_narrow_as_the_plan_promised(tmp_path: Path) -> None:
     assert recall["high"] - recall["low"] == pytest.approx(promised.recall.width, rel=0.25)
 
 
-def test_sample_is_drawn_again_from_the_manifest_by_anyone(tmp_path: Path) -> None:
-    output = tmp_path / "out"
+def test_sample_is_drawn_again_from_the_manifest_by_anyone(output: Path, location: Location) -> None:
     write_run(output, MADE)
-    location = Location(uri=str(output))
     folder = Path(make_review(location, ASKED)["folder"])
     record = json.loads((folder / "review.json").read_text())
     sample = pq.read_table(folder / "sample.parquet").to_pylist()
@@ -107,44 +100,40 @@ def test_sample_is_drawn_again_from_the_manifest_by_anyone(tmp_path: Path) -> No
     assert sum(population.sizes.values()) == MADE.num_documents
 
 
-def test_labels_of_night_one_are_used_on_night_two(tmp_path: Path) -> None:
-    output = tmp_path / "out"
+def test_labels_of_night_one_are_used_on_night_two(output: Path, location: Location) -> None:
     truth = write_run(output, MADE)
     first = label_all(output, truth)
     first_estimate = (first / "estimate.json").exists()
     assert not first_estimate
     tonight = replace(MADE, num_documents=2100, run_id="20261124T010000.000Z", changed=200)
     truth = write_run(output, tonight)
-    made = make_review(Location(uri=str(output)), ASKED)
+    made = make_review(location, ASKED)
     assert Path(made["folder"]) != first
     assert 0 < made["left"]["first"] < 200
     label_all(output, truth, seed=1)
-    values, _ = estimate(Location(uri=str(output)), made["review"], so_far=False, with_seen=False)
+    values, _ = estimate(location, made["review"], so_far=False, with_seen=False)
     recall = values["values"][0]["measures"]["recall"]
     assert recall["low"] <= true_recall(output, truth)[0] <= recall["high"]
-    assert len(read_label_rows(Location(uri=str(output)))) < 1100
+    assert len(read_label_rows(location)) < 1100
 
 
-def test_run_without_typed_values_is_reviewed_by_its_answers(tmp_path: Path) -> None:
-    output = tmp_path / "out"
+def test_run_without_typed_values_is_reviewed_by_its_answers(output: Path, location: Location) -> None:
     truth = write_run(output, replace(MADE, num_documents=400, typed=False))
     asked = replace(ASKED, rule=rule_of("answer ~ '(?i)^yes'", by=None, unsure_below=None), labels="300")
     label_all(output, truth, asked=asked)
-    values, _ = estimate(Location(uri=str(output)), None, so_far=False, with_seen=False)
+    values, _ = estimate(location, None, so_far=False, with_seen=False)
     assert set(values["readings"]) == {"flagged", "not_flagged", "failed", "invalid"}
     with pytest.raises(InputError, match="no column 'value_bool'"):
-        make_review(Location(uri=str(output)), ASKED)
+        make_review(location, ASKED)
     untyped = replace(ASKED, rule=rule_of("value_number > 3", by=None, unsure_below=None))
     write_run(output, replace(MADE, num_documents=100))
     with pytest.raises(SettingsError, match="no reading of question 'clause' has a value in value_number"):
-        make_review(Location(uri=str(output)), untyped)
+        make_review(location, untyped)
 
 
-def test_review_by_values_has_measures_of_each(tmp_path: Path) -> None:
-    output = tmp_path / "out"
+def test_review_by_values_has_measures_of_each(output: Path, location: Location) -> None:
     truth = write_run(output, replace(MADE, num_documents=600))
     asked = replace(ASKED, rule=rule_of(None, by="value_label", unsure_below=None), labels="300")
-    location = Location(uri=str(output))
     folder = Path(make_review(location, asked)["folder"])
     data = fill_sheet(folder / "labels.csv", truth, reviewer="ada", positive="red", negative="green")
     taken = import_labels(location, [take_in(output, data)], reviewer=None)
@@ -165,10 +154,8 @@ def test_review_by_values_refuses_a_value_that_labels_say_of_documents(tmp_path:
         make_review(Location(uri=str(tmp_path / "out")), asked)
 
 
-def test_review_by_values_counts_no_as_a_value_and_not_as_nothing(tmp_path: Path) -> None:
-    output = tmp_path / "out"
+def test_review_by_values_counts_no_as_a_value_and_not_as_nothing(output: Path, location: Location) -> None:
     truth = write_run(output, MadeRun(num_documents=300, value_labels=("no", None), share_failed=0, share_invalid=0))
-    location = Location(uri=str(output))
     asked = replace(ASKED, rule=rule_of(None, by="value_label", unsure_below=None), labels="300", second_share=0.0)
     folder = Path(make_review(location, asked)["folder"])
     everything = dict.fromkeys(truth, True)
@@ -179,10 +166,8 @@ def test_review_by_values_counts_no_as_a_value_and_not_as_nothing(tmp_path: Path
     assert values["error_rate"]["value"] == pytest.approx(values_not_found(output) / 300)
 
 
-def test_estimate_refuses_what_is_not_labelled_yet_or_says_that_it_looked(tmp_path: Path) -> None:
-    output = tmp_path / "out"
+def test_estimate_refuses_what_is_not_labelled_yet_or_says_that_it_looked(output: Path, location: Location) -> None:
     truth = write_run(output, replace(MADE, num_documents=500))
-    location = Location(uri=str(output))
     folder = Path(make_review(location, ASKED)["folder"])
     asked = replace(ASKED, labels="200")
     folder = Path(make_review(location, asked)["folder"])
@@ -195,9 +180,9 @@ def test_estimate_refuses_what_is_not_labelled_yet_or_says_that_it_looked(tmp_pa
     assert "80 readings are not labelled yet" in page
 
 
-def test_look_before_another_run_or_seed_widens_the_intervals_as_one_before_a_larger_sample(tmp_path: Path) -> None:
-    output = tmp_path / "out"
-    location = Location(uri=str(output))
+def test_look_before_another_run_or_seed_widens_the_intervals_as_one_before_a_larger_sample(
+    output: Path, location: Location
+) -> None:
     made_run = replace(MADE, num_documents=500)
     truth = write_run(output, made_run)
     small, large = (replace(ASKED, labels=number, second_share=0.0) for number in ("100", "160"))
@@ -225,10 +210,8 @@ def record_of(made: dict[str, Any]) -> dict[str, Any]:
     return record
 
 
-def test_estimate_by_labels_with_the_answer_in_view_says_so(tmp_path: Path) -> None:
-    output = tmp_path / "out"
+def test_estimate_by_labels_with_the_answer_in_view_says_so(output: Path, location: Location) -> None:
     truth = write_run(output, replace(MADE, num_documents=300))
-    location = Location(uri=str(output))
     asked = replace(ASKED, labels="120", second_share=0.0)
     folder = Path(make_review(location, asked)["folder"])
     sheet = fill_sheet(folder / "labels.csv", truth, reviewer="ada")
@@ -247,10 +230,8 @@ def test_estimate_by_labels_with_the_answer_in_view_says_so(tmp_path: Path) -> N
     assert (values["with_seen"], values["labels"]["judged_seen"]) == (True, 30)
 
 
-def test_sample_that_grew_after_a_look_has_wider_intervals_for_good(tmp_path: Path) -> None:
-    output = tmp_path / "out"
+def test_sample_that_grew_after_a_look_has_wider_intervals_for_good(output: Path, location: Location) -> None:
     truth = write_run(output, replace(MADE, num_documents=1000))
-    location = Location(uri=str(output))
     small, large = (replace(ASKED, labels=number) for number in ("150", "300"))
     label_all(output, truth, asked=small)
     fixed, _ = estimate(location, None, so_far=False, with_seen=False)
@@ -262,10 +243,8 @@ def test_sample_that_grew_after_a_look_has_wider_intervals_for_good(tmp_path: Pa
     assert [growth["is_after_look"] for growth in values["grown"]] == [True]
 
 
-def test_labels_serve_the_condition_that_they_were_given_by_alone(tmp_path: Path) -> None:
-    output = tmp_path / "out"
+def test_labels_serve_the_condition_that_they_were_given_by_alone(output: Path, location: Location) -> None:
     truth = write_run(output, replace(MADE, num_documents=300))
-    location = Location(uri=str(output))
     red, same, either = (
         replace(ASKED, labels="120", second_share=0.0, rule=rule_of(text, by=None, unsure_below=None))
         for text in ("value_label = 'red'", " value_label='red'", "value_label in ('red', 'green')")
@@ -285,12 +264,11 @@ def test_labels_serve_the_condition_that_they_were_given_by_alone(tmp_path: Path
     assert "120 readings have only labels of another decision" in page
 
 
-def test_measures_that_rest_on_a_stratum_without_labels_are_not_known(tmp_path: Path) -> None:
-    output = tmp_path / "out"
+def test_measures_that_rest_on_a_stratum_without_labels_are_not_known(output: Path, location: Location) -> None:
     truth = write_run(output, replace(MADE, num_documents=400))
     asked = replace(ASKED, labels="flagged=60,not_flagged=0,failed=9,invalid=9", second_share=0.0)
     label_all(output, truth, asked=asked)
-    values, page = estimate(Location(uri=str(output)), None, so_far=False, with_seen=False)
+    values, page = estimate(location, None, so_far=False, with_seen=False)
     assert "| recall | not known |" in page
     assert "Error rate: not known" in page
     assert "**Nothing is known of not\\_flagged**: none of its" in page
@@ -298,21 +276,20 @@ def test_measures_that_rest_on_a_stratum_without_labels_are_not_known(tmp_path: 
     assert [name for name, each in measures.items() if each["value"] is not None] == ["precision"]
 
 
-def test_plan_draws_of_strata_that_labels_do_not_name_so_that_all_measures_are_known(tmp_path: Path) -> None:
-    output = tmp_path / "out"
+def test_plan_draws_of_strata_that_labels_do_not_name_so_that_all_measures_are_known(
+    output: Path, location: Location
+) -> None:
     truth = write_run(output, replace(MADE, num_documents=400))
     asked = replace(ASKED, labels="flagged=60,not_flagged=120", second_share=0.0)
-    plan = plan_review(Location(uri=str(output)), asked, precision=0.8, width=0.2)
+    plan = plan_review(location, asked, precision=0.8, width=0.2)
     assert plan.drawn == {"failed": 5, "flagged": 60, "invalid": 5, "not_flagged": 120}
     label_all(output, truth, asked=asked)
-    values, _ = estimate(Location(uri=str(output)), None, so_far=False, with_seen=False)
+    values, _ = estimate(location, None, so_far=False, with_seen=False)
     assert all(each["value"] is not None for each in values["values"][0]["measures"].values())
 
 
-def test_shown_estimates_say_what_was_looked_for_and_what_limits_them(tmp_path: Path) -> None:
-    output = tmp_path / "out"
+def test_shown_estimates_say_what_was_looked_for_and_what_limits_them(output: Path, location: Location) -> None:
     truth = write_run(output, replace(MADE, num_documents=400))
-    location = Location(uri=str(output))
     red = rule_of("value_label='red'", by=None, unsure_below=None)
     drawn = replace(ASKED, labels="flagged=40,not_flagged=90,failed=5,invalid=0", second_share=0.3)
     for asked in (drawn, replace(drawn, rule=red, second_share=0.0)):
@@ -341,10 +318,8 @@ def test_shown_estimates_say_what_was_looked_for_and_what_limits_them(tmp_path: 
     ]
 
 
-def test_estimate_refuses_labels_to_develop_by(tmp_path: Path) -> None:
-    output = tmp_path / "out"
+def test_estimate_refuses_labels_to_develop_by(output: Path, location: Location) -> None:
     truth = write_run(output, replace(MADE, num_documents=500))
-    location = Location(uri=str(output))
     develop = replace(ASKED, labels="100", purpose=Purpose.DEVELOP)
     label_all(output, truth, asked=develop)
     with pytest.raises(OutputError, match="made to develop by"):
@@ -354,8 +329,9 @@ def test_estimate_refuses_labels_to_develop_by(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("so_far", [False, True])
-def test_documents_that_nobody_can_read_are_wrong_and_bound_recall(tmp_path: Path, so_far: bool) -> None:
-    output = tmp_path / "out"
+def test_documents_that_nobody_can_read_are_wrong_and_bound_recall(
+    output: Path, location: Location, so_far: bool
+) -> None:
     truth = write_run(output, replace(MADE, num_documents=100, num_parts=1))
     name = json.loads((output / "manifest.json").read_text())["files"]["answers"][0]
     table = pq.read_table(output / name)
@@ -366,7 +342,7 @@ def test_documents_that_nobody_can_read_are_wrong_and_bound_recall(tmp_path: Pat
     asked = replace(ASKED, labels="100")
     folder = label_all(output, truth, asked=asked)
     assert json.loads((folder / "review.json").read_text())["num_unreadable"] == 20
-    values, page = estimate(Location(uri=str(output)), None, so_far=so_far, with_seen=False)
+    values, page = estimate(location, None, so_far=so_far, with_seen=False)
     assert sum(values["readings"].values()) == 80
     found = [truth[row["document_id"]] for row in rows if row["value_bool"]]
     right = [truth[row["document_id"]] == row["value_bool"] for row in rows if row["value_bool"] is not None]
@@ -376,20 +352,6 @@ def test_documents_that_nobody_can_read_are_wrong_and_bound_recall(tmp_path: Pat
     assert worst["value"] == pytest.approx(sum(found) / (looked_for + 20))
     assert worst["high"] < values["values"][0]["measures"]["recall"]["low"]
     assert "If all documents that nobody can read are what is looked for, and were missed, recall is" in page
-
-
-def test_documents_that_nobody_can_read_are_counted_and_not_drawn(tmp_path: Path) -> None:
-    output = tmp_path / "out"
-    write_run(output, replace(MADE, num_documents=100))
-    name = json.loads((output / "manifest.json").read_text())["files"]["answers"][0]
-    table = pq.read_table(output / name)
-    rows: list[dict[str, Any]] = table.to_pylist()
-    for row in rows[:7]:
-        row |= {"document_hash": None, "status": "failed", "answer": None}
-    pq.write_table(type(table).from_pylist(rows, schema=table.schema), output / name)
-    made = make_review(Location(uri=str(output)), replace(ASKED, labels="100"))
-    assert sum(made["readings"].values()) == 93
-    assert json.loads((Path(made["folder"]) / "review.json").read_text())["num_unreadable"] == 7
 
 
 def test_documents_of_the_same_text_are_drawn_each_on_its_own(tmp_path: Path) -> None:
@@ -402,30 +364,27 @@ def test_documents_of_the_same_text_are_drawn_each_on_its_own(tmp_path: Path) ->
     }
 
 
-def test_texts_that_changed_since_the_run_are_said(tmp_path: Path) -> None:
-    output = tmp_path / "out"
+def test_texts_that_changed_since_the_run_are_said(output: Path, location: Location, tmp_path: Path) -> None:
     write_run(output, replace(MADE, num_documents=60))
     place = tmp_path / "documents" / "documents.parquet"
     table = pq.read_table(place)
     texts = [text + "!" if number < 10 else text for number, text in enumerate(table["text"].to_pylist())]
     pq.write_table(table.set_column(1, "text", [texts]), place)
     asked = replace(ASKED, labels="60", with_page=True)
-    assert make_review(Location(uri=str(output)), asked)["texts_gone"] == 10
+    assert make_review(location, asked)["texts_gone"] == 10
 
 
 @pytest.mark.parametrize("form", [Form.PAGES, Form.DELTA])
-def test_label_page_has_texts_of_pages_and_of_tables(tmp_path: Path, form: Form) -> None:
-    output = tmp_path / "out"
+def test_label_page_has_texts_of_pages_and_of_tables(output: Path, location: Location, form: Form) -> None:
     write_run(output, replace(MADE, num_documents=60, form=form))
-    made = make_review(Location(uri=str(output)), replace(ASKED, labels="60", with_page=True))
+    made = make_review(location, replace(ASKED, labels="60", with_page=True))
     assert made["texts_gone"] == 0
     parts = [part.read_text() for part in Path(made["folder"]).glob("documents/*.html")]
     assert len(parts) == made["left"]["first"] > 50
     assert all("First clause of" in part and "is here, or is not." in part for part in parts)
 
 
-def test_commands_run_from_plan_to_estimate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    output = tmp_path / "out"
+def test_commands_run_from_plan_to_estimate(output: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     truth = write_run(output, replace(MADE, num_documents=300))
     arguments = [str(output), "--question", "clause", "--labels", "120"]
     assert main(["review", "plan", *arguments]) == 0

@@ -7,13 +7,11 @@ import pyarrow as pa
 import pytest
 
 from memagent_batch.errors import InputError, SettingsError
-from memagent_batch.review.labels.label import Purpose
-from memagent_batch.review.labels.table import canonical_about
-from memagent_batch.review.sample.draw import Unit, draw, number_of, seed_text, shuffled
-from memagent_batch.review.sample.plan import plan_rows
-from memagent_batch.review.sample.population import strata_of
-from memagent_batch.review.sample.record import rule_of
-from memagent_batch.review.sample.strata import Stratum, allocate, parse_labels
+from memagent_batch.review.labels import Purpose, canonical_about
+from memagent_batch.review.plan import plan_rows
+from memagent_batch.review.population import Unit, draw, number_of, seed_text, shuffled, strata_of
+from memagent_batch.review.record import rule_of
+from memagent_batch.review.strata import Stratum, allocate, parse_labels
 
 UNITS = [
     Unit(document_id=f"d{place}", document_hash=f"{place:064x}", question_hash="q" * 64, stratum="ab"[place % 3 == 0])

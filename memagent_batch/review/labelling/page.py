@@ -5,25 +5,51 @@ hold to the page through a frame; an answer's file is asked for once its label i
 own, by its hash. A person who opens the files of answers by hand sees them: a static page can't keep them locked.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 import jinja2
+import pyarrow.compute as pc
 
 from memagent_batch.evaluation.report.templates import page_bytes, page_environment
 from memagent_batch.evaluation.report.visible import visible
-from memagent_batch.review.labels.sheet import SHEET_COLUMNS
-from memagent_batch.review.sample.draw import DrawnUnit
-from memagent_batch.review.sample.record import Review
+from memagent_batch.files.location import Location
+from memagent_batch.log.index import Row
+from memagent_batch.review.estimates import CountedLabels, LabelledUnit, contradicts
+from memagent_batch.review.population import DrawnUnit, answer_tables
+from memagent_batch.review.record import Review
+from memagent_batch.review.sheet import SHEET_COLUMNS, sheet_bytes
+from memagent_batch.runs.document_texts import DocumentTexts
+from memagent_batch.runs.evidence import How
+from memagent_batch.runs.manifest import Manifest
+from memagent_batch.runs.tables import read_table_columns
 
 DOCUMENT_FRAMES_FOLDER, ANSWER_FRAMES_FOLDER = "documents", "answers"
 """Folders of the parts, beside the page."""
 NAME_DIGITS = 20
 """Digits of the permanent random number that name a part's file: they say nothing of the stratum."""
-
 _PAGE_FILES = files("memagent_batch.review") / "labelling"
+EVIDENCE_TABLE = "evidence"
+SHOWN_ANSWER_COLUMNS = (
+    "document_id",
+    "question_id",
+    "sample",
+    "status",
+    "answer",
+    "value",
+    "value_status",
+    "error_message",
+)
+SHOWN_EVIDENCE_COLUMNS = (
+    *("document_id", "question_id", "sample", "how", "rank", "char_start", "char_end", "text"),
+    *("document_hash", "question_hash"),
+)
+ROLES = ("first", "second", "third")
+"""People who read, in the order in which they do."""
 
 
 def label_page(review: Review, units: Sequence[DrawnUnit], *, role: str) -> bytes:
@@ -80,6 +106,66 @@ def part_name(drawn: DrawnUnit) -> str:
     return drawn.number[:NAME_DIGITS]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenLabelling:
+    """What was written."""
+
+    left: Mapping[str, int]
+    """Readings that people have to label, by role."""
+    num_gone: int
+    """Of these, ones whose text is gone or has changed."""
+
+
+def units_left(counted: CountedLabels) -> dict[str, list[DrawnUnit]]:
+    """Readings that the first, second and third reviewer have to label.
+
+    A second person reads a share by lot, and all whose label contradicts the scan; a third one where two disagree.
+    """
+    left: dict[str, list[DrawnUnit]] = {role: [] for role in ROLES}
+    for unit in counted.units:
+        role = _role(unit)
+        if role is not None:
+            left[role].append(unit.drawn)
+    return left
+
+
+def write_labelling(
+    output: Location, manifest: Manifest, review: Review, counted: CountedLabels, *, with_page: bool
+) -> WrittenLabelling:
+    """Writes pages and sheets into the review's folder; takes away those that nobody needs any more."""
+    left = units_left(counted)
+    needed = [unit for units in left.values() for unit in units]
+    num_gone = _write_parts(output, manifest, review, needed) if with_page else 0
+    for role, units in left.items():
+        end = "" if role == ROLES[0] else f"-{role}"
+        files = (review.folder / f"page{end}.html", review.folder / f"labels{end}.csv")
+        if not units:
+            for file in files:
+                file.delete()
+            continue
+        if with_page:
+            files[0].write_bytes(label_page(review, units, role=role))
+        files[1].write_bytes(sheet_bytes(units, review=review))
+    return WrittenLabelling(left={role: len(units) for role, units in left.items()}, num_gone=num_gone)
+
+
+def chosen_evidence(output: Location, manifest: Manifest, review: Review) -> dict[str, list[Row]]:
+    """The sentences that the answers of a sample rest on, by document_id, the best first."""
+    wanted = {each.unit.document_id for each in review.sample}
+    found: dict[str, list[Row]] = defaultdict(list)
+    for name in manifest["files"].get(EVIDENCE_TABLE, []):
+        table = read_table_columns(output / name, SHOWN_EVIDENCE_COLUMNS)
+        chosen = table.filter(
+            (pc.field("question_id") == review.record["question_id"])
+            & (pc.field("sample") == 0)
+            & (pc.field("how") == How.CHOSEN.value)
+        )
+        for row in chosen.to_pylist():
+            if row["document_id"] in wanted:
+                found[row["document_id"]].append(row)
+    return {name: sorted(rows, key=lambda row: row["rank"]) for name, rows in found.items()}
+
+
 def _answer_words(row: Mapping[str, Any]) -> tuple[str, str]:
     """The value in a few words, and the answer."""
     if row["status"] != "ok":
@@ -110,3 +196,52 @@ def _environment() -> jinja2.Environment:
 @cache
 def _file_text(name: str) -> str:
     return (_PAGE_FILES / name).read_text(encoding="utf-8")
+
+
+def _role(unit: LabelledUnit) -> str | None:
+    if unit.is_unclear:
+        return None
+    values = [label.value for label in unit.labels]
+    if not values:
+        return ROLES[0]
+    if len(values) == 1 and (unit.drawn.is_second or contradicts(unit)):
+        return ROLES[1]
+    return ROLES[2] if len(values) == 2 and values[0] != values[1] else None
+
+
+def _write_parts(output: Location, manifest: Manifest, review: Review, needed: Sequence[DrawnUnit]) -> int:
+    """The parts of pages that are not there yet; returns how many texts are gone."""
+    units = {unit.unit.document_id: unit for unit in needed}
+    there = {path.rpartition("/")[2] for path in (review.folder / DOCUMENT_FRAMES_FOLDER).files()}
+    new = {name: unit for name, unit in units.items() if f"{part_name(unit)}.html" not in there}
+    wanted = {name: unit.unit.document_hash for name, unit in new.items()}
+    if wanted:
+        texts = DocumentTexts(output, manifest, wanted=wanted, without="--without-page")
+        for fetched in texts.fetch(list(wanted)):
+            place = _frame_place(review, DOCUMENT_FRAMES_FOLDER, new.pop(fetched.document_id))
+            place.write_bytes(document_part(fetched.text))
+    for unit in new.values():
+        _frame_place(review, DOCUMENT_FRAMES_FOLDER, unit).write_bytes(document_part(None))
+    evidence = chosen_evidence(output, manifest, review)
+    rows = _answers_by_unit(output, manifest, review, units)
+    for name, unit in units.items():
+        _frame_place(review, ANSWER_FRAMES_FOLDER, unit).write_bytes(
+            answer_part(rows.get(name), evidence.get(name, []))
+        )
+    return len(new)
+
+
+def _answers_by_unit(
+    output: Location, manifest: Manifest, review: Review, units: Mapping[str, DrawnUnit]
+) -> dict[str, Row]:
+    found = {}
+    for table in answer_tables(output, manifest, columns=SHOWN_ANSWER_COLUMNS):
+        mine = (pc.field("question_id") == review.record["question_id"]) & (pc.field("sample") == 0)
+        asked = table.filter(mine)
+        keep = [name in units for name in asked["document_id"].to_pylist()]
+        found.update({row["document_id"]: row for row in asked.filter(keep).to_pylist()})
+    return found
+
+
+def _frame_place(review: Review, folder: str, unit: DrawnUnit) -> Location:
+    return review.folder / f"{folder}/{part_name(unit)}.html"

@@ -1,0 +1,232 @@
+"""`memagent review`: how good a scan is, by people's labels of a sample."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+
+from memagent_batch.cli.settings import OutputCommand
+from memagent_batch.config.section import Text
+from memagent_batch.domain.texts.escapes import unescaped
+from memagent_batch.review.labels import Purpose
+
+if TYPE_CHECKING:
+    from memagent_batch.flows.review import Asked, Calibration, ReviewPlan
+
+Share = Annotated[float, Field(gt=0, le=1)]
+PartShare = Annotated[float, Field(gt=0, lt=1)]
+
+
+class AskedCommand(OutputCommand):
+    """A command on the readings of a question."""
+
+    page = "docs/how-to/review.md"
+
+    question: Text
+    """The question_id of the question that is reviewed."""
+    flagged: str | None = None
+    """What the scan found, as in "value_bool = true" (the default), "value_label in ('red', 'amber')" or
+    "answer ~ '(?i)^yes'"."""
+    by: str | None = None
+    """Review each value of a column apart, as of value_label."""
+    unsure: Share | None = None
+    """Confidence below which what was not flagged is a stratum of its own."""
+    labels: str = "750"
+    """Labels in all, or of each stratum as in flagged=150,not_flagged=600."""
+    seed: int = 0
+    """Seed of the draw."""
+
+    def asked(self, **others: Any) -> "Asked":
+        """What is asked for."""
+        from memagent_batch.flows.review import ask_review
+
+        return ask_review(
+            self.question,
+            flagged=self.flagged,
+            by=self.by,
+            unsure_below=self.unsure,
+            labels=self.labels,
+            seed=self.seed,
+            **others,
+        )
+
+
+class Plan(AskedCommand):
+    """Says how wide the 95 % intervals of recall and precision will be for so many labels, for several truths
+    that may hold. If what is looked for is rare, it says that no sample of a size people can read helps.
+    """
+
+    command = "memagent review plan"
+    examples = (
+        "memagent review plan out/ --question clause --labels 750",
+        "memagent review plan out/ --question risk --by value_label --labels 2000",
+    )
+
+    precision: Share = 0.8
+    """Share of what is flagged that is assumed to be right."""
+    width: Share = 0.2
+    """Wanted width of the interval of recall."""
+    as_json: bool = Field(default=False, alias="json")
+    """Print JSON."""
+
+    def run(self) -> None:
+        from memagent_batch.flows.review import plan_review
+
+        plan = plan_review(self.location, self.asked(), precision=self.precision, width=self.width)
+        lines = _plan_lines(plan, width=self.width)
+        print(json.dumps(asdict(plan), indent=2) if self.as_json else "\n".join(lines))
+
+
+class Make(AskedCommand):
+    """Draws a sample of the last finished run, and writes a page and a sheet to label it on: OUTPUT/review/ID/.
+    Labels that are there already count. After an import, run it again: it writes what a second person should read.
+    """
+
+    command = "memagent review make"
+    examples = (
+        "memagent review make out/ --question clause --labels 750",
+        "memagent review make out/ --question risk --by value_label --labels 1000",
+    )
+
+    purpose: Purpose = Purpose.VALIDATE
+    """Validate: to measure the scan; develop: to improve it by, on another sample."""
+    second: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """Share that a second person reads too."""
+    without_page: bool = False
+    """Write labels.csv alone: no page, and no text of a document."""
+
+    def run(self) -> None:
+        from memagent_batch.flows.review import make_review
+
+        asked = self.asked(purpose=self.purpose, second_share=self.second, with_page=not self.without_page)
+        print(json.dumps(make_review(self.location, asked), indent=2, ensure_ascii=False))
+
+
+class Import(OutputCommand):
+    """Takes labels in, from labels.csv files that the page or a spreadsheet saved: all rows or, if one is
+    wrong, none. A label is never changed or lost; the same file twice changes nothing.
+    """
+
+    command = "memagent review import"
+    examples = (
+        "memagent review import out/ labels-clause-1a2b3c4d5e-first.csv",
+        "memagent review import s3://bucket/scan/ labels.csv --reviewer ada",
+    )
+    page = "docs/how-to/review.md"
+    words = ("output", "sheets")
+
+    sheets: tuple[str, ...]
+    """The sheets, such as labels.csv: files or any fsspec URLs."""
+    reviewer: str | None = None
+    """Who labelled, for rows that don't say."""
+
+    def run(self) -> None:
+        from memagent_batch.flows.review import import_labels
+
+        sheets = [self.locate(uri) for uri in self.sheets]
+        print(json.dumps(import_labels(self.location, sheets, reviewer=self.reviewer)))
+
+
+class Estimate(OutputCommand):
+    """Says how good the scan is by the labels of a review: precision, recall, F1, elusion, richness, error rate,
+    each with its 95 % interval, and how far reviewers agree. Writes estimate.json and estimate.md into the review.
+    """
+
+    command = "memagent review estimate"
+    examples = (
+        "memagent review estimate out/",
+        "memagent review estimate out/ --review clause-1a2b3c4d5e --json",
+    )
+    page = "docs/how-to/review.md"
+
+    review: str | None = None
+    """ID of the review (default: the only one)."""
+    so_far: bool = False
+    """Estimate before all is labelled: the intervals are wider, and hold however often you look."""
+    with_seen: bool = False
+    """Count labels that were given with the answer in view."""
+    as_json: bool = Field(default=False, alias="json")
+    """Print JSON."""
+
+    def run(self) -> None:
+        from memagent_batch.flows.review import estimate
+
+        values, page = estimate(self.location, self.review, so_far=self.so_far, with_seen=self.with_seen)
+        print(json.dumps(values, indent=2, ensure_ascii=False) if self.as_json else unescaped(page).rstrip("\n"))
+
+
+class Calibrate(OutputCommand):
+    """Says by the labels of a review (--purpose develop) how sure a no must be to stand: what is answered by yes
+    or read again then holds the wanted share of what is looked for. Prints the condition for a second pass.
+    """
+
+    command = "memagent review calibrate"
+    examples = (
+        "memagent review calibrate out/ --question clause",
+        "memagent review calibrate out/ --question clause --recall 0.9 --json",
+    )
+    page = "docs/how-to/second-pass.md"
+
+    question: Text
+    """Question_id of the question."""
+    review: str | None = None
+    """ID of the review (default: the only one that fits)."""
+    recall: PartShare = 0.95
+    """Share to be found, at least."""
+    delta: PartShare = 0.05
+    """How often it may be missed."""
+    as_json: bool = Field(default=False, alias="json")
+    """Print JSON."""
+
+    def run(self) -> None:
+        from memagent_batch.flows.review import calibrate
+        from memagent_batch.review.calibration import Target
+
+        target = Target(recall=self.recall, delta=self.delta)
+        learnt = calibrate(self.location, self.question, review_id=self.review, target=target)
+        print(json.dumps(learnt, indent=2, ensure_ascii=False) if self.as_json else _sentences(learnt))
+
+
+def _plan_lines(plan: "ReviewPlan", *, width: float) -> Iterator[str]:
+    from memagent_batch.domain.texts.shares import percent
+    from memagent_batch.review.plan import POOR_RICHNESS, TRIED_LABELS
+
+    yield f"{'stratum':<24}{'readings':>12}{'labels':>10}"
+    for name, size in plan.readings.items():
+        yield f"{name[:23]:<24}{size:>12,}{plan.drawn[name]:>10,}"
+    if plan.num_unreadable:
+        yield f"{'without a text':<24}{plan.num_unreadable:>12,}{0:>10}"
+    yield ""
+    yield "If this share of what was not flagged is in truth sought (elusion), the intervals will be:"
+    head = ("elusion", "richness", "recall", "interval", "its low end", "precision", f"labels for {width:g}")
+    yield "".join(f"{cell:>15}" for cell in head)
+    for row in plan.rows:
+        if row.value is not None and row.elusion == plan.rows[0].elusion:
+            yield f"{row.value}:"
+        cells = (
+            *(percent(row.elusion), percent(row.richness), percent(row.recall.value)),
+            *(f"{row.recall.width:.2f} wide", percent(row.recall.low), f"{row.precision.width:.2f} wide"),
+            f"{row.num_labels_needed:,}" if row.num_labels_needed else f"over {TRIED_LABELS[-1]:,}",
+        )
+        yield "".join(f"{cell:>15}" for cell in cells)
+    if any(row.richness < POOR_RICHNESS or not row.helps for row in plan.rows):
+        yield ""
+        yield (
+            f"Where richness is below {percent(POOR_RICHNESS)}, or no number of labels is named, no sample that "
+            "people can read says much of recall: measure precision, and look for what was missed in other ways."
+        )
+
+
+def _sentences(learnt: "Calibration") -> str:
+    """What the labels say, and the condition."""
+    labels = f"by {learnt['num_labels']:,} labels, {learnt['num_positives']:,} of them positive"
+    if learnt["num_positives"] < learnt["fewest_positives"]:
+        labels += f" (fewer than {learnt['fewest_positives']:,} can't show less than reading every no again)"
+    return (
+        f"a no with confidence <= {learnt['up_to']:.4g} is read again: this holds recall {learnt['recall']:g} "
+        f"with delta {learnt['delta']:g}, {labels}\n"
+        f"{learnt['read_again']:,} of {learnt['readings']:,} readings fulfil the condition:\n"
+        f'--where "{learnt["where"]}"'
+    )

@@ -1,0 +1,189 @@
+"""How sure a "no" must be to stand: the threshold at which a scan finds its share of what is looked for. Pure.
+
+Readings that the scan flags are found. Of the others, those whose confidence is at most the threshold are read again
+by something better, and those above it stand. The threshold follows from readings that people labelled, drawn uniformly
+of all.
+
+It is tested by betting. Someone bets, draw by draw, against the claim that at most `share` of all are found. Under the
+claim nobody can expect to win, so that capital passes 1 / delta with probability delta at most (Ville's inequality), at
+any time and at all times together. The bets are those of someone who believes the share of the draws so far: a draw
+that is found multiplies the capital by belief / share, and one that is missed by (1 - belief) / (1 - share).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.compute as pc
+
+from memagent_batch.domain.closing.values import ValueStatus
+from memagent_batch.domain.readings import Status
+from memagent_batch.errors import OutputError
+from memagent_batch.files.location import Location
+from memagent_batch.review.estimates import CountedLabels, LabelledUnit
+from memagent_batch.review.labels import YES
+from memagent_batch.review.population import answer_tables
+from memagent_batch.review.record import Review
+from memagent_batch.runs.manifest import Manifest
+
+ALL, NONE = 1.0, 0.0
+"""Thresholds at which all readings that are not flagged are read again, and none."""
+HALF = 0.5
+"""By so many draws the first belief is above the claim."""
+COLUMNS = ("document_id", "question_id", "question_hash", "sample", "status", "value_status", "value", "confidence")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a threshold must do."""
+
+    recall: float
+    """Share of what is looked for that is flagged or read again, at least; above 0 and below 1."""
+    delta: float
+    """How often the threshold may miss this."""
+
+
+def is_found(confidence: float | None, *, up_to: float) -> bool:
+    """Whether a reading is flagged, or read again.
+
+    Args:
+        confidence: How sure the scan is of its "no"; None where it flags the reading or has no value for it.
+        up_to: The threshold.
+    """
+    return confidence is None or confidence <= up_to
+
+
+def learn_threshold(positives: Sequence[float | None], target: Target) -> float:
+    """The lowest threshold that the labels allow; `ALL` where they are too few, or too much was missed with confidence.
+
+    Thresholds are tested from the highest down, each against "at most `recall` of all are found", until the first that
+    is not refuted. Lower thresholds find less, so the first one that misses the target is tested before all others
+    that do: one test at `delta` decides whether any of them is taken. That holds for all values of confidence that
+    the scan has; those between two labelled positives have the same sample and so the same test as the lower of them.
+
+    Args:
+        positives: Of each reading that people say is what is looked for, in the order of the draw: how sure the scan
+            is of its "no", or None where it flags the reading or has no value for it.
+        target: What the threshold must do.
+    """
+    up_to = ALL
+    for level in (*sorted({each for each in positives if each is not None}, reverse=True), NONE):
+        if capital((is_found(each, up_to=level) for each in positives), share=target.recall) < 1 / target.delta:
+            break
+        up_to = level
+    return up_to
+
+
+def capital(found: Iterable[bool], *, share: float) -> float:
+    """The highest capital of who bets against "at most `share` of all are found"; begins with 1.
+
+    Bets only while the draws so far have at least `share` found. What is left of a population that has at most `share`
+    in all then has at most `share` too, so that draws without replacement need no correction, and no size of it.
+
+    Args:
+        found: The draws in their order, which must not follow from what was found.
+        share: What is claimed at most, above 0 and below 1.
+    """
+    weight = 1 / min(share, 1 - share)  # draws that the first belief weighs: in as many, one is found or missed
+    believed = weight * share + HALF
+    money = highest = 1.0
+    num_found = 0
+    for number, is_found in enumerate(found):
+        if num_found >= share * number:
+            belief = (believed + num_found) / (weight + number)
+            if belief > share:
+                money *= belief / share if is_found else (1 - belief) / (1 - share)
+        highest = max(highest, money)
+        num_found += is_found
+    return highest
+
+
+def fewest_draws(*, share: float, delta: float) -> int:
+    """Draws after which the claim is refuted where each one is found: with fewer, no sample refutes it."""
+    number = 1
+    while capital([True] * number, share=share) < 1 / delta:
+        number += 1
+    return number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanAnswer:
+    """What the scan says of a document."""
+
+    is_yes: bool
+    confidence: float | None
+    """How sure it is; None where it has no value, or its engine gives no probabilities."""
+
+    @property
+    def sure_no(self) -> float | None:
+        """How sure its "no" is; None where it says yes, or nothing."""
+        return None if self.is_yes else self.confidence
+
+
+def scan_answers(output: Location, manifest: Manifest, *, question_id: str) -> dict[str, ScanAnswer]:
+    """What the scan says of each document, sample 0.
+
+    Raises:
+        OutputError: a table file is gone or can't be read.
+    """
+    found: dict[str, ScanAnswer] = {}
+    for answers in answer_tables(output, manifest, columns=COLUMNS):
+        rows = answers.filter((pc.field("question_id") == question_id) & (pc.field("sample") == 0))
+        found.update({row["document_id"]: _scan_answer(row) for row in rows.to_pylist()})
+    return found
+
+
+def uniform_units(review: Review, counted: CountedLabels) -> list[LabelledUnit]:
+    """The labelled readings that are a uniform sample of all, in the order of their permanent numbers.
+
+    Each stratum has its smallest numbers in the sample. Below the largest number of the stratum that ends first the
+    sample has all readings of that number, whatever their strata. Readings that nobody could judge are passed over.
+
+    Raises:
+        OutputError: some of them are not labelled: those that are would be no fair sample of them.
+    """
+    units = list(_in_order(review, counted))
+    num_left = sum(not unit.labels and not unit.is_unclear for unit in units)
+    if num_left:
+        raise OutputError(
+            f"review {review.record['review_id']}: {num_left:,} of {len(units):,} readings that a threshold is learnt "
+            "from are not labelled; label them, and import the labels"
+        )
+    return [unit for unit in units if unit.labels]
+
+
+def limiting_stratum(review: Review, counted: CountedLabels) -> str | None:
+    """The stratum that ends first of those that were not drawn whole: with more labels of it, more of all count."""
+    ends = _ends(review, counted)
+    return min(ends, key=lambda name: ends[name]) if ends else None
+
+
+def positives_of(units: Sequence[LabelledUnit], answers: Mapping[str, ScanAnswer]) -> list[float | None]:
+    """How sure the scan is of its "no" to those that people say are looked for; see `learn_threshold`."""
+    return [answers[unit.drawn.unit.document_id].sure_no for unit in units if unit.value == YES]
+
+
+def _ends(review: Review, counted: CountedLabels) -> dict[str, str]:
+    """The largest number in the sample of each stratum that was not drawn whole."""
+    last: dict[str, str] = {}
+    for unit in counted.units:
+        stratum = unit.drawn.unit.stratum
+        last[stratum] = max(last.get(stratum, ""), unit.drawn.number)
+    record = review.record
+    return {
+        name: last.get(name, "") for name, size in record["readings"].items() if record["drawn"].get(name, 0) < size
+    }
+
+
+def _in_order(review: Review, counted: CountedLabels) -> Iterator[LabelledUnit]:
+    """The readings of the sample up to the number at which the first stratum ends that was not drawn whole."""
+    end = min(_ends(review, counted).values(), default=None)
+    for unit in sorted(counted.units, key=lambda each: (each.drawn.number, each.drawn.unit.document_id)):
+        if end is None or unit.drawn.number <= end:
+            yield unit
+
+
+def _scan_answer(row: Mapping[str, Any]) -> ScanAnswer:
+    if row["status"] != Status.OK or row["value_status"] == ValueStatus.INVALID:
+        return ScanAnswer(is_yes=False, confidence=None)
+    return ScanAnswer(is_yes=row["value"] == "true", confidence=row["confidence"])

@@ -1,0 +1,398 @@
+"""All that a review says of a scan, from the labels that count. Pure, seeded."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from memagent_batch.evaluation.statistics import Interval
+from memagent_batch.review.labels import (
+    NO,
+    NONE_OF_THESE,
+    UNCLEAR,
+    YES,
+    Decision,
+    Label,
+    LabelKey,
+    Purpose,
+    standing,
+    verdict,
+)
+from memagent_batch.review.measures import (
+    HALF,
+    INTERVAL_ENDS,
+    NUM_DRAWS,
+    SEED,
+    Agreement,
+    Measure,
+    MeasureEstimate,
+    StratumCounts,
+    agreement_of,
+    draw_totals,
+    estimate_error_rate,
+    estimate_measures,
+)
+from memagent_batch.review.population import DrawnUnit
+from memagent_batch.review.reviewers import draw_true_totals
+from memagent_batch.review.sequences import sequence_measures
+from memagent_batch.review.strata import UNANSWERED, VALUE_PREFIX, Stratum, is_found
+
+MeasureEstimates = Mapping[Measure, MeasureEstimate]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceEstimate:
+    """How many of the sentences that the scan points at bear the answer, as people see it."""
+
+    num_sentences: int
+    num_readings: int
+    """Readings that they belong to."""
+    share: float
+    """Share of a reading's sentences that bear its answer, mean over all readings with sentences in `strata`."""
+    interval: Interval
+    """Its 95 % interval, over readings."""
+    strata: Sequence[str]
+    """Strata that it is of."""
+    strata_left: Sequence[str]
+    """Strata whose sentences nobody labelled: nothing is known of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StratumSentences:
+    """The sentences that answers of a stratum rest on, as far as people labelled them."""
+
+    num_readings: int
+    num_drawn: int
+    """Of these, in the sample."""
+    num_with_sentences: int
+    """Of these, ones whose answers rest on sentences."""
+    labelled: Sequence[Sequence[bool]]
+    """Whether each labelled sentence bears the answer, by reading."""
+
+    @property
+    def shares(self) -> list[float]:
+        """Share of its labelled sentences that bear the answer, by reading."""
+        return [sum(bears) / len(bears) for bears in self.labelled]
+
+    @property
+    def size(self) -> float:
+        """Estimated readings of the whole stratum whose answers rest on sentences."""
+        return self.num_readings * self.num_with_sentences / self.num_drawn
+
+
+def estimate_evidence(strata: Mapping[str, StratumSentences]) -> EvidenceEstimate | None:
+    """The share of sentences that bear the answer; None where none was labelled.
+
+    Each stratum counts by its size, however much of it was drawn. Its share is drawn from a beta distribution with the
+    half prior of all other measures.
+
+    Args:
+        strata: The sentences of each stratum whose answers rest on some, by its name.
+    """
+    judged = {name: each for name, each in strata.items() if each.labelled}
+    if not judged:
+        return None
+    rng = np.random.default_rng(SEED)
+    size = sum(each.size for each in judged.values())
+    share, draws = 0.0, np.zeros(NUM_DRAWS)
+    for each in judged.values():
+        right, number = sum(each.shares), len(each.shares)
+        share += each.size / size * right / number
+        draws += each.size / size * rng.beta(right + HALF, number - right + HALF, NUM_DRAWS)
+    low, high = (float(end) for end in np.quantile(draws, INTERVAL_ENDS))
+    return EvidenceEstimate(
+        num_sentences=sum(len(bears) for each in judged.values() for bears in each.labelled),
+        num_readings=sum(len(each.labelled) for each in judged.values()),
+        share=share,
+        interval=Interval(low=min(low, share), high=max(high, share)),
+        strata=sorted(judged),
+        strata_left=sorted(strata.keys() - judged.keys()),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledUnit:
+    """A reading of the sample with the labels that count for it."""
+
+    drawn: DrawnUnit
+    labels: Sequence[Label]
+    """The last label of each person, unclear ones left out; the person who labelled first in front."""
+    is_unclear: bool
+    """Whether people labelled it, and nobody could say."""
+
+    @property
+    def value(self) -> str | None:
+        """What counts; None where nobody has said."""
+        return verdict(self.labels) if self.labels else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedLabels:
+    """The labels that count for a sample, and those that don't."""
+
+    units: Sequence[LabelledUnit]
+    """Every reading of the sample, in its order."""
+    num_develop: int
+    """Readings of the sample with labels made to develop by."""
+    num_seen: int
+    """Readings whose labels were given with the answer in view, and don't count for that."""
+    num_other: int
+    """Readings whose labels are of another decision, or of one that is not known, and don't count for that."""
+
+    @property
+    def num_left(self) -> int:
+        """Readings that nobody has labelled."""
+        return sum(not unit.labels and not unit.is_unclear for unit in self.units)
+
+    @property
+    def num_unclear(self) -> int:
+        """Readings that nobody could judge."""
+        return sum(unit.is_unclear for unit in self.units)
+
+    @property
+    def num_judged_seen(self) -> int:
+        """Readings for which a label counts that was given with the answer in view."""
+        return sum(not all(label.blind for label in unit.labels) for unit in self.units)
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """First and second label of the readings that a second person reads by lot; not of those that contradict."""
+        both = [unit.labels for unit in self.units if unit.drawn.is_second and len(unit.labels) > 1]
+        return [(labels[0].value, labels[1].value) for labels in both]
+
+
+def count_labels(
+    sample: Sequence[DrawnUnit], labels: Iterable[Label], *, purpose: Purpose, decision: Decision, with_seen: bool
+) -> CountedLabels:
+    """The labels of each reading of a sample, whatever review they were made in.
+
+    Args:
+        sample: The sample.
+        labels: All labels of the output.
+        purpose: What the labels must have been made for.
+        decision: What they must have decided.
+        with_seen: Whether labels count that were given with the answer in view.
+    """
+    of_key: dict[LabelKey, list[Label]] = defaultdict(list)
+    for label in labels:
+        of_key[label.key].append(label)
+    found = {each: of_key.get(label_key(each), []) for each in sample}
+    made_for = {each: [label for label in of_unit if label.purpose is purpose] for each, of_unit in found.items()}
+    fitting = {each: [label for label in of_unit if _fits(label, decision)] for each, of_unit in made_for.items()}
+    return CountedLabels(
+        units=[_labelled_unit(each, of_unit, with_seen=with_seen) for each, of_unit in fitting.items()],
+        num_develop=sum(any(label.purpose is Purpose.DEVELOP for label in of_unit) for of_unit in found.values()),
+        num_seen=0
+        if with_seen
+        else sum(bool(of_unit) and not any(label.blind for label in of_unit) for of_unit in fitting.values()),
+        num_other=sum(bool(made_for[each]) and not of_unit for each, of_unit in fitting.items()),
+    )
+
+
+def label_key(drawn: DrawnUnit) -> LabelKey:
+    """What a label of this reading's document and question is of."""
+    return LabelKey(document_hash=drawn.unit.document_hash, question_hash=drawn.unit.question_hash)
+
+
+def sentence_labels(labels: Iterable[Label], *, purpose: Purpose) -> Mapping[LabelKey, str]:
+    """What counts of each sentence: whether it bears the answer, by labels made for a purpose."""
+    of_key: dict[LabelKey, list[Label]] = defaultdict(list)
+    of_sentences = (label for label in labels if label.key.char_start is not None and label.purpose is purpose)
+    for label in standing(of_sentences):
+        of_key[label.key].append(label)
+    return {key: verdict(of_sentence) for key, of_sentence in of_key.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueEstimate:
+    """The measures of one value that is looked for."""
+
+    value: str | None
+    """The value; None in a review by a condition."""
+    strata: Sequence[StratumCounts]
+    measures: MeasureEstimates
+    """Where the labels are taken for the truth."""
+    allowing_for_errors: MeasureEstimates | None
+    """Where people's errors are allowed for, as second labels show them; None without second labels."""
+    recall_at_worst: MeasureEstimate | None
+    """Recall if all readings of documents that nobody can read were looked for, and missed; None without such."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewEstimate:
+    """What a review says of a scan."""
+
+    values: Sequence[ValueEstimate]
+    """One in a review by a condition, else one for each value."""
+    error_rate: MeasureEstimate
+    """Wrong or missing answers, of all readings, those of documents that nobody can read included."""
+    agreement: Agreement
+    evidence: EvidenceEstimate | None
+    """None where no sentence was labelled."""
+    is_sequence: bool
+    """Whether the intervals are confidence sequences."""
+
+
+def estimate_review(
+    counted: CountedLabels,
+    sizes: Mapping[str, int],
+    *,
+    num_unreadable: int,
+    values: Sequence[str],
+    evidence: EvidenceEstimate | None,
+    is_sequence: bool,
+) -> ReviewEstimate:
+    """All measures of a review.
+
+    Args:
+        counted: The labels that count.
+        sizes: Readings of each stratum.
+        num_unreadable: Further readings, of documents whose text nobody can read: none of them has an answer.
+        values: Values that the scan gave; empty in a review by a condition.
+        evidence: What the labels of sentences say.
+        is_sequence: Whether the intervals must hold however often one looks.
+    """
+    right = right_counts(counted.units, sizes)
+    num_unanswered = num_unreadable + sum(size for name, size in sizes.items() if name in UNANSWERED)
+    looked_for: list[str | None] = [*values] if values else [None]
+    return ReviewEstimate(
+        values=[
+            _value_estimate(
+                counts_of(counted.units, sizes, value=value),
+                value=value,
+                num_unreadable=num_unreadable,
+                is_sequence=is_sequence,
+            )
+            for value in looked_for
+        ],
+        error_rate=_sequence_error(right, num_unanswered=num_unanswered)
+        if is_sequence
+        else estimate_error_rate(right, draw_totals(right), num_unanswered=num_unanswered),
+        agreement=agreement_of(counted.pairs),
+        evidence=evidence,
+        is_sequence=is_sequence,
+    )
+
+
+def counts_of(
+    units: Sequence[LabelledUnit], sizes: Mapping[str, int], *, value: str | None = None
+) -> list[StratumCounts]:
+    """What the labels say of each stratum.
+
+    Args:
+        units: The sample.
+        sizes: Readings of each stratum.
+        value: The value that counts as positive; None for `yes`.
+    """
+    positive = YES if value is None else value
+    return [
+        _stratum_counts(name, size, units, positive={positive}, found=is_found(name, value=value))
+        for name, size in sizes.items()
+    ]
+
+
+def right_counts(units: Sequence[LabelledUnit], sizes: Mapping[str, int]) -> list[StratumCounts]:
+    """Of each stratum with an answer, how many labels agree with it."""
+    by_value = any(name.startswith(VALUE_PREFIX) for name in sizes)
+    return [
+        _stratum_counts(name, size, units, positive=_agreeing(name, by_value=by_value), found=False)
+        for name, size in sizes.items()
+        if name not in UNANSWERED
+    ]
+
+
+def contradicts(unit: LabelledUnit) -> bool:
+    """Whether the label that counts says otherwise than the scan, so that a second person should look."""
+    if unit.value is None:
+        return False
+    decisions = [label.decision for label in unit.labels if label.decision is not None]
+    by_value = any(NONE_OF_THESE in decision.choices for decision in decisions)
+    stratum = unit.drawn.unit.stratum
+    agreeing = {_negative(by_value=by_value)} if stratum in UNANSWERED else _agreeing(stratum, by_value=by_value)
+    return unit.value not in agreeing
+
+
+def _fits(label: Label, decision: Decision) -> bool:
+    return label.decision is not None and label.decision.answers(decision, label.value)
+
+
+def _labelled_unit(drawn: DrawnUnit, labels: Sequence[Label], *, with_seen: bool) -> LabelledUnit:
+    counted = standing(label for label in labels if label.blind or with_seen)
+    clear = [label for label in counted if label.value != UNCLEAR]
+    return LabelledUnit(drawn=drawn, labels=clear, is_unclear=bool(counted) and not clear)
+
+
+def _value_estimate(
+    strata: Sequence[StratumCounts], *, value: str | None, num_unreadable: int, is_sequence: bool
+) -> ValueEstimate:
+    has_seconds = any(labels > 1 for stratum in strata for _, labels in stratum.votes)
+    corrected = has_seconds and not is_sequence
+    return ValueEstimate(
+        value=value,
+        strata=strata,
+        measures=sequence_measures(strata) if is_sequence else estimate_measures(strata, draw_totals(strata)),
+        allowing_for_errors=_allowing_for_errors(strata) if corrected else None,
+        recall_at_worst=_recall_at_worst(strata, num_unreadable, is_sequence=is_sequence, corrected=corrected)
+        if num_unreadable
+        else None,
+    )
+
+
+def _allowing_for_errors(strata: Sequence[StratumCounts]) -> MeasureEstimates:
+    """The labels' own estimates are not those of the model: its draws' middle is."""
+    return estimate_measures(strata, draw_true_totals(strata), is_point_of_draws=True)
+
+
+def _recall_at_worst(
+    strata: Sequence[StratumCounts], num_unreadable: int, *, is_sequence: bool, corrected: bool
+) -> MeasureEstimate:
+    """Recall where a stratum more is known to be positive, and was not found."""
+    missed = StratumCounts(
+        name="unreadable", num_readings=num_unreadable, num_labelled=num_unreadable, num_positive=num_unreadable
+    )
+    whole = [*strata, missed]
+    if is_sequence:
+        return sequence_measures(whole)[Measure.RECALL]
+    draws = draw_true_totals(strata) if corrected else draw_totals(strata)
+    draws = np.vstack([draws, np.full(draws.shape[1], num_unreadable)])
+    return estimate_measures(whole, draws, is_point_of_draws=corrected)[Measure.RECALL]
+
+
+def _sequence_error(right: Sequence[StratumCounts], *, num_unanswered: int) -> MeasureEstimate:
+    """The richness of right answers, turned round."""
+    answered = sum(stratum.num_readings for stratum in right)
+    size = answered + num_unanswered
+    found = sequence_measures(right)[Measure.RICHNESS] if right else MeasureEstimate(value=None, low=0.0, high=1.0)
+    low, high = (1 - end * answered / size if size else end for end in (found.high, found.low))
+    value = None if found.value is None else 1 - found.value * answered / size
+    return MeasureEstimate(value=value, low=low, high=high)
+
+
+def _agreeing(stratum: str, *, by_value: bool) -> set[str]:
+    """The labels that agree with what the scan says of a stratum; none where it has no answer."""
+    if stratum in UNANSWERED:
+        return set()
+    if stratum.startswith(VALUE_PREFIX):
+        return {stratum.removeprefix(VALUE_PREFIX)}
+    return {YES} if stratum == Stratum.FLAGGED else {_negative(by_value=by_value)}
+
+
+def _negative(*, by_value: bool) -> str:
+    """The label that says that nothing is there; in a review by values, `no` is a value like others."""
+    return NONE_OF_THESE if by_value else NO
+
+
+def _stratum_counts(
+    name: str, size: int, units: Sequence[LabelledUnit], *, positive: set[str], found: bool
+) -> StratumCounts:
+    labelled = [unit for unit in units if unit.drawn.unit.stratum == name and unit.labels]
+    votes = Counter((sum(label.value in positive for label in unit.labels), len(unit.labels)) for unit in labelled)
+    return StratumCounts(
+        name=name,
+        num_readings=size,
+        num_labelled=len(labelled),
+        num_positive=sum(unit.value in positive for unit in labelled),
+        is_found=found,
+        votes=votes,
+    )

@@ -1,0 +1,249 @@
+"""What people say of readings, and the table of labels."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from hashlib import sha256
+from typing import Any
+
+import pyarrow as pa
+
+from memagent_batch.errors import InputError
+from memagent_batch.files.columns import TIMESTAMP, column
+from memagent_batch.files.errors import table_errors
+from memagent_batch.files.location import Location
+from memagent_batch.files.parquet import parquet_bytes, read_parquet
+from memagent_batch.inputs.where.conditions import canonical
+from memagent_batch.inputs.where.parser import parse_where
+
+YES, NO, NONE_OF_THESE = "yes", "no", "none of these"
+"""Labels of a review by a condition, and of one by values where none of them is right."""
+UNCLEAR = "unclear"
+"""Label of a document that does not let a person say."""
+LABELS_FOLDER = "review/labels"
+"""Where the table lies below an output."""
+LABELS = pa.schema(
+    [
+        column("document_hash", pa.string(), "SHA-256 of the text of the document that was read, hex"),
+        column("question_hash", pa.string(), "hash of the question that was answered, as in `answers`"),
+        column(
+            "char_start",
+            pa.int64(),
+            "first character of the sentence whose bearing is labelled; null where the label is of the document",
+            unit="code points",
+            nullable=True,
+        ),
+        column("char_end", pa.int64(), "character after its last one", unit="code points", nullable=True),
+        column(
+            "value",
+            pa.string(),
+            "what the person says: yes, no, unclear, or a value of the question; of a sentence, whether it bears the "
+            "answer",
+        ),
+        column("reviewer", pa.string(), "who says it"),
+        column("labelled_at", TIMESTAMP, "when, UTC"),
+        column("blind", pa.bool_(), "whether the person had not seen the scan's answer to it"),
+        column("purpose", pa.string(), "develop: to improve the scan by; validate: to measure it"),
+        column("comment", pa.string(), "the person's remark", nullable=True),
+        column(
+            "decision",
+            pa.string(),
+            "what was decided: the condition that the right answer fulfils where the value is yes, or the column whose "
+            "right value was chosen; null in rows of older versions, where `review.json` of `review_id` says it",
+            nullable=True,
+        ),
+        column(
+            "choices",
+            pa.list_(pa.string()),
+            "what could be chosen, but for unclear; null in rows of older versions",
+            nullable=True,
+        ),
+        column("review_id", pa.string(), "the review that it was made in"),
+        column("document_id", pa.string(), "id that the document had then"),
+        column("question_id", pa.string(), "id that the question had then"),
+        column("imported_at", TIMESTAMP, "when the row was taken in, UTC"),
+    ]
+)
+"""One row for each label that a person gave. Several of one person on the same key: the last one stands."""
+LabelRow = dict[str, Any]
+"""A row of `LABELS`."""
+NO_DECISION: LabelRow = {"decision": None, "choices": None}
+"""Of a row of an older version."""
+SAID = tuple(name for name in LABELS.names if name not in {"decision", "choices", "imported_at"})
+"""Columns that tell labels apart: what the person says, and where; the review says what was decided."""
+
+
+class Purpose(StrEnum):
+    """What a label is made for."""
+
+    DEVELOP = "develop"
+    """To find better prompts, models or knobs. It says nothing of how good the result is: it was made to fit."""
+    VALIDATE = "validate"
+    """To measure the scan."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelKey:
+    """What a label is of."""
+
+    document_hash: str
+    """SHA-256 of the document's text."""
+    question_hash: str
+    """SHA-256 of the question's text."""
+    char_start: int | None = None
+    """First character of the sentence, where the label says whether it bears the answer; else None."""
+    char_end: int | None = None
+    """Character after its last one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What a review has people decide: "no" to one condition says little of another one."""
+
+    about: str
+    """The condition that the right answer fulfils where a person says `yes`, or the column of the value to choose."""
+    choices: tuple[str, ...]
+    """Labels that may be given, but for unclear."""
+
+    def answers(self, other: "Decision", value: str) -> bool:
+        """Whether a label that was given by this decision says what another one asks."""
+        is_of_choices = value == NONE_OF_THESE
+        return self.about == other.about and (not is_of_choices or set(other.choices) <= set(self.choices))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """One person's word on one document and question, or on one sentence."""
+
+    key: LabelKey
+    value: str
+    """What the person says: yes, no, unclear, or a value of the question."""
+    reviewer: str
+    labelled_at: datetime
+    """When, UTC."""
+    blind: bool
+    """Whether the person had not seen the scan's answer."""
+    purpose: Purpose
+    decision: Decision | None
+    """What was decided; None where that is not known any more."""
+
+
+def standing(labels: Iterable[Label]) -> list[Label]:
+    """The last label of each person of each key, the person who labelled first in front."""
+    ordered = sorted(labels, key=lambda label: (label.labelled_at, label.reviewer, label.value))
+    last = {(label.key, person(label.reviewer)): label for label in ordered}
+    firsts = dict.fromkeys((label.key, person(label.reviewer)) for label in ordered)
+    return [last[pair] for pair in firsts]
+
+
+def person(reviewer: str) -> str:
+    """The name of a reviewer, the same in capitals and with other spaces: Ann and ann are one person."""
+    return " ".join(reviewer.casefold().split())
+
+
+def verdict(labels: Sequence[Label]) -> str:
+    """What counts where several people labelled the same: what most say; of equal sides, the one who labelled first."""
+    values = [label.value for label in labels]
+    return max(dict.fromkeys(values), key=values.count)
+
+
+def append_labels(output: Location, rows: Sequence[LabelRow], *, now: datetime | None = None) -> int:
+    """Adds rows that the table does not have yet, in one file, whole or not at all; returns how many.
+
+    A row without a time is new only where it says something else than the person's last label of the same key in the
+    same review.
+
+    Raises:
+        StorageError: nothing was added.
+        OutputError: a file of the table can't be read.
+    """
+    now = now or datetime.now(UTC)
+    there = read_label_rows(output)
+    known = {_label_content(row) for row in there}
+    last = {_person(row): row for row in sorted(there, key=lambda row: row["labelled_at"])}
+    added: list[LabelRow] = []
+    for row in rows:
+        timed = row if row["labelled_at"] is not None else {**row, "labelled_at": now}
+        before = last.get(_person(timed))
+        is_repeated = row["labelled_at"] is None and before is not None and _word(before) == _word(timed)
+        if is_repeated or _label_content(timed) in known:
+            continue
+        known.add(_label_content(timed))
+        last[_person(timed)] = timed
+        added.append({**timed, "imported_at": now})
+    if added:
+        name = sha256(repr([_label_content(row) for row in added]).encode()).hexdigest()[:32]
+        table = pa.Table.from_pylist(added, schema=LABELS)
+        (output / f"{LABELS_FOLDER}/{name}.parquet").create(parquet_bytes(table))
+    return len(added)
+
+
+def read_label_rows(output: Location) -> list[LabelRow]:
+    """All rows of the table, each once.
+
+    Raises:
+        OutputError: a file can't be read.
+    """
+    folder = output / LABELS_FOLDER
+    rows: dict[tuple[Any, ...], LabelRow] = {}
+    for path in folder.files():
+        place = folder.at(path)
+        with table_errors(place.uri, remedy="restore it: it holds people's work, and no command makes it again"):
+            table = read_parquet(place)
+            there = table.schema.names
+            table = table.select([name for name in LABELS.names if name not in NO_DECISION or name in there])
+        for row in ({**NO_DECISION, **each} for each in table.to_pylist()):
+            rows.setdefault(_label_content(row), row)
+    return list(rows.values())
+
+
+def as_labels(rows: Iterable[LabelRow], *, decisions: Mapping[str, Decision]) -> list[Label]:
+    """The rows as values.
+
+    Args:
+        rows: Rows of the table.
+        decisions: What was decided in the reviews that rows without a decision name, by id, as far as it is known.
+    """
+    return [
+        Label(
+            key=key_of(row),
+            value=row["value"],
+            reviewer=row["reviewer"],
+            labelled_at=row["labelled_at"],
+            blind=row["blind"],
+            purpose=Purpose(row["purpose"]),
+            decision=_decision(row) or decisions.get(row["review_id"]),
+        )
+        for row in rows
+    ]
+
+
+def key_of(row: Mapping[str, Any]) -> LabelKey:
+    """What a row of `LABELS`, or of the table `evidence`, is of."""
+    return LabelKey(**{name: row[name] for name in ("document_hash", "question_hash", "char_start", "char_end")})
+
+
+def canonical_about(text: str) -> str:
+    """What people decide, as `StratumRule.about` writes it now; the name of a column stays as it is."""
+    try:
+        return canonical(parse_where(text))
+    except InputError:
+        return text
+
+
+def _decision(row: LabelRow) -> Decision | None:
+    return Decision(about=canonical_about(row["decision"]), choices=tuple(row["choices"])) if row["decision"] else None
+
+
+def _label_content(row: LabelRow) -> tuple[Any, ...]:
+    return tuple(row[name] for name in SAID)
+
+
+def _person(row: LabelRow) -> tuple[Any, ...]:
+    names = ("document_hash", "question_hash", "char_start", "char_end", "purpose", "review_id")
+    return (person(row["reviewer"]), *(row[name] for name in names))
+
+
+def _word(row: LabelRow) -> tuple[Any, ...]:
+    return row["value"], row["comment"] or ""

@@ -1,0 +1,314 @@
+"""What a review is, in `review/ID/`: `review.json` with its rule and sizes, and `sample.parquet`."""
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass, fields, replace
+from hashlib import sha256
+from typing import Any, NotRequired, TypedDict, cast
+
+import pyarrow as pa
+
+from memagent_batch.domain.addresses import fingerprint
+from memagent_batch.errors import OutputError, SettingsError
+from memagent_batch.files.columns import column
+from memagent_batch.files.errors import table_errors
+from memagent_batch.files.json_files import json_bytes, read_json
+from memagent_batch.files.location import Location
+from memagent_batch.files.parquet import parquet_bytes, read_parquet
+from memagent_batch.inputs.where.parser import parse_where
+from memagent_batch.review.labels import UNCLEAR, Decision, Purpose
+from memagent_batch.review.population import DrawnUnit, StratumRule, Unit
+from memagent_batch.review.strata import parse_labels
+from memagent_batch.runs.estimates import ESTIMATE_FILE, REVIEWS_FOLDER
+from memagent_batch.runs.tables import DOCUMENT_ID, QUESTION
+
+REVIEW_FORMAT = "memagent-review/1"
+"""Changes with every change of layout that an older version can't read."""
+RECORD_FILE = "review.json"
+SAMPLE_FILE = "sample.parquet"
+ANSWERED_BY_YES = "value_bool = true"
+"""The condition that a person decides by answering the question itself."""
+REVIEW_SAMPLE = pa.schema(
+    [
+        DOCUMENT_ID,
+        column("document_hash", pa.string(), "SHA-256 of the document's text in UTF-8, hex"),
+        column("question_hash", pa.string(), "hash of the question, as in `answers`"),
+        QUESTION,
+        column("stratum", pa.string(), "flagged, unsure, not_flagged, invalid, failed, or `value: V` of a value V"),
+        column("copy", pa.int32(), "place among the documents of the same text, by document_id, from 0"),
+        column("number", pa.string(), "permanent random number: SHA-256 of seed, document hash, question hash, hex"),
+        column("rank", pa.int32(), "place in its stratum by this number, from 0"),
+        column("is_second", pa.bool_(), "whether a second person reads it too"),
+    ]
+)
+"""One row for each reading that people label, in the order in which they read them."""
+
+
+class Growth(TypedDict):
+    """A size that a sample had before it was made larger."""
+
+    drawn: dict[str, int]
+    is_after_look: bool
+    """Whether an estimate had been made from it."""
+    review_id: NotRequired[str]
+    """Of a sample of another review of the same readings."""
+
+
+class ReviewRecord(TypedDict):
+    """What `review.json` says."""
+
+    format: str
+    review_id: str
+    run_id: str
+    question_id: str
+    question: str
+    flagged: str | None
+    by: str | None
+    unsure_below: float | None
+    seed: int
+    purpose: str
+    second_share: float
+    asked_labels: NotRequired[str]
+    """How many labels were asked for, as the user wrote it; not in records of older versions."""
+    choices: list[str]
+    """Labels that may be given, but for unclear."""
+    readings: dict[str, int]
+    drawn: dict[str, int]
+    """Readings of each stratum in the sample."""
+    num_unreadable: int
+    grown: list[Growth]
+    """Sizes that the sample had before, and samples of the same readings that had been estimated."""
+    sample_sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """A review that has been made."""
+
+    folder: Location
+    """Where it lies."""
+    record: ReviewRecord
+    sample: Sequence[DrawnUnit]
+    """In the order in which people read it."""
+
+    @property
+    def rule(self) -> StratumRule:
+        """How its strata are made."""
+        return rule_of(self.record["flagged"], by=self.record["by"], unsure_below=self.record["unsure_below"])
+
+    @property
+    def purpose(self) -> Purpose:
+        """What its labels are for."""
+        return Purpose(self.record["purpose"])
+
+    @property
+    def labels(self) -> list[str]:
+        """Labels that people may give."""
+        return [*self.record["choices"], UNCLEAR]
+
+    @property
+    def decision(self) -> Decision:
+        """What people decide."""
+        return decision_of(self.record)
+
+    @property
+    def instruction(self) -> str:
+        """What people decide, in words."""
+        about = self.decision.about
+        if self.record["by"]:
+            return f"choose the right {about}: {', '.join(self.record['choices'])}"
+        return f"yes: the right answer {'is yes' if about == ANSWERED_BY_YES else f'fulfils {about}'}"
+
+    @property
+    def is_changed_after_look(self) -> bool:
+        """Whether it was drawn after an estimate from another sample of the same readings."""
+        return any(growth["is_after_look"] for growth in self.record["grown"])
+
+
+def rule_of(flagged: str | None, *, by: str | None, unsure_below: float | None) -> StratumRule:
+    """The rule that a user, or a record, writes.
+
+    Raises:
+        InputError: the condition can't be parsed.
+    """
+    condition = parse_where(flagged, option="--flagged") if flagged else None
+    text = flagged.strip() if flagged else None
+    return StratumRule(flagged=condition, text=text, by=by, unsure_below=unsure_below)
+
+
+def review_id(run_id: str, question_id: str, *, rule: StratumRule, seed: int, purpose: Purpose) -> str:
+    """Name of a review's folder: the same command on the same run makes the same one, so that no size is hidden."""
+    parts = {
+        "run_id": run_id,
+        "question_id": question_id,
+        "flagged": rule.text,
+        "by": rule.by,
+        "unsure_below": rule.unsure_below,
+        "seed": seed,
+        "purpose": purpose.value,
+    }
+    words = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in question_id)[:40]
+    return f"{words.strip('-') or 'question'}-{fingerprint(parts)[:10]}"
+
+
+def sample_bytes(sample: Sequence[DrawnUnit]) -> bytes:
+    """The sample as `REVIEW_SAMPLE`, a Parquet file."""
+    rows = [{**asdict(each), **asdict(each.unit)} for each in sample]
+    return parquet_bytes(pa.Table.from_pylist(rows, schema=REVIEW_SAMPLE))
+
+
+def write_review(folder: Location, record: Mapping[str, Any], sample: Sequence[DrawnUnit]) -> Review:
+    """Writes the sample, then the record, which names its hash."""
+    data = sample_bytes(sample)
+    (folder / SAMPLE_FILE).write_bytes(data)
+    whole = cast("ReviewRecord", {**record, "sample_sha256": sha256(data).hexdigest()})
+    (folder / RECORD_FILE).write_bytes(json_bytes(whole))
+    return Review(folder=folder, record=whole, sample=sample)
+
+
+def read_record(folder: Location) -> ReviewRecord:
+    """The record of a review that was made.
+
+    Raises:
+        OutputError: there is none, or it is damaged.
+    """
+    record = cast("ReviewRecord | None", read_json(folder / RECORD_FILE))
+    if record is None:
+        raise OutputError(f"there is no review at {folder} (no {RECORD_FILE}); say memagent review make first")
+    if record["format"] != REVIEW_FORMAT:
+        raise OutputError(f"{folder} has the layout {record['format']!r}, this version reads {REVIEW_FORMAT!r}")
+    return record
+
+
+def read_review(folder: Location) -> Review:
+    """A review that was made.
+
+    Raises:
+        OutputError: there is none, or its sample is not the one that was drawn.
+    """
+    record = read_record(folder)
+    place = folder / SAMPLE_FILE
+    with table_errors(place.uri, remedy="say memagent review make again"):
+        data, table = place.read_bytes(), read_parquet(place)
+    if sha256(data).hexdigest() != record["sample_sha256"]:
+        raise OutputError(f"{place} is not the sample that {RECORD_FILE} names; say memagent review make again")
+    return Review(folder=folder, record=record, sample=[_drawn(row) for row in table.to_pylist()])
+
+
+def decision_of(record: ReviewRecord) -> Decision:
+    """What people decide, as a record says."""
+    rule = rule_of(record["flagged"], by=record["by"], unsure_below=record["unsure_below"])
+    return Decision(about=rule.about, choices=tuple(record["choices"]))
+
+
+def read_decision(folder: Location) -> Decision | None:
+    """What people decide in a review; None where the review is gone."""
+    record = cast("ReviewRecord | None", read_json(folder / RECORD_FILE))
+    return decision_of(record) if record is not None and record["format"] == REVIEW_FORMAT else None
+
+
+def find_reviews(output: Location) -> list[str]:
+    """Ids of the reviews below an output, sorted."""
+    suffix = f"/{RECORD_FILE}"
+    places = (output / REVIEWS_FOLDER).files()
+    return sorted(place.removesuffix(suffix).rpartition("/")[2] for place in places if place.endswith(suffix))
+
+
+def find_growth(output: Location, record: ReviewRecord, units: Sequence[Unit]) -> list[Growth]:
+    """The sizes that a sample had before, and the samples of the same readings that were estimated.
+
+    Args:
+        output: The output.
+        record: The review's record, whatever it says of its growth.
+        units: Its population.
+
+    Raises:
+        OutputError: the record of a review is damaged, or the sample of one of the same decision.
+    """
+    found: list[Growth] = []
+    if record["review_id"] in find_reviews(output):
+        folder = _folder(output, record["review_id"])
+        before = read_record(folder)
+        if before["drawn"] == record["drawn"] or _is_drawn_alike(before, record):
+            return before["grown"]
+        found = [*before["grown"], {"drawn": before["drawn"], "is_after_look": _is_estimated(folder)}]
+    return found + [look for look in _looks_at_others(output, record, units) if look not in found]
+
+
+def with_looks(output: Location, review: Review) -> Review:
+    """The review, with the samples of the same readings that were estimated after it was made.
+
+    Raises:
+        OutputError: the record of a review is damaged, or the sample of one of the same decision.
+    """
+    grown = review.record["grown"]
+    looks = _looks_at_others(output, review.record, [each.unit for each in review.sample])
+    return replace(review, record={**review.record, "grown": grown + [look for look in looks if look not in grown]})
+
+
+def _drawn(row: Mapping[str, Any]) -> DrawnUnit:
+    unit = Unit(**{field.name: row[field.name] for field in fields(Unit)})
+    return DrawnUnit(unit=unit, number=row["number"], rank=row["rank"], is_second=row["is_second"])
+
+
+def _looks_at_others(output: Location, record: ReviewRecord, units: Sequence[Unit]) -> list[Growth]:
+    readings = _readings(units)
+    found: list[Growth] = []
+    for name in find_reviews(output):
+        folder = _folder(output, name)
+        other = read_record(folder)
+        if name == record["review_id"] or not _decides_the_same(other, record):
+            continue
+        looks = [each for each in _looks(folder, other, record) if each not in found]
+        if looks and _has_same_readings(folder, other, record, readings):
+            found += looks
+    return found
+
+
+def _decides_the_same(other: ReviewRecord, record: ReviewRecord) -> bool:
+    return other["purpose"] == record["purpose"] and decision_of(other).about == decision_of(record).about
+
+
+def _has_same_readings(
+    folder: Location, other: ReviewRecord, record: ReviewRecord, readings: Set[tuple[str, str]]
+) -> bool:
+    """Whether another review is of some of these readings; of another run only its sample says so."""
+    if (other["run_id"], other["question_id"]) == (record["run_id"], record["question_id"]):
+        return True
+    return not readings.isdisjoint(_readings([each.unit for each in read_review(folder).sample]))
+
+
+def _readings(units: Sequence[Unit]) -> set[tuple[str, str]]:
+    return {(unit.document_hash, unit.question_hash) for unit in units}
+
+
+def _looks(folder: Location, other: ReviewRecord, record: ReviewRecord) -> Iterator[Growth]:
+    """The looks at samples of another review that were drawn otherwise than this one."""
+    for growth in other["grown"]:
+        if growth["is_after_look"] and growth.get("review_id") != record["review_id"]:
+            yield {"review_id": other["review_id"], **growth}
+    if _is_estimated(folder) and not _is_drawn_alike(other, record):
+        yield {"drawn": other["drawn"], "is_after_look": True, "review_id": other["review_id"]}
+
+
+def _is_drawn_alike(one: ReviewRecord, other: ReviewRecord) -> bool:
+    """Whether seed, strata, and labels as they were asked for are the same: one size for every night is no look."""
+    if (one["seed"], one["unsure_below"]) != (other["seed"], other["unsure_below"]):
+        return False
+    asked = [each["asked_labels"] for each in (one, other) if "asked_labels" in each]
+    if len(asked) == 2:
+        return asked[0] == asked[1]
+    if not asked:
+        return sum(one["drawn"].values()) == sum(other["drawn"].values())
+    older = other if "asked_labels" in one else one
+    try:
+        return parse_labels(asked[0], older["readings"], unnamed=0) == older["drawn"]
+    except SettingsError:  # it names a stratum that the older sample did not have
+        return False
+
+
+def _folder(output: Location, name: str) -> Location:
+    return output / f"{REVIEWS_FOLDER}/{name}"
+
+
+def _is_estimated(folder: Location) -> bool:
+    return (folder / ESTIMATE_FILE).exists()

@@ -1,0 +1,172 @@
+"""`labels.csv`: labels in a spreadsheet, out and in. A cell that a spreadsheet would run as a formula is quoted."""
+
+import csv
+import io
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from memagent_batch.domain.texts.escapes import is_formula
+from memagent_batch.errors import InputError
+from memagent_batch.review.labels import NO, YES, LabelRow
+from memagent_batch.review.population import DrawnUnit
+from memagent_batch.review.record import Review
+
+SHEET_COLUMNS = (
+    *("document_id", "label", "comment", "question", "decision", "reviewer", "labelled_at", "blind"),
+    *("char_start", "char_end", "review_id", "document_hash", "question_hash"),
+)
+"""What a person fills in stands in front, next to the document's id."""
+REQUIRED_CELLS = ("label", "review_id", "document_hash", "question_hash")
+"""Columns without which a label can't be taken."""
+TRUTHS = {"": True, "true": True, "false": False, "1": True, "0": False}
+"""How `blind` may be written. A sheet shows no answer, so that an empty cell is blind."""
+
+
+def sheet_bytes(units: Sequence[DrawnUnit], *, review: Review) -> bytes:
+    """A sheet with a row for each of the readings, without labels; with a byte order mark, which Excel needs."""
+    sink = io.StringIO(newline="")
+    writer = csv.writer(sink)
+    writer.writerow(SHEET_COLUMNS)
+    for each in units:
+        cells = {
+            "document_id": each.unit.document_id,
+            "question": each.unit.question,
+            "decision": review.instruction,
+            "review_id": review.record["review_id"],
+            "document_hash": each.unit.document_hash,
+            "question_hash": each.unit.question_hash,
+        }
+        writer.writerow([quoted(cells.get(name, "")) for name in SHEET_COLUMNS])
+    return sink.getvalue().encode("utf-8-sig", errors="backslashreplace")
+
+
+def parse_sheet(data: bytes, *, name: str, reviews: Mapping[str, Review], reviewer: str | None) -> list[LabelRow]:
+    """The labels of a sheet, as rows of `LABELS` without `imported_at`; rows without a label are left out.
+
+    Args:
+        data: The file.
+        name: Its name, for messages.
+        reviews: The reviews of the output, by id.
+        reviewer: Who labelled, where a row does not say.
+
+    Raises:
+        InputError: a row can't be taken; names the line and what to do. None is taken then.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name} is not UTF-8; save it as CSV UTF-8") from error
+    csv.field_size_limit(sys.maxsize)  # a comment may have any length
+    head = text.split("\n", 1)[0]
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=";" if head.count(";") > head.count(",") else ",")
+    missing = [column for column in REQUIRED_CELLS if column not in (reader.fieldnames or [])]
+    if missing:
+        raise InputError(f"{name} has no column {missing[0]!r}; keep the columns of the labels.csv that was written")
+    units = {
+        (name, each.unit.document_hash, each.unit.question_hash): each.unit.document_id
+        for name, review in reviews.items()
+        for each in review.sample
+    }
+    rows = []
+    for cells in reader:
+        values = {key: unquoted(value or "").strip() for key, value in cells.items() if isinstance(key, str)}
+        if values["label"]:
+            where = f"{name}, line {reader.line_num}"
+            review = _review(values, where=where, reviews=reviews)
+            _require_drawn(values, where=where, units=units)
+            row = _label_row({"reviewer": reviewer or "", **_without_blanks(values)}, where=where, review=review)
+            rows.append({**row, "document_id": units[_sheet_key(values)]})
+    return rows
+
+
+def quoted(text: str) -> str:
+    """A cell that every spreadsheet takes for text."""
+    return f"'{text}" if is_formula(text) or text.startswith("'") else text
+
+
+def unquoted(text: str) -> str:
+    """The text of a cell that `quoted` wrote."""
+    return text[1:] if text.startswith("'") and quoted(text[1:]) == text else text
+
+
+def _sheet_key(values: Mapping[str, str]) -> tuple[str, str, str]:
+    return values["review_id"], values["document_hash"], values["question_hash"]
+
+
+def _without_blanks(values: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in values.items() if value}
+
+
+def _review(values: Mapping[str, str], *, where: str, reviews: Mapping[str, Review]) -> Review:
+    review = reviews.get(values["review_id"])
+    if review is None:
+        names = ", ".join(reviews) or "none"
+        raise InputError(f"{where}: review_id {values['review_id']!r} is no review of this output; it has {names}")
+    return review
+
+
+def _require_drawn(values: Mapping[str, str], *, where: str, units: Mapping[tuple[str, str, str], str]) -> None:
+    if _sheet_key(values) not in units:
+        raise InputError(
+            f"{where}: document {values.get('document_id')!r} with this question is not in the sample of review "
+            f"{values['review_id']}; keep the columns document_hash and question_hash as they were written"
+        )
+
+
+def _label_row(values: Mapping[str, str], *, where: str, review: Review) -> LabelRow:
+    if not values["reviewer"]:
+        raise InputError(f"{where}: nobody is named as reviewer; fill in the column, or say --reviewer NAME")
+    span = _sheet_span(values, where=where)
+    return {
+        "document_hash": values["document_hash"],
+        "question_hash": values["question_hash"],
+        "char_start": span[0],
+        "char_end": span[1],
+        "value": _required_label(
+            values["label"], allowed=[YES, NO] if span[0] is not None else review.labels, where=where
+        ),
+        "reviewer": values["reviewer"],
+        "labelled_at": _sheet_time(values.get("labelled_at", ""), where=where),
+        "blind": _blind(values.get("blind", ""), where=where),
+        "purpose": review.purpose.value,
+        "comment": values.get("comment") or None,
+        "decision": review.decision.about,
+        "choices": list(review.decision.choices),
+        "review_id": review.record["review_id"],
+        "question_id": review.record["question_id"],
+    }
+
+
+def _required_label(text: str, *, allowed: Sequence[str], where: str) -> str:
+    near = [label for label in allowed if text.casefold() == label.casefold()]
+    if text in near or len(near) == 1:
+        return text if text in near else near[0]
+    raise InputError(f"{where}: {text!r} is no label of this review; write one of {', '.join(allowed)}")
+
+
+def _blind(text: str, *, where: str) -> bool:
+    if text.lower() not in TRUTHS:
+        raise InputError(f"{where}: blind says {text!r}; write true or false, or leave it empty")
+    return TRUTHS[text.lower()]
+
+
+def _sheet_time(text: str, *, where: str) -> datetime | None:
+    if not text:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        message = f"{where}: labelled_at {text!r} is no time as in 2026-11-23T04:05:06Z; or leave it empty"
+        raise InputError(message) from error
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+
+
+def _sheet_span(values: Mapping[str, str], *, where: str) -> tuple[Any, Any]:
+    texts = (values.get("char_start", ""), values.get("char_end", ""))
+    if not any(texts):
+        return None, None
+    if not all(text.isascii() and text.isdigit() for text in texts):
+        raise InputError(f"{where}: char_start and char_end are {texts}; leave both empty, or keep both as they were")
+    return int(texts[0]), int(texts[1])

@@ -1,0 +1,19 @@
+"""The output that most tests of reviews write a run to."""
+
+from pathlib import Path
+
+import pytest
+
+from memagent_batch.files.location import Location
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    """A folder that is not there yet."""
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def location(output: Path) -> Location:
+    """The same as the commands have it."""
+    return Location(uri=str(output))
