@@ -21,7 +21,6 @@ from memagent_batch.cli.main import main as memagent
 from memagent_batch.domain.closing.answer_types import AnswerType
 from memagent_batch.domain.closing.values import ValueStatus
 from memagent_batch.evaluation.needles import Haystack, NeedleTask, make_needle, make_task
-from memagent_batch.evaluation.needles.facts import Split
 from memagent_batch.evaluation.tasks import NOT_STATED
 from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.runs.evidence import How
@@ -87,7 +86,7 @@ def _tasks() -> Iterator[NeedleTask]:
 def _question(number: int, task: NeedleTask) -> dict[str, Any]:
     """The question, the type of its value, and its reference; now and then one that the document does not answer."""
     is_absent = (number + 1) % EVERY_ABSENT == 0
-    other = make_needle(random.Random(DEMO_SEED + number), split=Split.HELD_OUT) if is_absent else task
+    other = make_needle(random.Random(DEMO_SEED + number)) if is_absent else task
     return {
         "question": other.question,
         "answer_type": AnswerType.NUMBER if other.answer.isdigit() else AnswerType.TEXT,
