@@ -13,7 +13,7 @@ from pydantic import Field
 from memagent_batch.cli.command import OutputCommand
 from memagent_batch.cli.screen import cut
 from memagent_batch.errors import SettingsError
-from memagent_batch.pages.values import values_of_both
+from memagent_batch.pages.readings import values_of_both
 from memagent_batch.runs.history.causes import AnswerChange
 from memagent_batch.runs.history.comparison import compare_runs
 from memagent_batch.runs.history.history import LATEST, PREVIOUS, PastRun, find_run

@@ -27,7 +27,7 @@ from memagent_batch.convert.table import (
 from memagent_batch.errors import InputError, SupersededError
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.converted import CONVERTED_FOLDER
+from memagent_batch.inputs.listing import CONVERTED_FOLDER
 from memagent_batch.runs.claim import require_claim
 
 COPY_BYTES = 1 << 20

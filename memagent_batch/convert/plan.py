@@ -9,8 +9,7 @@ from pathlib import PurePosixPath
 from memagent_batch.convert.table import SourceReport, read_sources
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.converted import CONVERTED_FOLDER
-from memagent_batch.inputs.listing import InputFile
+from memagent_batch.inputs.listing import CONVERTED_FOLDER, InputFile
 
 BATCH_FILES = 256
 """Most files of one task. A kill costs at most the tasks under way."""

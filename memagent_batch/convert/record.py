@@ -16,7 +16,7 @@ from memagent_batch.files.claims import claimed_record
 from memagent_batch.files.errors import storage_errors
 from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.converted import CONVERTED_FOLDER, CONVERTED_FORMAT, MANIFEST_FILE, RUN_FILE
+from memagent_batch.inputs.listing import CONVERTED_FOLDER, CONVERTED_FORMAT, MANIFEST_FILE, RUN_FILE
 from memagent_batch.log.writer import new_run_id
 from memagent_batch.runs.claim import TableSet, publish
 from memagent_batch.runs.run import CLAIM_TRIES

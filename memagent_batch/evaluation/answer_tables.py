@@ -9,7 +9,7 @@ from memagent_batch.evaluation.closing_scores import SPAN_COLUMNS, EvidenceSpans
 from memagent_batch.evaluation.suites.schemas import ANSWER_COLUMNS
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.formats.grouped import open_grouped
+from memagent_batch.inputs.formats.columnar import open_grouped
 from memagent_batch.inputs.listing import list_files
 from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE, require_manifest
 from memagent_batch.runs.tables.table_files import table_locations

@@ -11,7 +11,7 @@ from memagent_batch.evaluation.suites.schemas import SCORES
 from memagent_batch.files.errors import output_errors, table_errors
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import read_parquet
-from memagent_batch.inputs.formats.grouped import GroupedFile, open_grouped
+from memagent_batch.inputs.formats.columnar import GroupedFile, open_grouped
 from memagent_batch.log.index import Row
 from memagent_batch.runs.manifest import MANIFEST_FILE
 from memagent_batch.runs.tables.table_files import table_locations

@@ -22,8 +22,8 @@ from memagent_batch.errors import SupersededError
 from memagent_batch.files.location import Location, absolute
 from memagent_batch.files.options import Options, StorageOptions
 from memagent_batch.flows import answer as chain
-from memagent_batch.inputs.document_records import index_columns, parsed_where
-from memagent_batch.inputs.where.conditions import columns_of
+from memagent_batch.inputs.documents import index_columns, parsed_where
+from memagent_batch.inputs.where import columns_of
 from memagent_batch.logs import log_of_program
 from memagent_batch.runs.claim import require_claim
 from memagent_batch.runs.output_place import INPUT_FOLDER, claim_output

@@ -22,18 +22,24 @@ from memagent_batch.flows.price import (
     reading_price,
 )
 from memagent_batch.inputs.document_index import (
+    IndexedTable,
+    documents_named,
     index_schema,
+    known_files,
+    known_rows,
+    log_documents,
     require_readable,
     require_reported,
     require_unique_ids,
+    sample_documents,
+    shards_without,
+    warn_of_bad_files,
+    warn_of_missing,
     with_missing,
 )
 from memagent_batch.inputs.documents import index_shard
-from memagent_batch.inputs.findings import log_documents, warn_of_bad_files, warn_of_missing
-from memagent_batch.inputs.lake.known import IndexedTable, known_files, known_rows, shards_without
 from memagent_batch.inputs.questions import inline_type, missing_again, missing_documents
 from memagent_batch.inputs.rows import group_rows
-from memagent_batch.inputs.samples import documents_named, sample_documents
 from memagent_batch.inputs.shards import Shard
 from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.logs import step

@@ -11,18 +11,14 @@ from fsspec.utils import glob_translate
 
 from memagent_batch.config.sources import InputConfig, OnBadFile
 from memagent_batch.errors import InputError, InputUnreachableError
+from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
+from memagent_batch.inputs.formats.columnar import open_grouped
 from memagent_batch.inputs.formats.formats import UNKNOWN_REMEDY, Format, format_ending, format_of, is_named_text
-from memagent_batch.inputs.formats.grouped import open_grouped
-from memagent_batch.inputs.lake.hive import partition_values
-from memagent_batch.inputs.lake.hub import pin
-from memagent_batch.inputs.lake.names import at_version, table_name
-from memagent_batch.inputs.lake.table import Table, TableColumns, TableFile
+from memagent_batch.inputs.lake.table import Table, TableColumns, TableFile, at_version, partition_values, table_name
 from memagent_batch.inputs.lake.tables import find_table
 from memagent_batch.inputs.listing import InputFile, list_places
-from memagent_batch.inputs.where.conditions import Condition, columns_of
-from memagent_batch.inputs.where.parser import parse_where
-from memagent_batch.inputs.where.truth import may_hold
+from memagent_batch.inputs.where import Condition, columns_of, may_hold, parse_where
 
 _SHARD_BYTES = 128 * 1024 * 1024
 """Size that a shard is aimed at, bytes: a second or two of reading and hashing."""
@@ -287,4 +283,37 @@ def _pack(documents: Location, files: Sequence[InputFile], *, format_: Format) -
         paths=tuple(file.path for file in files),
         format=format_,
         size_bytes=sum(file.size_bytes for file in files),
+    )
+
+
+_PROTOCOL = "hf"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pinned:
+    """A place of the hub at a commit."""
+
+    place: Location
+    """The same place, with the commit in its path."""
+    commit: str
+    """The commit."""
+
+
+def pin(documents: Location) -> Pinned | None:
+    """The commit that the branch or tag of a place stands for now; None for a place elsewhere.
+
+    Raises:
+        InputError: the hub can't be reached, or has no such data set or revision.
+    """
+    if not documents.uri.startswith(f"{_PROTOCOL}://"):
+        return None
+    with input_errors(documents.uri):
+        found = documents.fs.resolve_path(documents.path)
+        if not hasattr(found, "repo_id"):
+            return None  # a bucket has no commits
+        info = documents.fs._api.repo_info(found.repo_id, revision=found.revision, repo_type=found.repo_type)
+    kind = "" if found.repo_type == "model" else f"{found.repo_type}s/"
+    path = f"{kind}{found.repo_id}@{info.sha}/{found.path_in_repo}".rstrip("/")
+    return Pinned(
+        place=Location(uri=f"{_PROTOCOL}://{path}", storage_options=documents.storage_options), commit=info.sha
     )

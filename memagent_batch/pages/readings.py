@@ -1,18 +1,27 @@
 """The readings of a finished run, one after another: row of `answers`, turns of the memory, evidence."""
 
 import difflib
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
+from typing import Any
 
 import pyarrow as pa
 
+from memagent_batch.domain.closing.values import ValueStatus
+from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
 from memagent_batch.files.errors import table_errors
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.formats.grouped import GroupedFile, open_grouped
+from memagent_batch.inputs.formats.columnar import GroupedFile, open_grouped
 from memagent_batch.log.index import Row
+from memagent_batch.runs.history.causes import AnswerChange
+from memagent_batch.runs.history.comparison import compare_runs
+from memagent_batch.runs.history.history import find_run
+from memagent_batch.runs.history.schemas import DifferenceRow
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.tables.part_report import PartReport
 
@@ -197,3 +206,149 @@ def _nearest(name: str, names: set[str]) -> str:
         return f"did you mean {' or '.join(map(repr, near))}?"
     some = ", ".join(map(repr, sorted(names)[:SUGGESTED_IDS]))
     return f"it has {some}{f' and {len(names) - SUGGESTED_IDS:,} more' if len(names) > SUGGESTED_IDS else ''}"
+
+
+NO_UNIT = "1"
+"""The unit of a number that has none."""
+NOT_STATED = "not stated"
+INVALID = "invalid"
+NO_ANSWER = "no answer"
+OUTCOMES = ("answered", NOT_STATED, NO_ANSWER, INVALID, "failed", "not read")
+"""What becomes of a reading, as `outcome_of` says it."""
+
+
+def shown_value(row: Row) -> str:
+    """The value of a row of `answers` as text; of a question without a type, the answer.
+
+    A reading without an answer shows its status instead.
+    """
+    without_value = _without_value(row)
+    if without_value is None and row.get("value_status") == ValueStatus.OK and row.get("value") is not None:
+        unit = row.get("value_unit")
+        return f"{_words(json.loads(row['value']))}{f' {unit}' if unit and unit != NO_UNIT else ''}"
+    return without_value or (NO_ANSWER if row["answer"] is None else str(row["answer"]))
+
+
+def outcome_of(row: Row) -> str:
+    """What a reader filters answers by: one of `OUTCOMES`."""
+    return _without_value(row) or (NO_ANSWER if row["answer"] is None else "answered")
+
+
+def values_of_both(row: DifferenceRow) -> tuple[str | None, str | None] | None:
+    """The values of both runs in words, the earlier first; None where they are equal, and for one that is missing."""
+    before, after = ((row["value_status_before"], row["value_before"]), (row["value_status_after"], row["value_after"]))
+    return None if before == after else (_value_words(*before), _value_words(*after))
+
+
+def _value_words(status: str | None, value: str | None) -> str | None:
+    """What a run has for a value, by its columns `value_status` and `value`; None where it has none."""
+    match status:
+        case ValueStatus.OK if value is not None:
+            return _words(json.loads(value))
+        case ValueStatus.NOT_STATED:
+            return NOT_STATED
+        case ValueStatus.INVALID:
+            return INVALID
+    return None
+
+
+def _without_value(row: Row) -> str | None:
+    """Why a row has neither value nor answer to show: its status, or that of its value; None where it may have one."""
+    if row["status"] != Status.OK:
+        return str(row["status"]).replace("_", " ")
+    match row.get("value_status"):
+        case ValueStatus.NOT_STATED:
+            return NOT_STATED
+        case ValueStatus.INVALID:
+            return INVALID
+    return None
+
+
+def run_time(run_id: str) -> str:
+    """When a run began, by its id; the id itself where it does not say."""
+    found = re.match(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)", run_id)
+    return "{}-{}-{} {}:{} UTC".format(*found.groups()) if found else run_id
+
+
+def _float_words(value: float) -> str:
+    """The shortest digits that are this number."""
+    return repr(value).removesuffix(".0")
+
+
+def _words(value: Any) -> str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case str():
+            return value
+        case int():
+            return str(value)
+        case float():
+            return _float_words(value)
+        case list() if all(isinstance(each, str) for each in value):
+            return ", ".join(value) or "none"
+        case _:
+            return json.dumps(value, ensure_ascii=False)
+
+
+KEPT_CHARACTERS = 300
+"""Of an earlier answer, characters that are held; `memagent diff` shows all of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """How an answer differs from that of the run before."""
+
+    kind: AnswerChange
+    """New or changed."""
+    why: tuple[str, ...]
+    """What is new or other; see `Cause`."""
+    before: str | None
+    """The earlier answer, its beginning; None where there was none."""
+    value_before: str | None = None
+    """The earlier value, its beginning; None where there was none, or where it is the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunChanges:
+    """What a run changed."""
+
+    since: str | None
+    """Id of the run before; None for a first run."""
+    readings: Mapping[ReadingKey, Change] = field(default_factory=dict)
+    """Readings of the later run that are new, or have another answer, value or status."""
+    num_removed: int = 0
+    """Readings that only the earlier run asked for."""
+    problem: str | None = None
+    """Why the runs can't be compared; None where they were."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is known of each answer if it changed."""
+        return self.since is not None and self.problem is None
+
+
+def changes_of(output: Location, manifest: Manifest) -> RunChanges:
+    """Compares a run with the finished run before it, by their records and logs."""
+    since = manifest["changes"].get("since")
+    if since is None:
+        return RunChanges(since=None)
+    readings: dict[ReadingKey, Change] = {}
+    num_removed = 0
+    try:
+        for table in compare_runs(find_run(output, since), find_run(output, manifest["run_id"])):
+            for row in table.to_pylist():
+                if row["change"] == AnswerChange.REMOVED:
+                    num_removed += 1
+                    continue
+                before = row["answer_before"] or row["error_message_before"] or row["status_before"]
+                value, _ = values_of_both(row) or (None, None)
+                readings[key_of(row)] = Change(
+                    kind=AnswerChange(row["change"]),
+                    why=tuple(row["why"]),
+                    before=before and before[:KEPT_CHARACTERS],
+                    value_before=value and value[:KEPT_CHARACTERS],
+                )
+    except OutputError as error:
+        return RunChanges(since=since, problem=str(error))
+    return RunChanges(since=since, readings=readings, num_removed=num_removed)

@@ -11,7 +11,7 @@ from memagent_batch.config.sources import SourceConfig
 from memagent_batch.errors import OutputError
 from memagent_batch.files.claims import claimed_record
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.lake.names import LakeKind, table_name
+from memagent_batch.inputs.lake.table import LakeKind, table_name
 from memagent_batch.log.question_list import ASKED_FOLDER
 from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
 from memagent_batch.masking import shown

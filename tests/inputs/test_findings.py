@@ -8,8 +8,8 @@ import pytest
 
 from memagent_batch.config.sources import InputConfig, OnBadFile
 from memagent_batch.files.location import Location
+from memagent_batch.inputs.document_index import describe
 from memagent_batch.inputs.documents import index_shard
-from memagent_batch.inputs.findings import describe
 from memagent_batch.inputs.formats.formats import Format
 from memagent_batch.inputs.shards import find_shards
 

@@ -7,8 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.inputs.document_index import INDEX_SCHEMA, IndexRow, index_table
-from memagent_batch.inputs.samples import sample_documents
+from memagent_batch.inputs.document_index import INDEX_SCHEMA, IndexRow, index_table, sample_documents
 
 NAMES = st.lists(st.text(min_size=1, max_size=3), unique=True, max_size=30)
 

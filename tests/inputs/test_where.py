@@ -13,10 +13,9 @@ from pyarrow import csv
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.formats import grouped
+from memagent_batch.inputs.formats import columnar as grouped
 from memagent_batch.inputs.shards import list_shards
-from memagent_batch.inputs.where.parser import parse_where
-from memagent_batch.inputs.where.truth import may_hold
+from memagent_batch.inputs.where import may_hold, parse_where
 from tests.inputs.lake.forms import indexed, read
 
 ROWS = pa.table(

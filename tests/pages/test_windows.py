@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.pages.windows import NEAR_CHARACTERS, Mark, Window, windows
+from memagent_batch.pages.document_page import NEAR_CHARACTERS, Mark, Window, windows
 
 
 def passage(window: Window) -> str:

@@ -13,8 +13,7 @@ from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
 from memagent_batch.flows.calibrate import calibrate
 from memagent_batch.flows.review import Asked, import_labels, make_review
-from memagent_batch.inputs.where.parser import parse_where
-from memagent_batch.inputs.where.truth import matching_rows
+from memagent_batch.inputs.where import matching_rows, parse_where
 from memagent_batch.review.calibration.threshold import ALL, Target
 from memagent_batch.review.labels.label import Purpose
 from memagent_batch.review.sample.record import rule_of

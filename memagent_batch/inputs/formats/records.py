@@ -142,10 +142,10 @@ class RecordReader(Protocol):
         """
         ...
 
-    def fetch(
-        self, location: Location, *, columns: Sequence[Column], places: Sequence[Place]
-    ) -> Iterator[tuple[Place, tuple[Value, ...]]]:
-        """Streams the columns' values at `places`, which are sorted; leaves out the places that are not there.
+    def fetch(self, location: Location, *, columns: Sequence[Column], places: Sequence[Place]) -> Iterator[Record]:
+        """Streams the records at `places`, which are sorted; leaves out the places that are not there.
+
+        A record that can't be read comes with its error.
 
         Raises:
             InputError: the file or a column can't be read.

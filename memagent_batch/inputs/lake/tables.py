@@ -20,10 +20,8 @@ from memagent_batch.inputs.lake.iceberg import (
     load_iceberg,
     open_iceberg,
 )
-from memagent_batch.inputs.lake.names import LakeKind, TableName, table_name
-from memagent_batch.inputs.lake.refusal import is_delta_folder
-from memagent_batch.inputs.lake.table import Table, TableColumns
-from memagent_batch.inputs.listing import common_folder, usable_file_system
+from memagent_batch.inputs.lake.table import LakeKind, Table, TableColumns, TableName, table_name
+from memagent_batch.inputs.listing import common_folder, is_delta_folder, usable_file_system
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable

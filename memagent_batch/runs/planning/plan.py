@@ -16,8 +16,7 @@ from memagent_batch.config.sources import SourceConfig
 from memagent_batch.domain.closing.answer_types import ValueType
 from memagent_batch.domain.readings import Status
 from memagent_batch.inputs.bundles import bundles
-from memagent_batch.inputs.document_index import ROWS_COLUMN, is_there
-from memagent_batch.inputs.lake.known import IndexedTable
+from memagent_batch.inputs.document_index import ROWS_COLUMN, IndexedTable, is_there
 from memagent_batch.log.files import ReadingKey, log_line
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.reading.closing import Closing

@@ -13,7 +13,7 @@ from memagent_batch.cli.main import main
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.flows.export import export
-from memagent_batch.inputs.formats import grouped
+from memagent_batch.inputs.formats import columnar as grouped
 from memagent_batch.pages.spreadsheets import SpreadsheetFormat
 from memagent_batch.training.bridges import BRIDGES
 from memagent_batch.training.rollouts import reader

@@ -9,8 +9,7 @@ import pytest
 
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.formats.columnar import ColumnarReader
-from memagent_batch.inputs.formats.grouped import open_grouped
+from memagent_batch.inputs.formats.columnar import ColumnarReader, open_grouped
 from memagent_batch.inputs.formats.records import Column, Kind, Place, Presence, Unreadable, Value
 
 TEXT = Column(name="text", kind=Kind.DOCUMENT, presence=Presence.SOME, knob="input.text_column")

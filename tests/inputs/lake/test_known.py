@@ -8,7 +8,7 @@ import pytest
 
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.lake.known import IndexedTable, kept_index, known_files, known_rows, shards_without
+from memagent_batch.inputs.document_index import IndexedTable, kept_index, known_files, known_rows, shards_without
 from memagent_batch.inputs.lake.tables import documents_place
 from memagent_batch.inputs.shards import FoundShards, find_shards
 from tests.inputs.lake.forms import KNOBS, PAGES, indexed, pages_table, rows_table

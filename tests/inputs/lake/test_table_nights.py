@@ -20,8 +20,7 @@ from hypothesis.stateful import (
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.document_index import index_schema
-from memagent_batch.inputs.lake.known import IndexedTable, known_files, known_rows, shards_without
+from memagent_batch.inputs.document_index import IndexedTable, index_schema, known_files, known_rows, shards_without
 from memagent_batch.inputs.questions import given_questions
 from memagent_batch.inputs.shards import FoundShards, find_shards
 from memagent_batch.runs.history.history import read_kept_index
