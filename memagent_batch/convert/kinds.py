@@ -22,17 +22,13 @@ class FileKind(StrEnum):
     """A kind of file that has a converter."""
 
     PDF = "pdf"
-    """Portable Document Format."""
     HTML = "html"
-    """A web page."""
     DOCX = "docx"
     """A Word document, since 2007."""
     EMAIL = "email"
     """A message, or a mailbox of them."""
     MARKDOWN = "markdown"
-    """Markdown."""
     TEXT = "text"
-    """Plain text."""
     ZIP = "zip"
     """Files packed into one."""
 

@@ -25,14 +25,12 @@ from memagent_batch.inputs.document_index import (
     IndexedTable,
     documents_named,
     index_schema,
-    known_files,
-    known_rows,
     log_documents,
     require_readable,
     require_reported,
     require_unique_ids,
+    reuse_index,
     sample_documents,
-    shards_without,
     warn_of_bad_files,
     warn_of_missing,
     with_missing,
@@ -204,8 +202,8 @@ def index_documents(
     schema = index_schema(sources.input)
     tables = [schema.empty_table()]
     if table is not None and kept is not None and kept.schema.equals(schema):
-        known = known_files(kept, table, settings=sources.input)
-        tables, shards = [known_rows(kept, known).cast(schema)], shards_without(shards, known)
+        reused, shards = reuse_index(kept, table, shards, settings=sources.input)
+        tables = [reused.cast(schema)]
     num_files = len({path for shard in shards for path in shard.paths})
     with step(f"indexing the documents: {num_files:,} file{'s' if num_files != 1 else ''}"):
         tables += [indexed.cast(schema) for indexed in _indexed_shards(shards, sources=sources, executor=executor)]

@@ -1,4 +1,7 @@
-"""The index of the documents: what the plan needs of each (id, hash, size, place), without its text."""
+"""The index of the documents: what the plan needs of each (id, hash, size, place), without its text.
+
+It is checked, sampled, and kept for the next run; what a plan logs of its inputs comes from it.
+"""
 
 import json
 import logging
@@ -21,6 +24,8 @@ from memagent_batch.inputs.formats.records import Place
 from memagent_batch.inputs.lake.table import Table
 from memagent_batch.inputs.shards import FoundShards, Shard
 from memagent_batch.logs import EventKind
+
+log = logging.getLogger(__name__)
 
 CARRY_PREFIX = "carry:"
 """Goes before the names of carried columns in the index, so that they can't collide with its own."""
@@ -65,6 +70,33 @@ INDEX_SCHEMA = pa.schema(
 """One row for each document. Carried columns follow, as text, named `carry:<name>`."""
 _NO_PLACE = Place(start=0, stop=0)
 """The place of a row that stands for no document."""
+MISSING_DOCUMENT = DocumentMissingError.__name__
+"""`error_type` of rows that stand for documents which are not there."""
+BAD_FILE = BadFileError.__name__
+"""`error_type` of rows that stand for files or records which can't be read."""
+_MISSING_ERROR = (
+    "a question is bound to this document_id, and no document has it; correct the id, put the document back, or take "
+    "the question off the list"
+)
+_FILES = b"memagent.files"
+"""Key of the files in the metadata of a kept index."""
+_CODE = 3
+"""Raised with every change of the code that changes a row of an index."""
+_SHOWN_NAMES = 5
+"""Files or documents that a line names."""
+_FORMAT_NAMES = {
+    Format.PARQUET: "Parquet",
+    Format.JSONL: "JSONL",
+    Format.CSV: "CSV",
+    Format.ARROW: "Arrow",
+    Format.TABLE: "table",
+}
+"""Formats of many documents a file, as people write them."""
+_LEFT_OUT = (
+    "a text file beside Parquet, JSONL, CSV or Arrow files is read only where --documents names it, by its path or a "
+    "glob such as '**/*.txt', or with --input.format text"
+)
+"""Why text files are left out."""
 
 
 class RowPlaces(TypedDict):
@@ -95,7 +127,6 @@ class IndexRow:
     order: tuple[str, ...] = ()
     """Values that put a row into the order of its document, before rows are grouped."""
     carried: Mapping[str, str | None] = field(default_factory=dict)
-    """Values of the carried columns."""
 
     @property
     def long_chars(self) -> int:
@@ -105,34 +136,15 @@ class IndexRow:
 
 def index_table(rows: Sequence[IndexRow], *, schema: pa.Schema) -> pa.Table:
     """The rows as a table of `index_schema`, or of its columns that the schema has."""
-    columns: dict[str, list[Any]] = {
-        "document_id": [row.document_id for row in rows],
-        "document_hash": [row.document_hash for row in rows],
-        "path": [row.path for row in rows],
-        "format": [row.format.value for row in rows],
-        "start": [row.place.start for row in rows],
-        "stop": [row.place.stop for row in rows],
-        "num_bytes": [row.num_bytes for row in rows],
-        "question": [row.question for row in rows],
-        "error": [row.error for row in rows],
-        "error_type": [row.error_type for row in rows],
-        ROWS_COLUMN: [row.rows for row in rows],
-        "order": [row.order for row in rows],
-    }
-    for name in schema.names:
-        if name.startswith(CARRY_PREFIX):
-            columns[name] = [row.carried.get(name.removeprefix(CARRY_PREFIX)) for row in rows]
-    return pa.table({name: columns[name] for name in schema.names}, schema=schema)
+    return pa.table({name: [_cell(row, name) for row in rows] for name in schema.names}, schema=schema)
 
 
-MISSING_DOCUMENT = DocumentMissingError.__name__
-"""`error_type` of rows that stand for documents which are not there."""
-BAD_FILE = BadFileError.__name__
-"""`error_type` of rows that stand for files or records which can't be read."""
-_MISSING_ERROR = (
-    "a question is bound to this document_id, and no document has it; correct the id, put the document back, or take "
-    "the question off the list"
-)
+def _cell(row: IndexRow, name: str) -> Any:
+    if name in ("start", "stop"):
+        return getattr(row.place, name)
+    if name.startswith(CARRY_PREFIX):
+        return row.carried.get(name.removeprefix(CARRY_PREFIX))
+    return getattr(row, name)
 
 
 def index_schema(settings: InputConfig) -> pa.Schema:
@@ -285,12 +297,6 @@ def sample_documents(index: pa.Table, *, limit: int | None, seed: int) -> Sample
     return SampledDocuments(taken=index.take(taken).combine_chunks(), outside=index.take(outside).combine_chunks())
 
 
-_FILES = b"memagent.files"
-"""Key of the files in the metadata of a kept index."""
-_CODE = 3
-"""Raised with every change of the code that changes a row of an index."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedTable:
     """What was indexed, where it has versions."""
@@ -325,43 +331,21 @@ def kept_index(index: pa.Table, table: IndexedTable) -> pa.Table:
     return index.filter(is_there(index)).replace_schema_metadata({_FILES: json.dumps(files).encode()})
 
 
-def known_files(kept: pa.Table, table: IndexedTable, *, settings: InputConfig) -> frozenset[str]:
-    """Files of a table whose rows a kept index has. Where documents have many rows: all of them, or none."""
+def reuse_index(
+    kept: pa.Table, table: IndexedTable, shards: Sequence[Shard], *, settings: InputConfig
+) -> tuple[pa.Table, list[Shard]]:
+    """The rows of a kept index whose files have not changed, and the shards that are left to index.
+
+    Where documents have many rows, all of them are reused, or none.
+    """
     files: dict[str, str] = json.loads((kept.schema.metadata or {}).get(_FILES, b"{}"))
-    if settings.order_columns:
-        return frozenset(files) if files == table.files else frozenset()
-    return frozenset(path for path, fingerprint in table.files.items() if files.get(path) == fingerprint)
-
-
-def known_rows(kept: pa.Table, files: Collection[str]) -> pa.Table:
-    """The rows of a kept index that come from these files."""
-    paths = pa.array(sorted(files), kept.schema.field("path").type)
-    return kept.filter(pc.is_in(kept["path"], value_set=paths)).replace_schema_metadata(None)
-
-
-def shards_without(shards: Sequence[Shard], files: Collection[str]) -> list[Shard]:
-    """The shards that are left when these files need not be indexed."""
-    kept = [replace(shard, paths=tuple(path for path in shard.paths if path not in files)) for shard in shards]
-    return [shard for shard in kept if shard.paths]
-
-
-log = logging.getLogger(__name__)
-
-SHOWN_NAMES = 5
-"""Files or documents that a line names."""
-FORMAT_NAMES = {
-    Format.PARQUET: "Parquet",
-    Format.JSONL: "JSONL",
-    Format.CSV: "CSV",
-    Format.ARROW: "Arrow",
-    Format.TABLE: "table",
-}
-"""Formats of many documents a file, as people write them."""
-LEFT_OUT = (
-    "a text file beside Parquet, JSONL, CSV or Arrow files is read only where --documents names it, by its path or a "
-    "glob such as '**/*.txt', or with --input.format text"
-)
-"""Why text files are left out."""
+    reused = {path for path, fingerprint in table.files.items() if files.get(path) == fingerprint}
+    if settings.order_columns and files != table.files:
+        reused = set()
+    paths = pa.array(sorted(reused), kept.schema.field("path").type)
+    rows = kept.filter(pc.is_in(kept["path"], value_set=paths)).replace_schema_metadata(None)
+    left = [replace(shard, paths=tuple(path for path in shard.paths if path not in reused)) for shard in shards]
+    return rows, [shard for shard in left if shard.paths]
 
 
 def log_documents(index: pa.Table, found: FoundShards) -> None:
@@ -369,7 +353,7 @@ def log_documents(index: pa.Table, found: FoundShards) -> None:
     fields = {
         "num_documents": len(_document_formats(index)),
         "num_files": {str(of): found.num_files(of) for of in Format if found.num_files(of)},
-        "left_out": list(found.left_out[:SHOWN_NAMES]),
+        "left_out": list(found.left_out[:_SHOWN_NAMES]),
         "num_left_out": len(found.left_out),
     }
     log.info(describe(index, found), extra={"event": EventKind.DOCUMENTS_FOUND, **fields})
@@ -381,14 +365,14 @@ def describe(index: pa.Table, found: FoundShards) -> str:
     parts = [
         _plural(counts[format_], "text file")
         if format_ is Format.TEXT
-        else f"{counts[format_]:,} from {_plural(found.num_files(format_), f'{FORMAT_NAMES[format_]} file')}"
+        else f"{counts[format_]:,} from {_plural(found.num_files(format_), f'{_FORMAT_NAMES[format_]} file')}"
         for format_ in Format
         if format_ in counts
     ]
     line = f"{_plural(sum(counts.values()), 'document')}: {', '.join(parts)}"
     if not found.left_out:
         return line
-    return f"{line}; left out: {_quoted(found.left_out)} ({LEFT_OUT})"
+    return f"{line}; left out: {_quoted(found.left_out)} ({_LEFT_OUT})"
 
 
 def warn_of_bad_files(index: pa.Table) -> None:
@@ -397,7 +381,7 @@ def warn_of_bad_files(index: pa.Table) -> None:
     if not bad:
         return
     message = f"files, lines or rows that can't be read: {_quoted(bad)}; each has a failed row for each question that "
-    fields = {"num_files": len(bad), "names": bad[:SHOWN_NAMES]}
+    fields = {"num_files": len(bad), "names": bad[:_SHOWN_NAMES]}
     log.warning(f"{message}is asked of every document", extra={"event": EventKind.FILES_UNREADABLE, **fields})
 
 
@@ -406,7 +390,7 @@ def warn_of_missing(document_ids: Sequence[str]) -> None:
     if not document_ids:
         return
     message = f"documents that questions are bound to and that are not there: {_quoted(document_ids)}; their rows are "
-    fields = {"num_documents": len(document_ids), "document_ids": list(document_ids[:SHOWN_NAMES])}
+    fields = {"num_documents": len(document_ids), "document_ids": list(document_ids[:_SHOWN_NAMES])}
     log.warning(f"{message}failed", extra={"event": EventKind.DOCUMENTS_MISSING, **fields})
 
 
@@ -416,8 +400,8 @@ def _document_formats(index: pa.Table) -> pa.ChunkedArray:
 
 
 def _quoted(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:SHOWN_NAMES])
-    return shown if len(names) <= SHOWN_NAMES else f"{shown} and {len(names) - SHOWN_NAMES:,} more"
+    shown = ", ".join(repr(name) for name in names[:_SHOWN_NAMES])
+    return shown if len(names) <= _SHOWN_NAMES else f"{shown} and {len(names) - _SHOWN_NAMES:,} more"
 
 
 def _plural(number: int, noun: str) -> str:

@@ -41,7 +41,6 @@ class Shard:
     paths: tuple[str, ...]
     """Paths of the files on their file system; at a million files they are most of what the driver holds."""
     format: Format
-    """Their format."""
     size_bytes: int
     """Size in the files, bytes; about right for row groups."""
     groups: tuple[int, int] | None = None
@@ -49,7 +48,6 @@ class Shard:
     table_files: Mapping[str, TableFile] = field(default_factory=dict)
     """What a table of a lake says of its files, by path; nothing for other files."""
     table_columns: TableColumns = field(default_factory=dict)
-    """The columns of the table."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -296,7 +294,6 @@ class Pinned:
     place: Location
     """The same place, with the commit in its path."""
     commit: str
-    """The commit."""
 
 
 def pin(documents: Location) -> Pinned | None:

@@ -25,9 +25,7 @@ class Mark:
     number: int
     """Its number on the page, from 1."""
     start: int
-    """First character."""
     end: int
-    """Character after the last one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +33,6 @@ class Piece:
     """A stretch of text with the same marks all along."""
 
     text: str
-    """The characters."""
     numbers: tuple[int, ...] = ()
     """Marks that cover it."""
     begins: tuple[int, ...] = ()
@@ -47,11 +44,8 @@ class Window:
     """A passage of the text; what lies far from its marks stands apart."""
 
     start: int
-    """First character, code points."""
     end: int
-    """Character after the last one."""
     num_chars: int
-    """Length of the whole text."""
     before: str
     """The passage before what is near its marks."""
     pieces: tuple[Piece, ...]
@@ -118,13 +112,10 @@ class ReadingView:
     """One reading on the page of its document."""
 
     answer: Row
-    """Its row of `answers`."""
     value: str
     """The answer in a few words."""
     outcome: str
-    """See `outcome_of`."""
     trace: Trace
-    """The memory, turn by turn."""
     evidence: tuple[Row, ...]
     """Rows of `evidence`, numbered from 1: chosen sentences first, by rank."""
     change: Change | None
@@ -154,7 +145,6 @@ class Sheet:
     number: int
     """Its number among all sheets, from 0."""
     document_id: str
-    """The document."""
     first: int
     """Which reading of the document is its first, from 0."""
     is_last: bool

@@ -300,7 +300,6 @@ class Change:
     """How an answer differs from that of the run before."""
 
     kind: AnswerChange
-    """New or changed."""
     why: tuple[str, ...]
     """What is new or other; see `Cause`."""
     before: str | None

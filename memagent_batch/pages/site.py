@@ -61,11 +61,9 @@ class _Rows:
     files: list[str] = field(default_factory=list)
     """Files that are written."""
     rows: list[list[Any]] = field(default_factory=list)
-    """Rows of the next one."""
     questions: dict[tuple[str, str], int] = field(default_factory=dict)
     """Ids and texts of the questions that they name, by their place in its list."""
     outcomes: Counter[str] = field(default_factory=Counter)
-    """Readings by `outcome_of`."""
     question_ids: set[str] = field(default_factory=set)
     """Of all files."""
     num_readings: int = 0

@@ -56,7 +56,6 @@ class WrittenCells:
 
 Cell = str | float | bool | None
 Writer = Callable[[Sequence[Cell]], object]
-"""Writes a row."""
 
 
 def export_answers(output: Location, target: Location, *, to: SpreadsheetFormat) -> WrittenCells:

@@ -46,7 +46,6 @@ class ByteLines:
     """The lines of a stream as text, with line ends, keeping count of bytes and lines."""
 
     stream: IO[bytes]
-    """The bytes."""
     path: str
     """The file, for messages."""
     position: int = 0
@@ -54,7 +53,6 @@ class ByteLines:
     max_bytes: int | None = None
     """Most bytes of a line; None for no bound."""
     num_lines: int = 0
-    """Lines read so far."""
 
     def __iter__(self) -> "ByteLines":
         return self

@@ -39,7 +39,6 @@ class Format(StrEnum):
     TABLE = "table"
     """A Parquet file of a table of a lake."""
     TEXT = "text"
-    """A text in UTF-8."""
     UNKNOWN = "unknown"
     """Something else, which is not read."""
 

@@ -43,7 +43,6 @@ class OpenedIceberg:
     """A snapshot of a table."""
 
     table: "IcebergTable"
-    """The table."""
     snapshot_id: int | None
     """The snapshot; None where nothing was written yet."""
     schema: "Schema"

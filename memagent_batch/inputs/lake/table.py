@@ -25,9 +25,7 @@ class LakeKind(StrEnum):
     """Formats of tables."""
 
     DELTA = "delta"
-    """Delta Lake."""
     ICEBERG = "iceberg"
-    """Apache Iceberg."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +33,6 @@ class TableName:
     """A table as the user names it."""
 
     kind: LakeKind
-    """Its format."""
     place: str
     """Its folder, a path or fsspec URL; or catalog and table, with a slash between."""
     version: str | None = None
@@ -87,7 +84,6 @@ class TableFile:
     path: str
     """Path on the table's file system."""
     size_bytes: int
-    """Size, bytes."""
     values: Mapping[str, pa.Scalar] = field(default_factory=dict)
     """Columns with one value in all its rows: those of its partition."""
     deleted: bytes = b""
@@ -138,9 +134,7 @@ class Table:
     version: str
     """Number of the version, or id of the snapshot."""
     columns: TableColumns
-    """Its columns."""
     files: tuple[TableFile, ...]
-    """Its data files."""
 
 
 def stored_columns(
