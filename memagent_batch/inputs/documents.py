@@ -332,6 +332,7 @@ def _matching_rows(
     numbers = np.arange(file.num_rows(group), dtype=np.int64)
     if condition is None:
         return numbers
-    table = file.whole(group, names=names) if names else pa.table({})
-    filtered = table.append_column(_ROW_NUMBER, pa.array(numbers)).filter(condition)
-    return np.asarray(filtered[_ROW_NUMBER].to_numpy(), dtype=np.int64)
+    table = pa.table({_ROW_NUMBER: numbers})
+    if names:
+        table = file.whole(group, names=names).append_column(_ROW_NUMBER, table[_ROW_NUMBER])
+    return np.asarray(table.filter(condition)[_ROW_NUMBER].to_numpy(), dtype=np.int64)

@@ -98,7 +98,7 @@ def test_csv_multi_line_fields_are_found_again_at_their_bytes(tmp_path: Path) ->
     places = [record.place for record in records]
     assert [data[place.start : place.stop] for place in places] == [b'1,"a\r\nb,""c"\n', b"2,plain\r\n", b'3,"\n\n"']
     fetched = CsvReader().fetch(Location(uri=str(tmp_path / "f")), columns=(TEXT,), places=places[1:])
-    assert list(fetched) == [(places[1], ("plain",)), (places[2], ("\n\n",))]
+    assert [(record.place, record.values) for record in fetched] == [(places[1], ("plain",)), (places[2], ("\n\n",))]
 
 
 def test_csv_field_of_a_million_characters_is_read(tmp_path: Path) -> None:
@@ -162,16 +162,13 @@ def test_fetch_bytes_that_are_no_record_any_more_concern_that_record_only(reader
         Place(start=len(data) + 10, stop=len(data) + 20),
     ]
     location = Location(uri=str(tmp_path / "f"))
-    values = [value for _, (value,) in reader.fetch(location, columns=(TEXT,), places=places)]
-    assert values[0] == "a"
-    assert values[2] == "c"
-    assert isinstance(values[1], Unreadable)
-    assert isinstance(values[3], Unreadable)
+    records = list(reader.fetch(location, columns=(TEXT,), places=places))
+    assert [record.values for record in records] == [("a",), (), ("c",), ()]
+    assert [record.error is None for record in records] == [True, False, True, False]
 
 
 def test_fetch_records_far_apart_are_all_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(byte_lines, "_SPAN_BYTES", 1000)
-    monkeypatch.setattr(byte_lines, "_GAP_BYTES", 100)
+    monkeypatch.setattr(byte_lines, "_FETCH_BLOCK_BYTES", 100)
     texts = ["a", "b" * 2000, "c", "d" * 200, "e"]
     with (tmp_path / "f").open("w", newline="") as stream:
         csv.writer(stream).writerows([["text"], *([text] for text in texts)])
@@ -179,11 +176,11 @@ def test_fetch_records_far_apart_are_all_found(tmp_path: Path, monkeypatch: pyte
     places = [record.place for record in CsvReader().read(location, columns=(TEXT,), groups=None)]
     wanted = [0, 1, 2, 4]
     fetched = CsvReader().fetch(location, columns=(TEXT,), places=[places[index] for index in wanted])
-    assert [value for _, (value,) in fetched] == [texts[index] for index in wanted]
+    assert [record.values[0] for record in fetched] == [texts[index] for index in wanted]
 
 
 def test_line_at_any_byte_is_its_line_from_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(byte_lines, "_SPAN_BYTES", 3)
+    monkeypatch.setattr(byte_lines, "_BLOCK_BYTES", 3)
     data = b"a\n\nbcdefg\nh"
     (tmp_path / "f").write_bytes(data)
     found = [line_at(Location(uri=str(tmp_path / "f")), position) for position in range(len(data))]
