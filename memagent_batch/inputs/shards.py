@@ -108,8 +108,8 @@ def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
     table = _find_table(documents)
     if table is not None:
         return _table_shards(table, documents[0], where=where, settings=settings)
-    pins = {place.uri: pinned for place in documents if (pinned := pin(place)) is not None}
-    documents = [pins[place.uri].place if place.uri in pins else place for place in documents]
+    pins = {place.uri: pinned for place in documents if (pinned := _pinned(place)) is not None}
+    documents = [pins[place.uri][0] if place.uri in pins else place for place in documents]
     place = documents[0]
     listed = list_places(documents)
     if where is not None:
@@ -130,11 +130,10 @@ def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
         for format_, files in sorted(found.items())
         for shard in _shards_of_files(place, files, format_=format_, settings=settings)
     ]
-    commits = {uri: pinned.commit for uri, pinned in pins.items()}
     return FoundShards(
         shards=shards,
         left_out=tuple(file.name for file in left_out),
-        commits=commits,
+        commits={uri: commit for uri, (_, commit) in pins.items()},
         places=tuple(place.uri for place in documents),
     )
 
@@ -284,33 +283,18 @@ def _pack(documents: Location, files: Sequence[InputFile], *, format_: Format) -
     )
 
 
-_PROTOCOL = "hf"
+def _pinned(place: Location) -> tuple[Location, str] | None:
+    """A place of the Hugging Face hub at the commit that its branch stands for now, and the commit; None elsewhere.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pinned:
-    """A place of the hub at a commit."""
-
-    place: Location
-    """The same place, with the commit in its path."""
-    commit: str
-
-
-def pin(documents: Location) -> Pinned | None:
-    """The commit that the branch or tag of a place stands for now; None for a place elsewhere.
-
-    Raises:
-        InputError: the hub can't be reached, or has no such data set or revision.
+    So a branch that moves on changes nothing in a run.
     """
-    if not documents.uri.startswith(f"{_PROTOCOL}://"):
+    if not place.uri.startswith("hf://"):
         return None
-    with input_errors(documents.uri):
-        found = documents.fs.resolve_path(documents.path)
+    with input_errors(place.uri):
+        found = place.fs.resolve_path(place.path)
         if not hasattr(found, "repo_id"):
             return None  # a bucket has no commits
-        info = documents.fs._api.repo_info(found.repo_id, revision=found.revision, repo_type=found.repo_type)
+        commit = place.fs._api.repo_info(found.repo_id, revision=found.revision, repo_type=found.repo_type).sha
     kind = "" if found.repo_type == "model" else f"{found.repo_type}s/"
-    path = f"{kind}{found.repo_id}@{info.sha}/{found.path_in_repo}".rstrip("/")
-    return Pinned(
-        place=Location(uri=f"{_PROTOCOL}://{path}", storage_options=documents.storage_options), commit=info.sha
-    )
+    path = f"{kind}{found.repo_id}@{commit}/{found.path_in_repo}".rstrip("/")
+    return Location(uri=f"hf://{path}", storage_options=place.storage_options), commit

@@ -1,4 +1,8 @@
-"""A table of a lake: a version, and a list of Parquet files with their partition and their deleted rows."""
+"""A table of a lake: how it is named, and a version with its Parquet files, their partitions and deleted rows.
+
+A table is named `delta://PLACE@VERSION` or `iceberg://CATALOG/DATABASE.TABLE@SNAPSHOT`. Folders such as `year=2026`
+(Hive partitions) are here too: their keys are columns of the files below them.
+"""
 
 import posixpath
 import re
