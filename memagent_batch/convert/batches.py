@@ -193,7 +193,8 @@ def convert_batch(batch: Batch, *, task: ConvertTask) -> pa.Table:
     Raises:
         SupersededError: a newer attempt holds the claim; no file is left.
     """
-    with _Sources(task) as sources:
+    with ConverterServer(search_path=task.search_path) as server:
+        sources = _Sources(task, server)
         num_held, file = 0, ConvertedFile()
         stays = batch.kept is not None
         for work in batch.works:
@@ -225,18 +226,10 @@ def _write_claimed(task: ConvertTask, name: str, data: bytes) -> None:
 class _Sources:
     """The files of a batch, one after another, with one server that starts when the first one must be converted."""
 
-    def __init__(self, task: ConvertTask) -> None:
+    def __init__(self, task: ConvertTask, server: ConverterServer) -> None:
         self._task = task
-        self._ends = ExitStack()
-        self._server = ConverterServer(search_path=task.search_path)
-        self._converter = SourceConverter(self._server, converters=task.converters, limits=task.limits)
-
-    def __enter__(self) -> "_Sources":
-        self._ends.enter_context(self._server)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._ends.close()
+        self._server = server
+        self._converter = SourceConverter(server, converters=task.converters, limits=task.limits)
 
     def outcome(self, work: Work) -> HeldRows | ConvertedSource:
         """The rows that the table has of a file if it has not changed, else new ones."""
