@@ -30,8 +30,8 @@ from memagent_batch.runs.history.document_texts import DocumentTexts
 from memagent_batch.runs.manifest import Manifest, require_manifest
 from memagent_batch.runs.record.estimates import latest_estimates
 
-LARGE_ANSWERS = 50_000
-"""Answers above which a site is written only if the user allows it: it then takes about 1 GB."""
+LARGE_ANSWERS = 100_000
+"""Answers above which a site is written only if the user allows it: at some 11 kB each it takes 1 GB."""
 ROWS_PER_FILE = 1_000
 """Most rows of the table in one file."""
 BATCH_READINGS = 200
