@@ -105,10 +105,6 @@ class ConvertTask:
 def read_held(output: Location, *, finished: Sequence[str]) -> dict[str, list[SourceReport]]:
     """Reads the footers of the table's files, those of attempts that were killed included: each was written whole.
 
-    Args:
-        output: The output.
-        finished: Files of the last finished run, below the output.
-
     Returns:
         The sources of each file; files of the finished run come first.
 
@@ -142,13 +138,7 @@ def require_distinct(files: Sequence[InputFile]) -> None:
 def plan_batches(
     files: Sequence[InputFile], held: Mapping[str, Sequence[SourceReport]], *, num_cpus: int
 ) -> list[Batch]:
-    """All files of the input in batches: those of a table file together, then the others.
-
-    Args:
-        files: The files of the input.
-        held: What the table holds, of `read_held`.
-        num_cpus: CPUs of the cluster.
-    """
+    """All files of the input in batches: those of a table file together, then the others."""
     rows = defaultdict[str, list[HeldRows]](list)
     for name, reports in held.items():
         for row_group, report in enumerate(reports):

@@ -102,11 +102,9 @@ MAIL_HEADERS = frozenset(
 
 
 def recognise(file: Path, *, own_endings: Collection[str] = ()) -> str | NoConverter:
-    """The kind of a file: a `FileKind`, or an ending (`.rtf`) for which the user named a converter.
+    """The kind of a file: a `FileKind`, or an ending (`.rtf`) of `own_endings`, for which the user named a converter.
 
-    Args:
-        file: The file; only its name, its beginning, its end and the names in a ZIP file are read.
-        own_endings: Endings with a converter of the user's, which go before all else.
+    Only its name, its beginning, its end and the names in a ZIP file are read.
     """
     ending = ending_of(file.name)
     if ending in own_endings:

@@ -121,13 +121,6 @@ def close_convert(
 ) -> ConvertManifest:
     """Checks that every file has its rows, and shows the table in the place of the one before.
 
-    Args:
-        run: The run.
-        reports: What all tasks reported.
-        names: The files of the input.
-        left_out: Hidden files and folders, which have no rows.
-        converters: The converters by kind.
-
     Raises:
         CountsError: a file has no rows, or is there twice.
         SupersededError: a newer attempt has claimed the output.

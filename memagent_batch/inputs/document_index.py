@@ -162,10 +162,6 @@ def row_schema(settings: InputConfig) -> pa.Schema:
 def require_unique_ids(index: pa.Table, *, documents: Location) -> None:
     """Refuses two documents of one id.
 
-    Args:
-        index: Rows of `INDEX_SCHEMA`.
-        documents: What was indexed, for the message.
-
     Raises:
         InputError: names the id and both places.
     """
@@ -214,11 +210,6 @@ def require_readable(index: pa.Table) -> None:
 def require_reported(index: pa.Table, *, questions: pa.Table, settings: InputConfig) -> None:
     """Refuses bad files that no row would report: where questions stand beside the texts, theirs are lost with them.
 
-    Args:
-        index: The index.
-        questions: The question list.
-        settings: Names the column of questions beside the texts.
-
     Raises:
         InputError: no question is asked of every document; names the first bad file.
     """
@@ -232,10 +223,6 @@ def require_reported(index: pa.Table, *, questions: pa.Table, settings: InputCon
 
 def require_carry_columns(settings: InputConfig, *, reserved: Collection[str]) -> None:
     """Refuses columns to carry that can't stand in `answers`.
-
-    Args:
-        settings: Names the columns.
-        reserved: Names that `answers` has already.
 
     Raises:
         InputError: a name is taken, or given twice, or is the text's.

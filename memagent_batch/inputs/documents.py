@@ -27,7 +27,7 @@ from memagent_batch.inputs.formats.columnar import (
     present_columns,
     stored_name,
 )
-from memagent_batch.inputs.formats.formats import READERS, Format
+from memagent_batch.inputs.formats.formats import READERS, UNKNOWN_REMEDY, Format, format_of
 from memagent_batch.inputs.formats.records import (
     Column,
     Kind,
@@ -222,6 +222,8 @@ def document_records(location: Location, *, name: str, shard: Shard, settings: I
     values = partition_values(location.path, root=shard.root) if file is None else file.values
     columns = _present(index_columns(settings), shard=shard, file=file, values=values)
     keep_bad = settings.on_bad_file == OnBadFile.RECORD
+    if shard.format is Format.UNKNOWN:
+        format_of(location.path, where=location.uri, remedy=UNKNOWN_REMEDY)  # says why it can't be read
     if shard.format is Format.TEXT:
         yield from _text_records(location, columns=columns, name=name)
         return

@@ -46,11 +46,6 @@ _JSON_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 def group_rows(rows: pa.Table, *, documents: Location, settings: InputConfig) -> Iterator[pa.Table]:
     """The index of documents whose rows are all here, as tables of `index_schema`, sorted by id; at least one.
 
-    Args:
-        rows: Rows of `row_schema`, in any order.
-        documents: Where they come from, for messages.
-        settings: Says how they are put in order and joined.
-
     Raises:
         InputError: two rows of a document have the same place in its order, or different questions; names them.
     """
@@ -230,13 +225,7 @@ def template_columns(template: str) -> tuple[str, ...]:
 
 
 def row_text(text: str, shown: Sequence[Value], *, settings: InputConfig) -> RowText:
-    """The text and the locator of a row.
-
-    Args:
-        text: The value of its text column.
-        shown: The values of `shown_columns`.
-        settings: The templates.
-    """
+    """The text and the locator of a row; `shown` are the values of `shown_columns`."""
     num_header = len(template_columns(settings.header or ""))
     header, locator = (
         template.format_map(dict(zip(template_columns(template), map(_shown_text, values), strict=True)))

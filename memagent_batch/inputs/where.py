@@ -141,10 +141,6 @@ _WORDS = frozenset({"and", "or", "not", "in", "is", "null", "between", "true", "
 def parse_where(text: str, *, option: str = "input.where") -> Condition:
     """The condition that a filter states.
 
-    Args:
-        text: The filter.
-        option: What the user wrote it for, for messages.
-
     Raises:
         InputError: it is malformed; says where.
     """

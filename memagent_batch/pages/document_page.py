@@ -9,8 +9,12 @@ from typing import Any
 
 from memagent_batch.evaluation.report.traces import Trace, make_trace
 from memagent_batch.log.index import Row
-from memagent_batch.pages.readings import Change, ReadingKey, RunChanges, RunReading, key_of, outcome_of, shown_value
+from memagent_batch.pages.readings import Change, RunChanges, RunReading, outcome_of, shown_value
 
+CHOSEN = "chosen"
+"""`how` of a sentence that the model pointed at."""
+MAX_SHEET_READINGS = 50
+"""Most readings of one file: a document with more has several."""
 NEAR_CHARACTERS = 300
 """What is near a mark: characters on either side that are always seen."""
 LONGEST_WORD = 40
@@ -41,7 +45,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """A passage of the text; what lies far from its marks stands apart."""
+    """A passage of the text from `start` to `end`, code points; what lies far from its marks stands apart."""
 
     start: int
     end: int
@@ -51,7 +55,7 @@ class Window:
     pieces: tuple[Piece, ...]
     """The marks, and what is near them or between them."""
     after: str
-    """The passage behind that; `before`, the pieces and `after` join to the text from `start` to `end`."""
+    """The passage behind that; `before`, the pieces and `after` join to the passage."""
 
 
 def windows(text: str, marks: Sequence[Mark], *, context_chars: int) -> list[Window]:
@@ -101,12 +105,6 @@ def _reach(text: str, first: int, last: int, *, context_chars: int) -> tuple[int
     return start, blanks[-1] if blanks and end < len(text) else end
 
 
-CHOSEN = "chosen"
-"""`how` of a sentence that the model pointed at."""
-MAX_SHEET_READINGS = 50
-"""Most readings of one file: a document with more has several."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingView:
     """One reading on the page of its document."""
@@ -122,11 +120,6 @@ class ReadingView:
     """How the answer changed since the run before; None where it did not, or where that is not known."""
     commands: tuple[str, ...]
     """What shows more in a terminal."""
-
-    @property
-    def key(self) -> ReadingKey:
-        """Document, question and sample."""
-        return key_of(self.answer)
 
     @property
     def marks(self) -> list[Mark]:

@@ -1,4 +1,8 @@
-"""The readings of a finished run, one after another: row of `answers`, turns of the memory, evidence."""
+"""The readings of a finished run, one after another: row of `answers`, turns of the memory, evidence.
+
+Also an answer in the few words in which a person reads it, and which answers are other ones than in the run before.
+Numbers have the digits that are stored and no separators, since one may be a code. Unit `1` stands for none.
+"""
 
 import difflib
 import json
@@ -16,7 +20,7 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
 from memagent_batch.files.errors import table_errors
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.formats.columnar import GroupedFile, open_grouped
+from memagent_batch.inputs.formats.columnar import open_grouped
 from memagent_batch.log.index import Row
 from memagent_batch.runs.history.causes import AnswerChange
 from memagent_batch.runs.history.comparison import compare_runs
@@ -38,6 +42,14 @@ LIKENESS = 0.5
 """How alike an id must be to be suggested, 0 to 1."""
 SUGGESTED_IDS = 3
 """Ids that an error suggests."""
+NO_UNIT = "1"
+"""The unit of a number that has none."""
+NOT_STATED, INVALID, NO_ANSWER = "not stated", "invalid", "no answer"
+OUTCOMES = ("answered", NOT_STATED, NO_ANSWER, INVALID, "failed", "not read")
+"""What becomes of a reading, as `outcome_of` says it."""
+_WITHOUT_VALUE: Mapping[str | None, str] = {ValueStatus.NOT_STATED: NOT_STATED, ValueStatus.INVALID: INVALID}
+KEPT_CHARACTERS = 300
+"""Of an earlier answer, characters that are held; `memagent diff` shows all of it."""
 
 ReadingKey = tuple[str, str, int]
 """Values of `KEY_COLUMNS`."""
@@ -125,7 +137,7 @@ def table_rows(place: Location, *, columns: Collection[str] | None = None) -> It
     with table_errors(place.uri, remedy=REMEDY), open_grouped(place) as file:
         names = [name for name in file.schema.names if columns is None or name in columns]
         for group in range(len(file.group_bytes)):
-            yield from _batches(file, group, names)
+            yield from (batch.select(names) for batch in file.batches(group, names=names))
 
 
 def column_names(place: Location) -> list[str]:
@@ -136,11 +148,6 @@ def column_names(place: Location) -> list[str]:
     """
     with table_errors(place.uri, remedy=REMEDY), open_grouped(place) as file:
         return list(file.schema.names)
-
-
-def _batches(file: GroupedFile, group: int, names: list[str]) -> Iterator[pa.RecordBatch]:
-    for batch in file.batches(group, names=names):
-        yield batch.select(names)
 
 
 def _part_readings(output: Location, part: PartReport) -> Iterator[RunReading]:
@@ -208,30 +215,25 @@ def _nearest(name: str, names: set[str]) -> str:
     return f"it has {some}{f' and {len(names) - SUGGESTED_IDS:,} more' if len(names) > SUGGESTED_IDS else ''}"
 
 
-NO_UNIT = "1"
-"""The unit of a number that has none."""
-NOT_STATED = "not stated"
-INVALID = "invalid"
-NO_ANSWER = "no answer"
-OUTCOMES = ("answered", NOT_STATED, NO_ANSWER, INVALID, "failed", "not read")
-"""What becomes of a reading, as `outcome_of` says it."""
-
-
 def shown_value(row: Row) -> str:
     """The value of a row of `answers` as text; of a question without a type, the answer.
 
     A reading without an answer shows its status instead.
     """
-    without_value = _without_value(row)
-    if without_value is None and row.get("value_status") == ValueStatus.OK and row.get("value") is not None:
-        unit = row.get("value_unit")
-        return f"{_words(json.loads(row['value']))}{f' {unit}' if unit and unit != NO_UNIT else ''}"
-    return without_value or (NO_ANSWER if row["answer"] is None else str(row["answer"]))
+    if row["status"] != Status.OK:
+        return _status_words(row)
+    status, unit = row.get("value_status"), row.get("value_unit")
+    words = _value_words(status, row.get("value"))
+    if words is None:
+        return NO_ANSWER if row["answer"] is None else str(row["answer"])
+    return f"{words} {unit}" if status == ValueStatus.OK and unit and unit != NO_UNIT else words
 
 
 def outcome_of(row: Row) -> str:
     """What a reader filters answers by: one of `OUTCOMES`."""
-    return _without_value(row) or (NO_ANSWER if row["answer"] is None else "answered")
+    if row["status"] != Status.OK:
+        return _status_words(row)
+    return _WITHOUT_VALUE.get(row.get("value_status")) or (NO_ANSWER if row["answer"] is None else "answered")
 
 
 def values_of_both(row: DifferenceRow) -> tuple[str | None, str | None] | None:
@@ -240,39 +242,21 @@ def values_of_both(row: DifferenceRow) -> tuple[str | None, str | None] | None:
     return None if before == after else (_value_words(*before), _value_words(*after))
 
 
+def _status_words(row: Row) -> str:
+    return str(row["status"]).replace("_", " ")
+
+
 def _value_words(status: str | None, value: str | None) -> str | None:
     """What a run has for a value, by its columns `value_status` and `value`; None where it has none."""
-    match status:
-        case ValueStatus.OK if value is not None:
-            return _words(json.loads(value))
-        case ValueStatus.NOT_STATED:
-            return NOT_STATED
-        case ValueStatus.INVALID:
-            return INVALID
-    return None
-
-
-def _without_value(row: Row) -> str | None:
-    """Why a row has neither value nor answer to show: its status, or that of its value; None where it may have one."""
-    if row["status"] != Status.OK:
-        return str(row["status"]).replace("_", " ")
-    match row.get("value_status"):
-        case ValueStatus.NOT_STATED:
-            return NOT_STATED
-        case ValueStatus.INVALID:
-            return INVALID
-    return None
+    if status == ValueStatus.OK and value is not None:
+        return _words(json.loads(value))
+    return _WITHOUT_VALUE.get(status)
 
 
 def run_time(run_id: str) -> str:
     """When a run began, by its id; the id itself where it does not say."""
     found = re.match(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)", run_id)
     return "{}-{}-{} {}:{} UTC".format(*found.groups()) if found else run_id
-
-
-def _float_words(value: float) -> str:
-    """The shortest digits that are this number."""
-    return repr(value).removesuffix(".0")
 
 
 def _words(value: Any) -> str:
@@ -284,15 +268,11 @@ def _words(value: Any) -> str:
         case int():
             return str(value)
         case float():
-            return _float_words(value)
+            return repr(value).removesuffix(".0")  # the shortest digits that are this number
         case list() if all(isinstance(each, str) for each in value):
             return ", ".join(value) or "none"
         case _:
             return json.dumps(value, ensure_ascii=False)
-
-
-KEPT_CHARACTERS = 300
-"""Of an earlier answer, characters that are held; `memagent diff` shows all of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

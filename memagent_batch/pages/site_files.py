@@ -114,14 +114,7 @@ def publish(target: Location, files: SiteFiles, index: bytes) -> None:
 
 
 def render(template: str, values: Mapping[str, Any], *, script: str | None = None, frames: bool = False) -> bytes:
-    """A page, UTF-8.
-
-    Args:
-        template: name of its template.
-        values: what the template takes.
-        script: name of the file of its one script; None where it has none.
-        frames: whether it may show other pages of the same place in frames.
-    """
+    """A page, UTF-8."""
     program = None if script is None else (_HERE / script).read_text(encoding="utf-8")
     return page_bytes(_environment().get_template(template), values, style=stylesheet(), script=program, frames=frames)
 

@@ -71,13 +71,8 @@ _IN_WHOLE = frozenset({Format.PARQUET, Format.ARROW})
 def format_of(name: str, *, where: str, remedy: str) -> Format:
     """The format that a file's ending stands for.
 
-    Args:
-        name: Name of the file.
-        where: Full URI, for messages.
-        remedy: What the user can do about another ending.
-
     Raises:
-        InputError: the ending is none of ours.
+        InputError: the ending is not one of ours; says `remedy`.
     """
     ending = format_ending(name).lower()
     inner, packed = posixpath.splitext(ending)
@@ -121,22 +116,6 @@ class TextReader:
             yield from (replace(record, place=place) for place in places)
 
 
-class NoReader:
-    """Stands for the reader of a file in an unknown format."""
-
-    def read(
-        self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None, keep_bad: bool = False
-    ) -> Iterator[Record]:
-        """See `RecordReader`; always raises."""
-        format_of(location.path, where=location.uri, remedy=UNKNOWN_REMEDY)
-        return iter(())
-
-    def fetch(self, location: Location, *, columns: Sequence[Column], places: Sequence[Place]) -> Iterator[Record]:
-        """See `RecordReader`; always raises."""
-        format_of(location.path, where=location.uri, remedy=UNKNOWN_REMEDY)
-        return iter(())
-
-
 def _read_file(location: Location, *, max_bytes: int | None) -> bytes:
     """The file, unpacked; of one that is too long, enough to see it. A file of a store takes one request."""
     if not (is_compressed(location.path) or location.is_local):
@@ -156,6 +135,5 @@ READERS: Mapping[Format, RecordReader] = {
     Format.ARROW: ColumnarReader(),
     Format.TABLE: ColumnarReader(),
     Format.TEXT: TextReader(),
-    Format.UNKNOWN: NoReader(),
 }
-"""What reads each format."""
+"""What reads each format that is read."""

@@ -23,6 +23,7 @@ from memagent_batch.inputs.formats.records import Absent, Column, Presence, refu
 
 _VERSIONED_PLACE = re.compile(r"(?P<place>.+)@(?P<version>\d+|\d{4}-\d\d-\d\d[^/@]*)")
 _ICEBERG = re.compile(r"(?P<catalog>[^/@]+)/(?P<table>[^/@]+\.[^/@]+)(?:@(?P<version>[^/@]+))?")
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 class LakeKind(StrEnum):
@@ -146,12 +147,6 @@ def stored_columns(
 ) -> list[Column]:
     """The columns to read as a file of the table may have them.
 
-    Args:
-        columns: Columns by the names that the table gives them.
-        table: The table's columns.
-        values: Values of the file's partition.
-        where: The table, for messages.
-
     Raises:
         InputError: the table lacks one. Files may still have it, from before it was dropped.
     """
@@ -174,9 +169,6 @@ def stored_columns(
     return stored
 
 
-_NULL = "__HIVE_DEFAULT_PARTITION__"
-
-
 def partition_values(path: str, *, root: str) -> Mapping[str, pa.Scalar]:
     """The keys in the folders of a file below `root`, as texts; those of the last folder if a key is there twice."""
     if "=" not in path:
@@ -185,7 +177,7 @@ def partition_values(path: str, *, root: str) -> Mapping[str, pa.Scalar]:
     below = path.removeprefix(root) if path == root or path.startswith(f"{root}/") else path
     keys = (folder.partition("=") for folder in posixpath.dirname(below).split("/"))
     return {
-        unquote(key): pa.scalar(None if value == _NULL else unquote(value), pa.string())
+        unquote(key): pa.scalar(None if value == _HIVE_NULL else unquote(value), pa.string())
         for key, is_key, value in keys
         if is_key and key
     }

@@ -78,6 +78,14 @@ def test_fetch_places_that_are_not_there_are_left_out(write: Write, tmp_path: Pa
     assert (record.place, record.values) == (places[0], ("c",))
 
 
+def test_fetch_value_that_can_not_be_read_concerns_its_row_only(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"c": [b"a", b"\xff", b"c"]}), tmp_path / "f")
+    places = [Place(start=0, stop=row) for row in range(3)]
+    records = list(ColumnarReader().fetch(Location(uri=str(tmp_path / "f")), columns=(CARRIED,), places=places))
+    assert [record.values for record in records] == [("a",), (), ("c",)]
+    assert "invalid UTF-8" in str(records[1].error)
+
+
 @pytest.mark.parametrize(
     "array",
     [
