@@ -1,4 +1,4 @@
-"""What is told of the inputs before anything is read."""
+"""The index: what a plan logs of it, samples of it, and what the next run reuses of it."""
 
 import hashlib
 from collections import Counter
@@ -23,7 +23,6 @@ from memagent_batch.inputs.document_index import (
     reuse_index,
     sample_documents,
 )
-from memagent_batch.inputs.documents import index_shard
 from memagent_batch.inputs.formats.formats import Format
 from memagent_batch.inputs.lake.tables import documents_place
 from memagent_batch.inputs.shards import FoundShards, find_shards
@@ -45,9 +44,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def line(uri: object, settings: InputConfig = AUTO) -> str:
-    found = find_shards(Location(uri=str(uri)), settings=settings)
-    tables = [table for shard in found.shards for table in index_shard(shard, settings=settings, storage_options={})]
-    return describe(pa.concat_tables(tables), found)
+    place = Location(uri=str(uri))
+    found = find_shards(place, settings=settings)
+    return describe(indexed(place, settings=settings, found=found), found)
 
 
 def test_text_files_beside_files_with_columns_are_left_out_and_named(folder: Path) -> None:
