@@ -5,7 +5,7 @@ It is checked, sampled, and kept for the next run; what a plan logs of its input
 
 import json
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from operator import itemgetter
@@ -78,6 +78,10 @@ _MISSING_ERROR = (
     "a question is bound to this document_id, and no document has it; correct the id, put the document back, or take "
     "the question off the list"
 )
+_TABLE_ROWS = 1024
+"""Most rows of an index table."""
+_TABLE_CHARS = 4 * 1024 * 1024
+"""Most characters of questions and carried values in an index table, about."""
 _FILES = b"memagent.files"
 """Key of the files in the metadata of a kept index."""
 _CODE = 3
@@ -137,6 +141,20 @@ class IndexRow:
 def index_table(rows: Sequence[IndexRow], *, schema: pa.Schema) -> pa.Table:
     """The rows as a table of `index_schema`, or of its columns that the schema has."""
     return pa.table({name: [_cell(row, name) for row in rows] for name in schema.names}, schema=schema)
+
+
+def index_tables(rows: Iterable[IndexRow], *, schema: pa.Schema) -> Iterator[pa.Table]:
+    """The rows as tables of some of them each, as they come; at least one, which may be empty."""
+    table: list[IndexRow] = []
+    num_chars = num_tables = 0
+    for row in rows:
+        table.append(row)
+        num_chars += row.long_chars
+        if len(table) >= _TABLE_ROWS or num_chars >= _TABLE_CHARS:
+            yield index_table(table, schema=schema)
+            table, num_chars, num_tables = [], 0, num_tables + 1
+    if table or not num_tables:
+        yield index_table(table, schema=schema)
 
 
 def _cell(row: IndexRow, name: str) -> Any:

@@ -19,7 +19,7 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import InputError, InputUnreachableError
 from memagent_batch.files.location import Location
 from memagent_batch.files.options import Options
-from memagent_batch.inputs.document_index import BAD_FILE, IndexRow, index_schema, index_table, row_schema
+from memagent_batch.inputs.document_index import BAD_FILE, IndexRow, index_schema, index_tables, row_schema
 from memagent_batch.inputs.formats.columnar import (
     GroupedFile,
     group_records,
@@ -45,10 +45,6 @@ from memagent_batch.inputs.shards import Shard
 from memagent_batch.inputs.where import Condition, columns_of, parse_where, row_expression
 from memagent_batch.masking import shown_text
 
-_INDEX_ROWS = 1024
-"""Most rows of an index table."""
-_INDEX_CHARS = 4 * 1024 * 1024
-"""Most characters of questions and carried values in an index table, about."""
 _CHECKED_CHARS = 1024 * 1024
 """Text of the first file that is read before a run starts, about, characters: some milliseconds."""
 TEXT_THREADS = 16
@@ -70,18 +66,8 @@ def index_shard(shard: Shard, *, settings: InputConfig, storage_options: Options
             gone or its store does not answer.
     """
     schema = row_schema(settings) if settings.order_columns else index_schema(settings)
-    rows: list[IndexRow] = []
-    num_chars = 0
-    num_tables = 0
     documents = documents_place(shard.documents, storage_options)
-    for row in _index_rows(documents, shard, settings=settings):
-        rows.append(row)
-        num_chars += row.long_chars
-        if len(rows) >= _INDEX_ROWS or num_chars >= _INDEX_CHARS:
-            yield index_table(rows, schema=schema)
-            rows, num_chars, num_tables = [], 0, num_tables + 1
-    if rows or not num_tables:
-        yield index_table(rows, schema=schema)
+    yield from index_tables(_index_rows(documents, shard, settings=settings), schema=schema)
 
 
 def require_first_records(shard: Shard, *, settings: InputConfig, storage_options: Options) -> None:

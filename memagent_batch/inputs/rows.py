@@ -28,7 +28,7 @@ from memagent_batch.inputs.document_index import (
     IndexRow,
     RowPlaces,
     index_schema,
-    index_table,
+    index_tables,
     place_of,
 )
 from memagent_batch.inputs.formats.formats import Format
@@ -36,8 +36,6 @@ from memagent_batch.inputs.formats.records import Place, Value, too_long
 
 IndexedRow = Mapping[str, Any]
 """A row of `row_schema`."""
-_INDEX_ROWS = 1024
-"""Most rows of an index table."""
 _NOT_FINITE = re.compile(r"[-+]?(nan|inf|infinity)", re.IGNORECASE)
 _TIME_WITH_OFFSET = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*(Z|[+-]\d\d:?\d\d)")
 _JSON_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
@@ -49,17 +47,14 @@ def group_rows(rows: pa.Table, *, documents: Location, settings: InputConfig) ->
     Raises:
         InputError: two rows of a document have the same place in its order, or different questions; names them.
     """
-    group: list[IndexRow] = []
-    schema, num_tables = index_schema(settings), 0
     keys = ["document_id", "path", "start", "stop"]
     listed = rows.sort_by([(key, "ascending") for key in keys]).to_pylist() if rows.num_rows else []
-    for _, found in groupby(listed, key=itemgetter("document_id")):
-        group.extend(_documents_of_id(list(found), documents=documents, settings=settings))
-        if len(group) >= _INDEX_ROWS:
-            yield index_table(group, schema=schema)
-            group, num_tables = [], num_tables + 1
-    if group or not num_tables:
-        yield index_table(group, schema=schema)
+    found = (
+        document
+        for _, group in groupby(listed, key=itemgetter("document_id"))
+        for document in _documents_of_id(list(group), documents=documents, settings=settings)
+    )
+    yield from index_tables(found, schema=index_schema(settings))
 
 
 def _documents_of_id(rows: list[IndexedRow], *, documents: Location, settings: InputConfig) -> Iterator[IndexRow]:
