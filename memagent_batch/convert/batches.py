@@ -4,7 +4,7 @@ What the table holds of a file that has not changed is not made again.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ from memagent_batch.convert.table import (
 from memagent_batch.errors import InputError, SupersededError
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.listing import CONVERTED_FOLDER, InputFile
+from memagent_batch.inputs.listing import CONVERTED_FOLDER, InputFile, into_batches
 from memagent_batch.runs.claim import require_claim
 
 BATCH_FILES = 256
@@ -153,8 +153,8 @@ def plan_batches(
             batches.append(Batch(number=len(batches), works=tuple(works[source] for source in own), kept=kept))
     rest = [work for name, work in works.items() if name not in taken]
     most = max(LEAST_FILES, min(BATCH_FILES, len(rest) // (TASKS_PER_CPU * max(1, num_cpus))))
-    for group in _works_in_batches(rest, most=most):
-        batches.append(Batch(number=len(batches), works=tuple(group)))
+    groups = into_batches(rest, size_bytes=lambda work: work.file.size_bytes, max_items=most, max_bytes=BATCH_BYTES)
+    batches += [Batch(number=number, works=tuple(group)) for number, group in enumerate(groups, start=len(batches))]
     return batches
 
 
@@ -163,18 +163,6 @@ def _to_keep(held: Mapping[str, Sequence[SourceReport]]) -> Mapping[str, Sequenc
     small = {name for name, reports in held.items() if len(reports) < FEW_SOURCES}
     dissolved = small if len(small) > SMALL_FILES else set()
     return {name: reports for name, reports in held.items() if name not in dissolved}
-
-
-def _works_in_batches(works: Sequence[Work], *, most: int) -> Iterator[list[Work]]:
-    group, num_bytes = list[Work](), 0
-    for work in works:
-        if group and (len(group) >= most or num_bytes + work.file.size_bytes > BATCH_BYTES):
-            yield group
-            group, num_bytes = [], 0
-        group.append(work)
-        num_bytes += work.file.size_bytes
-    if group:
-        yield group
 
 
 def convert_batch(batch: Batch, *, task: ConvertTask) -> pa.Table:

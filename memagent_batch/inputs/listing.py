@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import fsspec
 
@@ -23,6 +23,7 @@ from memagent_batch.errors import InputError
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
 
+Item = TypeVar("Item")
 _MAGIC = frozenset("*?[")
 _HIDDEN = (".", "_")
 HIDDEN_NAME = "its name starts with . or _"
@@ -122,6 +123,21 @@ def list_places(places: Sequence[Location], *, keep_left_out: bool = False) -> l
             )
     root = f"{_common_path([file.root.rstrip('/') for file in files.values()])}/"
     return [replace(files[path], root=root) for path in sorted(files)]
+
+
+def into_batches(
+    items: Iterable[Item], *, size_bytes: Callable[[Item], int], max_items: int, max_bytes: int
+) -> Iterator[list[Item]]:
+    """The items in batches, in their order; one that is larger than a batch is a batch alone."""
+    batch, num_bytes = list[Item](), 0
+    for item in items:
+        if batch and (len(batch) >= max_items or num_bytes + size_bytes(item) > max_bytes):
+            yield batch
+            batch, num_bytes = [], 0
+        batch.append(item)
+        num_bytes += size_bytes(item)
+    if batch:
+        yield batch
 
 
 def common_folder(places: Sequence[Location]) -> Location:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 
 from fsspec.utils import glob_translate
 
@@ -17,7 +18,7 @@ from memagent_batch.inputs.formats.columnar import open_grouped
 from memagent_batch.inputs.formats.formats import UNKNOWN_REMEDY, Format, format_ending, format_of, is_named_text
 from memagent_batch.inputs.lake.table import Table, TableColumns, TableFile, at_version, partition_values, table_name
 from memagent_batch.inputs.lake.tables import find_table
-from memagent_batch.inputs.listing import InputFile, list_places
+from memagent_batch.inputs.listing import InputFile, into_batches, list_places
 from memagent_batch.inputs.where import Condition, columns_of, may_hold, parse_where
 
 _SHARD_BYTES = 128 * 1024 * 1024
@@ -196,7 +197,8 @@ def _shards_of_files(
     for file, group_bytes in zip(large, sizes, strict=True):
         yield from _split_file(place, file, format_=format_, sizes=group_bytes)
     small = [file for file in files if not _is_large(file, format_=format_)] if large else files
-    yield from _packed(place, small, format_=format_)
+    packs = into_batches(small, size_bytes=attrgetter("size_bytes"), max_items=_SHARD_FILES, max_bytes=_SHARD_BYTES)
+    yield from (_pack(place, pack, format_=format_) for pack in packs)
 
 
 def _is_named(file: InputFile, documents: Iterable[Location]) -> bool:
@@ -257,20 +259,6 @@ def _split_file(documents: Location, file: InputFile, *, format_: Format, sizes:
             is_whole = (start, group + 1) == (0, len(sizes))
             yield replace(shard, size_bytes=num_bytes, groups=None if is_whole else (start, group + 1))
             start, num_bytes = group + 1, 0
-
-
-def _packed(documents: Location, files: Iterable[InputFile], *, format_: Format) -> Iterator[Shard]:
-    """Shards of small files, several together."""
-    pack: list[InputFile] = []
-    num_bytes = 0
-    for file in files:
-        if pack and (len(pack) == _SHARD_FILES or num_bytes + file.size_bytes > _SHARD_BYTES):
-            yield _pack(documents, pack, format_=format_)
-            pack, num_bytes = [], 0
-        pack.append(file)
-        num_bytes += file.size_bytes
-    if pack:
-        yield _pack(documents, pack, format_=format_)
 
 
 def _pack(documents: Location, files: Sequence[InputFile], *, format_: Format) -> Shard:
