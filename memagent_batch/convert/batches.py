@@ -253,11 +253,7 @@ class _Sources:
         return now == (choice["converter"], choice["version"])
 
     def _digest(self, file: InputFile, *, copy: Path | None) -> str:
-        """SHA-256 of a file, which is copied meanwhile.
-
-        Raises:
-            InputError: it can't be read now.
-        """
+        """SHA-256 of a file, which is copied meanwhile."""
         place = self._task.documents.at(file.path)
         digest = sha256()
         with input_errors(place.uri), ExitStack() as files:

@@ -276,11 +276,7 @@ def _read_selected(
     selection: _Selection,
     keep_bad: bool,
 ) -> Iterator[Record]:
-    """Streams the records that count, as `RecordReader.read`. Other columns than the filter's are read for them alone.
-
-    Raises:
-        InputError: the file, a column or a value can't be read, or the filter does not fit a column.
-    """
+    """Streams the records that count, as `RecordReader.read`; only theirs are read of other columns than the filter's."""
     with open_grouped(location) as file:
         present = present_columns(file.schema, columns=columns, where=location.uri)
         condition, names = _condition(file, selection, where=location.uri)

@@ -153,11 +153,7 @@ def _common_path(paths: Sequence[str]) -> str:
 
 
 def _info(location: Location) -> Mapping[str, Any] | None:
-    """What is at the location itself; None where nothing is. The first touch of its file system.
-
-    Raises:
-        InputError: there is no such file system, or not with these options.
-    """
+    """What is at the location itself; None where nothing is. The first touch of its file system."""
     try:
         with usable_file_system(location):
             info: Mapping[str, Any] = location.fs.info(location.path)
@@ -184,11 +180,7 @@ def usable_file_system(location: Location) -> Iterator[None]:
 
 
 def _expand(location: Location) -> dict[str, Mapping[str, Any]]:
-    """What a glob matches; folders with all below them, so that no document is left out unseen.
-
-    Raises:
-        InputError: the pattern is malformed.
-    """
+    """What a glob matches; folders with all below them, so that no document is left out unseen."""
     found: dict[str, Mapping[str, Any]] = {}
     try:
         matches = location.fs.glob(location.path, detail=True)
@@ -272,11 +264,7 @@ def _found_file(location: Location, info: Mapping[str, Any], *, root: str) -> In
 
 
 def _local_file(path: str, *, root: str) -> InputFile:
-    """A file that a listing of this machine found.
-
-    Raises:
-        InputError: it would never end, or leads out of the folder that was asked for; names it.
-    """
+    """A file that a listing of this machine found."""
     status = os.lstat(path)
     if stat.S_ISLNK(status.st_mode):
         target = Path(path).resolve()
@@ -311,9 +299,6 @@ def _listed_paths(location: Location, *, root: str, paths: Sequence[str]) -> Seq
     """Of the paths of a folder or glob those that a manifest of `memagent convert` lists; all if there is none.
 
     Beside these files lie those of a run under way or killed, and those of the run before.
-
-    Raises:
-        InputError: the run of `memagent convert` has not ended.
     """
     folder = posixpath.dirname(root.rstrip("/")) if posixpath.basename(root.rstrip("/")) == CONVERTED_FOLDER else None
     if f"{root}{RUN_FILE}" in paths:

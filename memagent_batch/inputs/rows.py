@@ -156,11 +156,7 @@ def _instant(value: str) -> datetime | None:
 
 
 def _require_one_order(values: Sequence[str], *, name: str, rows: Sequence[IndexedRow], documents: Location) -> None:
-    """Refuses values that would be in a wrong order as texts: 1, 10, 2 beside 10a, or times with and without offset.
-
-    Raises:
-        InputError: names the row of the value that is not like the others.
-    """
+    """Refuses values that would be in a wrong order as texts: 1, 10, 2 beside 10a, or times with and without offset."""
     texts = [value for value in values if not _JSON_NUMBER.fullmatch(value)]
     if not texts:
         return

@@ -150,11 +150,7 @@ def _csv_cell(value: Cell, cells: WrittenCells) -> Cell:
 
 @contextmanager
 def _xlsx_writer(file: Path, cells: WrittenCells) -> Iterator[Writer]:
-    """Rows go to a file as they come; `constant_memory` of xlsxwriter.
-
-    Raises:
-        SettingsError: xlsxwriter is not installed.
-    """
+    """Rows go to a file as they come; `constant_memory` of xlsxwriter."""
     require_extra("xlsx", package="xlsxwriter")
     import xlsxwriter
 

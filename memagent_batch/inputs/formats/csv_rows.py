@@ -65,11 +65,7 @@ class _CsvRow:
 
 
 def _placed_rows(lines: ByteLines) -> Iterator[_CsvRow]:
-    """The CSV rows that are not blank.
-
-    Raises:
-        InputError: a row is malformed, or not UTF-8.
-    """
+    """The CSV rows that are not blank."""
     csv.field_size_limit(sys.maxsize if lines.max_bytes is None else lines.max_bytes)
     start, line = lines.position, lines.num_lines + 1
     try:
