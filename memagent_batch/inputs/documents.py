@@ -276,7 +276,7 @@ def _read_selected(
     selection: _Selection,
     keep_bad: bool,
 ) -> Iterator[Record]:
-    """Streams the records that count, as `RecordReader.read`; only theirs are read of other columns than the filter's."""
+    """Streams the records that count, as `RecordReader.read`. Of other rows only the filter's columns are read."""
     with open_grouped(location) as file:
         present = present_columns(file.schema, columns=columns, where=location.uri)
         condition, names = _condition(file, selection, where=location.uri)
