@@ -13,7 +13,7 @@ from pydantic import Field
 from memagent_batch.cli.screen import cut
 from memagent_batch.cli.settings import OutputCommand
 from memagent_batch.errors import SettingsError
-from memagent_batch.pages.values import values_of_both
+from memagent_batch.pages.readings import values_of_both
 from memagent_batch.runs.comparison import DIFFERENCES, AnswerChange, DifferenceRow, compare_runs
 from memagent_batch.runs.history import LATEST, PREVIOUS, PastRun, find_run
 

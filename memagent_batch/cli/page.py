@@ -24,7 +24,7 @@ class Page(OutputCommand):
     without_text: bool = False
     """Show the evidence alone, without the text round it."""
     yes: bool = False
-    """Write the site also if it is larger than 1 GB."""
+    """Write the site also if it shows more than 100,000 answers (about 1 GB)."""
 
     def run(self) -> None:
         from memagent_batch.pages.site import write_site

@@ -16,8 +16,7 @@ from memagent_batch.files.errors import output_errors
 from memagent_batch.log.index import Row
 from memagent_batch.masking import printable
 from memagent_batch.pages.document_page import CHOSEN, shown_evidence
-from memagent_batch.pages.readings import RunReading, document_ids, find_readings
-from memagent_batch.pages.values import shown_value
+from memagent_batch.pages.readings import RunReading, document_ids, find_readings, shown_value
 from memagent_batch.runs.manifest import require_manifest
 
 LABEL_WIDTH = 12

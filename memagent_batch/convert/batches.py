@@ -1,46 +1,85 @@
-"""CPU tasks: a batch of files in, one file of the table out. What the table holds already is not converted again."""
+"""Files of the input in batches, each a CPU task that writes a file of the table.
 
-import json
-from collections.abc import Mapping
+What the table holds of a file that has not changed is not made again.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
 
 from memagent_batch.convert.converter import PartStatus, ending_of
 from memagent_batch.convert.kinds import KINDS_VERSION, NoConverter
-from memagent_batch.convert.plan import Batch, HeldRows, Work
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.worker import ConverterServer
 from memagent_batch.convert.sources import ChosenConverter, Source, SourceConverter, plain_row
 from memagent_batch.convert.table import (
+    BatchReport,
     Choice,
     ConvertedFile,
     ConvertedSource,
     SourceReport,
     read_rows,
+    read_sources,
     report_of,
     rows_table,
 )
 from memagent_batch.errors import InputError, SupersededError
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.converted import CONVERTED_FOLDER
+from memagent_batch.inputs.listing import CONVERTED_FOLDER, InputFile, into_batches
 from memagent_batch.runs.claim import require_claim
 
+BATCH_FILES = 256
+"""Most files of one task. A kill costs at most the tasks under way."""
+BATCH_BYTES = 64 << 20
+"""Bytes of files from which a task takes no more."""
+TASKS_PER_CPU = 4
+"""Tasks that a small input is cut into for each CPU, so that all have something to do until the end."""
+LEAST_FILES = 8
+"""Least files of a task: below that, its start takes longer than its work."""
+SMALL_FILES = 64
+"""Table files with few sources from which they are put together again."""
+FEW_SOURCES = 32
+"""A table file with fewer sources is small."""
+FOOTER_THREADS = 16
+"""Footers of table files read at once."""
 COPY_BYTES = 1 << 20
 """Bytes of a source that are copied at once."""
 
-BATCH_REPORT = pa.schema(
-    [
-        pa.field("file", pa.string()),
-        pa.field("num_held", pa.int64()),
-        pa.field("sources", pa.string()),
-    ]
-)
-"""What a task reports: the table file of its sources, how many of these it held already, and what it says of them."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldRows:
+    """Rows that the table holds of a source: a row group of one of its files."""
+
+    file: str
+    """Name of the table file, below the output."""
+    row_group: int
+    report: SourceReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """A file of the input, and where the table may hold its rows."""
+
+    file: InputFile
+    held: tuple[HeldRows, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Files of one task, whose rows become one file of the table."""
+
+    number: int
+    """Position among the batches of the run."""
+    works: tuple[Work, ...]
+    kept: str | None = None
+    """The table file that has just these sources; it stays where none of them has changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +89,7 @@ class ConvertTask:
     documents: Location
     """A place on the file system of the input."""
     output: Location
-    """Where the table is."""
     run_id: str
-    """The run."""
     converters: Mapping[str, ChosenConverter]
     """The converters by kind or ending."""
     limits: Limits
@@ -65,103 +102,138 @@ class ConvertTask:
     """Where the driver finds modules; a node that has these folders finds converters there too."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Held:
-    """Rows that stay."""
+def read_held(output: Location, *, finished: Sequence[str]) -> dict[str, list[SourceReport]]:
+    """Reads the footers of the table's files, those of attempts that were killed included: each was written whole.
 
-    place: HeldRows
+    Returns:
+        The sources of each file; files of the finished run come first.
+
+    Raises:
+        StorageError: a file can't be read.
+    """
+    folder = output / CONVERTED_FOLDER
+    listed = [f"{CONVERTED_FOLDER}/{PurePosixPath(path).name}" for path in folder.files()]
+    names = [*(name for name in finished if name in listed), *sorted(set(listed) - set(finished), reverse=True)]
+    with ThreadPoolExecutor(FOOTER_THREADS) as threads:
+        reports = threads.map(lambda name: read_sources(output / name), names)
+        return dict(zip(names, reports, strict=True))
 
 
-_Outcome = _Held | ConvertedSource
+def require_distinct(files: Sequence[InputFile]) -> None:
+    """Refuses a file that stands where attachments of another one would: keys of a bucket, `a.eml` and `a.eml/b.pdf`.
+
+    Raises:
+        InputError: names both.
+    """
+    names = {file.name for file in files if file.size_bytes}
+    for file in files:
+        above = next((str(parent) for parent in PurePosixPath(file.name).parents if str(parent) in names), None)
+        if above is not None:
+            raise InputError(
+                f"documents: {file.name!r} lies below {above!r}, which is a file too, so their documents could "
+                "have the same ids; rename one of them"
+            )
+
+
+def plan_batches(
+    files: Sequence[InputFile], held: Mapping[str, Sequence[SourceReport]], *, num_cpus: int
+) -> list[Batch]:
+    """All files of the input in batches: those of a table file together, then the others."""
+    rows = defaultdict[str, list[HeldRows]](list)
+    for name, reports in held.items():
+        for row_group, report in enumerate(reports):
+            rows[report.source].append(HeldRows(file=name, row_group=row_group, report=report))
+    works = {file.name: Work(file=file, held=tuple(rows.get(file.name, ()))) for file in files}
+    batches, taken = list[Batch](), set[str]()
+    for name, reports in _to_keep(held).items():
+        own = [report.source for report in reports if report.source in works and report.source not in taken]
+        taken.update(own)
+        if own:
+            kept = name if len(own) == len(reports) else None
+            batches.append(Batch(number=len(batches), works=tuple(works[source] for source in own), kept=kept))
+    rest = [work for name, work in works.items() if name not in taken]
+    most = max(LEAST_FILES, min(BATCH_FILES, len(rest) // (TASKS_PER_CPU * max(1, num_cpus))))
+    groups = into_batches(rest, size_bytes=lambda work: work.file.size_bytes, max_items=most, max_bytes=BATCH_BYTES)
+    batches += [Batch(number=number, works=tuple(group)) for number, group in enumerate(groups, start=len(batches))]
+    return batches
+
+
+def _to_keep(held: Mapping[str, Sequence[SourceReport]]) -> Mapping[str, Sequence[SourceReport]]:
+    """The table files whose sources stay together; where there are many small ones, they are put together."""
+    small = {name for name, reports in held.items() if len(reports) < FEW_SOURCES}
+    dissolved = small if len(small) > SMALL_FILES else set()
+    return {name: reports for name, reports in held.items() if name not in dissolved}
 
 
 def convert_batch(batch: Batch, *, task: ConvertTask) -> pa.Table:
-    """A batch in, a row of `BATCH_REPORT` out."""
-    return _report_table(*_converted(batch, task=task))
-
-
-def _converted(batch: Batch, *, task: ConvertTask) -> tuple[str, int, list[SourceReport]]:
-    """Converts what is new or changed; writes a file unless all stays.
+    """Converts what is new or changed; writes a file unless all stays. Returns the table of a `BatchReport`.
 
     Raises:
         SupersededError: a newer attempt holds the claim; no file is left.
     """
-    with _Sources(task) as sources:
+    with ConverterServer(search_path=task.search_path) as server:
+        sources = _Sources(task, server)
         num_held, file = 0, ConvertedFile()
         stays = batch.kept is not None
         for work in batch.works:
             outcome = sources.outcome(work)
-            num_held += isinstance(outcome, _Held)
-            stays &= isinstance(outcome, _Held) and outcome.place.file == batch.kept
-            _add_rows(file, outcome, output=task.output)
-    if stays and batch.kept is not None:
-        return batch.kept, num_held, file.sources
-    name = f"{CONVERTED_FOLDER}/part-{batch.number:05d}-{task.run_id}.parquet"
+            if isinstance(outcome, HeldRows):
+                num_held += 1
+                stays &= outcome.file == batch.kept
+                file.add(read_rows(task.output / outcome.file, outcome.row_group), outcome.report)
+            else:
+                stays = False
+                file.add(rows_table(outcome.rows), report_of(outcome))
+    name = batch.kept if stays else None
+    if name is None:
+        name = f"{CONVERTED_FOLDER}/part-{batch.number:05d}-{task.run_id}.parquet"
+        _write_claimed(task, name, file.finish())
+    return BatchReport(file=name, num_held=num_held, sources=file.sources).table()
+
+
+def _write_claimed(task: ConvertTask, name: str, data: bytes) -> None:
     require_claim(task.output, run_id=task.run_id)
-    (task.output / name).write_bytes(file.finish())
+    (task.output / name).write_bytes(data)
     try:
         require_claim(task.output, run_id=task.run_id)
     except SupersededError:
         (task.output / name).delete()
         raise
-    return name, num_held, file.sources
-
-
-def _add_rows(file: ConvertedFile, outcome: _Outcome, *, output: Location) -> None:
-    if isinstance(outcome, _Held):
-        place = outcome.place
-        file.add(read_rows(output / place.file, place.row_group), place.report)
-    else:
-        file.add(rows_table(outcome.rows), report_of(outcome))
-
-
-def _report_table(file: str, num_held: int, sources: list[SourceReport]) -> pa.Table:
-    text = json.dumps([asdict(source) for source in sources])
-    return pa.Table.from_pylist([{"file": file, "num_held": num_held, "sources": text}], schema=BATCH_REPORT)
 
 
 class _Sources:
     """The files of a batch, one after another, with one server that starts when the first one must be converted."""
 
-    def __init__(self, task: ConvertTask) -> None:
+    def __init__(self, task: ConvertTask, server: ConverterServer) -> None:
         self._task = task
-        self._ends = ExitStack()
-        self._server = ConverterServer(search_path=task.search_path)
-        self._converter = SourceConverter(self._server, converters=task.converters, limits=task.limits)
+        self._server = server
+        self._converter = SourceConverter(server, converters=task.converters, limits=task.limits)
 
-    def __enter__(self) -> "_Sources":
-        self._ends.enter_context(self._server)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._ends.close()
-
-    def outcome(self, work: Work) -> _Outcome:
+    def outcome(self, work: Work) -> HeldRows | ConvertedSource:
         """The rows that the table has of a file if it has not changed, else new ones."""
         try:
             return self._outcome(work)
         finally:
             self._server.clear()
 
-    def _outcome(self, work: Work) -> _Outcome:
-        if work.left_out is not None:
-            outcome = NoConverter(status=PartStatus.SKIPPED, reason=work.left_out)
-            return self._held(work, None) or self._not_opened(work, outcome)
-        if work.size_bytes > self._task.file_bytes:
-            return self._held(work, None) or self._not_opened(work, self._too_large(work))
+    def _outcome(self, work: Work) -> HeldRows | ConvertedSource:
+        file = work.file
+        if file.left_out is not None:
+            outcome = NoConverter(status=PartStatus.SKIPPED, reason=file.left_out)
+            return self._held(work, None) or _not_opened(file, outcome)
+        if file.size_bytes > self._task.file_bytes:
+            return self._held(work, None) or _not_opened(file, self._too_large(file))
         try:
-            if work.places:
-                held = self._held(work, self._digest(work, copy=None))
-                if held is not None:
-                    return held
-            file = self._server.folder() / f"source{ending_of(work.name)}"
-            digest = self._digest(work, copy=file)
+            if work.held and (held := self._held(work, self._digest(file, copy=None))) is not None:
+                return held
+            copy = self._server.folder() / f"source{ending_of(file.name)}"
+            digest = self._digest(file, copy=copy)
         except InputError as error:
-            return self._not_opened(work, NoConverter(status=PartStatus.NOT_READ, reason=str(error)))
-        return self._converter.convert(file, Source(name=work.name, hash=digest))
+            return _not_opened(file, NoConverter(status=PartStatus.NOT_READ, reason=str(error)))
+        return self._converter.convert(copy, Source(name=file.name, hash=digest))
 
-    def _held(self, work: Work, digest: str | None) -> _Held | None:
-        return next((_Held(place=place) for place in work.places if self._stays(place.report, digest)), None)
+    def _held(self, work: Work, digest: str | None) -> HeldRows | None:
+        return next((held for held in work.held if self._stays(held.report, digest)), None)
 
     def _stays(self, report: SourceReport, digest: str | None) -> bool:
         """Whether rows are as they would be made today."""
@@ -180,13 +252,9 @@ class _Sources:
         now = (chosen.name, chosen.version) if chosen else (None, KINDS_VERSION)
         return now == (choice["converter"], choice["version"])
 
-    def _digest(self, work: Work, *, copy: Path | None) -> str:
-        """SHA-256 of a file, which is copied meanwhile.
-
-        Raises:
-            InputError: it can't be read now.
-        """
-        place = self._task.documents.at(work.path)
+    def _digest(self, file: InputFile, *, copy: Path | None) -> str:
+        """SHA-256 of a file, which is copied meanwhile."""
+        place = self._task.documents.at(file.path)
         digest = sha256()
         with input_errors(place.uri), ExitStack() as files:
             source = files.enter_context(place.open())
@@ -197,10 +265,11 @@ class _Sources:
                     target.write(block)
         return digest.hexdigest()
 
-    def _not_opened(self, work: Work, outcome: NoConverter) -> ConvertedSource:
-        return ConvertedSource(rows=[plain_row(Source(name=work.name, hash=None), outcome)])
-
-    def _too_large(self, work: Work) -> NoConverter:
-        size, most = work.size_bytes >> 20, self._task.file_bytes >> 20
+    def _too_large(self, file: InputFile) -> NoConverter:
+        size, most = file.size_bytes >> 20, self._task.file_bytes >> 20
         reason = f"{size:,} MiB; files of more than {most:,} MiB are not converted (--file-mib)"
         return NoConverter(status=PartStatus.SKIPPED, reason=reason)
+
+
+def _not_opened(file: InputFile, outcome: NoConverter) -> ConvertedSource:
+    return ConvertedSource(rows=[plain_row(Source(name=file.name, hash=None), outcome)])

@@ -40,7 +40,6 @@ class Part:
     locator: str
     """Where it stands in its file: `page 3`, `message 17`, `section 2: Payment`."""
     text: str
-    """Its text."""
     status: PartStatus = PartStatus.OK
     """What became of it. An `ok` part without a visible character is recorded as `empty`."""
     reason: str | None = None
@@ -58,7 +57,6 @@ class Attachment:
     locator: str
     """Where it stands in the file."""
     data: bytes = b""
-    """Its content."""
     failure: str | None = None
     """Why its content can't be had."""
 

@@ -22,17 +22,13 @@ class FileKind(StrEnum):
     """A kind of file that has a converter."""
 
     PDF = "pdf"
-    """Portable Document Format."""
     HTML = "html"
-    """A web page."""
     DOCX = "docx"
     """A Word document, since 2007."""
     EMAIL = "email"
     """A message, or a mailbox of them."""
     MARKDOWN = "markdown"
-    """Markdown."""
     TEXT = "text"
-    """Plain text."""
     ZIP = "zip"
     """Files packed into one."""
 
@@ -106,11 +102,9 @@ MAIL_HEADERS = frozenset(
 
 
 def recognise(file: Path, *, own_endings: Collection[str] = ()) -> str | NoConverter:
-    """The kind of a file: a `FileKind`, or an ending (`.rtf`) for which the user named a converter.
+    """The kind of a file: a `FileKind`, or an ending (`.rtf`) of `own_endings`, for which the user named a converter.
 
-    Args:
-        file: The file; only its name, its beginning, its end and the names in a ZIP file are read.
-        own_endings: Endings with a converter of the user's, which go before all else.
+    Only its name, its beginning, its end and the names in a ZIP file are read.
     """
     ending = ending_of(file.name)
     if ending in own_endings:

@@ -1,23 +1,29 @@
 """The record of an output of `memagent convert`: its claim at the start, and its manifest when all files have rows."""
 
+import logging
+import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypedDict
 
+from tqdm import tqdm
+
 from memagent_batch.convert.converter import PartStatus
 from memagent_batch.convert.sources import ChosenConverter
-from memagent_batch.convert.table import SourceReport
+from memagent_batch.convert.table import BatchReport, SourceReport
 from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
 from memagent_batch.errors import CountsError, NotReadError, OutputError, StorageError, TooManyFailedError
 from memagent_batch.files.claims import claimed_record
 from memagent_batch.files.errors import storage_errors
 from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.converted import CONVERTED_FOLDER, CONVERTED_FORMAT, MANIFEST_FILE, RUN_FILE
+from memagent_batch.inputs.listing import CONVERTED_FOLDER, CONVERTED_FORMAT, MANIFEST_FILE, RUN_FILE
 from memagent_batch.log.writer import new_run_id
+from memagent_batch.logs import EventKind
+from memagent_batch.ray_data.progress.progress import LOG_SECONDS
 from memagent_batch.runs.claim import TableSet, publish
 from memagent_batch.runs.run import CLAIM_TRIES
 
@@ -26,6 +32,10 @@ LISTED_REASONS = 5
 """Reasons of failed files that the manifest keeps."""
 NAMED_FILES = 20
 """Files without rows, or left out, that an error or a manifest names."""
+FILES_BAR = "files {n_fmt}/{total_fmt} |{bar}| {elapsed}{postfix}"
+"""The line of a terminal, in tqdm's words."""
+
+log = logging.getLogger(__name__)
 
 
 class ConvertManifest(TypedDict):
@@ -54,29 +64,14 @@ class ConvertRun:
     """One run of `memagent convert`."""
 
     run_id: str
-    """Its id."""
     output: Location
-    """Where it writes."""
     documents: tuple[str, ...]
     """Where the files are, without secrets."""
     finished: tuple[str, ...]
     """Files of the table that the last finished run left."""
     started_at: datetime
-    """When it began, UTC."""
     began_seconds: float
     """When it began on the monotonic clock, seconds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchReport:
-    """What a task reported."""
-
-    file: str
-    """Its file of the table, below the output."""
-    num_held: int
-    """Sources whose rows were there."""
-    sources: Sequence[SourceReport]
-    """All its sources."""
 
 
 def require_output(output: Location, *, documents: Sequence[str]) -> None:
@@ -125,13 +120,6 @@ def close_convert(
     converters: Mapping[str, ChosenConverter],
 ) -> ConvertManifest:
     """Checks that every file has its rows, and shows the table in the place of the one before.
-
-    Args:
-        run: The run.
-        reports: What all tasks reported.
-        names: The files of the input.
-        left_out: Hidden files and folders, which have no rows.
-        converters: The converters by kind.
 
     Raises:
         CountsError: a file has no rows, or is there twice.
@@ -220,3 +208,24 @@ def _reasons_text(manifest: ConvertManifest, status: PartStatus) -> str:
         for reason in manifest["reasons"]
         if reason["status"] == status
     )
+
+
+def shown(reports: Iterable[BatchReport], *, run_id: str, num_files: int) -> Iterator[BatchReport]:
+    """The reports, each shown as it comes."""
+    counts, last = Counter[str](), time.monotonic()
+    with tqdm(total=num_files, bar_format=FILES_BAR, dynamic_ncols=True, disable=not sys.stderr.isatty()) as bar:
+        for report in reports:
+            counts.update(source.status for source in report.sources)
+            counts.update(held=report.num_held)
+            bar.update(len(report.sources))
+            bar.set_postfix_str(_counts_text(counts))
+            if bar.disable and time.monotonic() - last >= LOG_SECONDS:
+                last = time.monotonic()
+                done = sum(counts[status] for status in PartStatus)
+                fields = {"event": EventKind.PROGRESS, "run_id": run_id, "files": done, "asked": num_files}
+                log.info(f"files {done}/{num_files}, {_counts_text(counts)}", extra=fields)
+            yield report
+
+
+def _counts_text(counts: Counter[str]) -> str:
+    return f"{counts['held']} held, {counts[PartStatus.FAILED]} failed, {counts[PartStatus.NEEDS_OCR]} need OCR"

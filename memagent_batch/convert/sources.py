@@ -4,7 +4,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,6 @@ class ChosenConverter:
     path: str
     """Its import path."""
     version: str
-    """Its version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +65,6 @@ class SourceConverter:
     """Converts files one after another, with one server."""
 
     def __init__(self, server: ConverterServer, *, converters: Mapping[str, ChosenConverter], limits: Limits) -> None:
-        """Takes the server, the converters by kind or ending, and what one process may cost."""
         self._server = server
         self._converters = converters
         self._limits = limits
@@ -136,18 +134,9 @@ def plain_row(
     part: int = 1,
 ) -> ConvertedRow:
     """A row without text."""
-    return {
-        "document_id": document.document_id if document else source.name,
-        "part": part,
-        "locator": (document.place if document else "") or "file",
-        "text": "" if outcome.status in TEXT_STATUSES else None,
-        "status": outcome.status.value,
-        "reason": _sound(outcome.reason),
-        "converter": converter.name if converter else None,
-        "converter_version": converter.version if converter else None,
-        "source": source.name,
-        "source_hash": source.hash,
-    }
+    document = document or _Document(document_id=source.name, name=source.name, file=Path())
+    item = {"locator": "" if document.place else "file", "text": "", **asdict(outcome)}
+    return _part_row(item, document, source, converter, part=part)
 
 
 def _refusal(document: _Document, *, num_documents: int, is_late: bool) -> NoConverter | None:

@@ -65,7 +65,6 @@ class Choice(TypedDict):
     """Which converter a kind of file had, among the documents of a source."""
 
     ending: str
-    """The ending of its name."""
     kind: str | None
     """What it was recognised as; None where it is of no kind that has a converter."""
     converter: str | None
@@ -93,15 +92,36 @@ class SourceReport:
     source_hash: str | None
     """SHA-256 of its content; None where it was not read."""
     choices: Sequence[Choice] = ()
-    """The converters of its documents, each kind once; none where nothing looked at the file."""
     documents: int
     """Its documents: itself and its attachments."""
     parts: Mapping[str, int]
-    """Its rows by status."""
     status: str
-    """How the whole file ended."""
     reason: str | None
     """The first reason of that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchReport:
+    """What a task reports."""
+
+    file: str
+    """Its file of the table, below the output."""
+    num_held: int
+    """Sources whose rows the table held."""
+    sources: Sequence[SourceReport]
+
+    def table(self) -> pa.Table:
+        """The report as a table of one row, as tasks return it."""
+        sources = json.dumps([asdict(source) for source in self.sources])
+        return pa.table({"file": [self.file], "num_held": [self.num_held], "sources": [sources]})
+
+    @classmethod
+    def read(cls, table: pa.Table) -> "list[BatchReport]":
+        """The reports of tasks."""
+        return [
+            cls(file=row["file"], num_held=row["num_held"], sources=tuple(map(_report, json.loads(row["sources"]))))
+            for row in table.to_pylist()
+        ]
 
 
 def report_of(source: ConvertedSource) -> SourceReport:
@@ -124,9 +144,7 @@ class ConvertedFile:
     """A file of the table that is being made, in memory."""
 
     def __init__(self) -> None:
-        """Begins without rows."""
         self.sources: list[SourceReport] = []
-        """Its sources so far."""
         self._sink = io.BytesIO()
         self._writer = pq.ParquetWriter(self._sink, CONVERTED, compression="zstd")
 

@@ -13,7 +13,7 @@ from memagent_batch.files.errors import output_errors, table_errors
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import read_parquet
-from memagent_batch.inputs.formats.grouped import GroupedFile, open_grouped
+from memagent_batch.inputs.formats.columnar import GroupedFile, open_grouped
 from memagent_batch.log.index import Row
 from memagent_batch.masking import shown
 from memagent_batch.runs.manifest import MANIFEST_FILE

@@ -27,7 +27,7 @@ from memagent_batch.evaluation.suite import (
 )
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.formats.grouped import open_grouped
+from memagent_batch.inputs.formats.columnar import open_grouped
 from memagent_batch.inputs.listing import list_files
 from memagent_batch.inputs.questions import value_type_of
 from memagent_batch.log.index import Row

@@ -16,7 +16,7 @@ from memagent_batch.inputs.document_index import require_carry_columns
 from memagent_batch.inputs.documents import require_first_records
 from memagent_batch.inputs.questions import asked_types, inline_type, most_questions, read_questions
 from memagent_batch.inputs.shards import FoundShards, find_shards
-from memagent_batch.inputs.where.parser import parse_where
+from memagent_batch.inputs.where import parse_where
 from memagent_batch.logs import EventKind
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 from memagent_batch.reading.closing import Closing, checked_closing, require_compiled

@@ -1,30 +1,27 @@
 """Converting: files of PDF, HTML, DOCX, e-mail and text in, a table of their parts out, each file with its rows."""
 
-import json
 import logging
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from memagent_batch.config.job import ExecutorKind
 from memagent_batch.config.sources import SourceConfig
-from memagent_batch.convert.batches import ConvertTask, convert_batch
+from memagent_batch.convert.batches import Batch, ConvertTask, convert_batch, plan_batches, read_held, require_distinct
 from memagent_batch.convert.kinds import DEFAULT_CONVERTERS
-from memagent_batch.convert.plan import Batch, plan_batches, read_held, require_distinct
 from memagent_batch.convert.process.sandbox import Limits
-from memagent_batch.convert.progress import shown
 from memagent_batch.convert.record import (
-    BatchReport,
     ConvertManifest,
     ConvertRun,
     begin_convert,
     close_convert,
     require_converted,
     require_output,
+    shown,
 )
 from memagent_batch.convert.sources import ChosenConverter
-from memagent_batch.convert.table import SourceReport
+from memagent_batch.convert.table import BatchReport
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.executors.executor import Executor, choose_executor
 from memagent_batch.files.location import Location
@@ -163,14 +160,8 @@ def _convert_batches(
 ) -> list[BatchReport]:
     with OrderlyLeave(require_claim=partial(require_claim, run.output, run_id=run.run_id)):
         tables = executor.map(partial(convert_batch, task=task), batches, is_heavy=True)
-        reports = _reports(row for table in tables for row in table.to_pylist())
+        reports = (report for table in tables for report in BatchReport.read(table))
         return sorted(shown(reports, run_id=run.run_id, num_files=num_files), key=lambda report: report.file)
-
-
-def _reports(rows: Iterable[Mapping[str, str]]) -> Iterator[BatchReport]:
-    for row in rows:
-        sources = tuple(SourceReport(**source) for source in json.loads(row["sources"]))
-        yield BatchReport(file=row["file"], num_held=int(row["num_held"]), sources=sources)
 
 
 def _log_start(run: ConvertRun, *, num_files: int) -> None:

@@ -35,8 +35,8 @@ from memagent_batch.flows import collect as collection
 from memagent_batch.flows import convert as conversion
 from memagent_batch.flows import export as bridge
 from memagent_batch.flows import review
-from memagent_batch.inputs.document_records import index_columns, parsed_where
-from memagent_batch.inputs.where.conditions import columns_of
+from memagent_batch.inputs.documents import index_columns, parsed_where
+from memagent_batch.inputs.where import columns_of
 from memagent_batch.logs import log_of_program
 from memagent_batch.pages.site import WrittenSite, write_site
 from memagent_batch.runs.claim import INPUT_FOLDER, claim_output, require_claim

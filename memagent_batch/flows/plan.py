@@ -19,18 +19,22 @@ from memagent_batch.executors.executor import Executor
 from memagent_batch.files.location import Location
 from memagent_batch.flows.check import Checked, Inputs, read_inputs
 from memagent_batch.inputs.document_index import (
+    IndexedTable,
+    documents_named,
     index_schema,
+    log_documents,
     require_readable,
     require_reported,
     require_unique_ids,
+    reuse_index,
+    sample_documents,
+    warn_of_bad_files,
+    warn_of_missing,
     with_missing,
 )
 from memagent_batch.inputs.documents import index_shard
-from memagent_batch.inputs.findings import log_documents, warn_of_bad_files, warn_of_missing
-from memagent_batch.inputs.lake.known import IndexedTable, known_files, known_rows, shards_without
 from memagent_batch.inputs.questions import inline_type, missing_again, missing_documents
 from memagent_batch.inputs.rows import group_rows
-from memagent_batch.inputs.samples import documents_named, sample_documents
 from memagent_batch.inputs.shards import Shard
 from memagent_batch.log.index import TurnIndex, scan_log
 from memagent_batch.logs import step
@@ -197,8 +201,8 @@ def index_documents(
     schema = index_schema(sources.input)
     tables = [schema.empty_table()]
     if table is not None and kept is not None and kept.schema.equals(schema):
-        known = known_files(kept, table, settings=sources.input)
-        tables, shards = [known_rows(kept, known).cast(schema)], shards_without(shards, known)
+        reused, shards = reuse_index(kept, table, shards, settings=sources.input)
+        tables = [reused.cast(schema)]
     num_files = len({path for shard in shards for path in shard.paths})
     with step(f"indexing the documents: {num_files:,} file{'s' if num_files != 1 else ''}"):
         tables += [indexed.cast(schema) for indexed in _indexed_shards(shards, sources=sources, executor=executor)]

@@ -7,8 +7,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memagent_batch.inputs.formats.byte_lines import COMPRESSIONS
 from memagent_batch.inputs.formats.formats import Format
-from memagent_batch.inputs.formats.packed import COMPRESSIONS
 
 BUNDLE_BYTES = 1024 * 1024
 """Text that one tokenising task takes out of several files: small ones go together, large ones alone."""

@@ -1,18 +1,31 @@
-"""The index of the documents: what the plan needs of each (id, hash, size, place), without its text."""
+"""The index of the documents: what the plan needs of each (id, hash, size, place), without its text.
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+It is checked, sampled, and kept for the next run; what a plan logs of its inputs comes from it.
+"""
+
+import json
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from operator import itemgetter
 from typing import Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.config.sources import InputConfig
+from memagent_batch.domain.addresses import permanent_number
 from memagent_batch.errors import BadFileError, DocumentMissingError, InputError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.formats.byte_lines import line_at
 from memagent_batch.inputs.formats.formats import Format
 from memagent_batch.inputs.formats.records import Place
+from memagent_batch.inputs.lake.table import Table
+from memagent_batch.inputs.shards import FoundShards, Shard
+from memagent_batch.logs import EventKind
+
+log = logging.getLogger(__name__)
 
 CARRY_PREFIX = "carry:"
 """Goes before the names of carried columns in the index, so that they can't collide with its own."""
@@ -57,6 +70,37 @@ INDEX_SCHEMA = pa.schema(
 """One row for each document. Carried columns follow, as text, named `carry:<name>`."""
 _NO_PLACE = Place(start=0, stop=0)
 """The place of a row that stands for no document."""
+MISSING_DOCUMENT = DocumentMissingError.__name__
+"""`error_type` of rows that stand for documents which are not there."""
+BAD_FILE = BadFileError.__name__
+"""`error_type` of rows that stand for files or records which can't be read."""
+_MISSING_ERROR = (
+    "a question is bound to this document_id, and no document has it; correct the id, put the document back, or take "
+    "the question off the list"
+)
+_TABLE_ROWS = 1024
+"""Most rows of an index table."""
+_TABLE_CHARS = 4 * 1024 * 1024
+"""Most characters of questions and carried values in an index table, about."""
+_FILES = b"memagent.files"
+"""Key of the files in the metadata of a kept index."""
+_CODE = 3
+"""Raised with every change of the code that changes a row of an index."""
+_SHOWN_NAMES = 5
+"""Files or documents that a line names."""
+_FORMAT_NAMES = {
+    Format.PARQUET: "Parquet",
+    Format.JSONL: "JSONL",
+    Format.CSV: "CSV",
+    Format.ARROW: "Arrow",
+    Format.TABLE: "table",
+}
+"""Formats of many documents a file, as people write them."""
+_LEFT_OUT = (
+    "a text file beside Parquet, JSONL, CSV or Arrow files is read only where --documents names it, by its path or a "
+    "glob such as '**/*.txt', or with --input.format text"
+)
+"""Why text files are left out."""
 
 
 class RowPlaces(TypedDict):
@@ -87,7 +131,6 @@ class IndexRow:
     order: tuple[str, ...] = ()
     """Values that put a row into the order of its document, before rows are grouped."""
     carried: Mapping[str, str | None] = field(default_factory=dict)
-    """Values of the carried columns."""
 
     @property
     def long_chars(self) -> int:
@@ -97,34 +140,29 @@ class IndexRow:
 
 def index_table(rows: Sequence[IndexRow], *, schema: pa.Schema) -> pa.Table:
     """The rows as a table of `index_schema`, or of its columns that the schema has."""
-    columns: dict[str, list[Any]] = {
-        "document_id": [row.document_id for row in rows],
-        "document_hash": [row.document_hash for row in rows],
-        "path": [row.path for row in rows],
-        "format": [row.format.value for row in rows],
-        "start": [row.place.start for row in rows],
-        "stop": [row.place.stop for row in rows],
-        "num_bytes": [row.num_bytes for row in rows],
-        "question": [row.question for row in rows],
-        "error": [row.error for row in rows],
-        "error_type": [row.error_type for row in rows],
-        ROWS_COLUMN: [row.rows for row in rows],
-        "order": [row.order for row in rows],
-    }
-    for name in schema.names:
-        if name.startswith(CARRY_PREFIX):
-            columns[name] = [row.carried.get(name.removeprefix(CARRY_PREFIX)) for row in rows]
-    return pa.table({name: columns[name] for name in schema.names}, schema=schema)
+    return pa.table({name: [_cell(row, name) for row in rows] for name in schema.names}, schema=schema)
 
 
-MISSING_DOCUMENT = DocumentMissingError.__name__
-"""`error_type` of rows that stand for documents which are not there."""
-BAD_FILE = BadFileError.__name__
-"""`error_type` of rows that stand for files or records which can't be read."""
-_MISSING_ERROR = (
-    "a question is bound to this document_id, and no document has it; correct the id, put the document back, or take "
-    "the question off the list"
-)
+def index_tables(rows: Iterable[IndexRow], *, schema: pa.Schema) -> Iterator[pa.Table]:
+    """The rows as tables of some of them each, as they come; at least one, which may be empty."""
+    table: list[IndexRow] = []
+    num_chars = num_tables = 0
+    for row in rows:
+        table.append(row)
+        num_chars += row.long_chars
+        if len(table) >= _TABLE_ROWS or num_chars >= _TABLE_CHARS:
+            yield index_table(table, schema=schema)
+            table, num_chars, num_tables = [], 0, num_tables + 1
+    if table or not num_tables:
+        yield index_table(table, schema=schema)
+
+
+def _cell(row: IndexRow, name: str) -> Any:
+    if name in ("start", "stop"):
+        return getattr(row.place, name)
+    if name.startswith(CARRY_PREFIX):
+        return row.carried.get(name.removeprefix(CARRY_PREFIX))
+    return getattr(row, name)
 
 
 def index_schema(settings: InputConfig) -> pa.Schema:
@@ -141,10 +179,6 @@ def row_schema(settings: InputConfig) -> pa.Schema:
 
 def require_unique_ids(index: pa.Table, *, documents: Location) -> None:
     """Refuses two documents of one id.
-
-    Args:
-        index: Rows of `INDEX_SCHEMA`.
-        documents: What was indexed, for the message.
 
     Raises:
         InputError: names the id and both places.
@@ -194,11 +228,6 @@ def require_readable(index: pa.Table) -> None:
 def require_reported(index: pa.Table, *, questions: pa.Table, settings: InputConfig) -> None:
     """Refuses bad files that no row would report: where questions stand beside the texts, theirs are lost with them.
 
-    Args:
-        index: The index.
-        questions: The question list.
-        settings: Names the column of questions beside the texts.
-
     Raises:
         InputError: no question is asked of every document; names the first bad file.
     """
@@ -212,10 +241,6 @@ def require_reported(index: pa.Table, *, questions: pa.Table, settings: InputCon
 
 def require_carry_columns(settings: InputConfig, *, reserved: Collection[str]) -> None:
     """Refuses columns to carry that can't stand in `answers`.
-
-    Args:
-        settings: Names the columns.
-        reserved: Names that `answers` has already.
 
     Raises:
         InputError: a name is taken, or given twice, or is the text's.
@@ -241,3 +266,148 @@ def place_of(row: Mapping[str, Any], *, documents: Location) -> str:
             return f"{file.uri}, row group {row['start'] + 1}, row {row['stop'] + 1}"
         case _:
             return f"{file.uri}, line {line_at(file, row['start'])}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledDocuments:
+    """An index of documents in two: both are tables of `index_schema`, in the order of the whole."""
+
+    taken: pa.Table
+    """What is read."""
+    outside: pa.Table | None
+    """What is left out; None where nothing can be."""
+
+
+def documents_named(index: pa.Table, document_ids: Collection[str]) -> SampledDocuments:
+    """The documents of these ids, for a second pass."""
+    is_named = pc.is_in(index["document_id"], pa.array(document_ids, index.schema.field("document_id").type))
+    taken, outside = index.filter(is_named), index.filter(pc.invert(is_named))
+    return SampledDocuments(taken=taken.combine_chunks(), outside=outside.combine_chunks())
+
+
+def sample_documents(index: pa.Table, *, limit: int | None, seed: int) -> SampledDocuments:
+    """The documents with the smallest permanent random numbers, of seed and document hash.
+
+    A text that can't be read has no hash; its document_id stands for it. Of equal texts the first ids are taken.
+    """
+    if limit is None:
+        return SampledDocuments(taken=index, outside=None)
+    hashes, names = index["document_hash"].to_pylist(), index["document_id"].to_pylist()
+    numbered = [
+        (permanent_number(str(seed), hash_ or name), name, row)
+        for row, (hash_, name) in enumerate(zip(hashes, names, strict=True))
+    ]
+    rows = [row for *_, row in sorted(numbered, key=itemgetter(0, 1))]
+    taken, outside = (pa.array(sorted(part), pa.int64()) for part in (rows[:limit], rows[limit:]))
+    return SampledDocuments(taken=index.take(taken).combine_chunks(), outside=index.take(outside).combine_chunks())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedTable:
+    """What was indexed, where it has versions."""
+
+    versions: Mapping[str, str]
+    """Version of a table, or commit of each data set of the hub, by the place as the user names it."""
+    files: Mapping[str, str]
+    """Fingerprints of the files of a table, by path: of what decides the rows that they give the index."""
+
+    @classmethod
+    def found(cls, found: FoundShards, *, settings: InputConfig) -> "IndexedTable | None":
+        """What is indexed with these settings; None for files without versions."""
+        if found.table is not None:
+            return cls.of(found.table, settings=settings)
+        return cls(versions=found.commits, files={}) if found.commits else None
+
+    @classmethod
+    def of(cls, table: Table, *, settings: InputConfig) -> "IndexedTable":
+        """A table that is indexed with these settings."""
+        shared = json.dumps([_CODE, settings.model_dump(mode="json"), repr(sorted(table.columns.items()))])
+        files = {file.path: sha256(f"{file.fingerprint()} {shared}".encode()).hexdigest() for file in table.files}
+        return cls(versions={table.uri: table.version}, files=files)
+
+
+def kept_index(index: pa.Table, table: IndexedTable) -> pa.Table:
+    """The index as a run keeps it: documents that are there, with the files that it knows in the metadata.
+
+    A file with rows that can't be read is not known: every night looks again.
+    """
+    bad = set(index.filter(pc.equal(index["error_type"], BAD_FILE))["path"].to_pylist())
+    files = {path: fingerprint for path, fingerprint in table.files.items() if path not in bad}
+    return index.filter(is_there(index)).replace_schema_metadata({_FILES: json.dumps(files).encode()})
+
+
+def reuse_index(
+    kept: pa.Table, table: IndexedTable, shards: Sequence[Shard], *, settings: InputConfig
+) -> tuple[pa.Table, list[Shard]]:
+    """The rows of a kept index whose files have not changed, and the shards that are left to index.
+
+    Where documents have many rows, all of them are reused, or none.
+    """
+    files: dict[str, str] = json.loads((kept.schema.metadata or {}).get(_FILES, b"{}"))
+    reused = {path for path, fingerprint in table.files.items() if files.get(path) == fingerprint}
+    if settings.order_columns and files != table.files:
+        reused = set()
+    paths = pa.array(sorted(reused), kept.schema.field("path").type)
+    rows = kept.filter(pc.is_in(kept["path"], value_set=paths)).replace_schema_metadata(None)
+    left = [replace(shard, paths=tuple(path for path in shard.paths if path not in reused)) for shard in shards]
+    return rows, [shard for shard in left if shard.paths]
+
+
+def log_documents(index: pa.Table, found: FoundShards) -> None:
+    """Logs how many documents there are, from which files, and which files were left out."""
+    fields = {
+        "num_documents": len(_document_formats(index)),
+        "num_files": {str(of): found.num_files(of) for of in Format if found.num_files(of)},
+        "left_out": list(found.left_out[:_SHOWN_NAMES]),
+        "num_left_out": len(found.left_out),
+    }
+    log.info(describe(index, found), extra={"event": EventKind.DOCUMENTS_FOUND, **fields})
+
+
+def describe(index: pa.Table, found: FoundShards) -> str:
+    """The line for people, such as `24 documents: 23 from 4 Parquet files, 1 text file`."""
+    counts = {Format(row["values"]): row["counts"] for row in _document_formats(index).value_counts().to_pylist()}
+    parts = [
+        _plural(counts[format_], "text file")
+        if format_ is Format.TEXT
+        else f"{counts[format_]:,} from {_plural(found.num_files(format_), f'{_FORMAT_NAMES[format_]} file')}"
+        for format_ in Format
+        if format_ in counts
+    ]
+    line = f"{_plural(sum(counts.values()), 'document')}: {', '.join(parts)}"
+    if not found.left_out:
+        return line
+    return f"{line}; left out: {_quoted(found.left_out)} ({_LEFT_OUT})"
+
+
+def warn_of_bad_files(index: pa.Table) -> None:
+    """Names the first files and records that can't be read."""
+    bad = index.filter(pc.equal(index["error_type"], BAD_FILE))["document_id"].to_pylist()
+    if not bad:
+        return
+    message = f"files, lines or rows that can't be read: {_quoted(bad)}; each has a failed row for each question that "
+    fields = {"num_files": len(bad), "names": bad[:_SHOWN_NAMES]}
+    log.warning(f"{message}is asked of every document", extra={"event": EventKind.FILES_UNREADABLE, **fields})
+
+
+def warn_of_missing(document_ids: Sequence[str]) -> None:
+    """Names the first documents that questions are bound to and that are not there."""
+    if not document_ids:
+        return
+    message = f"documents that questions are bound to and that are not there: {_quoted(document_ids)}; their rows are "
+    fields = {"num_documents": len(document_ids), "document_ids": list(document_ids[:_SHOWN_NAMES])}
+    log.warning(f"{message}failed", extra={"event": EventKind.DOCUMENTS_MISSING, **fields})
+
+
+def _document_formats(index: pa.Table) -> pa.ChunkedArray:
+    """The format of each document; files that can't be read are none."""
+    return index.filter(pc.not_equal(pc.fill_null(index["error_type"], ""), BAD_FILE))["format"]
+
+
+def _quoted(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:_SHOWN_NAMES])
+    return shown if len(names) <= _SHOWN_NAMES else f"{shown} and {len(names) - _SHOWN_NAMES:,} more"
+
+
+def _plural(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -17,40 +17,25 @@ from memagent_batch.inputs.formats.formats import READERS, Format, format_of
 from memagent_batch.inputs.formats.records import Column, Kind, Presence, Unreadable, Value, column_value
 from memagent_batch.inputs.listing import list_files
 
+
+def _field(name: str, type_: pa.DataType, description: str, *, nullable: bool = True) -> pa.Field:
+    return pa.field(name, type_, nullable=nullable, metadata={"description": description})
+
+
 QUESTION_SCHEMA = pa.schema(
     [
-        pa.field("question_id", pa.large_string(), nullable=False, metadata={"description": "id of the question"}),
-        pa.field(
-            "document_id",
-            pa.large_string(),
-            metadata={"description": "document it is asked of; null for every document"},
-        ),
-        pa.field("question", pa.large_string(), nullable=False, metadata={"description": "the question"}),
-        pa.field(
-            "references", pa.list_(pa.string()), metadata={"description": "right answers; null where none were given"}
-        ),
-        pa.field("answer_type", pa.string(), metadata={"description": "type that its answer is asked for as"}),
-        pa.field("labels", pa.list_(pa.string()), metadata={"description": "what may be chosen"}),
-        pa.field("schema", pa.string(), metadata={"description": "JSON Schema of the value, as text"}),
-        pa.field("unit", pa.string(), metadata={"description": "unit of the number"}),
-        pa.field("not_stated", pa.bool_(), metadata={"description": "whether `not stated` may be answered"}),
+        _field("question_id", pa.large_string(), "id of the question", nullable=False),
+        _field("document_id", pa.large_string(), "document it is asked of; null for every document"),
+        _field("question", pa.large_string(), "the question", nullable=False),
+        _field("references", pa.list_(pa.string()), "right answers; null where none were given"),
+        _field("answer_type", pa.string(), "type that its answer is asked for as"),
+        _field("labels", pa.list_(pa.string()), "what may be chosen"),
+        _field("schema", pa.string(), "JSON Schema of the value, as text"),
+        _field("unit", pa.string(), "unit of the number"),
+        _field("not_stated", pa.bool_(), "whether `not stated` may be answered"),
     ]
 )
 """One row for each question and the document that it is bound to, if any."""
-
-
-class QuestionRow(TypedDict):
-    """A row of `QUESTION_SCHEMA`."""
-
-    question_id: str
-    document_id: str | None
-    question: str
-    references: list[str] | None
-    answer_type: str | None
-    labels: list[str] | None
-    schema: str | None
-    unit: str | None
-    not_stated: bool | None
 
 
 class TypeFields(TypedDict):
@@ -61,6 +46,15 @@ class TypeFields(TypedDict):
     schema: str | None
     unit: str | None
     not_stated: bool | None
+
+
+class QuestionRow(TypeFields):
+    """A row of `QUESTION_SCHEMA`."""
+
+    question_id: str
+    document_id: str | None
+    question: str
+    references: list[str] | None
 
 
 NO_TYPE: TypeFields = {"answer_type": None, "labels": None, "schema": None, "unit": None, "not_stated": None}
@@ -288,16 +282,8 @@ def _given(questions: Iterable[Mapping[str, object]], *, place: str) -> Iterator
         where = f"{place} {number}"
         if strangers := sorted(map(str, given.keys() - set(names))):
             raise InputError(f"{where}: there is no field {strangers[0]!r}; there are {', '.join(names)}")
-        yield (
-            where,
-            _listed_question(
-                [
-                    column_value(given.get(name), column=column, where=where)
-                    for name, column in zip(names, _COLUMNS, strict=True)
-                ],
-                where=where,
-            ),
-        )
+        values = [column_value(given.get(column.name), column=column, where=where) for column in _COLUMNS]
+        yield where, _listed_question(values, where=where)
 
 
 def _read_question_files(location: Location) -> Iterator[tuple[str, QuestionRow]]:

@@ -3,17 +3,23 @@
 No text is kept on the way: the hash of a document is made of the hashes of its rows, with their locators.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from functools import lru_cache
 from itertools import groupby, pairwise
 from operator import itemgetter
+from string import Formatter
 from typing import Any
 
 import pyarrow as pa
 
 from memagent_batch.config.sources import InputConfig, OnBadFile
+from memagent_batch.domain.addresses import text_hash
+from memagent_batch.domain.texts.locators import LocatedRow
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.document_index import (
@@ -22,17 +28,14 @@ from memagent_batch.inputs.document_index import (
     IndexRow,
     RowPlaces,
     index_schema,
-    index_table,
+    index_tables,
     place_of,
 )
 from memagent_batch.inputs.formats.formats import Format
-from memagent_batch.inputs.formats.records import Place, too_long
-from memagent_batch.inputs.row_texts import joined_hash
+from memagent_batch.inputs.formats.records import Place, Value, too_long
 
 IndexedRow = Mapping[str, Any]
 """A row of `row_schema`."""
-_INDEX_ROWS = 1024
-"""Most rows of an index table."""
 _NOT_FINITE = re.compile(r"[-+]?(nan|inf|infinity)", re.IGNORECASE)
 _TIME_WITH_OFFSET = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*(Z|[+-]\d\d:?\d\d)")
 _JSON_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
@@ -41,25 +44,17 @@ _JSON_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 def group_rows(rows: pa.Table, *, documents: Location, settings: InputConfig) -> Iterator[pa.Table]:
     """The index of documents whose rows are all here, as tables of `index_schema`, sorted by id; at least one.
 
-    Args:
-        rows: Rows of `row_schema`, in any order.
-        documents: Where they come from, for messages.
-        settings: Says how they are put in order and joined.
-
     Raises:
         InputError: two rows of a document have the same place in its order, or different questions; names them.
     """
-    group: list[IndexRow] = []
-    schema, num_tables = index_schema(settings), 0
     keys = ["document_id", "path", "start", "stop"]
     listed = rows.sort_by([(key, "ascending") for key in keys]).to_pylist() if rows.num_rows else []
-    for _, found in groupby(listed, key=itemgetter("document_id")):
-        group.extend(_documents_of_id(list(found), documents=documents, settings=settings))
-        if len(group) >= _INDEX_ROWS:
-            yield index_table(group, schema=schema)
-            group, num_tables = [], num_tables + 1
-    if group or not num_tables:
-        yield index_table(group, schema=schema)
+    found = (
+        document
+        for _, group in groupby(listed, key=itemgetter("document_id"))
+        for document in _documents_of_id(list(group), documents=documents, settings=settings)
+    )
+    yield from index_tables(found, schema=index_schema(settings))
 
 
 def _documents_of_id(rows: list[IndexedRow], *, documents: Location, settings: InputConfig) -> Iterator[IndexRow]:
@@ -161,11 +156,7 @@ def _instant(value: str) -> datetime | None:
 
 
 def _require_one_order(values: Sequence[str], *, name: str, rows: Sequence[IndexedRow], documents: Location) -> None:
-    """Refuses values that would be in a wrong order as texts: 1, 10, 2 beside 10a, or times with and without offset.
-
-    Raises:
-        InputError: names the row of the value that is not like the others.
-    """
+    """Refuses values that would be in a wrong order as texts: 1, 10, 2 beside 10a, or times with and without offset."""
     texts = [value for value in values if not _JSON_NUMBER.fullmatch(value)]
     if not texts:
         return
@@ -202,3 +193,54 @@ def _require_one_question(rows: Sequence[IndexedRow], *, documents: Location) ->
             f"document_id {rows[0]['document_id']!r}: its rows have different questions: {places}; give all rows of a "
             "document the same one, or use a question list"
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowText:
+    """What a row adds to its document."""
+
+    text: str
+    """Its header, if any, and its text."""
+    locator: str
+    """Its place in the source; empty where none is asked for."""
+
+    def hash(self) -> str:
+        """SHA-256 of both, hex."""
+        return text_hash(f"{text_hash(self.text)} {self.locator}")
+
+
+@lru_cache(maxsize=8)
+def template_columns(template: str) -> tuple[str, ...]:
+    """Names of the columns in a template such as `page {page}`."""
+    return tuple(name for _, name, _, _ in Formatter().parse(template) if name is not None)
+
+
+def row_text(text: str, shown: Sequence[Value], *, settings: InputConfig) -> RowText:
+    """The text and the locator of a row; `shown` are the values of `shown_columns`."""
+    num_header = len(template_columns(settings.header or ""))
+    header, locator = (
+        template.format_map(dict(zip(template_columns(template), map(_shown_text, values), strict=True)))
+        for template, values in (
+            (settings.header or "", shown[:num_header]),
+            (settings.locator or "", shown[num_header:]),
+        )
+    )
+    return RowText(text=f"{header}\n{text}" if settings.header else text, locator=locator)
+
+
+def joined_hash(row_hashes: Sequence[str], *, settings: InputConfig) -> str:
+    """SHA-256 of a document by those of its rows, in order."""
+    return text_hash(json.dumps([settings.separator, *row_hashes]))
+
+
+def joined_text(rows: Sequence[RowText], *, settings: InputConfig) -> tuple[str, tuple[LocatedRow, ...]]:
+    """The text of a document, and where its rows stand in it."""
+    located, start = [], 0
+    for row in rows:
+        located.append(LocatedRow(char_start=start, char_end=start + len(row.text), locator=row.locator))
+        start += len(row.text) + len(settings.separator)
+    return settings.separator.join(row.text for row in rows), tuple(located)
+
+
+def _shown_text(value: Value) -> str:
+    return value if isinstance(value, str) else ""

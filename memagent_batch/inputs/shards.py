@@ -6,23 +6,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 
 from fsspec.utils import glob_translate
 
 from memagent_batch.config.sources import InputConfig, OnBadFile
 from memagent_batch.errors import InputError, InputUnreachableError
+from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
+from memagent_batch.inputs.formats.columnar import open_grouped
 from memagent_batch.inputs.formats.formats import UNKNOWN_REMEDY, Format, format_ending, format_of, is_named_text
-from memagent_batch.inputs.formats.grouped import open_grouped
-from memagent_batch.inputs.lake.hive import partition_values
-from memagent_batch.inputs.lake.hub import pin
-from memagent_batch.inputs.lake.names import at_version, table_name
-from memagent_batch.inputs.lake.table import Table, TableColumns, TableFile
+from memagent_batch.inputs.lake.table import Table, TableColumns, TableFile, at_version, partition_values, table_name
 from memagent_batch.inputs.lake.tables import find_table
-from memagent_batch.inputs.listing import InputFile, list_places
-from memagent_batch.inputs.where.conditions import Condition, columns_of
-from memagent_batch.inputs.where.parser import parse_where
-from memagent_batch.inputs.where.truth import may_hold
+from memagent_batch.inputs.listing import InputFile, into_batches, list_places
+from memagent_batch.inputs.where import Condition, columns_of, may_hold, parse_where
 
 _SHARD_BYTES = 128 * 1024 * 1024
 """Size that a shard is aimed at, bytes: a second or two of reading and hashing."""
@@ -45,7 +42,6 @@ class Shard:
     paths: tuple[str, ...]
     """Paths of the files on their file system; at a million files they are most of what the driver holds."""
     format: Format
-    """Their format."""
     size_bytes: int
     """Size in the files, bytes; about right for row groups."""
     groups: tuple[int, int] | None = None
@@ -53,7 +49,6 @@ class Shard:
     table_files: Mapping[str, TableFile] = field(default_factory=dict)
     """What a table of a lake says of its files, by path; nothing for other files."""
     table_columns: TableColumns = field(default_factory=dict)
-    """The columns of the table."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -114,8 +109,8 @@ def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
     table = _find_table(documents)
     if table is not None:
         return _table_shards(table, documents[0], where=where, settings=settings)
-    pins = {place.uri: pinned for place in documents if (pinned := pin(place)) is not None}
-    documents = [pins[place.uri].place if place.uri in pins else place for place in documents]
+    pins = {place.uri: pinned for place in documents if (pinned := _pinned(place)) is not None}
+    documents = [pins[place.uri][0] if place.uri in pins else place for place in documents]
     place = documents[0]
     listed = list_places(documents)
     if where is not None:
@@ -136,11 +131,10 @@ def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
         for format_, files in sorted(found.items())
         for shard in _shards_of_files(place, files, format_=format_, settings=settings)
     ]
-    commits = {uri: pinned.commit for uri, pinned in pins.items()}
     return FoundShards(
         shards=shards,
         left_out=tuple(file.name for file in left_out),
-        commits=commits,
+        commits={uri: commit for uri, (_, commit) in pins.items()},
         places=tuple(place.uri for place in documents),
     )
 
@@ -203,7 +197,8 @@ def _shards_of_files(
     for file, group_bytes in zip(large, sizes, strict=True):
         yield from _split_file(place, file, format_=format_, sizes=group_bytes)
     small = [file for file in files if not _is_large(file, format_=format_)] if large else files
-    yield from _packed(place, small, format_=format_)
+    packs = into_batches(small, size_bytes=attrgetter("size_bytes"), max_items=_SHARD_FILES, max_bytes=_SHARD_BYTES)
+    yield from (_pack(place, pack, format_=format_) for pack in packs)
 
 
 def _is_named(file: InputFile, documents: Iterable[Location]) -> bool:
@@ -266,20 +261,6 @@ def _split_file(documents: Location, file: InputFile, *, format_: Format, sizes:
             start, num_bytes = group + 1, 0
 
 
-def _packed(documents: Location, files: Iterable[InputFile], *, format_: Format) -> Iterator[Shard]:
-    """Shards of small files, several together."""
-    pack: list[InputFile] = []
-    num_bytes = 0
-    for file in files:
-        if pack and (len(pack) == _SHARD_FILES or num_bytes + file.size_bytes > _SHARD_BYTES):
-            yield _pack(documents, pack, format_=format_)
-            pack, num_bytes = [], 0
-        pack.append(file)
-        num_bytes += file.size_bytes
-    if pack:
-        yield _pack(documents, pack, format_=format_)
-
-
 def _pack(documents: Location, files: Sequence[InputFile], *, format_: Format) -> Shard:
     return Shard(
         documents=documents.uri,
@@ -288,3 +269,20 @@ def _pack(documents: Location, files: Sequence[InputFile], *, format_: Format) -
         format=format_,
         size_bytes=sum(file.size_bytes for file in files),
     )
+
+
+def _pinned(place: Location) -> tuple[Location, str] | None:
+    """A place of the Hugging Face hub at the commit that its branch stands for now, and the commit; None elsewhere.
+
+    So a branch that moves on changes nothing in a run.
+    """
+    if not place.uri.startswith("hf://"):
+        return None
+    with input_errors(place.uri):
+        found = place.fs.resolve_path(place.path)
+        if not hasattr(found, "repo_id"):
+            return None  # a bucket has no commits
+        commit = place.fs._api.repo_info(found.repo_id, revision=found.revision, repo_type=found.repo_type).sha
+    kind = "" if found.repo_type == "model" else f"{found.repo_type}s/"
+    path = f"{kind}{found.repo_id}@{commit}/{found.path_in_repo}".rstrip("/")
+    return Location(uri=f"hf://{path}", storage_options=place.storage_options), commit

@@ -15,14 +15,12 @@ from memagent_batch.domain.texts.locators import LocatedRow
 from memagent_batch.errors import DocumentError, InputError, TextUnavailableError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.document_index import ROWS_COLUMN
-from memagent_batch.inputs.document_records import shown_columns, text_column
-from memagent_batch.inputs.documents import TEXT_THREADS
+from memagent_batch.inputs.documents import TEXT_THREADS, shown_columns, text_column, why_unreadable
 from memagent_batch.inputs.formats.formats import READERS, Format
-from memagent_batch.inputs.formats.records import Column, Place, Unreadable, Value
-from memagent_batch.inputs.lake.hive import partition_values, with_partition
-from memagent_batch.inputs.lake.table import stored_columns
+from memagent_batch.inputs.formats.records import Column, Place, Record
+from memagent_batch.inputs.lake.table import partition_values, stored_columns, with_partition
 from memagent_batch.inputs.lake.tables import partition_in_table, table_columns
-from memagent_batch.inputs.row_texts import RowText, joined_hash, joined_text, row_text
+from memagent_batch.inputs.rows import RowText, joined_hash, joined_text, row_text
 
 _WINDOW_BYTES = 1024 * 1024
 """Text of the files that are read at once, about, bytes."""
@@ -63,11 +61,11 @@ def fetch_texts(table: pa.Table, *, documents: Location, settings: InputConfig) 
     unfinished = _unfinished(places) if settings.order_columns else {}
     hashes, files = table["document_hash"].to_pylist(), _wanted_files(places, documents=documents)
     read = partial(_fetch_file, documents=documents, settings=settings)
-    for file, place, values in _fetch_files(files, sizes=table["num_bytes"].to_pylist(), read=read):
-        for row in file.rows[place]:
+    for file, record in _fetch_files(files, sizes=table["num_bytes"].to_pylist(), read=read):
+        for row in file.rows[record.place]:
             if row not in unfinished:
-                yield _fetched(values[0], row=row, document_hash=hashes[row], path=file.place.uri)
-            elif unfinished[row].add(file, place, values, settings=settings):
+                yield _fetched(record, row=row, document_hash=hashes[row], path=file.place.uri)
+            elif unfinished[row].add(file, record, settings=settings):
                 yield unfinished.pop(row).finished(row=row, document_hash=hashes[row], settings=settings)
 
 
@@ -77,7 +75,8 @@ _RowPlace = tuple[int, str, str, Place]
 
 def _row_places(table: pa.Table) -> Iterator[_RowPlace]:
     """Where the texts of an index lie; of a document of many rows all its rows, in order."""
-    places = map(_text_place, table["start"].to_pylist(), table["stop"].to_pylist())
+    edges = zip(table["start"].to_pylist(), table["stop"].to_pylist(), strict=True)
+    places = (Place(start=start, stop=stop) for start, stop in edges)
     listed = zip(table["path"].to_pylist(), table["format"].to_pylist(), places, strict=True)
     if table[ROWS_COLUMN].null_count == table.num_rows:
         yield from ((row, *found) for row, found in enumerate(listed))
@@ -88,10 +87,6 @@ def _row_places(table: pa.Table) -> Iterator[_RowPlace]:
             continue
         for file, start, stop in zip(rows["files"], rows["starts"], rows["stops"], strict=True):
             yield row, rows["paths"][file], rows["formats"][file], Place(start=start, stop=stop)
-
-
-def _text_place(start: int, stop: int) -> Place:
-    return Place(start=start, stop=stop)
 
 
 def _wanted_files(places: Iterable[_RowPlace], *, documents: Location) -> list["_Wanted"]:
@@ -116,14 +111,14 @@ class _Unfinished:
         self._left = len(places)
         self._reason = ""
 
-    def add(self, file: "_Wanted", place: Place, values: tuple[Value, ...], *, settings: InputConfig) -> bool:
+    def add(self, file: "_Wanted", record: Record, *, settings: InputConfig) -> bool:
         """Takes a row; returns whether it was the last one."""
-        text, *shown = values
-        if isinstance(text, str):
-            row = row_text(text, shown, settings=settings)
-            self._rows[self._numbers[file.place.path, place]] = row
+        if reason := _why_unread(record):
+            self._reason = f"{file.place.uri}: {reason}"
         else:
-            self._reason = f"{file.place.uri}: {text.reason if isinstance(text, Unreadable) else 'a text is null'}"
+            text, *shown = record.values
+            row = row_text(str(text), shown, settings=settings)
+            self._rows[self._numbers[file.place.path, record.place]] = row
         self._left -= 1
         return not self._left
 
@@ -141,28 +136,22 @@ class _Wanted:
     """What is wanted of a file."""
 
     place: Location
-    """The file."""
     format: Format
-    """Its format."""
     rows: dict[Place, list[int]]
     """Rows of the table that was given, by their place in the file."""
 
 
-_FileReader = Callable[[_Wanted], Iterator[tuple[Place, tuple[Value, ...]]]]
-"""Reads what is wanted of a file."""
-
-
 def _fetch_files(
-    files: Sequence[_Wanted], *, sizes: Sequence[int], read: _FileReader
-) -> Iterator[tuple[_Wanted, Place, tuple[Value, ...]]]:
+    files: Sequence[_Wanted], *, sizes: Sequence[int], read: Callable[[_Wanted], Iterator[Record]]
+) -> Iterator[tuple[_Wanted, Record]]:
     with ThreadPoolExecutor(TEXT_THREADS) as threads:
         for window in _windows(files, sizes=sizes):
             if len(window) == 1:
-                yield from ((window[0], place, values) for place, values in read(window[0]))
+                yield from ((window[0], record) for record in read(window[0]))
                 continue
-            texts = threads.map(lambda file: list(read(file)), window)
-            for file, found in zip(window, texts, strict=True):
-                yield from ((file, place, values) for place, values in found)
+            fetched = threads.map(lambda file: list(read(file)), window)
+            for file, records in zip(window, fetched, strict=True):
+                yield from ((file, record) for record in records)
 
 
 def _windows(files: Sequence[_Wanted], *, sizes: Sequence[int]) -> Iterator[list[_Wanted]]:
@@ -181,21 +170,19 @@ def _windows(files: Sequence[_Wanted], *, sizes: Sequence[int]) -> Iterator[list
         yield window
 
 
-def _fetch_file(
-    file: _Wanted, *, documents: Location, settings: InputConfig
-) -> Iterator[tuple[Place, tuple[Value, ...]]]:
-    """Values at all `places`; those of a file that can't be read any more are `Unreadable`."""
+def _fetch_file(file: _Wanted, *, documents: Location, settings: InputConfig) -> Iterator[Record]:
+    """The records at all places; those that can't be read any more have an error."""
     left = set(file.rows)
-    reason = "its row is gone"
+    gone = InputError("its row is gone")
     try:
         columns = _text_columns(file, documents=documents, settings=settings)
-        for place, values in READERS[file.format].fetch(file.place, columns=columns, places=sorted(file.rows)):
-            left.remove(place)
-            yield place, values
+        for record in READERS[file.format].fetch(file.place, columns=columns, places=sorted(file.rows)):
+            left.remove(record.place)
+            yield record
     except InputError as error:
-        reason = str(error)
+        gone = error
     for place in sorted(left):
-        yield place, (Unreadable(reason=reason),)
+        yield Record(place=place, where=file.place.uri, values=(), error=gone)
 
 
 def _text_columns(file: _Wanted, *, documents: Location, settings: InputConfig) -> list[Column]:
@@ -208,10 +195,18 @@ def _text_columns(file: _Wanted, *, documents: Location, settings: InputConfig) 
     return stored_columns(columns, table=table_columns(documents), values=values, where=documents.uri)
 
 
-def _fetched(value: Value, *, row: int, document_hash: str, path: str) -> FetchedText:
-    if isinstance(value, str) and text_hash(value) == document_hash:
-        return FetchedText(row=row, text=value)
-    return _unavailable(row=row, path=path, reason=value.reason if isinstance(value, Unreadable) else "")
+def _why_unread(record: Record) -> str:
+    """Why a record has no text; empty if it has one."""
+    if record.error is not None:
+        return str(record.error)
+    return "" if isinstance(record.values[0], str) else why_unreadable(record.values[0])
+
+
+def _fetched(record: Record, *, row: int, document_hash: str, path: str) -> FetchedText:
+    reason = _why_unread(record)
+    if not reason and text_hash(str(record.values[0])) == document_hash:
+        return FetchedText(row=row, text=str(record.values[0]))
+    return _unavailable(row=row, path=path, reason=reason)
 
 
 def _unavailable(*, row: int, path: str, reason: str) -> FetchedText:

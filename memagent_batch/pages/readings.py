@@ -1,18 +1,29 @@
-"""The readings of a finished run, one after another: row of `answers`, turns of the memory, evidence."""
+"""The readings of a finished run, one after another: row of `answers`, turns of the memory, evidence.
+
+Also an answer in the few words in which a person reads it, and which answers are other ones than in the run before.
+Numbers have the digits that are stored and no separators, since one may be a code. Unit `1` stands for none.
+"""
 
 import difflib
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
+from typing import Any
 
 import pyarrow as pa
 
+from memagent_batch.domain.closing.values import ValueStatus
+from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
 from memagent_batch.files.errors import table_errors
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.formats.grouped import GroupedFile, open_grouped
+from memagent_batch.inputs.formats.columnar import open_grouped
 from memagent_batch.log.index import Row
+from memagent_batch.runs.comparison import AnswerChange, DifferenceRow, compare_runs
+from memagent_batch.runs.history import find_run
 from memagent_batch.runs.manifest import Manifest, PartReport
 
 REMEDY = "a later run of the output replaces the tables: repeat the command on the latest run"
@@ -28,6 +39,14 @@ LIKENESS = 0.5
 """How alike an id must be to be suggested, 0 to 1."""
 SUGGESTED_IDS = 3
 """Ids that an error suggests."""
+NO_UNIT = "1"
+"""The unit of a number that has none."""
+NOT_STATED, INVALID, NO_ANSWER = "not stated", "invalid", "no answer"
+OUTCOMES = ("answered", NOT_STATED, NO_ANSWER, INVALID, "failed", "not read")
+"""What becomes of a reading, as `outcome_of` says it."""
+_WITHOUT_VALUE: Mapping[str | None, str] = {ValueStatus.NOT_STATED: NOT_STATED, ValueStatus.INVALID: INVALID}
+KEPT_CHARACTERS = 300
+"""Of an earlier answer, characters that are held; `memagent diff` shows all of it."""
 
 ReadingKey = tuple[str, str, int]
 """Values of `KEY_COLUMNS`."""
@@ -115,7 +134,7 @@ def table_rows(place: Location, *, columns: Collection[str] | None = None) -> It
     with table_errors(place.uri, remedy=REMEDY), open_grouped(place) as file:
         names = [name for name in file.schema.names if columns is None or name in columns]
         for group in range(len(file.group_bytes)):
-            yield from _batches(file, group, names)
+            yield from (batch.select(names) for batch in file.batches(group, names=names))
 
 
 def column_names(place: Location) -> list[str]:
@@ -126,11 +145,6 @@ def column_names(place: Location) -> list[str]:
     """
     with table_errors(place.uri, remedy=REMEDY), open_grouped(place) as file:
         return list(file.schema.names)
-
-
-def _batches(file: GroupedFile, group: int, names: list[str]) -> Iterator[pa.RecordBatch]:
-    for batch in file.batches(group, names=names):
-        yield batch.select(names)
 
 
 def _part_readings(output: Location, part: PartReport) -> Iterator[RunReading]:
@@ -196,3 +210,121 @@ def _nearest(name: str, names: set[str]) -> str:
         return f"did you mean {' or '.join(map(repr, near))}?"
     some = ", ".join(map(repr, sorted(names)[:SUGGESTED_IDS]))
     return f"it has {some}{f' and {len(names) - SUGGESTED_IDS:,} more' if len(names) > SUGGESTED_IDS else ''}"
+
+
+def shown_value(row: Row) -> str:
+    """The value of a row of `answers` as text; of a question without a type, the answer.
+
+    A reading without an answer shows its status instead.
+    """
+    if row["status"] != Status.OK:
+        return _status_words(row)
+    status, unit = row.get("value_status"), row.get("value_unit")
+    words = _value_words(status, row.get("value"))
+    if words is None:
+        return NO_ANSWER if row["answer"] is None else str(row["answer"])
+    return f"{words} {unit}" if status == ValueStatus.OK and unit and unit != NO_UNIT else words
+
+
+def outcome_of(row: Row) -> str:
+    """What a reader filters answers by: one of `OUTCOMES`."""
+    if row["status"] != Status.OK:
+        return _status_words(row)
+    return _WITHOUT_VALUE.get(row.get("value_status")) or (NO_ANSWER if row["answer"] is None else "answered")
+
+
+def values_of_both(row: DifferenceRow) -> tuple[str | None, str | None] | None:
+    """The values of both runs in words, the earlier first; None where they are equal, and for one that is missing."""
+    before, after = ((row["value_status_before"], row["value_before"]), (row["value_status_after"], row["value_after"]))
+    return None if before == after else (_value_words(*before), _value_words(*after))
+
+
+def _status_words(row: Row) -> str:
+    return str(row["status"]).replace("_", " ")
+
+
+def _value_words(status: str | None, value: str | None) -> str | None:
+    """What a run has for a value, by its columns `value_status` and `value`; None where it has none."""
+    if status == ValueStatus.OK and value is not None:
+        return _words(json.loads(value))
+    return _WITHOUT_VALUE.get(status)
+
+
+def run_time(run_id: str) -> str:
+    """When a run began, by its id; the id itself where it does not say."""
+    found = re.match(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)", run_id)
+    return "{}-{}-{} {}:{} UTC".format(*found.groups()) if found else run_id
+
+
+def _words(value: Any) -> str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case str():
+            return value
+        case int():
+            return str(value)
+        case float():
+            return repr(value).removesuffix(".0")  # the shortest digits that are this number
+        case list() if all(isinstance(each, str) for each in value):
+            return ", ".join(value) or "none"
+        case _:
+            return json.dumps(value, ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """How an answer differs from that of the run before."""
+
+    kind: AnswerChange
+    why: tuple[str, ...]
+    """What is new or other; see `Cause`."""
+    before: str | None
+    """The earlier answer, its beginning; None where there was none."""
+    value_before: str | None = None
+    """The earlier value, its beginning; None where there was none, or where it is the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunChanges:
+    """What a run changed."""
+
+    since: str | None
+    """Id of the run before; None for a first run."""
+    readings: Mapping[ReadingKey, Change] = field(default_factory=dict)
+    """Readings of the later run that are new, or have another answer, value or status."""
+    num_removed: int = 0
+    """Readings that only the earlier run asked for."""
+    problem: str | None = None
+    """Why the runs can't be compared; None where they were."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is known of each answer if it changed."""
+        return self.since is not None and self.problem is None
+
+
+def changes_of(output: Location, manifest: Manifest) -> RunChanges:
+    """Compares a run with the finished run before it, by their records and logs."""
+    since = manifest["changes"].get("since")
+    if since is None:
+        return RunChanges(since=None)
+    readings: dict[ReadingKey, Change] = {}
+    num_removed = 0
+    try:
+        for table in compare_runs(find_run(output, since), find_run(output, manifest["run_id"])):
+            for row in table.to_pylist():
+                if row["change"] == AnswerChange.REMOVED:
+                    num_removed += 1
+                    continue
+                before = row["answer_before"] or row["error_message_before"] or row["status_before"]
+                value, _ = values_of_both(row) or (None, None)
+                readings[key_of(row)] = Change(
+                    kind=AnswerChange(row["change"]),
+                    why=tuple(row["why"]),
+                    before=before and before[:KEPT_CHARACTERS],
+                    value_before=value and value[:KEPT_CHARACTERS],
+                )
+    except OutputError as error:
+        return RunChanges(since=since, problem=str(error))
+    return RunChanges(since=since, readings=readings, num_removed=num_removed)

@@ -3,7 +3,6 @@
 One pass over the tables of the run; held are the readings of some pages, and a note on every answer that changed.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,42 +10,36 @@ from itertools import islice
 from typing import Any, TypedDict
 
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import OutputError
 from memagent_batch.evaluation.report.visible import shorten
 from memagent_batch.files.errors import output_errors
 from memagent_batch.files.location import Location
-from memagent_batch.pages.changes import RunChanges, changes_of
 from memagent_batch.pages.document_page import (
     MAX_SHEET_READINGS,
     Passages,
     ReadingView,
     Sheet,
+    Window,
     template_values,
     view_reading,
+    windows,
 )
-from memagent_batch.pages.readings import documents_of, stream_readings, table_rows
-from memagent_batch.pages.site_files import SiteFiles, claim_site, open_site, publish
-from memagent_batch.pages.size import estimate_size
-from memagent_batch.pages.templates import render
-from memagent_batch.pages.values import OUTCOMES
-from memagent_batch.pages.windows import Window, windows
+from memagent_batch.pages.readings import OUTCOMES, RunChanges, changes_of, documents_of, stream_readings, table_rows
+from memagent_batch.pages.site_files import SiteFiles, claim_site, open_site, publish, render, render_frame
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.estimates import latest_estimates
 from memagent_batch.runs.manifest import Manifest, require_manifest
 
-log = logging.getLogger(__name__)
-
-LARGE_BYTES = 1_000_000_000
-"""Size from which a site is written only if the user allows it."""
+LARGE_ANSWERS = 100_000
+"""Answers above which a site is written only if the user allows it: at some 11 kB each it takes 1 GB."""
 ROWS_PER_FILE = 1_000
 """Most rows of the table in one file."""
 BATCH_READINGS = 200
 """Readings whose texts are fetched together, about."""
 MAX_CELL_CHARACTERS = 240
 """Of an answer or question, characters in the table."""
-ROWS_TO_INDEX, SHEET_TO_INDEX = "../../index.html", "../../../index.html"
-"""From a file of rows, and from a document's page, to the index."""
+SHEET_TO_INDEX = "../../../index.html"
+"""From a document's page to the index."""
 
 
 class WrittenSite(TypedDict):
@@ -68,11 +61,9 @@ class _Rows:
     files: list[str] = field(default_factory=list)
     """Files that are written."""
     rows: list[list[Any]] = field(default_factory=list)
-    """Rows of the next one."""
     questions: dict[tuple[str, str], int] = field(default_factory=dict)
     """Ids and texts of the questions that they name, by their place in its list."""
     outcomes: Counter[str] = field(default_factory=Counter)
-    """Readings by `outcome_of`."""
     question_ids: set[str] = field(default_factory=set)
     """Of all files."""
     num_readings: int = 0
@@ -80,13 +71,13 @@ class _Rows:
 
 
 def write_site(output: Location, target: Location, *, context_chars: int | None, is_large_allowed: bool) -> WrittenSite:
-    """Writes the site of the last finished run of an output, whole or not at all; says before how large it becomes.
+    """Writes the site of the last finished run of an output, whole or not at all.
 
     Args:
         output: The run's location.
         target: The folder of the site.
         context_chars: Characters of the document on either side of evidence; None for no text.
-        is_large_allowed: Whether it may become larger than `LARGE_BYTES`.
+        is_large_allowed: Whether it may show more than `LARGE_ANSWERS`.
 
     Raises:
         OutputError: no run has finished, a table is gone, the target holds other files, or the site is too large.
@@ -96,14 +87,11 @@ def write_site(output: Location, target: Location, *, context_chars: int | None,
     with output_errors(output.uri):
         manifest = require_manifest(output)
     claim_site(target)
-    estimate = estimate_size(output, manifest, context_chars=context_chars)
-    megabytes = f"about {max(1, round(estimate.num_bytes / 1_000_000)):,} MB"
-    documents = quantity(estimate.num_documents, "document")
-    log.info(f"the pages of {documents} take {megabytes}")
-    if estimate.num_bytes > LARGE_BYTES and not is_large_allowed:
+    num_answers = manifest["counts"]["answers_rows"]
+    if num_answers > LARGE_ANSWERS and not is_large_allowed:
         raise OutputError(
-            f"the pages of {documents} would take {megabytes}, more than "
-            f"{LARGE_BYTES // 1_000_000:,} MB; say --yes to write them, or --without-text for smaller ones"
+            f"the site would show {num_answers:,} answers; more than {LARGE_ANSWERS:,} take about 1 GB: pass --yes to "
+            "write it"
         )
     return _write_pages(output, target, manifest=manifest, context_chars=context_chars)
 
@@ -233,8 +221,7 @@ def _write_rows(rows: _Rows, files: SiteFiles) -> None:
         return
     path = f"rows/{len(rows.files):05d}.html"
     data = {"questions": [list(question) for question in rows.questions], "rows": rows.rows}
-    values = {"data": data, "index": ROWS_TO_INDEX}
-    files.write(path, render("rows.html", values, script="rows.js"))
+    files.write(path, render_frame(data))
     rows.files.append(f"{files.build}/{path}")
     rows.rows, rows.questions = [], {}
 

@@ -1,15 +1,28 @@
-"""The files of a site, written beside those of the site that is shown, which the last file replaces."""
+"""The files of a site: made of templates, and written beside those of the site that the last file replaces.
+
+No page runs or loads anything but what its policy names.
+"""
 
 import uuid
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
+from importlib import resources
+from typing import Any
 
+import jinja2
+from markupsafe import Markup
+
+from memagent_batch.domain.texts.shares import percent
+from memagent_batch.evaluation.report.templates import frame_page, inert_json, page_bytes, page_environment
+from memagent_batch.evaluation.report.visible import visible
 from memagent_batch.files.claims import ABANDONED_AFTER, claimed_record, replace_shown
 from memagent_batch.files.json_files import json_bytes
 from memagent_batch.files.location import Location
+from memagent_batch.pages.readings import run_time
 
 INDEX_FILE = "index.html"
 RECORD_FILE = "page.json"
@@ -23,12 +36,13 @@ _THREADS = 8
 _WAITING_FILES = 4 * _THREADS
 """Most files that are held in memory until they are written."""
 
+_HERE = resources.files("memagent_batch.pages")
+
 
 class SiteFiles:
     """Writes the files of one build; counts them."""
 
     def __init__(self, target: Location, threads: ThreadPoolExecutor) -> None:
-        """Writes below the folder `target`."""
         self.build = f"{BUILD_PREFIX}{datetime.now(UTC):{_STAMP}}-{uuid.uuid4().hex[:6]}"
         self.num_files = 0
         self.num_bytes = 0
@@ -97,3 +111,47 @@ def publish(target: Location, files: SiteFiles, index: bytes) -> None:
             if top.startswith(BUILD_PREFIX) and top != files.build and (top.encode() in before or top < abandoned)
         ]
     )
+
+
+def render(template: str, values: Mapping[str, Any], *, script: str | None = None, frames: bool = False) -> bytes:
+    """A page, UTF-8."""
+    program = None if script is None else (_HERE / script).read_text(encoding="utf-8")
+    return page_bytes(_environment().get_template(template), values, style=stylesheet(), script=program, frames=frames)
+
+
+def render_frame(data: Any) -> bytes:
+    """A file of data that the index shows in a frame."""
+    return frame_page(_environment(), data)
+
+
+@cache
+def stylesheet() -> str:
+    """The one style of all pages: that of the evaluation's report, and what these pages add."""
+    report = resources.files("memagent_batch.evaluation") / "report" / "page.css"
+    return report.read_text(encoding="utf-8") + (_HERE / "pages.css").read_text(encoding="utf-8")
+
+
+def seen_json(value: Any) -> Markup:
+    """`inert_json`, with a sign for each character that can't be seen."""
+    return inert_json(_seen(value))
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    packages = (("memagent_batch.pages", "."), ("memagent_batch.evaluation", "report"))
+    environment = page_environment(jinja2.ChoiceLoader([jinja2.PackageLoader(*each) for each in packages]))
+    environment.filters |= {"inert_json": seen_json, "percent": percent, "run_time": run_time}
+    return environment
+
+
+def _seen(value: Any) -> Any:
+    """The value with a sign for each character of its texts that can't be seen."""
+    match value:
+        case str():
+            return visible(value)
+        case dict():
+            return {name: _seen(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_seen(each) for each in value]
+        case _:
+            return value

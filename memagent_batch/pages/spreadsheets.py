@@ -55,7 +55,6 @@ class WrittenCells:
 
 Cell = str | float | bool | None
 Writer = Callable[[Sequence[Cell]], object]
-"""Writes a row."""
 
 
 def export_answers(output: Location, target: Location, *, to: SpreadsheetFormat) -> WrittenCells:
@@ -150,11 +149,7 @@ def _csv_cell(value: Cell, cells: WrittenCells) -> Cell:
 
 @contextmanager
 def _xlsx_writer(file: Path, cells: WrittenCells) -> Iterator[Writer]:
-    """Rows go to a file as they come; `constant_memory` of xlsxwriter.
-
-    Raises:
-        SettingsError: xlsxwriter is not installed.
-    """
+    """Rows go to a file as they come; `constant_memory` of xlsxwriter."""
     require_extra("xlsx", package="xlsxwriter")
     import xlsxwriter
 
@@ -162,22 +157,14 @@ def _xlsx_writer(file: Path, cells: WrittenCells) -> Iterator[Writer]:
         book.use_zip64()
         sheet = book.add_worksheet("answers")
         sheet.freeze_panes(1, 0)
-        formats = _Formats(plain=book.add_format(), quoted=book.add_format({"quote_prefix": True}))
+        plain, quoted = book.add_format(), book.add_format({"quote_prefix": True})  # text that stays text when edited
         rows = count()
-        yield lambda row: _write_xlsx_row(sheet, next(rows), row, formats=formats, cells=cells)
+        yield lambda row: _write_xlsx_row(sheet, next(rows), row, plain=plain, quoted=quoted, cells=cells)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Formats:
-    """Formats of a workbook."""
-
-    plain: Any
-    """As all cells."""
-    quoted: Any
-    """Text that a program must not read again as something else when the cell is edited."""
-
-
-def _write_xlsx_row(sheet: Any, number: int, row: Sequence[Cell], *, formats: _Formats, cells: WrittenCells) -> None:
+def _write_xlsx_row(
+    sheet: Any, number: int, row: Sequence[Cell], *, plain: Any, quoted: Any, cells: WrittenCells
+) -> None:
     for column, value in enumerate(row):
         match value:
             case None:
@@ -190,9 +177,9 @@ def _write_xlsx_row(sheet: Any, number: int, row: Sequence[Cell], *, formats: _F
                 text = _xlsx_text(value, cells)
                 cells.num_quoted += is_formula(value)
                 if text.startswith("<r>") and text.endswith("</r>"):  # which xlsxwriter takes for XML of its own
-                    sheet.write_rich_string(number, column, formats.plain, text[:1], text[1:])
+                    sheet.write_rich_string(number, column, plain, text[:1], text[1:])
                 else:
-                    sheet.write_string(number, column, text, formats.quoted if is_formula(value) else None)
+                    sheet.write_string(number, column, text, quoted if is_formula(value) else None)
 
 
 def _xlsx_text(text: str, cells: WrittenCells) -> str:

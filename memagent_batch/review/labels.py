@@ -14,8 +14,7 @@ from memagent_batch.files.columns import TIMESTAMP, column
 from memagent_batch.files.errors import table_errors
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
-from memagent_batch.inputs.where.conditions import canonical
-from memagent_batch.inputs.where.parser import parse_where
+from memagent_batch.inputs.where import canonical, parse_where
 
 YES, NO, NONE_OF_THESE = "yes", "no", "none of these"
 """Labels of a review by a condition, and of one by values where none of them is right."""

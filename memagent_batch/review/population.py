@@ -14,8 +14,7 @@ from memagent_batch.domain.closing.values import ValueStatus
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import SettingsError
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.where.conditions import Condition, canonical, columns_of
-from memagent_batch.inputs.where.truth import matching_rows
+from memagent_batch.inputs.where import Condition, canonical, columns_of, matching_rows
 from memagent_batch.review.labels import NONE_OF_THESE, UNCLEAR, Purpose
 from memagent_batch.review.strata import UNANSWERED, VALUE_PREFIX, Stratum
 from memagent_batch.runs.manifest import Manifest

@@ -14,7 +14,7 @@ from memagent_batch.files.errors import table_errors
 from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
-from memagent_batch.inputs.where.parser import parse_where
+from memagent_batch.inputs.where import parse_where
 from memagent_batch.review.labels import UNCLEAR, Decision, Purpose
 from memagent_batch.review.population import DrawnUnit, StratumRule, Unit
 from memagent_batch.review.strata import parse_labels

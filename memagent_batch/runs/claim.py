@@ -34,7 +34,7 @@ from memagent_batch.files.claims import claimed_record
 from memagent_batch.files.errors import storage_errors
 from memagent_batch.files.json_files import json_bytes, read_json
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.lake.names import LakeKind, table_name
+from memagent_batch.inputs.lake.table import LakeKind, table_name
 from memagent_batch.log.question_list import ASKED_FOLDER
 from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
 from memagent_batch.masking import shown

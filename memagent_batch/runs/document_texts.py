@@ -19,7 +19,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.files.options import Options
 from memagent_batch.inputs.document_index import INDEX_SCHEMA, row_schema
 from memagent_batch.inputs.documents import index_shard
-from memagent_batch.inputs.lake.names import at_version, table_name
+from memagent_batch.inputs.lake.table import at_version, table_name
 from memagent_batch.inputs.lake.tables import documents_place, texts_place
 from memagent_batch.inputs.rows import group_rows
 from memagent_batch.inputs.shards import find_shards

@@ -20,8 +20,7 @@ from memagent_batch.files.errors import output_errors, table_errors
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
-from memagent_batch.inputs.document_index import CARRY_PREFIX, is_document
-from memagent_batch.inputs.lake.known import kept_index
+from memagent_batch.inputs.document_index import CARRY_PREFIX, is_document, kept_index
 from memagent_batch.log.index import RunTurns, TurnIndex
 from memagent_batch.log.question_list import ASKED_FOLDER
 from memagent_batch.runs.manifest import MANIFEST_FILE, Manifest, read_manifest

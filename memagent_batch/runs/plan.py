@@ -20,8 +20,7 @@ from memagent_batch.domain.closing.answer_types import ValueType
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import InputError
 from memagent_batch.inputs.bundles import bundles
-from memagent_batch.inputs.document_index import ROWS_COLUMN, is_there
-from memagent_batch.inputs.lake.known import IndexedTable
+from memagent_batch.inputs.document_index import ROWS_COLUMN, IndexedTable, is_there
 from memagent_batch.inputs.questions import type_fields, value_types
 from memagent_batch.log.index import ReadingKey, TurnIndex, log_line
 from memagent_batch.log.question_list import CLOSING_FINGERPRINT, with_hashes

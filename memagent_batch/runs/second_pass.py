@@ -19,9 +19,7 @@ from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.options import Options
 from memagent_batch.files.parquet import read_parquet
-from memagent_batch.inputs.where.conditions import columns_of
-from memagent_batch.inputs.where.parser import parse_where
-from memagent_batch.inputs.where.truth import matching_rows
+from memagent_batch.inputs.where import columns_of, matching_rows, parse_where
 from memagent_batch.log.question_list import read_asked
 from memagent_batch.masking import shown
 from memagent_batch.runs.claim import canonical

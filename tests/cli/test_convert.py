@@ -8,7 +8,7 @@ import pytest
 
 from memagent_batch.cli.main import main
 from memagent_batch.convert import converter
-from memagent_batch.convert.plan import require_distinct
+from memagent_batch.convert.batches import require_distinct
 from memagent_batch.errors import InputError
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location

@@ -18,7 +18,7 @@ import pytest
 import ray
 
 from memagent_batch.config.job import ExecutorKind
-from memagent_batch.convert.plan import plan_batches
+from memagent_batch.convert.batches import plan_batches
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.record import ConvertManifest, begin_convert, close_convert
 from memagent_batch.convert.table import CONVERTED

@@ -14,6 +14,7 @@ from memagent_batch.inputs import shards
 from memagent_batch.inputs.document_index import require_readable, require_reported, require_unique_ids
 from memagent_batch.inputs.documents import index_shard
 from memagent_batch.inputs.shards import list_shards
+from tests.inputs.lake.forms import indexed
 
 RECORD = InputConfig(on_bad_file=OnBadFile.RECORD)
 GOOD = b'{"document_id": "good", "text": "a"}\n'
@@ -21,12 +22,7 @@ GOOD = b'{"document_id": "good", "text": "a"}\n'
 
 def index(folder: Path | Location, settings: InputConfig = RECORD) -> pa.Table:
     location = folder if isinstance(folder, Location) else Location(uri=str(folder))
-    found = [
-        table
-        for shard in list_shards(location, settings=settings)
-        for table in index_shard(shard, settings=settings, storage_options=location.storage_options)
-    ]
-    table = pa.concat_tables(found)
+    table = indexed(location, settings=settings)
     require_unique_ids(table, documents=location)
     return table
 

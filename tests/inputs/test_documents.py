@@ -21,6 +21,7 @@ from memagent_batch.inputs.documents import index_shard
 from memagent_batch.inputs.formats.formats import Format
 from memagent_batch.inputs.shards import list_shards
 from memagent_batch.inputs.texts import FetchedText, fetch_texts
+from tests.inputs.lake.forms import indexed
 
 PLAIN = InputConfig()
 
@@ -99,13 +100,7 @@ EACH_FORMAT = pytest.mark.parametrize("format_", list(WRITERS))
 
 
 def _index(location: Location, knobs: InputConfig = PLAIN) -> pa.Table:
-    found = list_shards(location, settings=knobs)
-    tables = [
-        table
-        for shard in found
-        for table in index_shard(shard, settings=knobs, storage_options=location.storage_options)
-    ]
-    return pa.concat_tables(tables)
+    return indexed(location, settings=knobs)
 
 
 def _fetch(index: pa.Table, location: Location, knobs: InputConfig = PLAIN) -> list[FetchedText]:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.runs.comparison import compare_runs
@@ -73,10 +72,3 @@ def test_missing_document_that_stays_away_changes_no_file_and_one_that_comes_bac
     assert back["changes"]["readings"] == {"read": 0, "kept": 4, "unreadable": 0, "not_read": 0}
     assert rows_of(nights, "b")[0][1:3] == ("ok", "two")
     assert nights.table("removed") == []
-
-
-def test_record_that_is_lost_is_refused_by_name(nights: Nights) -> None:
-    run_id = nights.run({"a": "one"}, ALL, bound=BOUND)["run_id"]
-    (Path(nights.output.path) / "runs" / run_id / "plan.parquet").unlink()
-    with pytest.raises(OutputError, match=r"plan\.parquet can't be read: .*; restore it, or choose another output"):
-        nights.run({"a": "one"}, ALL, bound=BOUND)

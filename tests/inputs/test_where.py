@@ -13,10 +13,9 @@ from pyarrow import csv
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.formats import grouped
+from memagent_batch.inputs.formats import columnar
 from memagent_batch.inputs.shards import list_shards
-from memagent_batch.inputs.where.parser import parse_where
-from memagent_batch.inputs.where.truth import may_hold
+from memagent_batch.inputs.where import may_hold, parse_where
 from tests.inputs.lake.forms import indexed, read
 
 ROWS = pa.table(
@@ -84,7 +83,7 @@ def test_where_does_not_decode_row_groups_that_their_statistics_rule_out(tmp_pat
     table = pa.table({"document_id": list("abcd"), "text": ["x"] * 4, "n": [1, 2, 3, 4]})
     pq.write_table(table, tmp_path / "f.parquet", row_group_size=1, compression="none", use_dictionary=False)
     place = Location(uri=f"{tmp_path}/f.parquet")
-    with grouped.open_grouped(place) as file:
+    with columnar.open_grouped(place) as file:
         offset = pq.ParquetFile(place.path).metadata.row_group(0).column(1).data_page_offset
         assert len(file.group_bytes) == 4
     data = bytearray((tmp_path / "f.parquet").read_bytes())

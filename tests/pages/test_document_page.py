@@ -1,8 +1,12 @@
 """What the page of a document and `memagent show` say of a reading."""
 
-import pytest
+from itertools import pairwise
 
-from memagent_batch.pages.document_page import shown_evidence
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memagent_batch.pages.document_page import NEAR_CHARACTERS, Mark, Window, shown_evidence, windows
 from memagent_batch.pages.readings import RunReading
 
 CHOSEN = {"how": "chosen", "rank": 0, "char_start": 3}
@@ -23,3 +27,59 @@ def test_words_of_a_choice_that_the_document_lacks_are_no_evidence_to_show(
     columns: dict[str, object], shown: list[dict[str, object]]
 ) -> None:
     assert shown_evidence(RunReading(answer=columns, turns=[], evidence=[FOUND, NOWHERE, CHOSEN])) == shown
+
+
+def passage(window: Window) -> str:
+    return window.before + "".join(piece.text for piece in window.pieces) + window.after
+
+
+@st.composite
+def marked_texts(draw: st.DrawFn) -> tuple[str, list[Mark]]:
+    text = draw(st.text(alphabet="ab \r\n\u0301\u05d0🦊", min_size=1, max_size=3000))
+    places = st.integers(0, len(text))
+    spans = draw(st.lists(st.tuples(places, places), min_size=1, max_size=6))
+    marks = [Mark(number=n, start=min(span), end=max(span)) for n, span in enumerate(spans, start=1)]
+    return text, marks
+
+
+@given(marked_texts(), st.integers(0, 2000))
+def test_windows_are_the_text_itself_and_hold_every_mark_once(
+    marked: tuple[str, list[Mark]], context_chars: int
+) -> None:
+    text, marks = marked
+    found = windows(text, marks, context_chars=context_chars)
+    assert [passage(window) for window in found] == [text[window.start : window.end] for window in found]
+    assert all(one.end <= other.start for one, other in pairwise(found))
+    for mark in marks:
+        pieces = [piece for window in found for piece in window.pieces if mark.number in piece.numbers]
+        assert "".join(piece.text for piece in pieces) == text[mark.start : mark.end]
+        begins = [piece for window in found for piece in window.pieces if mark.number in piece.begins]
+        assert len(begins) == 1 or mark.start == mark.end
+
+
+def test_window_reaches_whole_words_and_keeps_what_is_far_apart() -> None:
+    text = "word " * 1000 + "THE EVIDENCE" + " tail" * 1000
+    (window,) = windows(text, [Mark(number=1, start=5000, end=5012)], context_chars=2000)
+    assert (window.start, window.num_chars) == (3000, len(text))
+    assert window.before.startswith("word ")
+    assert window.after.endswith(" tail")
+    assert len(window.pieces[0].text) <= NEAR_CHARACTERS
+    assert [piece.numbers for piece in window.pieces] == [(), (1,), ()]
+
+
+def test_windows_that_touch_are_one_and_others_are_not() -> None:
+    text = "x " * 5000
+    near = [Mark(number=1, start=1000, end=1010), Mark(number=2, start=1300, end=1310)]
+    assert len(windows(text, near, context_chars=200)) == 1
+    assert len(windows(text, near, context_chars=100)) == 2
+
+
+def test_window_of_marks_inside_each_other_marks_both() -> None:
+    marks = [Mark(number=1, start=2, end=8), Mark(number=2, start=4, end=6)]
+    (window,) = windows("0123456789", marks, context_chars=0)
+    assert [(piece.text, piece.numbers) for piece in window.pieces] == [("23", (1,)), ("45", (1, 2)), ("67", (1,))]
+
+
+def test_window_of_a_mark_outside_the_text_is_refused() -> None:
+    with pytest.raises(ValueError, match="not in a text of 3"):
+        windows("abc", [Mark(number=1, start=1, end=4)], context_chars=10)

@@ -15,10 +15,8 @@ from memagent_batch.evaluation.report.templates import content_policy
 from memagent_batch.files.json_files import read_json, write_json
 from memagent_batch.files.location import Location
 from memagent_batch.pages import site
-from memagent_batch.pages import site as pipeline
 from memagent_batch.pages.site import WrittenSite, write_site
-from memagent_batch.pages.size import estimate_size
-from memagent_batch.pages.templates import seen_json
+from memagent_batch.pages.site_files import seen_json
 from memagent_batch.runs.manifest import RUN_FILE, require_manifest
 from tests.pages.reviewed_run import Scan, write_scan
 from tests.runs.recorded_nights import Nights
@@ -176,18 +174,14 @@ def test_site_is_not_written_among_other_files(scan: Location, tmp_path: Path) -
         write(scan, Location(uri=str(tmp_path)))
 
 
-def test_site_is_told_its_size_before_it_is_written(
-    scan: Location, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_site_of_many_answers_is_refused_until_the_user_allows_it(
+    scan: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    caplog.set_level("INFO")
-    estimate = estimate_size(scan, require_manifest(scan), context_chars=2000)
-    monkeypatch.setattr(pipeline, "LARGE_BYTES", estimate.num_bytes - 1)
-    with pytest.raises(OutputError, match=r"the pages of 4 documents would take about 1 MB.*--yes"):
+    monkeypatch.setattr(site, "LARGE_ANSWERS", 19)
+    with pytest.raises(OutputError, match=r"the site would show 20 answers; more than 19 take about 1 GB: pass --yes"):
         write(scan, scan / "page")
-    assert not (scan / "page").exists() or not (scan / "page/index.html").exists()
-    written = write_site(scan, scan / "page", context_chars=2000, is_large_allowed=True)
-    assert "the pages of 4 documents take about 1 MB" in caplog.text
-    assert written["bytes"] / 2 < estimate.num_bytes < written["bytes"] * 2
+    assert not (scan / "page/index.html").exists()
+    assert write_site(scan, scan / "page", context_chars=2000, is_large_allowed=True)["readings"] == 20
 
 
 def test_site_says_what_changed_since_the_run_before(scan: Location) -> None:

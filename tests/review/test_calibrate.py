@@ -12,8 +12,7 @@ from memagent_batch.cli.main import main
 from memagent_batch.errors import OutputError
 from memagent_batch.files.location import Location
 from memagent_batch.flows.review import Asked, calibrate, import_labels, make_review
-from memagent_batch.inputs.where.parser import parse_where
-from memagent_batch.inputs.where.truth import matching_rows
+from memagent_batch.inputs.where import matching_rows, parse_where
 from memagent_batch.review.calibration import ALL, Target
 from memagent_batch.review.labels import Purpose
 from memagent_batch.review.record import rule_of

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.inputs.row_texts import joined_hash, row_text
+from memagent_batch.inputs.rows import joined_hash, row_text
 
 PARAGRAPH = "\n\n"
 

@@ -79,11 +79,7 @@ class _Program(ctypes.Structure):
 
 
 def confine(limits: Limits, *, parent: int) -> None:
-    """Sets the limits for this process, for good.
-
-    Args:
-        limits: What it may cost.
-        parent: The process that started it, with which it ends.
+    """Sets the limits for this process, for good; it ends with its `parent`.
 
     Raises:
         OSError: the kernel knows no filters of system calls.

@@ -13,19 +13,20 @@ import select
 import shutil
 import signal
 import sys
-import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import cache
 from io import FileIO
 from pathlib import Path
 from typing import Any, NoReturn, TypedDict
 
-from memagent_batch.convert.converter import Attachment, Converter, Part, ending_of, failure_reason
+from memagent_batch.convert.converter import Attachment, Converter, ending_of, failure_reason
 from memagent_batch.convert.kinds import NoConverter, recognise
 from memagent_batch.convert.process.sandbox import Limits, confine
 
 PARTS_FILE = "parts.jsonl"
-"""What a converter gave: a JSON object a line."""
+"""The kind of the file, then what its converter gave: a JSON object a line, each attachment with the name of its file
+in the folder; None beyond `MAX_DOCUMENTS`."""
 FAILURE_FILE = "failure.txt"
 """Why it ended before its end."""
 DONE, FAILED = 0, 1
@@ -51,7 +52,6 @@ class Request(TypedDict):
     folder: str
     """Where its parts and attachments go."""
     limits: dict[str, Any]
-    """Fields of `Limits`."""
     output_bytes: int
     """What may still come out of it, bytes."""
 
@@ -62,37 +62,6 @@ class Ending(TypedDict, total=False):
     load_error: str
     exit_code: int
     timed_out: bool
-    seconds: float
-
-
-class KindRecord(TypedDict):
-    """The first line of `PARTS_FILE`: what the file is."""
-
-    kind: str | None
-    """Kind or ending of its converter; None if it has none."""
-    status: str | None
-    """If it has no converter, what its row says."""
-    reason: str | None
-
-
-class PartRecord(TypedDict):
-    """A line of `PARTS_FILE`: a part."""
-
-    locator: str
-    text: str
-    status: str
-    reason: str | None
-
-
-class AttachmentRecord(TypedDict):
-    """A line of `PARTS_FILE`: an attachment."""
-
-    number: str
-    name: str
-    locator: str
-    file: str | None
-    """Name of its file in the folder; None beyond `MAX_DOCUMENTS`."""
-    failure: str | None
 
 
 def main() -> None:
@@ -117,7 +86,7 @@ def _serve(request: Request) -> Ending:
     except ConverterLoadError as error:
         return {"load_error": str(error)}
     limits = Limits(**request["limits"])
-    started, server = time.monotonic(), os.getpid()
+    server = os.getpid()
     process = os.fork()
     if process == 0:
         _run(makers, request, limits=limits, server=server)
@@ -125,8 +94,7 @@ def _serve(request: Request) -> Ending:
     if timed_out:
         os.kill(process, signal.SIGKILL)
     _, status = os.waitpid(process, 0)
-    exit_code = os.waitstatus_to_exitcode(status)
-    return {"exit_code": exit_code, "timed_out": timed_out, "seconds": time.monotonic() - started}
+    return {"exit_code": os.waitstatus_to_exitcode(status), "timed_out": timed_out}
 
 
 @cache
@@ -141,15 +109,12 @@ def _load(path: str) -> Any:
         loaded = importlib.import_module(module)
         make = getattr(loaded, name)
         make().version()
-        getattr(loaded, "warm_up", _nothing)()
+        if hasattr(loaded, "warm_up"):
+            loaded.warm_up()
     except Exception as error:  # whatever the import of a package raises
         raise ConverterLoadError(f"{path} can't be loaded on this node: {type(error).__name__}: {error}") from error
     gc.freeze()
     return make
-
-
-def _nothing() -> None:
-    """Warms up nothing."""
 
 
 def _wait(process: int, *, seconds: float) -> bool:
@@ -170,7 +135,7 @@ def _run(makers: Mapping[str, Any], request: Request, *, limits: Limits, server:
         confine(limits, parent=server)
         with (folder / PARTS_FILE).open("wb", buffering=0) as lines:
             kind = recognise(Path(request["file"]), own_endings=makers)
-            lines.write(_line(_kind_record(kind)))
+            lines.write(_line(asdict(kind) if isinstance(kind, NoConverter) else {"kind": kind}))
             if isinstance(kind, str):
                 _write(makers[kind](), lines, file=Path(request["file"]), output_bytes=request["output_bytes"])
         code = DONE
@@ -184,14 +149,14 @@ def _write(converter: Converter, lines: FileIO, *, file: Path, output_bytes: int
     """Writes parts and attachments as they come, each whole: what is written stays if a later one fails."""
     folder, num_attachments = Path(str(lines.name)).parent, 0
     for item in converter.convert(file):
-        data, name = b"", None
+        data, name, record = b"", None, asdict(item)
         if isinstance(item, Attachment):
             num_attachments += 1
+            del record["data"]
             if num_attachments <= MAX_DOCUMENTS:
                 data, name = item.data, f"attachment-{num_attachments}{ending_of(item.name)}"
-            line = _line(_attachment_record(item, file=name))
-        else:
-            line = _line(_part_record(item))
+            record["file"] = name
+        line = _line(record)
         output_bytes -= len(line) + len(data) + RECORD_BYTES
         if output_bytes < 0:
             raise OSError(errno.EFBIG, "more than is allowed")
@@ -200,28 +165,8 @@ def _write(converter: Converter, lines: FileIO, *, file: Path, output_bytes: int
         lines.write(line)
 
 
-def _line(record: KindRecord | PartRecord | AttachmentRecord) -> bytes:
+def _line(record: Mapping[str, Any]) -> bytes:
     return json.dumps(record, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
-
-
-def _kind_record(kind: str | NoConverter) -> KindRecord:
-    if isinstance(kind, NoConverter):
-        return {"kind": None, "status": kind.status, "reason": kind.reason}
-    return {"kind": kind, "status": None, "reason": None}
-
-
-def _part_record(part: Part) -> PartRecord:
-    return {"locator": part.locator, "text": part.text, "status": part.status, "reason": part.reason}
-
-
-def _attachment_record(attachment: Attachment, *, file: str | None) -> AttachmentRecord:
-    return {
-        "number": attachment.number,
-        "name": attachment.name,
-        "locator": attachment.locator,
-        "file": file,
-        "failure": attachment.failure,
-    }
 
 
 def _reason(error: BaseException, *, limits: Limits) -> str:

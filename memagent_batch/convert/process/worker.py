@@ -35,15 +35,13 @@ class Converted:
     """What a converter gave, until it ended or was stopped."""
 
     folder: Path
-    """Where it lies."""
     failure: str | None
     """Why it did not come to its end: it failed, died or struck a limit."""
     kind: str | None = None
     """Kind or ending of its converter; None if it has none, or it failed before that was known."""
     refusal: NoConverter | None = None
-    """Why it has no converter."""
     items: Sequence[Mapping[str, Any]] = ()
-    """Parts and attachments in order, as the server wrote them: `PartRecord`s and `AttachmentRecord`s."""
+    """Parts and attachments in order, as the server wrote them (`PARTS_FILE`)."""
 
     @property
     def num_bytes(self) -> int:
@@ -59,18 +57,15 @@ class ConverterServer:
     """
 
     def __init__(self, *, search_path: Sequence[str] = ()) -> None:
-        """Takes folders in which modules of converters are found, beside those of this process."""
         self._search_path = search_path
         self._process: subprocess.Popen[bytes] | None = None
         self._folder = Path()
         self._num_files = 0
 
     def __enter__(self) -> Self:
-        """Starts nothing yet."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Ends the server, and removes the folder."""
         process, self._process = self._process, None
         if process is not None:
             assert process.stdin is not None
@@ -178,7 +173,7 @@ def _converted(folder: Path, failure: str | None) -> Converted:
     if not records:
         return Converted(folder=folder, failure=failure)
     first, *items = records
-    if first["kind"] is None:
+    if "kind" not in first:
         refusal = NoConverter(status=PartStatus(first["status"]), reason=str(first["reason"]))
         return Converted(folder=folder, failure=failure, refusal=refusal)
     return Converted(folder=folder, failure=failure, kind=str(first["kind"]), items=items)

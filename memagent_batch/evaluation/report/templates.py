@@ -4,6 +4,7 @@ import base64
 import json
 from collections.abc import Mapping
 from hashlib import sha256
+from importlib.resources import files
 from typing import Any
 
 import jinja2
@@ -15,6 +16,7 @@ MAX_TEXT_CHARACTERS = 4_000
 """Of a question, answer, reference or response, characters that are shown."""
 MAX_SHORT_CHARACTERS = 120
 """Of the same in a list."""
+_HERE = files("memagent_batch.evaluation") / "report"
 _UNSAFE_IN_JSON = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 )
@@ -57,6 +59,12 @@ def page_bytes(
     policy = content_policy(style=style, script=script, frames=frames)
     text = template.render(**values, style=Markup(style or ""), script=Markup(script or ""), policy=policy)
     return text.encode("utf-8", errors="backslashreplace")
+
+
+def frame_page(environment: jinja2.Environment, data: Any) -> bytes:
+    """A page that hands its data to the page that shows it in a frame."""
+    script = (_HERE / "frame.js").read_text(encoding="utf-8")
+    return page_bytes(environment.get_template("frame.html"), {"data": data}, style=None, script=script)
 
 
 def content_policy(*, style: str | None, script: str | None, frames: bool) -> str:

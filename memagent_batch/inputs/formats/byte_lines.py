@@ -1,23 +1,44 @@
-"""The lines of a file by bytes, so that each can be read again alone."""
+"""The lines of a file by bytes, so that each can be read again alone; a compressed file is unpacked on the way."""
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, cast
+
+import pyarrow as pa
 
 from memagent_batch.errors import InputError
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.formats.packed import ForwardReader, is_compressed, open_stream
 from memagent_batch.inputs.formats.records import BOM, Place, too_long
 
-_SPAN_BYTES = 16 * 1024 * 1024
-"""Most bytes that are read at once for several records; a larger record is read alone."""
+COMPRESSIONS: Mapping[str, str] = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+"""Endings of names, and what unpacks such files. Their places are places of the unpacked bytes."""
+_BLOCK_BYTES = 4 * 1024 * 1024
+"""Size of one request to an object store, bytes; also what is skipped at once."""
+_FETCH_BLOCK_BYTES = 256 * 1024
+"""The same where single records are fetched: those this near come with one request."""
 _SKIPPED_BYTES = 1024 * 1024
 """Bytes of a line that is too long that are passed over at once."""
-_GAP_BYTES = 256 * 1024
-"""Records this near, bytes, are read in one request: cheaper than two."""
+
+
+def is_compressed(name: str) -> bool:
+    """Whether a file is unpacked while it is read, so that a place in it is reached only from its beginning."""
+    return posixpath.splitext(name)[1].lower() in COMPRESSIONS
+
+
+@contextmanager
+def open_stream(location: Location, *, block_bytes: int = _BLOCK_BYTES) -> Iterator[IO[bytes]]:
+    """Opens a file at its beginning, unpacked."""
+    with location.fs.open(location.path, "rb", block_size=block_bytes) as file:
+        packing = COMPRESSIONS.get(posixpath.splitext(location.path)[1].lower())
+        if packing is None:
+            yield io.BufferedReader(file)
+            return
+        with pa.CompressedInputStream(pa.PythonFile(file, mode="r"), packing) as unpacked:
+            yield io.BufferedReader(cast("io.RawIOBase", unpacked))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,7 +46,6 @@ class ByteLines:
     """The lines of a stream as text, with line ends, keeping count of bytes and lines."""
 
     stream: IO[bytes]
-    """The bytes."""
     path: str
     """The file, for messages."""
     position: int = 0
@@ -33,7 +53,6 @@ class ByteLines:
     max_bytes: int | None = None
     """Most bytes of a line; None for no bound."""
     num_lines: int = 0
-    """Lines read so far."""
 
     def __iter__(self) -> "ByteLines":
         return self
@@ -83,38 +102,27 @@ def line_at(location: Location, position: int) -> int:
     """Line of the file, from 1, in which the byte at `position`, from 0, stands. Reads the file up to there."""
     num_lines = 1
     with input_errors(location.uri), open_stream(location) as stream:
-        while position > 0 and (block := stream.read(min(position, _SPAN_BYTES))):
+        while position > 0 and (block := stream.read(min(position, _BLOCK_BYTES))):
             num_lines += block.count(b"\n")
             position -= len(block)
     return num_lines
 
 
 def fetch_lines(location: Location, *, places: Sequence[Place]) -> Iterator[tuple[Place, ByteLines]]:
-    """The bytes at sorted `places`, a few near ones at a time; a compressed file is unpacked up to the last of them."""
-    if is_compressed(location.path):
-        with input_errors(location.uri), open_stream(location) as stream:
-            reader = ForwardReader(stream)
-            for place in places:
-                data = io.BytesIO(reader.read(place.start, place.stop))
-                yield place, ByteLines(stream=data, path=location.uri, position=place.start)
+    """The bytes at `places`, which are sorted; a compressed file is unpacked up to the last of them."""
+    position = 0
+    with input_errors(location.uri), open_stream(location, block_bytes=_FETCH_BLOCK_BYTES) as stream:
+        for place in places:
+            _skip(stream, position, place.start)
+            data = stream.read(place.stop - place.start)
+            position = place.start + len(data)
+            yield place, ByteLines(stream=io.BytesIO(data), path=location.uri, position=place.start)
+
+
+def _skip(stream: IO[bytes], position: int, start: int) -> None:
+    """Moves a stream from `position` on to `start`."""
+    if stream.seekable():
+        stream.seek(start)
         return
-    for span in _spans(places):
-        first = span[0].start
-        with input_errors(location.uri):
-            data = location.fs.cat_file(location.path, start=first, end=span[-1].stop)
-        for place in span:
-            stream = io.BytesIO(data[place.start - first : place.stop - first])
-            yield place, ByteLines(stream=stream, path=location.uri, position=place.start)
-
-
-def _spans(places: Iterable[Place]) -> Iterator[list[Place]]:
-    """Groups sorted places that are worth reading in one request."""
-    span: list[Place] = []
-    for place in places:
-        is_near = span and place.start - span[-1].stop <= _GAP_BYTES and place.stop - span[0].start <= _SPAN_BYTES
-        if span and not is_near:
-            yield span
-            span = []
-        span.append(place)
-    if span:
-        yield span
+    while position < start and (block := stream.read(min(_BLOCK_BYTES, start - position))):
+        position += len(block)

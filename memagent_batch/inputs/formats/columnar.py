@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -9,11 +10,14 @@ from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 from pyarrow import types
 
 from memagent_batch.errors import InputError
+from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.formats.grouped import GroupedFile, open_grouped
 from memagent_batch.inputs.formats.records import (
     Absent,
     Column,
@@ -29,37 +33,156 @@ from memagent_batch.inputs.formats.records import (
     refuse_type,
 )
 
+_BATCH_BYTES = 4 * 1024 * 1024
+"""Size that a batch of Parquet rows is aimed at, bytes: small beside a document of millions of tokens."""
+
+_BATCH_ROWS = 16
+"""Most rows of a batch: bounds it where dictionary encoding hides how large the texts are."""
+
+_READ_BYTES = 1024 * 1024
+"""Buffer of a Parquet column chunk, bytes; the chunk itself is never held."""
+
+_ROWS_BLOCK_BYTES = 4 * 1024 * 1024
+"""Size of one request to an object store, bytes."""
+
+_ARROW_MAGIC = b"ARROW1"
 _FIELD_ID = b"PARQUET:field_id"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
+class ParquetFile:
+    """A Parquet file, opened: its row groups are read apart."""
+
+    stream: pa.NativeFile
+    file: pq.ParquetFile
+    schema: pa.Schema
+    group_bytes: tuple[int, ...]
+    """Size of each group, bytes."""
+
+    @classmethod
+    def open(cls, stream: pa.NativeFile) -> "ParquetFile":
+        """Reads the footer."""
+        stream.seek(0)
+        file = pq.ParquetFile(stream, buffer_size=_READ_BYTES, pre_buffer=False)
+        metadata = file.metadata
+        sizes = tuple(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
+        return cls(stream=stream, file=file, schema=file.schema_arrow, group_bytes=sizes)
+
+    def batches(self, group: int, *, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Streams the columns `names` of one group."""
+        rows = self._batch_rows(group, names=names)
+        yield from self.file.iter_batches(rows, row_groups=[group], columns=list(names), use_threads=False)
+
+    def num_rows(self, group: int) -> int:
+        """Rows of one group."""
+        return int(self.file.metadata.row_group(group).num_rows)
+
+    def whole(self, group: int, *, names: Sequence[str]) -> pa.Table:
+        """The columns `names` of one group at once."""
+        return self.file.read_row_group(group, columns=list(names), use_threads=False)
+
+    def matching(self, condition: pc.Expression) -> frozenset[int]:
+        """Groups that may hold a row for which the condition is true, as far as the file knows."""
+        fragment = ds.ParquetFileFormat().make_fragment(self.stream)
+        return frozenset(group.id for group in fragment.subset(condition, schema=self.schema).row_groups)
+
+    def _batch_rows(self, group: int, *, names: Sequence[str]) -> int:
+        """Rows of about `_BATCH_BYTES`."""
+        metadata = self.file.metadata.row_group(group)
+        chunks = [metadata.column(index) for index in range(metadata.num_columns)]
+        wanted = [chunk for chunk in chunks if chunk.path_in_schema.startswith(tuple(names))]
+        num_bytes = sum(chunk.total_uncompressed_size for chunk in wanted)
+        rows: int = _BATCH_BYTES * metadata.num_rows // max(1, num_bytes)
+        return max(1, min(_BATCH_ROWS, rows))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArrowFile:
+    """An Arrow IPC file, opened: its record batches count as row groups."""
+
+    stream: pa.NativeFile
+    schema: pa.Schema
+    group_bytes: tuple[int, ...]
+    """Size of each group, about, bytes."""
+
+    @classmethod
+    def open(cls, stream: pa.NativeFile) -> "ArrowFile":
+        """Reads the footer."""
+        stream.seek(0)
+        file = pa.ipc.open_file(stream)
+        num_batches = file.num_record_batches
+        sizes = (stream.size() // max(1, num_batches),) * num_batches
+        return cls(stream=stream, schema=file.schema, group_bytes=sizes)
+
+    def batches(self, group: int, *, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Streams the columns `names` of one group."""
+        options = pa.ipc.IpcReadOptions(included_fields=[self.schema.get_field_index(name) for name in names])
+        batch = pa.ipc.open_file(self.stream, options=options).get_batch(group)
+        batch.validate()
+        yield batch
+
+    def num_rows(self, group: int) -> int:
+        """Rows of one group."""
+        return int(pa.ipc.open_file(self.stream).get_batch(group).num_rows)
+
+    def whole(self, group: int, *, names: Sequence[str]) -> pa.Table:
+        """The columns `names` of one group at once."""
+        return pa.Table.from_batches(self.batches(group, names=names))
+
+    def matching(self, condition: pc.Expression) -> frozenset[int]:
+        """Groups that may hold a row for which the condition is true, as far as the file knows."""
+        return frozenset(range(len(self.group_bytes)))
+
+
+GroupedFile = ParquetFile | ArrowFile
+
+
+@contextmanager
+def open_grouped(location: Location) -> Iterator[GroupedFile]:
+    """Opens a Parquet or Arrow IPC file, whichever it is.
+
+    Raises:
+        InputError: the file is missing, truncated or neither of the two.
+    """
+    with input_errors(location.uri), _open_native(location) as stream:
+        if stream.read(len(_ARROW_MAGIC)) == _ARROW_MAGIC:
+            yield ArrowFile.open(stream)
+            return
+        stream.seek(0)
+        if stream.read(4) == b"\xff\xff\xff\xff":
+            raise InputError(
+                f"{location.uri} is an Arrow IPC stream, whose rows can't be found again; "
+                "write it with pyarrow.ipc.new_file or as Parquet"
+            )
+        yield ParquetFile.open(stream)
+
+
+def _open_native(location: Location) -> pa.NativeFile:
+    if location.is_local:
+        return pa.OSFile(location.path)
+    return pa.PythonFile(location.fs.open(location.path, "rb", block_size=_ROWS_BLOCK_BYTES), mode="r")
+
+
 class ColumnarReader:
-    """Reads Parquet and Arrow IPC files; which one is seen from the file."""
+    """Reads Parquet and Arrow IPC files; which one is seen from the file. A place is (row group, row in it)."""
 
     def read(
         self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None, keep_bad: bool = False
     ) -> Iterator[Record]:
-        """See `RecordReader`. A place is (row group or record batch, row in it)."""
+        """See `RecordReader`."""
         with open_grouped(location) as file:
             columns = present_columns(file.schema, columns=columns, where=location.uri)
             for group in range(*(groups or (0, len(file.group_bytes)))):
-                first_row = 0
-                for batch in file.batches(group, names=_stored_names(columns)):
-                    prefix = f"{location.uri}, row group {group + 1}"
-                    places = [Place(start=group, stop=first_row + row) for row in range(batch.num_rows)]
-                    yield from _records(batch, columns=columns, places=places, prefix=prefix, keep_bad=keep_bad)
-                    first_row += batch.num_rows
+                yield from group_records(file, group, columns=columns, where=location.uri, keep_bad=keep_bad)
 
-    def fetch(
-        self, location: Location, *, columns: Sequence[Column], places: Sequence[Place]
-    ) -> Iterator[tuple[Place, tuple[Value, ...]]]:
+    def fetch(self, location: Location, *, columns: Sequence[Column], places: Sequence[Place]) -> Iterator[Record]:
         """See `RecordReader`. Reads each row group once, and no further than its last row that is wanted."""
         with open_grouped(location) as file:
             columns = present_columns(file.schema, columns=columns, where=location.uri)
             for group, group_places in groupby(places, key=attrgetter("start")):
                 if group < len(file.group_bytes):
                     rows = [place.stop for place in group_places]
-                    yield from _fetch_group(file, group, columns=columns, rows=rows)
+                    yield from group_records(file, group, columns=columns, rows=rows, where=location.uri, keep_bad=True)
 
 
 def batch_records(batch: pa.RecordBatch, *, columns: Sequence[Column], where: str) -> Iterator[Record]:
@@ -70,7 +193,32 @@ def batch_records(batch: pa.RecordBatch, *, columns: Sequence[Column], where: st
     """
     columns = present_columns(batch.schema, columns=columns, where=where)
     places = [Place(start=0, stop=row) for row in range(batch.num_rows)]
-    yield from _records(batch, columns=columns, places=places, prefix=where, keep_bad=False)
+    yield from _records(batch, places, columns=columns, first_row=0, prefix=where, keep_bad=False)
+
+
+def group_records(
+    file: GroupedFile,
+    group: int,
+    *,
+    columns: Sequence[Column],
+    where: str,
+    rows: Sequence[int] | None = None,
+    keep_bad: bool,
+) -> Iterator[Record]:
+    """Streams the records of one row group, or those at `rows`, which are sorted; `columns` of `present_columns`."""
+    first_row = 0
+    for batch in file.batches(group, names=_stored_names(columns)) if rows is None or rows else ():
+        next_row = first_row + batch.num_rows
+        wanted: Sequence[int] = range(first_row, next_row)
+        if rows is not None:
+            wanted = rows[bisect_left(rows, first_row) : bisect_left(rows, next_row)]
+        if wanted:
+            places = [Place(start=group, stop=row) for row in wanted]
+            prefix = f"{where}, row group {group + 1}"
+            yield from _records(batch, places, columns=columns, first_row=first_row, prefix=prefix, keep_bad=keep_bad)
+        first_row = next_row
+        if rows is not None and first_row > rows[-1]:
+            return
 
 
 def present_columns(schema: pa.Schema, *, columns: Sequence[Column], where: str) -> list[Column]:
@@ -163,19 +311,18 @@ def _is_list(type_: pa.DataType) -> bool:
 
 def _records(
     batch: pa.RecordBatch,
+    places: Sequence[Place],
     *,
     columns: Sequence[Column],
-    places: Sequence[Place],
+    first_row: int,
     prefix: str,
     keep_bad: bool,
-    first_row: int | None = None,
 ) -> Iterator[Record]:
-    """The rows of a batch at `places`; all of them, or those of a batch that begins with row `first_row`."""
+    """The records at `places` of a batch that begins with row `first_row` of its group."""
     arrays = _arrays(batch, columns)
-    rows = range(len(places)) if first_row is None else [place.stop - first_row for place in places]
-    for row, place in zip(rows, places, strict=True):
+    for place in places:
         where = f"{prefix}, row {place.stop + 1}"
-        values = partial(_values, arrays, row, columns=columns, where=where)
+        values = partial(_values, arrays, place.stop - first_row, columns=columns, where=where)
         yield make_record(values, place=place, where=where, keep_bad=keep_bad)
 
 
@@ -186,47 +333,6 @@ def _values(
         column_value(_item(array, index, column=column), column=column, where=where)
         for array, column in zip(arrays, columns, strict=True)
     )
-
-
-def group_records(
-    file: GroupedFile, group: int, *, columns: Sequence[Column], rows: Sequence[int], prefix: str, keep_bad: bool
-) -> Iterator[Record]:
-    """Streams the records at `rows`, which are sorted, of one row group; `columns` are of `present_columns`."""
-    for batch, first_row, wanted in _wanted(file, group, columns=columns, rows=rows):
-        places = [Place(start=group, stop=row) for row in wanted]
-        yield from _records(
-            batch, columns=columns, places=places, first_row=first_row, prefix=prefix, keep_bad=keep_bad
-        )
-
-
-def _fetch_group(
-    file: GroupedFile, group: int, *, columns: Sequence[Column], rows: Sequence[int]
-) -> Iterator[tuple[Place, tuple[Value, ...]]]:
-    """Values at `rows`, which are sorted, of one row group."""
-    for batch, first_row, wanted in _wanted(file, group, columns=columns, rows=rows):
-        arrays = _arrays(batch, columns)
-        paired = list(zip(arrays, columns, strict=True))
-        for row in wanted:
-            where, index = f"row {row + 1}", row - first_row
-            values = [
-                column_value(_item(array, index, column=each), column=each, where=where) for array, each in paired
-            ]
-            yield Place(start=group, stop=row), tuple(values)
-
-
-def _wanted(
-    file: GroupedFile, group: int, *, columns: Sequence[Column], rows: Sequence[int]
-) -> Iterator[tuple[pa.RecordBatch, int, Sequence[int]]]:
-    """The batches of a row group that hold some of `rows`: with their first row, and those rows."""
-    first_row = 0
-    for batch in file.batches(group, names=_stored_names(columns)) if rows else ():
-        next_row = first_row + batch.num_rows
-        wanted = rows[bisect_left(rows, first_row) : bisect_left(rows, next_row)]
-        if wanted:
-            yield batch, first_row, wanted
-        first_row = next_row
-        if first_row > rows[-1]:
-            return
 
 
 def _arrays(batch: pa.RecordBatch, columns: Sequence[Column]) -> list[pa.Array | None]:

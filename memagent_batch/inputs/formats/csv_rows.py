@@ -31,7 +31,6 @@ OTHER_SEPARATORS = (";", "\t", "|")
 """What stands in place of commas in tables that call themselves CSV."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CsvReader:
     """Reads CSV: commas, double quotes, a header row; quoted fields may hold line ends."""
 
@@ -47,15 +46,14 @@ class CsvReader:
                 values = partial(_csv_values, row.cells, header=header, fields=fields, columns=columns, where=where)
                 yield make_record(values, place=row.place, where=where, keep_bad=keep_bad)
 
-    def fetch(
-        self, location: Location, *, columns: Sequence[Column], places: Sequence[Place]
-    ) -> Iterator[tuple[Place, tuple[Value, ...]]]:
+    def fetch(self, location: Location, *, columns: Sequence[Column], places: Sequence[Place]) -> Iterator[Record]:
         """See `RecordReader`."""
         with open_lines(location, max_bytes=text_bound(columns)) as lines:
             header = _csv_header(lines)
         fields = [_field(header, column=column, path=location.uri) for column in columns]
         for place, lines in fetch_lines(location, places=places):
-            yield place, _csv_line(lines, header=header, fields=fields, columns=columns)
+            values = partial(_row_values, lines, header=header, fields=fields, columns=columns)
+            yield make_record(values, place=place, where=location.uri, keep_bad=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +65,7 @@ class _CsvRow:
 
 
 def _placed_rows(lines: ByteLines) -> Iterator[_CsvRow]:
-    """The CSV rows that are not blank.
-
-    Raises:
-        InputError: a row is malformed, or not UTF-8.
-    """
+    """The CSV rows that are not blank."""
     csv.field_size_limit(sys.maxsize if lines.max_bytes is None else lines.max_bytes)
     start, line = lines.position, lines.num_lines + 1
     try:
@@ -157,14 +151,10 @@ def _csv_value(row: Sequence[str], *, field: int | None, column: Column) -> obje
     return value
 
 
-def _csv_line(
+def _row_values(
     lines: ByteLines, *, header: Sequence[str], fields: Sequence[int | None], columns: Sequence[Column]
 ) -> tuple[Value, ...]:
-    """The values of the one row that is left; a row that is no record any more concerns this one only."""
-    reason = "its row is gone"
-    try:
-        for row in _placed_rows(lines):
-            return _csv_values(row.cells, header=header, fields=fields, columns=columns, where="its row")
-    except InputError as error:
-        reason = str(error)
-    return (Unreadable(reason=reason),) * len(columns)
+    """The values of the one row that is left."""
+    for row in _placed_rows(lines):
+        return _csv_values(row.cells, header=header, fields=fields, columns=columns, where="its row")
+    raise InputError("its row is gone")

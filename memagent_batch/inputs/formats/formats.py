@@ -2,16 +2,16 @@
 
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from enum import StrEnum
 
 from memagent_batch.errors import InputError
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
+from memagent_batch.inputs.formats.byte_lines import COMPRESSIONS, is_compressed, open_stream
 from memagent_batch.inputs.formats.columnar import ColumnarReader
 from memagent_batch.inputs.formats.csv_rows import CsvReader
 from memagent_batch.inputs.formats.jsonl import JsonlReader
-from memagent_batch.inputs.formats.packed import COMPRESSIONS, is_compressed, open_stream
 from memagent_batch.inputs.formats.records import (
     BOM,
     Column,
@@ -19,7 +19,6 @@ from memagent_batch.inputs.formats.records import (
     Record,
     RecordReader,
     Unreadable,
-    Value,
     column_value,
     decode,
     text_bound,
@@ -31,7 +30,6 @@ class Format(StrEnum):
     """File format of an input."""
 
     PARQUET = "parquet"
-    """Parquet."""
     JSONL = "jsonl"
     """One JSON object a line."""
     CSV = "csv"
@@ -41,7 +39,6 @@ class Format(StrEnum):
     TABLE = "table"
     """A Parquet file of a table of a lake."""
     TEXT = "text"
-    """A text in UTF-8."""
     UNKNOWN = "unknown"
     """Something else, which is not read."""
 
@@ -74,13 +71,8 @@ _IN_WHOLE = frozenset({Format.PARQUET, Format.ARROW})
 def format_of(name: str, *, where: str, remedy: str) -> Format:
     """The format that a file's ending stands for.
 
-    Args:
-        name: Name of the file.
-        where: Full URI, for messages.
-        remedy: What the user can do where the ending is none of ours.
-
     Raises:
-        InputError: the ending is none of ours.
+        InputError: the ending is not one of ours; says `remedy`.
     """
     ending = format_ending(name).lower()
     inner, packed = posixpath.splitext(ending)
@@ -103,7 +95,6 @@ def is_named_text(name: str) -> bool:
     return _ENDINGS.get(posixpath.splitext(format_ending(name).lower())[0]) is Format.TEXT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TextReader:
     """Reads a text file as one record of one column."""
 
@@ -119,31 +110,10 @@ class TextReader:
         values = tuple(column_value(text, column=column, where=location.uri) for column in columns)
         yield Record(place=Place(start=0, stop=len(data)), where=location.uri, values=values)
 
-    def fetch(
-        self, location: Location, *, columns: Sequence[Column], places: Sequence[Place]
-    ) -> Iterator[tuple[Place, tuple[Value, ...]]]:
+    def fetch(self, location: Location, *, columns: Sequence[Column], places: Sequence[Place]) -> Iterator[Record]:
         """See `RecordReader`."""
         for record in self.read(location, columns=columns, groups=None):
-            yield from ((place, record.values) for place in places)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoReader:
-    """Stands for the reader of a file in an unknown format."""
-
-    def read(
-        self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None, keep_bad: bool = False
-    ) -> Iterator[Record]:
-        """See `RecordReader`; always raises."""
-        format_of(location.path, where=location.uri, remedy=UNKNOWN_REMEDY)
-        return iter(())
-
-    def fetch(
-        self, location: Location, *, columns: Sequence[Column], places: Sequence[Place]
-    ) -> Iterator[tuple[Place, tuple[Value, ...]]]:
-        """See `RecordReader`; always raises."""
-        format_of(location.path, where=location.uri, remedy=UNKNOWN_REMEDY)
-        return iter(())
+            yield from (replace(record, place=place) for place in places)
 
 
 def _read_file(location: Location, *, max_bytes: int | None) -> bytes:
@@ -165,6 +135,5 @@ READERS: Mapping[Format, RecordReader] = {
     Format.ARROW: ColumnarReader(),
     Format.TABLE: ColumnarReader(),
     Format.TEXT: TextReader(),
-    Format.UNKNOWN: NoReader(),
 }
-"""What reads each format."""
+"""What reads each format that is read."""

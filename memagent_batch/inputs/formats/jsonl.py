@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from pydantic import JsonValue
@@ -15,7 +14,6 @@ from memagent_batch.inputs.formats.records import (
     Place,
     Presence,
     Record,
-    Unreadable,
     Value,
     column_value,
     make_record,
@@ -24,7 +22,6 @@ from memagent_batch.inputs.formats.records import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JsonlReader:
     """Reads JSONL: one JSON object a line; blank lines are skipped."""
 
@@ -46,12 +43,11 @@ class JsonlReader:
             if column.presence is Presence.SOME and column.absent is None and column.name not in there:
                 refuse_missing(column, there=tuple(there), where=location.uri)
 
-    def fetch(
-        self, location: Location, *, columns: Sequence[Column], places: Sequence[Place]
-    ) -> Iterator[tuple[Place, tuple[Value, ...]]]:
+    def fetch(self, location: Location, *, columns: Sequence[Column], places: Sequence[Place]) -> Iterator[Record]:
         """See `RecordReader`."""
         for place, lines in fetch_lines(location, places=places):
-            yield place, _line_values(lines, columns=columns)
+            values = partial(_line_values, lines, columns=columns)
+            yield make_record(values, place=place, where=location.uri, keep_bad=True)
 
 
 def _placed_lines(lines: ByteLines) -> Iterator[tuple[Place, str | InputError]]:
@@ -70,11 +66,7 @@ def _placed_lines(lines: ByteLines) -> Iterator[tuple[Place, str | InputError]]:
 
 
 def _require_lines(first: str | InputError, *, where: str) -> None:
-    """Refuses a file that is one JSON value over many lines, of which no line is a record.
-
-    Raises:
-        InputError: its first line begins a list, or an object that goes on below.
-    """
+    """Refuses a file that is one JSON value over many lines, of which no line is a record."""
     text = first.strip() if isinstance(first, str) else ""
     if text.startswith("["):
         raise InputError(f"{where} is a JSON list; write one JSON object a line (jq -c '.[]' FILE)")
@@ -121,8 +113,5 @@ def json_object(line: str, *, where: str) -> dict[str, JsonValue]:
 
 
 def _line_values(lines: ByteLines, *, columns: Sequence[Column]) -> tuple[Value, ...]:
-    """The values of the one line that is left; a line that is no record any more concerns this one only."""
-    try:
-        return _item_values(json_object(next(lines, ""), where="its line"), columns=columns, where="its line")
-    except InputError as error:
-        return (Unreadable(reason=str(error)),) * len(columns)
+    """The values of the one line that is left."""
+    return _item_values(json_object(next(lines, ""), where="its line"), columns=columns, where="its line")

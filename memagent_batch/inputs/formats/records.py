@@ -23,7 +23,6 @@ class Kind(StrEnum):
     DOCUMENT = "document"
     """The text of a document: one that can't be read concerns that document only."""
     TEXT = "text"
-    """A text."""
     IDENTIFIER = "identifier"
     """A text, or an integer, which becomes text."""
     REFERENCES = "references"
@@ -60,7 +59,6 @@ class Column:
     name: str
     """Name in the file."""
     kind: Kind
-    """What its values are."""
     presence: Presence
     """Which records must have a value."""
     knob: str = ""
@@ -96,7 +94,6 @@ class Unreadable:
     """Stands for the text of a document that can't be read."""
 
     reason: str
-    """Why, for a person."""
 
 
 Value = str | list[str] | Unreadable | None
@@ -118,7 +115,6 @@ class Record:
     """One record of a file."""
 
     place: Place
-    """Where it stands."""
     where: str
     """The same for a person: file and row."""
     values: tuple[Value, ...]
@@ -142,10 +138,10 @@ class RecordReader(Protocol):
         """
         ...
 
-    def fetch(
-        self, location: Location, *, columns: Sequence[Column], places: Sequence[Place]
-    ) -> Iterator[tuple[Place, tuple[Value, ...]]]:
-        """Streams the columns' values at `places`, which are sorted; leaves out the places that are not there.
+    def fetch(self, location: Location, *, columns: Sequence[Column], places: Sequence[Place]) -> Iterator[Record]:
+        """Streams the records at `places`, which are sorted; leaves out the places that are not there.
+
+        A record that can't be read comes with its error.
 
         Raises:
             InputError: the file or a column can't be read.

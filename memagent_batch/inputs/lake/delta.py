@@ -13,8 +13,15 @@ from memagent_batch.errors import InputError
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
 from memagent_batch.files.options import Options
-from memagent_batch.inputs.lake.names import TableName, missing_extra
-from memagent_batch.inputs.lake.table import Table, TableColumn, TableColumns, TableFile, as_deleted
+from memagent_batch.inputs.lake.table import (
+    Table,
+    TableColumn,
+    TableColumns,
+    TableFile,
+    TableName,
+    as_deleted,
+    missing_extra,
+)
 from memagent_batch.masking import shown
 
 if TYPE_CHECKING:

@@ -1,16 +1,85 @@
-"""A table of a lake: a version, and a list of Parquet files with their partition and their deleted rows."""
+"""A table of a lake: how it is named, and a version with its Parquet files, their partitions and deleted rows.
 
+A table is named `delta://PLACE@VERSION` or `iceberg://CATALOG/DATABASE.TABLE@SNAPSHOT`. Folders such as `year=2026`
+(Hive partitions) are here too: their keys are columns of the files below them.
+"""
+
+import posixpath
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from hashlib import sha256
+from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.formats.columnar import plain_value
 from memagent_batch.inputs.formats.records import Absent, Column, Presence, refuse_missing
+
+_VERSIONED_PLACE = re.compile(r"(?P<place>.+)@(?P<version>\d+|\d{4}-\d\d-\d\d[^/@]*)")
+_ICEBERG = re.compile(r"(?P<catalog>[^/@]+)/(?P<table>[^/@]+\.[^/@]+)(?:@(?P<version>[^/@]+))?")
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+class LakeKind(StrEnum):
+    """Formats of tables."""
+
+    DELTA = "delta"
+    ICEBERG = "iceberg"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableName:
+    """A table as the user names it."""
+
+    kind: LakeKind
+    place: str
+    """Its folder, a path or fsspec URL; or catalog and table, with a slash between."""
+    version: str | None = None
+    """Number or time of a version or snapshot, or the name of a branch or tag; the newest by default."""
+
+    @property
+    def uri(self) -> str:
+        """The table without its version: the same every night."""
+        return f"{self.kind}://{self.place}"
+
+    @property
+    def full_uri(self) -> str:
+        """The table with its version."""
+        return self.uri if self.version is None else f"{self.uri}@{self.version}"
+
+
+def table_name(uri: str) -> TableName | None:
+    """The table that a URI of the documents names; None where it names files.
+
+    Raises:
+        InputError: the name of an Iceberg table is malformed.
+    """
+    kind, _, rest = uri.partition("://")
+    if kind == LakeKind.DELTA:
+        found = _VERSIONED_PLACE.fullmatch(rest)
+        return TableName(kind=LakeKind.DELTA, **(found.groupdict() if found else {"place": rest}))
+    if kind == LakeKind.ICEBERG:
+        found = _ICEBERG.fullmatch(rest)
+        if found is None:
+            raise InputError(f"{uri}: write iceberg://CATALOG/DATABASE.TABLE, with @SNAPSHOT behind it where you want")
+        return TableName(kind=LakeKind.ICEBERG, place=f"{found['catalog']}/{found['table']}", version=found["version"])
+    return None
+
+
+def at_version(uri: str, version: str) -> str:
+    """The URI of a table at a version; one that names no table is the folder of a Delta table."""
+    return replace(table_name(uri) or TableName(kind=LakeKind.DELTA, place=uri), version=version).full_uri
+
+
+def missing_extra(uri: str, package: str) -> InputError:
+    """What is raised where a package is missing that opens such tables."""
+    return InputError(f"{uri}: the package {package} is not installed; pip install 'memagent-batch[lake]'")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +89,6 @@ class TableFile:
     path: str
     """Path on the table's file system."""
     size_bytes: int
-    """Size, bytes."""
     values: Mapping[str, pa.Scalar] = field(default_factory=dict)
     """Columns with one value in all its rows: those of its partition."""
     deleted: bytes = b""
@@ -71,21 +139,13 @@ class Table:
     version: str
     """Number of the version, or id of the snapshot."""
     columns: TableColumns
-    """Its columns."""
     files: tuple[TableFile, ...]
-    """Its data files."""
 
 
 def stored_columns(
     columns: Sequence[Column], *, table: TableColumns, values: Mapping[str, pa.Scalar], where: str
 ) -> list[Column]:
     """The columns to read as a file of the table may have them.
-
-    Args:
-        columns: Columns by the names that the table gives them.
-        table: The table's columns.
-        values: Values of the file's partition.
-        where: The table, for messages.
 
     Raises:
         InputError: the table lacks one. Files may still have it, from before it was dropped.
@@ -107,3 +167,27 @@ def stored_columns(
             )
         stored.append(column)
     return stored
+
+
+def partition_values(path: str, *, root: str) -> Mapping[str, pa.Scalar]:
+    """The keys in the folders of a file below `root`, as texts; those of the last folder if a key is there twice."""
+    if "=" not in path:
+        return {}
+    root = root.rstrip("/")
+    below = path.removeprefix(root) if path == root or path.startswith(f"{root}/") else path
+    keys = (folder.partition("=") for folder in posixpath.dirname(below).split("/"))
+    return {
+        unquote(key): pa.scalar(None if value == _HIVE_NULL else unquote(value), pa.string())
+        for key, is_key, value in keys
+        if is_key and key
+    }
+
+
+def with_partition(columns: Sequence[Column], values: Mapping[str, pa.Scalar]) -> list[Column]:
+    """The columns, with those that are keys of the folders, whatever the file itself has under their names."""
+    return [
+        replace(column, absent=Absent(value=plain_value(values[column.name])), is_partition=True)
+        if column.name in values
+        else column
+        for column in columns
+    ]

@@ -13,17 +13,14 @@ from memagent_batch.files.location import Location
 from memagent_batch.files.options import Options
 from memagent_batch.inputs.lake.delta import delta_columns, delta_place, list_delta
 from memagent_batch.inputs.lake.iceberg import (
-    OpenedIceberg,
     iceberg_columns,
     iceberg_place,
     list_iceberg,
     load_iceberg,
     open_iceberg,
 )
-from memagent_batch.inputs.lake.names import LakeKind, TableName, table_name
-from memagent_batch.inputs.lake.refusal import is_delta_folder
-from memagent_batch.inputs.lake.table import Table, TableColumns
-from memagent_batch.inputs.listing import common_folder, usable_file_system
+from memagent_batch.inputs.lake.table import LakeKind, Table, TableColumns, TableName, table_name
+from memagent_batch.inputs.listing import common_folder, is_delta_folder, usable_file_system
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
@@ -45,7 +42,7 @@ def documents_place(uri: str, options: Options) -> Location:
         return Location(uri=uri, storage_options=options)
     if name.kind is LakeKind.DELTA:
         return delta_place(name, options)
-    return iceberg_place(name, _loaded_iceberg(name), options)
+    return iceberg_place(name, _loaded_iceberg(name, _this_interval()), options)
 
 
 def texts_place(uris: Sequence[str], options: Options) -> Location:
@@ -76,10 +73,7 @@ def find_table(documents: Location) -> Table | None:
 
 def table_columns(documents: Location) -> TableColumns:
     """The columns of a table that was found."""
-    name = _required_name(documents)
-    if name.kind is LakeKind.ICEBERG:
-        return iceberg_columns(_opened_iceberg(_Reopened(documents)))
-    return _delta_columns(_Reopened(documents))
+    return _columns(_Reopened(documents))
 
 
 def partition_in_table(documents: Location, path: str) -> Mapping[str, pa.Scalar]:
@@ -107,8 +101,11 @@ class _Reopened:
 
 
 @lru_cache(maxsize=8)
-def _delta_columns(key: _Reopened) -> TableColumns:
-    return delta_columns(_required_name(key.documents), key.documents)
+def _columns(key: _Reopened) -> TableColumns:
+    name = _required_name(key.documents)
+    if name.kind is LakeKind.ICEBERG:
+        return iceberg_columns(open_iceberg(name))
+    return delta_columns(name, key.documents)
 
 
 @lru_cache(maxsize=2)
@@ -118,16 +115,7 @@ def _partitions(key: _Reopened) -> Mapping[str, Mapping[str, pa.Scalar]]:
 
 
 @lru_cache(maxsize=8)
-def _opened_iceberg(key: _Reopened) -> OpenedIceberg:
-    return open_iceberg(_required_name(key.documents))
-
-
-def _loaded_iceberg(name: TableName) -> "IcebergTable":
-    return _loaded_in(name, _this_interval())
-
-
-@lru_cache(maxsize=8)
-def _loaded_in(name: TableName, _interval: int) -> "IcebergTable":
+def _loaded_iceberg(name: TableName, _interval: int) -> "IcebergTable":
     return load_iceberg(name)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import jinja2
 import pyarrow.compute as pc
 
-from memagent_batch.evaluation.report.templates import page_bytes, page_environment
+from memagent_batch.evaluation.report.templates import frame_page, page_bytes, page_environment
 from memagent_batch.evaluation.report.visible import visible
 from memagent_batch.files.location import Location
 from memagent_batch.log.index import Row
@@ -79,12 +79,18 @@ def label_page(review: Review, units: Sequence[DrawnUnit], *, role: str) -> byte
         "columns": list(SHEET_COLUMNS),
         "items": items,
     }
-    return _render("label.html", {"review": values}, script="label.js", style=style + _file_text("label.css"))
+    return page_bytes(
+        _environment().get_template("label.html"),
+        {"review": values},
+        style=style + _file_text("label.css"),
+        script=_file_text("label.js"),
+        frames=True,
+    )
 
 
 def document_part(text: str | None) -> bytes:
     """A document's file: its whole text, with a sign for each character that can't be seen; None where it is gone."""
-    return _frame_page({"text": None if text is None else visible(text)})
+    return frame_page(_environment(), {"text": None if text is None else visible(text)})
 
 
 def answer_part(row: Mapping[str, Any] | None, evidence: Sequence[Mapping[str, Any]]) -> bytes:
@@ -98,7 +104,8 @@ def answer_part(row: Mapping[str, Any] | None, evidence: Sequence[Mapping[str, A
         {"text": visible(each["text"] or ""), "start": each["char_start"], "end": each["char_end"]} for each in evidence
     ]
     value, answer = ("nothing: the reading is gone", "") if row is None else _answer_words(row)
-    return _frame_page({"value": visible(value), "answer": visible(answer), "evidence": sentences})
+    values = {"value": visible(value), "answer": visible(answer), "evidence": sentences}
+    return frame_page(_environment(), values)
 
 
 def part_name(drawn: DrawnUnit) -> str:
@@ -179,18 +186,10 @@ def _answer_words(row: Mapping[str, Any]) -> tuple[str, str]:
     return {"true": "yes", "false": "no"}.get(value, value), answer
 
 
-def _frame_page(values: Mapping[str, Any]) -> bytes:
-    return _render("frame.html", {"part": values}, script="frame.js", style=None)
-
-
-def _render(template: str, values: Mapping[str, Any], *, script: str, style: str | None) -> bytes:
-    found = _environment().get_template(template)
-    return page_bytes(found, values, style=style, script=_file_text(script), frames=style is not None)
-
-
 @cache
 def _environment() -> jinja2.Environment:
-    return page_environment(jinja2.PackageLoader("memagent_batch.review", "labelling"))
+    packages = (("memagent_batch.review", "labelling"), ("memagent_batch.evaluation", "report"))
+    return page_environment(jinja2.ChoiceLoader([jinja2.PackageLoader(*each) for each in packages]))
 
 
 @cache

@@ -13,7 +13,7 @@ from memagent_batch.cli.main import main
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.files.location import Location
 from memagent_batch.flows.export import export
-from memagent_batch.inputs.formats import grouped
+from memagent_batch.inputs.formats import columnar
 from memagent_batch.pages.spreadsheets import SpreadsheetFormat
 from memagent_batch.training.bridges import BRIDGES
 from memagent_batch.training.rollouts import table as rollouts
@@ -95,7 +95,7 @@ def test_export_of_many_small_files_and_batches_is_that_of_one(
     groups: list[list[float | None]] = [[1.0, 0.0, 0.5], [0.5, None, 1.0], [0.0, 1.0, 0.75]]
     run_export(write_table(tmp_path / "in", groups), tmp_path / "whole.parquet", to=to)
     monkeypatch.setattr(rollouts, "ROLLOUT_FILE_BYTES", 400)
-    monkeypatch.setattr(grouped, "_BATCH_ROWS", 2)
+    monkeypatch.setattr(columnar, "_BATCH_ROWS", 2)
     monkeypatch.setattr(rollouts, "BATCH_ROWS", 2)
 
     run_export(write_table(tmp_path / "split", groups), tmp_path / "out.parquet", to=to)

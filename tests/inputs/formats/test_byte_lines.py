@@ -1,19 +1,26 @@
+import bz2
 import csv
+import gzip
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
+from memagent_batch.inputs.document_index import require_unique_ids
 from memagent_batch.inputs.formats import byte_lines
 from memagent_batch.inputs.formats.byte_lines import ByteLines, line_at
 from memagent_batch.inputs.formats.csv_rows import CsvReader
 from memagent_batch.inputs.formats.jsonl import JsonlReader
 from memagent_batch.inputs.formats.records import Column, Kind, Place, Presence, Record, RecordReader, Unreadable
+from tests.inputs.lake.forms import indexed, read
 
 TEXT = Column(name="text", kind=Kind.DOCUMENT, presence=Presence.SOME, knob="input.text_column")
 ID = Column(name="document_id", kind=Kind.IDENTIFIER, presence=Presence.EVERY, knob="input.document_id_column")
@@ -98,7 +105,7 @@ def test_csv_multi_line_fields_are_found_again_at_their_bytes(tmp_path: Path) ->
     places = [record.place for record in records]
     assert [data[place.start : place.stop] for place in places] == [b'1,"a\r\nb,""c"\n', b"2,plain\r\n", b'3,"\n\n"']
     fetched = CsvReader().fetch(Location(uri=str(tmp_path / "f")), columns=(TEXT,), places=places[1:])
-    assert list(fetched) == [(places[1], ("plain",)), (places[2], ("\n\n",))]
+    assert [(record.place, record.values) for record in fetched] == [(places[1], ("plain",)), (places[2], ("\n\n",))]
 
 
 def test_csv_field_of_a_million_characters_is_read(tmp_path: Path) -> None:
@@ -162,16 +169,13 @@ def test_fetch_bytes_that_are_no_record_any_more_concern_that_record_only(reader
         Place(start=len(data) + 10, stop=len(data) + 20),
     ]
     location = Location(uri=str(tmp_path / "f"))
-    values = [value for _, (value,) in reader.fetch(location, columns=(TEXT,), places=places)]
-    assert values[0] == "a"
-    assert values[2] == "c"
-    assert isinstance(values[1], Unreadable)
-    assert isinstance(values[3], Unreadable)
+    records = list(reader.fetch(location, columns=(TEXT,), places=places))
+    assert [record.values for record in records] == [("a",), (), ("c",), ()]
+    assert [record.error is None for record in records] == [True, False, True, False]
 
 
 def test_fetch_records_far_apart_are_all_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(byte_lines, "_SPAN_BYTES", 1000)
-    monkeypatch.setattr(byte_lines, "_GAP_BYTES", 100)
+    monkeypatch.setattr(byte_lines, "_FETCH_BLOCK_BYTES", 100)
     texts = ["a", "b" * 2000, "c", "d" * 200, "e"]
     with (tmp_path / "f").open("w", newline="") as stream:
         csv.writer(stream).writerows([["text"], *([text] for text in texts)])
@@ -179,12 +183,56 @@ def test_fetch_records_far_apart_are_all_found(tmp_path: Path, monkeypatch: pyte
     places = [record.place for record in CsvReader().read(location, columns=(TEXT,), groups=None)]
     wanted = [0, 1, 2, 4]
     fetched = CsvReader().fetch(location, columns=(TEXT,), places=[places[index] for index in wanted])
-    assert [value for _, (value,) in fetched] == [texts[index] for index in wanted]
+    assert [record.values[0] for record in fetched] == [texts[index] for index in wanted]
 
 
 def test_line_at_any_byte_is_its_line_from_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(byte_lines, "_SPAN_BYTES", 3)
+    monkeypatch.setattr(byte_lines, "_BLOCK_BYTES", 3)
     data = b"a\n\nbcdefg\nh"
     (tmp_path / "f").write_bytes(data)
     found = [line_at(Location(uri=str(tmp_path / "f")), position) for position in range(len(data))]
     assert found == [1, 1, 2, 3, 3, 3, 3, 3, 3, 3, 4]
+
+
+PACKINGS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".zst": zstandard.compress,
+}
+JSONL = "".join(f'{{"document_id": "{n}", "text": "text {n} \\u00e9{"x" * n}"}}\n' for n in range(200))
+CSV = 'document_id,text\n1,"two\nlines"\n2,"a ""quote"""\n'
+packings = pytest.mark.parametrize("ending", PACKINGS)
+
+
+@packings
+@pytest.mark.parametrize(("name", "text"), [("a.jsonl", JSONL), ("a.csv", CSV), ("a.txt", "\ufeffplain\r\ntext")])
+def test_index_and_fetch_compressed_file_has_the_texts_of_the_plain_one(
+    name: str, text: str, ending: str, tmp_path: Path
+) -> None:
+    data, pack = text.encode(), PACKINGS[ending]
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain" / name).write_bytes(data)
+    (tmp_path / "deep/er/and/deeper").mkdir(parents=True)
+    half = len(data) // 2  # several members in one file, as parallel packers write them
+    (tmp_path / "deep/er/and/deeper" / (name + ending)).write_bytes(pack(data[:half]) + pack(data[half:]))
+    packed = read(str(tmp_path / "deep"))
+    plain = read(str(tmp_path / "plain"))
+    assert list(packed.values()) == list(plain.values())
+    assert list(packed) == [f"er/and/deeper/a.txt{ending}" if name == "a.txt" else found for found in plain]
+
+
+@packings
+def test_index_compressed_file_that_is_cut_short_is_refused_by_name(ending: str, tmp_path: Path) -> None:
+    (tmp_path / f"a.jsonl{ending}").write_bytes(PACKINGS[ending](JSONL.encode())[:-20])
+    with pytest.raises(InputError, match=r"a\.jsonl"):
+        indexed(Location(uri=str(tmp_path)), settings=InputConfig())
+    index = indexed(Location(uri=str(tmp_path)), settings=InputConfig(on_bad_file="record"))
+    assert [name for name in index["document_id"].to_pylist() if name.startswith("a.jsonl")] == [f"a.jsonl{ending}"]
+
+
+def test_index_two_rows_of_one_id_in_a_compressed_file_are_named_by_their_lines(tmp_path: Path) -> None:
+    row = '{"document_id": "same", "text": "t"}\n'
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(f"{row}\n{row}".encode()))
+    place = Location(uri=str(tmp_path))
+    with pytest.raises(InputError, match=r"a\.jsonl\.gz, line 1 and in .*a\.jsonl\.gz, line 3"):
+        require_unique_ids(indexed(place, settings=InputConfig()), documents=place)

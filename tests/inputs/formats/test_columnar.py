@@ -9,8 +9,7 @@ import pytest
 
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.formats.columnar import ColumnarReader
-from memagent_batch.inputs.formats.grouped import open_grouped
+from memagent_batch.inputs.formats.columnar import ColumnarReader, open_grouped
 from memagent_batch.inputs.formats.records import Column, Kind, Place, Presence, Unreadable, Value
 
 TEXT = Column(name="text", kind=Kind.DOCUMENT, presence=Presence.SOME, knob="input.text_column")
@@ -49,8 +48,8 @@ def test_read_rows_of_several_groups_have_places_that_fetch_them_again(write: Wr
     records = list(ColumnarReader().read(location, columns=(TEXT,), groups=None))
     assert [record.values for record in records] == [(text,) for text in texts]
     assert [record.place.start for record in records] == [0, 0, 1, 1, 2, 2, 3]
-    wanted = {records[index].place: (texts[index],) for index in (1, 2, 3, 6)}
-    assert dict(ColumnarReader().fetch(location, columns=(TEXT,), places=sorted(wanted))) == wanted
+    wanted = [records[index] for index in (1, 2, 3, 6)]
+    assert list(ColumnarReader().fetch(location, columns=(TEXT,), places=[each.place for each in wanted])) == wanted
 
 
 def test_fetch_rows_of_a_large_row_group_are_found_in_any_of_its_batches(tmp_path: Path) -> None:
@@ -61,7 +60,7 @@ def test_fetch_rows_of_a_large_row_group_are_found_in_any_of_its_batches(tmp_pat
     assert places == [Place(start=0, stop=row) for row in range(700)]
     for rows in ([0], [255, 256], [256], [511, 512, 699]):
         fetched = ColumnarReader().fetch(location, columns=(TEXT,), places=[places[row] for row in rows])
-        assert [value for _, (value,) in fetched] == [str(row) for row in rows]
+        assert [record.values[0] for record in fetched] == [str(row) for row in rows]
 
 
 @WRITERS
@@ -75,7 +74,16 @@ def test_fetch_places_that_are_not_there_are_left_out(write: Write, tmp_path: Pa
     write(pa.table({"text": list("abc")}), tmp_path / "f")
     places = [Place(start=1, stop=0), Place(start=1, stop=1), Place(start=9, stop=0)]
     location = Location(uri=str(tmp_path / "f"))
-    assert list(ColumnarReader().fetch(location, columns=(TEXT,), places=places)) == [(places[0], ("c",))]
+    (record,) = ColumnarReader().fetch(location, columns=(TEXT,), places=places)
+    assert (record.place, record.values) == (places[0], ("c",))
+
+
+def test_fetch_value_that_can_not_be_read_concerns_its_row_only(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"c": [b"a", b"\xff", b"c"]}), tmp_path / "f")
+    places = [Place(start=0, stop=row) for row in range(3)]
+    records = list(ColumnarReader().fetch(Location(uri=str(tmp_path / "f")), columns=(CARRIED,), places=places))
+    assert [record.values for record in records] == [("a",), (), ("c",)]
+    assert "invalid UTF-8" in str(records[1].error)
 
 
 @pytest.mark.parametrize(

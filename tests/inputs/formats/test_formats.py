@@ -2,6 +2,7 @@ import pytest
 
 from memagent_batch.errors import InputError
 from memagent_batch.inputs.formats.formats import Format, format_of
+from memagent_batch.inputs.formats.records import Column, Kind, Presence, Unreadable, column_value, decode
 
 
 @pytest.mark.parametrize(
@@ -34,3 +35,72 @@ def test_format_of_unknown_ending_is_refused_with_the_remedy() -> None:
 def test_format_of_compressed_file_is_refused_with_unpacking(path: str) -> None:
     with pytest.raises(InputError, match="unpack"):
         format_of(path, where=path, remedy="")
+
+
+def _column(kind: Kind, presence: Presence = Presence.SOME) -> Column:
+    return Column(name="c", kind=kind, presence=presence, knob="input.c")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        (Kind.DOCUMENT, "", ""),
+        (Kind.DOCUMENT, None, None),
+        (Kind.DOCUMENT, Unreadable(reason="x"), Unreadable(reason="x")),
+        (Kind.IDENTIFIER, 7, "7"),
+        (Kind.IDENTIFIER, -(2**70), str(-(2**70))),
+        (Kind.REFERENCES, ["a", 2], ["a", "2"]),
+        (Kind.REFERENCES, "a", "a"),
+        (Kind.CARRIED, 1.5, "1.5"),
+        (Kind.CARRIED, True, "true"),
+        (Kind.CARRIED, {"a": ["é"]}, '{"a": ["é"]}'),
+        (Kind.CARRIED, "text", "text"),
+    ],
+)
+def test_convert_value_of_its_kind_is_kept_or_made_text(kind: Kind, value: object, expected: object) -> None:
+    assert column_value(value, column=_column(kind), where="f") == expected
+
+
+def test_convert_lone_surrogate_concerns_the_document_only() -> None:
+    value = column_value("ab\ud800", column=_column(Kind.DOCUMENT), where="f")
+    assert isinstance(value, Unreadable)
+    assert "character 3" in value.reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (Kind.DOCUMENT, 5),
+        (Kind.TEXT, 5),
+        (Kind.TEXT, "\ud800"),
+        (Kind.TEXT, Unreadable(reason="x")),
+        (Kind.IDENTIFIER, 1.0),
+        (Kind.IDENTIFIER, True),
+        (Kind.IDENTIFIER, "\ud800"),
+        (Kind.REFERENCES, ["a", None]),
+        (Kind.REFERENCES, {"a": 1}),
+    ],
+)
+def test_convert_value_of_another_type_is_refused_with_column_and_place(kind: Kind, value: object) -> None:
+    with pytest.raises(InputError, match="row 3: column 'c'"):
+        column_value(value, column=_column(kind), where="row 3")
+
+
+def test_convert_carried_value_nested_deeper_than_can_be_written_is_refused() -> None:
+    value: list[object] = []
+    for _ in range(5000):
+        value = [value]
+    with pytest.raises(InputError, match="row 3: column 'c' is nested too deeply"):
+        column_value(value, column=_column(Kind.CARRIED), where="row 3")
+
+
+@pytest.mark.parametrize(("value", "state"), [(None, "null"), ("", "empty"), (" \n", "empty")])
+def test_convert_blank_value_where_every_row_needs_one_is_refused(value: object, state: str) -> None:
+    with pytest.raises(InputError, match=f"row 3: column 'c' is {state}"):
+        column_value(value, column=_column(Kind.TEXT, Presence.EVERY), where="row 3")
+
+
+def test_decode_invalid_utf8_names_the_byte() -> None:
+    value = decode(b"ab\xff")
+    assert isinstance(value, Unreadable)
+    assert "byte 3" in value.reason

@@ -15,7 +15,7 @@ from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.lake.tables import documents_place
 from memagent_batch.inputs.shards import find_shards
-from tests.inputs.lake.forms import DAYS, TEXTS, indexed, read, rows_table, write_delta
+from tests.inputs.lake.forms import DAYS, FORMS, KNOBS, TEXTS, indexed, read, rows_table, write_delta
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 """Digits of Z85, in which a log holds small deletion vectors."""
@@ -160,3 +160,9 @@ def test_read_table_in_a_bucket_has_its_texts(s3_bucket: Location) -> None:
     write_deltalake(f"{s3_bucket.uri}/t", rows_table(), partition_by=["day"], storage_options=options)
     for uri in (f"delta://{s3_bucket.uri}/t", f"{s3_bucket.uri}/t"):
         assert read(uri, None, **s3_bucket.storage_options) == TEXTS
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_index_and_fetch_every_form_has_the_same_texts(form: str, tmp_path: Path) -> None:
+    uri = FORMS[form](tmp_path / form)
+    assert read(uri, KNOBS.get(form, InputConfig())) == TEXTS

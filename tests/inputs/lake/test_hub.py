@@ -13,7 +13,7 @@ import pytest
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.lake.known import IndexedTable
+from memagent_batch.inputs.document_index import IndexedTable
 from memagent_batch.inputs.shards import find_shards
 from tests.inputs.lake.forms import TEXTS, fetched, indexed, rows_table
 

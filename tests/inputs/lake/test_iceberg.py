@@ -11,7 +11,7 @@ import pytest
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import InputError
 from memagent_batch.inputs.lake.iceberg import open_iceberg
-from memagent_batch.inputs.lake.names import table_name
+from memagent_batch.inputs.lake.table import table_name
 from memagent_batch.inputs.lake.tables import documents_place
 from memagent_batch.inputs.shards import find_shards
 from tests.inputs.lake.forms import DAYS, TEXTS, iceberg_uri, indexed, new_iceberg, read, rows_table, write_iceberg

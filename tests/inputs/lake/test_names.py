@@ -4,7 +4,7 @@ import pytest
 
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import InputError
-from memagent_batch.inputs.lake.names import LakeKind, TableName, table_name
+from memagent_batch.inputs.lake.table import LakeKind, TableName, table_name
 from memagent_batch.inputs.lake.tables import documents_place
 from memagent_batch.inputs.shards import list_shards
 

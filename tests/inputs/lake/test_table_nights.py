@@ -20,8 +20,7 @@ from hypothesis.stateful import (
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.document_index import index_schema
-from memagent_batch.inputs.lake.known import IndexedTable, known_files, known_rows, shards_without
+from memagent_batch.inputs.document_index import IndexedTable, index_schema, reuse_index
 from memagent_batch.inputs.questions import given_questions
 from memagent_batch.inputs.shards import FoundShards, find_shards
 from memagent_batch.runs.history import read_kept_index
@@ -214,11 +213,10 @@ class TableNights(RuleBasedStateMachine):
         kept = read_kept_index(self.nights.output)
         if kept is None:
             return whole
-        known = known_files(kept, table, settings=settings)
-        assert self.last_version != self.lake.version() or self.has_new_schema or known == set(table.files)
-        left = FoundShards(shards=shards_without(found.shards, known))
-        rest = indexed(place, settings=settings, found=left)
-        index = pa.concat_tables([known_rows(kept, known).cast(index_schema(settings)), rest])
+        reused, left = reuse_index(kept, table, found.shards, settings=settings)
+        assert self.last_version != self.lake.version() or self.has_new_schema or not left
+        rest = indexed(place, settings=settings, found=FoundShards(shards=left))
+        index = pa.concat_tables([reused.cast(index_schema(settings)), rest])
         assert sorted(index.to_pylist(), key=str) == sorted(whole.to_pylist(), key=str)
         return index.combine_chunks()
 

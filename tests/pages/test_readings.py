@@ -1,6 +1,6 @@
 import pytest
 
-from memagent_batch.pages.values import OUTCOMES, outcome_of, run_time, shown_value
+from memagent_batch.pages.readings import OUTCOMES, outcome_of, run_time, shown_value
 
 
 @pytest.mark.parametrize(
