@@ -10,7 +10,7 @@ import pytest
 from tests import prompt_dependent_engine
 from tests.faults.killed_job import KilledJob, Role
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.chaos, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 NUM_DOCUMENTS = 12
 MOST_TOKENS = 6000

@@ -9,7 +9,7 @@ import pytest
 from tests.faults.killed_job import KilledJob, Role
 from tests.flows.grown import QUESTIONS, Stream, text_of
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.chaos, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 NAMES = "abcdef"
 PACE: dict[str, Any] = {

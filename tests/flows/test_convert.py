@@ -84,7 +84,7 @@ def test_mixed_files_have_rows_whatever_they_hold(tmp_path: Path) -> None:
     assert endings(manifest) == {"converted": 32, **Counter(expected.values())}
 
 
-@pytest.mark.chaos
+@pytest.mark.slow
 def test_two_hundred_mixed_files_have_rows_whatever_they_hold(tmp_path: Path) -> None:
     expected = write_corpus(tmp_path / "in", healthy=149, hostile=50)
     pages = files.pdf(*["BT /F1 9 Tf 9 9 Td (x) Tj ET"] * 100_000)
@@ -190,7 +190,7 @@ def test_run_goes_on_from_the_table_files_of_one_that_was_killed(tmp_path: Path)
 
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_here")
-@pytest.mark.chaos
+@pytest.mark.slow
 def test_run_killed_midway_goes_on_where_it_stopped(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     for number in range(24):

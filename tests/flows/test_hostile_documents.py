@@ -30,8 +30,8 @@ from memagent_batch.plugins import make_policy
 from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import make_prompt_tokens, with_prompt_order
 
-BIG = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(3600)]
-"""For `make test-chaos`."""
+BIG = [pytest.mark.slow, pytest.mark.timeout(3600)]
+"""For `make test-all`."""
 CHUNK_TOKENS = 50
 Turns = Mapping[str, TurnRow]
 

@@ -47,7 +47,7 @@ def test_cluster_without_the_token_lets_nobody_in(cluster: LoopbackCluster) -> N
     assert jobs.status_code in {401, 403}
 
 
-@pytest.mark.chaos
+@pytest.mark.slow
 def test_submitted_job_goes_on_when_a_worker_node_is_killed(
     cluster: LoopbackCluster, config: Path, tmp_path: Path
 ) -> None:

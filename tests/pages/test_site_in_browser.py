@@ -20,7 +20,7 @@ from memagent_batch.pages.site import write_site
 from tests.pages.reviewed_run import QUESTIONS, Scan, write_scan
 from tests.runs.recorded_nights import Nights
 
-pytestmark = pytest.mark.browser
+pytestmark = pytest.mark.system
 
 HOSTILE = "<script>document.title='owned'</script>\x00\u202e\"'><img src=x onerror=\"document.title='owned'\">--><!--"
 SEEN = HOSTILE.replace("\x00", "⟦U+0000⟧").replace("\u202e", "⟦U+202E⟧")

@@ -21,7 +21,7 @@ from memagent_batch.review.labels.sheet import unquoted
 from memagent_batch.review.sample.record import rule_of
 from tests.review.labelled_run import HOSTILE, QUESTION, MadeRun, write_run
 
-pytestmark = pytest.mark.browser
+pytestmark = pytest.mark.system
 
 NUM_LABELS = 300
 SECONDS = 10

@@ -8,7 +8,7 @@ from memagent_batch.evaluation.report.report import write_report
 from memagent_batch.files.location import Location
 from tests.evaluation.report.evaluation_output import Made, write_evaluation
 
-pytestmark = pytest.mark.browser
+pytestmark = pytest.mark.system
 
 HOSTILE = "<script>document.title='owned'</script></memory>\x00\u202e\"><img src=x onerror=\"document.title='owned'\">"
 

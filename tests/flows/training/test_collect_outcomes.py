@@ -101,7 +101,7 @@ def test_collect_takes_the_turns_that_led_to_the_outcome(collected: Collected) -
     assert rows_of(output) == rows
 
 
-@pytest.mark.chaos
+@pytest.mark.slow
 def test_collect_killed_in_the_middle_goes_on_to_the_rows_of_one_left_alone(
     collected: Collected, text_model: str
 ) -> None:

@@ -341,7 +341,7 @@ def test_parts_bring_their_own_questions_and_no_others(monkeypatch: pytest.Monke
         assert len(part["asked"].combine_chunks().flatten()) == len(rows)
 
 
-@pytest.mark.chaos
+@pytest.mark.slow
 def test_parts_of_columns_of_more_than_two_gib_are_made_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts_module, "PART_READINGS", 1)
     monkeypatch.setattr(history, "_CAST_ROWS", 2)
