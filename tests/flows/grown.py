@@ -22,11 +22,10 @@ from memagent_batch.flows.check import check
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.runs.manifest import Manifest, require_manifest
 from tests import prompt_dependent_engine
+from tests.tables import OWN_COLUMNS, rows_in
 
 QUESTIONS = ("Who?", "Where?")
 LINE = "On day {day} of {name} the fox went over {day} hills and met {name} again, and nobody else was there.\n"
-OWN_COLUMNS = {"run_id", "started_at", "finished_at", "engine_seconds", "num_replayed_turns"}
-"""Columns that say who read when, and what the log held."""
 
 
 def text_of(name: str, *, days: int) -> str:
@@ -87,8 +86,7 @@ class Stream:
 
     def logged(self, *, run_id: str = "") -> list[dict[str, Any]]:
         """The rows of the turn log, of all runs or of one."""
-        rows: list[dict[str, Any]] = pq.read_table(self.output / "log/turns").to_pylist()
-        return [row for row in rows if run_id in ("", row["run_id"])]
+        return [row for row in rows_in(self.output / "log/turns") if run_id in ("", row["run_id"])]
 
     def asked(self, manifest: Manifest) -> Counter[str]:
         """Turn paths that a run asked the engine, and how often."""
