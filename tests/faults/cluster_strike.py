@@ -16,17 +16,12 @@ POOL = ("--pool.replicas", "2", "--pool.cpus-per-replica", "1")
 TURN_SECONDS = 0.5
 """Slow enough that no reading has ended when a node is killed."""
 TURN_FILES = 4
-"""Log files before that."""
 WORKER_CPUS = 3
 """One worker alone carries both replicas and the tasks beside them."""
 
 
 def strike_cluster(fault: Fault, folder: Path, *, documents: int, chunks: int) -> FaultReport:
-    """Submits the job, kills a node in mid-reading, and sees the job to its end.
-
-    Raises:
-        RuntimeError: the job did not end as it should; shows the end of its console.
-    """
+    """Submits the job, kills a node in mid-reading, and sees the job to its end."""
     output = Location(uri=str(folder / "run"))
     arguments = [*job_arguments(make_corpus(folder, chunks=[chunks] * documents)), *POOL]
     arguments += ["--engine", "simulated", "--simulated.turn-seconds", str(TURN_SECONDS), "--output", output.uri]

@@ -66,12 +66,8 @@ MOMENTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
-    """One `kill -9`."""
-
     moment: Moment
-    """State of the run."""
     at: float
-    """When, seconds since 1970."""
     seconds_to_end: float
     """Time for which the processes that should end with the killed one outlived it."""
 

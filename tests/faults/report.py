@@ -26,7 +26,6 @@ STRAGGLER_SECONDS = 2.0
 """A turn that ends so soon after a kill still belongs to the old engine."""
 
 Key = tuple[str, str, int]
-"""Document, question, sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +35,6 @@ class Results:
     rows: dict[Key, list[tuple[Any, ...]]]
     """Status, answer, response and memory of each row, by reading."""
     counts: dict[str, int]
-    """The manifest's counts."""
     stranger_files: list[str]
     """Files in the tables' folders that the manifest does not name."""
     logged: Counter[tuple[Any, ...]]
@@ -63,18 +61,13 @@ class KillFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultReport:
-    """One fault, once."""
-
     fault: str
-    """What struck."""
     asked: int
     """Readings that the job was asked for."""
     ok: int
-    """Rows with an answer."""
     failed: int
     """Rows with an error instead of an answer."""
     rows_lost: int
-    """Readings without a row."""
     rows_doubled: int
     """Rows beyond one for a reading."""
     counts_close: bool

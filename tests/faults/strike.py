@@ -51,9 +51,6 @@ def strike(
         documents: Number of documents.
         chunks: Chunks of each, about.
         outage_share: Part of `ENDPOINT_OUTAGE_SECONDS` for which an endpoint is away.
-
-    Raises:
-        RuntimeError: a command did not end as it should; shows the end of the console.
     """
     if fault in ON_CLUSTER:
         return strike_cluster(fault, folder, documents=documents, chunks=chunks)

@@ -37,7 +37,6 @@ class Stream:
     """A job over documents in a folder, run night after night into `output`."""
 
     def __init__(self, folder: Path, model: str, *, output: str = "run", **knobs: Any) -> None:
-        """Takes the folder, which several streams may share."""
         self.documents = folder / "documents.parquet"
         self.output = folder / output
         policy = {"chunk_tokens": 42, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40}
@@ -52,11 +51,9 @@ class Stream:
             "executor": "local",
         }
         self.knobs = given | knobs | {"policy": policy | knobs.get("policy", {})}
-        """What a job file says."""
         self.job: JobConfig = job_of(**self.knobs, allow_code=True)
 
     def put(self, texts: Mapping[str, str]) -> None:
-        """Makes these the documents."""
         rows = [{"document_id": name, "text": text} for name, text in texts.items()]
         pq.write_table(pa.Table.from_pylist(rows), self.documents)
 
@@ -97,18 +94,13 @@ class StoppedExecutor(LocalExecutor):
     """Reads so many documents of a run; then the run stops."""
 
     def __init__(self, num_documents: int) -> None:
-        """Takes the number."""
         self._num_documents = num_documents
 
     @contextmanager
     def read(
         self, bundles: Iterable[pa.Table], *, task: ReaderTask, sources: SourceConfig, splits: bool
     ) -> Iterator[Iterator[pa.Table]]:
-        """Reads the first documents.
-
-        Raises:
-            NotReadError: they are read.
-        """
+        """Reads the first documents."""
         first = pa.concat_tables(bundles).slice(0, self._num_documents)
         with super().read([first], task=task, sources=sources, splits=splits) as rows:
             yield rows

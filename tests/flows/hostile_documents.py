@@ -31,7 +31,6 @@ READ_AS_TEXT = {
     "cafe\u0301": "the same in another",
     "i" * 100_000: "a long id",
 }
-"""Document ids and texts."""
 
 SURROGATE = "lone-surrogate"
 """Id of the document whose text is no Unicode: 16-bit strings of other languages, cut in the middle, hold such."""
@@ -64,7 +63,6 @@ def write_long_line(path: Path, *, num_bytes: int) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Parquet of one document."""
     pq.write_table(pa.table({"document_id": ["long"], "text": [text]}), path)
 
 
@@ -76,7 +74,6 @@ def write_bomb(path: Path, *, rows: int, row_bytes: int) -> None:
 
 
 def write_empty(path: Path, *, rows: int) -> None:
-    """Documents without a letter."""
     pq.write_table(pa.table({"document_id": [f"d{row}" for row in range(rows)], "text": [""] * rows}), path)
 
 

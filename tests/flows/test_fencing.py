@@ -16,7 +16,6 @@ SCRIPT = Path(__file__).with_name("racing_attempt.py")
 RACES = 8
 """Outputs in a row, with other pauses each."""
 SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))]
-"""Of the pauses."""
 
 
 def race(output: Location, folder: Path, *, seed: int) -> list[list[dict[str, Any]]]:

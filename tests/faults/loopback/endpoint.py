@@ -24,18 +24,14 @@ class LoopbackEndpoint(LoopbackServer):
     """Serves in a thread of its own while the block lasts."""
 
     turn_seconds: float = 0.0
-    """Time before each completion."""
     completion: str = COMPLETION
-    """Text of every completion."""
     num_completions: int = 0
-    """Completions so far."""
     num_refused: int = 0
     """Requests answered 503 while it was away."""
     _token_ids: list[int] = field(init=False)
     _is_away: bool = False
 
     def __post_init__(self) -> None:
-        """Nothing is served yet."""
         self._token_ids = Tokenizer(str(TINY_MODEL)).encode(self.completion)
 
     def answer_503(self) -> None:

@@ -28,7 +28,6 @@ class RequestFault(StrEnum):
     """What happens to a request."""
 
     INTERNAL_ERROR = "500"
-    """The store fails."""
     UNAVAILABLE = "503"
     """The store asks to slow down."""
     THROTTLED = "429"
@@ -42,7 +41,6 @@ class RequestFault(StrEnum):
     SILENT = "time-out"
     """No answer for longer than a client waits."""
     SLOW = "slow"
-    """The answer comes late."""
 
 
 STATUS_LINES = {
@@ -62,13 +60,11 @@ class FaultProxy(LoopbackServer):
     rng: random.Random = field(default_factory=lambda: random.Random(0))
     """Draws which requests fail, and how."""
     faults: tuple[RequestFault, ...] = ()
-    """What may happen."""
     rate: float = 0.0
     """Share of requests that it happens to, 0 to 1."""
     slow_seconds: float = SLOW_SECONDS
     """Time before a slow answer."""
     struck: Counter[RequestFault] = field(default_factory=Counter)
-    """How often each did."""
 
     def strike(self, *faults: RequestFault, rate: float) -> None:
         """From now on, this share of requests meets one of these."""
@@ -110,7 +106,6 @@ class FaultProxy(LoopbackServer):
             await writer.drain()
 
     async def _ask(self, request: bytes) -> bytes:
-        """The store's answer."""
         place = urlsplit(self.upstream)
         reader, writer = await asyncio.open_connection(place.hostname, place.port)
         writer.write(request)

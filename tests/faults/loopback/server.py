@@ -13,7 +13,6 @@ class LoopbackServer(ABC):
     """Serves while the block lasts."""
 
     port: int = 0
-    """Where it listens."""
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
     _server: asyncio.Server | None = None
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
@@ -29,7 +28,6 @@ class LoopbackServer(ABC):
         """Answers the requests of one connection, which is closed afterwards."""
 
     def __enter__(self) -> Self:
-        """Begins to serve."""
         self._loop.run_until_complete(self._open())
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -38,7 +36,6 @@ class LoopbackServer(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Serves no more."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         if self._thread is not None:
             self._thread.join()
