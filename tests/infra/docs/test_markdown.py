@@ -48,3 +48,10 @@ def test_every_table_row_of_the_docs_belongs_to_a_table() -> None:
             if is_table and not (len(rows) > 1 and RULE.match(rows[1])):
                 cut_off.append(f"{page.name}: {rows[0]}")
     assert cut_off == []
+
+
+def test_proofs_of_the_promises_are_there() -> None:
+    tests = ROOT / "tests"
+    named = re.findall(r"`([a-z_]+/[a-z_/]*)`", (tests / "README.md").read_text(encoding="utf-8"))
+    assert len(named) > 20
+    assert [name for name in named if not ((tests / name).is_dir() or (tests / f"{name}.py").exists())] == []

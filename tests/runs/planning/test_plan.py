@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent_batch.config.sources import InputConfig
@@ -153,7 +153,6 @@ def test_pending_bundles_hold_longer_documents_of_one_power_of_two() -> None:
     assert set(order) == {15, 16, 17, 18, 19, 20}
 
 
-@settings(deadline=None, max_examples=50)
 @given(
     documents=st.lists(
         st.builds(
@@ -282,7 +281,6 @@ def test_plan_hashed_questions_hash_the_text_of_each_question() -> None:
     assert plan.asked.hashed["question_hash"].to_pylist() == [text_hash("q"), text_hash("r")]
 
 
-@settings(deadline=None, max_examples=50)
 @given(
     sizes=st.lists(st.integers(0, 60), max_size=30),
     num_questions=st.integers(1, 4),
