@@ -35,6 +35,7 @@ def test_report_page_opens_without_errors(opened: webdriver.Chrome) -> None:
     assert opened.title.startswith("Evaluation report: s3://suites/ruler")
 
 
+@pytest.mark.slow
 def test_report_page_shows_its_charts(opened: webdriver.Chrome) -> None:
     charts = opened.find_elements(By.CSS_SELECTOR, "svg.chart")
     assert len(charts) == 3
@@ -49,6 +50,7 @@ def test_report_page_hostile_text_shows_as_text(opened: webdriver.Chrome) -> Non
     assert "owned" not in opened.title.split("<script>")[0]
 
 
+@pytest.mark.slow
 def test_report_page_every_failure_link_shows_its_trace(opened: webdriver.Chrome) -> None:
     links = opened.find_elements(By.CSS_SELECTOR, "a.to-trace")
     assert len(links) == 32
@@ -61,6 +63,7 @@ def test_report_page_every_failure_link_shows_its_trace(opened: webdriver.Chrome
             assert "turn 0" in trace.text or "No turn of this reading" in trace.text
 
 
+@pytest.mark.slow
 def test_report_page_trace_marks_what_changed(opened: webdriver.Chrome) -> None:
     opened.execute_script("document.querySelectorAll('details').forEach(it => { it.open = true })")
     step = next(step for step in opened.find_elements(By.CSS_SELECTOR, ".step") if "reference lost" in step.text)
