@@ -65,12 +65,20 @@ def group_of(item: pytest.Item) -> str:
     return "vllm" if is_engine_shared else item.path.stem
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--most-seconds", type=float, help="leave out tests that took longer, by tests/durations.json")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Groups tests, and runs those groups first that take longest, so that both processes end at the same time."""
     record = recorded()
+    took = {item: sum(by_test.get(item.nodeid, 0) for by_test in record.values()) for item in items}
+    if (most := config.getoption("--most-seconds")) is not None:
+        config.hook.pytest_deselected(items=[item for item in items if took[item] > most])
+        items[:] = [item for item in items if took[item] <= most]
     seconds: Counter[str] = Counter()
     for item in items:
-        seconds[group_of(item)] += sum(by_test.get(item.nodeid, 0) for by_test in record.values())
+        seconds[group_of(item)] += took[item]
         item.add_marker(pytest.mark.xdist_group(group_of(item)))
     items.sort(key=lambda item: (-seconds[group_of(item)], group_of(item)))
 
