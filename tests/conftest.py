@@ -58,9 +58,10 @@ policy has no others."""
 
 
 def group_of(item: pytest.Item) -> str:
-    """Tests of one group run in one process: those that share an engine or a Ray, and those of a file."""
-    if "ray_here" in getattr(item, "fixturenames", ()):
-        return "ray"
+    """Tests of one group run in one process: those that share an engine, a Ray or a cluster, and those of a file."""
+    for fixture in ("ray_here", "cluster"):
+        if fixture in getattr(item, "fixturenames", ()):
+            return fixture
     is_engine_shared = item.get_closest_marker("vllm") and not item.get_closest_marker("ray")
     return "vllm" if is_engine_shared else item.path.stem
 
