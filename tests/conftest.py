@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections import Counter
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,6 +70,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--most-seconds", type=float, help="leave out tests that took longer, by tests/durations.json")
 
 
+@pytest.hookimpl(trylast=True)  # after `-m` and `-k` have chosen
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Groups tests, and runs those groups first that take longest, so that both processes end at the same time."""
     record = recorded()
@@ -77,7 +78,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if (most := config.getoption("--most-seconds")) is not None:
         config.hook.pytest_deselected(items=[item for item in items if took[item] > most])
         items[:] = [item for item in items if took[item] <= most]
-    seconds: Counter[str] = Counter()
+    seconds: dict[str, float] = defaultdict(float)
     for item in items:
         seconds[group_of(item)] += took[item]
         item.add_marker(pytest.mark.xdist_group(group_of(item)))
