@@ -22,6 +22,7 @@ from memagent_batch.flows.check import check
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.runs.manifest import Manifest, require_manifest
 from tests import prompt_dependent_engine
+from tests.jobs import small_settings
 from tests.tables import OWN_COLUMNS, rows_in
 
 QUESTIONS = ("Who?", "Where?")
@@ -39,18 +40,15 @@ class Stream:
     def __init__(self, folder: Path, model: str, *, output: str = "run", **knobs: Any) -> None:
         self.documents = folder / "documents.parquet"
         self.output = folder / output
-        policy = {"chunk_tokens": 42, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40}
-        given: dict[str, Any] = {
+        own: dict[str, Any] = {
             "documents": str(self.documents),
             "ask": QUESTIONS,
             "output": str(self.output),
             "engine": prompt_dependent_engine.KIND,
-            "model": model,
             "window_tokens": 1500,
-            "log": {"flush_seconds": 0.1},
-            "executor": "local",
         }
-        self.knobs = given | knobs | {"policy": policy | knobs.get("policy", {})}
+        policy = {"chunk_tokens": 42, **knobs.get("policy", {})}
+        self.knobs = small_settings(folder, model, **own | knobs | {"policy": policy})
         self.job: JobConfig = job_of(**self.knobs, allow_code=True)
 
     def put(self, texts: Mapping[str, str]) -> None:

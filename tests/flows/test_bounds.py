@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.cli.settings import job_of
 from memagent_batch.config.engines import SimulatedConfig
 from memagent_batch.config.job import ExecutorKind, JobConfig, PoolConfig
 from memagent_batch.errors import BoundReachedError, OutputError
@@ -18,6 +17,7 @@ from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.partial import write_partial
 from memagent_batch.runs.state import read_state
 from memagent_batch.runs.tables.table_files import read_tables
+from tests.jobs import small_job
 from tests.tables import comparable, rows_in
 
 NUM_DOCUMENTS = 12
@@ -30,18 +30,7 @@ def job(tmp_path: Path, text_model: str) -> JobConfig:
     (tmp_path / "in").mkdir()
     rows = [{"document_id": f"d{number}", "text": f"Line {number} of a text. " * 20} for number in range(NUM_DOCUMENTS)]
     (tmp_path / "in/all.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    return job_of(
-        documents=str(tmp_path / "in"),
-        ask=["Who?"],
-        output=str(tmp_path / "out"),
-        executor="local",
-        engine="simulated",
-        model=text_model,
-        window_tokens=1000,
-        policy={"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
-        pool={"readings_in_flight": 2},
-        log={"flush_seconds": 0.1},
-    )
+    return small_job(tmp_path, text_model, ask=["Who?"], pool={"readings_in_flight": 2})
 
 
 def slow(job: JobConfig, *, turn_seconds: float = 0.5) -> JobConfig:

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import tests.flows.hostile_documents as hostile
-from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import text_hash, token_hash
@@ -29,6 +28,7 @@ from memagent_batch.log.schemas import TurnRow
 from memagent_batch.plugins import make_policy
 from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import make_prompt_tokens, with_prompt_order
+from tests.jobs import small_job
 
 BIG = [pytest.mark.slow, pytest.mark.timeout(3600)]
 READ_ALL = """
@@ -50,7 +50,6 @@ peak = re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]
 print(len(lengths), *set(lengths), peak)
 """
 """Indexes and fetches all documents of a folder; prints their number, their length, and its own peak memory in KiB."""
-CHUNK_TOKENS = 50
 Turns = Mapping[str, TurnRow]
 
 
@@ -74,16 +73,8 @@ def rows(job: JobConfig) -> list[dict[str, Any]]:
 
 
 def settings_of(documents: Path, **knobs: Any) -> JobConfig:
-    given: dict[str, Any] = {
-        "documents": str(documents),
-        "output": str(documents.with_name("run")),
-        "engine": "simulated",
-        "model": "tiny",
-        "window_tokens": 1000,
-        "policy": {"chunk_tokens": CHUNK_TOKENS, "question_tokens": 200, "memory_tokens": 40, "answer_tokens": 40},
-        "log": {"flush_seconds": 0.1},
-    }
-    return job_of(executor="local", **given | knobs)
+    given: dict[str, Any] = {"documents": str(documents), "policy": {"question_tokens": 200}}
+    return small_job(documents.parent, "tiny", **given | knobs)
 
 
 def rows_in(folder: Path) -> list[Any]:

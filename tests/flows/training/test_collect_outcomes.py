@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import CountsError, InputError, SettingsError, SupersededError
@@ -25,24 +24,14 @@ from memagent_batch.training.rollouts.table import RolloutsRecord
 from memagent_batch.training.rollouts.write import RolloutTask, project_rollouts
 from memagent_batch.wiring import identify_reader, make_output
 from tests.flows.training.collected import NOISE, rows_of, write_inputs
+from tests.jobs import small_job
 
 LOCAL = LocalExecutor()
 
 
 def settings_of(folder: Path, model: str, **rollouts: Any) -> JobConfig:
-    return job_of(
-        executor="local",
-        documents=str(folder / "documents.parquet"),
-        questions=str(folder / "questions.parquet"),
-        output=str(folder / "run"),
-        engine="simulated",
-        model=model,
-        window_tokens=1000,
-        policy={"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
-        log={"flush_seconds": 0.1},
-        rollouts={"group_size": 3, **rollouts},
-        allow_code=True,
-    )
+    inputs = {name: str(folder / f"{name}.parquet") for name in ("documents", "questions")}
+    return small_job(folder, model, **inputs, rollouts={"group_size": 3, **rollouts}, allow_code=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
