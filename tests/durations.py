@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ RECORD = Path(__file__).with_name("durations.json")
 LEAST_SECONDS = 0.5
 """Shorter tests are not recorded: most tests are, and together they take little."""
 
-_seconds: dict[str, dict[str, float]] = defaultdict(dict)
+_seconds: dict[str, dict[str, float]] = {"setup": {}, "call": {}}
 
 
 def recorded() -> dict[str, dict[str, float]]:
