@@ -120,7 +120,6 @@ def kill_at_moments(
             results,
             fault=fault,
             asked=corpus.num_readings,
-            began=kills[0].at,
             seconds_to_recover=[seconds_to_next_turn(results, at=kill.at) for kill in kills],
             processes_left=[*left, *outlived],
             console=job.last_words(),

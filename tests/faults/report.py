@@ -78,8 +78,6 @@ class FaultReport:
     """Log rows beyond one for a turn."""
     seconds_to_recover: list[float]
     """From each strike to the next turn that ends after it; left out where no turn was left."""
-    seconds: float
-    """From the first strike to the last turn."""
     processes_left: list[str]
     """Titles of processes that outlived the job, or the process that they should have ended with."""
     console: str
@@ -113,7 +111,6 @@ def make_report(
     *,
     fault: str,
     asked: int,
-    began: float,
     seconds_to_recover: Sequence[float | None],
     processes_left: list[str],
     console: str,
@@ -126,7 +123,6 @@ def make_report(
         results: content of the output.
         fault: what struck.
         asked: readings asked for.
-        began: when it first struck, seconds since 1970.
         seconds_to_recover: of each strike; None where no turn was left.
         processes_left: titles of processes that outlived the job.
         console: everything that the job printed.
@@ -145,7 +141,6 @@ def make_report(
         turns=len(results.logged),
         turns_logged_twice=results.logged.total() - len(results.logged),
         seconds_to_recover=[round(seconds, 1) for seconds in seconds_to_recover if seconds is not None],
-        seconds=round(results.finished_at[-1] - began, 1),
         processes_left=processes_left,
         console=console[-TAIL_CHARS:],
         rows_changed=None if reference is None else _changed(results, reference),
