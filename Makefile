@@ -8,7 +8,7 @@ TORCH := $(if $(PIP_FIND_LINKS),--find-links "$(PIP_FIND_LINKS)",--torch-backend
 
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: setup tools namespaces fmt check test test-fast test-chaos test-bridges metrics demo bench bench-peers docs lock
+.PHONY: setup tools namespaces fmt check test test-fast test-all durations test-bridges metrics demo bench bench-peers docs lock
 
 setup: .venv/.done
 
@@ -39,12 +39,20 @@ namespaces:
 demo: setup
 	$(PYTHON) -m memagent_batch.cli.demo --output $(DEMO_OUT)
 
-# Two at a time, each with a Ray and an engine of its own: most of a test's time is waiting for one of them to start.
+# Two processes; tests that share an engine or a Ray are in one of them (tests/README.md).
+PYTEST := $(PYTHON) -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
 test: tools namespaces setup
-	$(PYTHON) -m pytest -n 2 --dist loadfile -m "not gpu and not chaos"
+	$(PYTEST) -m "not slow and not gpu"
 
-test-chaos: namespaces setup
-	$(PYTHON) -m pytest -m chaos
+test-fast: setup
+	$(PYTEST) -m "not slow and not gpu and not ray and not vllm and not s3 and not system" --most-seconds 1
+
+test-all: tools namespaces setup
+	$(PYTEST) -m "not gpu" --hypothesis-profile all
+
+# Records how long each test takes in tests/durations.json; on a machine that does nothing else.
+durations: tools namespaces setup
+	$(PYTEST) -m "not gpu" -p tests.durations
 
 # verl, TRL and SkyRL ask for other versions than the project, so they have an environment of their own.
 BRIDGES := .venv-bridges/bin/python
@@ -56,9 +64,6 @@ test-bridges: .venv-bridges/.done
 	test -x $(BRIDGES) || $(UV) venv --quiet --python 3.11 .venv-bridges
 	$(UV) pip install --quiet --python $(BRIDGES) $(TORCH) --compile-bytecode --no-deps -r requirements/bridges.txt
 	touch $@
-
-test-fast: setup
-	$(PYTHON) -m pytest -m "not gpu and not chaos and not vllm and not ray and not s3 and not browser and not system and not slow"
 
 check: setup
 	.venv/bin/ruff check .

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.logs import end_log
 from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.tokens.tokenizer import Tokenizer
+from tests.durations import recorded
 from tests.engine_context import context_of
 from tests.faults.loopback.cluster import free_port
 from tests.job_process import START_TRIES
@@ -37,8 +39,9 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer as BackendTokenizer
 
 # A time limit for each example tells how busy the machine is, not whether the code is right.
-hypothesis.settings.register_profile("without_deadline", deadline=None)
-hypothesis.settings.load_profile("without_deadline")
+hypothesis.settings.register_profile("ci", deadline=None, max_examples=25)
+hypothesis.settings.register_profile("all", deadline=None, max_examples=200)  # `make test-all`
+hypothesis.settings.load_profile("ci")
 
 # A machine on which documents are read has no C++ compiler: nothing that a test starts may need one.
 os.environ["CXX"] = "no-compiler-for-c++"
@@ -52,6 +55,34 @@ SAMPLED = SamplingConfig(temperature=2.0, logprobs=True)
 THOUGHT_TAGS = ("<|im_start|>", "<|endoftext|>")
 """What the server takes for the tags of thoughts where a request bounds them: single tokens, and the shipped
 policy has no others."""
+
+
+def group_of(item: pytest.Item) -> str:
+    """Tests of one group run in one process: those that share an engine, a Ray or a cluster, and those of a file."""
+    for fixture in ("ray_here", "cluster"):
+        if fixture in getattr(item, "fixturenames", ()):
+            return fixture
+    is_engine_shared = item.get_closest_marker("vllm") and not item.get_closest_marker("ray")
+    return "vllm" if is_engine_shared else item.path.stem
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--most-seconds", type=float, help="leave out tests that took longer, by tests/durations.json")
+
+
+@pytest.hookimpl(trylast=True)  # after `-m` and `-k` have chosen
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Groups tests, and runs those groups first that take longest, so that both processes end at the same time."""
+    record = recorded()
+    took = {item: sum(by_test.get(item.nodeid, 0) for by_test in record.values()) for item in items}
+    if (most := config.getoption("--most-seconds")) is not None:
+        config.hook.pytest_deselected(items=[item for item in items if took[item] > most])
+        items[:] = [item for item in items if took[item] <= most]
+    seconds: dict[str, float] = defaultdict(float)
+    for item in items:
+        seconds[group_of(item)] += took[item]
+        item.add_marker(pytest.mark.xdist_group(group_of(item)))
+    items.sort(key=lambda item: (-seconds[group_of(item)], group_of(item)))
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,7 @@
 """One corpus and one agent for all tests of the API that need no model."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ OF_THE_RUN = {"run_id", "started_at", "finished_at", "engine_seconds"}
 """Columns that no two runs have in common."""
 
 Key = tuple[str, str, int]
+
+run_local = partial(ma.answer, executor="local")
 
 
 @pytest.fixture

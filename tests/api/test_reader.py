@@ -21,6 +21,8 @@ from memagent_batch.domain.turns import Turns
 from memagent_batch.errors import DocumentError, EngineStartError, MemagentError, QuestionTooLongError, SettingsError
 from memagent_batch.plugins import POLICIES
 from memagent_batch.policies.overwrite import OverwritePolicy
+from tests.api.conftest import agent_of as small_agent
+from tests.api.conftest import run_local, table_of
 
 CODE = "4071936"
 TEXT = f"{'It rained. ' * 150}The access code of quiet-harbour is {CODE}. {'It rained. ' * 150}"
@@ -96,6 +98,34 @@ def test_fault_of_a_policy_is_given_and_logged_with_the_place_where_it_happened(
     assert isinstance(failed.error, KeyError)
     assert traceback.extract_tb(failed.error.__traceback__)[-1].name == "_look_up"
     assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [failed.error]
+
+
+def test_reader_gives_the_value_and_the_sentences_of_the_job(text_model: str, tmp_path: Path) -> None:
+    agent, text = small_agent(text_model), "It rained.\r\nIt is simulated 😀 here. Ann signed."
+    closing = ma.ClosingConfig(evidence=True, support=True)
+    question = ma.Question(question_id="price", question="How much?", type=ma.Number(unit="EUR"))
+    run = run_local(
+        documents=table_of({"d": text}),
+        questions=[question],
+        output=tmp_path / "scan",
+        agent=agent,
+        closing=closing,
+    )
+    (row,) = run.answers().to_pylist()
+    with agent.open(closing=closing) as reader:
+        read = reader.read(text, "How much?", type=ma.Number(unit="EUR"))
+        free = reader.read(text, "How much?")
+    names = ("answer", "value_status", "support", "support_probability", "coverage", "confidence", "closing_error")
+    assert {name: getattr(read, name) for name in names} == {name: row[name] for name in names}
+    assert read.value == row["value_number"] == 0
+    chosen = [each for each in run.evidence().to_pylist() if each["how"] == "chosen"]
+    assert read.evidence is not None
+    assert [(each.text, each.char_start, each.char_end) for each in read.evidence] == [
+        (each["text"], each["char_start"], each["char_end"]) for each in chosen
+    ]
+    assert chosen
+    assert (free.value, free.value_status) == (None, None)
+    assert free.evidence == read.evidence
 
 
 def test_reader_that_is_not_open_says_so(text_model: str) -> None:

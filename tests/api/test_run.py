@@ -22,7 +22,7 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import InputError, OutputError, SettingsError, TooManyFailedError
 from memagent_batch.files.location import Location
 from memagent_batch.flows import answer as chain
-from tests.api.conftest import QUESTIONS, TEXTS, agent_of, by_reading, logged_turns, table_of
+from tests.api.conftest import QUESTIONS, TEXTS, agent_of, by_reading, logged_turns, run_local, table_of
 
 MONDAY = {"a": "the fox " * 60, "b": "a dog", "c": "a cat"}
 TUESDAY = {"a": MONDAY["a"], "b": "another dog", "d": "a bird"}
@@ -47,16 +47,14 @@ def test_answer_gives_the_tables_of_the_command(
     carry = ma.InputConfig(carry_columns=("source",))
     monkeypatch.setenv("MEMAGENT_OUTPUT", "elsewhere")
     monkeypatch.setenv("MEMAGENT_MODEL", "nothing")
-    files = ma.answer(
-        executor="local",
+    files = run_local(
         documents="documents.parquet",
         questions=Path("questions.jsonl"),
         output="files",
         agent=agent,
         input=carry,
     )
-    given = ma.answer(
-        executor="local",
+    given = run_local(
         documents=table_of(TEXTS),
         questions=["Who?", QUESTIONS[1]],
         output="given",
@@ -78,23 +76,30 @@ def in_order(memories: pa.Table) -> pa.Table:
     return memories.sort_by(keys).drop_columns(["run_id"]).combine_chunks()
 
 
-@pytest.mark.ray
-@pytest.mark.usefixtures("ray_here")
-@pytest.mark.parametrize(
-    "given",
-    [frame_of, table_of, lambda texts: ray.data.from_arrow(table_of(texts)).repartition(2)],
-    ids=["pandas", "arrow", "ray"],
-)
+@pytest.mark.parametrize("given", [frame_of, table_of])
 def test_second_night_with_other_rows_reads_only_what_changed(
     text_model: str, tmp_path: Path, given: Callable[[dict[str, Any]], Any]
 ) -> None:
-    agent, output = agent_of(text_model), tmp_path / "scan"
-    monday = ma.answer(documents=given(MONDAY), questions=["Who?"], output=output, agent=agent)
+    require_second_night(given, text_model, tmp_path / "scan", executor="local")
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_here")
+def test_second_night_with_another_dataset_reads_only_what_changed(text_model: str, tmp_path: Path) -> None:
+    def dataset_of(texts: dict[str, Any]) -> Any:
+        return ray.data.from_arrow(table_of(texts)).repartition(2)
+
+    require_second_night(dataset_of, text_model, tmp_path / "scan", executor="ray")
+
+
+def require_second_night(given: Callable[[dict[str, Any]], Any], model: str, output: Path, *, executor: str) -> None:
+    how: dict[str, Any] = {"questions": ["Who?"], "output": output, "agent": agent_of(model), "executor": executor}
+    monday = ma.answer(documents=given(MONDAY), **how)
     files = input_files(output)
-    again = ma.answer(documents=given(MONDAY), questions=["Who?"], output=output, agent=agent)
+    again = ma.answer(documents=given(MONDAY), **how)
     assert input_files(output) == files
     assert again.manifest["changes"]["readings"] == {"read": 0, "kept": 3, "unreadable": 0, "not_read": 0}
-    tuesday = ma.answer(documents=given(TUESDAY), questions=["Who?"], output=output, agent=agent)
+    tuesday = ma.answer(documents=given(TUESDAY), **how)
     assert tuesday.manifest["changes"]["documents"] == {"added": 1, "changed": 1, "removed": 1, "unchanged": 1}
     assert tuesday.manifest["changes"]["readings"] == {"read": 2, "kept": 1, "unreadable": 0, "not_read": 0}
     assert len(input_files(output)) == len(files)
@@ -117,8 +122,7 @@ def test_documents_of_many_rows_are_filtered_and_joined_in_order(text_model: str
         for name, page, kind in (("a", 2, "mail"), ("a", 1, "mail"), ("a", 3, "spam"), ("b", 1, "mail"))
     ]
     knobs = {"order_columns": ("page",), "header": "From {sender}", "locator": "page {page}", "where": "kind = 'mail'"}
-    run = ma.answer(
-        executor="local",
+    run = run_local(
         documents=pa.Table.from_pylist(rows),
         questions=["Who?"],
         output=tmp_path / "scan",
@@ -139,19 +143,16 @@ def input_files(output: Path) -> dict[str, int]:
 def test_input_that_was_written_when_the_run_died_is_no_strangers_file(text_model: str, tmp_path: Path) -> None:
     call = {"documents": table_of(MONDAY), "output": tmp_path / "scan", "agent": agent_of(text_model)}
     with pytest.raises(SettingsError, match="shorten the question"):
-        ma.answer(executor="local", **call, questions=["why " * 2000])
+        run_local(**call, questions=["why " * 2000])
     assert input_files(tmp_path / "scan")
     assert not (tmp_path / "scan" / "run.json").exists()
-    assert ma.answer(executor="local", **call, questions=["Who?"]).manifest["counts"]["ok"] == 3
+    assert run_local(**call, questions=["Who?"]).manifest["counts"]["ok"] == 3
 
 
-@pytest.mark.ray
-@pytest.mark.usefixtures("ray_here")
-@pytest.mark.parametrize("given", [frame_of, lambda texts: ray.data.from_arrow(table_of(texts))], ids=["pandas", "ray"])
 def test_refused_call_leaves_the_input_of_a_run_that_goes_on(
-    text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: Callable[[dict[str, Any]], Any]
+    text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    call: dict[str, Any] = {"output": tmp_path / "scan", "agent": agent_of(text_model)}
+    call: dict[str, Any] = {"output": tmp_path / "scan", "agent": agent_of(text_model), "executor": "local"}
     asked = [ma.Question(question="Who?", question_id="who")]
     run_chain = chain.answer
 
@@ -159,14 +160,14 @@ def test_refused_call_leaves_the_input_of_a_run_that_goes_on(
         monkeypatch.setattr(chain, "answer", run_chain)
         too_long = [ma.Question(question="why " * 2000, question_id="who")]
         with pytest.raises(SettingsError, match="shorten the question"):
-            ma.answer(documents=given(TUESDAY), questions=too_long, **call)
+            ma.answer(documents=frame_of(TUESDAY), questions=too_long, **call)
         return run_chain(job)
 
     monkeypatch.setattr(chain, "answer", interrupted)
-    monday = ma.answer(documents=given(MONDAY), questions=asked, **call)
+    monday = ma.answer(documents=frame_of(MONDAY), questions=asked, **call)
     assert set(monday.answers()["document_id"].to_pylist()) == set(MONDAY)
     assert set(monday.answers()["question"].to_pylist()) == {"Who?"}
-    again = ma.answer(documents=given(MONDAY), questions=asked, **call)
+    again = ma.answer(documents=frame_of(MONDAY), questions=asked, **call)
     assert again.manifest["changes"]["readings"] == {"read": 0, "kept": 3, "unreadable": 0, "not_read": 0}
     kept = [path.parent.name for path in (tmp_path / "scan" / "input").glob("*/*")]
     assert sorted(kept) == ["documents", "questions"]
@@ -187,9 +188,7 @@ def test_log_that_a_stage_began_becomes_the_output_of_a_scan(text_model: str, tm
 def test_call_whose_agent_can_not_work_writes_nothing(text_model: str, tmp_path: Path) -> None:
     agent = agent_of(text_model).model_copy(update={"window_tokens": 60})
     with pytest.raises(SettingsError, match="window"):
-        ma.answer(
-            executor="local", documents=table_of(MONDAY), questions=["Who?"], output=tmp_path / "scan", agent=agent
-        )
+        run_local(documents=table_of(MONDAY), questions=["Who?"], output=tmp_path / "scan", agent=agent)
     assert not (tmp_path / "scan").exists()
 
 
@@ -225,8 +224,7 @@ async def test_answer_works_where_an_event_loop_runs_and_leaves_the_session_ther
 def test_run_whose_readings_all_fail_raises_and_its_tables_can_be_opened(text_model: str, tmp_path: Path) -> None:
     output = tmp_path / "scan"
     with pytest.raises(TooManyFailedError, match="3 of 3"):
-        ma.answer(
-            executor="local",
+        run_local(
             documents=table_of(MONDAY),
             questions=["Why? " * 30],
             output=output,
@@ -238,9 +236,9 @@ def test_run_whose_readings_all_fail_raises_and_its_tables_can_be_opened(text_mo
 def test_tables_of_a_run_are_gone_when_a_later_one_has_replaced_them(text_model: str, tmp_path: Path) -> None:
     agent, output = agent_of(text_model), tmp_path / "scan"
     how: dict[str, Any] = {"questions": ["Who?"], "output": output, "agent": agent}
-    first = ma.answer(executor="local", documents=table_of(MONDAY), **how, table_format=ma.TableFormat.ARROW)
+    first = run_local(documents=table_of(MONDAY), **how, table_format=ma.TableFormat.ARROW)
     assert first.answers().num_rows == 3
-    ma.answer(executor="local", documents=table_of(TUESDAY), **how)
+    run_local(documents=table_of(TUESDAY), **how)
     with pytest.raises(OutputError, match="a later run of the output replaces the tables"):
         first.answers()
     assert ma.Run.at(output, "previous").run_id == first.run_id
@@ -248,8 +246,7 @@ def test_tables_of_a_run_are_gone_when_a_later_one_has_replaced_them(text_model:
 
 @pytest.mark.s3
 def test_answer_over_a_bucket_keeps_its_input_there(s3_bucket: Location, text_model: str) -> None:
-    run = ma.answer(
-        executor="local",
+    run = run_local(
         documents=frame_of(MONDAY),
         questions=[ma.Question(question="Who?", question_id="who")],
         output=f"{s3_bucket.uri}/scan",
@@ -287,7 +284,7 @@ def test_mistake_in_the_call_is_refused(
     call = {"documents": table_of(MONDAY), "questions": ["Who?"], "output": tmp_path / "scan"}
     call |= {name: tmp_path if value == "{folder}" else value for name, value in how.items()}
     with pytest.raises(kind, match=says):
-        ma.answer(executor="local", **call, agent=agent_of(text_model))
+        run_local(**call, agent=agent_of(text_model))
     assert not list(tmp_path.glob("**/log"))
 
 

@@ -39,7 +39,7 @@ from memagent_batch.ray_data.replicas import this_process
 from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import identify_reader
 from tests import prompt_dependent_engine
-from tests.api.conftest import QUESTIONS, TEXTS, agent_of, by_reading, logged_turns, table_of
+from tests.api.conftest import QUESTIONS, TEXTS, agent_of, by_reading, logged_turns, run_local, table_of
 from tests.engine_context import MadeEngine
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
@@ -55,7 +55,7 @@ def rows_of(dataset: Any) -> list[dict[str, Any]]:
 
 
 def test_rows_equal_the_tables_of_the_job_with_and_without_a_log(agent: ma.Agent, tmp_path: Path) -> None:
-    run = ma.answer(
+    run = run_local(
         documents=table_of(TEXTS),
         questions=QUESTIONS,
         output=tmp_path / "scan",
@@ -90,13 +90,13 @@ def test_rows_with_values_and_votes_equal_the_tables_of_the_job(text_model: str,
     ]
     closing, scan = ma.ClosingConfig(evidence=True, support=True), tmp_path / "scan"
     plain = [ma.Question(question_id=each.question_id, question=each.question) for each in questions]
-    ma.answer(documents=table_of(texts), questions=plain, output=scan, agent=agent)
+    run_local(documents=table_of(texts), questions=plain, output=scan, agent=agent)
     dataset = ray.data.from_arrow(table_of(texts))
     num_turns = logged_turns(scan)
     closed = by_reading(rows_of(ma.read(dataset, agent, questions=questions, log=scan, closing=closing)))
     asked = logged_turns(scan) - num_turns
     assert asked == 2 * 6  # of each sample evidence and support for two wordings, and two values
-    run = ma.answer(documents=table_of(texts), questions=questions, output=scan, agent=agent, closing=closing)
+    run = run_local(documents=table_of(texts), questions=questions, output=scan, agent=agent, closing=closing)
     assert logged_turns(scan) == num_turns + asked
     assert closed == by_reading(run.answers())
     values = {(row["question_id"], row["value"], row["votes"]) for row in run.answers().to_pylist() if row["value"]}
@@ -106,40 +106,16 @@ def test_rows_with_values_and_votes_equal_the_tables_of_the_job(text_model: str,
     assert by_reading(rows_of(ma.read(dataset, agent, questions=questions, closing=closing))) == closed
 
 
-def test_reader_gives_the_value_and_the_sentences_of_the_job(text_model: str, tmp_path: Path) -> None:
-    agent, text = agent_of(text_model), "It rained.\r\nIt is simulated 😀 here. Ann signed."
-    closing = ma.ClosingConfig(evidence=True, support=True)
-    question = ma.Question(question_id="price", question="How much?", type=ma.Number(unit="EUR"))
-    run = ma.answer(
-        documents=table_of({"d": text}), questions=[question], output=tmp_path / "scan", agent=agent, closing=closing
-    )
-    (row,) = run.answers().to_pylist()
-    with agent.open(closing=closing) as reader:
-        read = reader.read(text, "How much?", type=ma.Number(unit="EUR"))
-        free = reader.read(text, "How much?")
-    names = ("answer", "value_status", "support", "support_probability", "coverage", "confidence", "closing_error")
-    assert {name: getattr(read, name) for name in names} == {name: row[name] for name in names}
-    assert read.value == row["value_number"] == 0
-    chosen = [each for each in run.evidence().to_pylist() if each["how"] == "chosen"]
-    assert read.evidence is not None
-    assert [(each.text, each.char_start, each.char_end) for each in read.evidence] == [
-        (each["text"], each["char_start"], each["char_end"]) for each in chosen
-    ]
-    assert chosen
-    assert (free.value, free.value_status) == (None, None)
-    assert free.evidence == read.evidence
-
-
 def test_log_of_a_finished_scan_is_taken_and_its_tables_stay(agent: ma.Agent, tmp_path: Path) -> None:
     scan = tmp_path / "scan"
     texts = {"short": "a word", "other": "another word"}
-    first = ma.answer(documents=table_of({"short": "a word"}), questions=["Who?"], output=scan, agent=agent)
+    first = run_local(documents=table_of({"short": "a word"}), questions=["Who?"], output=scan, agent=agent)
     rows = rows_of(ma.read(ray.data.from_arrow(table_of(texts)), agent, questions=["Who?"], log=scan))
     runs = {row["document_id"]: row["run_id"] for row in rows}
     assert runs["short"] == first.run_id < runs["other"]
     assert ma.Run.at(scan).answers().equals(first.answers())
     num_turns = logged_turns(scan)
-    again = ma.answer(documents=table_of(texts), questions=["Who?"], output=scan, agent=agent)
+    again = run_local(documents=table_of(texts), questions=["Who?"], output=scan, agent=agent)
     assert {row["document_id"]: row["run_id"] for row in again.answers().to_pylist()} == runs
     assert logged_turns(scan) == num_turns
 

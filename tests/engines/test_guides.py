@@ -70,6 +70,7 @@ async def test_choice_of_several_tokens_has_the_log_probability_of_its_path(
     assert completion.menu_logprobs is None
 
 
+@pytest.mark.slow
 @pytest.mark.vllm
 async def test_menu_of_a_speculating_engine_is_that_of_one_that_does_not(
     tiny_model: str, tiny_tokenizer: Tokenizer, vllm_greedy: VllmEngine, speculating: VllmEngine

@@ -77,7 +77,6 @@ def test_engine_host_killed_while_serving_leaves_no_process(
 
 @pytest.mark.vllm
 @pytest.mark.slow
-@pytest.mark.chaos
 def test_engine_host_killed_during_start_leaves_no_process(
     started: list["subprocess.Popen[str]"], tiny_model: str
 ) -> None:

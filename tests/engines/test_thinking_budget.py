@@ -255,7 +255,7 @@ def save_thinking_model(folder: Path, tiny_model: str) -> list[int]:
 
 
 @pytest.mark.vllm
-@pytest.mark.chaos
+@pytest.mark.slow
 async def test_vllm_ends_each_thought_at_its_budget_and_goes_on_behind_it(tiny_model: str, tmp_path: Path) -> None:
     opens, ends = save_thinking_model(tmp_path / "model", tiny_model)
     tokenizer = Tokenizer(str(tmp_path / "model"))

@@ -84,6 +84,7 @@ def test_engine_environment_compiles_nothing_on_cpu_unless_the_model_is_compiled
     assert "TORCHDYNAMO_DISABLE" not in engine_environment(arguments(enforce_eager=False))
 
 
+@pytest.mark.slow
 @pytest.mark.vllm
 @pytest.mark.asyncio(loop_scope="session")
 async def test_ngram_engine_writes_token_for_token_what_plain_decoding_does(

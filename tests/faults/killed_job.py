@@ -36,7 +36,6 @@ class Role(StrEnum):
     """A process that can be killed."""
 
     DRIVER = "driver"
-    """The command itself."""
     ACTOR = "actor"
     """Ray's worker process that holds the Reader."""
     ENGINE = "engine"
@@ -47,7 +46,6 @@ class KilledJob:
     """One output, written by the same command as often as it takes."""
 
     def __init__(self, arguments: Sequence[str], *, output: Path, command: str = "answer") -> None:
-        """Takes the arguments of `memagent answer`, or of another command, the output included."""
         self._arguments = list(arguments)
         self._name = command
         self._output = output
@@ -55,20 +53,15 @@ class KilledJob:
         self._ray = Path(tempfile.mkdtemp(prefix="k-", dir="/tmp"))  # short: Ray's socket names end at 107 bytes
         self._command: subprocess.Popen[bytes] | None = None
         self._tries_left = 0
-        """Starts that are left to the command, should Ray not be started."""
         self._console_bytes = 0
-        """Size of the console before the command."""
         self.console = output.with_suffix(".console.txt")
-        """What all the commands wrote."""
 
     def __enter__(self) -> Self:
-        """Nothing runs yet."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Ends all that is left of the job."""
         for process in self.processes():
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -133,11 +126,7 @@ class KilledJob:
         return sum(pq.ParquetFile(path).metadata.num_rows for path in files)
 
     def wait_until(self, condition: Callable[[], bool]) -> bool:
-        """Waits until it holds, or the command ends; returns whether it holds.
-
-        Raises:
-            TimeoutError: neither happened; the error shows the end of the console.
-        """
+        """Waits until it holds, or the command ends; returns whether it holds."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not condition():
             if self._has_ended():

@@ -66,12 +66,8 @@ MOMENTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
-    """One `kill -9`."""
-
     moment: Moment
-    """State of the run."""
     at: float
-    """When, seconds since 1970."""
     seconds_to_end: float
     """Time for which the processes that should end with the killed one outlived it."""
 
@@ -124,7 +120,6 @@ def kill_at_moments(
             results,
             fault=fault,
             asked=corpus.num_readings,
-            began=kills[0].at,
             seconds_to_recover=[seconds_to_next_turn(results, at=kill.at) for kill in kills],
             processes_left=[*left, *outlived],
             console=job.last_words(),

@@ -26,7 +26,6 @@ STRAGGLER_SECONDS = 2.0
 """A turn that ends so soon after a kill still belongs to the old engine."""
 
 Key = tuple[str, str, int]
-"""Document, question, sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +35,6 @@ class Results:
     rows: dict[Key, list[tuple[Any, ...]]]
     """Status, answer, response and memory of each row, by reading."""
     counts: dict[str, int]
-    """The manifest's counts."""
     stranger_files: list[str]
     """Files in the tables' folders that the manifest does not name."""
     logged: Counter[tuple[Any, ...]]
@@ -63,18 +61,13 @@ class KillFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultReport:
-    """One fault, once."""
-
     fault: str
-    """What struck."""
     asked: int
     """Readings that the job was asked for."""
     ok: int
-    """Rows with an answer."""
     failed: int
     """Rows with an error instead of an answer."""
     rows_lost: int
-    """Readings without a row."""
     rows_doubled: int
     """Rows beyond one for a reading."""
     counts_close: bool
@@ -85,8 +78,6 @@ class FaultReport:
     """Log rows beyond one for a turn."""
     seconds_to_recover: list[float]
     """From each strike to the next turn that ends after it; left out where no turn was left."""
-    seconds: float
-    """From the first strike to the last turn."""
     processes_left: list[str]
     """Titles of processes that outlived the job, or the process that they should have ended with."""
     console: str
@@ -120,7 +111,6 @@ def make_report(
     *,
     fault: str,
     asked: int,
-    began: float,
     seconds_to_recover: Sequence[float | None],
     processes_left: list[str],
     console: str,
@@ -133,7 +123,6 @@ def make_report(
         results: content of the output.
         fault: what struck.
         asked: readings asked for.
-        began: when it first struck, seconds since 1970.
         seconds_to_recover: of each strike; None where no turn was left.
         processes_left: titles of processes that outlived the job.
         console: everything that the job printed.
@@ -152,7 +141,6 @@ def make_report(
         turns=len(results.logged),
         turns_logged_twice=results.logged.total() - len(results.logged),
         seconds_to_recover=[round(seconds, 1) for seconds in seconds_to_recover if seconds is not None],
-        seconds=round(results.finished_at[-1] - began, 1),
         processes_left=processes_left,
         console=console[-TAIL_CHARS:],
         rows_changed=None if reference is None else _changed(results, reference),

@@ -12,12 +12,16 @@ from pathlib import Path
 
 import psutil
 
-from tests.faults.cluster_strike import strike_cluster
+from memagent_batch.files.location import Location
+from memagent_batch.log.writer import TURNS_FOLDER
+from tests.faults.corpus import make_corpus
 from tests.faults.fault import ENDPOINT_OUTAGE_SECONDS, EXIT_CODES, ON_CLUSTER, ON_ENDPOINT, SIGNALS, Fault
 from tests.faults.killed_job import GONE_SECONDS, KilledJob, Role
+from tests.faults.loopback.cluster import LoopbackCluster
 from tests.faults.loopback.proxy import RequestFault
 from tests.faults.report import FaultReport, make_report, read_results, seconds_without_turn
-from tests.faults.world import World, make_world, paced
+from tests.faults.submitted_job import SubmittedJob, reading_node
+from tests.faults.world import World, job_arguments, make_world, paced
 
 TURN_FILES = (2, 8)
 """Fewest and most log files before the fault strikes."""
@@ -31,6 +35,12 @@ FAILING_SHARE = 0.3
 """Share of requests that a flaky store fails."""
 SLOW_SECONDS = 5.0
 """Of a turn of the first of two attempts: it must still be reading when the second one has started Ray and planned."""
+CLUSTER_POOL = ("--pool.replicas", "2", "--pool.cpus-per-replica", "1")
+CLUSTER_TURN_SECONDS = 0.5
+"""Slow enough that no reading has ended when a node is killed."""
+CLUSTER_TURN_FILES = 4
+WORKER_CPUS = 3
+"""One worker alone carries both replicas and the tasks beside them."""
 
 
 def strike(
@@ -51,12 +61,9 @@ def strike(
         documents: Number of documents.
         chunks: Chunks of each, about.
         outage_share: Part of `ENDPOINT_OUTAGE_SECONDS` for which an endpoint is away.
-
-    Raises:
-        RuntimeError: a command did not end as it should; shows the end of the console.
     """
     if fault in ON_CLUSTER:
-        return strike_cluster(fault, folder, documents=documents, chunks=chunks)
+        return _strike_cluster(fault, folder, documents=documents, chunks=chunks)
     with ExitStack() as stack:
         world = stack.enter_context(make_world(fault, folder, documents=documents, chunks=chunks))
         slow = paced(SLOW_SECONDS) if fault == Fault.SECOND_ATTEMPT else ()
@@ -77,12 +84,52 @@ def strike(
             results,
             fault=fault,
             asked=documents,
-            began=began,
             seconds_to_recover=[seconds_without_turn(results, began=began)],
             processes_left=[*left, *outlived],
             console=job.last_words(),
             reference=world.reference,
         )
+
+
+def _strike_cluster(fault: Fault, folder: Path, *, documents: int, chunks: int) -> FaultReport:
+    """Submits the job, kills a node in mid-reading, and sees the job to its end."""
+    output = Location(uri=str(folder / "run"))
+    arguments = [*job_arguments(make_corpus(folder, chunks=[chunks] * documents)), *CLUSTER_POOL]
+    arguments += ["--engine", "simulated", "--simulated.turn-seconds", str(CLUSTER_TURN_SECONDS)]
+    arguments += ["--output", output.uri]
+    clusters = [LoopbackCluster(num_workers=2, worker_cpus=WORKER_CPUS)]
+    with clusters[0] as cluster:
+        job = SubmittedJob(cluster, arguments)
+        job.wait_until(lambda: len((output / TURNS_FOLDER).files()) >= CLUSTER_TURN_FILES)
+        began = time.time()
+        if fault == Fault.NODE_KILLED:
+            reading_node(cluster).kill()
+            console = _require_success(job, fault)
+        else:
+            cluster.nodes[0].kill()
+            job.abandon()
+    if fault == Fault.HEAD_KILLED:
+        clusters.append(LoopbackCluster(num_workers=2, worker_cpus=WORKER_CPUS))
+        with clusters[1] as cluster:
+            console = _require_success(SubmittedJob(cluster, arguments), fault)
+    left = [title for cluster in clusters for title in cluster.left()]
+    results = read_results(output)
+    return make_report(
+        results,
+        fault=fault,
+        asked=documents,
+        seconds_to_recover=[seconds_without_turn(results, began=began)],
+        processes_left=left,
+        console=console,
+    )
+
+
+def _require_success(job: SubmittedJob, fault: Fault) -> str:
+    """Waits for the end of the job; returns its console."""
+    end = job.finish()
+    if end.status != "SUCCEEDED":
+        raise RuntimeError(f"{fault}: the job ended as {end.status}: {end.console[-3000:]}")
+    return end.console
 
 
 def _start_reading(job: KilledJob, world: World, *, files: int) -> None:

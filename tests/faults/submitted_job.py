@@ -30,11 +30,7 @@ class JobEnd:
 
 
 def reading_node(cluster: LoopbackCluster) -> Node:
-    """A worker node with an actor that reads.
-
-    Raises:
-        RuntimeError: there is none.
-    """
+    """A worker node with an actor that reads."""
     for node in cluster.nodes[1:]:
         if node.readers():
             return node
@@ -42,8 +38,6 @@ def reading_node(cluster: LoopbackCluster) -> Node:
 
 
 class SubmittedJob:
-    """One submitted job."""
-
     def __init__(self, cluster: LoopbackCluster, arguments: Sequence[str], *, program: str = "answer") -> None:
         """Submits a command of `memagent`, or a pipeline, with the arguments."""
         self._cluster = cluster
@@ -58,12 +52,7 @@ class SubmittedJob:
         )
 
     def wait_until(self, holds: Callable[[], bool]) -> None:
-        """Waits until it holds.
-
-        Raises:
-            RuntimeError: the job ended before.
-            TimeoutError: nothing happened.
-        """
+        """Waits until it holds."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not holds():
             if self._submission.poll() is not None:
@@ -78,7 +67,6 @@ class SubmittedJob:
         self._submission.communicate()
 
     def finish(self) -> JobEnd:
-        """Waits for its end."""
         console, _ = self._submission.communicate(timeout=PATIENCE_SECONDS)
         token = Path(self._cluster.environment["RAY_AUTH_TOKEN_PATH"]).read_text().strip()
         header = {"Authorization": f"Bearer {token}"}

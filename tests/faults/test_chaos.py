@@ -12,9 +12,11 @@ from tests.faults.strike import strike
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1800)]
 
-FAULTS = [fault for fault in Fault if fault not in ON_VLLM]
-IN_EVERY_TEST = (Fault.DRIVER_KILLED, Fault.STORE_FLAKY)
-"""A short selection that `make test` runs too. A second attempt meets the first one there in test_fencing."""
+FAULTS = [
+    pytest.param(fault, marks=[pytest.mark.vllm] if fault is Fault.ENGINE_HANGS else [])
+    for fault in Fault
+    if fault not in ON_VLLM
+]
 MESSAGES = {
     Fault.DRIVER_TERMINATED: "stopped: SIGTERM: .*the same command goes on",
     Fault.DRIVER_INTERRUPTED: "stopped; the same command goes on from here",
@@ -37,11 +39,9 @@ ORDERLY = (
     Fault.KEY_EXPIRED,
 )
 """After these no finished turn is repeated."""
-MARKS = {fault: [] if fault in IN_EVERY_TEST else [pytest.mark.chaos] for fault in FAULTS}
-MARKS[Fault.ENGINE_HANGS].append(pytest.mark.vllm)
 
 
-@pytest.mark.parametrize("fault", [pytest.param(fault, marks=MARKS[fault]) for fault in FAULTS])
+@pytest.mark.parametrize("fault", FAULTS)
 def test_job_struck_in_mid_reading_ends_with_one_row_for_each_reading(fault: Fault, tmp_path: Path) -> None:
     report = strike(fault, tmp_path, rng=random.Random(str(fault)), outage_share=OUTAGE_SHARE)
     require_whole(report)

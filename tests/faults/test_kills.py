@@ -13,7 +13,7 @@ from tests.faults.fault import ON_VLLM, Fault
 from tests.faults.kills import kill_at_moments, make_vllm_corpus, require_undisturbed, run_undisturbed
 from tests.faults.report import Results
 
-pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow, pytest.mark.chaos, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from memagent_batch.models.shipped import TINY_MODEL
 from tests import prompt_dependent_engine
 from tests.faults.corpus import Corpus, make_corpus
 from tests.faults.fault import ON_ENDPOINT, ON_STORE, Fault
-from tests.faults.loopback.endpoint import MODEL, LoopbackEndpoint
+from tests.faults.loopback.endpoint import MODEL, loopback_endpoint
 from tests.faults.loopback.proxy import FaultProxy
 from tests.faults.loopback.small_disk import small_disk
 from tests.faults.report import Results, read_results
@@ -124,8 +124,8 @@ def _read_undisturbed(corpus: Corpus, folder: Path) -> Results:
 
 def _endpoint(stack: ExitStack) -> FaultProxy:
     """An endpoint in this process, behind a proxy."""
-    endpoint = stack.enter_context(LoopbackEndpoint(turn_seconds=TURN_SECONDS))
-    return stack.enter_context(FaultProxy(upstream=endpoint.url))
+    url = stack.enter_context(loopback_endpoint(turn_seconds=TURN_SECONDS))
+    return stack.enter_context(FaultProxy(upstream=url))
 
 
 def _bucket(stack: ExitStack, *, client: Mapping[str, Any]) -> tuple[Location, FaultProxy, dict[str, Any]]:
@@ -136,7 +136,7 @@ def _bucket(stack: ExitStack, *, client: Mapping[str, Any]) -> tuple[Location, F
     host, port = server.get_host_and_port()
     proxy = stack.enter_context(FaultProxy(upstream=f"http://{host}:{port}"))
     keys: dict[str, Any] = {"key": "test", "secret": "test"}
-    name = f"chaos-{uuid.uuid4().hex[:8]}"  # all stores of this process have the same buckets
+    name = f"faults-{uuid.uuid4().hex[:8]}"  # all stores of this process have the same buckets
     bucket = Location(uri=f"s3://{name}", storage_options={**keys, "client_kwargs": {"endpoint_url": proxy.upstream}})
     bucket.fs.mkdir(bucket.path)
     options = {**keys, "client_kwargs": {"endpoint_url": proxy.url}, "config_kwargs": dict(client)}

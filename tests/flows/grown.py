@@ -22,11 +22,11 @@ from memagent_batch.flows.check import check
 from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.runs.manifest import Manifest, require_manifest
 from tests import prompt_dependent_engine
+from tests.jobs import small_settings
+from tests.tables import OWN_COLUMNS, rows_in
 
 QUESTIONS = ("Who?", "Where?")
 LINE = "On day {day} of {name} the fox went over {day} hills and met {name} again, and nobody else was there.\n"
-OWN_COLUMNS = {"run_id", "started_at", "finished_at", "engine_seconds", "num_replayed_turns"}
-"""Columns that say who read when, and what the log held."""
 
 
 def text_of(name: str, *, days: int) -> str:
@@ -38,26 +38,20 @@ class Stream:
     """A job over documents in a folder, run night after night into `output`."""
 
     def __init__(self, folder: Path, model: str, *, output: str = "run", **knobs: Any) -> None:
-        """Takes the folder, which several streams may share."""
         self.documents = folder / "documents.parquet"
         self.output = folder / output
-        policy = {"chunk_tokens": 42, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40}
-        given: dict[str, Any] = {
+        own: dict[str, Any] = {
             "documents": str(self.documents),
             "ask": QUESTIONS,
             "output": str(self.output),
             "engine": prompt_dependent_engine.KIND,
-            "model": model,
             "window_tokens": 1500,
-            "log": {"flush_seconds": 0.1},
-            "executor": "local",
         }
-        self.knobs = given | knobs | {"policy": policy | knobs.get("policy", {})}
-        """What a job file says."""
+        policy = {"chunk_tokens": 42, **knobs.get("policy", {})}
+        self.knobs = small_settings(folder, model, **own | knobs | {"policy": policy})
         self.job: JobConfig = job_of(**self.knobs, allow_code=True)
 
     def put(self, texts: Mapping[str, str]) -> None:
-        """Makes these the documents."""
         rows = [{"document_id": name, "text": text} for name, text in texts.items()]
         pq.write_table(pa.Table.from_pylist(rows), self.documents)
 
@@ -87,8 +81,7 @@ class Stream:
 
     def logged(self, *, run_id: str = "") -> list[dict[str, Any]]:
         """The rows of the turn log, of all runs or of one."""
-        rows: list[dict[str, Any]] = pq.read_table(self.output / "log/turns").to_pylist()
-        return [row for row in rows if run_id in ("", row["run_id"])]
+        return [row for row in rows_in(self.output / "log/turns") if run_id in ("", row["run_id"])]
 
     def asked(self, manifest: Manifest) -> Counter[str]:
         """Turn paths that a run asked the engine, and how often."""
@@ -99,18 +92,13 @@ class StoppedExecutor(LocalExecutor):
     """Reads so many documents of a run; then the run stops."""
 
     def __init__(self, num_documents: int) -> None:
-        """Takes the number."""
         self._num_documents = num_documents
 
     @contextmanager
     def read(
         self, bundles: Iterable[pa.Table], *, task: ReaderTask, sources: SourceConfig, splits: bool
     ) -> Iterator[Iterator[pa.Table]]:
-        """Reads the first documents.
-
-        Raises:
-            NotReadError: they are read.
-        """
+        """Reads the first documents."""
         first = pa.concat_tables(bundles).slice(0, self._num_documents)
         with super().read([first], task=task, sources=sources, splits=splits) as rows:
             yield rows

@@ -8,6 +8,8 @@ import json
 import random
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,31 +43,42 @@ STEP_SECONDS = 0.02
 
 
 def main() -> None:
-    name, count, seed, knobs, meeting = sys.argv[1:]
+    name, count, seed, knobs, folder = sys.argv[1:]
     rng = random.Random(f"{name}-{seed}")
     pause_after_claim(rng)
     planned_parts.PART_READINGS = DOCUMENTS // PARTS
     job = job_of(**json.loads(knobs))
     ends = []
     for number in range(int(count)):
-        (Path(meeting) / f"{number}-{name}").touch()
-        deadline = time.monotonic() + MEETING_SECONDS
-        while len(list(Path(meeting).glob(f"{number}-*"))) < 2:
-            if time.monotonic() > deadline:
-                sys.exit("the other process did not come")
-            time.sleep(0.002)
+        meet(folder, f"start-{number}", name=name)
         time.sleep(rng.uniform(0, 20 * STEP_SECONDS) * rng.random())
-        ends.append(attempt(job.model_copy(update={"output": f"{job.output}/{number}"}), rng))
+        meeting = partial(meet, folder, "claimed", name=name) if number == 0 else None
+        ends.append(attempt(job.model_copy(update={"output": f"{job.output}/{number}"}), rng, meeting=meeting))
     print(json.dumps(ends))
 
 
-def attempt(job: JobConfig, rng: random.Random) -> dict[str, Any]:
-    """One attempt, as the job makes it; all documents are unreadable, so that nothing must be read."""
+def meet(folder: str, moment: str, *, name: str) -> None:
+    """Waits for the other process."""
+    (Path(folder) / f"{moment}-{name}").touch()
+    deadline = time.monotonic() + MEETING_SECONDS
+    while len(list(Path(folder).glob(f"{moment}-*"))) < 2:
+        if time.monotonic() > deadline:
+            sys.exit("the other process did not come")
+        time.sleep(0.002)
+
+
+def attempt(job: JobConfig, rng: random.Random, *, meeting: Callable[[], None] | None) -> dict[str, Any]:
+    """One attempt, as the job makes it; all documents are unreadable, so that nothing must be read.
+
+    With a meeting, both have claimed the output before one of them goes on, so that one is superseded.
+    """
     place = {"path": "p", "format": "text", "start": 0, "stop": 9, "num_bytes": 9, "error": "null"}
     rows = [{"document_id": f"d{n}", "document_hash": text_hash(str(n)), **place} for n in range(DOCUMENTS)]
     asked = Plan(pa.Table.from_pylist(rows, schema=INDEX_SCHEMA), read_questions(None, ask=["Who?"]), samples=1)
     output, reader = make_output(job), ReaderIdentity(fingerprint="f", parts={})
     run = begin_run(output, job, reader=reader, plan=asked)
+    if meeting:
+        meeting()
     try:
         before, index = keep_last_run(output), scan_log(output, reader_fingerprint="f")
         parts = attach_not_read(plan_parts(asked, index), collect_not_read([]))

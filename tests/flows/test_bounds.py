@@ -1,16 +1,13 @@
-"""Limits and bounds of real runs on Ray with two replicas, without a model."""
+"""Limits and bounds of whole runs, without a model."""
 
 import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.cli.settings import job_of
 from memagent_batch.config.engines import SimulatedConfig
-from memagent_batch.config.job import JobConfig
+from memagent_batch.config.job import ExecutorKind, JobConfig, PoolConfig
 from memagent_batch.errors import BoundReachedError, OutputError
 from memagent_batch.files.location import Location
 from memagent_batch.flows.answer import answer
@@ -20,13 +17,12 @@ from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.partial import write_partial
 from memagent_batch.runs.state import read_state
 from memagent_batch.runs.tables import read_tables
-
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
+from tests.jobs import small_job
+from tests.tables import comparable, rows_in
 
 NUM_DOCUMENTS = 12
 PRICE = 3600.0
 """Of one replica's machine for an hour: a second costs 1."""
-OWN_COLUMNS = {"run_id", "started_at", "finished_at", "engine_seconds", "num_replayed_turns"}
 
 
 @pytest.fixture
@@ -34,17 +30,7 @@ def job(tmp_path: Path, text_model: str) -> JobConfig:
     (tmp_path / "in").mkdir()
     rows = [{"document_id": f"d{number}", "text": f"Line {number} of a text. " * 20} for number in range(NUM_DOCUMENTS)]
     (tmp_path / "in/all.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    return job_of(
-        documents=str(tmp_path / "in"),
-        ask=["Who?"],
-        output=str(tmp_path / "out"),
-        engine="simulated",
-        model=text_model,
-        window_tokens=1000,
-        policy={"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
-        pool={"replicas": 2, "readings_in_flight": 2},
-        log={"flush_seconds": 0.1},
-    )
+    return small_job(tmp_path, text_model, ask=["Who?"], pool={"readings_in_flight": 2})
 
 
 def slow(job: JobConfig, *, turn_seconds: float = 0.5) -> JobConfig:
@@ -53,10 +39,8 @@ def slow(job: JobConfig, *, turn_seconds: float = 0.5) -> JobConfig:
 
 
 def turns(job: JobConfig) -> list[dict[str, Any]]:
-    """The rows of the turn log; none where no turn was asked yet."""
-    folder = Path(job.output) / "log/turns"
-    rows: list[dict[str, Any]] = pq.read_table(folder).to_pylist() if folder.exists() else []
-    return rows
+    """The rows of the turn log; none if no turn was asked yet."""
+    return rows_in(Path(job.output) / "log/turns")
 
 
 def nights_end(job: JobConfig) -> tuple[Manifest | None, str]:
@@ -67,17 +51,25 @@ def nights_end(job: JobConfig) -> tuple[Manifest | None, str]:
         return None, str(error)
 
 
-def cells(job: JobConfig, manifest: Any, table: str) -> list[str]:
-    return comparable(read_tables(Location(uri=job.output), manifest["files"][table]))
-
-
-def comparable(rows: pa.Table) -> list[str]:
-    return sorted(str({key: row[key] for key in row.keys() - OWN_COLUMNS}) for row in rows.to_pylist())
+def table(job: JobConfig, manifest: Any, name: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = read_tables(Location(uri=job.output), manifest["files"][name]).to_pylist()
+    return rows
 
 
 def test_a_bound_stops_a_run_midway_and_the_next_runs_end_with_the_tables_of_an_unbounded_one(
     job: JobConfig, tmp_path: Path
 ) -> None:
+    require_equal_after_stops(job, tmp_path)
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_here")
+def test_a_bound_stops_two_replicas_midway(job: JobConfig, tmp_path: Path) -> None:
+    two = PoolConfig(replicas=2, readings_in_flight=2)
+    require_equal_after_stops(job.model_copy(update={"executor": ExecutorKind.RAY, "pool": two}), tmp_path)
+
+
+def require_equal_after_stops(job: JobConfig, tmp_path: Path) -> None:
     unbounded = job.model_copy(update={"output": str(tmp_path / "unbounded")})
     whole = answer(unbounded)
     all_tokens = whole["totals"]["num_prompt_tokens"] + whole["totals"]["num_completion_tokens"]
@@ -100,14 +92,14 @@ def test_a_bound_stops_a_run_midway_and_the_next_runs_end_with_the_tables_of_an_
             assert not (Path(job.output) / "answers").exists()
             partial = write_partial(Location(uri=job.output))
             assert 0 < partial["readings_shown"] < partial["readings_asked"] == NUM_DOCUMENTS
-            shown = read_tables(Location(uri=job.output), partial["files"])
-            assert shown.num_rows == partial["readings_shown"]
-            assert set(comparable(shown)) < set(cells(unbounded, whole, "answers"))
+            shown = read_tables(Location(uri=job.output), partial["files"]).to_pylist()
+            assert len(shown) == partial["readings_shown"]
+            assert set(comparable(shown)) < set(comparable(table(unbounded, whole, "answers")))
     assert manifest is not None
     assert stops >= 1
     assert manifest["counts"] == whole["counts"]
-    for table in ("answers", "memories"):
-        assert cells(job, manifest, table) == cells(unbounded, whole, table)
+    for name in ("answers", "memories"):
+        assert comparable(table(job, manifest, name)) == comparable(table(unbounded, whole, name))
     assert len(turns(bounded)) == len(turns(unbounded)), "no turn was asked twice"
     assert manifest["totals"] == whole["totals"]
     with pytest.raises(OutputError, match="has finished"):
@@ -140,25 +132,20 @@ def test_hours_that_have_gone_start_no_turn_and_leave_the_tables_of_the_night_be
         answer(job.model_copy(update={"max_hours": 1e-6}))
     assert len(turns(job)) == num_turns
     assert json.loads((Path(job.output) / "manifest.json").read_text())["run_id"] == first["run_id"]
-    assert len(cells(job, first, "answers")) == 2
+    assert len(table(job, first, "answers")) == 2
 
 
-def test_time_that_is_paid_for_ends_midway_and_the_next_run_asks_the_other_turns_alone(job: JobConfig) -> None:
-    seconds = 2.0
-    while not turns(job):
-        assert seconds < 200, "no turn was asked, however long the run"
-        seconds *= 2  # where the engines took all of it to start, no turn was asked
-        bounds = {"price_per_hour": PRICE, "max_cost": 2 * PRICE * seconds / 3600, "max_hours": 10 * seconds / 3600}
-        bounded = job.model_copy(update=bounds)
-        with pytest.raises(BoundReachedError, match="max_cost"):
-            answer(slow(bounded, turn_seconds=seconds / 4))  # all turns take longer by far
+def test_time_that_is_paid_for_ends_and_the_next_run_asks_the_other_turns_alone(job: JobConfig) -> None:
+    one_second = job.model_copy(update={"price_per_hour": PRICE, "max_cost": 1.0})
+    with pytest.raises(BoundReachedError, match="max_cost"):
+        answer(slow(one_second))
     state = read_state(Location(uri=job.output))
     assert (state["state"], "max_cost" in str(state["stopped_because"])) == ("stopped", True)
     manifest = answer(job.model_copy(update={"price_per_hour": PRICE}))
     assert manifest["counts"]["ok"] == NUM_DOCUMENTS
     asked = [(row["document_hash"], row["path"]) for row in turns(job)]
     assert len(asked) == len(set(asked)) == manifest["totals"]["num_turns"]
-    assert manifest["cost"]["this_run"] == pytest.approx(2 * PRICE * manifest["seconds"] / 3600, rel=0.01)
+    assert manifest["cost"]["this_run"] == pytest.approx(PRICE * manifest["seconds"] / 3600, abs=1e-6)
 
 
 def test_a_limit_grows_without_reading_twice_and_documents_outside_are_not_removed(job: JobConfig) -> None:
@@ -172,7 +159,9 @@ def test_a_limit_grows_without_reading_twice_and_documents_outside_are_not_remov
     tables = compare_runs(find_run(output, "previous"), find_run(output, "latest"))
     differences = [row for table in tables for row in table.to_pylist()]
     assert {(row["change"], *row["why"]) for row in differences} == {("added", "limit")}
-    outside = {f"d{number}" for number in range(NUM_DOCUMENTS)} - {row["document_id"] for row in answered(job, more)}
+    outside = {f"d{number}" for number in range(NUM_DOCUMENTS)} - {
+        row["document_id"] for row in table(job, more, "answers")
+    }
     gone = min(outside)
     file = Path(job.output).parent / "in/all.jsonl"
     file.write_text("\n".join(line for line in file.read_text().splitlines() if f'"{gone}"' not in line))
@@ -181,10 +170,4 @@ def test_a_limit_grows_without_reading_twice_and_documents_outside_are_not_remov
     assert whole["counts"]["ok"] == NUM_DOCUMENTS - 1
     assert whole["changes"]["readings"]["read"] == NUM_DOCUMENTS - 1 - 7
     assert whole["changes"]["documents"]["removed"] == 1
-    removed = read_tables(output, whole["files"]["removed"]).to_pylist()
-    assert [row["document_id"] for row in removed] == [gone]
-
-
-def answered(job: JobConfig, manifest: Any) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = read_tables(Location(uri=job.output), manifest["files"]["answers"]).to_pylist()
-    return rows
+    assert [row["document_id"] for row in table(job, whole, "removed")] == [gone]

@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig, RunConfig
 from memagent_batch.flows.answer import answer
 from memagent_batch.runs.tables import table_files
+from tests.jobs import small_job
 
 
 @pytest.fixture
@@ -22,20 +22,10 @@ def job(text_model: str, tmp_path: Path) -> JobConfig:
     (tmp_path / "in" / "scan.pdf").write_bytes(b"%PDF")
     (tmp_path / "in" / "README.txt").write_text("about this lake")
     asked = [("Who?", None), ("When?", "a"), ("Why?", "gone")]
-    questions = [json.dumps({"question": question, "document_id": document_id}) for question, document_id in asked]
-    (tmp_path / "questions.jsonl").write_text("\n".join(questions))
-    policy = {"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40}
-    return job_of(
-        executor="local",
-        documents=str(tmp_path / "in"),
-        questions=str(tmp_path / "questions.jsonl"),
-        output=str(tmp_path / "run"),
-        engine="simulated",
-        model=text_model,
-        window_tokens=1000,
-        policy=policy,
-        input={"on_bad_file": "record"},
-    )
+    rows = [json.dumps({"question": question, "document_id": document_id}) for question, document_id in asked]
+    (tmp_path / "questions.jsonl").write_text("\n".join(rows))
+    questions = str(tmp_path / "questions.jsonl")
+    return small_job(tmp_path, text_model, questions=questions, input={"on_bad_file": "record"})
 
 
 def rows_of(run: RunConfig) -> dict[tuple[str, str], tuple[Any, ...]]:

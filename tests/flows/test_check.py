@@ -13,10 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.cli.answer import Answer
+from memagent_batch.cli.main import read_command
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.errors import InputError
+from memagent_batch.errors import InputError, OutputError
 from memagent_batch.flows.check import check, read_inputs
 from memagent_batch.runs.claim import asked_documents, asked_questions
 from memagent_batch.runs.manifest import RUN_FILE, RunRecord, public_settings
@@ -45,6 +47,27 @@ def refused(*arguments: str, **environment: str) -> tuple[list[str], set[str]]:
     return done.stderr.splitlines(), set(modules)
 
 
+@pytest.fixture
+def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts and rows in the folder in which the test runs."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.txt").write_text("a text")
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"document_id": "a", "text": "a text"}))
+
+
+@pytest.mark.usefixtures("inputs")
+def test_answer_refuses_a_column_without_ray_or_a_tokeniser() -> None:
+    lines, modules = refused("--documents=rows.jsonl", "--ask=Who?", "--output=run", "--input.text-column=body")
+    assert lines[0] == "checking inputs and model"
+    assert lines[1].startswith("error: ")
+    assert len(lines) == 2
+    assert not modules & {"ray", "vllm", "torch", "transformers"}
+    assert not Path("run").exists()
+
+
+@pytest.mark.usefixtures("inputs")
 @pytest.mark.parametrize(
     ("documents", "option", "said"),
     [
@@ -55,24 +78,13 @@ def refused(*arguments: str, **environment: str) -> tuple[list[str], set[str]]:
         ("texts", "--output=texts/run", "lies inside the documents"),
     ],
 )
-def test_answer_refuses_a_path_or_column_without_ray_or_a_tokeniser(
-    documents: str, option: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "texts").mkdir()
-    (tmp_path / "texts" / "a.txt").write_text("a text")
-    (tmp_path / "rows.jsonl").write_text(json.dumps({"document_id": "a", "text": "a text"}))
-    lines, modules = refused("--documents", documents, "--ask=Who?", "--output=run", option)
-    assert lines[0] == "checking inputs and model"
-    assert lines[1].startswith("error: ")
-    assert said in lines[1]
-    assert len(lines) == 2
-    assert not modules & {"ray", "vllm", "torch", "transformers"}
-    assert not (tmp_path / "run").exists()
+def test_check_refuses_a_path_or_column_with_its_place(documents: str, option: str, said: str) -> None:
+    arguments = [f"--documents={documents}", "--ask=Who?", "--output=run", option]
+    with pytest.raises((InputError, OutputError), match=said):
+        check(read_command(Answer, arguments).job())
 
 
-@pytest.mark.parametrize("arguments", [["--log-format", "json"], ["--log-format=json"], ["--log_format=json"], []])
+@pytest.mark.parametrize("arguments", [["--log-format=json"], []])
 def test_answer_tells_also_what_is_wrong_with_its_settings_as_json(arguments: list[str]) -> None:
     environment = {} if arguments else {"MEMAGENT_LOG_FORMAT": "json"}
     lines, _ = refused(*arguments, "--window-tokens=wide", **environment)

@@ -1,4 +1,4 @@
-"""Whole runs of `memagent convert` on real Ray: rows close, limits hold, nothing is converted twice."""
+"""Whole runs of `memagent convert`: rows close, limits hold, nothing is converted twice."""
 
 import json
 import os
@@ -84,7 +84,7 @@ def test_mixed_files_have_rows_whatever_they_hold(tmp_path: Path) -> None:
     assert endings(manifest) == {"converted": 32, **Counter(expected.values())}
 
 
-@pytest.mark.chaos
+@pytest.mark.slow
 def test_two_hundred_mixed_files_have_rows_whatever_they_hold(tmp_path: Path) -> None:
     expected = write_corpus(tmp_path / "in", healthy=149, hostile=50)
     pages = files.pdf(*["BT /F1 9 Tf 9 9 Td (x) Tj ET"] * 100_000)
@@ -188,18 +188,14 @@ def test_run_goes_on_from_the_table_files_of_one_that_was_killed(tmp_path: Path)
     require_closed(table_of(job), expected)
 
 
-@pytest.mark.ray
-@pytest.mark.usefixtures("ray_here")
-@pytest.mark.chaos
 def test_run_killed_midway_goes_on_where_it_stopped(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     for number in range(24):
         name = f"{number:02d}.sleep" if number % 8 == 7 else f"{number:02d}.txt"
         (tmp_path / "in" / name).write_text("0.1" if number < 16 else "600")
     arguments = ["--documents", str(tmp_path / "in"), "--output", str(tmp_path / "out"), "--seconds", "600"]
-    arguments += ["--converter", ".sleep=tests.convert.hostile:Sleeping", "--allow-code"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_ADDRESS": ray.get_runtime_context().gcs_address}
-    run = subprocess.Popen([sys.executable, "-m", "memagent_batch", "convert", *arguments], env=environment, cwd=ROOT)
+    arguments += ["--converter", ".sleep=tests.convert.hostile:Sleeping", "--allow-code", "--executor", "local"]
+    run = subprocess.Popen([sys.executable, "-m", "memagent_batch", "convert", *arguments], cwd=ROOT)
     deadline = time.monotonic() + 120
     while len(list(tmp_path.glob("out/documents/part-*"))) < 2 and time.monotonic() < deadline:
         assert run.poll() is None

@@ -1,4 +1,4 @@
-"""`evaluate run` on real Ray, with an engine that needs no model and always answers `simulated`."""
+"""`evaluate run` with an engine that needs no model and always answers `simulated`."""
 
 import json
 import shutil
@@ -35,6 +35,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory, text_model: str) -> Path:
 
 
 @pytest.fixture
+def copied(finished: Path, tmp_path: Path) -> Path:
+    """The output of that evaluation, for one test alone."""
+    return shutil.copytree(finished / "out", tmp_path / "out")
+
+
+@pytest.fixture
 def job(tmp_path: Path, text_model: str) -> Path:
     """A folder with the same suite, that nothing has read yet."""
     write_job(tmp_path, model=text_model)
@@ -53,13 +59,13 @@ def write_suite(folder: Path, records: list[dict[str, Any]]) -> None:
     (folder / "eval_50.json").write_text(json.dumps(whole))
 
 
-def evaluate(folder: Path, *arguments: str, suite: str = "eval_50.json") -> int:
-    given = ["--suite", str(folder / suite), "--config", str(folder / "job.yaml"), "--output", str(folder / "out")]
-    return cli.main(["evaluate", "run", *given, *arguments])
+def evaluate(folder: Path, *arguments: str, suite: str = "eval_50.json", output: Path | None = None) -> int:
+    given = ["--suite", str(folder / suite), "--config", str(folder / "job.yaml")]
+    return cli.main(["evaluate", "run", *given, "--output", str(output or folder / "out"), *arguments])
 
 
-def evaluation(folder: Path) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads((folder / "out" / "evaluation.json").read_text())
+def evaluation(output: Path) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads((output / "evaluation.json").read_text())
     return value
 
 
@@ -89,10 +95,10 @@ def test_evaluation_is_attached_to_a_scan_of_the_variant_that_read_it(
 
 def test_evaluate_run_scores_each_variant_and_keeps_its_run(finished: Path) -> None:
     assert scores(finished, "small") == scores(finished, "large") == [1.0, 0.0, 0.0, 1.0]
-    found = evaluation(finished)
+    found = evaluation(finished / "out")
     assert (found["format"], found["suite_folder"]) == ("memagent-evaluation/1", "suite")
     assert found["suite"].endswith("/eval_50.json")
-    for variant in found["variants"][:2]:
+    for variant in found["variants"]:
         assert variant["score_on"] == "metric"
         manifest = json.loads((finished / "out" / variant["run"] / "manifest.json").read_text())
         assert (finished / "out" / variant["scores"]).exists()
@@ -103,7 +109,7 @@ def test_evaluate_run_scores_each_variant_and_keeps_its_run(finished: Path) -> N
 
 
 def test_evaluate_run_knobs_of_variants_are_told_without_secrets(finished: Path) -> None:
-    knobs = [(variant["name"], variant["knobs"]) for variant in evaluation(finished)["variants"][:2]]
+    knobs = [(variant["name"], variant["knobs"]) for variant in evaluation(finished / "out")["variants"]]
     assert knobs[0] == ("small", {"policy": {"chunk_tokens": 30}})
     assert knobs[1] == ("large", {"policy": {"chunk_tokens": 60}, "openai": {}})
     told = [path for path in (finished / "out").rglob("*.json") if "hunter2" in path.read_text()]
@@ -141,27 +147,26 @@ def test_evaluate_run_scores_values_and_evidence_of_typed_questions(job: Path) -
 
 
 def test_evaluate_run_again_costs_nothing_and_says_the_same(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = evaluation(finished)
+    before = evaluation(finished / "out")
     assert evaluate(finished, "--variants", str(finished / "variants.yaml")) == 0
     said = cells(capsys.readouterr().out)
     for variant in ("small", "large"):
         assert [variant, "eval_50", "-", "4", "0.500", "0.150", "to", "0.850", "0", "0", "0"] in said
-    assert evaluation(finished) == before
+    assert evaluation(finished / "out") == before
 
 
-def test_evaluate_run_one_variant_more_leaves_the_others(finished: Path) -> None:
-    before = evaluation(finished)["variants"]
-    assert evaluate(finished, "--policies", "overwrite") == 0
-    *kept, added = evaluation(finished)["variants"]
+def test_evaluate_run_one_variant_more_leaves_the_others(finished: Path, copied: Path) -> None:
+    before = evaluation(copied)["variants"]
+    assert evaluate(finished, "--policies", "overwrite", output=copied) == 0
+    *kept, added = evaluation(copied)["variants"]
     assert kept == before
     assert (added["name"], added["knobs"]) == ("overwrite", {"policy": {"kind": "overwrite"}})
 
 
 def test_evaluate_run_another_suite_in_its_output_is_refused(
-    finished: Path, capsys: pytest.CaptureFixture[str]
+    job: Path, copied: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (finished / "other.json").write_text((finished / "eval_50.json").read_text())
-    assert evaluate(finished, suite="other.json") == 2
+    assert evaluate(job, output=copied) == 2
     assert "belongs to an evaluation over the suite" in capsys.readouterr().err
 
 
@@ -218,11 +223,9 @@ def test_evaluate_report_of_a_finished_evaluation_shows_its_scores_and_traces(
     capsys.readouterr()
     assert cli.main(["evaluate", "report", str(finished / "out"), "--to", str(finished / "page")]) == 0
     told = json.loads(capsys.readouterr().out)
-    num_variants = len(json.loads((finished / "out" / "evaluation.json").read_text())["variants"])
-    readings, failures = 4 * num_variants, 2 * num_variants
-    assert (told["questions"], told["readings"], told["failures"], told["traces"]) == (4, readings, failures, failures)
+    assert (told["questions"], told["readings"], told["failures"], told["traces"]) == (4, 8, 4, 4)
     page = (finished / "page" / "report.html").read_text(encoding="utf-8")
-    assert page.count("<strong>turn 0</strong> update") == failures
+    assert page.count("<strong>turn 0</strong> update") == 4
     assert '<dt>answer</dt><dd class="said" dir="auto">simulated</dd>' in page
     assert "No turn of this reading" not in page
 

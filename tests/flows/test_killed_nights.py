@@ -71,14 +71,13 @@ def uris(output: Location, name: str) -> list[str]:
     return table_files(output.uri, name, storage_options=output.storage_options)
 
 
-@pytest.mark.parametrize("stride", [12, pytest.param(1, marks=pytest.mark.chaos)])
+@pytest.mark.parametrize("stride", [12, pytest.param(1, marks=pytest.mark.slow)])
 def test_night_killed_at_any_change_of_a_disk_leaves_one_night_whole(tmp_path: Path, stride: int) -> None:
     output = Location(uri=str(tmp_path))
     require_whole(output, moments=killed_nights(output, stride=stride))
 
 
 @pytest.mark.s3
-@pytest.mark.chaos
 @pytest.mark.slow
 def test_night_killed_at_many_changes_of_a_bucket_leaves_one_night_whole(s3_bucket: Location) -> None:
     output = s3_bucket / "nights"

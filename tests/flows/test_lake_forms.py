@@ -1,4 +1,4 @@
-"""One corpus in five forms, on real Ray, without a model: the same answers, and the version of each table is told."""
+"""One corpus in five forms, without a model: the same answers, and the version of each table is told."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
@@ -15,21 +14,11 @@ from memagent_batch.flows.answer import answer
 from memagent_batch.inputs import shards
 from memagent_batch.runs.state import read_state
 from tests.inputs.lake.forms import FORMS, TEXTS, write_delta, write_pages
+from tests.jobs import small_job
 
 
 def _job(documents: str, output: Path, model: str, **knobs: Any) -> JobConfig:
-    return job_of(
-        executor="local",
-        documents=documents,
-        ask="Who ran?",
-        output=str(output),
-        engine="simulated",
-        model=model,
-        window_tokens=1000,
-        policy={"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
-        log={"flush_seconds": 0.1},
-        **knobs,
-    )
+    return small_job(output, model, documents=documents, ask="Who ran?", output=str(output), **knobs)
 
 
 def _answers(output: Path) -> dict[str, Any]:

@@ -1,8 +1,10 @@
-"""The main job as its users run it: a process of its own, real Ray, real vLLM, the shipped policy."""
+"""The main job as its users run it: a process of its own, real Ray, real vLLM, the shipped policy.
+
+Its engine is killed once while it reads.
+"""
 
 import json
 import random
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +21,19 @@ from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
 from memagent_batch.tokens.tokenizer import Tokenizer
 from tests.faults.corpus import Corpus
 from tests.faults.fault import Fault
+from tests.faults.killed_job import GONE_SECONDS, KilledJob, Role
 from tests.faults.kills import Moment, kill_at_moments, require_undisturbed
 from tests.faults.report import read_results
-from tests.job_process import run_job
 
-pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.timeout(1800)]
 
 CONFIG = Path(__file__).parents[2] / "jobs" / "tiny.yaml"
 LENGTHS = (300, 1_024, 2_500, 4_000, 6_000, 12_000, 20_000, 20_000)
 CHUNK_TOKENS, OVERLAP_TOKENS, MEMORY_TOKENS, ANSWER_TOKENS = 1024, 64, 128, 64
 """As in the job file."""
+CALLS_BEFORE_KILL = 10
+COUNTED = ("--vllm.engine-args", json.dumps({"enable_log_requests": True}))
+"""Has vLLM log its calls, so that they can be counted."""
 
 
 @pytest.fixture(scope="module")
@@ -65,21 +70,18 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 @pytest.fixture(scope="module")
 def finished_run(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The output of one run over the corpus."""
+    """The output of one run over the corpus, whose engine was killed in the middle."""
     output = tmp_path_factory.mktemp("finished") / "run"
-    command = [
-        sys.executable,
-        "-m",
-        "memagent_batch",
-        "answer",
-        *corpus.arguments(),
-        "--executor",
-        "ray",
-        "--output",
-        str(output),
-    ]
-    done = run_job(command)
-    assert done.returncode == 0, done.stderr[-5000:]
+    arguments = [*corpus.arguments(), *COUNTED, "--output", str(output)]
+    with KilledJob(arguments, output=output) as job:
+        job.start()
+        assert job.wait_until(lambda: job.num_calls() > CALLS_BEFORE_KILL), job.last_words()
+        engine = job.find(Role.ENGINE)
+        assert engine is not None
+        job.kill(Role.ENGINE, engine, patience=GONE_SECONDS)
+        assert job.finish() == 0, job.last_words()
+        _, outlived = job.wait_until_gone(patience=GONE_SECONDS)
+        assert outlived == []
     return output
 
 
@@ -158,14 +160,15 @@ def test_memories_spans_cover_every_document(corpus: Corpus, finished_run: Path)
         assert seen == text
 
 
-@pytest.mark.usefixtures("ray_here")
 def test_main_job_run_again_makes_no_model_call(corpus: Corpus, finished_run: Path) -> None:
     before, answers = sorted((finished_run / "log" / "turns").iterdir()), answers_of(finished_run)
-    assert cli.main(["answer", *corpus.arguments(), "--output", str(finished_run)]) == 0
+    arguments = [*corpus.arguments(), *COUNTED, "--executor", "local", "--output", str(finished_run)]
+    assert cli.main(["answer", *arguments]) == 0
     assert sorted((finished_run / "log" / "turns").iterdir()) == before
     assert answers_of(finished_run) == answers
 
 
+@pytest.mark.slow
 def test_main_job_on_two_replicas_whose_engine_is_killed_ends_with_the_same_answers(
     corpus: Corpus, finished_run: Path, tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""Three nights over a bucket to which documents are added, changed and removed, on real Ray, without a model."""
+"""Three nights over a bucket to which documents are added, changed and removed, without a model."""
 
 import json
 from collections.abc import Mapping
@@ -7,15 +7,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.cli.settings import job_of
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
 from memagent_batch.flows import answer as answer_module
 from memagent_batch.flows.answer import answer
 from memagent_batch.runs.comparison import compare_runs
 from memagent_batch.runs.history import find_run
+from tests.jobs import small_job
 
-pytestmark = [pytest.mark.s3]
+pytestmark = pytest.mark.s3
 
 MONDAY = {"a": "the fox " * 60, "b": "a dog", "c": "a cat"}
 TUESDAY = {"a": MONDAY["a"], "b": "another dog", "d": "a bird"}
@@ -27,19 +27,9 @@ class Scan:
 
     def __init__(self, bucket: Location, model: str) -> None:
         self.bucket = bucket
-        self.output = bucket / "scan"
-        self.settings = job_of(
-            executor="local",
-            documents=f"{bucket.uri}/in",
-            questions=f"{bucket.uri}/questions.jsonl",
-            output=self.output.uri,
-            storage_options=dict(bucket.storage_options),
-            engine="simulated",
-            model=model,
-            window_tokens=1000,
-            policy={"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
-            log={"flush_seconds": 0.1},
-        )
+        self.output = bucket / "run"
+        options = dict(bucket.storage_options)
+        self.settings = small_job(bucket.uri, model, questions=f"{bucket.uri}/questions.jsonl", storage_options=options)
 
     def put(self, documents: Mapping[str, str], questions: Mapping[str, str]) -> None:
         """Makes these the documents and questions of the bucket."""

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.flows.answer import answer
 from memagent_batch.flows.check import check
 from memagent_batch.flows.plan import plan_checked
 from memagent_batch.runs.bounds import Rates, estimate
+from tests.jobs import small_job
 
 COSTS = ("turns", "prompt_tokens_at_least", "prompt_tokens_at_most", "completion_tokens_at_most", "document_tokens")
 
@@ -23,17 +23,7 @@ def job(text_model: str, tmp_path: Path) -> JobConfig:
     (tmp_path / "in" / "a.txt").write_text("some words " * 40)
     (tmp_path / "in" / "b.txt").write_text("other words " * 80)
     (tmp_path / "in" / "broken.txt").write_bytes(b"\xff")
-    policy = {"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40}
-    return job_of(
-        executor="local",
-        documents=str(tmp_path / "in"),
-        ask=("Who?",),
-        output=str(tmp_path / "run"),
-        engine="simulated",
-        model=text_model,
-        window_tokens=1000,
-        policy=policy,
-    )
+    return small_job(tmp_path, text_model, ask=("Who?",))
 
 
 def _hours(plan: Mapping[str, Any]) -> float:

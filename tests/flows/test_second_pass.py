@@ -19,6 +19,7 @@ from memagent_batch.runs.history import find_run
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.state import read_state
 from memagent_batch.runs.tables import table_files
+from tests.jobs import small_settings
 
 MONDAY = {"a": "the fox " * 60, "b": "a dog", "c": "a cat"}
 QUESTIONS = '{"question_id": "q", "question": "Who?"}\n{"question_id": "r", "question": "Where?"}\n'
@@ -31,16 +32,7 @@ class Passes:
     def __init__(self, folder: Path, model: str) -> None:
         self.folder = folder
         (folder / "questions.jsonl").write_text(QUESTIONS)
-        self.knobs: dict[str, Any] = {
-            "documents": str(folder / "in"),
-            "questions": str(folder / "questions.jsonl"),
-            "engine": "simulated",
-            "executor": "local",
-            "model": model,
-            "window_tokens": 1000,
-            "policy": {"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
-            "log": {"flush_seconds": 0.1},
-        }
+        self.knobs = small_settings(folder, model, questions=str(folder / "questions.jsonl"))
 
     def put(self, documents: Mapping[str, str]) -> None:
         (self.folder / "in").mkdir(exist_ok=True)
@@ -52,7 +44,7 @@ class Passes:
             )
 
     def first(self, **knobs: Any) -> Manifest:
-        return answer(job_of(**self.knobs, output=str(self.folder / "first"), **knobs))
+        return answer(job_of(**self.knobs | {"output": str(self.folder / "first")} | knobs))
 
     def second(self, where: str = WHERE, **knobs: Any) -> Manifest:
         own = {"output": str(self.folder / "second"), "again_from": str(self.folder / "first"), "again_where": where}

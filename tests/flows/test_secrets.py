@@ -18,7 +18,7 @@ import yaml
 
 from tests.job_process import run_job
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = pytest.mark.ray
 
 SECRETS = {
     name: f"hunter2-{name}"

@@ -90,9 +90,7 @@ class FinishedRun:
     """A run to its end."""
 
     output: Path
-    """Where it wrote."""
     events: list[dict[str, Any]]
-    """Its log lines."""
     before: dict[str, int]
     """Totals of the counters before it."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent_batch.config.sources import InputConfig
@@ -110,7 +110,6 @@ def _fetch(index: pa.Table, location: Location, knobs: InputConfig = PLAIN) -> l
 
 @EACH_FORMAT
 @given(texts=st.lists(st.text(), min_size=1, max_size=8))
-@settings(deadline=None, max_examples=25)
 def test_index_and_fetch_any_texts_come_back_with_ids_and_hashes(format_: Format, texts: list[str]) -> None:
     if format_ is Format.TEXT:
         texts = [text.removeprefix("\ufeff") for text in texts]

@@ -6,7 +6,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import csv
 
@@ -64,7 +64,6 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@settings(max_examples=40)
 @given(where=conditions)
 def test_where_takes_the_rows_that_a_database_takes(where: str, lake: Path) -> None:
     wanted = (

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from aiobotocore.client import AioBaseClient
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent_batch.config.job import LogConfig
@@ -174,7 +174,6 @@ def test_turn_log_that_is_read_takes_less_than_a_python_number_for_each_token(tm
     assert list(rows["update/7"]["token_ids"]) == list(completion.token_ids)
 
 
-@settings(max_examples=25, deadline=None)
 @given(turns=st.lists(st.tuples(prompts(), completions()), max_size=4, unique_by=lambda turn: turn[0].path))
 def test_turn_log_any_turns_come_back_as_they_were(
     turns: list[tuple[Prompt, Completion]], tmp_path_factory: pytest.TempPathFactory

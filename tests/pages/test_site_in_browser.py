@@ -20,7 +20,7 @@ from memagent_batch.pages.site import write_site
 from tests.pages.reviewed_run import QUESTIONS, Scan, write_scan
 from tests.runs.recorded_nights import Nights
 
-pytestmark = pytest.mark.browser
+pytestmark = pytest.mark.system
 
 HOSTILE = "<script>document.title='owned'</script>\x00\u202e\"'><img src=x onerror=\"document.title='owned'\">--><!--"
 SEEN = HOSTILE.replace("\x00", "⟦U+0000⟧").replace("\u202e", "⟦U+202E⟧")
@@ -88,6 +88,7 @@ def test_table_shows_every_answer_and_breaks_no_policy(table: webdriver.Chrome) 
     assert log_of(table) == []
 
 
+@pytest.mark.slow
 def test_table_filters_and_shows_all_again(table: webdriver.Chrome) -> None:
     choose(table, "outcome", "failed")
     assert state(table) == "1 of 60 answers in 1 documents"
@@ -106,6 +107,7 @@ def test_table_filters_and_shows_all_again(table: webdriver.Chrome) -> None:
     assert log_of(table) == []
 
 
+@pytest.mark.slow
 def test_table_search_finds_words_of_document_and_answer(table: webdriver.Chrome) -> None:
     search(table, "ostrava notice")
     assert state(table) == "2 of 60 answers in 2 documents"
@@ -113,6 +115,7 @@ def test_table_search_finds_words_of_document_and_answer(table: webdriver.Chrome
     assert state(table).startswith("No answer fits")
 
 
+@pytest.mark.slow
 def test_table_sorts_by_its_headings_with_the_keyboard(table: webdriver.Chrome) -> None:
     documents = column(table, 0)
     assert documents == sorted(documents)
@@ -132,6 +135,7 @@ def test_table_sorts_by_its_headings_with_the_keyboard(table: webdriver.Chrome) 
     assert [each.get_attribute("aria-sort") for each in head].count("ascending") == 1
 
 
+@pytest.mark.slow
 def test_table_sorts_numbers_by_their_size(browser: webdriver.Chrome, tmp_path: Path) -> None:
     days = (-10, -5, 2000, 3999, 1500000)
     asked = tuple(each for each in QUESTIONS if each.question_id == "notice-period")
@@ -177,6 +181,7 @@ def test_document_opens_with_its_evidence_and_back_finds_the_filters(table: webd
     assert state(table).startswith("2 of 60")
 
 
+@pytest.mark.slow
 def test_failed_reading_says_why(table: webdriver.Chrome) -> None:
     choose(table, "outcome", "failed")
     table.find_element(By.CSS_SELECTOR, "a.answer").click()
@@ -200,6 +205,7 @@ def test_hostile_text_stays_text_and_runs_nothing(browser: webdriver.Chrome, tmp
     assert log_of(browser) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["table", "document"])
 def test_policy_stops_what_the_page_does_not_name(table: webdriver.Chrome, kind: str) -> None:
     if kind == "document":
@@ -213,6 +219,7 @@ def test_policy_stops_what_the_page_does_not_name(table: webdriver.Chrome, kind:
     assert sum("Content Security Policy" in str(entry) for entry in log_of(table)) >= 2
 
 
+@pytest.mark.slow
 def test_site_opens_from_a_server_too(browser: webdriver.Chrome, site: Path) -> None:
     with served(site.parent) as address:
         opened(browser, f"{address}/index.html")
@@ -220,6 +227,7 @@ def test_site_opens_from_a_server_too(browser: webdriver.Chrome, site: Path) -> 
         assert [entry for entry in log_of(browser) if "favicon" not in str(entry)] == []
 
 
+@pytest.mark.slow
 def test_ten_thousand_readings_stay_usable(browser: webdriver.Chrome, tmp_path: Path) -> None:
     nights = Nights(Location(uri=str(tmp_path / "run")))
     questions = {f"q-{number:02d}": f"Question {number}?" for number in range(50)}

@@ -52,7 +52,7 @@ def settings_of(folder: Path, model: str, base_url: str, **knobs: Any) -> JobCon
         "model": model,
         "engine": "openai",
         "executor": "local",
-        "openai": {"base_url": base_url, "timeout_seconds": 1, "max_retries": 1, "backoff_seconds": 0.01},
+        "openai": {"base_url": base_url, "timeout_seconds": 3, "max_retries": 1, "backoff_seconds": 0.01},
         "window_tokens": 1000,
         "policy": {"chunk_tokens": 30, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
         "log": {"flush_seconds": 0.05},
@@ -78,7 +78,7 @@ def test_reader_of_an_endpoint_that_never_answers_one_document_fails_that_one_an
     outcomes = pq.read_table(tmp_path / "run" / "log" / "outcomes").to_pylist()
     (failed,) = [row for row in outcomes if row["status"] == "failed"]
     assert failed["error_type"] == "EngineRequestError"
-    assert "gave no whole answer within 1 s (2 tries)" in failed["error_message"]
+    assert "gave no whole answer within 3 s (2 tries)" in failed["error_message"]
     with endpoint(text_model, hangs=False) as base_url:
         assert read(settings_of(tmp_path, text_model, base_url, retry_failed=True)) == {"cursed": "ok"}
 

@@ -30,6 +30,7 @@ def stratum(size: int, labelled: int, positive: int, *, found: bool = False) -> 
     )
 
 
+@pytest.mark.slow
 def test_intervals_of_simulated_reviews_cover_the_truth_as_often_as_they_say() -> None:
     (figures,) = fixed_figures(CELL, reviews=800, rng=np.random.default_rng(3))
     assert set(figures["coverage"]) == set(Measure)
@@ -37,6 +38,7 @@ def test_intervals_of_simulated_reviews_cover_the_truth_as_often_as_they_say() -
         assert 0.93 <= share <= 0.98, measure
 
 
+@pytest.mark.slow
 def test_sequence_holds_at_all_looks_where_fixed_intervals_do_not() -> None:
     cell = Cell(documents=10_000, richness=0.2, elusion=0.05, labels=750)
     (figures,) = sequence_figures(cell, reviews=120, rng=np.random.default_rng(5))
@@ -44,6 +46,7 @@ def test_sequence_holds_at_all_looks_where_fixed_intervals_do_not() -> None:
     assert figures["recall_at_all_looks_fixed"] < 0.9
 
 
+@pytest.mark.slow
 def test_errors_of_people_are_allowed_for_where_second_labels_show_them() -> None:
     cell = Cell(documents=2_000, richness=0.2, elusion=0.02, labels=750)
     figures = {

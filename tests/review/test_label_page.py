@@ -19,7 +19,7 @@ from memagent_batch.review.record import rule_of
 from memagent_batch.review.sheet import unquoted
 from tests.review.labelled_run import HOSTILE, QUESTION, MadeRun, write_run
 
-pytestmark = pytest.mark.browser
+pytestmark = pytest.mark.system
 
 NUM_LABELS = 300
 SECONDS = 10
@@ -124,6 +124,7 @@ def test_page_search_finds_words_of_the_document(opened: Opened) -> None:
     press(driver, Keys.ESCAPE)
 
 
+@pytest.mark.slow
 def test_300_documents_labelled_by_keyboard_alone_nothing_is_lost(opened: Opened) -> None:
     driver = opened.driver
     press(driver, Keys.ENTER)
@@ -148,6 +149,7 @@ def test_300_documents_labelled_by_keyboard_alone_nothing_is_lost(opened: Opened
     assert {row["reviewer"] for row in rows} == {"ada"}
 
 
+@pytest.mark.slow
 def test_correction_after_the_answer_is_not_blind_and_sentences_are_labelled(opened: Opened) -> None:
     driver = opened.driver
     while not driver.find_elements(By.CSS_SELECTOR, "#evidence li"):
@@ -166,6 +168,7 @@ def test_correction_after_the_answer_is_not_blind_and_sentences_are_labelled(ope
     assert [row["label"] for row in rows if row["blind"] == "false" and not row["char_start"]] == ["unclear"]
 
 
+@pytest.mark.slow
 def test_saved_sheet_imports_and_estimates(opened: Opened) -> None:
     output = Location(uri=str(opened.output))
     (sheet,) = opened.downloads.glob("*.csv")

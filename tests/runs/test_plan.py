@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent_batch.config.sources import InputConfig
@@ -156,7 +156,6 @@ def test_pending_bundles_hold_longer_documents_of_one_power_of_two() -> None:
     assert set(order) == {15, 16, 17, 18, 19, 20}
 
 
-@settings(deadline=None, max_examples=50)
 @given(
     documents=st.lists(
         st.builds(
@@ -260,7 +259,6 @@ def test_plan_question_id_asked_twice_of_a_document_is_refused(questions: list[d
         plan_of([document_of("a", question="inline?")], questions)
 
 
-@settings(deadline=None, max_examples=50)
 @given(
     sizes=st.lists(st.integers(0, 60), max_size=30),
     num_questions=st.integers(1, 4),
@@ -313,7 +311,7 @@ def test_parts_bring_their_own_questions_and_no_others(monkeypatch: pytest.Monke
         assert len(part["asked"].combine_chunks().flatten()) == len(rows)
 
 
-@pytest.mark.chaos
+@pytest.mark.slow
 def test_parts_of_columns_of_more_than_two_gib_are_made_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts_module, "PART_READINGS", 1)
     monkeypatch.setattr(history, "_CAST_ROWS", 2)

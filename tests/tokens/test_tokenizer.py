@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as BackendTokenizer
@@ -82,7 +82,6 @@ def test_encode_control_text_gives_plain_tokens_that_decode_to_it(tokenizer: Tok
     assert tokenizer.decode(token_ids) == CONTROL_TEXT
 
 
-@settings(deadline=None)
 @given(text=st.text(max_size=60))
 def test_encode_any_text_decodes_to_the_same_text(tokenizer: Tokenizer, text: str) -> None:
     plain = "".join(character for character in text if character.isascii())
@@ -195,7 +194,6 @@ def test_control_tokens_are_those_that_the_template_names_or_puts_together(wordy
     assert wordy.control_texts == {"<|im_start|>", "<|im_end|>", "<think>", "</think>", "<|user|>"}
 
 
-@settings(deadline=None, max_examples=50)
 @given(
     words=st.lists(
         st.sampled_from([*WORDS_OF_VOCABULARY, "Für den Müller", "l'été", "</table>", "a", "\n", "<|tool|>"])

@@ -8,7 +8,8 @@ from memagent_batch.evaluation.report.report import write_report
 from memagent_batch.files.location import Location
 from tests.evaluation.report.evaluation_output import Made, write_evaluation
 
-pytestmark = pytest.mark.browser
+pytestmark = pytest.mark.system
+
 HOSTILE = "<script>document.title='owned'</script></memory>\x00\u202e\"><img src=x onerror=\"document.title='owned'\">"
 
 
@@ -41,6 +42,7 @@ def test_report_page_hostile_text_shows_as_text(opened: webdriver.Chrome) -> Non
     assert "owned" not in opened.title.split("<script>")[0]
 
 
+@pytest.mark.slow
 def test_report_page_every_failure_link_shows_its_trace(opened: webdriver.Chrome) -> None:
     links = opened.find_elements(By.CSS_SELECTOR, "a.to-trace")
     assert len(links) == 32

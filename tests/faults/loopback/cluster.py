@@ -38,10 +38,8 @@ class Node:
     name: str
     """`head`, or `worker-1` and so on."""
     mark: str
-    """Mark of its processes."""
 
     def processes(self) -> list[psutil.Process]:
-        """Its living processes."""
         return [process for process in psutil.process_iter() if self._holds(process)]
 
     def readers(self) -> list[psutil.Process]:
@@ -69,7 +67,6 @@ class LoopbackCluster:
     """A head without CPUs, and workers."""
 
     def __init__(self, *, num_workers: int, worker_cpus: int) -> None:
-        """Nothing runs yet."""
         self.folder = Path(tempfile.mkdtemp(prefix="c-", dir="/tmp"))  # short: Ray's socket names end at 107 bytes
         self.dashboard_port = self._port = 0
         self.nodes: list[Node] = []
@@ -82,7 +79,6 @@ class LoopbackCluster:
         }
 
     def __enter__(self) -> Self:
-        """Makes a token, and starts head and workers."""
         self.command("get-auth-token", "--generate", environment={"HOME": str(self.folder)})
         self.environment["RAY_AUTH_TOKEN_PATH"] = str(self.folder / ".ray" / "auth_token")
         try:
@@ -98,7 +94,6 @@ class LoopbackCluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Ends every process of every node."""
         self._end()
 
     @property
@@ -108,7 +103,6 @@ class LoopbackCluster:
 
     @property
     def dashboard_url(self) -> str:
-        """Where jobs are submitted."""
         return f"http://127.0.0.1:{self.dashboard_port}"
 
     def left(self) -> list[str]:
@@ -116,11 +110,7 @@ class LoopbackCluster:
         return [_title(process) for node in self.nodes for process in node.processes()]
 
     def command(self, *arguments: str, environment: dict[str, str] | None = None) -> str:
-        """Runs `ray ...` and returns its output.
-
-        Raises:
-            RuntimeError: it failed.
-        """
+        """Runs `ray ...` and returns its output."""
         done = subprocess.run(
             [BIN / "ray", *arguments],
             env=self.environment | (environment or {}),
@@ -139,7 +129,6 @@ class LoopbackCluster:
         return ["--head", f"--port={self._port}", f"--dashboard-port={self.dashboard_port}", "--num-cpus=0"]
 
     def _worker(self, number: int) -> list[str]:
-        """Arguments of a worker."""
         cpus = [f"--num-cpus={self._worker_cpus}", f"--resources={json.dumps({f'worker-{number}': 1})}"]
         return [f"--address=127.0.0.1:{self._port}", *cpus]
 
@@ -176,11 +165,7 @@ def free_port() -> int:
 
 
 def wait_until_listed(path: Path, *, num_nodes: int) -> None:
-    """Waits until Ray lists the metrics port of every node, beside its own two.
-
-    Raises:
-        TimeoutError: it does not.
-    """
+    """Waits until Ray lists the metrics port of every node, beside its own two."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         if path.exists() and len(json.loads(path.read_text())[0]["targets"]) >= num_nodes:

@@ -24,11 +24,9 @@ class Prometheus:
     """A running Prometheus, and queries to it."""
 
     def __init__(self, url: str) -> None:
-        """Takes its URL."""
         self._client = httpx.Client(base_url=url, trust_env=False, timeout=30)
 
     def is_ready(self) -> bool:
-        """Whether it answers."""
         try:
             return self._client.get("/-/ready").status_code == 200
         except httpx.TransportError:
@@ -48,11 +46,7 @@ class Prometheus:
         return {rule["name"]: rule for group in groups for rule in group["rules"]}
 
     def _ask(self, query: str) -> list[dict[str, Any]]:
-        """The series that it answers.
-
-        Raises:
-            ValueError: the query can't be parsed.
-        """
+        """The series that it answers."""
         for name, value in VARIABLES.items():
             query = query.replace(name, value)
         answer = self._client.get("/api/v1/query", params={"query": query}).json()
@@ -64,11 +58,7 @@ class Prometheus:
 
 @contextmanager
 def loopback_prometheus(cluster: LoopbackCluster, folder: Path) -> Iterator[Prometheus]:
-    """Prometheus in a hurry, while the block lasts: scrapes every second.
-
-    Raises:
-        RuntimeError: it is not installed, or does not start.
-    """
+    """Prometheus in a hurry, while the block lasts: scrapes every second."""
     binary = shutil.which("prometheus")
     if binary is None:
         raise RuntimeError("prometheus is missing: make tools")

@@ -9,12 +9,13 @@ import contextlib
 import random
 import socket
 import struct
+import threading
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import TracebackType
+from typing import Self
 from urllib.parse import urlsplit
-
-from tests.faults.loopback.server import LoopbackServer
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 """SO_LINGER that makes a close a reset."""
@@ -28,7 +29,6 @@ class RequestFault(StrEnum):
     """What happens to a request."""
 
     INTERNAL_ERROR = "500"
-    """The store fails."""
     UNAVAILABLE = "503"
     """The store asks to slow down."""
     THROTTLED = "429"
@@ -42,7 +42,6 @@ class RequestFault(StrEnum):
     SILENT = "time-out"
     """No answer for longer than a client waits."""
     SLOW = "slow"
-    """The answer comes late."""
 
 
 STATUS_LINES = {
@@ -54,7 +53,7 @@ STATUS_LINES = {
 
 
 @dataclass(slots=True, kw_only=True)
-class FaultProxy(LoopbackServer):
+class FaultProxy:
     """Serves in a thread of its own while the block lasts."""
 
     upstream: str
@@ -62,13 +61,35 @@ class FaultProxy(LoopbackServer):
     rng: random.Random = field(default_factory=lambda: random.Random(0))
     """Draws which requests fail, and how."""
     faults: tuple[RequestFault, ...] = ()
-    """What may happen."""
     rate: float = 0.0
     """Share of requests that it happens to, 0 to 1."""
     slow_seconds: float = SLOW_SECONDS
     """Time before a slow answer."""
+    port: int = 0
+    """Where it listens."""
     struck: Counter[RequestFault] = field(default_factory=Counter)
-    """How often each did."""
+
+    _server: asyncio.Server | None = None
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
+    _thread: threading.Thread | None = None
+
+    @property
+    def url(self) -> str:
+        """Its address, without a path."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        self._loop.run_until_complete(self._open())
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        if self._thread is not None:
+            self._thread.join()
 
     def strike(self, *faults: RequestFault, rate: float) -> None:
         """From now on, this share of requests meets one of these."""
@@ -76,15 +97,30 @@ class FaultProxy(LoopbackServer):
 
     def refuse(self) -> None:
         """From now on nothing listens at the port: every connection is refused."""
-        self.close_port(cut=False)
+        self._loop.call_soon_threadsafe(self._close)
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def listen(self) -> None:
+        """Serves again, at the same port."""
+        asyncio.run_coroutine_threadsafe(self._open(), self._loop).result()
+
+    async def _open(self) -> None:
+        if self._server is None:
+            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+            self.port = self._server.sockets[0].getsockname()[1]
+
+    def _close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             request = await _read_request(reader, writer)
             fault = self.rng.choice(self.faults) if self.faults and self.rng.random() < self.rate else None
             if fault is not None:
                 self.struck[fault] += 1
             await self._answer(fault, request, writer)
+        writer.close()
 
     async def _answer(self, fault: RequestFault | None, request: bytes, writer: asyncio.StreamWriter) -> None:
         if fault in STATUS_LINES:
@@ -110,7 +146,6 @@ class FaultProxy(LoopbackServer):
             await writer.drain()
 
     async def _ask(self, request: bytes) -> bytes:
-        """The store's answer."""
         place = urlsplit(self.upstream)
         reader, writer = await asyncio.open_connection(place.hostname, place.port)
         writer.write(request)

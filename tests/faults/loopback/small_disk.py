@@ -14,9 +14,6 @@ def small_disk(folder: Path, *, size: str = "1m") -> Iterator[Path]:
     """A disk of that size in memory, as `mount` writes sizes, while the block lasts. Any user may make one.
 
     It is mounted in the namespace of a process of its own, and reached by that process's root under /proc.
-
-    Raises:
-        RuntimeError: the kernel allows no user namespaces here.
     """
     folder.mkdir(exist_ok=True)
     with subprocess.Popen(

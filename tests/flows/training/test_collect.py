@@ -1,4 +1,4 @@
-"""Rollouts collected with real vLLM; in `make test-chaos` also by a driver that is killed in the middle."""
+"""Rollouts collected with real vLLM; in `make test-all` also by a driver that is killed in the middle."""
 
 import json
 import math
@@ -128,7 +128,6 @@ def test_collect_logprobs_equal_those_of_transformers(left_alone: Path, tiny_mod
     assert worst < 1e-4
 
 
-@pytest.mark.chaos
 def test_collect_killed_in_the_middle_ends_with_the_same_rows(left_alone: Path, killed: Path) -> None:
     first, second = ([{**row, "run_id": ""} for row in rows_of(output)] for output in (left_alone, killed))
     assert first == second

@@ -1,11 +1,7 @@
 """Collected rollouts on the simulated engine, whose responses are all the same: what becomes of each sample."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,15 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-import ray
 
-from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import CountsError, InputError, SettingsError, SupersededError
 from memagent_batch.executors.local import LocalExecutor
 from memagent_batch.files.json_files import read_json
-from memagent_batch.flows.answer import answer
 from memagent_batch.flows.collect import collect, sampled_job, write_rollouts_table
 from memagent_batch.flows.plan import make_plan
 from memagent_batch.log.index import scan_log
@@ -30,26 +23,15 @@ from memagent_batch.runs.parts import plan_parts
 from memagent_batch.training.rollouts.table import RolloutsRecord
 from memagent_batch.training.rollouts.write import RolloutTask, project_rollouts
 from memagent_batch.wiring import identify_reader, make_output
-from tests.flows.opened_files import watched_openings
 from tests.flows.training.collected import NOISE, rows_of, write_inputs
+from tests.jobs import small_job
 
 LOCAL = LocalExecutor()
 
 
 def settings_of(folder: Path, model: str, **rollouts: Any) -> JobConfig:
-    return job_of(
-        executor="local",
-        documents=str(folder / "documents.parquet"),
-        questions=str(folder / "questions.parquet"),
-        output=str(folder / "run"),
-        engine="simulated",
-        model=model,
-        window_tokens=1000,
-        policy={"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
-        log={"flush_seconds": 0.1},
-        rollouts={"group_size": 3, **rollouts},
-        allow_code=True,
-    )
+    inputs = {name: str(folder / f"{name}.parquet") for name in ("documents", "questions")}
+    return small_job(folder, model, **inputs, rollouts={"group_size": 3, **rollouts}, allow_code=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +41,7 @@ class Collected:
     folder: Path
     """Its inputs, and its output in `run`."""
     job: JobConfig
-    """What was asked for."""
     record: RolloutsRecord
-    """What `rollouts.json` says."""
 
 
 @pytest.fixture(scope="module")
@@ -99,58 +79,6 @@ def test_collect_takes_the_turns_that_led_to_the_outcome(collected: Collected) -
     pq.write_table(pa.Table.from_pylist(first, schema=turns.schema), log / name)
     assert table_again(collected.job)["counts"] == collected.record["counts"]
     assert rows_of(output) == rows
-
-
-@pytest.mark.chaos
-def test_collect_killed_in_the_middle_goes_on_to_the_rows_of_one_left_alone(
-    collected: Collected, text_model: str
-) -> None:
-    folder, output = collected.folder, collected.folder / "killed"
-    command = [
-        *(
-            sys.executable,
-            "-m",
-            "memagent_batch",
-            "collect",
-            "--engine",
-            "simulated",
-            "--simulated.turn-seconds",
-            "0.2",
-        ),
-        *("--documents", str(folder / "documents.parquet"), "--questions", str(folder / "questions.parquet")),
-        *("--output", str(output), "--model", text_model, "--rollouts.group-size", "3", "--window-tokens", "1000"),
-        *("--policy.chunk-tokens", "50", "--policy.question-tokens", "60", "--policy.memory-tokens", "40"),
-        *("--policy.answer-tokens", "40", "--log.flush-seconds", "0.1"),
-    ]
-    environment = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
-    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as killed:
-        while not list(output.glob("log/turns/*.parquet")):
-            assert killed.poll() is None
-            time.sleep(0.05)
-        killed.kill()
-    assert not (output / "rollouts.json").exists()
-    subprocess.run(command, env=environment, check=True, capture_output=True)
-    first, second = ([{**row, "run_id": ""} for row in rows_of(place)] for place in (collected.folder / "run", output))
-    assert first == second
-
-
-def test_collect_indexes_the_documents_once(tmp_path: Path, text_model: str) -> None:
-    """Beside what `answer` opens, the texts are fetched once more, for the prompts of the rollouts."""
-    write_inputs(tmp_path, {"d": NOISE}, references=["simulated"])
-    settings = sampled_job(settings_of(tmp_path, text_model))
-    opened = []
-    for step in (
-        lambda: collect(settings),
-        lambda: answer(settings.model_copy(update={"output": str(tmp_path / "answers")})),
-        lambda: make_plan(settings, executor=LOCAL),
-        lambda: table_again(settings),
-    ):
-        with watched_openings(tmp_path / "documents.parquet") as openings:
-            step()
-            opened.append(openings.count())
-    collecting, answering, planning, planning_and_rollouts = opened
-    assert planning > 0
-    assert collecting == answering + planning_and_rollouts - planning
 
 
 @pytest.mark.parametrize(

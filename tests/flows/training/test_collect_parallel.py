@@ -7,7 +7,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.cli.settings import job_of
 from memagent_batch.files.location import Location
 from memagent_batch.flows.collect import collect
 from memagent_batch.flows.export import export
@@ -15,6 +14,7 @@ from memagent_batch.tokens.tokenizer import load_tokenizer
 from memagent_batch.training.bridges import BRIDGES
 from tests.flows.training import drawing_engine
 from tests.flows.training.collected import NOISE, rows_of, write_inputs
+from tests.jobs import small_job
 
 GROUP_SIZE = 8
 CHUNK_TOKENS = 50
@@ -25,22 +25,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory, text_model: str) -> Path:
     """A finished collection in `run`, and its inputs."""
     folder = tmp_path_factory.mktemp("parallel")
     write_inputs(folder, {"d": NOISE * 2, "e": NOISE * 3}, references=[drawing_engine.RIGHT])
-    policy = {"chunk_tokens": CHUNK_TOKENS, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40}
-    collect(
-        job_of(
-            executor="local",
-            documents=str(folder / "documents.parquet"),
-            questions=str(folder / "questions.parquet"),
-            output=str(folder / "run"),
-            engine=drawing_engine.KIND,
-            model=text_model,
-            window_tokens=1000,
-            policy={"kind": "parallel", "rounds": 2, **policy},
-            log={"flush_seconds": 0.1},
-            rollouts={"group_size": GROUP_SIZE},
-            allow_code=True,
-        )
-    )
+    inputs = {name: str(folder / f"{name}.parquet") for name in ("documents", "questions")}
+    policy = {"kind": "parallel", "rounds": 2, "chunk_tokens": CHUNK_TOKENS}
+    own = {"engine": drawing_engine.KIND, "rollouts": {"group_size": GROUP_SIZE}, "allow_code": True}
+    collect(small_job(folder, text_model, **inputs, **own, policy=policy))
     return folder
 
 

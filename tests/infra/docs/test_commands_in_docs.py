@@ -10,7 +10,7 @@ from benchmarks.__main__ import MEASUREMENTS
 from memagent_batch.cli import main as cli
 from memagent_batch.cli.options import given_values, options_of
 from memagent_batch.cli.settings import TrainLoopSettings
-from tests.infra.docs.test_links import FENCE, PAGES, ROOT
+from tests.infra.docs.test_markdown import FENCE, PAGES, ROOT
 
 NAMES = {option.name for option in options_of(TrainLoopSettings)}
 GROUPS = {name.split(".")[0] for name in NAMES if "." in name}

@@ -22,7 +22,7 @@ def test_pages_with_the_picture_of_an_answer_say_how_many_tokens_it_has() -> Non
         assert f" {tokens} tokens in " in words
 
 
-@pytest.mark.browser
+@pytest.mark.system
 def test_pictures_are_drawn_of_a_run(tmp_path: Path) -> None:
     draw(write_scan(tmp_path, Scan(num_documents=3)), folder=tmp_path)
     for name in (ANSWERS, DOCUMENT):

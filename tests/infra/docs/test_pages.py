@@ -1,16 +1,25 @@
-"""Pages that are made from the code say what the code says."""
+"""Pages of the docs say what the code says."""
 
+import ast
 import re
+from pathlib import Path
 
 import pytest
 from annotated_types import Ge, Gt
 
-from infra.docs import commands_page, settings_page
+from infra.docs import commands_page, settings_page, tables_page
 from memagent_batch.cli.main import COMMANDS
 from memagent_batch.cli.options import options_of
 from memagent_batch.cli.settings import JobSettings
 from memagent_batch.plugins import POLICIES, policy_class
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
+
+ROOT = Path(__file__).parents[3]
+TROUBLESHOOTING = (ROOT / "docs/how-to/troubleshooting.md").read_text(encoding="utf-8")
+
+
+def test_tables_page_in_docs_equals_the_schemas() -> None:
+    assert tables_page.PAGE.read_text(encoding="utf-8") == tables_page.tables_page()
 
 
 def test_settings_page_in_docs_equals_the_settings() -> None:
@@ -49,3 +58,24 @@ def test_prompts_page_names_every_policy_that_takes_a_keep_word() -> None:
     (policies,) = re.findall(r"A set with a keep word works with the policies (.*?)\s+only", page, re.DOTALL)
     takes = {kind for kind in POLICIES.built_in if BUILT_IN_PROMPTS[str(policy_class(kind).prompt_set)].keep_word}
     assert set(re.findall("`([^`]+)`", policies)) == takes
+
+
+def test_troubleshooting_page_has_messages_that_the_code_prints() -> None:
+    """Each part between dots is in the code, or in mistakes.yaml."""
+    texts = [(ROOT / "tests/cli/mistakes.yaml").read_text(encoding="utf-8")]
+    for path in sorted((ROOT / "memagent_batch").rglob("*.py")):
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        texts += [str(node.value) for node in nodes if isinstance(node, ast.Constant)]
+    printed = "\n".join(texts)
+    messages = re.findall(
+        r"^\| `(.*?)` \| ", TROUBLESHOOTING.split("## Answers that look wrong")[0], flags=re.MULTILINE
+    )
+    assert len(messages) > 40
+    parts = [part for message in messages for part in message.split("…") if part.strip(" ,;")]
+    assert [part for part in parts if part.strip(" ,;") not in printed] == []
+
+
+def test_tables_page_describes_a_column_of_several_tables_once() -> None:
+    lines = tables_page.tables_page().splitlines()
+    assert sum(line.startswith("- `reader_fingerprint` (string): hash of all else") for line in lines) == 1
+    assert any(line.startswith("As in `answers/`: ") and "`reader_fingerprint`" in line for line in lines)

@@ -261,7 +261,7 @@ def test_changes_of_a_table_are_those_of_its_rows_each_night(kind: Any) -> None:
     _run(kind, examples=1, steps=6)
 
 
-@pytest.mark.chaos
+@pytest.mark.slow
 @KINDS
 def test_changes_of_a_table_over_fifty_nights(kind: Any) -> None:
     _run(kind, examples=10, steps=50)

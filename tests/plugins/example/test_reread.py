@@ -13,7 +13,7 @@ from memagent_batch.domain.addresses import ReadingAddress, token_hash
 from memagent_batch.domain.prompts import Memory, PromptTokens
 from memagent_batch.domain.readings import Outcome, QuestionTokens
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
-from memagent_batch.errors import EngineRequestError, MergeError
+from memagent_batch.errors import MergeError
 from memagent_batch.log.index import reading_key
 from memagent_batch.log.turns import LoggedRows
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
@@ -104,30 +104,6 @@ async def test_subquestion_that_is_cut_at_its_budget_begins_no_round_and_counts_
     assert (decompose.max_tokens, decompose.writes) == (POLICY.question_tokens, Writes.NOTE)
 
 
-async def test_later_turn_sees_what_was_read_for_and_the_same_again_ends_the_rounds() -> None:
-    texts = {"decompose/2": "WHERE?", "decompose/3": "WHEN?", "decompose/4": "Where", "merge": "M2"}
-    _, prompts = await read(texts, policy=replace(POLICY, rounds=9))
-    assert b"\n- WHERE?\n- WHEN?\x10" in bytes(prompts["decompose/4"].token_ids)
-    assert list(prompts)[-2:] == ["decompose/4", "answer"]
-
-
-@pytest.mark.parametrize(("rounds", "last"), [(1, "1"), (2, "2"), (4, "4")])
-async def test_rounds_are_as_many_as_were_set_at_most(rounds: int, last: str) -> None:
-    policy = replace(POLICY, rounds=rounds)
-    _, prompts = await read({}, policy=policy)
-    assert max(path.split("/")[1] for path in prompts if path != "answer") == last
-    cost = policy.cost(TEXTS, num_tokens=9)
-    assert (cost.num_turns, cost.num_completion_tokens) == (
-        len(prompts),
-        sum(prompt.max_tokens for prompt in prompts.values()),
-    )
-
-
-def test_reading_without_a_round_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"policy\.rounds must be 1 or more"):
-        replace(POLICY, rounds=0)
-
-
 async def test_round_that_notes_nothing_has_no_merge_and_is_not_taken_twice() -> None:
     texts = {"update/1/1": "M1", "decompose/2": "WHERE?", "update/2/0": "keep", "update/2/1": "keep"}
     outcome, prompts = await read(texts | {"decompose/3": "WHERE?"})
@@ -135,32 +111,10 @@ async def test_round_that_notes_nothing_has_no_merge_and_is_not_taken_twice() ->
     assert outcome.memory.text == "M1"
 
 
-async def test_merge_that_adds_nothing_leaves_the_memory() -> None:
-    outcome, _ = await read({"update/1/1": "M1", "merge": "keep"})
-    assert outcome.memory.text == "M1"
-
-
 async def test_merge_that_writes_nothing_fails_the_reading_and_names_its_turn() -> None:
     texts = {"update/1/1": "M1", "decompose/2": "WHERE?", "update/2/0": "N1", "merge/2": "<think>so</think>"}
     with pytest.raises(MergeError, match="turn merge/2"):
         await read(texts)
-
-
-async def test_document_without_tokens_is_answered_from_the_first_memory() -> None:
-    outcome, prompts = await read({}, num_tokens=0)
-    assert (list(prompts), outcome.memory.text) == (["answer"], "M0")
-    assert POLICY.cost(TEXTS, num_tokens=0).num_turns == 1
-
-
-@pytest.mark.parametrize("path", ["update/1/0", "decompose/2", "update/2/1", "merge/2", "answer"])
-async def test_turn_that_fails_fails_the_reading(path: str) -> None:
-    async def turns(prompt: Prompt) -> Completion:
-        if prompt.path == path:
-            raise EngineRequestError(path)
-        return completion_of(prompt.path.upper())
-
-    with pytest.raises(EngineRequestError, match=path):
-        await POLICY.read(document_of(9), ASKED, prompts=TEXTS, turns=turns)
 
 
 class Recording(ReplayOnly):

@@ -1,6 +1,7 @@
-"""Every relative link in a Markdown file of the repository leads to a file, and to a heading in it."""
+"""Links and tables in the Markdown files of the repository."""
 
 import re
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ PAGES = sorted(
     for page in ROOT.glob(pattern)
 )
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+RULE = re.compile(r"\|?(\s*:?-+:?\s*\|)+")
+"""The line below the head of a table."""
 
 
 def anchors(page: Path) -> set[str]:
@@ -33,3 +36,22 @@ def test_relative_links_of_a_page_lead_somewhere(page: Path) -> None:
         if not target.exists() or (anchor and anchor not in anchors(target)):
             dead.append(link)
     assert dead == []
+
+
+def test_every_table_row_of_the_docs_belongs_to_a_table() -> None:
+    """A row that a blank line cuts off from its head is shown as text."""
+    cut_off = []
+    for page in PAGES:
+        lines = FENCE.sub("", page.read_text(encoding="utf-8")).splitlines()
+        for is_table, group in groupby(lines, key=lambda line: line.startswith("|")):
+            rows = list(group)
+            if is_table and not (len(rows) > 1 and RULE.match(rows[1])):
+                cut_off.append(f"{page.name}: {rows[0]}")
+    assert cut_off == []
+
+
+def test_proofs_of_the_promises_are_there() -> None:
+    tests = ROOT / "tests"
+    named = re.findall(r"`([a-z_]+/[a-z_/]*)`", (tests / "README.md").read_text(encoding="utf-8"))
+    assert len(named) > 20
+    assert [name for name in named if not ((tests / name).is_dir() or (tests / f"{name}.py").exists())] == []

@@ -1,0 +1,35 @@
+"""How long tests took: `make durations` records it; it says which tests start first, and which ones must be slow."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+RECORD = Path(__file__).with_name("durations.json")
+LEAST_SECONDS = 0.5
+"""Shorter tests are not recorded: most tests are, and together they take little."""
+
+_seconds: dict[str, dict[str, float]] = {"setup": {}, "call": {}}
+
+
+def recorded() -> dict[str, dict[str, float]]:
+    """Seconds by test, of its set-up and of its call."""
+    record: dict[str, dict[str, float]] = json.loads(RECORD.read_text())
+    return record
+
+
+def name_of(nodeid: str) -> str:
+    """The id of a test without the group that pytest-xdist adds."""
+    at = nodeid.rfind("@")
+    return nodeid[:at] if at > nodeid.rfind("]") else nodeid
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.when != "teardown" and report.duration >= LEAST_SECONDS:
+        _seconds[report.when][name_of(report.nodeid)] = round(report.duration, 1)
+
+
+def pytest_sessionfinish() -> None:
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        RECORD.write_text(json.dumps(_seconds, indent=1, sort_keys=True) + "\n")

@@ -1,0 +1,132 @@
+"""`kill -9` of the driver while grown documents are read, while follow-ups are asked, and at the stop of a bound.
+
+The same command then ends the run as if nothing had happened.
+"""
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import prompt_dependent_engine
+from tests.faults.killed_job import KilledJob, Role
+from tests.flows.grown import QUESTIONS, Stream, text_of
+from tests.tables import comparable, rows_in
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+NAMES = "abcdef"
+PACE: dict[str, Any] = {
+    "engine_knobs": {"turn_seconds": 0.5},
+    "pool": {"readings_in_flight": 2},
+    "log": {"flush_seconds": 0.2},
+}
+NUM_DOCUMENTS = 12
+BOUND_TOKENS = 6000
+SIZES = [
+    *("--window-tokens", "1500", "--policy.chunk-tokens", "60", "--policy.question-tokens", "60"),
+    *("--policy.memory-tokens", "40", "--policy.answer-tokens", "40"),
+    *("--log.flush-seconds", "0.2", "--pool.readings-in-flight", "2", "--ask", "Who?"),
+]
+SLOW = ["--engine", prompt_dependent_engine.KIND, "--allow-code", "--engine-knobs", '{"turn_seconds": 0.5}']
+CLOSING = ["--closing.evidence", "--closing.support", "--simulated.turn-seconds", "0.5"]
+
+
+def finish(arguments: list[str], *, output: Path) -> None:
+    with KilledJob([*arguments, "--output", str(output)], output=output) as job:
+        job.start()
+        assert job.finish() == 0, job.last_words()
+
+
+def kill_driver(job: KilledJob) -> None:
+    driver = job.find(Role.DRIVER)
+    assert driver is not None
+    job.kill(Role.DRIVER, driver, patience=120)
+
+
+def write_documents(folder: Path, text: str) -> list[str]:
+    """Arguments that read documents of this text, each of which names its number."""
+    folder.mkdir()
+    for number in range(NUM_DOCUMENTS):
+        (folder / f"{number}.txt").write_text(text.format(number=number))
+    return ["--documents", str(folder)]
+
+
+def test_kill_in_the_middle_of_a_grown_night_asks_nothing_twice_and_ends_equal(text_model: str, tmp_path: Path) -> None:
+    stream, new = (Stream(tmp_path, text_model, output=name, **PACE) for name in ("run", "new"))
+    for each in (stream, new):
+        each.output.with_suffix(".json").write_text(json.dumps(each.knobs))
+    arguments, other = (["--config", f"{each.output}.json", "--allow-code"] for each in (stream, new))
+    stream.put({name: text_of(name, days=3) for name in NAMES})
+    finish(arguments, output=stream.output)
+    first = stream.manifest()["run_id"]
+    stream.put({name: text_of(name, days=5) for name in NAMES})
+    with KilledJob([*arguments, "--output", str(stream.output)], output=stream.output) as job:
+        job.start()
+        assert job.wait_until(lambda: num_asked(stream, after=first) > 6)
+        kill_driver(job)
+        job.start()
+        assert job.finish() == 0, job.last_words()
+    finish(other, output=new.output)
+    assert stream.tables(stream.manifest()) == new.tables(new.manifest())
+    num_readings = len(NAMES) * len(QUESTIONS)
+    turns = stream.manifest()["changes"]["turns"]
+    assert turns["held"] == 3 * num_readings  # whole chunks of the night before
+    assert 4 * num_readings <= turns["asked"] <= 4 * num_readings + 2  # under way at the kill: two readings
+
+
+def num_asked(stream: Stream, *, after: str) -> int:
+    return sum(row["run_id"] > after and row["held_from"] is None for row in stream.logged())
+
+
+def test_kill_in_the_middle_of_closing_turns_asks_no_chunk_again_and_ends_equal(
+    text_model: str, tmp_path: Path
+) -> None:
+    documents = write_documents(tmp_path / "d", "Line {number} is simulated.\r\nIt is signed by 😀.\n" * 5)
+    plain = [*SIZES, *documents, "--model", text_model, "--engine", "simulated"]
+    left_alone, killed = tmp_path / "a", tmp_path / "b"
+    finish(plain, output=left_alone)
+    shutil.copytree(left_alone, killed)
+    finish([*plain, *CLOSING], output=left_alone)
+    with KilledJob([*plain, *CLOSING, "--output", str(killed)], output=killed) as job:
+        job.start()
+        assert job.wait_until(lambda: len(rows_in(killed / "log/closings")) > 1)
+        kill_driver(job)
+        assert 1 < len(rows_in(killed / "log/closings")) < NUM_DOCUMENTS
+        job.start()
+        assert job.finish() == 0, job.last_words()
+    kinds, expected = (Counter(row["kind"] for row in rows_in(output / "log/turns")) for output in (killed, left_alone))
+    assert (kinds["update"], kinds["answer"]) == (expected["update"], expected["answer"])
+    assert expected["evidence"] == NUM_DOCUMENTS
+    for table in ("answers", "evidence", "memories"):
+        assert comparable(rows_in(killed / table)) == comparable(rows_in(left_alone / table))
+
+
+def test_kill_at_the_stop_of_a_bound_ends_equal(text_model: str, tmp_path: Path) -> None:
+    documents = write_documents(tmp_path / "d", "Line {number} is simulated.\nIt is signed.\n" * 20)
+    plain = [*SIZES, *SLOW, *documents, "--model", text_model, "--pool.replicas", "2"]
+    left_alone, killed = tmp_path / "a", tmp_path / "b"
+    finish(plain, output=left_alone)
+    bounded = [*plain, "--output", str(killed), "--max-tokens", str(BOUND_TOKENS)]
+    with KilledJob(bounded, output=killed) as job:
+        job.start()
+        assert job.wait_until(lambda: "met its bound" in job.last_words())
+        if job.find(Role.DRIVER) is not None:  # else it has ended by itself
+            kill_driver(job)
+        tokens = tokens_in(killed)
+        assert tokens >= BOUND_TOKENS
+        assert not (killed / "manifest.json").exists()
+        job.start()
+        assert job.finish() == 6, job.last_words()
+        assert tokens < tokens_in(killed)
+    finish(plain, output=killed)
+    assert tokens_in(killed) == tokens_in(left_alone), "no turn was asked twice"
+    for table in ("answers", "memories"):
+        assert comparable(rows_in(killed / table)) == comparable(rows_in(left_alone / table))
+
+
+def tokens_in(output: Path) -> int:
+    return sum(row["num_prompt_tokens"] + len(row["token_ids"]) for row in rows_in(output / "log/turns"))

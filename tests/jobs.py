@@ -1,0 +1,28 @@
+"""A job that reads short texts in this process, without a model."""
+
+from pathlib import Path
+from typing import Any
+
+from memagent_batch.cli.settings import job_of
+from memagent_batch.config.job import JobConfig
+
+BUDGETS = {"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40}
+"""Of a policy, for texts of some sentences."""
+
+
+def small_settings(folder: Path | str, model: str, **settings: Any) -> dict[str, Any]:
+    """Settings of a job over `in` into `run`, both in the folder; those that are passed take precedence."""
+    given: dict[str, Any] = {
+        "executor": "local",
+        "documents": f"{folder}/in",
+        "output": f"{folder}/run",
+        "engine": "simulated",
+        "model": model,
+        "window_tokens": 1000,
+        "log": {"flush_seconds": 0.1},
+    }
+    return {**given, **settings, "policy": BUDGETS | settings.get("policy", {})}
+
+
+def small_job(folder: Path | str, model: str, **settings: Any) -> JobConfig:
+    return job_of(**small_settings(folder, model, **settings))
