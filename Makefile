@@ -8,7 +8,7 @@ TORCH := $(if $(PIP_FIND_LINKS),--find-links "$(PIP_FIND_LINKS)",--torch-backend
 
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: setup tools namespaces fmt check test test-fast test-all durations test-bridges metrics demo bench bench-peers docs lock
+.PHONY: setup tools namespaces fmt check test test-fast test-all test-chaos durations test-bridges metrics demo bench bench-peers docs lock
 
 setup: .venv/.done
 
@@ -49,6 +49,10 @@ test-fast: setup
 
 test-all: tools namespaces setup
 	$(PYTEST) -m "not gpu" --hypothesis-profile all
+
+# Whole jobs under faults alone, a part of test-all.
+test-chaos: tools namespaces setup
+	$(PYTEST) -m slow tests/faults
 
 # Records how long each test takes in tests/durations.json; on a machine that does nothing else.
 durations: tools namespaces setup
