@@ -115,6 +115,29 @@ def closing_cost(closing: ClosingConfig, agent: AgentConfig, *, value_type: Valu
     )
 
 
+def require_questions_fit(questions: pa.Table, agent: AgentConfig) -> None:
+    """Checks that no question is too long for the window whatever the document.
+
+    A question over `policy.question_tokens` that would still fit is no reason to refuse a run: its readings fail.
+
+    Raises:
+        SettingsError: names the question and its length in tokens.
+    """
+    policy, prompts = agent.policy, make_prompt_tokens(agent)
+    turn, parts = largest_turn(agent, prompts=prompts)
+    room = agent.window_tokens - sum(parts.values()) + policy.question_tokens
+    for row in questions.select(["question_id", "question"]).to_pylist():
+        if len(row["question"].encode()) <= policy.question_tokens:
+            continue  # no tokeniser writes more tokens than bytes
+        num_tokens = len(make_tokenizer(agent).encode(row["question"]))
+        if num_tokens > max(room, policy.question_tokens):
+            raise SettingsError(
+                f"question {row['question_id']!r} has {num_tokens:,} tokens, so that the {turn} turn needs "
+                f"{sum_line({**parts, 'question': num_tokens})}; the window has {agent.window_tokens:,}: shorten the "
+                "question, lower another part in policy, or raise window_tokens"
+            )
+
+
 def _with_policy(agent: AgentConfig, changes: dict[str, int]) -> AgentConfig:
     return agent.model_copy(update={"policy": agent.policy.model_copy(update=changes)})
 
@@ -156,26 +179,3 @@ def _least_passage(policy: PolicyConfig) -> int:
     has_passages = "passage_tokens" in knob_names(policy_class(policy.kind))
     is_given = has_passages and "passage_tokens" in policy.model_fields_set
     return policy.passage_tokens if is_given else 1
-
-
-def require_questions_fit(questions: pa.Table, agent: AgentConfig) -> None:
-    """Checks that no question is too long for the window whatever the document.
-
-    A question over `policy.question_tokens` that would still fit is no reason to refuse a run: its readings fail.
-
-    Raises:
-        SettingsError: names the question and its length in tokens.
-    """
-    policy, prompts = agent.policy, make_prompt_tokens(agent)
-    turn, parts = largest_turn(agent, prompts=prompts)
-    room = agent.window_tokens - sum(parts.values()) + policy.question_tokens
-    for row in questions.select(["question_id", "question"]).to_pylist():
-        if len(row["question"].encode()) <= policy.question_tokens:
-            continue  # no tokeniser writes more tokens than bytes
-        num_tokens = len(make_tokenizer(agent).encode(row["question"]))
-        if num_tokens > max(room, policy.question_tokens):
-            raise SettingsError(
-                f"question {row['question_id']!r} has {num_tokens:,} tokens, so that the {turn} turn needs "
-                f"{sum_line({**parts, 'question': num_tokens})}; the window has {agent.window_tokens:,}: shorten the "
-                "question, lower another part in policy, or raise window_tokens"
-            )
