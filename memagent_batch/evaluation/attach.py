@@ -135,4 +135,4 @@ def _score(cell: CellSummary) -> Share:
 
 
 def _share(share: measures.Share | None) -> Share | None:
-    return share and Share(value=share.share, low=share.interval.low, high=share.interval.high)
+    return None if share is None else Share(value=share.share, low=share.interval.low, high=share.interval.high)
