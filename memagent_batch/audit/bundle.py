@@ -12,7 +12,7 @@ from memagent_batch.errors import OutputChangedError
 from memagent_batch.files.errors import FILE_ERRORS, storage_errors
 from memagent_batch.files.location import Location
 from memagent_batch.log.question_list import ASKED_FOLDER
-from memagent_batch.runs.estimates import EVALUATIONS_FOLDER, REVIEWS_FOLDER
+from memagent_batch.runs.estimates import REVIEWS_FOLDER
 from memagent_batch.runs.history import RUNS_FOLDER, PastRun
 from memagent_batch.runs.manifest import MANIFEST_FILE
 from memagent_batch.runs.record import (
@@ -49,7 +49,7 @@ ssh-keygen -Y verify -n {namespace} -I SIGNER -f ALLOWED_SIGNERS -s {run_sums}.s
 - `answers/`, `evidence/`: the tables, if they were packed: one row for each reading, and the sentences it rests on.
 - `runs/`: the record of the run: its list of files, its manifest with all settings, its documents (`plan.parquet`).
 - `log/questions/`: the questions.
-- `review/`, `evaluation/`: labels of people, and what reviews and evaluations have found. They came after the run.
+- `review/`: labels of people, and what reviews have found. They came after the run.
 
 Not here: the documents, the notes of the model, and the turn log, from which `memagent verify` makes each row again.
 """
@@ -109,8 +109,6 @@ def _names(past: PastRun, *, with_tables: bool) -> Iterator[str]:
     for name in _below(past.output, REVIEWS_FOLDER):
         if name.startswith(LABELS) or name.rpartition("/")[2] in REVIEWED:
             yield name
-    evaluations = _below(past.output, f"{EVALUATIONS_FOLDER}/{past.manifest['reader_fingerprint']}")
-    yield from (name for name in evaluations if name.endswith(".json"))
 
 
 def _below(output: Location, folder: str) -> list[str]:

@@ -320,29 +320,6 @@ class Report(StorageCommand):
         print(json.dumps(write_report(output, target=target), indent=2, ensure_ascii=False))
 
 
-class Attach(StorageCommand):
-    """Puts what an evaluation found onto the cards of a scan by the same reader."""
-
-    command = "memagent evaluate attach"
-    examples = (
-        "memagent evaluate attach eval/ --to out/",
-        "memagent evaluate attach s3://bucket/eval/ --to s3://bucket/scan/",
-    )
-    page = "docs/how-to/record.md"
-    words = ("output",)
-
-    output: Text
-    """The output of `evaluate run`: a folder or any fsspec URL."""
-    to: Text
-    """The output of `memagent answer`."""
-
-    def run(self) -> None:
-        from memagent_batch.evaluation.attach import attach
-
-        attached = attach(self.locate(self.output), output=self.locate(self.to))
-        print(json.dumps({"attached": attached}, indent=2, ensure_ascii=False))
-
-
 def _require_tasks(names: Iterable[str], known: Iterable[str]) -> None:
     """Refuses a task that is not there, with the nearest one."""
     known = list(known)

@@ -107,7 +107,6 @@ COMMANDS = {
     ),
     "evaluate score": ("evaluate:Score", "scores any answers table against a suite"),
     "evaluate report": ("evaluate:Report", "draws the results of `run`, with every failure's memory trace"),
-    "evaluate attach": ("evaluate:Attach", "puts what `run` found onto the cards of a scan by the same reader"),
 }
 """Each command with its class in this package, and a line of help."""
 

@@ -35,13 +35,7 @@ from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FO
 from memagent_batch.logs import EventKind
 from memagent_batch.masking import DIGEST, printable, shown
 from memagent_batch.runs.claim import named_files, require_claim
-from memagent_batch.runs.estimates import (
-    ReaderEvaluation,
-    ReviewEstimates,
-    follow_up_texts,
-    read_estimates,
-    read_evaluations,
-)
+from memagent_batch.runs.estimates import ReviewEstimates, read_estimates
 from memagent_batch.runs.history import INDEX_FILE, PLAN_FILE, REMOVED_FILE, RUNS_FOLDER, PastRun
 from memagent_batch.runs.manifest import MANIFEST_FILE, PartReport
 from memagent_batch.runs.projection import PROJECTION_FILE, Projection, projection_record
@@ -65,7 +59,6 @@ SHOWN_CHARACTERS = 300
 """Characters of a question or a place."""
 SHOWN_QUESTIONS = 10
 SHOWN_ESTIMATES = 20
-SHOWN_EVALUATIONS = 5
 READER_FIELDS = ("model", "model_sha256", "weights_version", "tokenizer_sha256", "prompt_set", "prompt_set_sha256")
 PLACES = frozenset({"output", "documents", "questions", "ask"})
 """Settings that the command to repeat a run always shows."""
@@ -274,19 +267,14 @@ def _last_line(done: subprocess.CompletedProcess[bytes]) -> str:
 
 
 def run_card(past: PastRun) -> str:
-    """The card of a run, with what its output has by now of estimates and evaluations."""
-    return card(
-        past,
-        estimates=read_estimates(past.output),
-        evaluations=read_evaluations(past.output, past.manifest),
-    )
+    """The card of a run, with the estimates that its output has by now."""
+    return card(past, estimates=read_estimates(past.output))
 
 
-def card(past: PastRun, *, estimates: Sequence[ReviewEstimates], evaluations: Sequence[ReaderEvaluation] = ()) -> str:
+def card(past: PastRun, *, estimates: Sequence[ReviewEstimates]) -> str:
     """The card of a finished run, Markdown."""
     manifest = past.manifest
     documents = manifest["settings"].get("documents") or []
-    texts = follow_up_texts(manifest)
     return _template().render(
         manifest=manifest,
         counts=manifest["counts"],
@@ -297,13 +285,10 @@ def card(past: PastRun, *, estimates: Sequence[ReviewEstimates], evaluations: Se
         num_unusable=sum(part.get("num_unusable") or 0 for part in manifest["parts"]),
         num_unreadable=past.plan.num_rows - past.plan["error"].null_count,
         estimates=estimates,
-        evaluations=evaluations,
-        asks_as=lambda each, kind: kind in texts and each.follow_ups.get(kind) == texts[kind],
         job=json.dumps(_changed(manifest["settings"]), indent=2).replace("`", "\\u0060"),  # else it could end the block
         reader_fields=READER_FIELDS,
         shown_questions=SHOWN_QUESTIONS,
         shown_estimates=SHOWN_ESTIMATES,
-        shown_evaluations=SHOWN_EVALUATIONS,
     )
 
 
@@ -320,7 +305,6 @@ def _template() -> jinja2.Template:
         "inline": _inline,
         "json": lambda value: json.dumps(value, sort_keys=True, default=str),
         "number": lambda value: f"{value:,}",
-        "place": shown,
     }
     return environment.get_template("card.md.j2")
 

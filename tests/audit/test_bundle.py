@@ -1,10 +1,8 @@
 """An archive for someone outside: what is in it, that it is checked without this software, and what is not packed."""
 
-import json
 import subprocess
 import zipfile
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -12,16 +10,12 @@ import pytest
 from memagent_batch.cli.bundle import Bundle
 from memagent_batch.cli.main import read_command
 from memagent_batch.errors import NotVerifiedError, OutputError, SettingsError
-from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
 from memagent_batch.flows.audit import bundle
 from memagent_batch.flows.review import Asked, estimate
 from memagent_batch.review.record import rule_of
-from memagent_batch.runs.estimates import EVALUATIONS_FOLDER, evaluation_file
-from memagent_batch.runs.manifest import require_manifest
 from tests.audit.scan import Copy, verify_here
 from tests.review.test_review import label_all
-from tests.runs.test_card import evaluation_of
 
 CLAUSE = Asked(
     question_id="signed", rule=rule_of("value_bool = true", by=None, unsure_below=None), labels="4", with_page=False
@@ -100,24 +94,6 @@ def test_run_that_an_older_version_closed_is_not_packed(copied: Callable[[], Cop
         copy.strip(run_id)
     with pytest.raises(NotVerifiedError, match="an older version closed it"):
         unpacked(copy, tmp_path)
-
-
-def test_bundle_holds_evaluations_of_its_reader_and_its_card_shows_them(
-    copied: Callable[[], Copy], tmp_path: Path
-) -> None:
-    copy = copied()
-    output = Location(uri=str(copy.folder))
-    manifest = require_manifest(output)
-    evaluation = evaluation_of(manifest)
-    assert set(evaluation.follow_ups) == {"value", "evidence", "support"}, "the scan asks all of them"
-    name = evaluation_file(manifest, evaluated_in=evaluation.run_id)
-    write_json(output / name, asdict(evaluation))
-    for other in ("other/a.json", "evaluation.json", "runs/base/answers/a.parquet"):
-        (output / f"{EVALUATIONS_FOLDER}/{other}").write_bytes(json.dumps({}).encode())
-    assert verify_here(output).findings == []
-    folder = unpacked(copy, tmp_path)
-    assert "by this reader:\n  - 40 readings" in (folder / "card.md").read_text()
-    assert {each for each in names_of(folder) if each.startswith(EVALUATIONS_FOLDER)} == {name}
 
 
 def test_bundle_of_another_ending_is_refused(copied: Callable[[], Copy], tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -78,19 +77,6 @@ def scores(folder: Path, variant: str) -> list[float]:
 
 def cells(said: str) -> list[list[str]]:
     return [line.split() for line in said.splitlines()]
-
-
-def test_evaluation_is_attached_to_a_scan_of_the_variant_that_read_it(
-    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    scan = tmp_path / "scan"
-    shutil.copytree(finished / "out" / "runs" / "small", scan)
-    assert cli.main(["evaluate", "attach", str(finished / "out"), "--to", str(scan)]) == 0
-    (row,) = json.loads(capsys.readouterr().out)["attached"]
-    assert (row["variant"], row["score"]) == ("small", 0.5)
-    assert cli.main(["bundle", str(scan), "--to", str(tmp_path / "scan.zip")]) == 0
-    with zipfile.ZipFile(tmp_path / "scan.zip") as archive:
-        assert "by this reader:\n  - 4 readings scored on" in archive.read("card.md").decode()
 
 
 def test_evaluate_run_scores_each_variant_and_keeps_its_run(finished: Path) -> None:
