@@ -5,58 +5,44 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memagent_batch.convert.converter import PartStatus
-from memagent_batch.files.columns import column
+from memagent_batch.files.columns import Column, arrow_schema
 from memagent_batch.files.errors import table_errors
 from memagent_batch.files.location import Location
 
 SOURCES_KEY = b"memagent.sources"
 """Entry of a file's footer: its sources, in the order of its row groups."""
 
-CONVERTED = pa.schema(
-    [
-        column(
-            "document_id",
-            pa.string(),
-            "path of the file below the folder that was asked for; an attachment has its number and name behind that",
-        ),
-        column("part", pa.int32(), "position of the part in its document, from 1"),
-        column("locator", pa.string(), "where the part stands in its source: a page, a message, a section"),
-        column("text", pa.string(), "text of the part; null where it is not ok, needs_ocr or empty", nullable=True),
-        column("status", pa.string(), ", ".join(PartStatus)),
-        column("reason", pa.string(), "why it is not ok, or what to know of its text", nullable=True),
-        column("converter", pa.string(), "name of the converter; null where none was run", nullable=True),
-        column("converter_version", pa.string(), "version of the converter and its library", nullable=True),
-        column("source", pa.string(), "path of the file that it came from"),
-        column("source_hash", pa.string(), "SHA-256 of that file; null where it was not read", nullable=True),
-    ]
-)
-"""One row for each part of each document; every file has one at least. Rows of a document stand together, in order."""
-
 TEXT_STATUSES = frozenset({PartStatus.OK, PartStatus.NEEDS_OCR, PartStatus.EMPTY})
 """Statuses of parts that have a text, if only an empty one."""
 
 
 class ConvertedRow(TypedDict):
-    """A row of `CONVERTED`."""
+    """One row for each part of each document; each file has at least one. Rows of a document are together, in order."""
 
-    document_id: str
-    part: int
-    locator: str
-    text: str | None
-    status: str
-    reason: str | None
-    converter: str | None
-    converter_version: str | None
-    source: str
-    source_hash: str | None
+    document_id: Annotated[
+        str,
+        Column(
+            "path of the file below the folder that was asked for; an attachment has its number and name behind that"
+        ),
+    ]
+    part: Annotated[int, pa.int32(), Column("position of the part in its document, from 1")]
+    locator: Annotated[str, Column("where the part stands in its source: a page, a message, a section")]
+    text: Annotated[str | None, Column("text of the part; null where it is not ok, needs_ocr or empty")]
+    status: Annotated[str, Column(", ".join(PartStatus))]
+    reason: Annotated[str | None, Column("why it is not ok, or what to know of its text")]
+    converter: Annotated[str | None, Column("name of the converter; null where none was run")]
+    converter_version: Annotated[str | None, Column("version of the converter and its library")]
+    source: Annotated[str, Column("path of the file that it came from")]
+    source_hash: Annotated[str | None, Column("SHA-256 of that file; null where it was not read")]
 
 
+CONVERTED = arrow_schema(ConvertedRow)
 FILE_OUTCOMES = (PartStatus.NOT_READ, PartStatus.FAILED, PartStatus.NEEDS_OCR, PartStatus.SKIPPED, PartStatus.OK)
 """How a whole file ended: the first of these that one of its rows has, else `empty`."""
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import pyarrow as pa
 
@@ -18,14 +18,14 @@ from memagent_batch.domain.closing.values import NONE, NOTHING_STATED, TypedValu
 from memagent_batch.domain.scores import TEXT_METRICS, Metric
 from memagent_batch.errors import InputError, MemagentError, OutputError, ValueTypeError
 from memagent_batch.files.claims import claimed_record, whole_record
-from memagent_batch.files.columns import column
+from memagent_batch.files.columns import Column, arrow_schema, column
 from memagent_batch.files.errors import input_errors, output_errors
 from memagent_batch.files.json_files import write_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import read_parquet
 from memagent_batch.inputs.questions import LABEL_MARK, TypeFields, value_type_of
 from memagent_batch.log.rows import CLOSING, SAMPLE
-from memagent_batch.runs.tables import DOCUMENT_ID, QUESTION, QUESTION_ID
+from memagent_batch.runs.tables import DOCUMENT_ID, QUESTION_ID, DocumentId, QuestionId, QuestionText
 
 SUITE_FILE = "suite.json"
 """What was asked for: tasks, lengths, samples, seed, tokeniser. Written last: without it a suite is not whole."""
@@ -33,45 +33,6 @@ DOCUMENTS_FOLDER = "documents"
 QUESTIONS_FILE = "questions.parquet"
 SUITE_FORMAT = "memagent-suite/3"
 """Changes with every change of layout that an older version can't read."""
-REFERENCES = column("references", pa.list_(pa.string()), "right answers; what they mean together is up to the metric")
-CELL = [
-    column("task", pa.string(), "name of the task, such as niah_single_1"),
-    column("length_tokens", pa.int64(), "length of the document that was asked for", unit="tokens", nullable=True),
-    column("depth", pa.float64(), "where the (only) needle begins, from 0 to 1; null without one", nullable=True),
-    column("metric", pa.string(), "the task's own metric: " + ", ".join(Metric)),
-]
-
-ANSWER_TYPE = [
-    column("answer_type", pa.string(), "type that the answer is asked for as; null for none", nullable=True),
-    column("labels", pa.list_(pa.string()), "what may be chosen", nullable=True),
-    column("schema", pa.string(), "JSON Schema of the value, as text", nullable=True),
-    column("unit", pa.string(), "unit of the number", nullable=True),
-    column("not_stated", pa.bool_(), "whether `not stated` may be answered", nullable=True),
-]
-"""The type that a question asks for, named as in a question list."""
-IS_ABSENT = column("is_absent", pa.bool_(), "whether the document does not state the answer")
-GOLD_SPANS = column(
-    "gold_spans",
-    pa.list_(
-        pa.struct(
-            [pa.field("char_start", pa.int64(), nullable=False), pa.field("char_end", pa.int64(), nullable=False)]
-        )
-    ),
-    "sentences that bear the answer, as spans of code points; empty where the document does not state it, null where "
-    "they are not known",
-    nullable=True,
-)
-
-SUITE_DOCUMENTS = pa.schema([DOCUMENT_ID, column("text", pa.string(), "the document")])
-"""One row for each document."""
-SUITE_QUESTIONS = pa.schema(
-    [QUESTION_ID, DOCUMENT_ID, QUESTION, REFERENCES, *CELL, *ANSWER_TYPE, IS_ABSENT, GOLD_SPANS]
-)
-"""One row for each question."""
-ASKED_ENTRY = "asked"
-"""Entry of `suite.json` that says all that decides what is in a suite."""
-Say = Callable[[str], None]
-"""Shows a line of progress."""
 
 
 class GoldSpanRow(TypedDict):
@@ -81,36 +42,57 @@ class GoldSpanRow(TypedDict):
     char_end: int
 
 
-class SuiteQuestion(TypeFields):
-    """A row of `SUITE_QUESTIONS`."""
+class SuiteDocument(TypedDict):
+    """One row for each document."""
 
-    question_id: str
-    document_id: str
-    question: str
-    references: list[str]
-    task: str
-    length_tokens: int | None
-    depth: float | None
-    metric: str
-    is_absent: bool
-    gold_spans: list[GoldSpanRow] | None
+    document_id: DocumentId
+    text: Annotated[str, Column("the document")]
 
 
-CONVERTED_QUESTIONS = pa.schema(
-    [
-        *SUITE_QUESTIONS,
-        column("split", pa.string(), "how question and document were told apart: given, template or last_paragraph"),
+class _AskedColumns(TypedDict):
+    question_id: QuestionId
+    document_id: DocumentId
+    question: QuestionText
+    references: Annotated[list[str], Column("right answers; what they mean together is up to the metric")]
+
+
+class CellColumns(TypedDict):
+    """Where a question stands among those of a suite."""
+
+    task: Annotated[str, Column("name of the task, such as niah_single_1")]
+    length_tokens: Annotated[int | None, Column("length of the document that was asked for", "tokens")]
+    depth: Annotated[float | None, Column("where the (only) needle begins, from 0 to 1; null without one")]
+    metric: Annotated[str, Column("the task's own metric: " + ", ".join(Metric))]
+
+
+class SuiteQuestion(_AskedColumns, CellColumns, TypeFields):
+    """One row for each question."""
+
+    is_absent: Annotated[bool, Column("whether the document does not state the answer")]
+    gold_spans: Annotated[
+        list[GoldSpanRow] | None,
+        Column(
+            "sentences that bear the answer, as spans of code points; empty where the document does not state it, null "
+            "where they are not known"
+        ),
     ]
-)
-"""The questions of a converted suite."""
 
 
 class ConvertedQuestion(SuiteQuestion):
-    """A row of `CONVERTED_QUESTIONS`."""
+    """A question of a converted suite."""
 
-    split: str
+    split: Annotated[str, Column("how question and document were told apart: given, template or last_paragraph")]
 
 
+SUITE_DOCUMENTS = arrow_schema(SuiteDocument)
+SUITE_QUESTIONS = arrow_schema(SuiteQuestion)
+CONVERTED_QUESTIONS = arrow_schema(ConvertedQuestion)
+CELL = [*arrow_schema(CellColumns)]
+REFERENCES, ANSWER_TYPE, IS_ABSENT = map(SUITE_QUESTIONS.field, ("references", "answer_type", "is_absent"))
+ASKED_ENTRY = "asked"
+"""Entry of `suite.json` that says all that decides what is in a suite."""
+Say = Callable[[str], None]
+"""Shows a line of progress."""
 STATUS_MISSING = "missing"
 """Status of a reading that the suite asks for and that the answers have no row of."""
 VALUE_FIELDS = [field for field in CLOSING if field.name in {"value", "value_status", "confidence"}]
@@ -159,7 +141,7 @@ SCORES = pa.schema(
         column("answered", pa.bool_(), "whether there was anything to score: an answer, or a response"),
         column("answer", pa.string(), "the answer that was taken out of the response", nullable=True),
         REFERENCES,
-        ANSWER_TYPE[0],
+        ANSWER_TYPE,
         *CLOSING_SCORES,
         column("num_document_tokens", pa.int64(), "length of the document", unit="tokens", nullable=True),
         column("num_turns", pa.int32(), "turns of the reading", unit="turns"),

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.domain.addresses import permanent_number
 from memagent_batch.errors import BadFileError, DocumentMissingError, InputError
+from memagent_batch.files.columns import column
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.formats.byte_lines import line_at
 from memagent_batch.inputs.formats.formats import Format
@@ -29,29 +30,23 @@ log = logging.getLogger(__name__)
 
 CARRY_PREFIX = "carry:"
 """Goes before the names of carried columns in the index, so that they can't collide with its own."""
-
-
-def _column(name: str, type_: pa.DataType, *, nullable: bool, description: str) -> pa.Field:
-    return pa.field(name, type_, nullable=nullable, metadata={"description": description})
-
-
 ROWS_COLUMN = "rows"
 """Column of the index with the places of a document of many rows."""
 _TEXT = pa.large_string()
 """A column of all documents may hold more than 2 GiB, which other strings can't."""
 INDEX_SCHEMA = pa.schema(
     [
-        _column("document_id", _TEXT, nullable=False, description="unique id of the document"),
-        _column("document_hash", _TEXT, nullable=True, description="SHA-256 of the text, null on error"),
-        _column("path", _TEXT, nullable=False, description="path of the file on the documents' file system"),
-        _column("format", pa.string(), nullable=False, description="format of the file"),
-        _column("start", pa.int64(), nullable=False, description="row group, from 0; or first byte"),
-        _column("stop", pa.int64(), nullable=False, description="row in the group, from 0; or byte after the last"),
-        _column("num_bytes", pa.int64(), nullable=False, description="size of the text in UTF-8, bytes; 0 on error"),
-        _column("question", _TEXT, nullable=True, description="question beside the text, where asked for"),
-        _column("error", _TEXT, nullable=True, description="why the text can't be read"),
-        _column("error_type", _TEXT, nullable=True, description="kind of that error; null for a `DocumentError`"),
-        _column(
+        column("document_id", _TEXT, "unique id of the document"),
+        column("document_hash", _TEXT, "SHA-256 of the text, null on error", nullable=True),
+        column("path", _TEXT, "path of the file on the documents' file system"),
+        column("format", pa.string(), "format of the file"),
+        column("start", pa.int64(), "row group, from 0; or first byte"),
+        column("stop", pa.int64(), "row in the group, from 0; or byte after the last"),
+        column("num_bytes", pa.int64(), "size of the text in UTF-8, bytes; 0 on error"),
+        column("question", _TEXT, "question beside the text, where asked for", nullable=True),
+        column("error", _TEXT, "why the text can't be read", nullable=True),
+        column("error_type", _TEXT, "kind of that error; null for a `DocumentError`", nullable=True),
+        column(
             ROWS_COLUMN,
             pa.struct(
                 [
@@ -62,8 +57,8 @@ INDEX_SCHEMA = pa.schema(
                     pa.field("stops", pa.list_(pa.int64())),
                 ]
             ),
+            "of a document of many rows: its files, and of each row in order its file and place there",
             nullable=True,
-            description="of a document of many rows: its files, and of each row in order its file and place there",
         ),
     ]
 )
@@ -173,7 +168,7 @@ def index_schema(settings: InputConfig) -> pa.Schema:
 
 def row_schema(settings: InputConfig) -> pa.Schema:
     """Schema of indexed rows before they are grouped (`rows.py`): `document_hash` and `num_bytes` are of one row."""
-    fields = [column for column in index_schema(settings) if column.name != ROWS_COLUMN]
+    fields = [each for each in index_schema(settings) if each.name != ROWS_COLUMN]
     return pa.schema([*fields, pa.field("order", pa.list_(_TEXT))])
 
 

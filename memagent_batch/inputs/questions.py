@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,51 +12,38 @@ from memagent_batch.config.sources import InputConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.closing.answer_types import ValueType, parse_value_type
 from memagent_batch.errors import InputError, ValueTypeError
+from memagent_batch.files.columns import Column as TableColumn
+from memagent_batch.files.columns import arrow_schema
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.formats.formats import READERS, Format, format_of
 from memagent_batch.inputs.formats.records import Column, Kind, Presence, Unreadable, Value, column_value
 from memagent_batch.inputs.listing import list_files
 
 
-def _field(name: str, type_: pa.DataType, description: str, *, nullable: bool = True) -> pa.Field:
-    return pa.field(name, type_, nullable=nullable, metadata={"description": description})
-
-
-QUESTION_SCHEMA = pa.schema(
-    [
-        _field("question_id", pa.large_string(), "id of the question", nullable=False),
-        _field("document_id", pa.large_string(), "document it is asked of; null for every document"),
-        _field("question", pa.large_string(), "the question", nullable=False),
-        _field("references", pa.list_(pa.string()), "right answers; null where none were given"),
-        _field("answer_type", pa.string(), "type that its answer is asked for as"),
-        _field("labels", pa.list_(pa.string()), "what may be chosen"),
-        _field("schema", pa.string(), "JSON Schema of the value, as text"),
-        _field("unit", pa.string(), "unit of the number"),
-        _field("not_stated", pa.bool_(), "whether `not stated` may be answered"),
-    ]
-)
-"""One row for each question and the document that it is bound to, if any."""
-
-
 class TypeFields(TypedDict):
     """The columns of a question list that say which type an answer is asked for as."""
 
-    answer_type: str | None
-    labels: list[str] | None
-    schema: str | None
-    unit: str | None
-    not_stated: bool | None
+    answer_type: Annotated[str | None, TableColumn("type that the answer is asked for as; null for none")]
+    labels: Annotated[list[str] | None, TableColumn("what may be chosen")]
+    schema: Annotated[str | None, TableColumn("JSON Schema of the value, as text")]
+    unit: Annotated[str | None, TableColumn("unit of the number")]
+    not_stated: Annotated[bool | None, TableColumn("whether `not stated` may be answered")]
 
 
-class QuestionRow(TypeFields):
-    """A row of `QUESTION_SCHEMA`."""
+class _AskedFields(TypedDict):
+    question_id: Annotated[str, pa.large_string(), TableColumn("id of the question")]
+    document_id: Annotated[
+        str | None, pa.large_string(), TableColumn("document it is asked of; null for every document")
+    ]
+    question: Annotated[str, pa.large_string(), TableColumn("the question")]
+    references: Annotated[list[str] | None, TableColumn("right answers; null where none were given")]
 
-    question_id: str
-    document_id: str | None
-    question: str
-    references: list[str] | None
+
+class QuestionRow(_AskedFields, TypeFields):
+    """One row for each question and the document that it is bound to, if any."""
 
 
+QUESTION_SCHEMA = arrow_schema(QuestionRow)
 NO_TYPE: TypeFields = {"answer_type": None, "labels": None, "schema": None, "unit": None, "not_stated": None}
 """Of a question that asks for none."""
 LABEL_MARK = "|"

@@ -5,16 +5,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from hashlib import sha256
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import pyarrow as pa
 
 from memagent_batch.errors import InputError
-from memagent_batch.files.columns import TIMESTAMP, column
+from memagent_batch.files.columns import Column, arrow_schema
 from memagent_batch.files.errors import table_errors
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
 from memagent_batch.inputs.where import canonical, parse_where
+from memagent_batch.log.rows import CharEnd
 
 YES, NO, NONE_OF_THESE = "yes", "no", "none of these"
 """Labels of a review by a condition, and of one by values where none of them is right."""
@@ -22,49 +23,50 @@ UNCLEAR = "unclear"
 """Label of a document that does not let a person say."""
 LABELS_FOLDER = "review/labels"
 """Where the table lies below an output."""
-LABELS = pa.schema(
-    [
-        column("document_hash", pa.string(), "SHA-256 of the text of the document that was read, hex"),
-        column("question_hash", pa.string(), "hash of the question that was answered, as in `answers`"),
-        column(
-            "char_start",
-            pa.int64(),
+
+
+class LabelColumns(TypedDict):
+    """One row for each label that a person gave. Several of one person on the same key: the last one stands."""
+
+    document_hash: Annotated[str, Column("SHA-256 of the text of the document that was read, hex")]
+    question_hash: Annotated[str, Column("hash of the question that was answered, as in `answers`")]
+    char_start: Annotated[
+        int | None,
+        Column(
             "first character of the sentence whose bearing is labelled; null where the label is of the document",
-            unit="code points",
-            nullable=True,
+            "code points",
         ),
-        column("char_end", pa.int64(), "character after its last one", unit="code points", nullable=True),
-        column(
-            "value",
-            pa.string(),
-            "what the person says: yes, no, unclear, or a value of the question; of a sentence, whether it bears the "
-            "answer",
-        ),
-        column("reviewer", pa.string(), "who says it"),
-        column("labelled_at", TIMESTAMP, "when, UTC"),
-        column("blind", pa.bool_(), "whether the person had not seen the scan's answer to it"),
-        column("purpose", pa.string(), "develop: to improve the scan by; validate: to measure it"),
-        column("comment", pa.string(), "the person's remark", nullable=True),
-        column(
-            "decision",
-            pa.string(),
-            "what was decided: the condition that the right answer fulfils where the value is yes, or the column whose "
-            "right value was chosen; null in rows of older versions, where `review.json` of `review_id` says it",
-            nullable=True,
-        ),
-        column(
-            "choices",
-            pa.list_(pa.string()),
-            "what could be chosen, but for unclear; null in rows of older versions",
-            nullable=True,
-        ),
-        column("review_id", pa.string(), "the review that it was made in"),
-        column("document_id", pa.string(), "id that the document had then"),
-        column("question_id", pa.string(), "id that the question had then"),
-        column("imported_at", TIMESTAMP, "when the row was taken in, UTC"),
     ]
-)
-"""One row for each label that a person gave. Several of one person on the same key: the last one stands."""
+    char_end: CharEnd
+    value: Annotated[
+        str,
+        Column(
+            "what the person says: yes, no, unclear, or a value of the question; of a sentence, whether it bears the "
+            "answer"
+        ),
+    ]
+    reviewer: Annotated[str, Column("who says it")]
+    labelled_at: Annotated[datetime, Column("when, UTC")]
+    blind: Annotated[bool, Column("whether the person had not seen the scan's answer to it")]
+    purpose: Annotated[str, Column("develop: to improve the scan by; validate: to measure it")]
+    comment: Annotated[str | None, Column("the person's remark")]
+    decision: Annotated[
+        str | None,
+        Column(
+            "what was decided: the condition that the right answer fulfils where the value is yes, or the column whose "
+            "right value was chosen; null in rows of older versions, where `review.json` of `review_id` says it"
+        ),
+    ]
+    choices: Annotated[
+        list[str] | None, Column("what could be chosen, but for unclear; null in rows of older versions")
+    ]
+    review_id: Annotated[str, Column("the review that it was made in")]
+    document_id: Annotated[str, Column("id that the document had then")]
+    question_id: Annotated[str, Column("id that the question had then")]
+    imported_at: Annotated[datetime, Column("when the row was taken in, UTC")]
+
+
+LABELS = arrow_schema(LabelColumns)
 LabelRow = dict[str, Any]
 """A row of `LABELS`."""
 NO_DECISION: LabelRow = {"decision": None, "choices": None}

@@ -13,6 +13,7 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Question, Status
 from memagent_batch.errors import DocumentError, SupersededError
+from memagent_batch.files.columns import arrow_schema
 from memagent_batch.log.index import ReadingKey, StandingOutcome, read_outcomes, reading_key
 from memagent_batch.log.question_list import AskedQuestion, asked_in
 from memagent_batch.log.turns import read_turns
@@ -24,23 +25,17 @@ from memagent_batch.reading.turns import LoggedTurns, ReadingTurns, ReplayOnly
 from memagent_batch.runs.claim import require_claim
 from memagent_batch.runs.parts import PART_COLUMN
 from memagent_batch.runs.plan import WORK_COLUMNS
-from memagent_batch.training.rollouts.groups import GROUP_COUNTS, GroupMaker, GroupQuestion, GroupSample
+from memagent_batch.training.rollouts.groups import GroupMaker, GroupQuestion, GroupSample
 from memagent_batch.training.rollouts.table import write_rollouts
 from memagent_batch.wiring import ReaderIdentity, make_output
 
-ROLLOUTS_REPORT = pa.schema(
-    [pa.field("files", pa.list_(pa.string())), pa.field("missing", pa.list_(pa.string()))]
-    + [pa.field("reward_sum", pa.float64())]
-    + [pa.field(name, pa.int64()) for name in GROUP_COUNTS]
-)
-"""What a written part reports; `missing` names the samples that ended and could not be replayed."""
-
 
 class RolloutsReport(TypedDict):
-    """A row of `ROLLOUTS_REPORT`."""
+    """What a written part reports."""
 
     files: list[str]
     missing: list[str]
+    """Samples that ended and could not be replayed."""
     reward_sum: float
     groups: int
     dropped_groups: int
@@ -49,6 +44,9 @@ class RolloutsReport(TypedDict):
     samples_without_reward: int
     rows: int
     tokens: int
+
+
+ROLLOUTS_REPORT = arrow_schema(RolloutsReport)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
