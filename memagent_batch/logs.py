@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from threading import Thread
-from types import MappingProxyType
 from typing import Any
 
 from pythonjsonlogger.json import JsonFormatter
@@ -194,11 +193,8 @@ def as_json(line: bytes) -> bytes:
     text = line.decode(errors="replace").rstrip()
     if not text:
         return b""
-    try:
-        fields = json.loads(text)
-        shown = _completed_line(fields, text) if isinstance(fields, dict) else _other_line(text)
-    except Exception:  # noqa: BLE001 - a line of any library: malformed, too deep, with numbers too long
-        shown = _other_line(text)
+    own = {"time": _time(time.time()), "level": "warning", "event": EventKind.OTHER, "logger": "stderr"}
+    shown = _json_line(_own_line(text) or {**own, "message": text})
     return f"{shown}\n".encode()
 
 
@@ -308,24 +304,14 @@ def _bare(record: logging.LogRecord, error: Exception) -> logging.LogRecord:
     return logging.makeLogRecord({**fields, "msg": text, "event": kind_of(record)})
 
 
-def _completed_line(fields: Mapping[str, Any], text: str) -> str:
-    """An object of a line: one of this program as it is, one of a library with what each line has."""
-    own = [fields.get(name) for name in ("time", "level", "event", "message")]
-    if all(isinstance(value, str) for value in own) and fields["event"] in list(EventKind):
-        return _json_line(fields)
-    if not isinstance(fields.get("message"), str):
-        return _other_line(text, fields)
-    others = {name: value for name, value in fields.items() if name != "message"}
-    return _other_line(fields["message"], others)
-
-
-def _other_line(message: str, fields: Mapping[str, Any] = MappingProxyType({})) -> str:
-    """A line that was written past `logging`."""
-    return _json_line(_merged(_own_of_other(), fields, message))
-
-
-def _own_of_other() -> dict[str, str]:
-    return {"time": _time(time.time()), "level": "warning", "event": EventKind.OTHER, "logger": "stderr"}
+def _own_line(text: str) -> dict[str, Any] | None:
+    """The object of a line that this program has logged; None for any other line."""
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError):  # malformed, too deep, with numbers too long
+        return None
+    is_own = isinstance(fields, dict) and fields.get("event") in list(EventKind) and "message" in fields
+    return fields if is_own else None
 
 
 def _merged(own: Mapping[str, Any], fields: Mapping[str, Any], message: object) -> dict[str, Any]:

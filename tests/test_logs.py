@@ -229,17 +229,12 @@ def test_json_log_holds_a_line_that_no_parser_reads(text: str) -> None:
     assert (line["event"], line["logger"], line["message"]) == ("other", "stderr", text)
 
 
-def test_json_log_completes_and_masks_the_object_of_a_library() -> None:
-    words = {"message": f"no answer of {SECRET_URL}", "level": "info", SECRET_URL: [SECRET_URL], "rate": float("nan")}
-    shown = as_json(json.dumps(words).encode())
-    line = json.loads(shown, parse_constant=pytest.fail)
-    assert list(line)[:4] == ["time", "level", "event", "logger"]
-    assert (line["event"], line["level"], line["other_level"]) == ("other", "warning", "info")
-    assert (line["message"], line["http://host/v1"], line["rate"]) == (
-        "no answer of http://host/v1",
-        ["http://host/v1"],
-        None,
-    )
+def test_json_log_takes_the_object_of_a_library_for_a_text_and_masks_it() -> None:
+    text = json.dumps({"message": f"no answer of {SECRET_URL}", "level": "info", "event": "other_event"})
+    shown = as_json(text.encode())
+    line = json.loads(shown)
+    assert (line["event"], line["level"], line["logger"]) == ("other", "warning", "stderr")
+    assert line["message"] == text.replace("svc:hunter2@", "")
     assert as_json(shown) == shown
 
 

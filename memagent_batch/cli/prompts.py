@@ -7,7 +7,7 @@ from memagent_batch.domain.prompts import AnswerForm, PromptSet
 from memagent_batch.errors import OutputError
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 from memagent_batch.prompts.files import load_prompt_set, prompt_set_json, save_prompt_set
-from memagent_batch.prompts.official import OfficialImport, import_official
+from memagent_batch.prompts.official import import_official
 
 
 class List(Command):
@@ -51,14 +51,13 @@ class Show(Command):
 class Import(Command):
     """Makes a prompt set file from a Python file of the official code of MemAgent or PI-Mem.
 
-    The file is parsed and never run. Published texts are known by their hash, others by the constants TEMPLATE
-    and TEMPLATE_FINAL or TEMPLATE_FINAL_BOXED (PI-Mem: TEMPLATE_CHUNK, TEMPLATE_MERGE and TEMPLATE_FINAL_BOXED).
+    The file is parsed and never run. The published texts are recognised by their hashes.
     """
 
     command = "memagent prompts import"
     examples = (
-        "memagent prompts import MemAgent/quickstart.py",
-        "memagent prompts import MemAgent/quickstart.py --output official.json --name official",
+        "memagent prompts import MemAgent/recurrent/impls/memory.py",
+        "memagent prompts import MemAgent/recurrent/impls/memory.py --output official.json --name official",
     )
     page = "docs/how-to/prompts.md"
     words = ("file",)
@@ -71,42 +70,16 @@ class Import(Command):
     """Name of the prompt set (default: that of the Python file, without its ending)."""
 
     def run(self) -> None:
-        imported = import_official(self.file, name=self.name)
-        target = self.output or Path(f"{imported.prompts.name}.json")
-        is_same = target.is_file() and target.read_bytes() == prompt_set_json(imported.prompts).encode()
+        prompts = import_official(self.file, name=self.name)
+        target = self.output or Path(f"{prompts.name}.json")
+        is_same = target.is_file() and target.read_bytes() == prompt_set_json(prompts).encode()
         if target.exists() and not is_same:
             raise OutputError(
                 f"{target} is there already and holds something else; remove it, or give another --output"
             )
-        save_prompt_set(imported.prompts, target)
-        print(f"{_set_summary(imported.prompts)}\n\ntexts:")
-        for check in imported.checks:
-            found = "published" if check.is_published else "differs"
-            print(f"  {check.text:<16} {found:<10} {check.sha256}  ({check.source})")
-        print(f"\n{_import_verdict(imported)}\n{_use(imported, target)}")
-
-
-def _import_verdict(imported: OfficialImport) -> str:
-    if not imported.is_published:
-        return "Some texts differ from the published ones; no published checkpoint was trained on them."
-    if not imported.checkpoints:
-        return (
-            "All texts are the published ones; the checkpoints were trained on the update text and the first memory, "
-            "but on another answer text, the boxed one."
-        )
-    return (
-        f"All texts are the published ones; {', '.join(imported.checkpoints)} were trained on update, first memory "
-        f"and the answer form {AnswerForm.BOXED_AS_TRAINED}, with the braces of \\boxed doubled. The official "
-        f"evaluator and quickstart show these checkpoints the form {AnswerForm.BOXED}."
-    )
-
-
-def _use(imported: OfficialImport, target: Path) -> str:
-    """How to use the set, with the form that it was trained with, or the only one that it has."""
-    forms = imported.prompts.answers
-    form = AnswerForm.BOXED_AS_TRAINED if imported.checkpoints else next(iter(forms))
-    option = "" if form is AnswerForm.BOXED else f" --answer-form {form}"
-    return f"Written to {target}; use it with --prompt-set {target}{option}"
+        save_prompt_set(prompts, target)
+        form = max(prompts.answers, key=lambda each: each is AnswerForm.BOXED_AS_TRAINED)
+        print(f"{_set_summary(prompts)}\n\nWritten to {target}; use it with --prompt-set {target} --answer-form {form}")
 
 
 def _set_summary(prompts: PromptSet) -> str:

@@ -26,7 +26,7 @@ from memagent_batch.evaluation.corpora import (
 from memagent_batch.evaluation.suite import ConvertedQuestion, span_rows
 from memagent_batch.files.errors import input_errors
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.formats.json_objects import JsonObject, read_objects
+from memagent_batch.inputs.formats.jsonl import JsonObject, read_objects
 from memagent_batch.inputs.formats.records import Column, Kind, Presence, column_value, refuse_missing
 from memagent_batch.inputs.listing import InputFile, list_files
 from memagent_batch.inputs.questions import type_fields

@@ -40,8 +40,6 @@ LOCAL_FILES = 100
 UNREAD = ("not_read", "failed", "needs_ocr", "skipped")
 """Statuses of files that are logged by name, in this order."""
 LOGGED_FILES = 10
-WITHOUT_OWN = frozenset({"docling"})
-"""Converters that are often asked for by name, and that a package of its own has to bring."""
 
 log = logging.getLogger(__name__)
 
@@ -141,16 +139,7 @@ def choose_converters(own: Mapping[str, str], *, allow_code: bool) -> dict[str, 
 
 
 def _chosen(name: str, *, allow_code: bool) -> ChosenConverter:
-    try:
-        CONVERTERS.require(name, allows_code=allow_code)
-    except SettingsError as error:
-        if name not in WITHOUT_OWN:
-            raise
-        raise SettingsError(
-            f"converter: {name!r} is not installed. This project has none of its own: install a package that offers it "
-            f"under the entry point group {CONVERTERS.group}, or name a class of yours as package.module:Class with "
-            "--allow-code (docs/how-to/convert.md)"
-        ) from error
+    CONVERTERS.require(name, allows_code=allow_code)
     version = CONVERTERS.find(name)().version()
     return ChosenConverter(name=name, path=CONVERTERS.path(name), version=version)
 

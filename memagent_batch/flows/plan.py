@@ -14,6 +14,7 @@ from memagent_batch.config.closing import ClosingConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.domain.readings import Cost
+from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import InputError
 from memagent_batch.executors.executor import Executor
 from memagent_batch.files.location import Location
@@ -178,42 +179,6 @@ def make_plan(
     return plan
 
 
-def index_documents(
-    shards: Sequence[Shard],
-    *,
-    sources: SourceConfig,
-    executor: Executor,
-    table: IndexedTable | None = None,
-    kept: pa.Table | None = None,
-) -> pa.Table:
-    """The index of all shards, made in parallel; a table of `index_schema`.
-
-    Args:
-        shards: The files.
-        sources: How to read them.
-        executor: What indexes.
-        table: The table of a lake that they are, if they are one.
-        kept: The index that the last run kept of it: what it has of the same files is not made again.
-
-    Raises:
-        InputError: a file, column or row can't be used, or there is no document; names it.
-    """
-    schema = index_schema(sources.input)
-    tables = [schema.empty_table()]
-    if table is not None and kept is not None and kept.schema.equals(schema):
-        reused, shards = reuse_index(kept, table, shards, settings=sources.input)
-        tables = [reused.cast(schema)]
-    num_files = len({path for shard in shards for path in shard.paths})
-    with step(f"indexing the documents: {num_files:,} file{'s' if num_files != 1 else ''}"):
-        tables += [indexed.cast(schema) for indexed in _indexed_shards(shards, sources=sources, executor=executor)]
-    index = pa.concat_tables(tables).combine_chunks()
-    if table is not None or sources.input.order_columns:  # the same order, however much of it was made again
-        index = index.sort_by([(name, "ascending") for name in ("path", "start", "stop", "document_id")])
-    if not index.num_rows:
-        raise InputError(f"documents: the files at {', '.join(sources.documents)} hold no document")
-    return index
-
-
 def summarise_plan(
     plan: Plan,
     index: TurnIndex,
@@ -267,13 +232,25 @@ def document_lengths(
 
 
 def _checked_index(job: JobConfig, inputs: Inputs, *, table: IndexedTable | None, executor: Executor) -> pa.Table:
-    """The index of the documents, where a run can use it.
+    """The index of the documents, a table of `index_schema`; of a table of a lake, unchanged files are not read again.
 
     Raises:
-        InputError: a file, column or row can't be used, or two documents have one id; names it.
+        InputError: a file, column or row can't be used, there is no document, or two have one id; names it.
     """
+    shards, schema = inputs.found.shards, index_schema(job.input)
+    tables = [schema.empty_table()]
     kept = read_kept_index(make_output(job)) if table is not None and table.files else None
-    index = index_documents(inputs.found.shards, sources=job, executor=executor, table=table, kept=kept)
+    if table is not None and kept is not None and kept.schema.equals(schema):
+        reused, shards = reuse_index(kept, table, shards, settings=job.input)
+        tables = [reused.cast(schema)]
+    num_files = len({path for shard in shards for path in shard.paths})
+    with step(f"indexing the documents: {quantity(num_files, 'file')}"):
+        tables += [indexed.cast(schema) for indexed in _indexed_shards(shards, sources=job, executor=executor)]
+    index = pa.concat_tables(tables).combine_chunks()
+    if table is not None or job.input.order_columns:  # the same order, however much of it was made again
+        index = index.sort_by([(name, "ascending") for name in ("path", "start", "stop", "document_id")])
+    if not index.num_rows:
+        raise InputError(f"documents: the files at {', '.join(job.documents)} hold no document")
     require_readable(index)
     require_reported(index, questions=inputs.questions, settings=job.input)
     require_unique_ids(index, documents=make_documents(job)[0])

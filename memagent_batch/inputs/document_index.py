@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.domain.addresses import permanent_number
+from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import BadFileError, DocumentMissingError, InputError
 from memagent_batch.files.columns import column
 from memagent_batch.files.location import Location
@@ -363,13 +364,13 @@ def describe(index: pa.Table, found: FoundShards) -> str:
     """The line for people, such as `24 documents: 23 from 4 Parquet files, 1 text file`."""
     counts = {Format(row["values"]): row["counts"] for row in _document_formats(index).value_counts().to_pylist()}
     parts = [
-        _plural(counts[format_], "text file")
+        quantity(counts[format_], "text file")
         if format_ is Format.TEXT
-        else f"{counts[format_]:,} from {_plural(found.num_files(format_), f'{_FORMAT_NAMES[format_]} file')}"
+        else f"{counts[format_]:,} from {quantity(found.num_files(format_), f'{_FORMAT_NAMES[format_]} file')}"
         for format_ in Format
         if format_ in counts
     ]
-    line = f"{_plural(sum(counts.values()), 'document')}: {', '.join(parts)}"
+    line = f"{quantity(sum(counts.values()), 'document')}: {', '.join(parts)}"
     if not found.left_out:
         return line
     return f"{line}; left out: {_quoted(found.left_out)} ({_LEFT_OUT})"
@@ -402,7 +403,3 @@ def _document_formats(index: pa.Table) -> pa.ChunkedArray:
 def _quoted(names: Sequence[str]) -> str:
     shown = ", ".join(repr(name) for name in names[:_SHOWN_NAMES])
     return shown if len(names) <= _SHOWN_NAMES else f"{shown} and {len(names) - _SHOWN_NAMES:,} more"
-
-
-def _plural(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -3,29 +3,48 @@
 One pass over the tables of the run; held are the readings of some pages, and a note on every answer that changed.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+import uuid
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from importlib import resources
 from itertools import islice
 from typing import Any, TypedDict
 
+import jinja2
+from markupsafe import Markup
+
 from memagent_batch.domain.readings import Status
+from memagent_batch.domain.texts.shares import percent
 from memagent_batch.errors import OutputError
-from memagent_batch.evaluation.report.visible import shorten
+from memagent_batch.evaluation.report.templates import frame_page, inert_json, page_bytes, page_environment
+from memagent_batch.evaluation.report.visible import shorten, visible
+from memagent_batch.files.claims import ABANDONED_AFTER, claimed_record, replace_shown
 from memagent_batch.files.errors import output_errors
+from memagent_batch.files.json_files import json_bytes
 from memagent_batch.files.location import Location
 from memagent_batch.pages.document_page import (
     MAX_SHEET_READINGS,
     Passages,
     ReadingView,
     Sheet,
-    Window,
     template_values,
     view_reading,
     windows,
 )
-from memagent_batch.pages.readings import OUTCOMES, RunChanges, changes_of, documents_of, stream_readings, table_rows
-from memagent_batch.pages.site_files import SiteFiles, claim_site, open_site, publish, render, render_frame
+from memagent_batch.pages.readings import (
+    OUTCOMES,
+    RunChanges,
+    changes_of,
+    documents_of,
+    run_time,
+    stream_readings,
+    table_rows,
+)
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.estimates import latest_estimates
 from memagent_batch.runs.manifest import Manifest, require_manifest
@@ -40,6 +59,19 @@ MAX_CELL_CHARACTERS = 240
 """Of an answer or question, characters in the table."""
 SHEET_TO_INDEX = "../../../index.html"
 """From a document's page to the index."""
+INDEX_FILE = "index.html"
+RECORD_FILE = "page.json"
+LAYOUT = "memagent-page/1"
+"""Changes with every change of the files that an older version can't replace."""
+BUILD_PREFIX = "build-"
+"""Begins the name of the folder that holds a build's files, all but the index."""
+_STAMP = "%Y%m%dT%H%M%S"
+_THREADS = 8
+"""Files written at once: a store's answer, and a disk's sync, take milliseconds each."""
+_WAITING_FILES = 4 * _THREADS
+"""Most files that are held in memory until they are written."""
+
+_HERE = resources.files("memagent_batch.pages")
 
 
 class WrittenSite(TypedDict):
@@ -52,6 +84,31 @@ class WrittenSite(TypedDict):
     documents_without_text: int
     files: int
     bytes: int
+
+
+class SiteFiles:
+    """Writes the files of one build; counts them."""
+
+    def __init__(self, target: Location, threads: ThreadPoolExecutor) -> None:
+        self.build = f"{BUILD_PREFIX}{datetime.now(UTC):{_STAMP}}-{uuid.uuid4().hex[:6]}"
+        self.num_files = 0
+        self.num_bytes = 0
+        self._folder = target / self.build
+        self._threads = threads
+        self._waiting: deque[Future[None]] = deque()
+
+    def write(self, path: str, data: bytes) -> None:
+        """Writes a file of the build; returns before it is there."""
+        self.num_files += 1
+        self.num_bytes += len(data)
+        self._waiting.append(self._threads.submit((self._folder / path).write_bytes, data))
+        while len(self._waiting) > _WAITING_FILES:
+            self._waiting.popleft().result()
+
+    def finish(self) -> None:
+        """Returns when all files are there."""
+        while self._waiting:
+            self._waiting.popleft().result()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,7 +143,7 @@ def write_site(output: Location, target: Location, *, context_chars: int | None,
     """
     with output_errors(output.uri):
         manifest = require_manifest(output)
-    claim_site(target)
+    claimed_record(target, RECORD_FILE, layout=LAYOUT, remedy="choose an empty folder with --to")
     num_answers = manifest["counts"]["answers_rows"]
     if num_answers > LARGE_ANSWERS and not is_large_allowed:
         raise OutputError(
@@ -174,13 +231,9 @@ def _passages(batch: Sequence[Sheet], *, texts: DocumentTexts | None, context_ch
     for fetched in texts.fetch([sheet.document_id for sheet in wanted]):
         for sheet in wanted:
             if sheet.document_id == fetched.document_id:
-                shown = _sheet_windows(sheet, fetched.text, context_chars=context_chars)
-                found[sheet.number] = Passages(windows=shown)
+                shown = (windows(fetched.text, view.marks, context_chars=context_chars) for view in sheet.readings)
+                found[sheet.number] = Passages(windows=tuple(shown))
     return found
-
-
-def _sheet_windows(sheet: Sheet, text: str, *, context_chars: int) -> tuple[list[Window], ...]:
-    return tuple(windows(text, view.marks, context_chars=context_chars) for view in sheet.readings)
 
 
 def _add_rows(rows: _Rows, sheet: Sheet, *, files: SiteFiles, changes: RunChanges) -> None:
@@ -254,3 +307,87 @@ def _index(
 
 def _cell(text: str) -> str:
     return shorten(" ".join(text.split()), characters=MAX_CELL_CHARACTERS)
+
+
+@contextmanager
+def open_site(target: Location) -> Iterator[SiteFiles]:
+    """Opens a new build. If the block fails, its files go again, and the site that was there stays.
+
+    The caller ends it with `publish`.
+    """
+    if not (target / RECORD_FILE).exists():
+        (target / RECORD_FILE).write_bytes(json_bytes({"format": LAYOUT}))
+    with ThreadPoolExecutor(_THREADS) as threads:
+        files = SiteFiles(target, threads)
+        try:
+            yield files
+        except BaseException:
+            threads.shutdown(wait=True, cancel_futures=True)
+            (target / files.build).delete()
+            raise
+
+
+def publish(target: Location, files: SiteFiles, index: bytes) -> None:
+    """Shows the build: the one write of the index replaces the site that was there, whose files then go.
+
+    Other builds may be written at the same time: their files stay, unless they were begun a day ago.
+
+    Raises:
+        StorageError: others replace the index again and again.
+    """
+    files.finish()
+    before = replace_shown(target / INDEX_FILE, index)
+    root = f"{target.path.rstrip('/')}/"
+    listed = [(path, path.removeprefix(root).split("/")[0]) for path in target.files(temporary=True)]
+    abandoned = f"{BUILD_PREFIX}{datetime.now(UTC) - ABANDONED_AFTER:{_STAMP}}"
+    target.delete_files(
+        [
+            path
+            for path, top in listed
+            if top.startswith(BUILD_PREFIX) and top != files.build and (top.encode() in before or top < abandoned)
+        ]
+    )
+
+
+def render(template: str, values: Mapping[str, Any], *, script: str | None = None, frames: bool = False) -> bytes:
+    """A page, UTF-8."""
+    program = None if script is None else (_HERE / script).read_text(encoding="utf-8")
+    return page_bytes(_environment().get_template(template), values, style=_stylesheet(), script=program, frames=frames)
+
+
+def render_frame(data: Any) -> bytes:
+    """A file of data that the index shows in a frame."""
+    return frame_page(_environment(), data)
+
+
+@cache
+def _stylesheet() -> str:
+    """The one style of all pages: that of the evaluation's report, and what these pages add."""
+    report = resources.files("memagent_batch.evaluation") / "report" / "page.css"
+    return report.read_text(encoding="utf-8") + (_HERE / "pages.css").read_text(encoding="utf-8")
+
+
+def seen_json(value: Any) -> Markup:
+    """`inert_json`, with a sign for each character that can't be seen."""
+    return inert_json(_seen(value))
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    packages = (("memagent_batch.pages", "."), ("memagent_batch.evaluation", "report"))
+    environment = page_environment(jinja2.ChoiceLoader([jinja2.PackageLoader(*each) for each in packages]))
+    environment.filters |= {"inert_json": seen_json, "percent": percent, "run_time": run_time}
+    return environment
+
+
+def _seen(value: Any) -> Any:
+    """The value with a sign for each character of its texts that can't be seen."""
+    match value:
+        case str():
+            return visible(value)
+        case dict():
+            return {name: _seen(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_seen(each) for each in value]
+        case _:
+            return value

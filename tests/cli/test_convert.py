@@ -25,7 +25,7 @@ def arguments(tmp_path: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--converter", "pdf=docling"], "'docling' is not installed"),
+        (["--converter", "pdf=docling"], "'docling' is not one of"),
         (["--converter", "pdf=pypdfium"], "did you mean pypdfium2?"),
         (["--converter", "pdf=tests.convert.hostile:Quiet"], "pass --allow-code"),
         (["--converter", "pdf=tests.convert.hostile:Nobody", "--allow-code"], "can't be imported"),

@@ -1,19 +1,28 @@
+import hashlib
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from memagent_batch.cli import prompts as prompts_command
 from memagent_batch.cli.main import EXIT_USAGE, main
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
 from memagent_batch.prompts.files import load_prompt_set
+from memagent_batch.prompts.official import MEMAGENT, OfficialText, import_official
 
-CODE = "TEMPLATE = '{prompt} {memory} {chunk}'\nTEMPLATE_FINAL = '{prompt} {memory}'\n"
+TEXTS = {OfficialText.UPDATE: "{prompt} {memory} {chunk}", OfficialText.BOXED: "{prompt} {memory} {{}}"}
 
 
 @pytest.fixture
-def official(tmp_path: Path) -> Path:
+def official(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file with texts that are taken for the published ones, which are not part of this project."""
+    sha256 = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in TEXTS.items()}
+    published = replace(MEMAGENT, sha256=sha256)
+    monkeypatch.setattr(prompts_command, "import_official", partial(import_official, publications=(published,)))
     path = tmp_path / "official.py"
-    path.write_text(CODE)
+    path.write_text("".join(f"TEMPLATE = {text!r}\n" for text in TEXTS.values()))
     return path
 
 
@@ -43,8 +52,7 @@ def test_import_writes_a_set_that_can_be_shown(official: Path, tmp_path: Path, r
     target = tmp_path / "new" / "mine.json"
     report = run("import", str(official), "--output", str(target), "--name", "mine")
     assert load_prompt_set(str(target)).name == "mine"
-    assert {"differs", load_prompt_set(str(target)).sha256} <= set(report.split())
-    assert "no published checkpoint" in report
+    assert {load_prompt_set(str(target)).sha256, "boxed-as-trained"} <= set(report.split())
     assert "{question} {memory} {chunk}" in run("show", str(target))
 
 
@@ -53,10 +61,9 @@ def test_import_without_output_writes_here_and_replaces_only_the_same(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run("import", str(official)) == run("import", str(official))
-    before = Path("official.json").read_text()
-    official.write_text(CODE.replace("{prompt} {memory}'", "{prompt} {memory}!'"))
+    Path("official.json").write_text("something else")
     assert main(["prompts", "import", str(official)]) == EXIT_USAGE
-    assert Path("official.json").read_text() == before
+    assert Path("official.json").read_text() == "something else"
 
 
 @pytest.mark.parametrize(

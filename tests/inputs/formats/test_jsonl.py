@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
-from memagent_batch.inputs.formats import json_objects
-from memagent_batch.inputs.formats.json_objects import read_objects
+from memagent_batch.inputs.formats import jsonl
+from memagent_batch.inputs.formats.jsonl import read_objects
 
 OBJECTS = st.lists(
     st.dictionaries(st.text(max_size=5), st.text(max_size=20) | st.integers() | st.lists(st.text(max_size=5))),
@@ -59,7 +59,7 @@ def test_read_objects_malformed_is_refused_with_place_and_remedy(tmp_path: Path,
 def test_read_objects_array_that_is_too_large_to_read_whole_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_objects, "MAX_ARRAY_BYTES", 1 << 20)
+    monkeypatch.setattr(jsonl, "MAX_ARRAY_BYTES", 1 << 20)
     (tmp_path / "a.json").write_text(json.dumps([{"a": "x" * (1 << 20)}]))
     with pytest.raises(InputError, match=r"a\.json is a JSON array of more than 1 MiB; write one JSON object a line"):
         values(tmp_path / "a.json")
