@@ -6,7 +6,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -329,14 +328,3 @@ async def test_menu_of_a_turn_is_logged_and_replayed(tmp_path: Path) -> None:
     completion = completion_of(held[reading_key(address)]["value"])
     assert completion.menu_logprobs == pytest.approx([-0.5, -1.0])
     assert read_turns(output, [str(file)], reader_fingerprint="f", document_hashes=["d"]) == {}
-
-
-async def test_log_of_an_earlier_version_has_no_menus_and_is_replayed(tmp_path: Path) -> None:
-    output = Location(uri=str(tmp_path))
-    log = TurnLogWriter(output, run_id="1", writer_id="w", settings=LogConfig())
-    log.record_turn(ADDRESS, prompt_of(), FRESH)
-    await log.close()
-    (file,) = (tmp_path / "log" / "turns").iterdir()
-    pq.write_table(pq.read_table(file).drop_columns(["menu_logprobs"]), file)
-    held = read_turns(output, [str(file)], reader_fingerprint="f", document_hashes=["d"])
-    assert completion_of(held[reading_key(ADDRESS)]["update/0"]).text == "fresh"
