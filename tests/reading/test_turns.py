@@ -77,6 +77,7 @@ def row_of(prompt: Prompt) -> Any:
         "num_cached_prompt_tokens": 0,
         "engine_seconds": 2.0,
         "num_markers": 1,
+        "num_billed_tokens": None,
         "menu_logprobs": None,
     }
 
@@ -209,7 +210,7 @@ async def test_turn_whose_thoughts_were_hidden_counts_by_what_was_billed_also_wh
 
 async def test_turns_of_which_no_markers_were_counted_have_no_number_of_them() -> None:
     held, old = turns_of(FreshEngine(), prompt_of()), row_of(prompt_of())
-    del old["num_markers"]
+    old["num_markers"] = None
     turns = replace(held, held={reading_key(ADDRESS): logged_rows((prompt_of(), old))})
     await turns(prompt_of())
     assert turns.counts.num_markers is None
