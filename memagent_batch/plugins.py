@@ -8,7 +8,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from hashlib import sha256
 from importlib.metadata import entry_points
 from typing import Any, cast
@@ -16,6 +16,7 @@ from typing import Any, cast
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
+from memagent_batch.config.removed import removal
 from memagent_batch.domain.readings import Policy
 from memagent_batch.domain.rewards import BUILT_IN_REWARDS
 from memagent_batch.engines.engine import Engine
@@ -41,8 +42,6 @@ class Seam:
     group: str
     built_in: Mapping[str, str]
     """Import paths of the built-in ones by name; empty where a name needs none."""
-    removed: Mapping[str, str] = field(default_factory=dict)
-    """What to do in place of a name that an earlier version had."""
 
     def require(self, kind: str, *, allows_code: bool) -> None:
         """Checks the name of a kind without importing anything.
@@ -68,8 +67,8 @@ class Seam:
         installed = {entry.name: entry.value for entry in entry_points(group=self.group)}
         if kind in installed:
             return installed[kind]
-        if kind in self.removed:
-            raise SettingsError(f"{self.knob}: {kind!r} was removed; {self.removed[kind]}")
+        if gone := removal(f"{self.knob}={kind}"):
+            raise SettingsError(f"{self.knob}: {kind!r} {gone}")
         names = [*self.built_in, *sorted(installed)]
         raise SettingsError(f"{self.knob}: {kind!r} is not one of {_listed_names(names)}{nearest(kind, names)}")
 
@@ -98,11 +97,6 @@ POLICIES = Seam(
         "parallel": "memagent_batch.policies.parallel:ParallelPolicy",
         "truncate": "memagent_batch.policies.direct:TruncatePolicy",
         "retrieve": "memagent_batch.policies.direct:RetrievePolicy",
-    },
-    removed={
-        "shared": "set 'overwrite', which reads the questions of a document section by section",
-        "reread": "install it as a plug-in, such as the example package of the documentation, or set 'gated'",
-        "shared-parallel": "set 'parallel', which reads the questions of a document section by section",
     },
 )
 ENGINES = Seam(

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from memagent_batch.config.removed import removal
 from memagent_batch.errors import SettingsError
 from memagent_batch.plugins import nearest, problem_message
 
@@ -43,7 +44,7 @@ def _problem_line(problem: Any, *, kind: type[BaseModel]) -> str:
     message = problem_message(problem)
     if problem["type"] == "extra_forbidden":
         *groups, name = problem["loc"]
-        message = f"there is no such setting{nearest(str(name), _names(kind, groups))}"
+        message = removal(place) or f"there is no such setting{nearest(str(name), _names(kind, groups))}"
     return f"{place}: {message}" if place else message
 
 

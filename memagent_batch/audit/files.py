@@ -138,7 +138,7 @@ def check_files(
         raise OutputError(f"output: no run has finished at {output} (no {MANIFEST_FILE})")
     last = max([*runs, *([shown["run_id"]] if shown and shown["run_id"] in files else [])], default="")
     checked = CheckedFiles(run_id=last)
-    wanted = _check_run(output, checked, last, files=files, reports=reports)
+    wanted = _check_run(output, checked, last, files=files, reports=reports) if last else None
     recorded = (wanted or {}).get(record_file(last, MANIFEST_FILE))
     copies = [published, _bytes(output, record_file(last, MANIFEST_FILE)) if last else None]
     checked.manifest = _last_manifest(copies, run_id=last, recorded=recorded)
@@ -173,9 +173,9 @@ def _check_run(
 ) -> dict[str, str] | None:
     """Compares the files that a run lists, each once; returns its list, None if there is none to go by."""
     name, is_last = record_file(run_id, SUMS_FILE), run_id == checked.run_id
-    data = _bytes(output, name) if run_id else None
+    data = _bytes(output, name)
     if data is None:
-        reports += _without_list(output, run_id, files)
+        reports.append(Finding(kind=Kind.GONE, where=name, what=f"run {run_id} recorded it"))
         return None
     try:
         wanted = parse_sums(data, name=name)
@@ -213,21 +213,6 @@ def _missing(name: str, run_id: str, *, is_last: bool, files: Mapping[str, froze
     if name.startswith(_TABLES) and not is_last:
         return None
     return Finding(kind=Kind.GONE, where=name, what=f"run {run_id} recorded it")
-
-
-def _without_list(output: Location, run_id: str, files: Mapping[str, frozenset[str]]) -> Iterator[Report]:
-    """What a run without a list means: an older version closed it, unless it or one before it had one."""
-    name = record_file(run_id, SUMS_FILE)
-    manifest = _manifest_of(_bytes(output, record_file(run_id, MANIFEST_FILE)) or published_manifest(output))
-    before = [each for each, names in files.items() if each < run_id and SUMS_FILE in names]
-    if (manifest is not None and manifest.get("record") == name) or SIGNATURE_FILE in files.get(run_id, ()):
-        yield Finding(kind=Kind.GONE, where=name, what=f"run {run_id} recorded it")
-    elif before:
-        what = f"run {run_id} has no list of its files, though run {before[-1]} before it has one"
-        yield Finding(kind=Kind.CHAIN, where=name, what=what)
-    elif run_id:
-        why = f"an older version closed run {run_id}, without {SUMS_FILE}; the next run writes one"
-        yield Unchecked(what="files", why=why)
 
 
 def _last_manifest(copies: Iterable[bytes | None], *, run_id: str, recorded: str | None) -> Manifest | None:
@@ -292,11 +277,7 @@ def _check_older(
     older = [run_id for run_id in runs if run_id != checked.run_id][::-1]
     for after, run_id in pairwise([checked.run_id, *older]):
         reports += _link(output, after, run_id)
-        if SUMS_FILE in files[run_id]:
-            _check_run(output, checked, run_id, files=files, reports=reports)
-    if number := sum(SUMS_FILE not in files[run_id] for run_id in older):
-        why = f"they have no {SUMS_FILE}: older versions wrote none"
-        reports.append(Unchecked(what=f"files of {number:,} runs", why=why))
+        _check_run(output, checked, run_id, files=files, reports=reports)
 
 
 def _link(output: Location, after: str, run_id: str) -> Iterator[Report]:

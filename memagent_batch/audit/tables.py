@@ -29,8 +29,6 @@ from memagent_batch.runs.tables import (
 )
 
 WITHOUT_TEXT = "--without-text"
-_LIST_POLICIES = frozenset({"shared", "shared-parallel"})
-"""Policies of earlier versions, whose turns stand in the log under the hash of a question list."""
 _FILES = {
     ANSWERS_FOLDER: "answers_file",
     MEMORIES_FOLDER: "memories_file",
@@ -125,10 +123,6 @@ def _against_log(past: PastRun, files: CheckedFiles, *, with_text: bool, reports
     record = read_json(past.output / record_file(past.run_id, PROJECTION_FILE))
     if record is None:
         reports.append(Unchecked(what=rows, why=f"{PROJECTION_FILE} of run {past.run_id} is not there"))
-        return 0
-    if (policy := past.manifest["settings"]["policy"]["kind"]) in _LIST_POLICIES:
-        why = f"policy {policy!r} was removed; check them with the version that made them, or read again"
-        reports.append(Unchecked(what=rows, why=why))
         return 0
     settings = InputConfig(**{**past.manifest["settings"]["input"], "carry_columns": (), "question_column": None})
     places: dict[str, object] = {"output": past.output, "run_id": past.run_id, "documents": None, "input": settings}

@@ -30,6 +30,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource
 from pydantic_settings.exceptions import SettingsError as SourceError
 
 from memagent_batch.cli.settings import ALL_SETTINGS, Command, Settings
+from memagent_batch.config.removed import removal
 from memagent_batch.config.section import Section, merged
 from memagent_batch.errors import SettingsError
 from memagent_batch.plugins import ENGINES, NAME_LIKENESS, POLICIES, REWARDS, problem_message
@@ -397,7 +398,8 @@ def _job_file(config: str | None, kind: type[Section]) -> dict[str, Any]:
         raise SettingsError(f"--config: {config} holds no settings; write one on each line, as `name: value`")
     for name in settings or ():
         if name not in ALL_SETTINGS:
-            raise SettingsError(f"{name}: there is no such setting; {remedy(str(name), _names(kind))}")
+            why = removal(name) or f"there is no such setting; {remedy(str(name), _names(kind))}"
+            raise SettingsError(f"{name}: {why}")
     return settings or {}
 
 
@@ -444,7 +446,7 @@ def _explanation(problem: Mapping[str, Any], *, name: str, where: str, names: li
     message, shown = problem_message(problem), _shown_input(problem["input"])
     match problem["type"]:
         case "extra_forbidden":
-            return f"there is no such setting; {remedy(name, names)}"
+            return removal(name) or f"there is no such setting; {remedy(name, names)}"
         case "missing":
             return f"missing; {where}"
         case "enum" | "literal_error":

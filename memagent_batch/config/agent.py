@@ -61,16 +61,6 @@ class PolicyConfig(Section):
     knobs: dict[str, JsonValue] = Field(default_factory=dict)
     """Settings of a policy of yours, beside those above that it has too."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_reread(cls, values: Any) -> Any:
-        """Takes the settings of runs that are older than this version, which had `reread: all` by default."""
-        if not isinstance(values, dict) or "reread" not in values:
-            return values
-        if values["reread"] != "all":
-            raise ValueError("reread was removed; leave it out, or install a policy such as `nominated` of the example")
-        return {name: value for name, value in values.items() if name != "reread"}
-
 
 class AgentConfig(Section):
     """All that decides a result: model, prompts, policy, sampling and engine. Needs no documents and no questions."""

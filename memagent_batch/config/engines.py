@@ -1,10 +1,10 @@
 """The knobs of each engine."""
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import Field, JsonValue, SecretStr, field_validator, model_validator
+from pydantic import Field, JsonValue, SecretStr, field_validator
 
 from memagent_batch.config.section import Count, Seconds, Section
 
@@ -30,16 +30,6 @@ class VllmConfig(Section):
     """A turn that takes longer means a hanging engine: the actor stops and is replaced."""
     engine_args: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
     """Further arguments of vLLM's AsyncEngineArgs, as they are. Of secrets such as `hf_token` a hash is recorded."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_speculation(cls, values: Any) -> Any:
-        """Takes the settings of runs that are older than this version, which had `speculation: auto` by default."""
-        if not isinstance(values, dict) or "speculation" not in values:
-            return values
-        if values["speculation"] != "auto":
-            raise ValueError("speculation was removed; leave it out, or set vllm.engine_args.speculative_config")
-        return {name: value for name, value in values.items() if name != "speculation"}
 
 
 class EndpointApi(StrEnum):

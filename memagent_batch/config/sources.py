@@ -139,7 +139,7 @@ class SourceConfig(Storage):
 
     @field_serializer("documents")
     def _documents(self, documents: tuple[str, ...]) -> str | list[str]:
-        """One place as itself, as records of earlier versions have it."""
+        """One place as itself, several as a list."""
         return documents[0] if len(documents) == 1 else list(documents)
 
     @model_validator(mode="after")

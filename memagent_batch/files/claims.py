@@ -43,8 +43,8 @@ def claimed_record(
         )
     if record is not None and record.get("format") != layout:
         raise OutputError(
-            f"output: {output.uri} has the layout {record.get('format')!r}, this version writes {layout!r}; choose an "
-            "empty folder"
+            f"output: {output.uri} has the layout {record.get('format')!r}, this version writes {layout!r}; keep it to "
+            "look at with the version that wrote it, and choose an empty folder"
         )
     return record
 

@@ -13,6 +13,7 @@ from memagent_batch.errors import MemagentError, NotVerifiedError, OutputChanged
 from memagent_batch.files.errors import output_errors
 from memagent_batch.files.location import Location
 from memagent_batch.runs.history import PastRun, open_run
+from memagent_batch.runs.manifest import read_run_record
 from memagent_batch.runs.record import SUMS_FILE
 
 DAMAGED = "something is wrong with the record, or could not be checked"
@@ -79,6 +80,7 @@ def verify(
     """
     reports: list[Report] = []
     with output_errors(output.uri):
+        read_run_record(output)
         published = published_manifest(output)
         if published is None and (output / SUMS_FILE).exists():
             raise OutputError(f"{output} is an unpacked bundle, not an output; check it as its {README_FILE} says")
@@ -113,7 +115,7 @@ def bundle(output: Location, target: Location, *, with_tables: bool, with_text: 
         with_text: Whether the documents may be read to verify evidence and locators.
 
     Raises:
-        NotVerifiedError: the output does not hold, or an older version closed its last run; nothing is packed.
+        NotVerifiedError: the output does not hold; nothing is packed.
         OutputError: no run has finished, or the output can't be reached.
         StorageError: a file can't be read or written.
     """
@@ -121,11 +123,6 @@ def bundle(output: Location, target: Location, *, with_tables: bool, with_text: 
     if result.findings:
         shown = "; ".join(f"{each.where}: {each.what}" for each in result.findings[:SHOWN_FINDINGS])
         raise NotVerifiedError(f"{output} does not hold, and nothing is packed: {shown}; see `memagent verify`")
-    if not result.sha256:
-        raise NotVerifiedError(
-            f"run {result.run_id} has no {SUMS_FILE}, since an older version closed it; run `memagent answer` again, "
-            "then pack it"
-        )
     return write_bundle(open_run(output, result.run_id), target, with_tables=with_tables)
 
 

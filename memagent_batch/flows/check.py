@@ -10,7 +10,6 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import OnBadFile, SourceConfig
 from memagent_batch.executors.executor import Executor, choose_executor, why_ray
-from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
 from memagent_batch.inputs.document_index import require_carry_columns
 from memagent_batch.inputs.documents import require_first_records
@@ -22,7 +21,7 @@ from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 from memagent_batch.reading.closing import Closing, checked_closing, require_compiled
 from memagent_batch.reading.documents import require_rows
 from memagent_batch.runs.claim import claim_output
-from memagent_batch.runs.manifest import RUN_FILE
+from memagent_batch.runs.manifest import read_run_record
 from memagent_batch.runs.record import signature
 from memagent_batch.runs.tables import ANSWERS
 from memagent_batch.wiring import (
@@ -102,7 +101,7 @@ def _with_prompt_order(job: JobConfig, questions: pa.Table) -> AgentConfig:
     The first run of an output decides, and `run.json` keeps it: with a question more or less on the next night, what
     the log has stays valid.
     """
-    record = read_json(make_output(job) / RUN_FILE)
+    record = read_run_record(make_output(job))
     begun_with = record["settings"] if record else {}
     is_same_policy = begun_with.get("policy", {}).get("kind") == job.agent.policy.kind
     if job.agent.prompt_set is None and is_same_policy and begun_with["prompt_set"] in (None, *BUILT_IN_PROMPTS):

@@ -187,7 +187,7 @@ def is_finished(record: VariantRecord, job: JobConfig, *, fingerprint: str, suit
         and manifest["reader_fingerprint"] == fingerprint
         and manifest["settings"] == public_settings(job)
         and record.suite_sha256 == suite.sha256
-        and not manifest["counts"].get("not_read")
+        and not manifest["counts"]["not_read"]
         and not (job.retry_failed and manifest["counts"]["failed"])
     )
 

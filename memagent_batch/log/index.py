@@ -17,14 +17,11 @@ import pyarrow.parquet as pq
 
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.turns import UPDATE, Writes
 from memagent_batch.files.errors import storage_errors, table_errors
 from memagent_batch.files.location import Location
-from memagent_batch.log.rows import CLOSING_LOG, OUTCOME_LOG, TURN_LOG, ClosingRow, OutcomeRow
+from memagent_batch.log.rows import CLOSING_LOG, OUTCOME_LOG, ClosingRow, OutcomeRow
 from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
 
-LATER_COLUMNS = frozenset({"writes", "menu_logprobs", "held_from", "num_markers", "num_billed_tokens", "memory_after"})
-"""Columns of `TURN_LOG`, and of `OUTCOME_LOG` by the same type, that files of earlier versions lack."""
 LOG_THREADS = 16
 """Log files read at once, in a request each: enough to keep a core busy where a store answers in 50 ms."""
 ReadingKey = tuple[str, str, int]
@@ -93,21 +90,10 @@ def _read_log_file(
         source = path if folder.is_local else pa.BufferReader(folder.fs.cat_file(path))
         with pq.ParquetFile(source, pre_buffer=False) as file:
             table = file.read(columns=wanted, use_threads=False)
-        table = _with_later_columns(table, names=wanted)
         if missing := sorted(set(wanted) - set(table.schema.names)):
             raise pa.ArrowInvalid(f"it has no column {missing[0]!r}")
     table = table.filter(pc.is_in(table["reader_fingerprint"], pa.array(list(fingerprints), pa.string())))
     return table if document_hashes is None else table.filter(pc.is_in(table["document_hash"], document_hashes))
-
-
-def _with_later_columns(table: pa.Table, *, names: Sequence[str]) -> pa.Table:
-    """With the columns that files of earlier versions lack, where they are among these names."""
-    for name in LATER_COLUMNS & set(names) - set(table.schema.names):
-        column = pa.nulls(table.num_rows, TURN_LOG.field(name).type)
-        if name == "writes":  # only `update` turns wrote anything but answers then
-            column = pc.if_else(pc.equal(table["kind"], UPDATE), Writes.MEMORY.value, column)
-        table = table.append_column(name, column)
-    return table
 
 
 class StandingOutcome(OutcomeRow):

@@ -292,7 +292,7 @@ def held_row(address: ReadingAddress, prompt: Prompt, held: TurnRow, *, run_id: 
     return {
         **turn_row(address, replace(prompt, memory_after=None), empty, run_id=run_id),
         "finished_at": held["finished_at"],
-        "held_from": held.get("held_from") or held["document_hash"],
+        "held_from": held["held_from"] or held["document_hash"],
         "memory_after": prompt.memory_after(completion_of(held)) if prompt.memory_after else None,
     }
 
@@ -307,9 +307,9 @@ def completion_of(row: TurnRow) -> Completion:
         menu_logprobs=row["menu_logprobs"],
         num_prompt_tokens=row["num_prompt_tokens"],
         num_cached_prompt_tokens=row["num_cached_prompt_tokens"],
-        num_billed_tokens=row.get("num_billed_tokens"),
+        num_billed_tokens=row["num_billed_tokens"],
         engine_seconds=row["engine_seconds"],
-        num_markers=row.get("num_markers"),
+        num_markers=row["num_markers"],
         replayed=True,
     )
 
@@ -333,7 +333,7 @@ def turn_memory(row: TurnRow, before: str, *, keep_word: str, opens_thought: boo
     """
     if row["kind"] == DIRECT:
         before = ""
-    if (whole := row.get("memory_after")) is not None:
+    if (whole := row["memory_after"]) is not None:
         return TurnMemory(memory=whole, shown=whole, changed=whole != before)
     written = None
     if row["writes"] is not None:

@@ -169,7 +169,7 @@ def sheet_path(number: int) -> str:
 def view_reading(reading: RunReading, *, changes: RunChanges, output: str, run_id: str) -> ReadingView:
     """What the page shows of a reading, but for the passages of its document."""
     row = reading.answer
-    sought = {row["answer"], row.get("value_label")} - {None, ""}
+    sought = {row["answer"], row["value_label"]} - {None, ""}
     return ReadingView(
         answer=row,
         value=shown_value(row),
@@ -186,7 +186,7 @@ def shown_evidence(reading: RunReading) -> list[Row]:
 
     Of a yes, a no or a label no words are sought in the document: they need not stand there.
     """
-    is_choice = any(reading.answer.get(column) is not None for column in ("value_bool", "value_label"))
+    is_choice = any(reading.answer[column] is not None for column in ("value_bool", "value_label"))
     rows = [row for row in reading.evidence if not (is_choice and row["char_start"] is None)]
     return sorted(rows, key=lambda row: (row["how"] != CHOSEN, row["rank"]))
 
@@ -214,8 +214,8 @@ def template_values(sheet: Sheet, passages: Passages) -> dict[str, Any]:
         "before": sheet_path(sheet.number - 1) if sheet.first else None,
         "after": None if sheet.is_last else sheet_path(sheet.number + 1),
         "columns": {
-            "confidence": any(row.get("confidence") is not None for row in rows),
-            "support": any(row.get("support") is not None for row in rows),
+            "confidence": any(row["confidence"] is not None for row in rows),
+            "support": any(row["support"] is not None for row in rows),
             "change": any(view.change for view in sheet.readings),
         },
         "chosen": CHOSEN,

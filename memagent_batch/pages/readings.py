@@ -32,7 +32,7 @@ TURN_COLUMNS = (
     *("turn", "kind", "chunk_index", "token_start", "token_end", "char_start", "char_end"),
     *("locator", "memory", "changed", "num_tokens", "finish_reason"),
 )
-"""Columns of `memories` that a trace shows; a run of an older version lacks the locator."""
+"""Columns of `memories` that a trace shows."""
 KEY_COLUMNS = ("document_id", "question_id", "sample")
 """Columns that name a reading."""
 LIKENESS = 0.5
@@ -57,7 +57,7 @@ class RunReading:
     """What a run kept of one reading."""
 
     answer: Row
-    """Its row of `answers`; a run of an older version lacks some columns."""
+    """Its row of `answers`."""
     turns: list[Row]
     """Its rows of `memories`, in the order of reading; none where it failed before the first turn."""
     evidence: list[Row]
@@ -149,9 +149,9 @@ def column_names(place: Location) -> list[str]:
 
 def _part_readings(output: Location, part: PartReport) -> Iterator[RunReading]:
     """Rows of the tables of a part stand in the same order of readings."""
-    evidence_file = part.get("evidence_file")
+    evidence_file = part["evidence_file"]
     turns = GroupedRows(output / part["memories_file"], columns=(*KEY_COLUMNS, *TURN_COLUMNS))
-    evidence = GroupedRows(output / str(evidence_file) if evidence_file else None)
+    evidence = GroupedRows(output / evidence_file if evidence_file else None)
     for batch in table_rows(output / part["answers_file"]):
         for answer in batch.to_pylist():
             key = key_of(answer)
@@ -219,8 +219,8 @@ def shown_value(row: Row) -> str:
     """
     if row["status"] != Status.OK:
         return _status_words(row)
-    status, unit = row.get("value_status"), row.get("value_unit")
-    words = _value_words(status, row.get("value"))
+    status, unit = row["value_status"], row["value_unit"]
+    words = _value_words(status, row["value"])
     if words is None:
         return NO_ANSWER if row["answer"] is None else str(row["answer"])
     return f"{words} {unit}" if status == ValueStatus.OK and unit and unit != NO_UNIT else words
@@ -230,7 +230,7 @@ def outcome_of(row: Row) -> str:
     """What a reader filters answers by: one of `OUTCOMES`."""
     if row["status"] != Status.OK:
         return _status_words(row)
-    return _WITHOUT_VALUE.get(row.get("value_status")) or (NO_ANSWER if row["answer"] is None else "answered")
+    return _WITHOUT_VALUE.get(row["value_status"]) or (NO_ANSWER if row["answer"] is None else "answered")
 
 
 def values_of_both(row: DifferenceRow) -> tuple[str | None, str | None] | None:
@@ -306,7 +306,7 @@ class RunChanges:
 
 def changes_of(output: Location, manifest: Manifest) -> RunChanges:
     """Compares a run with the finished run before it, by their records and logs."""
-    since = manifest["changes"].get("since")
+    since = manifest["changes"]["since"]
     if since is None:
         return RunChanges(since=None)
     readings: dict[ReadingKey, Change] = {}

@@ -188,8 +188,8 @@ def _documents_with_evidence(output: Location, manifest: Manifest) -> dict[str, 
     """Hashes of the documents that evidence lies in, by id."""
     found: dict[str, str] = {}
     for part in manifest["parts"]:
-        if evidence := part.get("evidence_file"):
-            for batch in table_rows(output / str(evidence), columns=("document_id", "document_hash")):
+        if evidence := part["evidence_file"]:
+            for batch in table_rows(output / evidence, columns=("document_id", "document_hash")):
                 columns = (batch.column(name).to_pylist() for name in ("document_id", "document_hash"))
                 found.update(zip(*columns, strict=True))
     return found
@@ -260,10 +260,10 @@ def _row(rows: _Rows, view: ReadingView, *, href: str, changes: RunChanges) -> l
         answer["status"],
         view.outcome,
         _cell(view.value),
-        answer.get("value_number"),
+        answer["value_number"],
         _cell(said or ""),
-        answer.get("confidence"),
-        answer.get("support"),
+        answer["confidence"],
+        answer["support"],
         change if changes.is_known else None,
         href,
     ]
@@ -287,8 +287,8 @@ def _index(
         "name": str(output).rstrip("/").rsplit("/", 1)[-1],
         "run_id": manifest["run_id"],
         "finished_at": manifest["finished_at"][:16].replace("T", " ") + " UTC",
-        "model": manifest["settings"].get("model", ""),
-        "policy_kind": manifest["settings"].get("policy", {}).get("kind", ""),
+        "model": manifest["settings"]["model"],
+        "policy_kind": manifest["settings"]["policy"]["kind"],
         "changes": changes,
         "num_without_text": without_text,
         "facts": {

@@ -97,18 +97,14 @@ def write_spreadsheet(output: Location, manifest: Manifest, *, to: SpreadsheetFo
 
 
 def _column_names(output: Location, manifest: Manifest) -> list[str]:
-    """The columns of all files; the newest part may have some that others lack."""
-    names: dict[str, None] = {}
-    for file in manifest["files"]["answers"]:
-        names.update(dict.fromkeys(column_names(output / file)))
-    if EVIDENCE_FOLDER in manifest["files"]:
-        names[EVIDENCE_COLUMN] = None
-    return list(names)
+    """The columns of all files, which are the same in each."""
+    names = [name for file in manifest["files"][ANSWERS_FOLDER][:1] for name in column_names(output / file)]
+    return [*names, EVIDENCE_COLUMN] if EVIDENCE_FOLDER in manifest["files"] else names
 
 
 def _rows(output: Location, manifest: Manifest) -> Iterator[Row]:
     """The rows of `answers`; of a run with evidence, with what they rest on."""
-    evidence_files = {part["answers_file"]: part.get("evidence_file") for part in manifest.get("parts", ())}
+    evidence_files = {part["answers_file"]: part["evidence_file"] for part in manifest["parts"]}
     for name in manifest["files"][ANSWERS_FOLDER]:
         file = evidence_files.get(name)
         evidence = GroupedRows(output / file) if file else None

@@ -9,7 +9,7 @@ import asyncio
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from memagent_batch.domain.document import Chunk, Document, token_windows
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
@@ -80,10 +80,6 @@ class ParallelPolicy(OverwritePolicy):
             memory = merged
         completion = await turns(self._answer(prompts, question, memory))
         return Outcome(response=prompts.response(completion), finish_reason=completion.finish_reason, memory=memory)
-
-    def identity(self) -> Mapping[str, Any]:
-        """Kind and knobs."""
-        return {**OverwritePolicy.identity(self), "reread": "all"}  # as logs have it that are older than this version
 
     def largest_turns(self, prompts: PromptTokens) -> Mapping[str, Mapping[str, int]]:
         """The `merge` turn shows a memory and its notes, and writes a memory."""

@@ -8,7 +8,7 @@ from typing import Any, NotRequired, TypedDict, cast
 import pyarrow as pa
 
 from memagent_batch.domain.addresses import fingerprint
-from memagent_batch.errors import OutputError, SettingsError
+from memagent_batch.errors import OutputError
 from memagent_batch.files.columns import column
 from memagent_batch.files.errors import table_errors
 from memagent_batch.files.json_files import json_bytes, read_json
@@ -17,11 +17,10 @@ from memagent_batch.files.parquet import parquet_bytes, read_parquet
 from memagent_batch.inputs.where import parse_where
 from memagent_batch.review.labels import UNCLEAR, Decision, Purpose
 from memagent_batch.review.population import DrawnUnit, StratumRule, Unit
-from memagent_batch.review.strata import parse_labels
 from memagent_batch.runs.estimates import ESTIMATE_FILE, REVIEWS_FOLDER
 from memagent_batch.runs.tables import DOCUMENT_ID, QUESTION
 
-REVIEW_FORMAT = "memagent-review/1"
+REVIEW_FORMAT = "memagent-review/2"
 """Changes with every change of layout that an older version can't read."""
 RECORD_FILE = "review.json"
 SAMPLE_FILE = "sample.parquet"
@@ -67,8 +66,8 @@ class ReviewRecord(TypedDict):
     seed: int
     purpose: str
     second_share: float
-    asked_labels: NotRequired[str]
-    """How many labels were asked for, as the user wrote it; not in records of older versions."""
+    asked_labels: str
+    """How many labels were asked for, as the user wrote it."""
     choices: list[str]
     """Labels that may be given, but for unclear."""
     readings: dict[str, int]
@@ -175,7 +174,10 @@ def read_record(folder: Location) -> ReviewRecord:
     if record is None:
         raise OutputError(f"there is no review at {folder} (no {RECORD_FILE}); say memagent review make first")
     if record["format"] != REVIEW_FORMAT:
-        raise OutputError(f"{folder} has the layout {record['format']!r}, this version reads {REVIEW_FORMAT!r}")
+        raise OutputError(
+            f"{folder} has the layout {record['format']!r}, this version reads {REVIEW_FORMAT!r}; move it out of the "
+            "output to look at with the version that wrote it, and make the review again"
+        )
     return record
 
 
@@ -203,7 +205,7 @@ def decision_of(record: ReviewRecord) -> Decision:
 def read_decision(folder: Location) -> Decision | None:
     """What people decide in a review; None where the review is gone."""
     record = cast("ReviewRecord | None", read_json(folder / RECORD_FILE))
-    return decision_of(record) if record is not None and record["format"] == REVIEW_FORMAT else None
+    return decision_of(record) if record is not None else None
 
 
 def find_reviews(output: Location) -> list[str]:
@@ -292,18 +294,8 @@ def _looks(folder: Location, other: ReviewRecord, record: ReviewRecord) -> Itera
 
 def _is_drawn_alike(one: ReviewRecord, other: ReviewRecord) -> bool:
     """Whether seed, strata, and labels as they were asked for are the same: one size for every night is no look."""
-    if (one["seed"], one["unsure_below"]) != (other["seed"], other["unsure_below"]):
-        return False
-    asked = [each["asked_labels"] for each in (one, other) if "asked_labels" in each]
-    if len(asked) == 2:
-        return asked[0] == asked[1]
-    if not asked:
-        return sum(one["drawn"].values()) == sum(other["drawn"].values())
-    older = other if "asked_labels" in one else one
-    try:
-        return parse_labels(asked[0], older["readings"], unnamed=0) == older["drawn"]
-    except SettingsError:  # it names a stratum that the older sample did not have
-        return False
+    of_one, of_other = ((each["seed"], each["unsure_below"], each["asked_labels"]) for each in (one, other))
+    return of_one == of_other
 
 
 def _folder(output: Location, name: str) -> Location:

@@ -75,20 +75,19 @@ def _with_rest(drawn: dict[str, int], sizes: Mapping[str, int], *, rest: list[st
     return drawn
 
 
-def parse_labels(text: str, sizes: Mapping[str, int], *, unnamed: int = FEWEST) -> dict[str, int]:
+def parse_labels(text: str, sizes: Mapping[str, int]) -> dict[str, int]:
     """The labels of each stratum: `750`, or `flagged=150,not_flagged=600`.
 
     Args:
         text: As the user wrote it.
         sizes: Readings of each stratum that can be labelled.
-        unnamed: Labels of a stratum that `text` does not name: without any, nothing that rests on it would be known.
 
     Raises:
         SettingsError: it is neither, or names a stratum that is not there.
     """
     if text.isascii() and text.isdigit() and int(text):
         return allocate(int(text), sizes)
-    drawn = {name: min(size, unnamed) for name, size in sizes.items()}
+    drawn = {name: min(size, FEWEST) for name, size in sizes.items()}
     for part in text.split(","):
         name, _, number = part.strip().rpartition("=")
         if name not in sizes or not number.isascii() or not number.isdigit():

@@ -6,7 +6,6 @@ A text counts only where its hash is the one that the run read.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +13,6 @@ import pyarrow.compute as pc
 from memagent_batch.config.sources import InputConfig, OnBadFile
 from memagent_batch.domain.texts.locators import LocatedRow
 from memagent_batch.errors import InputError, OutputError
-from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.options import Options
 from memagent_batch.inputs.document_index import INDEX_SCHEMA, row_schema
@@ -24,7 +22,7 @@ from memagent_batch.inputs.lake.tables import documents_place, texts_place
 from memagent_batch.inputs.rows import group_rows
 from memagent_batch.inputs.shards import find_shards
 from memagent_batch.inputs.texts import fetch_texts
-from memagent_batch.runs.manifest import RUN_FILE, Manifest
+from memagent_batch.runs.manifest import Manifest, read_run_record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,14 +123,14 @@ def _of_hashes(table: pa.Table, wanted: Mapping[str, str]) -> pa.Table:
 
 def _document_uris(output: Location, manifest: Manifest) -> list[str]:
     """Where the run's documents are: as `run.json` has them, with their whole paths, where it is of this run."""
-    record: Mapping[str, Any] = read_json(output / RUN_FILE) or {}
+    record = read_run_record(output) or {}
     kept = record["documents"] if record.get("run_id") == manifest["run_id"] else manifest["settings"].get("documents")
     return [kept] if isinstance(kept, str) else list(kept or ())
 
 
 def _at_version(uri: str, manifest: Manifest) -> str | None:
     """The table of a lake in the version that the run read; None where it read files."""
-    version = next((version for name, version in manifest.get("tables", {}).items() if table_name(name)), None)
+    version = next((version for name, version in manifest["tables"].items() if table_name(name)), None)
     if version is None:
         return None
     return at_version(uri, version)

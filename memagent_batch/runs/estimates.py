@@ -17,8 +17,6 @@ REVIEWS_FOLDER = "review"
 ESTIMATE_FILE = "estimate.json"
 MEASURES = ("recall", "precision", "f1", "elusion", "richness")
 """Measures of a value that is looked for, in the order in which people ask for them."""
-OLDER_LACKS = frozenset({"judged_seen", "recall_at_worst"})
-"""What estimates of older versions don't have: of labels, and of a value that is looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,16 +88,11 @@ def _estimates_of(record: Mapping[str, Any]) -> Iterator[ReviewEstimates]:
             review_id=str(record["review_id"]),
             run_id=str(record["run_id"]),
             question_id=str(record["question_id"]),
-            looked_for=f"{record['by']} = {value['value']}" if record["by"] else _condition(record),
+            looked_for=f"{record['by']} = {value['value']}" if record["by"] else str(record["decision"]),
             num_labels=sum(int(stratum["num_labelled"]) for stratum in value["strata"]),
             shares={**{name: _share(measures[name]) for name in MEASURES}, **of_all},
             remarks=[*_remarks(record, value)],
         )
-
-
-def _condition(record: Mapping[str, Any]) -> str:
-    """The same text for each way to write it; estimates of older versions have it as the user wrote it."""
-    return str(record.get("decision", record["flagged"]))
 
 
 def _remarks(record: Mapping[str, Any], value: Mapping[str, Any]) -> Iterator[str]:
@@ -109,13 +102,11 @@ def _remarks(record: Mapping[str, Any], value: Mapping[str, Any]) -> Iterator[st
         yield "errors of reviewers are not allowed for"
     if record["is_sequence"]:
         yield "intervals are confidence sequences, which hold however often one looks, but for that of evidence"
-    if OLDER_LACKS - {*record["labels"], *value}:
-        yield "an older version made this estimate; `memagent review estimate` says more of what limits it"
     yield from _remarks_on_labels(record["labels"])
     for stratum in value["strata"]:
         if stratum["num_readings"] and not stratum["num_labelled"]:
             yield f"nothing is known of the {stratum['num_readings']:,} readings {stratum['name']}"
-    if worst := value.get("recall_at_worst"):
+    if worst := value["recall_at_worst"]:
         number = record["num_unreadable"]
         yield f"if all {number:,} documents that nobody can read were missed, recall is {_share(worst)}"
 
@@ -123,7 +114,7 @@ def _remarks(record: Mapping[str, Any], value: Mapping[str, Any]) -> Iterator[st
 def _remarks_on_labels(labels: Mapping[str, int]) -> Iterator[str]:
     if labels["left"]:
         yield f"{labels['left']:,} readings of the sample are not labelled"
-    if number := labels.get("judged_seen"):
+    if number := labels["judged_seen"]:
         yield f"{number:,} readings count by labels that were given with the scan's answer in view"
 
 

@@ -326,7 +326,7 @@ def find_changes(
     run_turns: Mapping[str, RunTurns] = MappingProxyType({}),
 ) -> Changes:
     """Compares a run that is about to finish with the last one that did."""
-    versions = before.manifest.get("tables", {}) if before else {}
+    versions = before.manifest["tables"] if before else {}
     since = before.run_id if before else ""
     new = [turns for run_id, turns in run_turns.items() if run_id > since]
     return {

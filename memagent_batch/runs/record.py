@@ -152,8 +152,8 @@ def is_below(name: object) -> bool:
 
 
 def known_hashes(before: PastRun | None) -> dict[str, str]:
-    """The list of the run before; empty if an older version closed it, or if the list is gone or damaged."""
-    if before is None or not isinstance(before.manifest.get("record"), str):
+    """The list of the run before; empty if it is gone or damaged."""
+    if before is None:
         return {}
     name = record_file(before.run_id, SUMS_FILE)
     place = before.output / name
@@ -171,7 +171,7 @@ def known_hashes(before: PastRun | None) -> dict[str, str]:
 
 
 def link_before(before: PastRun | None) -> list[str]:
-    """The file of the run before that a list names: its list, or its manifest if an older version closed it."""
+    """The file of the run before that a list names: its list, or its manifest if that is gone."""
     if before is None:
         return []
     names = (record_file(before.run_id, name) for name in (SUMS_FILE, MANIFEST_FILE))
@@ -282,7 +282,7 @@ def card(past: PastRun, *, estimates: Sequence[ReviewEstimates]) -> str:
         questions=past.questions.to_pylist(),
         places=[shown(place) for place in ([documents] if isinstance(documents, str) else documents)],
         num_documents=past.plan.num_rows,
-        num_unusable=sum(part.get("num_unusable") or 0 for part in manifest["parts"]),
+        num_unusable=sum(part["num_unusable"] for part in manifest["parts"]),
         num_unreadable=past.plan.num_rows - past.plan["error"].null_count,
         estimates=estimates,
         job=json.dumps(_changed(manifest["settings"]), indent=2).replace("`", "\\u0060"),  # else it could end the block

@@ -62,7 +62,7 @@ from memagent_batch.runs.manifest import (
 )
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.projection import Projection, make_projection
-from memagent_batch.runs.record import SUMS_FILE, record_file, write_record
+from memagent_batch.runs.record import write_record
 from memagent_batch.runs.tables import (
     ANSWERS_FOLDER,
     EVIDENCE_FOLDER,
@@ -265,7 +265,6 @@ def _manifest(
         "changes": changes,
         "tables": {**run.record.tables},
         "parts": [_recorded_part(report) for report in reports],
-        "record": record_file(run.run_id, SUMS_FILE),
     }
 
 

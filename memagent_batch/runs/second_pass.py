@@ -15,7 +15,6 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import OutputError
 from memagent_batch.files.columns import column
 from memagent_batch.files.errors import output_errors, table_errors
-from memagent_batch.files.json_files import read_json
 from memagent_batch.files.location import Location
 from memagent_batch.files.options import Options
 from memagent_batch.files.parquet import read_parquet
@@ -24,7 +23,7 @@ from memagent_batch.log.question_list import read_asked
 from memagent_batch.masking import shown
 from memagent_batch.runs.claim import canonical
 from memagent_batch.runs.history import PLAN_FILE, RUNS_FOLDER
-from memagent_batch.runs.manifest import RUN_FILE, read_manifest, require_manifest
+from memagent_batch.runs.manifest import read_manifest, read_run_record, require_manifest
 from memagent_batch.runs.plan import Again
 from memagent_batch.runs.tables import ANSWERS, ANSWERS_FOLDER, MOVED_TABLES_REMEDY, read_table_columns, table_locations
 
@@ -94,7 +93,7 @@ def _begun(output: Location, asked: Mapping[str, str]) -> Again | None:
 
     That run may itself have gone on where another was stopped, and have been stopped before it wrote its plan.
     """
-    record = read_json(output / RUN_FILE) or {}
+    record = read_run_record(output) or {}
     begun = record.get("again")
     manifest = read_manifest(output)
     is_finished = manifest is not None and manifest["run_id"] == record.get("run_id")

@@ -20,7 +20,15 @@ from memagent_batch.log.writer import TURNS_FOLDER
 from memagent_batch.masking import printable
 from memagent_batch.runs.bounds import Spent
 from memagent_batch.runs.history import RUNS_FOLDER
-from memagent_batch.runs.manifest import FORMAT, RUN_FILE, AgainRecord, Manifest, RunCounts, Sample, read_manifest
+from memagent_batch.runs.manifest import (
+    RUN_FILE,
+    AgainRecord,
+    Manifest,
+    RunCounts,
+    Sample,
+    read_manifest,
+    read_run_record,
+)
 
 STOPPED_FILE = "stopped.json"
 PROGRESS_FILE = "progress.json"
@@ -103,9 +111,7 @@ def read_state(output: Location) -> RunState:
     index = scan_log(output, reader_fingerprint=record["reader_fingerprint"])
     statuses = Counter(outcome.status for outcome in index.outcomes.values())
     note = None if manifest else read_json(output / f"{RUNS_FOLDER}/{record['run_id']}/{STOPPED_FILE}")
-    sums = _sum_log(
-        output, reader_fingerprint=record["reader_fingerprint"], closing_turns=record.get("closing_turns", ())
-    )
+    sums = _sum_log(output, reader_fingerprint=record["reader_fingerprint"], closing_turns=record["closing_turns"])
     state: dict[str, Any] = {
         "run_id": record["run_id"],
         "state": _state(manifest, note),
@@ -114,10 +120,10 @@ def read_state(output: Location) -> RunState:
         "stopped_at": note["stopped_at"] if note else None,
         "stopped_because": note["why"] if note else None,
         "documents": record["documents"],
-        "tables": record.get("tables", {}),
+        "tables": record["tables"],
         "questions": record["questions"],
-        "sample": record.get("sample"),
-        "again": record.get("again"),
+        "sample": record["sample"],
+        "again": record["again"],
         "readings_asked": record["asked"],
         "outcomes_ok": statuses[Status.OK],
         "outcomes_failed": statuses[Status.FAILED],
@@ -126,7 +132,7 @@ def read_state(output: Location) -> RunState:
         "spent": manifest.get("spent") if manifest else None,
         "cost": manifest.get("cost") if manifest else None,
         "counts": manifest["counts"] if manifest else None,
-        "changes": manifest.get("changes") if manifest else None,
+        "changes": manifest["changes"] if manifest else None,
     }
     if manifest is None and note is None:
         seen = max(datetime.fromisoformat(text) for text in (record["started_at"], sums["last_turn_at"]) if text)
@@ -137,17 +143,15 @@ def read_state(output: Location) -> RunState:
 
 def _require_record(output: Location) -> Mapping[str, Any]:
     with output_errors(output.uri):
-        record = read_json(output / RUN_FILE)
+        record = read_run_record(output)
     if record is None:
         raise OutputError(f"output: there is no run at {output.uri} (no {RUN_FILE})")
-    if record.get("format") != FORMAT:
-        raise OutputError(f"output: {output.uri} has the layout {record.get('format')!r}, which is no run of readings")
     return record
 
 
 def _state(manifest: Manifest | None, note: Mapping[str, Any] | None) -> str:
     if manifest is not None:
-        return "incomplete" if manifest["counts"].get("not_read") else "finished"
+        return "incomplete" if manifest["counts"]["not_read"] else "finished"
     return "stopped" if note else "running or killed"
 
 

@@ -94,8 +94,7 @@ class Copy:
         place.write_bytes(sums_bytes(hashes))
 
     def strip(self, run_id: str) -> None:
-        """Makes the record of a run one of a version without lists."""
-        self.rewrite(lambda manifest: manifest.update(record={"before": None, "files": {}}), run_id=run_id, seals=False)
+        """Removes the list of a run."""
         (self.folder / "runs" / run_id / "SHA256SUMS").unlink()
 
     def seal_log(self) -> None:

@@ -88,14 +88,6 @@ def test_output_that_does_not_hold_is_not_packed(copied: Callable[[], Copy], tmp
     assert not (tmp_path / "scan.zip").exists()
 
 
-def test_run_that_an_older_version_closed_is_not_packed(copied: Callable[[], Copy], tmp_path: Path) -> None:
-    copy = copied()
-    for run_id in copy.runs:
-        copy.strip(run_id)
-    with pytest.raises(NotVerifiedError, match="an older version closed it"):
-        unpacked(copy, tmp_path)
-
-
 def test_bundle_of_another_ending_is_refused(copied: Callable[[], Copy], tmp_path: Path) -> None:
     command = read_command(Bundle, [str(copied().folder), "--to", str(tmp_path / "scan.tar")])
     with pytest.raises(SettingsError, match=r"does not end in \.zip"):

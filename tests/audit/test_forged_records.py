@@ -31,13 +31,6 @@ def forge_answer(copy: Copy, *, seals: bool = False) -> str:
     return name
 
 
-def test_last_run_without_a_list_behind_one_with_a_list_is_found(copied: Callable[[], Copy]) -> None:
-    copy = copied()
-    forge_answer(copy)
-    copy.strip(copy.runs[-1])
-    assert ("chain", f"runs/{copy.runs[-1]}/SHA256SUMS") in found(copy.verify())
-
-
 def test_list_that_was_deleted_is_found(copied: Callable[[], Copy]) -> None:
     copy = copied()
     (copy.folder / f"runs/{copy.runs[-1]}/SHA256SUMS").unlink()

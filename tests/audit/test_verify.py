@@ -207,8 +207,7 @@ def test_signed_record_holds_until_its_list_is_made_anew(copied: Callable[[], Co
     for run_id in copy.runs:
         copy.strip(run_id)
         (copy.folder / f"runs/{run_id}/SHA256SUMS.sig").unlink(missing_ok=True)
-    assert copy.verify().findings == [], "as if an older version had closed it"
-    assert {kind for kind, _ in found(copy.verify(allowed_signers=allowed))} == {Kind.SIGNATURE.value}
+    assert {kind for kind, _ in found(copy.verify(allowed_signers=allowed))} >= {Kind.GONE.value, Kind.SIGNATURE.value}
 
 
 def signers(folder: Path) -> Path:
@@ -239,33 +238,6 @@ def test_deleted_folder_of_an_old_run_is_no_fault(copied: Callable[[], Copy]) ->
     assert [each.what for each in result.unchecked] == [f"run {second}"]
     (copy.folder / f"runs/{first}/card.md").write_text("Forged")
     assert found(copy.verify(all_runs=True)) == {("changed", f"runs/{first}/card.md")}
-
-
-@pytest.mark.parametrize("policy", ["shared", "shared-parallel"])
-def test_rows_of_a_policy_that_was_removed_are_left_unchecked_with_what_to_do(
-    policy: str, copied: Callable[[], Copy]
-) -> None:
-    copy = copied()
-    copy.rewrite(lambda manifest: manifest["settings"]["policy"].update(kind=policy))
-    result = copy.verify()
-    assert (result.findings, result.num_rows) == ([], 0)
-    (unchecked,) = result.unchecked
-    assert f"policy {policy!r} was removed" in unchecked.why
-    assert "read again" in unchecked.why
-
-
-def test_output_that_an_older_version_closed_is_checked_as_far_as_it_goes(copied: Callable[[], Copy]) -> None:
-    copy = copied()
-    for run_id in copy.runs:
-        copy.strip(run_id)
-    result = copy.verify(all_runs=True)
-    assert (result.findings, result.num_runs, result.num_rows > 20) == ([], 0, True)
-    assert [each.what for each in result.unchecked] == ["files", "files of 2 runs"]
-    place = tables_of(copy, "answers")[0]
-    pq.write_table(pq.read_table(place).slice(1), place)
-    (finding,) = copy.verify().findings
-    assert finding.where == str(place.relative_to(copy.folder))
-    assert "its row is not there" in finding.what
 
 
 @pytest.mark.parametrize(

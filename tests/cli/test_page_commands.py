@@ -144,18 +144,6 @@ def test_locators_stand_beside_spans_wherever_they_are_shown(
     assert evidence["notice-period"].endswith(f" [{place}]")
 
 
-def test_run_from_before_memories_had_locators_is_shown_and_exported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output = write_scan(tmp_path, Scan(num_documents=1))
-    rewrite(output, "memories", lambda table: table.drop_columns(["locator"]))
-    name = "Nordhafen Logistik 2020/000"
-    assert cli.main(["show", output.uri, name, "notice-period"]) == 0
-    assert "[update, characters 0 to 2,400]" in " ".join(capsys.readouterr().out.split())
-    assert cli.main(["page", output.uri]) == 0
-    assert cli.main(["export", output.uri, "--to", "csv"]) == 0
-
-
 def _with_locator(table: pa.Table, *, place: str) -> pa.Table:
     column = table.schema.get_field_index("locator")
     return table.set_column(column, "locator", pa.array([place] * table.num_rows))

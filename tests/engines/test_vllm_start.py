@@ -55,12 +55,6 @@ def test_engine_arguments_of_the_user_go_before_those_of_the_engine(tiny_model: 
     assert [given["speculative_config"] for given in arguments] == [LOOKUP, own, None]
 
 
-def test_vllm_settings_of_earlier_runs_are_taken_and_a_removed_one_says_what_to_do() -> None:
-    assert VllmConfig.model_validate({"speculation": "auto"}) == VllmConfig()
-    with pytest.raises(ValueError, match=r"set vllm\.engine_args\.speculative_config"):
-        VllmConfig.model_validate({"speculation": "ngram"})
-
-
 @pytest.mark.vllm
 def test_engine_arguments_on_cpu_refuse_what_vllm_has_for_gpus(tiny_model: str) -> None:
     settings = VllmConfig(reproducible=True)

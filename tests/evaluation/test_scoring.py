@@ -23,6 +23,7 @@ from memagent_batch.evaluation.scoring import (
 from memagent_batch.evaluation.statistics import mean_interval, wilson
 from memagent_batch.evaluation.suite import ANSWER_COLUMNS, SCORES, SUITE_QUESTIONS
 from memagent_batch.files.location import Location
+from memagent_batch.runs.manifest import FORMAT
 from memagent_batch.runs.tables import EVIDENCE
 
 
@@ -232,7 +233,9 @@ def test_read_answers_run_that_has_finished_is_read_by_its_output(tmp_path: Path
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(InputError, match=r"a run that has not finished \(no manifest\.json\)"):
         read(tmp_path)
-    (tmp_path / "manifest.json").write_text('{"files": {"answers": ["answers/part-0.parquet"]}}')
+    (tmp_path / "manifest.json").write_text(
+        json.dumps({"format": FORMAT, "files": {"answers": ["answers/part-0.parquet"]}})
+    )
     pq.write_table(pa.table(PLAIN), tmp_path / "answers" / "part-0-of-tomorrow.parquet")
     assert read(tmp_path).num_rows == 2
 

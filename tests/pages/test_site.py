@@ -60,7 +60,7 @@ def estimate_of(run_id: str, question_id: str, *, recall: float, flagged: str = 
         "review_id": run_id,
         "run_id": run_id,
         "question_id": question_id,
-        "flagged": flagged,
+        "decision": flagged,
         "by": None,
         "values": [{**value, "recall_at_worst": None}],
         "error_rate": share,

@@ -27,13 +27,15 @@ PLAIN = ["-5", "-5.25", "a=1", "1+1", "", 'quo"te, comma\nline', "<b>&amp;", "<r
 
 @pytest.fixture
 def run(tmp_path: Path) -> tuple[Location, Any]:
-    """A run whose answers are all of the texts, in two files of which the second has a column more."""
+    """A run whose answers are all of the texts, in two files."""
     output = Location(uri=str(tmp_path / "out"))
     texts = [*FORMULAS, *PLAIN, "long" * 10_000, "🦊" * 20_000]
     rows = [{"answer": text, "number": -1.5, "yes": True, "none": None, "list": ["a", "b"]} for text in texts]
     (output / "answers/a.parquet").write_bytes(parquet_bytes(pa.Table.from_pylist(rows[:5])))
-    (output / "answers/b.parquet").write_bytes(parquet_bytes(pa.Table.from_pylist([{**r, "new": 1} for r in rows[5:]])))
-    manifest = {"counts": {"answers_rows": len(rows)}, "files": {"answers": ["answers/a.parquet", "answers/b.parquet"]}}
+    (output / "answers/b.parquet").write_bytes(parquet_bytes(pa.Table.from_pylist(rows[5:])))
+    files = ["answers/a.parquet", "answers/b.parquet"]
+    parts = [{"answers_file": file, "evidence_file": None} for file in files]
+    manifest = {"counts": {"answers_rows": len(rows)}, "files": {"answers": files}, "parts": parts}
     return output, manifest
 
 
@@ -61,14 +63,13 @@ def test_csv_quotes_every_text_that_would_be_a_formula_and_no_other(run: tuple[L
     assert answers == [f"'{text}" if text in FORMULAS else text for text in texts_of(run)]
     assert cells == WrittenCells(num_rows=len(rows), num_quoted=len(FORMULAS), num_cut=0)
     assert (rows[0]["number"], rows[0]["yes"], rows[0]["none"], rows[0]["list"]) == ("-1.5", "true", "", '["a", "b"]')
-    assert [row["new"] for row in rows[:6]] == [""] * 5 + ["1"]
 
 
 def test_xlsx_holds_every_text_as_text(run: tuple[Location, Any], tmp_path: Path) -> None:
     file = tmp_path / "a.xlsx"
     cells = write_spreadsheet(*run, to=SpreadsheetFormat.XLSX, file=file)
     head, *rows = cells_of(file)
-    assert head == ["answer", "number", "yes", "none", "list", "new"]
+    assert head == ["answer", "number", "yes", "none", "list"]
     shown = {"\x00\x1b": "_x0000__x001B_", "_x0041_": "_x005F_x0041_", "\r=1": "_x000D_=1"}
     for row, text in zip(rows[:-2], texts_of(run), strict=False):
         assert row[0] == shown.get(text, text)

@@ -6,7 +6,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,6 +77,7 @@ def row_of(prompt: Prompt) -> Any:
         "num_cached_prompt_tokens": 0,
         "engine_seconds": 2.0,
         "num_markers": 1,
+        "num_billed_tokens": None,
         "menu_logprobs": None,
     }
 
@@ -210,7 +210,7 @@ async def test_turn_whose_thoughts_were_hidden_counts_by_what_was_billed_also_wh
 
 async def test_turns_of_which_no_markers_were_counted_have_no_number_of_them() -> None:
     held, old = turns_of(FreshEngine(), prompt_of()), row_of(prompt_of())
-    del old["num_markers"]
+    old["num_markers"] = None
     turns = replace(held, held={reading_key(ADDRESS): logged_rows((prompt_of(), old))})
     await turns(prompt_of())
     assert turns.counts.num_markers is None
@@ -329,14 +329,3 @@ async def test_menu_of_a_turn_is_logged_and_replayed(tmp_path: Path) -> None:
     completion = completion_of(held[reading_key(address)]["value"])
     assert completion.menu_logprobs == pytest.approx([-0.5, -1.0])
     assert read_turns(output, [str(file)], reader_fingerprint="f", document_hashes=["d"]) == {}
-
-
-async def test_log_of_an_earlier_version_has_no_menus_and_is_replayed(tmp_path: Path) -> None:
-    output = Location(uri=str(tmp_path))
-    log = TurnLogWriter(output, run_id="1", writer_id="w", settings=LogConfig())
-    log.record_turn(ADDRESS, prompt_of(), FRESH)
-    await log.close()
-    (file,) = (tmp_path / "log" / "turns").iterdir()
-    pq.write_table(pq.read_table(file).drop_columns(["menu_logprobs"]), file)
-    held = read_turns(output, [str(file)], reader_fingerprint="f", document_hashes=["d"])
-    assert completion_of(held[reading_key(ADDRESS)]["update/0"]).text == "fresh"

@@ -18,6 +18,7 @@ from memagent_batch.files.location import Location
 from memagent_batch.inputs.questions import given_questions
 from memagent_batch.log.question_list import CLOSING_FINGERPRINT, with_hashes, write_asked
 from memagent_batch.review.sheet import unquoted
+from memagent_batch.runs.manifest import FORMAT
 from memagent_batch.runs.tables import ANSWERS, EVIDENCE
 from tests.runs.written_documents import Form, write_documents
 
@@ -83,7 +84,7 @@ def write_run(folder: Path, made: MadeRun) -> dict[str, bool]:
     settings = {"input": {"text_column": "text", **written.input}, "documents": [str(documents)]}
     tables = {**written.tables}
     made_by = {"run_id": made.run_id, "reader_fingerprint": FINGERPRINT}
-    manifest = {**made_by, "files": files, "settings": settings, "tables": tables, "parts": []}
+    manifest = {"format": FORMAT, **made_by, "files": files, "settings": settings, "tables": tables, "parts": []}
     asked = with_hashes(given_questions([{"question_id": "clause", "question": QUESTION}]))
     asked = asked.append_column(CLOSING_FINGERPRINT, pa.array([made.closing]))
     write_asked(Location(uri=str(folder)), asked, run_id=made.run_id)

@@ -121,7 +121,7 @@ def test_label_file_without_a_column_that_it_needs_is_refused_and_further_column
     table = pq.read_table(place)
     pq.write_table(table.append_column("later", [["what a later version adds"]]), place)
     (label,) = as_labels(read_label_rows(output), decisions={})
-    assert label.decision == DECISION, "as an older version wrote it"
+    assert label.decision == DECISION
     pq.write_table(table.drop_columns(["blind"]), place)
     with pytest.raises(OutputError, match=r"blind.*restore it: it holds people's work"):
         read_label_rows(output)

@@ -1,6 +1,5 @@
 """Looks at several samples of the same readings: which of them cost the intervals their fixed size, and which don't."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,24 +25,6 @@ def test_samples_made_before_any_estimate_have_wider_intervals_once_another_is_e
         assert values["is_sequence"] is expected, name
         looked = first if name == second else second
         assert (f"estimated before ({looked})" in page) is expected
-
-
-def test_estimate_of_an_older_version_is_no_look_where_the_same_labels_were_asked_for(
-    output: Path, location: Location
-) -> None:
-    write_run(output, MADE)
-    old = make_review(location, replace(SMALL, labels="flagged=30,not_flagged=60,failed=0,invalid=0"))
-    record = record_of(old)
-    del record["asked_labels"]
-    (Path(old["folder"]) / "review.json").write_text(json.dumps(record))
-    estimate(location, old["review"], so_far=True, with_seen=False)
-    same, larger = (replace(SMALL, labels=f"flagged=30,not_flagged={number}") for number in (60, 70))
-    write_run(output, replace(MADE, run_id="20261124T010000.000Z"))
-    assert record_of(make_review(location, same))["grown"] == []
-    write_run(output, replace(MADE, run_id="20261125T010000.000Z"))
-    assert [each["review_id"] for each in record_of(make_review(location, larger))["grown"]] == [old["review"]]
-    write_run(output, MADE)
-    assert record_of(make_review(location, same))["grown"] == [], "this version draws of the other strata too"
 
 
 def test_look_at_a_sample_that_another_review_names_is_not_named_as_anothers(output: Path, location: Location) -> None:

@@ -307,15 +307,6 @@ def test_shown_estimates_say_what_was_looked_for_and_what_limits_them(output: Pa
         "intervals are confidence sequences, which hold however often one looks, but for that of evidence",
     ]
     assert all(each.remarks[-1].endswith("readings invalid") for each in (of_bool, of_red))
-    place = output / "review" / of_bool.review_id / "estimate.json"
-    older = json.loads(place.read_text())
-    del older["labels"]["judged_seen"], older["values"][0]["recall_at_worst"], older["decision"]
-    place.write_text(json.dumps(older))
-    shown = latest_estimates(location)[0]
-    assert (shown.looked_for, shown.shares) == (of_bool.looked_for, of_bool.shares)
-    assert [each for each in shown.remarks if each not in of_bool.remarks] == [
-        "an older version made this estimate; `memagent review estimate` says more of what limits it"
-    ]
 
 
 def test_estimate_refuses_labels_to_develop_by(output: Path, location: Location) -> None:

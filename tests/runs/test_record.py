@@ -1,6 +1,5 @@
 """What a run records of its files, and what it takes over from the run before."""
 
-import json
 import subprocess
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -72,7 +71,6 @@ def test_list_of_a_run_has_every_file_and_the_list_before(nights: Nights) -> Non
     first = nights.run(DOCUMENTS, QUESTIONS)
     second = nights.run({**DOCUMENTS, "c": "three"}, QUESTIONS)
     run_id = second["run_id"]
-    assert second["record"] == f"runs/{run_id}/SHA256SUMS"
     files = sums_of(nights, run_id)
     assert files == hashes(nights, files)
     tables = {name for names in second["files"].values() for name in names}
@@ -96,23 +94,6 @@ def test_hashes_of_unchanged_files_are_taken_over_so_that_damage_between_two_nig
     assert second["files"]["memories"] == first["files"]["memories"]
     flip(nights, log)
     assert found(verify_here(nights.output)) == {("changed", table), ("changed", log)}
-
-
-def test_output_whose_last_run_had_no_list_gets_one_from_its_files(nights: Nights) -> None:
-    first = nights.run(DOCUMENTS, QUESTIONS)["run_id"]
-    for name in ("manifest.json", f"runs/{first}/manifest.json"):
-        manifest = json.loads((nights.output / name).read_bytes())
-        manifest["record"] = {"before": None, "files": {}}
-        (nights.output / name).write_bytes(json.dumps(manifest, indent=2, ensure_ascii=False).encode())
-    for name in ("SHA256SUMS", "projection.json", "card.md"):
-        (nights.output / f"runs/{first}/{name}").delete()
-    second = nights.run(DOCUMENTS, QUESTIONS)["run_id"]
-    files = sums_of(nights, second)
-    assert files == hashes(nights, files)
-    assert f"runs/{first}/manifest.json" in files
-    result = verify_here(nights.output, all_runs=True)
-    assert (result.findings, result.num_runs) == ([], 1)
-    assert [each.what for each in result.unchecked] == ["files of 1 runs"]
 
 
 @pytest.mark.parametrize("damage", ["cut short", "gone"])

@@ -12,10 +12,9 @@ import memagent_batch as ma
 from memagent_batch.cli.main import main
 from memagent_batch.cli.settings import job_of
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.errors import InputError, OutputError
+from memagent_batch.errors import InputError
 from memagent_batch.files.location import Location
 from memagent_batch.runs.history import recorded_plan, write_begun_plan
-from memagent_batch.runs.manifest import MANIFEST_FILE, read_manifest
 from memagent_batch.runs.plan import Again, Plan
 from memagent_batch.runs.second_pass import select_again
 from tests.runs.recorded_nights import Killed, Nights, plan_of
@@ -105,16 +104,6 @@ def test_question_that_is_not_asked_is_refused(passes: TwoPasses) -> None:
     again = passes.select()
     with pytest.raises(InputError, match=r"takes question 'q' of document 'b', which is not asked here"):
         Plan(passes.plan(again).documents, plan_of({}, {"r": "Where?"}).asked.table, samples=1, again=again)
-
-
-def test_output_whose_runs_had_two_readers_is_refused(passes: TwoPasses) -> None:
-    place = Path(passes.first.output.path) / MANIFEST_FILE
-    manifest = json.loads(place.read_text())
-    place.write_text(json.dumps({**manifest, "second_look": {"reader": None}}))
-    assert read_manifest(passes.first.output) is not None
-    place.write_text(json.dumps({**manifest, "second_look": {"reader": {"model": "better"}}}))
-    with pytest.raises(OutputError, match=r"older version.*read again with --again-from"):
-        read_manifest(passes.first.output)
 
 
 FOUR_DOCUMENTS: dict[str, str | None] = {"a": "one", "b": "it fails", "c": "three", "d": "four"}

@@ -245,20 +245,6 @@ async def test_memories_show_notes_in_their_own_rows_and_what_was_merged_of_them
     ]
 
 
-async def test_tables_of_a_log_from_before_notes_and_markers_have_the_memories_of_its_updates(tmp_path: Path) -> None:
-    run = RecordedRun(tmp_path, documents=["a"])
-    await run.read("a", memories=[("one", STOP), ("two", STOP)])
-    for file in (tmp_path / "log" / "turns").iterdir():
-        later = ["writes", "menu_logprobs", "num_markers", "num_billed_tokens"]
-        pq.write_table(pq.read_table(file).drop_columns(later), file)
-    for file in (tmp_path / "log" / "outcomes").iterdir():
-        pq.write_table(pq.read_table(file).drop_columns(["num_markers"]), file)
-    tables = run.tables()
-    assert tables.answers["num_markers"].to_pylist() == [None]
-    rows = tables.memories.to_pylist()
-    assert [(row["memory"], row["changed"]) for row in rows] == [("one", True), ("two", True), ("two", False)]
-
-
 @pytest.mark.parametrize("table_format", TableFormat)
 async def test_tables_are_written_with_the_schemas_and_no_null_where_none_may_be(
     tmp_path: Path, table_format: TableFormat

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from memagent_batch.domain.scores import TEXT_METRICS, Metric
 from memagent_batch.evaluation.record import EVALUATION_FORMAT
 from memagent_batch.evaluation.suite import SCORES
+from memagent_batch.runs.manifest import FORMAT
 from memagent_batch.runs.tables import ANSWERS, MEMORIES
 
 Row = dict[str, Any]
@@ -53,7 +54,7 @@ def write_evaluation(folder: Path, made: Made) -> Path:
                 pa.Table.from_pylist(rows, schema=schema), run / table / "part-0.parquet", row_group_size=500
             )
         files = {table: [f"{table}/part-0.parquet"] for table in ("answers", "memories")}
-        (run / "manifest.json").write_text(json.dumps({"files": files}))
+        (run / "manifest.json").write_text(json.dumps({"format": FORMAT, "files": files}))
         (folder / "scores").mkdir(exist_ok=True)
         pq.write_table(pa.Table.from_pylist(scores, schema=SCORES), folder / "scores" / f"variant-{place}.parquet")
         variants.append(

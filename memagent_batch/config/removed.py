@@ -1,0 +1,19 @@
+"""Settings that earlier versions had."""
+
+from collections.abc import Mapping
+
+REMOVED: Mapping[str, str] = {
+    "escalate": "read again with --again-from and --again-where, as a run of its own",
+    "policy.reread": "leave it out, or install a policy such as `nominated` of the example",
+    "vllm.speculation": "leave it out, or set vllm.engine_args.speculative_config",
+    "policy.kind=reread": "install it as a plug-in, such as the example package of the documentation, or set 'gated'",
+    "policy.kind=shared": "set 'overwrite', which reads the questions of a document section by section",
+    "policy.kind=shared-parallel": "set 'parallel', which reads the questions of a document section by section",
+}
+"""What to do in place of a setting, or of a value of one."""
+
+
+def removal(setting: str) -> str | None:
+    """What an error says of a setting that was removed, or of `setting=value`; None if it never was one."""
+    advice = REMOVED.get(setting)
+    return None if advice is None else f"was removed; {advice}"
