@@ -34,13 +34,13 @@ from memagent_batch.domain.turns import Prompt
 from memagent_batch.engines.vllm import orphan_guard
 from memagent_batch.engines.vllm.start import engine_arguments, engine_environment
 from memagent_batch.flows.answer import answer
-from memagent_batch.log.index import reading_key
-from memagent_batch.log.rows import TurnRow
-from memagent_batch.log.turns import LoggedRows
 from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
+from memagent_batch.store.turn_log.index import reading_key
+from memagent_batch.store.turn_log.rows import TurnRow
+from memagent_batch.store.turn_log.turns import LoggedRows
 from memagent_batch.wiring import make_tokenizer, resolve_model
 
 
@@ -64,7 +64,7 @@ class RecordedTurn:
     prompt: Prompt
     completion_token_ids: list[int]
     num_cached_tokens: int
-    """Prompt tokens that the prefix cache held."""
+    """Prompt tokens found in the prefix cache."""
     began_at: float
     """When the engine got it, seconds since 1970."""
     ended_at: float
@@ -97,7 +97,7 @@ class Speed:
     turns_per_second_whole: float
     """All turns over all seconds, starts left out."""
     cached_share: float
-    """Share of the prompt tokens that the prefix cache held."""
+    """Share of the prompt tokens found in the prefix cache."""
     completion_tokens: int
 
 
@@ -235,12 +235,12 @@ def _recorded_turns(job: JobConfig) -> list[RecordedTurn]:
 async def _asked(agent: AgentConfig, text: str, question: str, *, rows: Mapping[str, TurnRow]) -> list[Prompt]:
     """Prompts of one reading."""
     prompts: list[Prompt] = []
-    address = ReadingAddress(document_hash="", question_hash="", sample=0, reader_fingerprint="")
+    address = ReadingAddress(document_hash="", question_hash="", sample=0, fingerprint="")
     turns = ReadingTurns(
         engine=ReplayOnly(),
         address=address,
         seed=0,
-        held={reading_key(address): LoggedRows.of_rows(rows)},
+        from_log={reading_key(address): LoggedRows.of_rows(rows)},
         observe=lambda prompt, _: prompts.append(prompt),
     )
     asked = Question(question_id="", text=question)

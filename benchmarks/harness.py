@@ -57,10 +57,10 @@ def write_tasks(folder: Path, tasks: list[NeedleTask]) -> None:
     pq.write_table(pa.Table.from_pylist(questions), folder / "questions.parquet")
 
 
-def simulated_job(place: Path, *, chunk_tokens: int, **knobs: Any) -> JobConfig:
+def simulated_job(place: Path, *, chunk_tokens: int, **settings: Any) -> JobConfig:
     """A run over `place/documents.parquet` with the simulated engine and small prompts."""
     policy = PolicyConfig(chunk_tokens=chunk_tokens, question_tokens=64, memory_tokens=64, answer_tokens=64)
-    settings: dict[str, Any] = {
+    given: dict[str, Any] = {
         "documents": str(place / "documents.parquet"),
         "ask": (QUESTION,),
         "output": str(place / "run"),
@@ -69,7 +69,7 @@ def simulated_job(place: Path, *, chunk_tokens: int, **knobs: Any) -> JobConfig:
         "policy": policy,
         "executor": "ray",
     }
-    return job_of(**settings | knobs)
+    return job_of(**given | settings)
 
 
 def write_documents(job: JobConfig, *, num_documents: int, num_chunks: int) -> None:

@@ -1,6 +1,6 @@
 """Documents from 10 thousand to 10 million tokens: seconds per million tokens, and peak memory of driver and actor.
 
-The real job in a process of its own, one reading at a time. With the simulated engine, which answers at once, the time
+The real job in its own process, one reading at a time. With the simulated engine, which answers at once, the time
 is everything that is not the engine: tokenising, and the reading loop with replay and turn log. With `--engine vllm` it
 is a reading's whole time with the shipped policy. A length has as many documents as make a million tokens, at least
 one.
@@ -21,14 +21,14 @@ import pyarrow.parquet as pq
 
 from benchmarks.harness import QUESTION, SENTENCE, TINY_JOB
 from memagent_batch.cli.settings import job_of
-from memagent_batch.files.location import Location
-from memagent_batch.inputs.documents import index_shard
-from memagent_batch.inputs.questions import read_questions
-from memagent_batch.inputs.shards import list_shards
-from memagent_batch.log.index import TurnIndex
+from memagent_batch.documents.indexing import index_shard
+from memagent_batch.documents.questions import read_questions
+from memagent_batch.documents.shards import list_shards
+from memagent_batch.executors.ray.tokenise import tokenise
 from memagent_batch.models.shipped import TINY_MODEL
-from memagent_batch.ray_data.tokenise import tokenise
 from memagent_batch.runs.plan import Plan
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.index import TurnIndex
 from memagent_batch.tokens.tokenizer import load_tokenizer
 
 MILLION = 1_000_000
@@ -61,11 +61,11 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
 def _run(folder: Path, *, num_tokens: int, num_documents: int, engine: str) -> dict[str, float]:
     _corpus(folder, num_tokens=num_tokens, num_documents=num_documents)
     tokenising = _tokenising_seconds(folder)
-    knobs = {"engine": engine, "pool.readings-in-flight": 1}
+    settings = {"engine": engine, "pool.readings-in-flight": 1}
     command = [
         *(sys.executable, "-m", "memagent_batch", "answer", "--config", str(TINY_JOB), "--ask", QUESTION),
         *("--documents", str(folder / "documents"), "--output", str(folder / "run")),
-        *[part for name, value in knobs.items() for part in (f"--{name}", str(value))],
+        *[part for name, value in settings.items() for part in (f"--{name}", str(value))],
     ]
     job = subprocess.Popen(command)
     peaks = _peak_memory(job)
@@ -104,7 +104,7 @@ def _tokenising_seconds(folder: Path) -> float:
     shards = list_shards(Location(uri=job.documents[0]), settings=job.input)
     index = [table for shard in shards for table in index_shard(shard, settings=job.input, storage_options={})]
     plan = Plan(pa.concat_tables(index), read_questions(None, ask=job.ask), samples=1)
-    bundles = list(plan.pending(TurnIndex(reader_fingerprint=""), retry_failed=False))
+    bundles = list(plan.pending(TurnIndex(fingerprint=""), retry_failed=False))
     began = time.monotonic()
     for bundle in bundles:
         for _ in tokenise(bundle, agent=job.agent, sources=job):

@@ -20,8 +20,8 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.readings import Question
+from memagent_batch.executors.ray.session import ray_session
 from memagent_batch.flows.answer import answer
-from memagent_batch.ray_data.session import ray_session
 from memagent_batch.reading.agent import LoadedAgent, make_agent
 from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import ReadingTurns
@@ -75,7 +75,7 @@ async def _read_all(job: JobConfig, document: Document, num_documents: int) -> N
 
 
 async def _read(job: JobConfig, document: Document, agent: LoadedAgent, number: int, slots: asyncio.Semaphore) -> None:
-    address = ReadingAddress(document_hash=str(number), question_hash="", sample=0, reader_fingerprint="")
+    address = ReadingAddress(document_hash=str(number), question_hash="", sample=0, fingerprint="")
     turns = ReadingTurns(engine=make_engine(job.agent), address=address, seed=0)
     async with slots:
         await read(document, Question(question_id="q", text=QUESTION), agent=agent, turns=turns)

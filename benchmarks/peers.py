@@ -83,7 +83,7 @@ BODY_CHUNKS = 10
 """Longest document of the heavy-tailed corpus, the longest ones apart."""
 NUM_LONGEST = 3
 """Documents at the end of the tail."""
-LONGEST_CHUNKS = 50 * MEDIAN_CHUNKS
+MAX_CHUNKS = 50 * MEDIAN_CHUNKS
 """Their length."""
 EVEN_CHUNKS = 4
 """Length of every document of the even corpus."""
@@ -191,13 +191,13 @@ def _figures(result: PeerResult, made: MadeCorpus, *, contestant: str) -> dict[s
 
 
 def job_settings(mode: Mode) -> JobConfig:
-    """The job's knobs, apart from documents, questions and output."""
+    """The job's settings, apart from documents, questions and output."""
     places = ("--documents", "documents", "--ask", "Who?", "--output", "run")
     return read_command(Answer, ["--config", str(TINY_JOB), *MODE_ARGUMENTS[mode], *places]).job()
 
 
 def run_job(mode: Mode, made: MadeCorpus, *, output: Path) -> JobRun:
-    """Runs the real job in a process of its own; the result is read from its tables."""
+    """Runs the real job in its own process; the result is read from its tables."""
     began = time.time()
     arguments = [
         *("--config", str(TINY_JOB), "--executor", "ray", *MODE_ARGUMENTS[mode]),
@@ -217,7 +217,7 @@ def run_job(mode: Mode, made: MadeCorpus, *, output: Path) -> JobRun:
 
 
 def run_peer(peer: Peer, mode: Mode, made: MadeCorpus, *, server: VllmServer, output: Path) -> PeerResult:
-    """Runs a peer in a process of its own against the server, after its prefix cache is emptied."""
+    """Runs a peer in its own process against the server, after its prefix cache is emptied."""
     server.forget()
     python = PEERS_PYTHON if peer == Peer.DATATROVE else Path(sys.executable)
     options = ["--work", str(made.work), "--url", server.url, "--model", server.model, "--output", str(output)]
@@ -295,7 +295,7 @@ def chunk_counts(corpus: Corpus, *, num_documents: int) -> list[int]:
         min(BODY_CHUNKS, max(1, round(rng.lognormvariate(math.log(MEDIAN_CHUNKS), SPREAD))))
         for _ in range(num_documents - NUM_LONGEST)
     ]
-    counts = body + [LONGEST_CHUNKS] * NUM_LONGEST
+    counts = body + [MAX_CHUNKS] * NUM_LONGEST
     rng.shuffle(counts)
     return counts
 

@@ -1,6 +1,6 @@
 """Seconds from the command to its first turn, and where they go: the real job with the tiny policy and real vLLM.
 
-Every run is a process of its own, with a Ray of its own. Its parts, one after the other:
+Every run is a separate process, with its own Ray. Its parts, one after the other:
 
 - import: the interpreter, and everything that the driver imports
 - ray: Ray's start on this machine
@@ -31,7 +31,7 @@ from benchmarks.harness import TINY_JOB, make_tasks, spread, write_tasks
 _CHILD = (
     "import json, sys, time\n"
     "import memagent_batch.cli.answer, memagent_batch.cli.main, memagent_batch.flows.answer\n"
-    "from memagent_batch.ray_data.session import ray_session\n"
+    "from memagent_batch.executors.ray.session import ray_session\n"
     "imported, stdout = time.time(), sys.stdout\n"
     "with ray_session():\n"
     "    sys.stdout = stdout  # the session keeps it for the command, which is in it here\n"

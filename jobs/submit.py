@@ -4,8 +4,8 @@
     python jobs/submit.py answer --config jobs/bucket.yaml
     python jobs/submit.py pipelines/compliance_scan.py s3://bucket/contracts/ s3://bucket/scan/ --model /models/my-model
 
-The job gets the folder that this is run in, but for what `.rayignore` names. It gets no secret: the job list shows what
-a submission carries. Set secrets as variables before `ray start` on the nodes (docs/how-to/gpus-and-clusters.md).
+The job gets the folder that this is run in, except for what `.rayignore` names. It gets no secret: the job list shows
+what a submission carries. Set secrets as variables before `ray start` on the nodes (docs/how-to/gpus-and-clusters.md).
 """
 
 import asyncio

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from memagent_batch.api.run import Run
     from memagent_batch.api.stage import read
     from memagent_batch.config.agent import SamplingConfig
-    from memagent_batch.config.closing import ClosingConfig
     from memagent_batch.config.engines import OpenAIConfig, VllmConfig
+    from memagent_batch.config.follow_ups import FollowUpConfig
     from memagent_batch.config.job import BoundsConfig, LogConfig, PoolConfig, RolloutConfig, TableFormat
     from memagent_batch.config.sources import InputConfig
-    from memagent_batch.domain.closing.answer_types import Bool, Date, Json, Label, Labels, Number
+    from memagent_batch.domain.follow_ups.answer_types import Bool, Date, Json, Label, Labels, Number
     from memagent_batch.flows.from_python import answer, collect, convert_files, export, make_review, page
     from memagent_batch.runs.second_pass import merged_answers
     from memagent_batch.runs.tables import table_files
@@ -46,11 +46,11 @@ _NAMES = {
     "memagent_batch.api.run": ("Run",),
     "memagent_batch.api.stage": ("read",),
     "memagent_batch.config.agent": ("SamplingConfig",),
-    "memagent_batch.config.closing": ("ClosingConfig",),
+    "memagent_batch.config.follow_ups": ("FollowUpConfig",),
     "memagent_batch.config.engines": ("OpenAIConfig", "VllmConfig"),
     "memagent_batch.config.job": ("BoundsConfig", "LogConfig", "PoolConfig", "RolloutConfig", "TableFormat"),
     "memagent_batch.config.sources": ("InputConfig",),
-    "memagent_batch.domain.closing.answer_types": ("Bool", "Date", "Json", "Label", "Labels", "Number"),
+    "memagent_batch.domain.follow_ups.answer_types": ("Bool", "Date", "Json", "Label", "Labels", "Number"),
     "memagent_batch.runs.second_pass": ("merged_answers",),
     "memagent_batch.runs.tables": ("table_files",),
     "memagent_batch.flows.from_python": ("answer", "collect", "convert_files", "export", "make_review", "page"),
@@ -63,8 +63,8 @@ __all__ = [
     "Answered",
     "Bool",
     "BoundsConfig",
-    "ClosingConfig",
     "Date",
+    "FollowUpConfig",
     "Gated",
     "InputConfig",
     "Json",

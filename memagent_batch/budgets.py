@@ -6,20 +6,20 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
-from memagent_batch.config.closing import MAX_EVIDENCE_TOKENS, ClosingConfig
-from memagent_batch.domain.closing.answer_types import ValueType
-from memagent_batch.domain.closing.prompts import (
+from memagent_batch.config.follow_ups import MAX_EVIDENCE_TOKENS, FollowUpConfig
+from memagent_batch.domain.follow_ups.answer_types import ValueType
+from memagent_batch.domain.follow_ups.prompts import (
     COMPLETION_TOKENS,
     VALUE,
 )
-from memagent_batch.domain.closing.values import budget_of
+from memagent_batch.domain.follow_ups.values import completion_budget
 from memagent_batch.domain.readings import Cost
 from memagent_batch.errors import SettingsError
-from memagent_batch.plugins import engine_settings, knob_names, policy_class
+from memagent_batch.plugins import engine_settings, policy_class, setting_names
 from memagent_batch.tokens.pretrained import model_window
 from memagent_batch.wiring import (
     largest_turn,
-    make_closing_tokens,
+    make_follow_up_tokens,
     make_prompt_tokens,
     make_tokenizer,
     require_window,
@@ -31,15 +31,15 @@ WINDOW_TOKENS: int = AgentConfig.model_fields["window_tokens"].default
 """The window that the defaults of all budgets are made for, tokens."""
 SCALED = ("question_tokens", "memory_tokens", "answer_tokens")
 """Budgets that shrink with the window; a chunk takes what they leave."""
-LEAST_CHUNK_TOKENS = 32
-"""A shorter chunk is no sensible default, tokens."""
-LEAST_EVIDENCE_TOKENS = 256
+MIN_CHUNK_TOKENS = 32
+"""A shorter chunk is not a sensible default, tokens."""
+MIN_EVIDENCE_TOKENS = 256
 """Fewer are too few sentences to choose from, where a chunk has more, tokens."""
 CHUNKS_OF_EVIDENCE = 4
 """By default the sentences that are shown take this part of a chunk, so that a window that holds a chunk holds them."""
 
 
-def fitted(agent: AgentConfig) -> AgentConfig:
+def fit_budgets_to_window(agent: AgentConfig) -> AgentConfig:
     """The agent with a window that the model has and budgets that fit it.
 
     What was given stays as it is, and so do the defaults where they fit.
@@ -65,39 +65,43 @@ def fitted(agent: AgentConfig) -> AgentConfig:
     return agent
 
 
-def fitted_closing(config: ClosingConfig, agent: AgentConfig) -> ClosingConfig:
+def fitted_follow_ups(config: FollowUpConfig, agent: AgentConfig) -> FollowUpConfig:
     """What is asked after each answer of an agent, whose budgets fit its window (`fitted`)."""
     chunk_tokens = agent.policy.chunk_tokens
-    share = max(chunk_tokens // CHUNKS_OF_EVIDENCE, min(LEAST_EVIDENCE_TOKENS, chunk_tokens))
+    share = max(chunk_tokens // CHUNKS_OF_EVIDENCE, min(MIN_EVIDENCE_TOKENS, chunk_tokens))
     return config.model_copy(update={"evidence_tokens": config.evidence_tokens or min(MAX_EVIDENCE_TOKENS, share)})
 
 
-def require_closing_window(closing: ClosingConfig, agent: AgentConfig, *, types: Iterable[ValueType]) -> None:
-    """Checks that the largest closing turn of each kind fits the window with its question and its budget.
+def require_follow_up_window(follow_ups: FollowUpConfig, agent: AgentConfig, *, types: Iterable[ValueType]) -> None:
+    """Checks that the largest follow-up question of each kind fits the window with its question and its budget.
 
     Raises:
-        SettingsError: names the turn, its tokens and the knobs.
+        SettingsError: names the turn, its tokens and the settings.
     """
     policy = agent.policy
-    largest = closing.largest_turns(
-        make_closing_tokens(agent), types=types, memory_tokens=policy.memory_tokens, answer_tokens=policy.answer_tokens
+    largest = follow_ups.largest_turns(
+        make_follow_up_tokens(agent),
+        types=types,
+        memory_tokens=policy.memory_tokens,
+        answer_tokens=policy.answer_tokens,
     )
     for kind, without_question in largest.items():
         num_tokens = policy.question_tokens + without_question
         if num_tokens > agent.window_tokens:
-            knob = "closing.json_tokens, or ask for fewer labels or a smaller schema"
+            setting = "follow_ups.json_tokens, or ask for fewer labels or a smaller schema"
             raise SettingsError(
-                f"window_tokens: the closing turn {kind!r} needs up to {num_tokens} tokens (question, answer, what it "
+                f"window_tokens: the follow-up question {kind!r} needs up to {num_tokens} tokens (question, answer, "
+                f"what it "
                 f"shows, the prompt's own text, and its budget), the window has {agent.window_tokens}; lower "
-                f"{knob if kind == VALUE else 'closing.evidence_tokens'} or policy.answer_tokens, or raise "
+                f"{setting if kind == VALUE else 'follow_ups.evidence_tokens'} or policy.answer_tokens, or raise "
                 "window_tokens"
             )
 
 
-def closing_cost(closing: ClosingConfig, agent: AgentConfig, *, value_type: ValueType | None) -> Cost:
-    """What the closing turns of a question of this type take at most, every slot at its budget."""
-    policy, tokens = agent.policy, make_closing_tokens(agent)
-    largest = closing.largest_turns(
+def follow_up_cost(follow_ups: FollowUpConfig, agent: AgentConfig, *, value_type: ValueType | None) -> Cost:
+    """What the follow-up questions of a question of this type take at most, every slot at its budget."""
+    policy, tokens = agent.policy, make_follow_up_tokens(agent)
+    largest = follow_ups.largest_turns(
         tokens,
         types=[value_type] if value_type else [],
         memory_tokens=policy.memory_tokens,
@@ -105,7 +109,7 @@ def closing_cost(closing: ClosingConfig, agent: AgentConfig, *, value_type: Valu
     )
     budgets = dict(COMPLETION_TOKENS)
     if value_type is not None:
-        budgets[VALUE] = budget_of(value_type, json_tokens=closing.json_tokens)
+        budgets[VALUE] = completion_budget(value_type, json_tokens=follow_ups.json_tokens)
     num_completion_tokens = sum(budgets[kind] for kind in largest)
     return Cost(
         num_chunks=0,
@@ -118,7 +122,7 @@ def closing_cost(closing: ClosingConfig, agent: AgentConfig, *, value_type: Valu
 def require_questions_fit(questions: pa.Table, agent: AgentConfig) -> None:
     """Checks that no question is too long for the window whatever the document.
 
-    A question over `policy.question_tokens` that would still fit is no reason to refuse a run: its readings fail.
+    A question over `policy.question_tokens` that would still fit is not a reason to refuse a run: its readings fail.
 
     Raises:
         SettingsError: names the question and its length in tokens.
@@ -172,10 +176,10 @@ def _excess(agent: AgentConfig) -> int:
 
 
 def _least_chunk(policy: PolicyConfig) -> int:
-    return max(LEAST_CHUNK_TOKENS, policy.overlap_tokens + 1, _least_passage(policy))
+    return max(MIN_CHUNK_TOKENS, policy.overlap_tokens + 1, _least_passage(policy))
 
 
 def _least_passage(policy: PolicyConfig) -> int:
-    has_passages = "passage_tokens" in knob_names(policy_class(policy.kind))
+    has_passages = "passage_tokens" in setting_names(policy_class(policy.kind))
     is_given = has_passages and "passage_tokens" in policy.model_fields_set
     return policy.passage_tokens if is_given else 1

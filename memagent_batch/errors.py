@@ -6,7 +6,7 @@ are shown without their secrets, whoever wrote it.
 
 from importlib.util import find_spec
 
-from memagent_batch.masking import shown_text
+from memagent_batch.masking import mask_urls
 
 
 class MemagentError(Exception):
@@ -14,7 +14,7 @@ class MemagentError(Exception):
 
     def __init__(self, message: str) -> None:
         """Masks the secrets of URLs in `message`, which may quote a file system's or an endpoint's own words."""
-        super().__init__(shown_text(message))
+        super().__init__(mask_urls(message))
 
 
 class UsageError(MemagentError):
@@ -22,7 +22,7 @@ class UsageError(MemagentError):
 
 
 class SettingsError(UsageError):
-    """A knob is unknown, missing, or has a value that can't work."""
+    """A setting is unknown, missing, or has a value that can't work."""
 
 
 class InputError(UsageError):
@@ -73,21 +73,21 @@ class MergeError(ReadingError):
     """A turn that merges notes into the memory wrote nothing, so the answer would lack them and nobody would see."""
 
 
-class NotHeldError(ReadingError):
+class NotLoggedError(ReadingError):
     """A replay asks for a turn that the log does not hold: the reading failed there."""
 
 
 class EngineRequestError(ReadingError):
     """The engine refused or failed one request, and goes on serving others."""
 
-    def __init__(self, message: str, *, is_turned_away: bool = False) -> None:
-        """Takes the message, and whether the request was turned away before anything was generated."""
+    def __init__(self, message: str, *, is_rejected_before_generation: bool = False) -> None:
+        """Takes the message, and whether the request was rejected before anything was generated."""
         super().__init__(message)
-        self.is_turned_away = is_turned_away
+        self.is_rejected_before_generation = is_rejected_before_generation
 
 
-class ClosingError(ReadingError):
-    """What a closing turn wrote can't be used, as where it was cut. The answer stays as it is."""
+class FollowUpError(ReadingError):
+    """What a follow-up question wrote can't be used, as where it was cut. The answer stays as it is."""
 
 
 class ConversionError(MemagentError):
@@ -95,7 +95,7 @@ class ConversionError(MemagentError):
 
 
 class LogRowError(ReadingError):
-    """A turn or an outcome of one reading holds what the turn log can't: a number out of range, text that is none."""
+    """A turn or an outcome of one reading holds what the turn log can't: a number out of range, what is not text."""
 
 
 class NotReadError(MemagentError):
@@ -107,7 +107,7 @@ class EngineUnavailableError(NotReadError):
 
 
 class BoundReachedError(NotReadError):
-    """The run may start no further turn: it has met a bound of its own. Exit code 6; the same command goes on."""
+    """The run may start no further turn: it has met its own bound. Exit code 6; the same command goes on."""
 
 
 class TextUnavailableError(NotReadError):
@@ -115,7 +115,7 @@ class TextUnavailableError(NotReadError):
 
 
 class EngineRefusedError(UsageError):
-    """The endpoint refuses the key or does not know the model: no reading can succeed until the user mends it."""
+    """The endpoint refuses the key or does not know the model: no reading can succeed until the user fixes it."""
 
 
 class TooManyFailedError(MemagentError):
@@ -155,7 +155,7 @@ class SupersededError(MemagentError):
 
 
 class TerminatedError(MemagentError):
-    """The run had to leave, as when its node is taken away; the same command goes on. Exit code 143."""
+    """The run had to leave, as when its node is removed; the same command goes on. Exit code 143."""
 
 
 class RunFailedError(MemagentError):

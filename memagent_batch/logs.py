@@ -21,7 +21,7 @@ from typing import Any
 
 from pythonjsonlogger.json import JsonFormatter
 
-from memagent_batch.masking import CONTROL, printable, shown_text
+from memagent_batch.masking import CONTROL, mask_urls, printable
 
 CLEAR_LINE = "\r\x1b[K"
 """Takes a terminal's cursor to the start of the line, and empties it."""
@@ -80,7 +80,7 @@ class EventKind(StrEnum):
     STEP = "step"
     """What happens before the first reading begins: a line that disappears where stderr is a terminal."""
     PROGRESS = "progress"
-    """How far the work is: readings, only where stderr is no terminal; steps of learning, always."""
+    """How far the work is: readings, only where stderr is not a terminal; steps of learning, always."""
     READING_FAILED = "reading_failed"
     """A reading became a `failed` row."""
     READING_NOT_READ = "reading_not_read"
@@ -88,7 +88,7 @@ class EventKind(StrEnum):
     ENGINE_DIED = "engine_died"
     """An engine can serve nothing more; its actor stops."""
     ENGINE_RESTARTED = "engine_restarted"
-    """An engine is up again in the place of one that died, or of an actor or node that went away."""
+    """An engine is up again in place of one that died, or of an actor or node that went away."""
     REPLICA_GIVEN_UP = "replica_given_up"
     """The engine of a replica can't start; the others read without it."""
     ENDPOINT_AWAY = "endpoint_away"
@@ -259,10 +259,10 @@ class _TextLines(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        message = shown_text(record.getMessage())
+        message = mask_urls(record.getMessage())
         if kind_of(record) != EventKind.RUN_STOPPED:
             return printable(message)
-        trace = shown_text(self.formatException(record.exc_info)).split("\n") if record.exc_info else []
+        trace = mask_urls(self.formatException(record.exc_info)).split("\n") if record.exc_info else []
         first, *others = [*message.split("\n"), *trace]
         return "\n  ".join([printable(first), *(printable(line.removeprefix("  ")) for line in others)])
 
@@ -328,12 +328,12 @@ def _json_line(fields: Mapping[str, Any]) -> str:
 def _shown_value(value: object) -> Any:
     """A JSON value for any value, without the secrets of URLs in texts, names and what else is shown as text."""
     if isinstance(value, Mapping):
-        return {shown_text(str(name)): _shown_value(item) for name, item in value.items()}
+        return {mask_urls(str(name)): _shown_value(item) for name, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [_shown_value(item) for item in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, int) else shown_text(str(value))
+    return value if value is None or isinstance(value, int) else mask_urls(str(value))
 
 
 def _time(seconds: float) -> str:

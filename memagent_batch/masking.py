@@ -16,10 +16,10 @@ SECRET_NAME = re.compile(r"token(?!i[sz])|key|secret|passw|credential|auth|signa
 """Names of arguments and query parameters that hold secrets. `tokenizer` is none."""
 
 NUMBER_NAME = re.compile(r"secret|passw|credential", re.IGNORECASE)
-"""Names of secrets that are numbers: numbers under names such as `max_num_batched_tokens` are no secrets."""
+"""Names of secrets that are numbers: numbers under names such as `max_num_batched_tokens` are not secrets."""
 
 SECRET_FIELDS = frozenset({"extra_body", "headers"})
-"""Knobs that are sent to a service as they are: all that they hold may be secret."""
+"""Settings that are sent to a service as they are: all that they hold may be secret."""
 
 WEB = frozenset({"http", "https"})
 """Schemes whose `?` begins a query. In the paths of others it is a wildcard, or part of a name."""
@@ -51,17 +51,17 @@ CONTROL = re.compile(
 """Characters that move a cursor, begin a line, turn the direction of text, or can't be encoded."""
 
 
-def shown(uri: str) -> str:
+def mask_url(uri: str) -> str:
     """A path or URL, chained ones part by part, without user, password, secret parameters and fragment.
 
     Of a web address no value of the query is shown: a presigned one is a key to what it leads to.
     """
-    return "::".join(_shown_part(part) for part in CHAIN.split(uri))
+    return "::".join(_masked_part(part) for part in CHAIN.split(uri))
 
 
-def shown_text(text: str) -> str:
+def mask_urls(text: str) -> str:
     """A text, in which every URL is as `shown` writes it."""
-    return URL.sub(_shown_match, text)
+    return URL.sub(_masked_match, text)
 
 
 def printable(text: str) -> str:
@@ -69,19 +69,19 @@ def printable(text: str) -> str:
     return CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
-def recorded(knobs: Mapping[str, Any]) -> dict[str, Any]:
-    """Knobs, JSON values, as a run records them: URLs as `shown`, and in place of a secret its hash."""
-    return {name: _recorded_value(name, value) for name, value in knobs.items()}
+def redact_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings, JSON values, as a run records them: URLs as `shown`, and in place of a secret its hash."""
+    return {name: _redacted_value(name, value) for name, value in settings.items()}
 
 
-def digest(value: object) -> str:
+def secret_hash(value: object) -> str:
     """Stands for a secret where it is to be seen whether it has changed."""
     if isinstance(value, str) and DIGEST.fullmatch(value):
         return value
     return f"sha256:{hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()}"
 
 
-def _shown_part(part: str) -> str:
+def _masked_part(part: str) -> str:
     scheme, mark, _ = part.partition("://")
     if not mark:
         return part
@@ -108,18 +108,18 @@ def _parameter(match: re.Match[str], *, is_web: bool) -> str:
     return f"{before}{name}{MASK}" if value and is_secret else match[0]
 
 
-def _shown_match(match: re.Match[str]) -> str:
+def _masked_match(match: re.Match[str]) -> str:
     end = END.search(match[0])
     start = end.start() if end else len(match[0])
-    return shown(match[0][:start]) + match[0][start:]
+    return mask_url(match[0][:start]) + match[0][start:]
 
 
-def _recorded_value(name: str, value: object) -> object:
+def _redacted_value(name: str, value: object) -> object:
     pattern = NUMBER_NAME if isinstance(value, int | float) else SECRET_NAME
     if value and not isinstance(value, bool) and (name in SECRET_FIELDS or pattern.search(name)):
-        return digest(value)
+        return secret_hash(value)
     if isinstance(value, Mapping):
-        return recorded(value)
+        return redact_settings(value)
     if isinstance(value, list):
-        return [_recorded_value("", item) for item in value]
-    return shown(value) if isinstance(value, str) else value
+        return [_redacted_value("", item) for item in value]
+    return mask_url(value) if isinstance(value, str) else value

@@ -27,18 +27,18 @@ NAME_LIKENESS = 0.6
 
 
 INSIDE = frozenset({"memagent_batch", *sys.stdlib_module_names})
-"""Top-level packages whose code is no plug-in's own."""
+"""Top-level packages whose code is not a plug-in's own."""
 
 CUTS = ("overlap_tokens", "break_at")
 """Shared settings of how documents are cut, which a policy from outside must not ignore."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seam:
+class PluginRegistry:
     """A place that takes plug-ins."""
 
-    knob: str
-    """The knob whose value is a kind."""
+    setting: str
+    """The setting whose value is a kind."""
     group: str
     built_in: Mapping[str, str]
     """Import paths of the built-in ones by name; empty where a name needs none."""
@@ -52,7 +52,7 @@ class Seam:
         if ":" not in kind:
             self.path(kind)
         elif not allows_code:
-            raise SettingsError(f"{self.knob}: {kind!r} is code of yours; pass --allow-code to run it")
+            raise SettingsError(f"{self.setting}: {kind!r} is code of yours; pass --allow-code to run it")
 
     def path(self, kind: str) -> str:
         """The import path of a kind.
@@ -67,10 +67,10 @@ class Seam:
         installed = {entry.name: entry.value for entry in entry_points(group=self.group)}
         if kind in installed:
             return installed[kind]
-        if gone := removal(f"{self.knob}={kind}"):
-            raise SettingsError(f"{self.knob}: {kind!r} {gone}")
+        if gone := removal(f"{self.setting}={kind}"):
+            raise SettingsError(f"{self.setting}: {kind!r} {gone}")
         names = [*self.built_in, *sorted(installed)]
-        raise SettingsError(f"{self.knob}: {kind!r} is not one of {_listed_names(names)}{nearest(kind, names)}")
+        raise SettingsError(f"{self.setting}: {kind!r} is not one of {_listed_names(names)}{nearest(kind, names)}")
 
     def find(self, kind: str) -> Any:
         """What a kind names, imported.
@@ -83,13 +83,13 @@ class Seam:
             return getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError) as error:
             raise SettingsError(
-                f"{self.knob}: {kind!r} can't be imported: {type(error).__name__}: {error}; where its module is not "
+                f"{self.setting}: {kind!r} can't be imported: {type(error).__name__}: {error}; where its module is not "
                 "found, put its folder on PYTHONPATH, on every node"
             ) from error
 
 
-POLICIES = Seam(
-    knob="policy.kind",
+POLICIES = PluginRegistry(
+    setting="policy.kind",
     group="memagent_batch.policies",
     built_in={
         "overwrite": "memagent_batch.policies.overwrite:OverwritePolicy",
@@ -99,8 +99,8 @@ POLICIES = Seam(
         "retrieve": "memagent_batch.policies.direct:RetrievePolicy",
     },
 )
-ENGINES = Seam(
-    knob="engine",
+ENGINES = PluginRegistry(
+    setting="engine",
     group="memagent_batch.engines",
     built_in={
         "vllm": "memagent_batch.engines.vllm.engine:VllmEngine",
@@ -108,12 +108,12 @@ ENGINES = Seam(
         "simulated": "memagent_batch.engines.simulated:SimulatedEngine",
     },
 )
-REWARDS = Seam(
-    knob="rollouts.reward", group="memagent_batch.rewards", built_in=dict.fromkeys(map(str, BUILT_IN_REWARDS), "")
+REWARDS = PluginRegistry(
+    setting="rollouts.reward", group="memagent_batch.rewards", built_in=dict.fromkeys(map(str, BUILT_IN_REWARDS), "")
 )
 
-CONVERTERS = Seam(
-    knob="converter",
+CONVERTERS = PluginRegistry(
+    setting="converter",
     group="memagent_batch.converters",
     built_in={
         "pypdfium2": "memagent_batch.convert.pdf:PdfConverter",
@@ -128,7 +128,7 @@ CONVERTERS = Seam(
 
 
 def policy_class(kind: str) -> type[Policy]:
-    """The class of a policy; its fields are its knobs."""
+    """The class of a policy; its fields are its settings."""
     return cast(type[Policy], POLICIES.find(kind))
 
 
@@ -150,8 +150,8 @@ def source_sha256(plugin: type) -> str | None:
     return sha256("\0".join(sources).encode()).hexdigest() if sources else None
 
 
-def knob_names(plugin: type) -> frozenset[str]:
-    """The knobs of a plug-in."""
+def setting_names(plugin: type) -> frozenset[str]:
+    """The settings of a plug-in."""
     if issubclass(plugin, BaseModel):
         return frozenset(plugin.model_fields)
     return frozenset(field.name for field in fields(plugin)) if is_dataclass(plugin) else frozenset()
@@ -169,58 +169,58 @@ def make_policy(agent: AgentConfig) -> Policy:
 
 
 def built_policy(config: PolicyConfig) -> Policy:
-    """The policy with its knobs: those of `policy` that it has, and those of `policy.knobs`.
+    """The policy with its settings: those of `policy` that it has, and those of `policy.settings`.
 
     Raises:
-        SettingsError: there is no such policy, or a knob is unknown or wrong; names policy and knob.
+        SettingsError: there is no such policy, or a setting is unknown or wrong; names policy and setting.
     """
     kind = config.kind
     plugin = policy_class(kind)
-    ignored = [name for name in CUTS if getattr(config, name) and name not in knob_names(plugin)]
+    ignored = [name for name in CUTS if getattr(config, name) and name not in setting_names(plugin)]
     if ignored and kind not in POLICIES.built_in:
         raise SettingsError(f"policy.{ignored[0]}: the policy {kind!r} does not take it; leave it out")
-    shared = {name: getattr(config, name) for name in knob_names(plugin) & type(config).model_fields.keys()}
-    policy: Policy = _built(plugin, {**shared, **config.knobs}, owner=f"policy {kind!r}", knob="policy")
+    shared = {name: getattr(config, name) for name in setting_names(plugin) & type(config).model_fields.keys()}
+    policy: Policy = _built(plugin, {**shared, **config.settings}, owner=f"policy {kind!r}", setting="policy")
     return policy
 
 
 def engine_settings(agent: AgentConfig) -> Engine:
-    """The engine with its settings, not opened: those of its own section, or of `engine_knobs`.
+    """The engine with its settings, not opened: those of its own section, or of `engine_options`.
 
     Raises:
-        SettingsError: there is no such engine, or a knob is unknown or wrong; names engine and knob.
+        SettingsError: there is no such engine, or a setting is unknown or wrong; names engine and setting.
     """
     kind = agent.engine
     section = getattr(agent, kind) if kind in ENGINES.built_in else None
-    knobs = agent.engine_knobs if section is None else dict(section)
-    engine: Engine = _built(ENGINES.find(kind), knobs, owner=f"engine {kind!r}", knob="engine_knobs")
+    settings = agent.engine_options if section is None else dict(section)
+    engine: Engine = _built(ENGINES.find(kind), settings, owner=f"engine {kind!r}", setting="engine_options")
     return engine
 
 
-def _built(plugin: type, knobs: Mapping[str, Any], *, owner: str, knob: str) -> Any:
-    names = knob_names(plugin)
-    for name in knobs:
+def _built(plugin: type, settings: Mapping[str, Any], *, owner: str, setting: str) -> Any:
+    names = setting_names(plugin)
+    for name in settings:
         if name not in names:
             raise SettingsError(
-                f"{knob}.{name}: the {owner} has no such setting; it has {', '.join(sorted(names))}"
+                f"{setting}.{name}: the {owner} has no such setting; it has {', '.join(sorted(names))}"
                 f"{nearest(name, names)}"
             )
     try:
-        return TypeAdapter(plugin).validate_python(knobs)
+        return TypeAdapter(plugin).validate_python(settings)
     except ValidationError as error:
-        problems = [_knob_problem(problem, knob=knob) for problem in error.errors(include_input=False)]
+        problems = [_setting_problem(problem, setting=setting) for problem in error.errors(include_input=False)]
         raise SettingsError("; ".join(problems)) from None  # its text shows values, which may be secrets
 
 
 def problem_message(problem: Any) -> str:
-    """What pydantic says of a wrong knob, without its own heading."""
+    """What pydantic says of a wrong setting, without its own heading."""
     return str(problem["msg"]).removeprefix("Value error, ")
 
 
-def _knob_problem(problem: Any, *, knob: str) -> str:
-    place = ".".join([knob, *map(str, problem["loc"])])
+def _setting_problem(problem: Any, *, setting: str) -> str:
+    place = ".".join([setting, *map(str, problem["loc"])])
     message = problem_message(problem)
-    return message if message.startswith(f"{knob}.") else f"{place}: {message}"
+    return message if message.startswith(f"{setting}.") else f"{place}: {message}"
 
 
 def _listed_names(names: Iterable[str]) -> str:

@@ -20,14 +20,14 @@ from typing import ClassVar
 
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.document import Document
-from memagent_batch.domain.guides import choice_of, json_of, matching
+from memagent_batch.domain.guides import choice_guide, json_guide, regex_guide
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
 from memagent_batch.domain.readings import Outcome, Policy, QuestionTokens
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine, EngineContext
 from memagent_batch.errors import PromptTooLongError
-from memagent_batch.log.rows import turn_memory, turn_row
-from memagent_batch.plugins import knob_names
+from memagent_batch.plugins import setting_names
+from memagent_batch.store.turn_log.rows import turn_memory, turn_row
 
 LENGTHS = (0, 1, 2, 7, 12, 13, 40)
 """Documents that policies are tried with, tokens."""
@@ -35,7 +35,7 @@ CHUNKS = (1, 2, 5, 12)
 """Chunks that policies are tried with, tokens."""
 ASKED_TOKENS = QuestionTokens(token_ids=(50, 51, 52))
 """A question of three tokens."""
-ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, reader_fingerprint="f")
+ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, fingerprint="f")
 """A reading."""
 PROMPTS = PromptTokens(
     update=TokenTemplate(pieces=((1,), Slot.QUESTION, (2,), Slot.MEMORY, (3,), Slot.CHUNK, (4,))),
@@ -135,14 +135,14 @@ class PolicyContract(ABC):
         """It goes to actors, and is the same there."""
         policy = self.policy(5)
         assert pickle.loads(pickle.dumps(policy)) == policy
-        name = min(knob_names(type(policy)))
+        name = min(setting_names(type(policy)))
         try:
             setattr(policy, name, getattr(policy, name))
         except AttributeError:
             return
-        raise AssertionError(f"the knob {name} can be set")
+        raise AssertionError(f"the setting {name} can be set")
 
-    def test_policy_identity_is_json_that_tells_its_kind_and_differs_with_its_knobs(self) -> None:
+    def test_policy_identity_is_json_that_tells_its_kind_and_differs_with_its_settings(self) -> None:
         """It is hashed: two policies that read differently have two identities."""
         identity = self.policy(5).identity()
         assert identity["kind"]
@@ -151,12 +151,12 @@ class PolicyContract(ABC):
 
 
 GUIDES = (
-    choice_of("1", "2", "3"),
-    choice_of("10", "11", "12"),
-    choice_of("yes", "not stated"),
-    matching("(none|[1-9](, [1-9]){0,2})", example="none"),
-    matching(r"(-?(0|[1-9][0-9]{0,5})(\.[0-9]{1,3})?|not stated)", example="0"),
-    json_of(
+    choice_guide("1", "2", "3"),
+    choice_guide("10", "11", "12"),
+    choice_guide("yes", "not stated"),
+    regex_guide("(none|[1-9](, [1-9]){0,2})", example="none"),
+    regex_guide(r"(-?(0|[1-9][0-9]{0,5})(\.[0-9]{1,3})?|not stated)", example="0"),
+    json_guide(
         {
             "type": "object",
             "properties": {
@@ -193,7 +193,7 @@ class EngineContract(ABC):
         config = self.config()
         assert pickle.loads(pickle.dumps(config)) == config
         assert config.kind
-        assert config.secrets <= knob_names(type(config))
+        assert config.secrets <= setting_names(type(config))
 
     def test_engine_identity_is_json_without_secrets(self) -> None:
         """It is hashed and recorded."""
@@ -241,7 +241,9 @@ class EngineContract(ABC):
 
 
 class GuidedEngineContract(EngineContract):
-    """What an engine promises too that obeys guides: without it there are no closing turns and no typed answers."""
+    """What an engine promises too that obeys guides: without it there are no follow-up questions and no typed
+    answers.
+    """
 
     def test_engine_obeys_guides_and_ends_where_they_are_met(self) -> None:
         """A guided completion is one of the texts that are allowed, whatever the prompt says."""

@@ -10,20 +10,20 @@ from pydantic import JsonValue
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import RunConfig
 from memagent_batch.config.sources import SourceConfig
+from memagent_batch.documents.lake.tables import documents_place, texts_place
 from memagent_batch.domain.addresses import fingerprint
-from memagent_batch.domain.closing.prompts import CLOSING_TEXTS, ClosingTokens
+from memagent_batch.domain.follow_ups.prompts import FOLLOW_UP_TEXTS, FollowUpTokens
 from memagent_batch.domain.prompts import PromptSet, PromptTokens
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.engines.engine import Engine, EngineContext
 from memagent_batch.errors import PromptSetError, RunFailedError, SettingsError
-from memagent_batch.files.location import Location
-from memagent_batch.inputs.lake.tables import documents_place, texts_place
-from memagent_batch.masking import recorded
+from memagent_batch.masking import redact_settings
 from memagent_batch.models.shipped import SHIPPED_MODELS
 from memagent_batch.models.weights import model_sha256
-from memagent_batch.plugins import engine_settings, knob_names, make_policy, policy_class, source_sha256
+from memagent_batch.plugins import engine_settings, make_policy, policy_class, setting_names, source_sha256
 from memagent_batch.prompts.built_in import SECTION_FIRST_PROMPTS
 from memagent_batch.prompts.files import load_prompt_set
+from memagent_batch.store.location import Location
 from memagent_batch.tokens.chat_template import TEMPLATE_TIME, THINKING_WORD, ChatTemplate, ServerTemplate
 from memagent_batch.tokens.tokenizer import Tokenizer, load_tokenizer
 
@@ -92,10 +92,10 @@ def make_prompt_tokens(agent: AgentConfig) -> PromptTokens:
     )
 
 
-def make_closing_tokens(agent: AgentConfig) -> ClosingTokens:
-    """The closing turns as the model's tokeniser writes them."""
-    return make_tokenizer(agent).closing_tokens(
-        CLOSING_TEXTS, chat_template_kwargs=agent.chat_template_kwargs, template=make_template(agent)
+def make_follow_up_tokens(agent: AgentConfig) -> FollowUpTokens:
+    """The follow-up questions as the model's tokeniser writes them."""
+    return make_tokenizer(agent).follow_up_tokens(
+        FOLLOW_UP_TEXTS, chat_template_kwargs=agent.chat_template_kwargs, template=make_template(agent)
     )
 
 
@@ -103,8 +103,8 @@ def make_engine(agent: AgentConfig) -> Engine:
     """The engine, not started.
 
     Raises:
-        EngineStartError: model or knobs can't work, as far as that is seen without starting.
-        SettingsError: there is no such engine, or a knob of it is wrong.
+        EngineStartError: model or settings can't work, as far as that is seen without starting.
+        SettingsError: there is no such engine, or a setting of it is wrong.
     """
     engine = engine_settings(agent)
     context = EngineContext(
@@ -134,7 +134,7 @@ def make_output(run: RunConfig) -> Location:
 
 
 def identify_reader(agent: AgentConfig) -> ReaderIdentity:
-    """The reader fingerprint and its parts.
+    """The fingerprint and its parts.
 
     Raises:
         SettingsError: the prompts and budgets can't fit the window, the model has no tokeniser or weights, or its
@@ -163,7 +163,7 @@ def identify_reader(agent: AgentConfig) -> ReaderIdentity:
         **_template_time(agent),
     }
     hashed = {name: value for name, value in parts.items() if name != "model" or not engine.has_weights}
-    return ReaderIdentity(fingerprint=fingerprint(hashed), parts=recorded(parts))
+    return ReaderIdentity(fingerprint=fingerprint(hashed), parts=redact_settings(parts))
 
 
 def require_reader(agent: AgentConfig, *, fingerprint: str) -> None:
@@ -215,7 +215,7 @@ def require_thinking_budget(agent: AgentConfig, *, prompts: PromptTokens) -> Non
     A model that always thinks needs one, if it runs in this process.
 
     Raises:
-        SettingsError: engine, model or another knob can't go with it; says which and what to do.
+        SettingsError: engine, model or another setting can't go with it; says which and what to do.
     """
     if agent.sampling.thinking_tokens is None:
         keeps_budget = engine_settings(agent).has_weights and _thinking_problem(agent) is None
@@ -248,7 +248,7 @@ def _thinking_problem(agent: AgentConfig) -> str | None:
 def _short_budget(agent: AgentConfig) -> str | None:
     """Which budget a thought may use up, so that nothing follows it."""
     thinking_tokens = agent.sampling.thinking_tokens or 0
-    for name in sorted(knob_names(policy_class(agent.policy.kind)) & {"memory_tokens", "answer_tokens"}):
+    for name in sorted(setting_names(policy_class(agent.policy.kind)) & {"memory_tokens", "answer_tokens"}):
         budget = getattr(agent.policy, name)
         if thinking_tokens >= budget:
             return (

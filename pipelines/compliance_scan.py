@@ -30,7 +30,7 @@ def scan(files: str, output: str, agent: ma.Agent) -> ma.Run:
         questions=QUESTIONS,
         output=f"{output}/answers",
         agent=agent,
-        closing=ma.ClosingConfig(evidence=True, support=True),
+        follow_ups=ma.FollowUpConfig(evidence=True, support=True),
     )
     if run.manifest["changes"]["since"]:  # not in the first night
         changed = run.diff().select(["document_id", "question_id", "answer_before", "answer_after"])

@@ -25,9 +25,9 @@ from memagent_batch.engines.engine import Engine
 from memagent_batch.engines.openai.engine import OpenAIEngine
 from memagent_batch.engines.simulated import SimulatedEngine
 from memagent_batch.engines.vllm.engine import VllmEngine
-from memagent_batch.files.location import Location
 from memagent_batch.logs import end_log
 from memagent_batch.models.shipped import TINY_MODEL
+from memagent_batch.store.location import Location
 from memagent_batch.tokens.tokenizer import Tokenizer
 from tests.durations import recorded
 from tests.engine_context import context_of

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 RECORD = Path(__file__).with_name("durations.json")
-LEAST_SECONDS = 0.5
+MIN_SECONDS = 0.5
 """Shorter tests are not recorded: most tests are, and together they take little."""
 
 _seconds: dict[str, dict[str, float]] = {"setup": {}, "call": {}}
@@ -26,7 +26,7 @@ def name_of(nodeid: str) -> str:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    if report.when != "teardown" and report.duration >= LEAST_SECONDS:
+    if report.when != "teardown" and report.duration >= MIN_SECONDS:
         _seconds[report.when][name_of(report.nodeid)] = round(report.duration, 1)
 
 

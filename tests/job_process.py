@@ -1,4 +1,4 @@
-"""A command of the product in a process of its own, given again where Ray could not be started.
+"""A command of the product in its own process, given again where Ray could not be started.
 
 Nothing of the product is imported here, so that recorded jobs run at any commit.
 """

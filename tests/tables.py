@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 OWN_COLUMNS = {"run_id", "started_at", "finished_at", "engine_seconds", "num_replayed_turns"}
-"""Columns that say who read when, and what the log held."""
+"""Columns that say who read when, and what came from the log."""
 
 
 def rows_in(folder: Path) -> list[dict[str, Any]]:

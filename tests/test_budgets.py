@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.budgets import fitted
+from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.errors import SettingsError
 from memagent_batch.plugins import make_policy
@@ -16,8 +16,8 @@ from memagent_batch.wiring import identify_reader, make_prompt_tokens
 BUDGETS = ("chunk_tokens", "question_tokens", "memory_tokens", "answer_tokens")
 
 
-def agent_of(**knobs: Any) -> AgentConfig:
-    return AgentConfig.model_validate(knobs)
+def agent_of(**settings: Any) -> AgentConfig:
+    return AgentConfig.model_validate(settings)
 
 
 def budgets(agent: AgentConfig) -> dict[str, int]:
@@ -41,7 +41,7 @@ def model(text_model: str, tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("kind", ["overwrite", "gated", "parallel", "truncate", "retrieve"])
 def test_fitted_defaults_of_the_shipped_policy_fit_the_window_that_it_holds(kind: str) -> None:
-    agent = fitted(agent_of(policy={"kind": kind}))
+    agent = fit_budgets_to_window(agent_of(policy={"kind": kind}))
     assert agent.window_tokens == 4096
     assert largest(agent) <= 4096
     assert agent.policy.chunk_tokens > 2000
@@ -49,37 +49,37 @@ def test_fitted_defaults_of_the_shipped_policy_fit_the_window_that_it_holds(kind
 
 
 def test_fitted_defaults_of_a_model_that_holds_more_are_the_published_ones(model: str) -> None:
-    longer = fitted(agent_of(model=model, engine="simulated", window_tokens=16384))
+    longer = fit_budgets_to_window(agent_of(model=model, engine="simulated", window_tokens=16384))
     published = dict(zip(BUDGETS, (5000, 1024, 1024, 1024), strict=True))
     assert budgets(longer) == {"window_tokens": 16384} | published
-    bare = fitted(agent_of(model=model, engine="simulated"))
+    bare = fit_budgets_to_window(agent_of(model=model, engine="simulated"))
     assert budgets(bare) == {"window_tokens": 8192} | published | {"chunk_tokens": bare.policy.chunk_tokens}
     assert largest(bare) == 8192  # the tokeniser of the tests needs many tokens for the prompt's own text
 
 
 def test_fitted_leaves_what_was_given_and_defaults_that_fit_beside_it(model: str) -> None:
     given = agent_of(model=model, engine="simulated", window_tokens=6000, policy={"chunk_tokens": 1000})
-    assert budgets(fitted(given)) == budgets(given)
-    assert identify_reader(fitted(given)) == identify_reader(given)
+    assert budgets(fit_budgets_to_window(given)) == budgets(given)
+    assert identify_reader(fit_budgets_to_window(given)) == identify_reader(given)
 
 
 def test_fitted_shrinks_only_what_was_not_given(model: str) -> None:
-    knobs = {"window_tokens": 2048, "policy": {"memory_tokens": 200}}
-    agent = fitted(agent_of(model=model, engine="simulated", **knobs))
+    settings = {"window_tokens": 2048, "policy": {"memory_tokens": 200}}
+    agent = fit_budgets_to_window(agent_of(model=model, engine="simulated", **settings))
     assert (agent.window_tokens, agent.policy.memory_tokens) == (2048, 200)
     assert (agent.policy.question_tokens, agent.policy.answer_tokens) == (256, 256)
     assert 1000 < agent.policy.chunk_tokens <= 1250
-    assert fitted(agent) == agent
+    assert fit_budgets_to_window(agent) == agent
 
 
 def test_fitted_passages_are_no_longer_than_the_chunk(model: str) -> None:
-    knobs = {"window_tokens": 512, "policy": {"kind": "retrieve"}}
-    agent = fitted(agent_of(model=model, engine="simulated", **knobs))
+    settings = {"window_tokens": 512, "policy": {"kind": "retrieve"}}
+    agent = fit_budgets_to_window(agent_of(model=model, engine="simulated", **settings))
     assert agent.policy.passage_tokens <= agent.policy.chunk_tokens
 
 
 @pytest.mark.parametrize(
-    ("knobs", "said"),
+    ("settings", "said"),
     [
         (
             {"window_tokens": 8192},
@@ -90,24 +90,24 @@ def test_fitted_passages_are_no_longer_than_the_chunk(model: str) -> None:
         ({"policy": {"kind": "retrieve", "passage_tokens": 4000}}, r"chunk 4,000 .*; the window has 4,096"),
     ],
 )
-def test_fitted_refuses_what_the_model_can_not_hold(knobs: dict[str, Any], said: str) -> None:
+def test_fitted_refuses_what_the_model_can_not_hold(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingsError, match=said):
-        fitted(agent_of(**knobs))
+        fit_budgets_to_window(agent_of(**settings))
 
 
 def test_fitted_believes_a_user_who_stretches_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
     stretched = {"window_tokens": 8192, "vllm": {"engine_args": {"hf_overrides": {"max_position_embeddings": 8192}}}}
-    assert fitted(agent_of(**stretched)).window_tokens == 8192
+    assert fit_budgets_to_window(agent_of(**stretched)).window_tokens == 8192
     monkeypatch.setenv("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "1")
-    assert fitted(agent_of(window_tokens=8192)).window_tokens == 8192
+    assert fit_budgets_to_window(agent_of(window_tokens=8192)).window_tokens == 8192
 
 
 def test_fitted_takes_the_window_of_an_endpoint_from_its_tokeniser(model: str) -> None:
     endpoint = {"engine": "openai", "model": "served"}
-    assert fitted(agent_of(**endpoint, tokenizer=model)).window_tokens == 8192
+    assert fit_budgets_to_window(agent_of(**endpoint, tokenizer=model)).window_tokens == 8192
     tiny = str(Path(__file__).parents[1] / "memagent_batch" / "models" / "tiny")
-    assert fitted(agent_of(**endpoint, tokenizer=tiny)).window_tokens == 4096
-    assert fitted(agent_of(**endpoint, tokenizer=tiny, window_tokens=8192)).window_tokens == 8192
+    assert fit_budgets_to_window(agent_of(**endpoint, tokenizer=tiny)).window_tokens == 4096
+    assert fit_budgets_to_window(agent_of(**endpoint, tokenizer=tiny, window_tokens=8192)).window_tokens == 8192
 
 
 SMALL = {"chunk_tokens": 300, "question_tokens": 40, "memory_tokens": 60, "answer_tokens": 40}
@@ -129,7 +129,7 @@ def test_turn_that_does_not_fit_is_refused_with_its_parts_as_a_sum(
     with pytest.raises(
         SettingsError, match=rf"the {turn} turn needs question 40 \+ .*; the window has 1,500"
     ) as raised:
-        identify_reader(fitted(agent))
+        identify_reader(fit_budgets_to_window(agent))
     shown = re.search(r"needs (.*) = (.*) tokens;", str(raised.value))
     assert shown is not None
     parts = [int(part.rpartition(" ")[2].replace(",", "")) for part in shown[1].split(" + ")]

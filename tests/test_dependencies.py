@@ -27,8 +27,8 @@ THROUGH = {
 """What is part of another package's interface, and comes with it."""
 OF_EXTRA = {
     "convert": ["convert/docx.py", "convert/html.py", "convert/pdf.py"],
-    "cpu": ["engines/renewal.py", "engines/vllm/", "reading/closing.py"],
-    "lake": ["inputs/lake/"],
+    "cpu": ["engines/renewal.py", "engines/vllm/", "reading/follow_ups.py"],
+    "lake": ["documents/lake/"],
     "train": ["training/learner/", "flows/train_loop.py"],
     "xlsx": ["pages/spreadsheets.py"],
 }

@@ -13,6 +13,9 @@ import pytest
 import ray
 import yaml
 
+from memagent_batch.executors.ray.progress import progress, ray_board
+from memagent_batch.executors.ray.progress.board import KEPT_EVENTS, Event, ProgressBoard, Report
+from memagent_batch.executors.ray.progress.ray_board import BoardActor, RayBoard
 from memagent_batch.logs import (
     CLEAR_LINE,
     LINE_BYTES,
@@ -23,9 +26,6 @@ from memagent_batch.logs import (
     rewritten_stderr,
     step,
 )
-from memagent_batch.ray_data.progress import progress, ray_board
-from memagent_batch.ray_data.progress.board import KEPT_EVENTS, Event, ProgressBoard, Report
-from memagent_batch.ray_data.progress.ray_board import BoardActor, RayBoard
 from memagent_batch.runs.plan import PendingWork
 from tests.job_process import run_job
 
@@ -371,7 +371,7 @@ def test_last_look_takes_what_was_reported_after_a_look_that_timed_out(
     monkeypatch.setattr(ray_board, "BOARD_ANSWER_SECONDS", 0.1)
     board = RayBoard(handle=ray.remote(num_cpus=0)(SlowBoard).remote())
     ray.get(board.handle.put.remote(Report(counts={"turns": 2})))
-    pending = PendingWork(readings=1, num_bytes=1, closings=0)
+    pending = PendingWork(readings=1, num_bytes=1, follow_up_readings=0)
     with progress.Progress(run_id="r", asked=1, model="m", policy="p").shown(board, pending=pending, starting=""):
         time.sleep(0.5)
         ray.get(board.handle.put.remote(Report(counts={"turns": 3})))
@@ -386,7 +386,7 @@ def job(text_model: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "texts").mkdir()
     (folder / "texts" / "a.txt").write_text("Ann signed.")
     (folder / "texts" / "b.txt").write_bytes(b"\xff")
-    knobs: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "documents": "texts",
         "output": "run",
         "ask": ["Who?"],
@@ -397,8 +397,8 @@ def job(text_model: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "log_format": "json",
         "executor": "ray",
     }
-    (folder / "job.yaml").write_text(yaml.safe_dump(knobs))
-    (folder / "wrong.yaml").write_text(yaml.safe_dump({**knobs, "documnets": "texts"}))
+    (folder / "job.yaml").write_text(yaml.safe_dump(settings))
+    (folder / "wrong.yaml").write_text(yaml.safe_dump({**settings, "documnets": "texts"}))
     return folder
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent_batch.errors import MemagentError, StorageError
-from memagent_batch.masking import printable, recorded, shown, shown_text
+from memagent_batch.masking import mask_url, mask_urls, printable, redact_settings
 
 SECRET = "hunter2-hunter2"
 
@@ -35,7 +35,7 @@ SECRET = "hunter2-hunter2"
     ],
 )
 def test_shown_secrets_are_gone_and_the_place_is_left(uri: str, text: str) -> None:
-    assert shown(uri) == text
+    assert mask_url(uri) == text
 
 
 @pytest.mark.parametrize(
@@ -56,22 +56,22 @@ def test_shown_secrets_are_gone_and_the_place_is_left(uri: str, text: str) -> No
     ],
 )
 def test_shown_plain_place_is_unchanged(uri: str) -> None:
-    assert shown(uri) == uri
+    assert mask_url(uri) == uri
 
 
 @given(
     password=st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=8), user=st.sampled_from(["u", "a.b", ""])
 )
 def test_shown_any_password_is_gone_at_once(password: str, user: str) -> None:
-    text = shown(f"https://{user}:{password}@host/docs/a.jsonl")
+    text = mask_url(f"https://{user}:{password}@host/docs/a.jsonl")
     assert password not in text
     assert text.endswith("host/docs/a.jsonl")
-    assert shown(text) == text
+    assert mask_url(text) == text
 
 
 def test_shown_text_masks_each_url_and_leaves_the_rest() -> None:
     text = "no 'https://u:p@h/x?sig=a', and (http://h/a.jsonl?t=1), row 3; mail me@example.com"
-    assert shown_text(text) == "no 'https://h/x?sig=***', and (http://h/a.jsonl?t=***), row 3; mail me@example.com"
+    assert mask_urls(text) == "no 'https://h/x?sig=***', and (http://h/a.jsonl?t=***), row 3; mail me@example.com"
 
 
 def test_error_message_of_any_kind_hides_what_a_url_holds() -> None:
@@ -93,16 +93,16 @@ def test_recorded_secrets_are_hashes_that_tell_a_change() -> None:
             "extra_body": {"user": secret},
         }
 
-    text = json.dumps(recorded(engine_args(SECRET)))
+    text = json.dumps(redact_settings(engine_args(SECRET)))
     assert SECRET not in text
     assert "12345" not in text
-    assert recorded(engine_args(SECRET)) == recorded(engine_args(SECRET))
-    assert recorded(engine_args(SECRET)) != recorded(engine_args("another"))
-    assert recorded(recorded(engine_args(SECRET))) == recorded(engine_args(SECRET))
+    assert redact_settings(engine_args(SECRET)) == redact_settings(engine_args(SECRET))
+    assert redact_settings(engine_args(SECRET)) != redact_settings(engine_args("another"))
+    assert redact_settings(redact_settings(engine_args(SECRET))) == redact_settings(engine_args(SECRET))
 
 
 def test_recorded_other_arguments_are_as_they_are() -> None:
-    knobs = {
+    settings = {
         "max_num_batched_tokens": 8192,
         "tokenizer_mode": "slow",
         "trust_remote_code": False,
@@ -110,7 +110,7 @@ def test_recorded_other_arguments_are_as_they_are() -> None:
         "hf_token": None,
         "extra_body": {},
     }
-    assert recorded(knobs) == knobs
+    assert redact_settings(settings) == settings
 
 
 def test_printable_moves_no_cursor_begins_no_line_and_turns_no_text() -> None:

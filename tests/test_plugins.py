@@ -20,10 +20,10 @@ from memagent_batch.domain.readings import Policy
 from memagent_batch.engines.engine import Engine, EngineContext
 from memagent_batch.engines.simulated import SimulatedEngine
 from memagent_batch.errors import SettingsError
+from memagent_batch.executors.ray.stages import replica_gpus
 from memagent_batch.plugins import ENGINES, POLICIES, engine_settings, make_policy
 from memagent_batch.policies.direct import TruncatePolicy
 from memagent_batch.policies.overwrite import OverwritePolicy
-from memagent_batch.ray_data.stages import replica_gpus
 from memagent_batch.runs.manifest import public_settings
 from memagent_batch.testing import GuidedEngineContract, PolicyContract
 from memagent_batch.tokens.tokenizer import Tokenizer
@@ -36,7 +36,7 @@ SMALL = {"chunk_tokens": 100, "question_tokens": 50, "memory_tokens": 40, "answe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwicePolicy(OverwritePolicy):
-    """A stranger's policy: smaller chunks, by a knob of its own."""
+    """A stranger's policy: smaller chunks, by its own setting."""
 
     kind: ClassVar[str] = "twice"
 
@@ -105,22 +105,22 @@ def agent_of(model: str, **policy: Any) -> AgentConfig:
     return AgentConfig(model=model, engine="simulated", window_tokens=1000, policy=PolicyConfig(**SMALL | policy))
 
 
-def test_policy_of_a_stranger_has_its_own_knobs_and_those_that_it_shares(text_model: str) -> None:
-    policy = make_policy(agent_of(text_model, kind=f"{HERE}:TwicePolicy", knobs={"divisor": 3}))
+def test_policy_of_a_stranger_has_its_own_settings_and_those_that_it_shares(text_model: str) -> None:
+    policy = make_policy(agent_of(text_model, kind=f"{HERE}:TwicePolicy", settings={"divisor": 3}))
     assert policy == TwicePolicy(chunk_tokens=100, memory_tokens=40, answer_tokens=40, divisor=3)
     assert identify_reader(agent_of(text_model, kind=f"{HERE}:TwicePolicy")).parts["policy"]["divisor"] == 2
 
 
 @pytest.mark.parametrize(
-    ("knobs", "message"),
+    ("settings", "message"),
     [
         ({"divisors": 3}, r"policy\.divisors: the policy '.*:TwicePolicy' has no such setting; it has .*divisor"),
         ({"divisor": "many"}, r"policy\.divisor: Input should be a valid integer"),
     ],
 )
-def test_policy_of_a_stranger_with_a_wrong_knob_is_refused(knobs: dict[str, Any], message: str) -> None:
+def test_policy_of_a_stranger_with_a_wrong_setting_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
-        make_policy(agent_of("tiny", kind=f"{HERE}:TwicePolicy", knobs=knobs))
+        make_policy(agent_of("tiny", kind=f"{HERE}:TwicePolicy", settings=settings))
 
 
 @pytest.mark.parametrize(
@@ -137,9 +137,9 @@ def test_policy_that_is_not_there_is_refused(kind: str, message: str) -> None:
         make_policy(agent_of("tiny", kind=kind))
 
 
-def test_knob_that_a_policy_has_not_changes_no_fingerprint(text_model: str) -> None:
-    def fingerprint(**knobs: Any) -> str:
-        return identify_reader(agent_of(text_model, **knobs)).fingerprint
+def test_setting_that_a_policy_has_not_changes_no_fingerprint(text_model: str) -> None:
+    def fingerprint(**settings: Any) -> str:
+        return identify_reader(agent_of(text_model, **settings)).fingerprint
 
     assert fingerprint(kind="truncate") == fingerprint(kind="truncate", memory_tokens=20, passage_tokens=30)
     assert fingerprint(kind="overwrite") != fingerprint(kind="overwrite", memory_tokens=20)
@@ -147,15 +147,15 @@ def test_knob_that_a_policy_has_not_changes_no_fingerprint(text_model: str) -> N
     assert make_policy(agent_of(text_model, kind="truncate")) == TruncatePolicy(chunk_tokens=100, answer_tokens=40)
 
 
-def test_engine_of_a_stranger_opens_with_its_knobs_and_keeps_its_secrets(text_model: str) -> None:
+def test_engine_of_a_stranger_opens_with_its_settings_and_keeps_its_secrets(text_model: str) -> None:
     job = job_of(documents="d", ask=("q",), output="o", model=text_model, allow_code=True, window_tokens=1000)
-    strange = {"engine": f"{HERE}:Parrot", "engine_knobs": {"password": "hunter2", "completion_tokens": 3}}
+    strange = {"engine": f"{HERE}:Parrot", "engine_options": {"password": "hunter2", "completion_tokens": 3}}
     agent = job.agent.model_copy(update=strange)
     assert engine_settings(agent) == Parrot(password="hunter2", completion_tokens=3)
     assert make_engine(agent) is not None
     assert "hunter2" not in str(public_settings(job.with_agent(agent)))
-    with pytest.raises(SettingsError, match=r"engine_knobs\.colour: the engine '.*:Parrot' has no such setting"):
-        engine_settings(agent.model_copy(update={"engine_knobs": {"colour": "blue"}}))
+    with pytest.raises(SettingsError, match=r"engine_options\.colour: the engine '.*:Parrot' has no such setting"):
+        engine_settings(agent.model_copy(update={"engine_options": {"colour": "blue"}}))
 
 
 @pytest.mark.usefixtures("installed")
@@ -179,18 +179,18 @@ def test_kinds_of_an_installed_package_need_no_consent(text_model: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("knobs", "knob"),
+    ("settings", "setting"),
     [
         ({"policy": {"kind": "a.b:C"}}, "policy.kind"),
         ({"engine": "a.b:C"}, "engine"),
         ({"rollouts": {"reward": "a.b:c"}}, "rollouts.reward"),
     ],
 )
-def test_code_of_the_users_needs_consent_and_is_not_imported_without(knobs: dict[str, Any], knob: str) -> None:
+def test_code_of_the_users_needs_consent_and_is_not_imported_without(settings: dict[str, Any], setting: str) -> None:
     given: dict[str, Any] = {"documents": "d", "ask": ("q",), "output": "o"}
-    with pytest.raises(SettingsError, match=f"{knob}: 'a.b:.' is code of yours; pass --allow-code to run it"):
-        job_of(**given, **knobs)
-    assert job_of(**given, **knobs, allow_code=True)
+    with pytest.raises(SettingsError, match=f"{setting}: 'a.b:.' is code of yours; pass --allow-code to run it"):
+        job_of(**given, **settings)
+    assert job_of(**given, **settings, allow_code=True)
     assert "a.b" not in sys.modules
 
 

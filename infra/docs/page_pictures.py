@@ -16,8 +16,8 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.ui import WebDriverWait
 
-from memagent_batch.files.location import Location
 from memagent_batch.pages.site import write_site
+from memagent_batch.store.location import Location
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 ANSWERS, DOCUMENT = "page-answers.png", "page-document.png"

@@ -6,12 +6,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from memagent_batch.convert.table import CONVERTED
-from memagent_batch.log.rows import CLOSING_LOG, OUTCOME_LOG, TURN_LOG
 from memagent_batch.review.labels import LABELS
 from memagent_batch.review.record import REVIEW_SAMPLE
 from memagent_batch.runs.comparison import DIFFERENCES
 from memagent_batch.runs.results import MAX_RESULT_COLUMNS, results_schema
 from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, REMOVED, RUN_PLAN
+from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG, TURN_LOG
 from memagent_batch.training.rollouts.table import ROLLOUTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "tables.md"
@@ -25,7 +25,8 @@ TABLES = (
     (
         "evidence/",
         EVIDENCE,
-        "With `closing.evidence`: one row for each sentence that an answer rests on, and for each string of the answer "
+        "With `follow_ups.evidence`: one row for each sentence that an answer rests on, and for each string of the "
+        "answer "
         "that was looked for in the text. `support` of all of them together is in `answers`.",
     ),
     (
@@ -63,8 +64,8 @@ TABLES = (
     ),
     (
         "log/closings/",
-        CLOSING_LOG,
-        "One row for each answered reading whose closing turns have ended.",
+        FOLLOW_UP_LOG,
+        "One row for each answered reading whose follow-up questions have ended.",
     ),
     (
         "runs/RUN_ID/plan.parquet",

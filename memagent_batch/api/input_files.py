@@ -1,4 +1,4 @@
-"""Inputs that are no files become files of the output: places of documents must be found again, tonight and tomorrow.
+"""Inputs that are not files become files of the output: places of documents must be found again, tonight and tomorrow.
 
 Each file appears whole and is named by the hash of its bytes, so that the same table is the same file. A run reads the
 files that it wrote or found there, by their names; what earlier runs read stays until it has closed.
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memagent_batch.errors import InputError
-from memagent_batch.files.location import Location, absolute
+from memagent_batch.store.location import Location, absolute
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -48,7 +48,7 @@ def write_documents(documents: Documents, *, folder: Location, columns: Sequence
     """Writes these columns of the documents to a folder, the id first; returns the names of the files.
 
     Raises:
-        InputError: this is no table, it has no rows, lacks a column, or holds a block twice.
+        InputError: this is not a table, it has no rows, lacks a column, or holds a block twice.
         StorageError: the folder can't be written.
     """
     if _is_dataset(documents):
@@ -80,7 +80,7 @@ def _is_dataset(documents: Documents) -> bool:
 
 def _write_dataset(dataset: "Dataset", folder: Location, columns: Sequence[str]) -> list[str]:
     """Writes each block as a file, in parallel."""
-    from memagent_batch.ray_data.session import CPU_SHARE, ray_session, with_long_loops
+    from memagent_batch.executors.ray.session import CPU_SHARE, ray_session, with_long_loops
 
     with ray_session():
         written = with_long_loops(dataset).map_batches(
@@ -96,7 +96,7 @@ def _write_dataset(dataset: "Dataset", folder: Location, columns: Sequence[str])
         if row["name"] in names:
             raise InputError(
                 f"documents: document_id {row['first_id']!r} is there twice: two blocks of the dataset hold the same "
-                "rows; give every document an id of its own"
+                "rows; give every document its own id"
             )
         names.add(row["name"])
     return sorted(names)

@@ -7,16 +7,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from memagent_batch.domain.closing.answer_types import ValueType
+from memagent_batch.config.storage import Options
+from memagent_batch.documents.questions import given_questions, read_questions, type_fields
+from memagent_batch.domain.follow_ups.answer_types import ValueType
 from memagent_batch.errors import InputError
-from memagent_batch.files.location import Location, absolute
-from memagent_batch.files.options import Options
-from memagent_batch.inputs.questions import given_questions, read_questions, type_fields
+from memagent_batch.store.location import Location, absolute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A question with an id of its own, or for one document."""
+    """A question with its own id, or for one document."""
 
     question: str
     question_id: str | None = None

@@ -12,37 +12,37 @@ from typing import Any, Self, TypeVar
 
 from pydantic import model_validator
 
-from memagent_batch.api.knobs import Checked
-from memagent_batch.budgets import fitted
+from memagent_batch.api.settings import CheckedCall
+from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config import agent as agent_config
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.config.closing import ClosingConfig
+from memagent_batch.config.follow_ups import FollowUpConfig
+from memagent_batch.documents.indexing import why_unreadable
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import extract_answer
-from memagent_batch.domain.closing.answer_types import ValueType
-from memagent_batch.domain.closing.prompts import Support
-from memagent_batch.domain.closing.values import ValueStatus
 from memagent_batch.domain.document import Document
+from memagent_batch.domain.follow_ups.answer_types import ValueType
+from memagent_batch.domain.follow_ups.prompts import Support
+from memagent_batch.domain.follow_ups.values import ValueStatus
 from memagent_batch.domain.readings import Question, Status
 from memagent_batch.domain.texts.sentences import Sentences, split_sentences
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import DocumentError, MemagentError, NotReadError
-from memagent_batch.inputs.documents import why_unreadable
-from memagent_batch.log.rows import ClosedRow
 from memagent_batch.logs import quiet_libraries
 from memagent_batch.plugins import built_policy, engine_settings, make_policy
 from memagent_batch.reading.agent import make_agent
-from memagent_batch.reading.closing import Closing, Tracer, checked_closing, close_reading, require_compiled
 from memagent_batch.reading.documents import unreadable, with_breaks
+from memagent_batch.reading.follow_ups import FollowUps, Tracer, checked_follow_ups, close_reading, require_compiled
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import ReadingTurns, TurnCounts
+from memagent_batch.store.turn_log.rows import ClosedRow
 from memagent_batch.wiring import identify_reader, make_engine, make_tokenizer
 
 Result = TypeVar("Result")
 
 
-class PolicyConfig(Checked, agent_config.PolicyConfig):
+class PolicyConfig(CheckedCall, agent_config.PolicyConfig):
     """How a document is read: a policy and its settings, which are checked at once."""
 
     @model_validator(mode="after")
@@ -52,15 +52,15 @@ class PolicyConfig(Checked, agent_config.PolicyConfig):
 
 
 Overwrite = partial(PolicyConfig, kind="overwrite")
-"""The knobs of policy `overwrite`: after each chunk the memory is written new."""
+"""The settings of policy `overwrite`: after each chunk the memory is written new."""
 Gated = partial(PolicyConfig, kind="gated")
-"""The knobs of policy `gated`: as `overwrite`, and a word keeps the memory."""
+"""The settings of policy `gated`: as `overwrite`, and a word keeps the memory."""
 Parallel = partial(PolicyConfig, kind="parallel")
-"""The knobs of policy `parallel`: chunks are read side by side, and their notes merged."""
+"""The settings of policy `parallel`: chunks are read side by side, and their notes merged."""
 Truncate = partial(PolicyConfig, kind="truncate")
-"""The knobs of policy `truncate`: head and tail of the document in one prompt."""
+"""The settings of policy `truncate`: head and tail of the document in one prompt."""
 Retrieve = partial(PolicyConfig, kind="retrieve")
-"""The knobs of policy `retrieve`: the passages that BM25 ranks first, in one prompt."""
+"""The settings of policy `retrieve`: the passages that BM25 ranks first, in one prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ class Answered:
     turns: Sequence[Turn] = field(repr=False)
     """All turns, in the order in which they ended."""
     costs: TurnCounts
-    """Turns, tokens and seconds, without those of closing turns."""
+    """Turns, tokens and seconds, without those of follow-up questions."""
     value: Any = None
     """The answer as a value of the type that was asked for; None where nothing is stated, or it is invalid."""
     value_status: ValueStatus | None = None
@@ -120,11 +120,11 @@ class Answered:
     """Its probability, 0 to 1."""
     coverage: float | None = None
     """Share of the text that was shown, 0 to 1; None where nothing was asked after the answer."""
-    closing_error: str | None = None
-    """Why the value is invalid, or a closing turn brought nothing."""
+    follow_up_error: str | None = None
+    """Why the value is invalid, or a follow-up question brought nothing."""
 
 
-class Agent(Checked, AgentConfig):
+class Agent(CheckedCall, AgentConfig):
     """All that decides a result: model, prompts, policy, sampling, engine. A plain value; `open` starts its engine.
 
     Raises:
@@ -137,30 +137,30 @@ class Agent(Checked, AgentConfig):
         engine_settings(self)
         return self
 
-    def open(self, *, closing: ClosingConfig = ClosingConfig()) -> "AgentReader":  # noqa: B008 - a frozen value
+    def open(self, *, follow_ups: FollowUpConfig = FollowUpConfig()) -> "AgentReader":  # noqa: B008 - a frozen value
         """A context manager that starts the engine and reads with it.
 
         Args:
-            closing: What is asked after each answer.
+            follow_ups: What is asked after each answer.
 
         Raises:
-            SettingsError: the knobs don't fit each other or the model.
+            SettingsError: the settings don't fit each other or the model.
         """
-        return AgentReader(self, closing=closing)
+        return AgentReader(self, follow_ups=follow_ups)
 
 
 class AgentReader:
-    """One engine in this process, on an event loop of its own: works in scripts, and in notebooks, whose loop runs."""
+    """One engine in this process, on its own event loop: works in scripts, and in notebooks, whose loop runs."""
 
-    def __init__(self, agent: AgentConfig, *, closing: ClosingConfig = ClosingConfig()) -> None:  # noqa: B008
+    def __init__(self, agent: AgentConfig, *, follow_ups: FollowUpConfig = FollowUpConfig()) -> None:  # noqa: B008
         """Checks the agent; nothing is started."""
-        self._config = fitted(agent)
+        self._config = fit_budgets_to_window(agent)
         self._fingerprint = identify_reader(self._config).fingerprint
         self._agent = make_agent(self._config)
         self._tokenizer = make_tokenizer(self._config)
         self._engine: Engine = make_engine(self._config)
-        self._closing = closing
-        self._closings: dict[ValueType | None, Closing | None] = {}
+        self._follow_ups = follow_ups
+        self._follow_ups_by_type: dict[ValueType | None, FollowUps | None] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="memagent", daemon=True)
 
@@ -205,19 +205,19 @@ class AgentReader:
             sample: Which of several draws, from 0; a greedy agent gives the same for all.
 
         Returns:
-            How it ended; a failed reading is no exception.
+            How it ended; a failed reading is not an exception.
 
         Raises:
             EngineDeadError: the engine is gone; open another one.
             EngineRefusedError: an endpoint refuses every request.
-            EngineStartError: the engine takes no guides, which types and closing turns need.
-            SettingsError: a closing turn can't fit the window.
+            EngineStartError: the engine takes no guides, which types and follow-up questions need.
+            SettingsError: a follow-up question can't fit the window.
             UnicodeEncodeError: the text or the question holds a lone surrogate.
         """
         return self._run(self._read(text, question, value_type=type, sample=sample))
 
     async def _read(self, text: str | None, question: str, *, value_type: ValueType | None, sample: int) -> Answered:
-        closing = await self._closing_of(value_type)
+        follow_ups = await self._follow_up_of(value_type)
         turns: list[Turn] = []
         tracer = Tracer(self._agent.prompts)
 
@@ -229,7 +229,7 @@ class AgentReader:
             document_hash="" if text is None else text_hash(text),
             question_hash=text_hash(question),
             sample=sample,
-            reader_fingerprint=self._fingerprint,
+            fingerprint=self._fingerprint,
         )
         document = self._document(text)
         asked = ReadingTurns(engine=self._engine, address=address, seed=self._config.sampling.seed, observe=observe)
@@ -239,7 +239,7 @@ class AgentReader:
             agent=self._agent,
             turns=asked,
         )
-        if text is None or closing is None or reading.status is not Status.OK:
+        if text is None or follow_ups is None or reading.status is not Status.OK:
             return self._answered(reading, turns)
         try:
             closed = await close_reading(
@@ -247,27 +247,27 @@ class AgentReader:
                 value_type,
                 question=question,
                 document=document,
-                sentences=split_sentences(text) if self._closing.evidence else Sentences(),
+                sentences=split_sentences(text) if self._follow_ups.evidence else Sentences(),
                 trace=tracer.trace,
-                closing=closing,
+                follow_ups=follow_ups,
                 turns=asked,
             )
         except NotReadError as error:
-            return replace(self._answered(reading, turns), closing_error=f"{type(error).__name__}: {error}")
-        return _with_closing(self._answered(reading, turns), closed, text=text)
+            return replace(self._answered(reading, turns), follow_up_error=f"{type(error).__name__}: {error}")
+        return _with_follow_ups(self._answered(reading, turns), closed, text=text)
 
-    async def _closing_of(self, value_type: ValueType | None) -> Closing | None:
+    async def _follow_up_of(self, value_type: ValueType | None) -> FollowUps | None:
         """What is asked after the answer; it is checked at the first question of a type."""
-        if value_type not in self._closings:
-            closing = checked_closing(
-                self._closing, self._config, types=[value_type], reader_fingerprint=self._fingerprint
+        if value_type not in self._follow_ups_by_type:
+            follow_ups = checked_follow_ups(
+                self._follow_ups, self._config, types=[value_type], fingerprint=self._fingerprint
             )
             require_compiled({value_type: "type"} if value_type else {}, self._config)
-            if closing is not None:
-                kinds = closing.config.guide_kinds([value_type] if value_type else [])
+            if follow_ups is not None:
+                kinds = follow_ups.config.guide_kinds([value_type] if value_type else [])
                 await self._engine.require_guides(kinds)
-            self._closings[value_type] = closing
-        return self._closings[value_type]
+            self._follow_ups_by_type[value_type] = follow_ups
+        return self._follow_ups_by_type[value_type]
 
     def _document(self, text: str | None) -> Document:
         try:
@@ -307,7 +307,7 @@ class AgentReader:
         self._loop.close()
 
 
-def _with_closing(answered: Answered, closed: ClosedRow, *, text: str) -> Answered:
+def _with_follow_ups(answered: Answered, closed: ClosedRow, *, text: str) -> Answered:
     """The reading with what was asked after its answer."""
     sentences = None
     if closed["evidence"] is not None:
@@ -328,7 +328,7 @@ def _with_closing(answered: Answered, closed: ClosedRow, *, text: str) -> Answer
         support=None if closed["support"] is None else Support(closed["support"]),
         support_probability=closed["support_probability"],
         coverage=closed["coverage"],
-        closing_error=closed["closing_error"],
+        follow_up_error=closed["follow_up_error"],
     )
 
 

@@ -7,10 +7,8 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from memagent_batch.config.storage import Options, StorageOptions
 from memagent_batch.errors import OutputError
-from memagent_batch.files.errors import output_errors
-from memagent_batch.files.location import Location, absolute
-from memagent_batch.files.options import Options, StorageOptions
 from memagent_batch.runs.comparison import DIFFERENCES, compare_runs
 from memagent_batch.runs.history import LATEST, PastRun, find_run, finished_runs, open_run
 from memagent_batch.runs.tables import (
@@ -21,6 +19,8 @@ from memagent_batch.runs.tables import (
     RESULTS_FOLDER,
     read_tables,
 )
+from memagent_batch.store.errors import output_errors
+from memagent_batch.store.location import Location, absolute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class Run:
         return self._table(MEMORIES_FOLDER)
 
     def evidence(self) -> pa.Table:
-        """The table `evidence`: the sentences that answers rest on; without rows where `closing.evidence` was off.
+        """The table `evidence`: the sentences that answers rest on; without rows where `follow_ups.evidence` was off.
 
         Raises:
             OutputError: a later run has replaced its files.

@@ -8,31 +8,31 @@ from os import PathLike
 import pyarrow as pa
 from ray.data import Dataset
 
-from memagent_batch.api.knobs import checked_section
 from memagent_batch.api.question import GivenQuestions, question_table
-from memagent_batch.budgets import fitted, require_questions_fit
+from memagent_batch.api.settings import checked_section
+from memagent_batch.budgets import fit_budgets_to_window, require_questions_fit
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.config.closing import ClosingConfig
+from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.job import LogConfig, PoolConfig, RunConfig
 from memagent_batch.config.sources import InputConfig
+from memagent_batch.config.storage import Options, StorageOptions
+from memagent_batch.documents.document_index import require_carry_columns
+from memagent_batch.documents.questions import asked_types, most_questions
 from memagent_batch.errors import InputError
-from memagent_batch.files.location import absolute
-from memagent_batch.files.options import Options, StorageOptions
-from memagent_batch.inputs.document_index import require_carry_columns
-from memagent_batch.inputs.questions import asked_types, most_questions
-from memagent_batch.log.index import last_run_id
-from memagent_batch.log.question_list import with_hashes
-from memagent_batch.log.writer import new_run_id
-from memagent_batch.ray_data.actor import ReaderTask
-from memagent_batch.ray_data.answers import AnswerReader
-from memagent_batch.ray_data.held import LookUp
-from memagent_batch.ray_data.progress.ray_board import start_board
-from memagent_batch.ray_data.session import with_long_loops
-from memagent_batch.ray_data.stages import read_calls, tokenised_rows
-from memagent_batch.ray_data.tokenise import RowColumns
-from memagent_batch.reading.closing import checked_closing, require_compiled
+from memagent_batch.executors.ray.actor import ReaderTask
+from memagent_batch.executors.ray.answers import AnswerReader
+from memagent_batch.executors.ray.logged_readings import LookUp
+from memagent_batch.executors.ray.progress.ray_board import start_board
+from memagent_batch.executors.ray.session import with_long_loops
+from memagent_batch.executors.ray.stages import read_calls, tokenised_rows
+from memagent_batch.executors.ray.tokenise import RowColumns
+from memagent_batch.reading.follow_ups import checked_follow_ups, require_compiled
 from memagent_batch.runs.claim import require_log_place
 from memagent_batch.runs.tables import ANSWERS
+from memagent_batch.store.location import absolute
+from memagent_batch.store.turn_log.index import last_run_id
+from memagent_batch.store.turn_log.question_list import with_hashes
+from memagent_batch.store.turn_log.writer import new_run_id
 from memagent_batch.wiring import identify_reader, make_engine, make_output, with_prompt_order
 
 
@@ -46,7 +46,7 @@ def read(
     carry: str | Sequence[str] = (),
     log: str | PathLike[str] | None = None,
     storage_options: Options | None = None,
-    closing: ClosingConfig = ClosingConfig(),  # noqa: B008 - a frozen value
+    follow_ups: FollowUpConfig = FollowUpConfig(),  # noqa: B008 - a frozen value
     retry_failed: bool = False,
     replicas: int = 1,
     readings_in_flight: int = 64,
@@ -70,7 +70,8 @@ def read(
         log: Where finished turns and readings are kept: a path or URI. What it holds is not read again. The output of
             a finished scan is such a place; its tables stay as they are.
         storage_options: Arguments of the file system of the log, and of a question list.
-        closing: What is asked after each answer; the sentences themselves are rows of the job's table `evidence` alone.
+        follow_ups: What is asked after each answer; the sentences themselves are rows of the job's table `evidence`
+        alone.
         retry_failed: Read again what the log holds as failed.
         replicas: Actors, with an engine each.
         readings_in_flight: Readings that one actor keeps going at once.
@@ -82,7 +83,7 @@ def read(
         One row for each reading, with the columns of the table `answers` and those to carry. Each document is a block.
 
     Raises:
-        SettingsError: the knobs don't fit each other or the model, or a question is too long.
+        SettingsError: the settings don't fit each other or the model, or a question is too long.
         InputError: a question can't be used, or the dataset is known to lack a column.
         OutputError: `log` is a place with files of something else, or can't be reached.
     """
@@ -96,11 +97,13 @@ def read(
         cpus_per_replica=cpus_per_replica,
         gpus_per_replica=gpus_per_replica,
     )
-    task = _checked_task(agent, questions, log=log, options=StorageOptions(storage_options), closing=closing, pool=pool)
+    task = _checked_task(
+        agent, questions, log=log, options=StorageOptions(storage_options), follow_ups=follow_ups, pool=pool
+    )
     task = replace(task, look_up=LookUp.ALL_BUT_FAILED if retry_failed else LookUp.ALL)
     rows = _rows_of(task.load_questions())
     data = with_long_loops(dataset)
-    calls = tokenised_rows(data, agent=task.agent, columns=columns, asked=rows, splits=closing.evidence)
+    calls = tokenised_rows(data, agent=task.agent, columns=columns, asked=rows, splits=follow_ups.evidence)
     return read_calls(calls, AnswerReader, task=task, pool=pool)
 
 
@@ -110,17 +113,17 @@ def _checked_task(
     *,
     log: str | PathLike[str] | None,
     options: StorageOptions,
-    closing: ClosingConfig,
+    follow_ups: FollowUpConfig,
     pool: PoolConfig,
 ) -> ReaderTask:
     """What each actor is given. Agent, questions and log are looked at here: nothing may start that can't be used."""
     listed = question_table(questions, storage_options=options)
     make_engine(agent)
-    agent = fitted(with_prompt_order(agent, num_questions=most_questions(listed)))
+    agent = fit_budgets_to_window(with_prompt_order(agent, num_questions=most_questions(listed)))
     require_questions_fit(listed, agent)
     fingerprint = identify_reader(agent).fingerprint
     types = asked_types(listed)
-    closes = checked_closing(closing, agent, types=types, reader_fingerprint=fingerprint)
+    closes = checked_follow_ups(follow_ups, agent, types=types, fingerprint=fingerprint)
     require_compiled(types, agent)
     asked = with_hashes(listed)
     place = None if log is None else checked_section(RunConfig, output=absolute(log), storage_options=options)
@@ -129,12 +132,12 @@ def _checked_task(
         agent=agent,
         pool=pool,
         run_id=new_run_id(after=before),
-        reader_fingerprint=fingerprint,
+        fingerprint=fingerprint,
         board=start_board(),
         place=place,
         log=LogConfig(),
         load_questions=partial(_same, asked),
-        closing=None if closes is None else closing,
+        follow_ups=None if closes is None else follow_ups,
     )
 
 

@@ -9,9 +9,6 @@ from tempfile import TemporaryDirectory
 from typing import TypedDict
 
 from memagent_batch.errors import OutputChangedError
-from memagent_batch.files.errors import FILE_ERRORS, storage_errors
-from memagent_batch.files.location import Location
-from memagent_batch.log.question_list import ASKED_FOLDER
 from memagent_batch.runs.estimates import REVIEWS_FOLDER
 from memagent_batch.runs.history import RUNS_FOLDER, PastRun
 from memagent_batch.runs.manifest import MANIFEST_FILE
@@ -28,6 +25,9 @@ from memagent_batch.runs.record import (
     sums_bytes,
 )
 from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER
+from memagent_batch.store.errors import FILE_ERRORS, storage_errors
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.question_list import ASKED_FOLDER
 
 README_FILE = "README.md"
 RECORDED = frozenset({MANIFEST_FILE, SUMS_FILE, SIGNATURE_FILE, *RECORD_FILES})
@@ -130,7 +130,7 @@ def _pack(archive: zipfile.ZipFile, name: str, place: Location) -> str:
 
 
 def _entry(name: str) -> zipfile.ZipInfo:
-    """A place in the archive, without a time of its own."""
+    """A place in the archive, without its own time."""
     entry = zipfile.ZipInfo(name)
     entry.compress_type = zipfile.ZIP_DEFLATED
     return entry

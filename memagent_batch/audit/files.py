@@ -10,10 +10,6 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from memagent_batch.errors import OutputError
-from memagent_batch.files.errors import FILE_ERRORS, storage_errors
-from memagent_batch.files.json_files import json_bytes
-from memagent_batch.files.location import Location
-from memagent_batch.log.question_list import ASKED_FOLDER
 from memagent_batch.runs.claim import ANSWER_TABLES, named_files
 from memagent_batch.runs.history import RUNS_FOLDER
 from memagent_batch.runs.manifest import MANIFEST_FILE, Manifest
@@ -29,6 +25,10 @@ from memagent_batch.runs.record import (
     record_file,
     signer_of,
 )
+from memagent_batch.store.errors import FILE_ERRORS, storage_errors
+from memagent_batch.store.json_files import json_bytes
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.question_list import ASKED_FOLDER
 
 CLAIMED = "claimed_by"
 """Field that a later attempt adds to the manifest that is published, and to no other."""
@@ -38,7 +38,7 @@ _TABLES = tuple(f"{folder}/" for folder in ANSWER_TABLES.folders)
 _LOG = tuple(f"{folder}/" for folder in LOG_TABLES)
 
 
-class Kind(StrEnum):
+class FindingKind(StrEnum):
     """What is wrong."""
 
     CHANGED = "changed"
@@ -59,14 +59,14 @@ class Kind(StrEnum):
 class Finding:
     """One thing that is wrong."""
 
-    kind: Kind
+    kind: FindingKind
     where: str
     what: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unchecked:
-    """What could not be checked. It is no sign that something is wrong."""
+    """What could not be checked. It is not a sign that something is wrong."""
 
     what: str
     why: str
@@ -175,12 +175,12 @@ def _check_run(
     name, is_last = record_file(run_id, SUMS_FILE), run_id == checked.run_id
     data = _bytes(output, name)
     if data is None:
-        reports.append(Finding(kind=Kind.GONE, where=name, what=f"run {run_id} recorded it"))
+        reports.append(Finding(kind=FindingKind.GONE, where=name, what=f"run {run_id} recorded it"))
         return None
     try:
         wanted = parse_sums(data, name=name)
     except OutputError as error:
-        reports.append(Finding(kind=Kind.CHANGED, where=name, what=str(error)))
+        reports.append(Finding(kind=FindingKind.CHANGED, where=name, what=str(error)))
         checked.wrong.add(name)
         return None
     checked.num_runs += 1
@@ -193,7 +193,7 @@ def _check_run(
             report = _missing(each, run_id, is_last=is_last, files=files) if value is None else None
             if value is not None:
                 what = f"its bytes are not those that run {run_id} recorded"
-                report = Finding(kind=Kind.CHANGED, where=each, what=what)
+                report = Finding(kind=FindingKind.CHANGED, where=each, what=what)
             if isinstance(report, Finding):
                 checked.wrong.add(each)
             reports.extend([report] if report else [])
@@ -212,7 +212,7 @@ def _missing(name: str, run_id: str, *, is_last: bool, files: Mapping[str, froze
         return Unchecked(what="the manifest of the last run", why=why)
     if name.startswith(_TABLES) and not is_last:
         return None
-    return Finding(kind=Kind.GONE, where=name, what=f"run {run_id} recorded it")
+    return Finding(kind=FindingKind.GONE, where=name, what=f"run {run_id} recorded it")
 
 
 def _last_manifest(copies: Iterable[bytes | None], *, run_id: str, recorded: str | None) -> Manifest | None:
@@ -228,16 +228,16 @@ def _last_manifest(copies: Iterable[bytes | None], *, run_id: str, recorded: str
 def _of_published(data: bytes | None, shown: Manifest | None, *, run_id: str, recorded: str | None) -> Iterator[Report]:
     """Whether the manifest that an output shows is the one of its last run."""
     if data is None:
-        yield Finding(kind=Kind.GONE, where=MANIFEST_FILE, what="it is not there")
+        yield Finding(kind=FindingKind.GONE, where=MANIFEST_FILE, what="it is not there")
     elif shown is None:
         what = "it is not a manifest of a run, or it names files outside the output"
-        yield Finding(kind=Kind.CHANGED, where=MANIFEST_FILE, what=what)
+        yield Finding(kind=FindingKind.CHANGED, where=MANIFEST_FILE, what=what)
     elif shown["run_id"] != run_id:
         what = f"it is of run {shown['run_id']}, and the last finished run is {run_id}"
-        yield Finding(kind=Kind.CHAIN, where=MANIFEST_FILE, what=what)
+        yield Finding(kind=FindingKind.CHAIN, where=MANIFEST_FILE, what=what)
     elif recorded is not None and sha256(data).hexdigest() != recorded:
         what = f"its bytes are not those that run {run_id} recorded"
-        yield Finding(kind=Kind.CHANGED, where=MANIFEST_FILE, what=what)
+        yield Finding(kind=FindingKind.CHANGED, where=MANIFEST_FILE, what=what)
 
 
 def _unlisted(checked: CheckedFiles, wanted: Mapping[str, str]) -> Iterator[Report]:
@@ -246,7 +246,9 @@ def _unlisted(checked: CheckedFiles, wanted: Mapping[str, str]) -> Iterator[Repo
     record = [record_file(run_id, name) for name in (*RECORD_FILES, MANIFEST_FILE)]
     for name in dict.fromkeys([*record, f"{ASKED_FOLDER}/{run_id}.parquet", *tables]):
         if name not in wanted:
-            yield Finding(kind=Kind.CHANGED, where=record_file(run_id, SUMS_FILE), what=f"it does not list {name}")
+            yield Finding(
+                kind=FindingKind.CHANGED, where=record_file(run_id, SUMS_FILE), what=f"it does not list {name}"
+            )
 
 
 def _check_signature(output: Location, checked: CheckedFiles, *, allowed: Path | None, reports: list[Report]) -> None:
@@ -262,7 +264,7 @@ def _check_signature(output: Location, checked: CheckedFiles, *, allowed: Path |
             raise OutputError(f"it is not signed: there is no {signed}")
         checked.signer = signer_of(_bytes(output, name) or b"", data, allowed=allowed)  # no list: no signature of it
     except OutputError as error:
-        reports.append(Finding(kind=Kind.SIGNATURE, where=name, what=str(error)))
+        reports.append(Finding(kind=FindingKind.SIGNATURE, where=name, what=str(error)))
 
 
 def _check_older(
@@ -290,7 +292,7 @@ def _link(output: Location, after: str, run_id: str) -> Iterator[Report]:
     named = {each.split("/")[1] for each in listed if each.startswith(f"{RUNS_FOLDER}/")} - {after}
     if listed and max(named, default="") < run_id:
         what = f"run {after} does not name it as the run before"
-        yield Finding(kind=Kind.CHAIN, where=record_file(run_id, SUMS_FILE), what=what)
+        yield Finding(kind=FindingKind.CHAIN, where=record_file(run_id, SUMS_FILE), what=what)
 
 
 def _bytes(output: Location, name: str) -> bytes | None:

@@ -9,33 +9,33 @@ from hashlib import sha256
 
 import pyarrow.compute as pc
 
-from memagent_batch.budgets import fitted
+from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
+from memagent_batch.documents.questions import asked_types
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.sentences import Sentences, split_sentences
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import DocumentError, NotReadError, ReadingError, SettingsError
-from memagent_batch.files.location import Location
-from memagent_batch.inputs.questions import asked_types
-from memagent_batch.log.index import TurnIndex, read_log, scan_log
-from memagent_batch.log.rows import TurnRow
-from memagent_batch.log.turns import read_turns_of
-from memagent_batch.log.writer import TURNS_FOLDER
 from memagent_batch.logs import quiet_libraries
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 from memagent_batch.reading.agent import LoadedAgent, Questions, make_agent
-from memagent_batch.reading.closing import Closing, Tracer, checked_closing, close_reading, require_compiled
 from memagent_batch.reading.documents import unreadable, with_breaks
+from memagent_batch.reading.follow_ups import FollowUps, Tracer, checked_follow_ups, close_reading, require_compiled
 from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import NO_ROWS, LoggedTurns, ReadingTurns, ReplayOnly
 from memagent_batch.runs.document_texts import DocumentText, DocumentTexts
 from memagent_batch.runs.history import PastRun
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.index import TurnIndex, read_log, scan_log
+from memagent_batch.store.turn_log.rows import TurnRow
+from memagent_batch.store.turn_log.turns import read_turns_of
+from memagent_batch.store.turn_log.writer import TURNS_FOLDER
 from memagent_batch.wiring import identify_reader, make_engine, make_tokenizer
 
-COLUMNS = ["document_hash", "question_hash", "sample", "reader_fingerprint", "path"]
+COLUMNS = ["document_hash", "question_hash", "sample", "fingerprint", "path"]
 """What names a turn."""
 IN_FLIGHT = 64
 
@@ -47,7 +47,7 @@ class DrawnTurn:
     document_hash: str
     question_hash: str
     sample: int
-    reader_fingerprint: str
+    fingerprint: str
     path: str
 
     @property
@@ -57,12 +57,12 @@ class DrawnTurn:
             document_hash=self.document_hash,
             question_hash=self.question_hash,
             sample=self.sample,
-            reader_fingerprint=self.reader_fingerprint,
+            fingerprint=self.fingerprint,
         )
 
     def number(self, seed: int) -> str:
         """Its permanent random number, hex."""
-        address = [self.document_hash, self.question_hash, str(self.sample), self.reader_fingerprint, self.path]
+        address = [self.document_hash, self.question_hash, str(self.sample), self.fingerprint, self.path]
         return sha256("|".join([str(seed), *address]).encode()).hexdigest()
 
 
@@ -77,9 +77,9 @@ def draw_turns(
 ) -> Sequence[DrawnTurn]:
     """The turns with the smallest numbers; holds no more than these and one file's names."""
     drawn: dict[DrawnTurn, str] = {}
-    columns, among = [*COLUMNS, "held_from"], {(output / name).path for name in names}
+    columns, among = [*COLUMNS, "reused_from"], {(output / name).path for name in names}
     for _, table in read_log(output / TURNS_FOLDER, columns=columns, fingerprints=fingerprints, among=among):
-        asked = table.filter(pc.is_null(table["held_from"])).select(COLUMNS)  # not taken from an earlier version
+        asked = table.filter(pc.is_null(table["reused_from"])).select(COLUMNS)  # not taken from an earlier version
         turns = [DrawnTurn(**row) for row in asked.to_pylist() if row["document_hash"] in document_hashes]
         drawn |= {turn: turn.number(seed) for turn in turns}
         drawn = dict(heapq.nsmallest(num, drawn.items(), key=lambda item: item[1]))
@@ -132,9 +132,9 @@ def reread(past: PastRun, job: JobConfig, *, texts: DocumentTexts, log: Sequence
         EngineStartError: the engine can't start.
         MemagentError: the engine is gone.
     """
-    job = job.with_agent(fitted(_with_recorded_set(job.agent, past)))
+    job = job.with_agent(fit_budgets_to_window(_with_recorded_set(job.agent, past)))
     identity = identify_reader(job.agent)
-    if identity.fingerprint != past.manifest["reader_fingerprint"]:
+    if identity.fingerprint != past.manifest["fingerprint"]:
         raise SettingsError(_other_reader(identity.parts, past.manifest["reader"]))
     replay = _Replay(past, job, texts=texts, log=log)
     drawn = draw_turns(
@@ -206,14 +206,14 @@ class _Replay:
 
     def __init__(self, past: PastRun, job: JobConfig, *, texts: DocumentTexts, log: Sequence[str]) -> None:
         self.past, self.job, self._texts, self._log = past, job, texts, log
-        self._fingerprint = past.manifest["reader_fingerprint"]
-        self._questions = Questions(past.questions, reader_fingerprint=self._fingerprint)
+        self._fingerprint = past.manifest["fingerprint"]
+        self._questions = Questions(past.questions, fingerprint=self._fingerprint)
         types = self._questions.types
         require_compiled(asked_types(past.questions), job.agent)
-        self._closing: Closing | None = checked_closing(
-            job.closing, job.agent, types=types, reader_fingerprint=self._fingerprint
+        self._follow_ups: FollowUps | None = checked_follow_ups(
+            job.follow_ups, job.agent, types=types, fingerprint=self._fingerprint
         )
-        self.fingerprints = {self._fingerprint, *(self._closing.of_turns(types) if self._closing else ())}
+        self.fingerprints = {self._fingerprint, *(self._follow_ups.of_turns(types) if self._follow_ups else ())}
         self._agent: LoadedAgent = make_agent(job.agent)
         self._tokenizer = make_tokenizer(job.agent)
         hashes = past.plan["document_hash"].to_pylist()
@@ -232,9 +232,7 @@ class _Replay:
         hashes = {self._names[place]: each for each in by_document for place in self._places[each]}
         among = {(self.past.output / name).path for name in self._log}
         fingerprints = sorted(self.fingerprints - {self._fingerprint})
-        index = scan_log(
-            self.past.output, reader_fingerprint=self._fingerprint, closing_turns=fingerprints, among=among
-        )
+        index = scan_log(self.past.output, fingerprint=self._fingerprint, follow_up_turns=fingerprints, among=among)
         found: list[_Replayed] = []
         for fetched in self._texts.fetch(list(hashes)):
             if of_text := by_document.pop(hashes[fetched.document_id], []):  # else one of the same text came before
@@ -248,7 +246,7 @@ class _Replay:
         self, fetched: DocumentText, drawn: Sequence[DrawnTurn], index: TurnIndex, result: Reread
     ) -> list[_Replayed]:
         document_hash = drawn[0].document_hash
-        held = read_turns_of(
+        from_log = read_turns_of(
             self.past.output,
             sorted({file for key in index.turn_files if key[0] == document_hash for file in index.files_of(key)}),
             fingerprints=sorted(self.fingerprints),
@@ -261,10 +259,10 @@ class _Replay:
             rows = list(asked)
             for row in rows:
                 if (row, turn.sample) not in prompts:
-                    prompts[row, turn.sample] = await self._prompts(row, turn, fetched, held)
-            address = (turn.reader_fingerprint, turn.path)
+                    prompts[row, turn.sample] = await self._prompts(row, turn, fetched, from_log)
+            address = (turn.fingerprint, turn.path)
             of_rows = [(row, found) for row in rows if (found := prompts[row, turn.sample].get(address))]
-            logged = held[turn.reader_fingerprint].get((document_hash, turn.question_hash, turn.sample), NO_ROWS)
+            logged = from_log[turn.fingerprint].get((document_hash, turn.question_hash, turn.sample), NO_ROWS)
             row, prompt = of_rows[0] if of_rows else (0, None)
             known = logged.get(turn.path)
             document_id = asked.get(row) or self._names[self._places[document_hash][0]]
@@ -296,7 +294,7 @@ class _Replay:
         return found
 
     async def _prompts(
-        self, row: int, turn: DrawnTurn, fetched: DocumentText, held: Mapping[str, LoggedTurns]
+        self, row: int, turn: DrawnTurn, fetched: DocumentText, from_log: Mapping[str, LoggedTurns]
     ) -> dict[tuple[str, str], Prompt]:
         """The prompts of a reading and of what closes it, by fingerprint and path, as far as the log answers them."""
         prompts: dict[tuple[str, str], Prompt] = {}
@@ -316,20 +314,20 @@ class _Replay:
             engine=ReplayOnly(),
             address=self._questions.address(row, document_hash=turn.document_hash, sample=turn.sample),
             seed=self.job.agent.sampling.seed,
-            held=held[self._fingerprint],
-            held_closings=held,
+            from_log=from_log[self._fingerprint],
+            logged_follow_ups=from_log,
             observe=observe,
         )
         reading = await read(document, self._questions[row], agent=self._agent, turns=turns)
-        if self._closing is not None and reading.status is Status.OK:
+        if self._follow_ups is not None and reading.status is Status.OK:
             await close_reading(
                 reading,
                 self._questions.types[row],
                 question=self._questions[row].text,
                 document=document,
-                sentences=split_sentences(text) if self._closing.config.evidence else Sentences(),
+                sentences=split_sentences(text) if self._follow_ups.config.evidence else Sentences(),
                 trace=tracer.trace,
-                closing=self._closing,
+                follow_ups=self._follow_ups,
                 turns=turns,
             )
         return prompts

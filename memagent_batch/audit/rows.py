@@ -8,12 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.audit.files import Finding, Kind, Report, Unchecked
+from memagent_batch.audit.files import Finding, FindingKind, Report, Unchecked
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
-from memagent_batch.log.index import TurnIndex, scan_log
-from memagent_batch.log.question_list import with_asked
-from memagent_batch.log.rows import OUTCOME_LOG, OutcomeRow
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.history import PastRun
 from memagent_batch.runs.manifest import MANIFEST_FILE, PartReport
@@ -21,6 +18,9 @@ from memagent_batch.runs.parts import AskedKey, asked_keys, with_log_files
 from memagent_batch.runs.projection import PartTables, Projection, project
 from memagent_batch.runs.record import record_file
 from memagent_batch.runs.tables import read_tables
+from memagent_batch.store.turn_log.index import TurnIndex, scan_log
+from memagent_batch.store.turn_log.question_list import with_asked
+from memagent_batch.store.turn_log.rows import OUTCOME_LOG, OutcomeRow
 
 SHOWN_ROWS = 5
 """Rows of a file that are named; the others are counted."""
@@ -37,7 +37,7 @@ OF_UNREADABLE = ("run_id", "finished_at")
 """Columns of a reading whose document can't be read: the log has nothing of it, and the run itself says when."""
 OF_TEXT = ("locator",)
 """Columns of a turn that say where its chunk stood in the document's source."""
-Hidden = tuple[Sequence[str], Sequence[str]]
+HiddenThoughts = tuple[Sequence[str], Sequence[str]]
 """Columns, and the documents for which they are not compared."""
 
 
@@ -125,7 +125,7 @@ class RowCheck:
             except OutputError as error:
                 is_whole = False
                 if not self._is_wrong(part):
-                    yield Finding(kind=Kind.ROWS, where=part["answers_file"], what=str(error))
+                    yield Finding(kind=FindingKind.ROWS, where=part["answers_file"], what=str(error))
                 continue
             reports = [
                 *_twice(part, documents, seen),
@@ -172,12 +172,12 @@ class RowCheck:
         return sorted({rows[name] for names in named for name in names if name in rows})
 
     def _index(self) -> TurnIndex:
-        closings = self.projection.closings
+        follow_up_readings = self.projection.follow_up_readings
         return scan_log(
             self.past.output,
-            reader_fingerprint=self.projection.reader_fingerprint,
-            closings=list(closings),
-            closing_turns=sorted({turns for of_kind in closings.values() for turns in of_kind}),
+            fingerprint=self.projection.fingerprint,
+            follow_up_readings=list(follow_up_readings),
+            follow_up_turns=sorted({turns for of_kind in follow_up_readings.values() for turns in of_kind}),
             among={(self.past.output / name).path for name in self.log},
         )
 
@@ -200,12 +200,12 @@ class RowCheck:
             answers = _valid(read_tables(self.past.output, [part["answers_file"]]), columns=OUTCOME_LOG.names)
             made = self._projected(planned, answers, readable=readable)
         except OutputError as error:
-            yield Finding(kind=Kind.ROWS, where=part["answers_file"], what=str(error))
+            yield Finding(kind=FindingKind.ROWS, where=part["answers_file"], what=str(error))
             return
         more = len(made.missing) - SHOWN_ROWS
         lines = [f"{missing}: the log holds no outcome" for missing in made.missing[:SHOWN_ROWS]]
         for what in [*lines, *([f"and {more:,} more readings without an outcome"] if more > 0 else [])]:
-            yield Finding(kind=Kind.ROWS, where=part["answers_file"], what=what)
+            yield Finding(kind=FindingKind.ROWS, where=part["answers_file"], what=what)
         names = planned["document_id"].to_pylist()
         if self._needs_texts and (part["key"] is None or not made.is_whole):  # a text could not be fetched then, or now
             gone = names
@@ -221,7 +221,7 @@ class RowCheck:
         return self.texts is not None and (self.projection.has_evidence or self.projection.input.locator is not None)
 
     def _of_tables(
-        self, part: PartReport, made: PartTables, *, gone: Sequence[str], hidden: Mapping[str, Hidden]
+        self, part: PartReport, made: PartTables, *, gone: Sequence[str], hidden: Mapping[str, HiddenThoughts]
     ) -> Iterator[Report]:
         tables = {
             "answers_file": made.answers,
@@ -235,15 +235,15 @@ class RowCheck:
             if is_asked != (name is not None):
                 where = name or record_file(self.past.run_id, MANIFEST_FILE)
                 what = f"the run asked for no such table: {name}" if name else f"a part of the tables has no {field!r}"
-                yield Finding(kind=Kind.ROWS, where=where, what=what)
+                yield Finding(kind=FindingKind.ROWS, where=where, what=what)
             if name is None or expected is None:
                 continue
             own = hidden.get(field, ((), ()))
             for line in self._differences(name, expected, keys=KEYS[field], hidden=own, gone=gone):
-                yield Finding(kind=Kind.ROWS, where=name, what=line)
+                yield Finding(kind=FindingKind.ROWS, where=name, what=line)
 
     def _differences(
-        self, name: str, expected: pa.Table, *, keys: Sequence[str], hidden: Hidden, gone: Sequence[str]
+        self, name: str, expected: pa.Table, *, keys: Sequence[str], hidden: HiddenThoughts, gone: Sequence[str]
     ) -> list[str]:
         try:
             actual = _valid(read_tables(self.past.output, [name]), columns=())
@@ -270,16 +270,16 @@ class RowCheck:
         if unseen := [row for row, length in enumerate(lengths) if length and row not in seen]:
             first = self.past.plan["document_id"][unseen[0]].as_py()
             what = f"{len(unseen):,} documents have no row in `answers`, the first is {first!r}"
-            yield Finding(kind=Kind.ROWS, where="answers", what=what)
+            yield Finding(kind=FindingKind.ROWS, where="answers", what=what)
 
 
 def _twice(part: PartReport, documents: Sequence[int], seen: set[int]) -> Iterator[Report]:
     if both := seen.intersection(documents):
         what = f"{len(both):,} documents have rows in another file of `answers` too"
-        yield Finding(kind=Kind.ROWS, where=part["answers_file"], what=what)
+        yield Finding(kind=FindingKind.ROWS, where=part["answers_file"], what=what)
 
 
-def _masked(table: pa.Table, hidden: Hidden) -> pa.Table:
+def _masked(table: pa.Table, hidden: HiddenThoughts) -> pa.Table:
     """The table with null in the columns that can't be known of readings of some documents."""
     columns, document_ids = hidden
     if not document_ids or not set(columns) <= set(table.schema.names):

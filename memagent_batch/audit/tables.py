@@ -5,14 +5,10 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.audit.files import CheckedFiles, Finding, Kind, Report, Unchecked
+from memagent_batch.audit.files import CheckedFiles, Finding, FindingKind, Report, Unchecked
 from memagent_batch.audit.rows import RowCheck, differences
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import InputError, OutputError
-from memagent_batch.files.errors import FILE_ERRORS
-from memagent_batch.files.json_files import read_json
-from memagent_batch.files.location import Location
-from memagent_batch.log.question_list import ASKED_FOLDER
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.history import PLAN_FILE, REMOVED_FILE, PastRun, read_run
 from memagent_batch.runs.manifest import MANIFEST_FILE, rows_of_files
@@ -27,6 +23,10 @@ from memagent_batch.runs.tables import (
     count_rows,
     read_tables,
 )
+from memagent_batch.store.errors import FILE_ERRORS
+from memagent_batch.store.json_files import read_json
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.question_list import ASKED_FOLDER
 
 WITHOUT_TEXT = "--without-text"
 _FILES = {
@@ -59,7 +59,7 @@ def check_tables(
         return past, _against_log(past, files, with_text=with_text, reports=reports)
     except (OutputError, AttributeError, KeyError, TypeError, ValueError) as error:
         what = f"it can't be followed: {type(error).__name__}: {error}"
-        reports.append(Finding(kind=Kind.COUNTS, where=record_file(run_id, MANIFEST_FILE), what=what))
+        reports.append(Finding(kind=FindingKind.COUNTS, where=record_file(run_id, MANIFEST_FILE), what=what))
         return None, 0
 
 
@@ -80,19 +80,19 @@ def _counts(past: PastRun) -> Iterator[Finding]:
     ended = counts["ok"] + counts["failed"] + counts["not_read"]
     if not planned == counts["asked"] == ended == counts["answers_rows"]:
         what = f"the counts do not close: {planned:,} readings are planned, and the manifest has {dict(counts)}"
-        yield Finding(kind=Kind.COUNTS, where=record_file(past.run_id, PLAN_FILE), what=what)
+        yield Finding(kind=FindingKind.COUNTS, where=record_file(past.run_id, PLAN_FILE), what=what)
     for table, column in _FILES.items():
         files = [part[column] for part in manifest["parts"] if part[column]]  # type: ignore[literal-required]
         if files != manifest["files"].get(table, []):
             what = f"the parts of the table {table!r} have other files than the manifest lists"
-            yield Finding(kind=Kind.COUNTS, where=record_file(past.run_id, MANIFEST_FILE), what=what)
+            yield Finding(kind=FindingKind.COUNTS, where=record_file(past.run_id, MANIFEST_FILE), what=what)
     for part in manifest["parts"]:
         for name, num_rows in rows_of_files(part).items():
             found = _num_rows(past.output / name)
             if found != num_rows:
                 has = "can't be read" if found is None else f"has {found:,} rows"
                 what = f"it {has}, and the manifest says {num_rows:,} rows"
-                yield Finding(kind=Kind.COUNTS, where=name, what=what)
+                yield Finding(kind=FindingKind.COUNTS, where=name, what=what)
 
 
 def _num_rows(place: Location) -> int | None:
@@ -111,7 +111,7 @@ def _removed(past: PastRun) -> Iterator[Finding]:
         lines = [str(error)]
     else:
         lines = differences(past.removed, actual, keys=["document_id"])
-    yield from (Finding(kind=Kind.ROWS, where=names[0], what=line) for line in lines if names)
+    yield from (Finding(kind=FindingKind.ROWS, where=names[0], what=line) for line in lines if names)
 
 
 def _against_log(past: PastRun, files: CheckedFiles, *, with_text: bool, reports: list[Report]) -> int:

@@ -7,7 +7,7 @@ from shutil import get_terminal_size
 from memagent_batch.cli.options import INPUT, MODEL
 from memagent_batch.cli.settings import Command, JobSettings
 from memagent_batch.logs import step
-from memagent_batch.masking import shown
+from memagent_batch.masking import mask_url
 
 
 class Answer(JobSettings, Command):
@@ -44,5 +44,5 @@ class Answer(JobSettings, Command):
         else:
             summary = {**manifest["counts"], "seconds": manifest["seconds"], "changes": manifest["changes"]}
             summary |= {"sample": manifest["sample"]} if "sample" in manifest else {}
-            print(json.dumps({"output": shown(job.output), **summary}))
+            print(json.dumps({"output": mask_url(job.output), **summary}))
         require_success(manifest, max_failed_share=job.max_failed_share)

@@ -4,7 +4,7 @@ import json
 
 from memagent_batch.cli.options import INPUT, MODEL
 from memagent_batch.cli.settings import Command, JobSettings
-from memagent_batch.masking import shown
+from memagent_batch.masking import mask_url
 
 
 class Collect(JobSettings, Command):
@@ -12,7 +12,7 @@ class Collect(JobSettings, Command):
 
     command = "memagent collect"
     common = (*INPUT, "output", "rollouts.group_size", "rollouts.reward", *MODEL)
-    unused = ("sampling.temperature", "sampling.top_p", "sampling.top_k", "closing")
+    unused = ("sampling.temperature", "sampling.top_p", "sampling.top_k", "follow_ups")
     examples = (
         "memagent collect --config job.yaml --documents texts/ --questions questions.parquet --output rollouts/ "
         "--rollouts.group-size 16",
@@ -25,4 +25,4 @@ class Collect(JobSettings, Command):
         from memagent_batch.flows.collect import collect  # here, so that --help needs no engine
 
         record = collect(self.job())
-        print(json.dumps({"output": shown(self.output), **record["counts"], "mean_reward": record["mean_reward"]}))
+        print(json.dumps({"output": mask_url(self.output), **record["counts"], "mean_reward": record["mean_reward"]}))

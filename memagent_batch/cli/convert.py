@@ -10,14 +10,14 @@ from memagent_batch.config.job import ExecutorKind
 from memagent_batch.config.section import Text
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.errors import SettingsError
-from memagent_batch.masking import shown
+from memagent_batch.masking import mask_url
 
 LIMITS = Limits()
 
 
 class Convert(StorageCommand):
     """Converts PDF, HTML, DOCX, e-mail, Markdown, text and ZIP files to Parquet rows with locators: a page, a
-    message, a section. Each file is converted in a process of its own, with limits. A file that can't be
+    message, a section. Each file is converted in its own process, with limits. A file that can't be
     converted is a row that says why. The second run converts only new and changed files.
     """
 
@@ -67,7 +67,7 @@ class Convert(StorageCommand):
             executor=self.executor,
             storage_options=self.storage_options,
         )
-        print(json.dumps({"output": shown(job.output), **convert(job)["counts"]}))
+        print(json.dumps({"output": mask_url(job.output), **convert(job)["counts"]}))
 
 
 def _pair(text: str) -> tuple[str, str]:

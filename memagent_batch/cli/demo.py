@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 from memagent_batch.api.run import Run
 from memagent_batch.cli.main import main as memagent
-from memagent_batch.domain.closing.answer_types import AnswerType
-from memagent_batch.domain.closing.values import ValueStatus
+from memagent_batch.domain.follow_ups.answer_types import AnswerType
+from memagent_batch.domain.follow_ups.values import ValueStatus
 from memagent_batch.evaluation.needles import Haystack, NeedleTask, make_needle, make_task
 from memagent_batch.evaluation.tasks import NOT_STATED
 from memagent_batch.models.shipped import TINY_MODEL
@@ -27,7 +27,7 @@ from memagent_batch.runs.evidence import How
 from memagent_batch.tokens.tokenizer import load_tokenizer
 
 NUM_DOCUMENTS, NUM_SHARDS = 24, 4
-SHORTEST_DOCUMENT_TOKENS, LONGEST_TOKENS = 2_000, 200_000
+MIN_DOCUMENT_TOKENS, MAX_TOKENS = 2_000, 200_000
 NUM_DISTRACTORS = 3
 """Other needles in each document: four keys in all, as in RULER's first multi-key task."""
 EVERY_ABSENT = 6
@@ -47,7 +47,7 @@ def main() -> int:
         shutil.rmtree(folder / "documents", ignore_errors=True)
         make_corpus(folder)
     inputs = f"--documents={folder}/documents --questions={folder}/questions.parquet --output={folder}/run".split()
-    code = memagent(["answer", "--config", "tiny", *inputs, "--closing.evidence", "--closing.support"])
+    code = memagent(["answer", "--config", "tiny", *inputs, "--follow-ups.evidence", "--follow-ups.support"])
     if code == 0:
         print("\n".join(_lines(folder)))
     return code
@@ -71,12 +71,12 @@ def _tasks() -> Iterator[NeedleTask]:
     """Documents whose lengths grow geometrically."""
     rng = random.Random(DEMO_SEED)
     tokenizer = load_tokenizer(str(TINY_MODEL))
-    growth = (LONGEST_TOKENS / SHORTEST_DOCUMENT_TOKENS) ** (1 / (NUM_DOCUMENTS - 1))
+    growth = (MAX_TOKENS / MIN_DOCUMENT_TOKENS) ** (1 / (NUM_DOCUMENTS - 1))
     haystacks = list(Haystack)
     for number in range(NUM_DOCUMENTS):
         yield make_task(
             rng,
-            length=round(SHORTEST_DOCUMENT_TOKENS * growth**number),
+            length=round(MIN_DOCUMENT_TOKENS * growth**number),
             length_of=lambda text: len(tokenizer.encode_document(text).token_ids),
             haystack=haystacks[number % len(haystacks)],
             num_distractors=NUM_DISTRACTORS,

@@ -43,7 +43,7 @@ class Diff(OutputCommand):
     question: str | None = None
     """Only readings of this question_id."""
     as_json: bool = Field(default=False, alias="json")
-    """Print each row as a JSON object on a line of its own."""
+    """Print each row as a JSON object on its own line."""
     to: str | None = None
     """Write the rows to this file, which ends in .parquet, and print only how many."""
 

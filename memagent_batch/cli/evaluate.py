@@ -19,11 +19,11 @@ from memagent_batch.config.sources import SourceConfig
 from memagent_batch.domain.scores import TEXT_METRICS, Metric, ScoreOn
 from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.foreign import ForeignFormat
-from memagent_batch.masking import shown
+from memagent_batch.masking import mask_url
 
 if TYPE_CHECKING:
     from memagent_batch.evaluation.make import SuitePlan
-    from memagent_batch.files.location import Location
+    from memagent_batch.store.location import Location
 
 _LENGTH = re.compile(r"([0-9]+|[0-9]+\.[0-9]+)([KM]?)", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1024, "M": 1024**2}
@@ -31,7 +31,7 @@ ALL = ("all",)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """Names of variants, which name folders too."""
 SET_BY_SUITE = frozenset({"output", *SourceConfig.model_fields})
-"""Knobs that are the same for all variants, or the evaluation's to set."""
+"""Settings that are the same for all variants, or the evaluation's to set."""
 log = logging.getLogger(__name__)
 
 
@@ -168,14 +168,14 @@ class Make(StorageCommand):
 
 def parse_length(text: str) -> int:
     """A length in tokens: a number, or one with K (1,024) or M (1,048,576)."""
-    from memagent_batch.evaluation.haystacks import SHORTEST_TOKENS
+    from memagent_batch.evaluation.haystacks import MIN_TOKENS
 
     match = _LENGTH.fullmatch(text)
     if match is None:
         raise SettingsError(f"--lengths: {text!r} is not a length in tokens; write it as 4096, 8K, 3.5M")
     length = round(float(match[1]) * _UNITS[match[2].upper()])
-    if length < SHORTEST_TOKENS:
-        raise SettingsError(f"--lengths: {text!r} is too short; documents have {SHORTEST_TOKENS} tokens or more")
+    if length < MIN_TOKENS:
+        raise SettingsError(f"--lengths: {text!r} is too short; documents have {MIN_TOKENS} tokens or more")
     return length
 
 
@@ -199,14 +199,14 @@ class Run(ReaderSettings, SuiteOptions, Command):
     def run(self) -> None:
         base = self.part(ReaderSettings)
         listed = read_variants(self.variants) if self.variants else {}
-        knobs = policy_variants(self.policies) | listed or policy_variants([base.policy.kind])
-        settings = {name: vary(base, changed, name=name) for name, changed in knobs.items()}
+        changes = policy_variants(self.policies) | listed or policy_variants([base.policy.kind])
+        settings = {name: vary(base, changed, name=name) for name, changed in changes.items()}
         from memagent_batch.evaluation.measures import score_table
-        from memagent_batch.files.location import Location
         from memagent_batch.flows.evaluate import Variant, evaluate, require_variants
+        from memagent_batch.store.location import Location
 
         variants = [
-            Variant(name=name, knobs=knobs[name], agent=each.agent, run=each.part(RunConfig))
+            Variant(name=name, settings=changes[name], agent=each.agent, run=each.part(RunConfig))
             for name, each in settings.items()
         ]
         output = Location(uri=base.output, storage_options=base.storage_options)
@@ -218,26 +218,26 @@ class Run(ReaderSettings, SuiteOptions, Command):
             score_on=self.score_on,
         )
         print(score_table(scores))
-        place = shown(base.output.rstrip("/"))
+        place = mask_url(base.output.rstrip("/"))
         print(f"\nevaluation {place}/evaluation.json, scores {place}/scores, runs {place}/runs")
         print(f"draw them with: memagent evaluate report {place}")
         require_variants(variants, output=output)
 
 
 def read_variants(file: Path) -> dict[str, dict[str, object]]:
-    """Knobs by the name of the variant, from a YAML file: a name, and below it knobs as in a job file."""
+    """Settings by the name of the variant, from a YAML file: a name, and below it settings as in a job file."""
     variants = read_yaml(file, option="--variants")
     if not isinstance(variants, dict) or not variants:
         raise SettingsError(f"--variants: {file} holds no variants; write `name: {{policy: {{chunk_tokens: 1000}}}}`")
-    for name, knobs in variants.items():
+    for name, settings in variants.items():
         where = f"--variants: {file}, variant {name!r}"
         if not isinstance(name, str) or not NAME.fullmatch(name):
             raise SettingsError(f"{where}: a name has letters, digits, dots, underscores and hyphens; write another")
-        if not isinstance(knobs, dict | None):
+        if not isinstance(settings, dict | None):
             raise SettingsError(f"{where} holds no settings; write them below it as in a job file")
-        if reserved := sorted(SET_BY_SUITE.intersection(knobs or {})):
+        if reserved := sorted(SET_BY_SUITE.intersection(settings or {})):
             raise SettingsError(f"{where} sets {reserved[0]}, which is the same for all variants; take it out")
-    return {name: knobs or {} for name, knobs in variants.items()}
+    return {name: settings or {} for name, settings in variants.items()}
 
 
 def policy_variants(kinds: Sequence[str]) -> dict[str, dict[str, object]]:
@@ -245,10 +245,10 @@ def policy_variants(kinds: Sequence[str]) -> dict[str, dict[str, object]]:
     return {kind: {"policy": {"kind": kind}} for kind in kinds}
 
 
-def vary(base: ReaderSettings, knobs: Mapping[str, Any], *, name: str) -> ReaderSettings:
-    """The base settings with a variant's knobs over them, group by group."""
+def vary(base: ReaderSettings, settings: Mapping[str, Any], *, name: str) -> ReaderSettings:
+    """The base settings with a variant's settings over them, group by group."""
     try:
-        return ReaderSettings(**merged(base.model_dump(exclude_unset=True), knobs))
+        return ReaderSettings(**merged(base.model_dump(exclude_unset=True), settings))
     except ValidationError as error:
         raise SettingsError(f"variant {name!r}: {readable(error, kind=ReaderSettings)}") from error
     except SettingsError as error:
@@ -286,7 +286,7 @@ class Score(SuiteOptions, StorageCommand):
             score_on=self.score_on,
         )
         if self.output:
-            from memagent_batch.files.parquet import parquet_bytes
+            from memagent_batch.store.parquet import parquet_bytes
 
             self.locate(self.output).write_bytes(parquet_bytes(scored.scores))
         if self.as_json:

@@ -59,7 +59,7 @@ PATHS = frozenset(
 """Options whose value is a path or URL."""
 SHORT = {"again_where": "--where"}
 """Second names of options on the command line."""
-SEAMS = {seam.knob: seam for seam in (POLICIES, ENGINES, REWARDS)}
+SEAMS = {seam.setting: seam for seam in (POLICIES, ENGINES, REWARDS)}
 """Settings whose value is a kind."""
 _NAME = re.compile(r"--[A-Za-z][A-Za-z0-9_.-]*")
 PACKAGE = Path(__file__).resolve().parents[1]

@@ -11,7 +11,7 @@ from memagent_batch.config.section import Text
 from memagent_batch.errors import SettingsError
 
 if TYPE_CHECKING:
-    from memagent_batch.files.location import Location
+    from memagent_batch.store.location import Location
 
 
 class Results(StorageCommand):
@@ -45,7 +45,7 @@ def _write(outputs: Sequence["Location"], target: "Location") -> dict[str, int]:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    from memagent_batch.masking import shown
+    from memagent_batch.masking import mask_url
     from memagent_batch.runs.second_pass import merged_batches
 
     rows = replaced = 0
@@ -59,7 +59,7 @@ def _write(outputs: Sequence["Location"], target: "Location") -> dict[str, int]:
                 writer = pq.ParquetWriter(file, batch.schema, compression="zstd")
             writer.write_batch(batch)
             rows += batch.num_rows
-            replaced += pc.sum(pc.not_equal(batch["output"], shown(outputs[0].uri))).as_py() or 0
+            replaced += pc.sum(pc.not_equal(batch["output"], mask_url(outputs[0].uri))).as_py() or 0
         if writer is not None:
             writer.close()
             target.write_file(file)

@@ -13,7 +13,7 @@ from memagent_batch.domain.texts.escapes import unescaped
 from memagent_batch.review.labels import Purpose
 
 if TYPE_CHECKING:
-    from memagent_batch.flows.review import Asked, Calibration, ReviewPlan
+    from memagent_batch.flows.review import Calibration, ReviewPlan, ReviewRequest
 
 Share = Annotated[float, Field(gt=0, le=1)]
 PartShare = Annotated[float, Field(gt=0, lt=1)]
@@ -32,13 +32,13 @@ class AskedCommand(OutputCommand):
     by: str | None = None
     """Review each value of a column apart, as of value_label."""
     unsure: Share | None = None
-    """Confidence below which what was not flagged is a stratum of its own."""
+    """Confidence below which what was not flagged is a separate stratum."""
     labels: str = "750"
     """Labels in all, or of each stratum as in flagged=150,not_flagged=600."""
     seed: int = 0
     """Seed of the draw."""
 
-    def asked(self, **others: Any) -> "Asked":
+    def asked(self, **others: Any) -> "ReviewRequest":
         """What is asked for."""
         from memagent_batch.flows.review import ask_review
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 from memagent_batch.config.job import TableFormat
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.shares import quantity
-from memagent_batch.files.errors import storage_errors
-from memagent_batch.files.location import Location
-from memagent_batch.files.parquet import read_parquet
 from memagent_batch.runs.tables import ANSWERS_FOLDER, MEMORIES_FOLDER
+from memagent_batch.store.errors import storage_errors
+from memagent_batch.store.location import Location
+from memagent_batch.store.parquet import read_parquet
 
 SHOWN_ANSWERS = 3
 

@@ -13,7 +13,7 @@ from memagent_batch.config.training import LearnerConfig, LoopConfig, TrainConfi
 from memagent_batch.plugins import ENGINES, POLICIES, REWARDS
 
 if TYPE_CHECKING:
-    from memagent_batch.files.location import Location
+    from memagent_batch.store.location import Location
 
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
 
@@ -44,7 +44,7 @@ class StorageCommand(Command, Storage):
 
     def locate(self, uri: str) -> "Location":
         """A place, reached by `--storage-options`."""
-        from memagent_batch.files.location import Location
+        from memagent_batch.store.location import Location
 
         return Location(uri=uri, storage_options=self.storage_options)
 

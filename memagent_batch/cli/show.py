@@ -12,12 +12,12 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.shares import percent
 from memagent_batch.evaluation.report.traces import notes_of
 from memagent_batch.evaluation.report.visible import visible
-from memagent_batch.files.errors import output_errors
-from memagent_batch.log.index import Row
 from memagent_batch.masking import printable
 from memagent_batch.pages.document_page import CHOSEN, shown_evidence
 from memagent_batch.pages.readings import RunReading, document_ids, find_readings, shown_value
 from memagent_batch.runs.manifest import require_manifest
+from memagent_batch.store.errors import output_errors
+from memagent_batch.store.turn_log.index import Row
 
 LABEL_WIDTH = 12
 """Columns of the screen that hold names."""
@@ -44,7 +44,7 @@ class Show(OutputCommand):
     full: bool = False
     """Show long texts and traces to their end."""
     as_json: bool = Field(default=False, alias="json")
-    """Print each reading as a JSON object on a line of its own."""
+    """Print each reading as a JSON object on its own line."""
 
     def run(self) -> None:
         output = self.location
@@ -100,7 +100,7 @@ def _signs(row: Row) -> str:
 def _row_problem(row: Row) -> str | None:
     if row["error_message"] is not None:
         return f"{row['error_type']}: {row['error_message']}"
-    problem: str | None = row.get("closing_error")
+    problem: str | None = row.get("follow_up_error")
     return problem
 
 

@@ -6,7 +6,7 @@ import os
 from memagent_batch.cli.options import BOUNDS, MODEL
 from memagent_batch.cli.settings import Command, TrainLoopSettings, TrainSettings
 from memagent_batch.errors import require_extra
-from memagent_batch.masking import shown
+from memagent_batch.masking import mask_url
 
 
 class Train(TrainSettings, Command):
@@ -32,7 +32,7 @@ class Train(TrainSettings, Command):
 
         record = train(training)
         figures = {"weights_version": record["weights_version"], "num_steps": record["num_steps"]}
-        print(json.dumps({**figures, "output": shown(self.output)}))
+        print(json.dumps({**figures, "output": mask_url(self.output)}))
 
 
 class TrainLoop(TrainLoopSettings, Command):
@@ -47,7 +47,7 @@ class TrainLoop(TrainLoopSettings, Command):
         *MODEL,
     )
     unused = (
-        *("ask", "again_from", "again_where", "log", "closing", "table_format"),
+        *("ask", "again_from", "again_where", "log", "follow_ups", "table_format"),
         *("retry_failed", "max_failed_share", "adopt_output"),
         *("sampling.temperature", "sampling.top_p", "sampling.top_k", *BOUNDS),
         *("pool.replicas", "pool.max_replicas", "pool.cpus_per_replica", "pool.gpus_per_replica"),
@@ -68,7 +68,7 @@ class TrainLoop(TrainLoopSettings, Command):
         from memagent_batch.training.learner.sampling import TableTasks, read_held_out
 
         record = train_loop(training, tasks=TableTasks(training), held_out=read_held_out(training))
-        print(json.dumps({"output": shown(self.output), **record}))
+        print(json.dumps({"output": mask_url(self.output), **record}))
 
 
 def quiet_engine() -> None:

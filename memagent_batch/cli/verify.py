@@ -49,7 +49,7 @@ class Verify(OutputCommand):
     """Print JSON."""
 
     def run(self) -> None:
-        from memagent_batch.flows.audit import Drawn, verify
+        from memagent_batch.flows.audit import RereadSample, verify
 
         job_of = partial(_job_of, job=self.job, output=self.output, storage_options=self.storage_options)
         result = verify(
@@ -57,7 +57,7 @@ class Verify(OutputCommand):
             with_text=not self.without_text,
             all_runs=self.all_runs,
             allowed_signers=_file_of_signers(self.allowed_signers),
-            drawn=Drawn(num=self.reread, seed=self.seed, job_of=job_of),
+            drawn=RereadSample(num=self.reread, seed=self.seed, job_of=job_of),
         )
         _tell(result, as_json=self.as_json)
 
@@ -134,7 +134,7 @@ DIFFERENCES = (
 
 
 UNTRUSTED = ("allow_code", "openai.base_url", "vllm.engine_args")
-"""Knobs that no record decides: they run code, or say where a key is sent. `--job` and the environment do."""
+"""Settings that no record decides: they run code, or say where a key is sent. `--job` and the environment do."""
 
 
 def _job_of(past: "PastRun", *, job: str | None, output: str, storage_options: object) -> "JobConfig":
@@ -145,10 +145,10 @@ def _job_of(past: "PastRun", *, job: str | None, output: str, storage_options: o
     recorded = _without(_public(past.manifest["settings"]), UNTRUSTED)
     given = {name: value for name, value in recorded.items() if name in JobSettings.model_fields}
     if job is not None:
-        knobs = read_yaml(Path(job), option="--job")
-        if not isinstance(knobs, dict):
+        settings = read_yaml(Path(job), option="--job")
+        if not isinstance(settings, dict):
             raise SettingsError(f"--job: {job} holds no settings; write one on each line, as `name: value`")
-        given = {**knobs, **{name: given[name] for name in ("documents", "questions", "ask") if name in given}}
+        given = {**settings, **{name: given[name] for name in ("documents", "questions", "ask") if name in given}}
     places = {"output": output, "storage_options": storage_options}
     found = read_settings(JobSettings, {**given, **places}, config=None).job()
     address = past.manifest["settings"].get("openai", {}).get("base_url")
@@ -160,18 +160,18 @@ def _job_of(past: "PastRun", *, job: str | None, output: str, storage_options: o
     return found
 
 
-def _without(knobs: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Knobs without some, which are named with their groups."""
+def _without(settings: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Settings without some, which are named with their groups."""
     groups = {name.partition(".")[0]: name.partition(".")[2] for name in names}
     return {
         name: {key: each for key, each in value.items() if key != groups[name]} if groups.get(name) else value
-        for name, value in knobs.items()
+        for name, value in settings.items()
         if groups.get(name) != ""
     }
 
 
 def _public(value: Any) -> Any:
-    """Knobs without secrets: a record has only their hashes."""
+    """Settings without secrets: a record has only their hashes."""
     if isinstance(value, Mapping):
         return {
             name: _public(each)

@@ -58,7 +58,7 @@ class PolicyConfig(Section):
     """Budget of the answer, tokens; an answer cut there has finish_reason `length`."""
     rounds: Count = 3
     """Most rounds over the chunks, for `parallel`."""
-    knobs: dict[str, JsonValue] = Field(default_factory=dict)
+    settings: dict[str, JsonValue] = Field(default_factory=dict)
     """Settings of a policy of yours, beside those above that it has too."""
 
 
@@ -70,7 +70,7 @@ class AgentConfig(Section):
     tokenizer: str | None = None
     """Folder or hub name of the tokeniser, where it is not the model's."""
     weights_version: str = ""
-    """Free text that is part of the reader fingerprint; for endpoints, whose weights can't be hashed from here."""
+    """Free text that is part of the fingerprint; for endpoints, whose weights can't be hashed from here."""
     window_tokens: Count = 8192
     """Window that prompts and completions must fit, tokens. By default that of the model if it is shorter; then the
     budgets of `policy` that are not set shrink with it."""
@@ -93,25 +93,25 @@ class AgentConfig(Section):
     engine: Text = "vllm"
     """What turns prompts into completions: `vllm` inside the actor, `openai` (an endpoint), or `simulated` (answers by
     rule, to measure everything else). Or an engine of yours: the name of an installed one, or package.module:Class."""
-    engine_knobs: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
+    engine_options: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
     """Settings of an engine of yours."""
     vllm: VllmConfig = VllmConfig()
-    """Knobs of engine `vllm`."""
+    """Settings of engine `vllm`."""
     openai: OpenAIConfig = OpenAIConfig()
-    """Knobs of engine `openai`."""
+    """Settings of engine `openai`."""
     simulated: SimulatedConfig = SimulatedConfig()
-    """Knobs of engine `simulated`."""
+    """Settings of engine `simulated`."""
 
-    def with_knobs(self, knobs: Mapping[str, Any]) -> "AgentConfig":
-        """The agent with these knobs over those that were set; raises a ValidationError as any other.
+    def with_settings(self, settings: Mapping[str, Any]) -> "AgentConfig":
+        """The agent with these settings over those that were set; raises a ValidationError as any other.
 
         Key and headers of an endpoint are its own: they go with no request to another server.
         """
         own = self.model_dump(exclude_unset=True)
-        agent = AgentConfig(**merged(own, knobs))
+        agent = AgentConfig(**merged(own, settings))
         if self.engine == "openai" and _server(agent.openai.base_url) != _server(self.openai.base_url):
             own["openai"] = {name: own["openai"][name] for name in own.get("openai", {}).keys() - _CREDENTIALS}
-            agent = AgentConfig(**merged(own, knobs))
+            agent = AgentConfig(**merged(own, settings))
         return agent
 
     @model_validator(mode="after")
@@ -143,7 +143,7 @@ class AgentTask(Section):
 
 
 _CREDENTIALS = frozenset({"api_key", "headers"})
-"""Knobs of an endpoint that only its own server may see."""
+"""Settings of an endpoint that only its own server may see."""
 
 
 def _server(url: str) -> tuple[str, str | None, int | None]:

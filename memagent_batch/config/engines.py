@@ -1,4 +1,4 @@
-"""The knobs of each engine."""
+"""The settings of each engine."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -76,7 +76,7 @@ class OpenAIConfig(Section):
         try:
             _ = urlsplit(url).port
         except ValueError:  # its message quotes a part of the password
-            raise ValueError("is no URL; write / and @ of a password as %2F and %40") from None
+            raise ValueError("is not a URL; write / and @ of a password as %2F and %40") from None
         return url
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 from pydantic import Field, field_validator, model_validator
 
 from memagent_batch.config.agent import AgentTask
-from memagent_batch.config.closing import ClosingConfig
+from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.section import Count, Seconds, Section, Text
 from memagent_batch.config.sources import SourceConfig, Storage
 from memagent_batch.domain.rewards import Advantage, Overlong
@@ -86,7 +86,7 @@ Bound = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 class BoundsConfig(Section):
     """When one run stops. A run that meets a bound starts no further turn and ends with exit code 6; the same command
-    goes on. The turns that are under way then end, and come on top.
+    goes on. The turns that are in flight then end, and come on top.
 
     The bounds are of one run: a command that is started again has all of them again.
     """
@@ -166,11 +166,11 @@ class RunConfig(BoundsConfig, Storage):
     """The turn log."""
     record: RecordConfig = RecordConfig()
     """The record that a finished run of `memagent answer` leaves."""
-    closing: ClosingConfig = ClosingConfig()
+    follow_ups: FollowUpConfig = FollowUpConfig()
     """What is asked after each answer."""
 
     rollouts: RolloutConfig = RolloutConfig()
-    """Knobs of `memagent collect`."""
+    """Settings of `memagent collect`."""
 
     table_format: TableFormat = TableFormat.PARQUET
     """File format of the tables `answers`, `memories`, `evidence`, `results` and `removed`."""

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 REMOVED: Mapping[str, str] = {
-    "escalate": "read again with --again-from and --again-where, as a run of its own",
+    "closing": "it is called follow_ups now",
+    "escalate": "read again with --again-from and --again-where, as a separate run",
     "policy.reread": "leave it out, or install a policy such as `nominated` of the example",
     "vllm.speculation": "leave it out, or set vllm.engine_args.speculative_config",
     "policy.kind=reread": "install it as a plug-in, such as the example package of the documentation, or set 'gated'",

@@ -1,4 +1,4 @@
-"""What all settings are made of: groups of knobs, and texts and numbers with bounds.
+"""What all settings are made of: groups of settings, and texts and numbers with bounds.
 
 Plain values; no field can be set. Built in Python they hold what the call says and the defaults, and never look at the
 environment; `jobs/` alone reads job files, `MEMAGENT_...` variables and options, and makes these values of them.
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from memagent_batch.masking import shown
+from memagent_batch.masking import mask_url
 
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]
@@ -27,7 +27,7 @@ TextOrTexts = Annotated[tuple[Text, ...], BeforeValidator(as_tuple)]
 
 
 class Section(BaseModel):
-    """A group of knobs; unknown ones are refused."""
+    """A group of settings; unknown ones are refused."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -38,12 +38,12 @@ class Section(BaseModel):
     )
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
-        """The knobs for `repr` and `str`; URLs without secrets."""
+        """The settings for `repr` and `str`; URLs without secrets."""
         return [(name, _masked_value(value)) for name, value in super().__repr_args__()]
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Knobs with others over them, group by group."""
+    """Settings with others over them, group by group."""
     result = dict(base)
     for name, value in over.items():
         below = base.get(name)
@@ -52,7 +52,7 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _masked_value(value: Any) -> Any:
-    """A knob for `repr`: a URL without its secrets."""
+    """A setting for `repr`: a URL without its secrets."""
     if isinstance(value, tuple):
         return tuple(map(_masked_value, value))
-    return shown(value) if type(value) is str else value
+    return mask_url(value) if type(value) is str else value

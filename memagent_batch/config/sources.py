@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from memagent_batch.config.section import Count, Section, Text, TextOrTexts, as_tuple
-from memagent_batch.files.options import StorageKnob, StorageOptions
+from memagent_batch.config.storage import StorageOptions, StorageSetting
 
 
 def _question_form(question: Any) -> str:
@@ -100,7 +100,7 @@ class InputConfig(Section):
 class Storage(Section):
     """How files are reached."""
 
-    storage_options: StorageKnob = StorageOptions()
+    storage_options: StorageSetting = StorageOptions()
     """Arguments of the fsspec file system, such as endpoint_url or key, for inputs and output. Never recorded; secrets
     are better given as MEMAGENT_STORAGE_OPTIONS (JSON) or in the job file than on the command line."""
 

@@ -8,11 +8,11 @@ from memagent_batch.config.agent import AgentTask
 from memagent_batch.config.job import LogFormat, PoolConfig, RolloutConfig
 from memagent_batch.config.section import Count, Section, Text
 from memagent_batch.config.sources import SourceConfig
-from memagent_batch.files.options import StorageKnob, StorageOptions
+from memagent_batch.config.storage import StorageOptions, StorageSetting
 
 
 class LearnerConfig(Section):
-    """How weights are updated: Multi-Conv DAPO with AdamW. Defaults are the published ones where there are such."""
+    """How weights are updated: Multi-Conv DAPO with AdamW. Defaults are the published ones if there are such."""
 
     questions_per_optimiser_step: Count = 8
     """Questions (groups) whose samples make one step of the optimiser."""
@@ -36,7 +36,7 @@ class LearnerConfig(Section):
     """AdamW's weight decay."""
     clip_norm: Annotated[float, Field(gt=0)] = 1.0
     """Largest norm of a step's gradient."""
-    sure_above: Annotated[float, Field(gt=0, le=1)] = 1.0
+    skip_turns_above_probability: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Skips turns in which every token was drawn with a higher probability than this: they have next to no gradient,
     and count as unchanged. 1 skips none; a lower value needs `kl_weight` 0."""
     batch_tokens: Count = 16384
@@ -48,10 +48,11 @@ class LearnerConfig(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.sure_above < 1 and self.kl_weight > 0:
+        if self.skip_turns_above_probability < 1 and self.kl_weight > 0:
             raise ValueError(
-                f"sure_above {self.sure_above:g} leaves turns out of the divergence from the reference; say kl_weight "
-                "0, or leave out sure_above"
+                f"skip_turns_above_probability {self.skip_turns_above_probability:g} leaves turns out of the "
+                f"divergence from the reference; set kl_weight to "
+                "0, or leave out skip_turns_above_probability"
             )
         return self
 
@@ -82,7 +83,7 @@ class TrainConfig(Section):
 
     rollouts: str
     """Output of `memagent collect`: a folder or any fsspec URL."""
-    storage_options: StorageKnob = StorageOptions()
+    storage_options: StorageSetting = StorageOptions()
     """Arguments of the fsspec file system of the rollouts. Never recorded."""
     model: str
     """Folder of the model that the rollouts were drawn with; `tiny` is the policy that comes with the project."""
@@ -108,7 +109,7 @@ class TrainLoopConfig(AgentTask):
     output: Text
     """Folder of the loop. The same output again goes on where it stopped."""
     pool: PoolConfig = PoolConfig()
-    """Readings under way at once; the one engine runs in the process of the loop."""
+    """Readings in flight at once; the one engine runs in the process of the loop."""
     rollouts: RolloutConfig = RolloutConfig()
     """Groups and rewards."""
     learner: LearnerConfig = LearnerConfig()

@@ -1,4 +1,4 @@
-"""ZIP files by the standard library: each file in one is a document of its own."""
+"""ZIP files by the standard library: each file in one is a separate document."""
 
 import zipfile
 from collections.abc import Iterator

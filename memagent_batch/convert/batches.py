@@ -29,19 +29,19 @@ from memagent_batch.convert.table import (
     report_of,
     rows_table,
 )
+from memagent_batch.documents.listing import CONVERTED_FOLDER, InputFile, into_batches
 from memagent_batch.errors import InputError, SupersededError
-from memagent_batch.files.errors import input_errors
-from memagent_batch.files.location import Location
-from memagent_batch.inputs.listing import CONVERTED_FOLDER, InputFile, into_batches
 from memagent_batch.runs.claim import require_claim
+from memagent_batch.store.errors import input_errors
+from memagent_batch.store.location import Location
 
 BATCH_FILES = 256
-"""Most files of one task. A kill costs at most the tasks under way."""
+"""Most files of one task. A kill costs at most the tasks in progress."""
 BATCH_BYTES = 64 << 20
 """Bytes of files from which a task takes no more."""
 TASKS_PER_CPU = 4
 """Tasks that a small input is cut into for each CPU, so that all have something to do until the end."""
-LEAST_FILES = 8
+MIN_FILES = 8
 """Least files of a task: below that, its start takes longer than its work."""
 SMALL_FILES = 64
 """Table files with few sources from which they are put together again."""
@@ -54,7 +54,7 @@ COPY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldRows:
+class ConvertedRows:
     """Rows that the table holds of a source: a row group of one of its files."""
 
     file: str
@@ -68,7 +68,7 @@ class Work:
     """A file of the input, and where the table may hold its rows."""
 
     file: InputFile
-    held: tuple[HeldRows, ...] = ()
+    held: tuple[ConvertedRows, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ class ConvertTask:
     """Where the driver finds modules; a node that has these folders finds converters there too."""
 
 
-def read_held(output: Location, *, finished: Sequence[str]) -> dict[str, list[SourceReport]]:
+def read_converted(output: Location, *, finished: Sequence[str]) -> dict[str, list[SourceReport]]:
     """Reads the footers of the table's files, those of attempts that were killed included: each was written whole.
 
     Returns:
@@ -139,10 +139,10 @@ def plan_batches(
     files: Sequence[InputFile], held: Mapping[str, Sequence[SourceReport]], *, num_cpus: int
 ) -> list[Batch]:
     """All files of the input in batches: those of a table file together, then the others."""
-    rows = defaultdict[str, list[HeldRows]](list)
+    rows = defaultdict[str, list[ConvertedRows]](list)
     for name, reports in held.items():
         for row_group, report in enumerate(reports):
-            rows[report.source].append(HeldRows(file=name, row_group=row_group, report=report))
+            rows[report.source].append(ConvertedRows(file=name, row_group=row_group, report=report))
     works = {file.name: Work(file=file, held=tuple(rows.get(file.name, ()))) for file in files}
     batches, taken = list[Batch](), set[str]()
     for name, reports in _to_keep(held).items():
@@ -152,14 +152,14 @@ def plan_batches(
             kept = name if len(own) == len(reports) else None
             batches.append(Batch(number=len(batches), works=tuple(works[source] for source in own), kept=kept))
     rest = [work for name, work in works.items() if name not in taken]
-    most = max(LEAST_FILES, min(BATCH_FILES, len(rest) // (TASKS_PER_CPU * max(1, num_cpus))))
+    most = max(MIN_FILES, min(BATCH_FILES, len(rest) // (TASKS_PER_CPU * max(1, num_cpus))))
     groups = into_batches(rest, size_bytes=lambda work: work.file.size_bytes, max_items=most, max_bytes=BATCH_BYTES)
     batches += [Batch(number=number, works=tuple(group)) for number, group in enumerate(groups, start=len(batches))]
     return batches
 
 
 def _to_keep(held: Mapping[str, Sequence[SourceReport]]) -> Mapping[str, Sequence[SourceReport]]:
-    """The table files whose sources stay together; where there are many small ones, they are put together."""
+    """The table files whose sources stay together; if there are many small ones, they are put together."""
     small = {name for name, reports in held.items() if len(reports) < FEW_SOURCES}
     dissolved = small if len(small) > SMALL_FILES else set()
     return {name: reports for name, reports in held.items() if name not in dissolved}
@@ -173,12 +173,12 @@ def convert_batch(batch: Batch, *, task: ConvertTask) -> pa.Table:
     """
     with ConverterServer(search_path=task.search_path) as server:
         sources = _Sources(task, server)
-        num_held, file = 0, ConvertedFile()
+        num_reused, file = 0, ConvertedFile()
         stays = batch.kept is not None
         for work in batch.works:
             outcome = sources.outcome(work)
-            if isinstance(outcome, HeldRows):
-                num_held += 1
+            if isinstance(outcome, ConvertedRows):
+                num_reused += 1
                 stays &= outcome.file == batch.kept
                 file.add(read_rows(task.output / outcome.file, outcome.row_group), outcome.report)
             else:
@@ -188,7 +188,7 @@ def convert_batch(batch: Batch, *, task: ConvertTask) -> pa.Table:
     if name is None:
         name = f"{CONVERTED_FOLDER}/part-{batch.number:05d}-{task.run_id}.parquet"
         _write_claimed(task, name, file.finish())
-    return BatchReport(file=name, num_held=num_held, sources=file.sources).table()
+    return BatchReport(file=name, num_reused=num_reused, sources=file.sources).table()
 
 
 def _write_claimed(task: ConvertTask, name: str, data: bytes) -> None:
@@ -209,22 +209,22 @@ class _Sources:
         self._server = server
         self._converter = SourceConverter(server, converters=task.converters, limits=task.limits)
 
-    def outcome(self, work: Work) -> HeldRows | ConvertedSource:
+    def outcome(self, work: Work) -> ConvertedRows | ConvertedSource:
         """The rows that the table has of a file if it has not changed, else new ones."""
         try:
             return self._outcome(work)
         finally:
             self._server.clear()
 
-    def _outcome(self, work: Work) -> HeldRows | ConvertedSource:
+    def _outcome(self, work: Work) -> ConvertedRows | ConvertedSource:
         file = work.file
         if file.left_out is not None:
             outcome = NoConverter(status=PartStatus.SKIPPED, reason=file.left_out)
-            return self._held(work, None) or _not_opened(file, outcome)
+            return self._reused(work, None) or _not_opened(file, outcome)
         if file.size_bytes > self._task.file_bytes:
-            return self._held(work, None) or _not_opened(file, self._too_large(file))
+            return self._reused(work, None) or _not_opened(file, self._too_large(file))
         try:
-            if work.held and (held := self._held(work, self._digest(file, copy=None))) is not None:
+            if work.held and (held := self._reused(work, self._digest(file, copy=None))) is not None:
                 return held
             copy = self._server.folder() / f"source{ending_of(file.name)}"
             digest = self._digest(file, copy=copy)
@@ -232,7 +232,7 @@ class _Sources:
             return _not_opened(file, NoConverter(status=PartStatus.NOT_READ, reason=str(error)))
         return self._converter.convert(copy, Source(name=file.name, hash=digest))
 
-    def _held(self, work: Work, digest: str | None) -> HeldRows | None:
+    def _reused(self, work: Work, digest: str | None) -> ConvertedRows | None:
         return next((held for held in work.held if self._stays(held.report, digest)), None)
 
     def _stays(self, report: SourceReport, digest: str | None) -> bool:

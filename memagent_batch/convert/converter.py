@@ -1,4 +1,4 @@
-"""What a converter is: one file in, its parts and attachments out. A plug-in; it runs in a process of its own."""
+"""What a converter is: one file in, its parts and attachments out. A plug-in; it runs in its own process."""
 
 import re
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
-    """A file inside the file. It becomes a document of its own, converted in another process."""
+    """A file inside the file. It becomes a separate document, converted in another process."""
 
     number: str
     """Its position in the file, unique there: `1`, or `17-1` for the first one of message 17."""

@@ -21,7 +21,8 @@ FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallbac
 BREAKS = {f"{W}tab": "\t", f"{W}br": "\n", f"{W}cr": "\n", f"{W}noBreakHyphen": "-"}
 BLOCKS = frozenset({f"{W}p", f"{W}tbl"})
 LEFT_OUT = frozenset({FALLBACK, f"{W}pPr", f"{W}rPr", f"{W}del", f"{W}moveFrom"})
-"""Elements whose text is no text of the document: fallbacks, formats, and what a tracked change took from its place."""
+"""Elements whose text is not a text of the document: fallbacks, formats, and what a tracked change took from its
+place."""
 
 TICKED, CROSSED, EMPTY_BOX = "\N{BALLOT BOX WITH CHECK}", "\N{BALLOT BOX WITH X}", "\N{BALLOT BOX}"
 BOXES: dict[str, dict[int, str]] = {

@@ -1,4 +1,4 @@
-"""E-mail by the standard library: a message (.eml) or a mailbox (.mbox); attachments are documents of their own."""
+"""E-mail by the standard library: a message (.eml) or a mailbox (.mbox); attachments are separate documents."""
 
 import email
 import mailbox
@@ -28,7 +28,7 @@ UNREAD_HTML = "it also has a text in HTML, with other words, which was not read"
 
 
 class _Policy(EmailPolicy):
-    """Takes a header as it stands in the file if the standard library fails at it, as it does at `To: root@`."""
+    """Takes a header as it is in the file if the standard library fails at it, as it does at `To: root@`."""
 
     def header_fetch_parse(self, name: str, value: Any) -> Any:
         try:
@@ -63,7 +63,7 @@ class _Content:
 class MailConverter:
     """A message is a part: its headers, then its text; plain text before HTML where it has both.
 
-    Of HTML all that a reader sees is taken: quoted messages and signatures are no boilerplate.
+    Of HTML all that a reader sees is taken: quoted messages and signatures are not boilerplate.
     """
 
     def version(self) -> str:
@@ -165,7 +165,7 @@ def _leaf_text(part: EmailMessage) -> str:
 
 
 def _header_text(message: EmailMessage, name: str) -> str:
-    """A header as it stands in the file, with its encoded words decoded; a parser would drop what it can't follow."""
+    """A header as it is in the file, with its encoded words decoded; a parser would drop what it can't follow."""
     values = (str(value) for header, value in message.raw_items() if header.lower() == name.lower())
     text = next(values, "").encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     if "=?" in text:

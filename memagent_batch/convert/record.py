@@ -14,18 +14,18 @@ from tqdm import tqdm
 from memagent_batch.convert.converter import PartStatus
 from memagent_batch.convert.sources import ChosenConverter
 from memagent_batch.convert.table import BatchReport, SourceReport
+from memagent_batch.documents.listing import CONVERTED_FOLDER, CONVERTED_FORMAT, MANIFEST_FILE, RUN_FILE
 from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
 from memagent_batch.errors import CountsError, NotReadError, OutputError, StorageError, TooManyFailedError
-from memagent_batch.files.claims import claimed_record
-from memagent_batch.files.errors import storage_errors
-from memagent_batch.files.json_files import json_bytes, read_json
-from memagent_batch.files.location import Location
-from memagent_batch.inputs.listing import CONVERTED_FOLDER, CONVERTED_FORMAT, MANIFEST_FILE, RUN_FILE
-from memagent_batch.log.writer import new_run_id
+from memagent_batch.executors.ray.progress.progress import LOG_SECONDS
 from memagent_batch.logs import EventKind
-from memagent_batch.ray_data.progress.progress import LOG_SECONDS
 from memagent_batch.runs.claim import TableSet, publish
 from memagent_batch.runs.run import CLAIM_TRIES
+from memagent_batch.store.claims import read_owner_record
+from memagent_batch.store.errors import storage_errors
+from memagent_batch.store.json_files import json_bytes, read_json
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.writer import new_run_id
 
 CONVERTED_TABLES = TableSet(record=MANIFEST_FILE, folders=(CONVERTED_FOLDER,))
 LISTED_REASONS = 5
@@ -80,7 +80,7 @@ def require_output(output: Location, *, documents: Sequence[str]) -> None:
     Raises:
         OutputError: the place holds something else; says what, and what to do.
     """
-    record = claimed_record(output, RUN_FILE, layout=CONVERTED_FORMAT)
+    record = read_owner_record(output, RUN_FILE, layout=CONVERTED_FORMAT)
     if record is not None and record["documents"] != [*documents]:
         raise OutputError(
             f"output: {output} holds what {', '.join(record['documents'])} was converted to; choose another output for "
@@ -119,7 +119,7 @@ def close_convert(
     left_out: Sequence[str] = (),
     converters: Mapping[str, ChosenConverter],
 ) -> ConvertManifest:
-    """Checks that every file has its rows, and shows the table in the place of the one before.
+    """Checks that every file has its rows, and shows the table in place of the one before.
 
     Raises:
         CountsError: a file has no rows, or is there twice.
@@ -136,7 +136,7 @@ def close_convert(
         "documents": [*run.documents],
         "converters": {kind: f"{chosen.name} {chosen.version}" for kind, chosen in converters.items()},
         "counts": {
-            **_convert_counts(sources, num_held=sum(report.num_held for report in reports)),
+            **_convert_counts(sources, num_reused=sum(report.num_reused for report in reports)),
             "left_out": len(left_out),
         },
         "reasons": [
@@ -180,15 +180,15 @@ def _require_rows_for_all(found: Sequence[str], asked: Sequence[str]) -> None:
         )
 
 
-def _convert_counts(sources: Sequence[SourceReport], *, num_held: int) -> dict[str, int]:
+def _convert_counts(sources: Sequence[SourceReport], *, num_reused: int) -> dict[str, int]:
     files = Counter(source.status for source in sources)
     parts = Counter[str]()
     for source in sources:
         parts.update(source.parts)
     return {
         "files": len(sources),
-        "files_held": num_held,
-        "files_converted": len(sources) - num_held,
+        "files_reused": num_reused,
+        "files_converted": len(sources) - num_reused,
         **{f"files_{status}": files[status] for status in PartStatus},
         "documents": sum(source.documents for source in sources),
         "rows": sum(parts.values()),
@@ -216,7 +216,7 @@ def shown(reports: Iterable[BatchReport], *, run_id: str, num_files: int) -> Ite
     with tqdm(total=num_files, bar_format=FILES_BAR, dynamic_ncols=True, disable=not sys.stderr.isatty()) as bar:
         for report in reports:
             counts.update(source.status for source in report.sources)
-            counts.update(held=report.num_held)
+            counts.update(held=report.num_reused)
             bar.update(len(report.sources))
             bar.set_postfix_str(_counts_text(counts))
             if bar.disable and time.monotonic() - last >= LOG_SECONDS:

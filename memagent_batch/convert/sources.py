@@ -1,4 +1,4 @@
-"""One file of the input to its rows: its kind, its converter in a process of its own, then its attachments."""
+"""One file of the input to its rows: its kind, its converter in its own process, then its attachments."""
 
 import re
 import time

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memagent_batch.convert.converter import PartStatus
-from memagent_batch.files.columns import Column, arrow_schema
-from memagent_batch.files.errors import table_errors
-from memagent_batch.files.location import Location
+from memagent_batch.store.columns import Column, arrow_schema
+from memagent_batch.store.errors import table_errors
+from memagent_batch.store.location import Location
 
 SOURCES_KEY = b"memagent.sources"
 """Entry of a file's footer: its sources, in the order of its row groups."""
@@ -92,20 +92,20 @@ class BatchReport:
 
     file: str
     """Its file of the table, below the output."""
-    num_held: int
+    num_reused: int
     """Sources whose rows the table held."""
     sources: Sequence[SourceReport]
 
     def table(self) -> pa.Table:
         """The report as a table of one row, as tasks return it."""
         sources = json.dumps([asdict(source) for source in self.sources])
-        return pa.table({"file": [self.file], "num_held": [self.num_held], "sources": [sources]})
+        return pa.table({"file": [self.file], "num_reused": [self.num_reused], "sources": [sources]})
 
     @classmethod
     def read(cls, table: pa.Table) -> "list[BatchReport]":
         """The reports of tasks."""
         return [
-            cls(file=row["file"], num_held=row["num_held"], sources=tuple(map(_report, json.loads(row["sources"]))))
+            cls(file=row["file"], num_reused=row["num_reused"], sources=tuple(map(_report, json.loads(row["sources"]))))
             for row in table.to_pylist()
         ]
 
@@ -156,7 +156,7 @@ def read_sources(place: Location) -> list[SourceReport]:
     """The sources of a file of the table, from its footer.
 
     Raises:
-        OutputError: it can't be read, or is no file of this table.
+        OutputError: it can't be read, or is not a file of this table.
     """
     remedy = "remove it; the files that it came from are converted again"
     with table_errors(place.uri, remedy=remedy), _opened(place) as file:

@@ -44,11 +44,11 @@ def decoded(data: bytes) -> tuple[str, str | None]:
     """The text of a file, and what to know of it where it is not UTF-8.
 
     Raises:
-        ConversionError: it is no text.
+        ConversionError: it is not text.
     """
     encoding = next((name for mark, name in BYTE_ORDER_MARKS.items() if data.startswith(mark)), "utf-8")
     if encoding != "utf-16" and b"\0" in data:
-        raise ConversionError("it holds NUL bytes, so it is no text; convert it to UTF-8")
+        raise ConversionError("it holds NUL bytes, so it is not text; convert it to UTF-8")
     try:
         return data.decode(encoding), None
     except UnicodeDecodeError as error:
@@ -66,7 +66,7 @@ def section_parts(
     """The parts of a text with headings: a section each, and one for what stands before the first heading.
 
     Args:
-        blocks: Title (None where it is no heading) and text of each block.
+        blocks: Title (None where it is not a heading) and text of each block.
         separator: What stands between blocks.
         note: What to know of the text.
     """

@@ -19,7 +19,7 @@ class ReadingAddress:
     """SHA-256 of the question's text in UTF-8, 64 hex digits."""
     sample: int
     """Which of the readings of this document and question, from 0."""
-    reader_fingerprint: str
+    fingerprint: str
     """Hash of everything else that decides the result, 64 hex digits."""
 
     def turn_seed(self, path: str, *, seed: int) -> int:

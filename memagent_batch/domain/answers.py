@@ -13,7 +13,7 @@ class Extraction(StrEnum):
     """How the answer is taken out of the response."""
 
     AUTO = "auto"
-    """Boxed where there is a box, else the sentence."""
+    """Boxed if there is a box, else the sentence."""
     BOXED = "boxed"
     r"""The content of the last complete `\boxed{...}`."""
     SENTENCE = "sentence"
@@ -27,7 +27,7 @@ BOX = "\\boxed{"
 SENTENCE = re.compile(r"\bthe answer is\b[ \t*]*(?P<colon>:?)", re.IGNORECASE)
 
 EMPHASIS = " \t\r*"
-"""White space and Markdown's stars, which surround an answer and are no part of it."""
+"""White space and Markdown's stars, which surround an answer and are not part of it."""
 
 
 def extract_answer(response: str, *, extraction: Extraction) -> str | None:

@@ -84,7 +84,7 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Windows(Sequence[tuple[int, int]]):
+class TokenRanges(Sequence[tuple[int, int]]):
     """Token ranges `[start, end)` over a document, computed when they are asked for."""
 
     num_tokens: int
@@ -122,7 +122,7 @@ class Chunks(Sequence[Chunk]):
     """
 
     document: Document
-    windows: Windows
+    windows: TokenRanges
 
     def __len__(self) -> int:
         return len(self.windows)
@@ -153,7 +153,7 @@ class Chunks(Sequence[Chunk]):
 
 def token_windows(
     num_tokens: int, *, chunk_tokens: int, overlap_tokens: int = 0, breaks: Sequence[int] = ()
-) -> Windows:
+) -> TokenRanges:
     """Token ranges `[start, end)` of the chunks of a document.
 
     Without overlap and breaks there are ceil(num_tokens / chunk_tokens) of them, none for an empty document. With
@@ -168,9 +168,9 @@ def token_windows(
         raise ValueError(f"chunk_tokens ({chunk_tokens}) must be above overlap_tokens ({overlap_tokens} >= 0)")
     if breaks:
         starts = _starts_at_breaks(num_tokens, chunk_tokens=chunk_tokens, overlap_tokens=overlap_tokens, breaks=breaks)
-        return Windows(num_tokens=num_tokens, starts=starts, overlap_tokens=overlap_tokens)
+        return TokenRanges(num_tokens=num_tokens, starts=starts, overlap_tokens=overlap_tokens)
     end = max(num_tokens - overlap_tokens, min(num_tokens, 1))
-    return Windows(
+    return TokenRanges(
         num_tokens=num_tokens, starts=range(0, end, chunk_tokens - overlap_tokens), overlap_tokens=overlap_tokens
     )
 

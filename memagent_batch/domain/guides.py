@@ -1,4 +1,4 @@
-"""What a completion may be: the constraint under which an engine decodes a closing turn."""
+"""What a completion may be: the constraint under which an engine decodes a follow-up question."""
 
 import json
 import math
@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import reduce
 from typing import Any
 
-from memagent_batch.domain.closing.json_schemas import JsonValue, engine_schema, example_value, fits
+from memagent_batch.domain.follow_ups.json_schemas import JsonValue, engine_schema, example_value, fits
 
 MAX_CANDIDATES = 20
 """Most log-probabilities of one token that engines give by default."""
@@ -30,7 +30,7 @@ class GuideKind(StrEnum):
 class Guide:
     """A constraint on one completion. The engine decodes it greedily: what may be drawn was drawn before.
 
-    Exactly one of the first three fields is set. Make it with `choice_of`, `matching` or `json_of`.
+    Exactly one of the first three fields is set. Make it with `choice_guide`, `matching` or `json_guide`.
     """
 
     choices: tuple[str, ...] = ()
@@ -85,17 +85,17 @@ class Guide:
         return {"kind": self.kind.value, "guide": self.constraint}
 
 
-def choice_of(*choices: str) -> Guide:
+def choice_guide(*choices: str) -> Guide:
     """A guide to one of these texts."""
     return Guide(choices=choices, example=choices[0])
 
 
-def matching(regex: str, *, example: str) -> Guide:
+def regex_guide(regex: str, *, example: str) -> Guide:
     """A guide to a text that the expression matches as a whole, such as the example."""
     return Guide(regex=regex, example=example)
 
 
-def json_of(schema: Mapping[str, Any]) -> Guide:
+def json_guide(schema: Mapping[str, Any]) -> Guide:
     """A guide to a JSON value that fits the schema; the order of its properties is that in which they are written."""
     example = json.dumps(example_value(schema), ensure_ascii=False, separators=(",", ":"))
     return Guide(json_schema=json.dumps(schema, ensure_ascii=False, separators=(",", ":")), example=example)

@@ -23,17 +23,17 @@ class Slot(StrEnum):
     QUESTION = "question"
     """The question."""
     MEMORY = "memory"
-    """The memory as it stands."""
+    """The memory as it is."""
     CHUNK = "chunk"
     """The chunk at hand."""
     NOTES = "notes"
     """Notes of several chunks, in document order, each under the numbers of its sections."""
     ANSWER = "answer"
-    """The answer, in a closing turn."""
+    """The answer, in a follow-up question."""
     FORM = "form"
-    """How a value is to be written, in a closing turn."""
+    """How a value is to be written, in a follow-up question."""
     SENTENCES = "sentences"
-    """Sentences of the document with their numbers, in a closing turn."""
+    """Sentences of the document with their numbers, in a follow-up question."""
 
 
 class AnswerForm(StrEnum):
@@ -106,7 +106,7 @@ class PromptSet:
     keep_word: str = ""
     """What the model writes in an `update` turn to keep its memory as it is; empty where it always writes a new one."""
     merge: str = ""
-    """Text of a `merge` turn; holds question and notes, and the memory where it has a place of its own; else the memory
+    """Text of a `merge` turn; holds question and notes, and the memory where it has its own place; else the memory
     stands before the notes. Empty where no policy of the set merges notes."""
     note: str = ""
     """Where the texts come from, and which checkpoints expect them. Not hashed."""

@@ -61,7 +61,7 @@ class Cost:
 
 
 class Policy(Protocol):
-    """How a document is read. A frozen dataclass whose fields are its knobs."""
+    """How a document is read. A frozen dataclass whose fields are its settings."""
 
     @property
     def kind(self) -> str:
@@ -80,7 +80,7 @@ class Policy(Protocol):
         """
 
     def identity(self) -> Mapping[str, Any]:
-        """What decides a result, as JSON values: its kind and its knobs. It is hashed into the reader fingerprint."""
+        """What decides a result, as JSON values: its kind and its settings. It is hashed into the fingerprint."""
 
     def largest_turns(self, prompts: PromptTokens) -> Mapping[str, Mapping[str, int]]:
         """Tokens of each part of the largest turn of each kind: its completion is one, its question is left out.
@@ -93,7 +93,7 @@ class Policy(Protocol):
 
 
 class BreakingPolicy(Policy, Protocol):
-    """A policy with the knob `break_at`, whose documents have breaks: it closes chunks where rows or lines end."""
+    """A policy with the setting `break_at`, whose documents have breaks: it closes chunks where rows or lines end."""
 
     @property
     def break_at(self) -> BreakAt | None:

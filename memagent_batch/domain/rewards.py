@@ -11,7 +11,7 @@ Reward = Callable[[str, Sequence[str]], float]
 """From the whole response of the answer turn and the references to a number. A user's own has this signature."""
 
 BOXED = "boxed"
-r"""1 where the text of the last `\boxed{...}` is a reference but for case, spaces and a little LaTeX, else 0.
+r"""1 where the text of the last `\boxed{...}` is a reference except for case, spaces and a little LaTeX, else 0.
 
 The reward of MemAgent's published training (its `hotpotqa` verifier). Articles and punctuation count."""
 
@@ -125,7 +125,7 @@ def group_advantages(rewards_G: Sequence[float | None], *, kind: Advantage) -> l
     code gives the only member its reward: an update without a baseline.)
 
     Args:
-        rewards_G: Rewards of the samples of one question, None where there is none; shape [G].
+        rewards_G: Rewards of the samples of one question, None if there is none; shape [G].
         kind: How.
     """
     known = [reward for reward in rewards_G if reward is not None]

@@ -84,7 +84,7 @@ class ScoredText:
     basis: ScoreOn
     """`response` or `answer`."""
     text: str | None
-    """The text; None where there is none."""
+    """The text; None if there is none."""
 
 
 def score(metric: Metric, answer: str | None, references: Sequence[str]) -> float:
@@ -92,7 +92,7 @@ def score(metric: Metric, answer: str | None, references: Sequence[str]) -> floa
 
     Args:
         metric: How to score; one of `TEXT_METRICS`.
-        answer: The answer; None where there is none, which scores 0 in every metric. An empty text is an answer: it
+        answer: The answer; None if there is none, which scores 0 in every metric. An empty text is an answer: it
             scores 0 in every metric but `memagent_sub_em`, by which what normalises to nothing is right.
         references: Right answers. A blank one is never contained in an answer; without any the score is 0.
     """
@@ -108,8 +108,8 @@ def scored_text(metric: Metric, *, response: str | None, answer: str | None, sco
 
     Args:
         metric: How it is scored.
-        response: The whole response; None where there is none.
-        answer: The answer that was taken out of it; None where there is none.
+        response: The whole response; None if there is none.
+        answer: The answer that was taken out of it; None if there is none.
         score_on: Which of them.
     """
     basis = score_on

@@ -28,8 +28,8 @@ def after_thoughts(text: str, *, opens_thought: bool = False) -> str | None:
         The text, without white space around it where a thought was cut off; None where the completion ends inside one.
     """
     while opens_thought or _begins(text):
-        _, closing, answer = text.partition(THOUGHT_END)
-        if not closing:
+        _, follow_ups, answer = text.partition(THOUGHT_END)
+        if not follow_ups:
             return None
         text, opens_thought = answer.strip(), False
     return text

@@ -21,7 +21,7 @@ DIRECT = "direct"
 
 
 class Writes(StrEnum):
-    """What the completion of a turn becomes, where it is no answer."""
+    """What the completion of a turn becomes, where it is not an answer."""
 
     MEMORY = "memory"
     """The memory, or the part of it that this turn writes; one that is cut at its budget counts as a cut memory."""
@@ -63,7 +63,8 @@ class Prompt:
     guide: Guide | None = None
     """What the completion may be; None where the model is free. A guided turn is decoded greedily."""
     fingerprint: str | None = None
-    """The fingerprint under which the log keeps the turn, where it is not the reader's: that of a closing turn."""
+    """The fingerprint under which the log keeps the turn, where it is not the reader's: that of a follow-up
+    question."""
     number: int | None = None
     """Position of the turn in its reading, from 0, in the order in which the policy asks. Set by the reading, never by
     a policy."""
@@ -76,7 +77,7 @@ class Completion:
     token_ids: Sequence[int]
     """Exactly the tokens that the engine returned, an end token included where it returned one."""
     text: str
-    """Their text, without control tokens but for the tags of thoughts."""
+    """Their text, without control tokens except for the tags of thoughts."""
     finish_reason: FinishReason
     logprobs: Sequence[float] | None = None
     """Log-probability of each token when it was sampled; None where they were not asked for. A choice has them."""

@@ -122,8 +122,8 @@ class Engine(ABC):
         """
         if kinds and not self.takes_guides:
             raise EngineStartError(
-                f"engine: {type(self).__name__} takes no guides, and the questions or closing turns need them "
-                f"({', '.join(sorted(kinds))}); use vllm, or leave out answer_type and closing turns"
+                f"engine: {type(self).__name__} takes no guides, and the questions or follow-up questions need them "
+                f"({', '.join(sorted(kinds))}); use vllm, or leave out answer_type and follow-up questions"
             )
 
     async def require_guides(self, kinds: Collection[GuideKind]) -> None:
@@ -165,5 +165,5 @@ def require_fit(prompt: Prompt, *, window_tokens: int) -> None:
 def _settings_of(prompt: Prompt) -> str:
     """The settings that bound what a prompt shows."""
     if prompt.fingerprint is not None:
-        return "closing.evidence_tokens, policy.memory_tokens or policy.answer_tokens"
+        return "follow_ups.evidence_tokens, policy.memory_tokens or policy.answer_tokens"
     return "policy.chunk_tokens" if prompt.span or prompt.shown else "policy.memory_tokens"

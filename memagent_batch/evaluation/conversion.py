@@ -27,10 +27,10 @@ from memagent_batch.evaluation.suite import (
     read_suite_questions,
     require_scorable,
 )
-from memagent_batch.files.json_files import read_json, write_json
-from memagent_batch.files.location import Location
-from memagent_batch.files.parquet import open_row_groups, parquet_bytes
-from memagent_batch.masking import shown
+from memagent_batch.masking import mask_url
+from memagent_batch.store.json_files import read_json, write_json
+from memagent_batch.store.location import Location
+from memagent_batch.store.parquet import open_row_groups, parquet_bytes
 
 CONVERTED_FILE = "part-0.parquet"
 GROUP_CHARS = 4 * 1024 * 1024
@@ -84,7 +84,7 @@ def _converted_source(suite: Location, *, foreign_format: ForeignFormat) -> dict
     """What was converted, as `suite.json` says it, so that a changed file is converted again."""
     files = [
         {
-            "path": shown(suite.at(file.path).uri),
+            "path": mask_url(suite.at(file.path).uri),
             "size_bytes": file.size_bytes,
             "key": str(suite.fs.ukey(file.path)),
         }

@@ -9,8 +9,8 @@ from enum import StrEnum
 from typing import Any
 
 from memagent_batch.errors import InputError
-from memagent_batch.files.errors import input_errors
-from memagent_batch.files.location import Location
+from memagent_batch.store.errors import input_errors
+from memagent_batch.store.location import Location
 
 
 class QuestionSource(StrEnum):
@@ -29,7 +29,7 @@ class CorpusQuestion:
     gold: tuple[int, ...]
     """Paragraphs that answer it together, as indices into the corpus."""
     gold_spans: tuple[tuple[tuple[int, int], ...], ...]
-    """Of each of these paragraphs, the places that bear the answer, as spans of code points."""
+    """Of each of these paragraphs, the places that support the answer, as spans of code points."""
     related: tuple[int, ...]
     """Paragraphs that the file gives beside them."""
 

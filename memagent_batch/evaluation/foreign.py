@@ -13,7 +13,11 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from memagent_batch.domain.closing.answer_types import NOT_STATED_ENTRY, AnswerType, Label, ValueType
+from memagent_batch.documents.formats.jsonl import JsonObject, read_objects
+from memagent_batch.documents.formats.records import Column, ColumnKind, Presence, column_value, raise_missing_column
+from memagent_batch.documents.listing import InputFile, list_files
+from memagent_batch.documents.questions import type_fields
+from memagent_batch.domain.follow_ups.answer_types import NOT_STATED_ENTRY, AnswerType, Label, ValueType
 from memagent_batch.domain.scores import Metric
 from memagent_batch.errors import InputError
 from memagent_batch.evaluation.corpora import (
@@ -24,12 +28,8 @@ from memagent_batch.evaluation.corpora import (
     required_text,
 )
 from memagent_batch.evaluation.suite import ConvertedQuestion, span_rows
-from memagent_batch.files.errors import input_errors
-from memagent_batch.files.location import Location
-from memagent_batch.inputs.formats.jsonl import JsonObject, read_objects
-from memagent_batch.inputs.formats.records import Column, Kind, Presence, column_value, refuse_missing
-from memagent_batch.inputs.listing import InputFile, list_files
-from memagent_batch.inputs.questions import type_fields
+from memagent_batch.store.errors import input_errors
+from memagent_batch.store.location import Location
 
 ENTAILMENT, CONTRADICTION, NOT_MENTIONED = "Entailment", "Contradiction", "NotMentioned"
 """Choices of ContractNLI; of the last one nothing stands in the document."""
@@ -81,7 +81,7 @@ class Separation(StrEnum):
     TEMPLATE = "template"
     """By the words with which one of RULER's templates begins its question."""
     LAST_PARAGRAPH = "last_paragraph"
-    """By nothing but its place: it is the last paragraph, or the last line where there is one paragraph."""
+    """By nothing but its place: it is the last paragraph, or the last line if there is one paragraph."""
 
 
 class ForeignFormat(StrEnum):
@@ -117,8 +117,8 @@ class ForeignQuestion:
     split: Separation = Separation.GIVEN
     value_type: ValueType | None = None
     gold: tuple[tuple[int, int], ...] | None = None
-    """Places that bear the answer, as spans of code points; none if the document does not state it, None if the suite
-    does not say."""
+    """Places that support the answer, as spans of code points; none if the document does not state it, None if the
+    suite does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +155,7 @@ def detect_format(suite: Location) -> ForeignFormat:
     """The format, by the first record.
 
     Raises:
-        InputError: it is none of the known ones.
+        InputError: it is not one of the known ones.
     """
     file = foreign_files(suite)[0]
     if (annotated := OBJECT_KEYS.get(first_key(suite.at(file.path)) or "")) is not None:
@@ -253,16 +253,16 @@ def _record_id(record: JsonObject, file: InputFile) -> str:
 
 
 def _record_text(record: JsonObject, key: str) -> str:
-    column = Column(name=key, kind=Kind.TEXT, presence=Presence.EVERY)
+    column = Column(name=key, kind=ColumnKind.TEXT, presence=Presence.EVERY)
     if key not in record.value:
-        refuse_missing(column, there=tuple(record.value), where=record.where)
+        raise_missing_column(column, there=tuple(record.value), where=record.where)
     return str(column_value(record.value[key], column=column, where=record.where))
 
 
 def _references(record: JsonObject, key: str) -> list[str]:
-    column = Column(name=key, kind=Kind.REFERENCES, presence=Presence.EVERY)
+    column = Column(name=key, kind=ColumnKind.REFERENCES, presence=Presence.EVERY)
     if key not in record.value:
-        refuse_missing(column, there=tuple(record.value), where=record.where)
+        raise_missing_column(column, there=tuple(record.value), where=record.where)
     value = column_value(record.value[key], column=column, where=record.where)
     references = value if isinstance(value, list) else [str(value)]
     if not any(reference.strip() for reference in references):
@@ -409,7 +409,7 @@ def _read_json(location: Location) -> Any:
 
 
 def split_prompt(prompt: str, *, answer_prefix: str = "") -> SplitPrompt | None:
-    """Document and question of a prompt; None where there is but one line, or nothing before the question.
+    """Document and question of a prompt; None if there is but one line, or nothing before the question.
 
     Args:
         prompt: The field `input` of a RULER record.

@@ -13,21 +13,21 @@ from functools import partial
 from itertools import accumulate, repeat
 from math import ceil
 
+from memagent_batch.documents.listing import list_files
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.evaluation.corpora import Corpus
 from memagent_batch.evaluation.needles import NOISE
-from memagent_batch.files.errors import input_errors
-from memagent_batch.files.location import Location
-from memagent_batch.inputs.listing import list_files
+from memagent_batch.store.errors import input_errors
+from memagent_batch.store.location import Location
 from memagent_batch.tokens.tokenizer import Tokenizer
 
-SHORTEST_TOKENS = 512
+MIN_TOKENS = 512
 """Shortest document of a suite, tokens: below it the needles themselves are most of the text."""
 TOLERANCE = 0.02
 """Largest distance of a document's length from the one asked for, as a part of it."""
-MOST_HIDDEN = 0.8
+MAX_HIDDEN = 0.8
 """Largest part of a document that may be what is hidden in it, and not haystack."""
-LONGEST_SENTENCE_CHARS = 600
+MAX_SENTENCE_CHARS = 600
 """Longer sentences of a user's texts are cut, so that every depth has a border near it."""
 ESSAY_ENDINGS = (".txt", ".md")
 """Files of an essays folder that are read."""
@@ -105,8 +105,8 @@ class SuiteSample:
     depth: float | None = None
     """Where the only needle that matters begins, from 0 to 1; None if several matter, or none."""
     gold: tuple[GoldSpan, ...] | None = None
-    """Sentences that bear the answer together, in the order of the text; none if the document does not state it, None
-    if they are not known."""
+    """Sentences that support the answer together, in the order of the text; none if the document does not state it,
+    None if they are not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,10 +214,7 @@ def sentences_of(text: str) -> tuple[str, ...]:
     found = []
     for piece in _SENTENCE_END.split(text):
         sentence = " ".join(piece.split())
-        found += [
-            sentence[start : start + LONGEST_SENTENCE_CHARS]
-            for start in range(0, len(sentence), LONGEST_SENTENCE_CHARS)
-        ]
+        found += [sentence[start : start + MAX_SENTENCE_CHARS] for start in range(0, len(sentence), MAX_SENTENCE_CHARS)]
     return tuple(found)
 
 
@@ -235,10 +232,10 @@ def hide(hidden: Sequence[Hidden], haystack: HaystackUnits, request: SampleReque
     meter = materials.meter
     units = [haystack.form.format(item.sentence) for item in hidden]
     needed = sum(meter.count(unit) for unit in units)
-    if needed > MOST_HIDDEN * request.length:
+    if needed > MAX_HIDDEN * request.length:
         raise SettingsError(
             f"--lengths: {request.length} tokens are too few for {request.task}, which hides {needed} tokens; "
-            f"ask for {ceil(needed / MOST_HIDDEN)} or more, or leave out the task"
+            f"ask for {ceil(needed / MAX_HIDDEN)} or more, or leave out the task"
         )
     stock = Stock(haystack.units, count=meter.count_once if haystack.recurs else meter.count)
     build = partial(_build, stock, units, [item.depth for item in hidden], taken=needed, meter=meter)
@@ -248,9 +245,9 @@ def hide(hidden: Sequence[Hidden], haystack: HaystackUnits, request: SampleReque
 def hidden_sample(
     fitted: Fitted, hidden: Sequence[Hidden], *, question: str, references: Sequence[str], gold: Iterable[int]
 ) -> SuiteSample:
-    """The sample of a document with hidden sentences; its depth is known if one of them bears the answer alone.
+    """The sample of a document with hidden sentences; its depth is known if one of them supports the answer alone.
 
-    `gold` are the indices of the hidden sentences that bear the answer.
+    `gold` are the indices of the hidden sentences that support the answer.
     """
     starts = fitted.draft.starts
     spans = tuple(sorted((starts[index], starts[index] + len(hidden[index].sentence)) for index in gold))

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from statistics import median_low
 from typing import TypedDict
 
+from memagent_batch.config.storage import Options
+from memagent_batch.documents.questions import type_fields
 from memagent_batch.evaluation.corpora import Corpus, read_hotpotqa, read_squad
 from memagent_batch.evaluation.haystacks import (
     EssayTexts,
@@ -32,12 +34,10 @@ from memagent_batch.evaluation.suite import (
     write_suite_record,
 )
 from memagent_batch.evaluation.tasks import TASKS, SuiteTask
-from memagent_batch.files.location import Location
-from memagent_batch.files.options import Options
-from memagent_batch.files.parquet import RowGroupWriter, open_row_groups
-from memagent_batch.inputs.questions import type_fields
-from memagent_batch.masking import shown
+from memagent_batch.masking import mask_url
 from memagent_batch.runs.manifest import package_versions
+from memagent_batch.store.location import Location
+from memagent_batch.store.parquet import RowGroupWriter, open_row_groups
 from memagent_batch.tokens.tokenizer import load_tokenizer
 from memagent_batch.wiring import resolve_model
 
@@ -122,7 +122,7 @@ def read_suite_inputs(
     stanford = read_squad(places["squad"]) if squad else None
     record = {
         "tokenizer": InputRecord(name=model, sha256=tokenizer.sha256),
-        "essays": InputRecord(name=shown(essays) if essays else OWN, sha256=_texts_sha256(texts)),
+        "essays": InputRecord(name=mask_url(essays) if essays else OWN, sha256=_texts_sha256(texts)),
         **{name: _input_record(corpus) for name, corpus in (("hotpotqa", hotpot), ("squad", stanford)) if corpus},
     }
     materials = Materials(meter=TokenMeter(tokenizer), texts=texts, hotpotqa=hotpot, squad=stanford)
@@ -130,7 +130,7 @@ def read_suite_inputs(
 
 
 def _input_record(corpus: Corpus) -> InputRecord:
-    return InputRecord(name=shown(corpus.name), sha256=corpus.sha256)
+    return InputRecord(name=mask_url(corpus.name), sha256=corpus.sha256)
 
 
 def _texts_sha256(texts: EssayTexts) -> str:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from memagent_batch.domain.closing.answer_types import NOT_STATED_ENTRY, AnswerType
-from memagent_batch.domain.closing.values import ValueStatus
+from memagent_batch.domain.follow_ups.answer_types import NOT_STATED_ENTRY, AnswerType
+from memagent_batch.domain.follow_ups.values import ValueStatus
 from memagent_batch.evaluation.scoring import ALL_TASKS, CellSummary, Grouping, by_document, summarise
 from memagent_batch.evaluation.statistics import (
     Calibration,
@@ -21,8 +21,8 @@ from memagent_batch.evaluation.statistics import (
     mean_interval,
     paired,
 )
-from memagent_batch.evaluation.suite import CLOSING_SCORES
-from memagent_batch.log.index import Row
+from memagent_batch.evaluation.suite import FOLLOW_UP_SCORES
+from memagent_batch.store.turn_log.index import Row
 
 LABEL_TYPES = frozenset({AnswerType.BOOL, AnswerType.LABEL, AnswerType.LABELS})
 """Types whose values are classes."""
@@ -34,7 +34,7 @@ SCORE_COLUMNS = [
     "answer_type",
     "status",
     "score",
-    *(field.name for field in CLOSING_SCORES),
+    *(field.name for field in FOLLOW_UP_SCORES),
 ]
 """Columns of the scores that are used."""
 _DocumentScores = Mapping[tuple[str, str], Mapping[str, float]]
@@ -71,7 +71,7 @@ class ValueMeasures:
     invalid: Share
     """Values that do not fit their type."""
     macro_f1: float | None
-    """Mean over the classes of yes and no, or labels, `not stated` among them; None where there are no such types."""
+    """Mean over the classes of yes and no, or labels, `not stated` among them; None if there are no such types."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

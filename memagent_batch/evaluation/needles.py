@@ -119,7 +119,7 @@ class Needle:
     """One fact, and how it is asked for."""
 
     sentence: str
-    """The fact as it stands in the document."""
+    """The fact as it is in the document."""
     question: str
     answer: str
     key: str

@@ -11,6 +11,11 @@ from typing import Any
 import pyarrow as pa
 
 from memagent_batch.config.sources import InputConfig
+from memagent_batch.documents.document_index import index_schema, require_unique_ids
+from memagent_batch.documents.indexing import index_shard
+from memagent_batch.documents.questions import missing_documents, read_questions, type_fields, value_type_of
+from memagent_batch.documents.shards import list_shards
+from memagent_batch.documents.texts import fetch_texts
 from memagent_batch.domain.scores import CONTAINMENT_METRICS, Metric
 from memagent_batch.errors import InputError
 from memagent_batch.evaluation.suite import (
@@ -27,15 +32,10 @@ from memagent_batch.evaluation.suite import (
     unfinished_deleted,
     write_suite_record,
 )
-from memagent_batch.files.location import Location
-from memagent_batch.files.parquet import open_row_groups, parquet_bytes
-from memagent_batch.inputs.document_index import index_schema, require_unique_ids
-from memagent_batch.inputs.documents import index_shard
-from memagent_batch.inputs.questions import missing_documents, read_questions, type_fields, value_type_of
-from memagent_batch.inputs.shards import list_shards
-from memagent_batch.inputs.texts import fetch_texts
-from memagent_batch.masking import shown
+from memagent_batch.masking import mask_url
 from memagent_batch.runs.manifest import package_versions
+from memagent_batch.store.location import Location
+from memagent_batch.store.parquet import open_row_groups, parquet_bytes
 
 log = logging.getLogger(__name__)
 DOCUMENTS_FILE = "documents.parquet"
@@ -97,7 +97,7 @@ def _document_index(own: OwnSuite) -> pa.Table:
 
 
 def _suite_questions(listed: pa.Table, index: pa.Table, *, own: OwnSuite) -> list[SuiteQuestion]:
-    """Each question with each document that it is asked of. A question of several documents is a task of its own."""
+    """Each question with each document that it is asked of. A question of several documents is a separate task."""
     rows = listed.to_pylist()
     bound: dict[str | None, list[Mapping[str, Any]]] = {}
     for row in rows:
@@ -156,9 +156,9 @@ def _claimed(own: OwnSuite, index: pa.Table, questions: list[SuiteQuestion]) -> 
     """All that decides what is in the suite."""
     hashes = zip(index["document_id"].to_pylist(), index["document_hash"].to_pylist(), strict=True)
     return {
-        "documents": [shown(place.uri) for place in own.documents],
+        "documents": [mask_url(place.uri) for place in own.documents],
         "documents_sha256": _sha256(f"{document_id}\0{of_text}" for document_id, of_text in sorted(hashes)),
-        "questions": shown(own.questions.uri),
+        "questions": mask_url(own.questions.uri),
         "questions_sha256": _sha256(repr(sorted(question.items())) for question in questions),
         "metric": own.metric.value,
     }
@@ -176,6 +176,6 @@ def _write_documents(own: OwnSuite, index: pa.Table, questions: list[SuiteQuesti
     with open_row_groups(output / DOCUMENTS_FOLDER / DOCUMENTS_FILE, schema=SUITE_DOCUMENTS) as documents:
         for fetched in fetch_texts(rows, documents=own.documents[0], settings=own.settings):
             if fetched.text is None:
-                raise InputError(f"document {names[fetched.row]!r}: {fetched.error}; mend it, or leave it out")
+                raise InputError(f"document {names[fetched.row]!r}: {fetched.error}; fix it, or leave it out")
             documents.write([{"document_id": names[fetched.row], "text": fetched.text}])
     return len(names)

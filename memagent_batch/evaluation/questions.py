@@ -8,7 +8,7 @@ from itertools import islice
 from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.corpora import Corpus, CorpusQuestion, QuestionSource
 from memagent_batch.evaluation.haystacks import (
-    MOST_HIDDEN,
+    MAX_HIDDEN,
     TOLERANCE,
     Draft,
     Fitted,
@@ -81,7 +81,7 @@ def _drawn_question(request: SampleRequest, corpus: Corpus, *, meter: TokenMeter
         asked
         for asked in _shuffled(corpus.questions, request.questions_seed)
         if sum(_paragraph_tokens(meter, corpus.paragraphs[number]) for number in asked.gold)
-        <= MOST_HIDDEN * request.length
+        <= MAX_HIDDEN * request.length
     )
     asked = next(islice(fitting, request.number, None), None)
     if asked is None:

@@ -5,19 +5,19 @@ from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
+from memagent_batch.documents.formats.columnar import GroupedFile, open_grouped
 from memagent_batch.domain.scores import ScoreOn
 from memagent_batch.errors import OutputError
 from memagent_batch.evaluation.suite import SCORES
-from memagent_batch.files.claims import claimed_record
-from memagent_batch.files.errors import output_errors, table_errors
-from memagent_batch.files.json_files import write_json
-from memagent_batch.files.location import Location
-from memagent_batch.files.parquet import read_parquet
-from memagent_batch.inputs.formats.columnar import GroupedFile, open_grouped
-from memagent_batch.log.index import Row
-from memagent_batch.masking import shown
+from memagent_batch.masking import mask_url
 from memagent_batch.runs.manifest import MANIFEST_FILE
 from memagent_batch.runs.tables import ANSWERS_FOLDER, MEMORIES_FOLDER, table_locations
+from memagent_batch.store.claims import read_owner_record
+from memagent_batch.store.errors import output_errors, table_errors
+from memagent_batch.store.json_files import write_json
+from memagent_batch.store.location import Location
+from memagent_batch.store.parquet import read_parquet
+from memagent_batch.store.turn_log.index import Row
 
 EVALUATION_FILE = "evaluation.json"
 EVALUATION_FORMAT = "memagent-evaluation/1"
@@ -45,11 +45,11 @@ class VariantRecord:
     """File of its scores, below the evaluation."""
     model: str
     policy: str
-    knobs: dict[str, object]
+    settings: dict[str, object]
     """What sets it apart from the base settings, without secrets."""
     seconds: float
     """Wall clock of its run, seconds; of all attempts that came to an end."""
-    reader_fingerprint: str
+    fingerprint: str
     run_id: str
     suite_sha256: str
     """Hash of the suite's description and questions when it was read, hex."""
@@ -74,7 +74,7 @@ class Evaluation:
         return next((variant for variant in self.variants if variant.name == name), None)
 
     def with_variant(self, record: VariantRecord) -> "Evaluation":
-        """This one with a variant added, or in the place of the one of the same name."""
+        """This one with a variant added, or in place of the one of the same name."""
         variants = {variant.name: variant for variant in self.variants} | {record.name: record}
         return Evaluation(suite=self.suite, suite_folder=self.suite_folder, variants=tuple(variants.values()))
 
@@ -94,7 +94,7 @@ def read_evaluation(output: Location) -> Evaluation | None:
     Raises:
         OutputError: it holds something else, or the evaluation of another version.
     """
-    value = claimed_record(output, EVALUATION_FILE, layout=EVALUATION_FORMAT)
+    value = read_owner_record(output, EVALUATION_FILE, layout=EVALUATION_FORMAT)
     if value is None:
         return None
     try:
@@ -113,7 +113,7 @@ def claim_evaluation(output: Location, *, suite: Location, is_foreign: bool) -> 
     Raises:
         OutputError: the place holds something else, or the evaluation of another suite.
     """
-    named = shown(suite.fs.unstrip_protocol(suite.path))
+    named = mask_url(suite.fs.unstrip_protocol(suite.path))
     there = read_evaluation(output)
     if there is not None and there.suite != named and (output / VARIANT_RUNS_FOLDER).files():
         raise OutputError(
@@ -133,18 +133,18 @@ def write_evaluation(output: Location, evaluation: Evaluation) -> None:
     write_json(output / EVALUATION_FILE, {"format": EVALUATION_FORMAT, **asdict(evaluation)})
 
 
-def public_knobs(knobs: Mapping[str, object], *, public: Mapping[str, object]) -> dict[str, object]:
-    """Of a variant's knobs those that a manifest shows, with the values that it shows.
+def settings_without_secrets(settings: Mapping[str, object], *, public: Mapping[str, object]) -> dict[str, object]:
+    """Of a variant's settings those that a manifest shows, with the values that it shows.
 
     Args:
-        knobs: Knobs that were given, some of them groups.
-        public: All knobs without secrets, as `public_settings` makes them.
+        settings: Settings that were given, some of them groups.
+        public: All settings without secrets, as `public_settings` makes them.
     """
     found: dict[str, object] = {}
-    for name, value in knobs.items():
+    for name, value in settings.items():
         match value, public.get(name):
             case dict(), dict(below):
-                found[name] = public_knobs(value, public=below)
+                found[name] = settings_without_secrets(value, public=below)
             case _ if name in public:
                 found[name] = public[name]
     return found

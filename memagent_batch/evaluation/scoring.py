@@ -10,7 +10,10 @@ from types import MappingProxyType
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.domain.closing.values import TypedValue, ValueStatus, is_same
+from memagent_batch.documents.formats.columnar import open_grouped
+from memagent_batch.documents.listing import list_files
+from memagent_batch.documents.questions import value_type_of
+from memagent_batch.domain.follow_ups.values import TypedValue, ValueStatus, values_equal
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.scores import TEXT_METRICS, Metric, ScoredText, ScoreOn, score, scored_text
 from memagent_batch.errors import InputError
@@ -25,15 +28,12 @@ from memagent_batch.evaluation.suite import (
     says_not_stated,
     written_value,
 )
-from memagent_batch.files.errors import input_errors
-from memagent_batch.files.location import Location
-from memagent_batch.inputs.formats.columnar import open_grouped
-from memagent_batch.inputs.listing import list_files
-from memagent_batch.inputs.questions import value_type_of
-from memagent_batch.log.index import Row
 from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE, require_manifest
 from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, table_locations
+from memagent_batch.store.errors import input_errors
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.index import Row
 
 ALL_TASKS = "all tasks"
 """Stands for the task where a summary takes all of them together."""
@@ -84,7 +84,7 @@ class CellSummary:
     mean_prompt_tokens: float | None
     """Prompt tokens of all turns of a reading."""
     mean_cached_prompt_tokens: float | None
-    """Of these, held by the prefix cache."""
+    """Of these, found in the prefix cache."""
     mean_completion_tokens: float | None
     mean_engine_seconds: float | None
     """Time inside the engine, summed over the turns of a reading."""
@@ -155,8 +155,8 @@ def score_answers(
             key = (question["document_id"], question["question_id"], sample)
             answer = answered.get(key)
             ended = answer if answer and answer["status"] == Status.OK else {}
-            closing = closing_scores(question, ended, evidence=evidence.get(key, ()), has_values=has_values)
-            rows.append(_score_row(question, answer, sample=sample, score_on=score_on, closing=closing))
+            follow_ups = follow_up_scores(question, ended, evidence=evidence.get(key, ()), has_values=has_values)
+            rows.append(_score_row(question, answer, sample=sample, score_on=score_on, follow_ups=follow_ups))
     return pa.Table.from_pylist([{**row, "variant": variant} for row in rows], schema=SCORES)
 
 
@@ -207,22 +207,22 @@ def _by_reading(answers: pa.Table) -> dict[tuple[str, str, int], Row]:
     return rows
 
 
-def _score_row(question: Row, answer: Row | None, *, sample: int, score_on: ScoreOn, closing: Row) -> Row:
+def _score_row(question: Row, answer: Row | None, *, sample: int, score_on: ScoreOn, follow_ups: Row) -> Row:
     ended = answer if answer and answer["status"] == Status.OK else {}
     texts = {name: text if (text := ended.get(name)) and text.strip() else None for name in ("answer", "response")}
     scored = {metric: scored_text(metric, **texts, score_on=score_on) for metric in TEXT_METRICS}
     metrics = {metric.value: score(metric, scored[metric].text, question["references"]) for metric in TEXT_METRICS}
     metric = Metric(question["metric"])
-    own = scored[metric] if metric in scored else ScoredText(basis=ScoreOn.VALUE, text=closing["value_status"])
+    own = scored[metric] if metric in scored else ScoredText(basis=ScoreOn.VALUE, text=follow_ups["value_status"])
     costs = dict.fromkeys(COSTS, 0) if answer is None else {name: answer[name] for name in COSTS}
     kept = {name: value for name, value in question.items() if name in SCORES.names}
     return {
         **kept,
         **metrics,
         **costs,
-        **closing,
+        **follow_ups,
         "sample": sample,
-        "score": float(bool(closing["value_right"])) if metric is Metric.VALUE else metrics[metric.value],
+        "score": float(bool(follow_ups["value_right"])) if metric is Metric.VALUE else metrics[metric.value],
         "scored_on": own.basis.value,
         "status": answer["status"] if answer else STATUS_MISSING,
         "answered": own.text is not None,
@@ -289,7 +289,7 @@ def read_answers(location: Location) -> pa.Table:
 
 
 def read_evidence(location: Location) -> EvidenceSpans:
-    """The evidence of a run's readings; none where the location is no run, or a run without.
+    """The evidence of a run's readings; none where the location is not a run, or a run without.
 
     Raises:
         InputError: a file can't be read.
@@ -365,7 +365,7 @@ def evidence_spans(tables: Iterable[pa.Table]) -> EvidenceSpans:
     return spans
 
 
-def closing_scores(question: Row, answer: Row, *, evidence: Sequence[Span], has_values: bool) -> Row:
+def follow_up_scores(question: Row, answer: Row, *, evidence: Sequence[Span], has_values: bool) -> Row:
     """Scores of what was asked after one answer.
 
     Args:
@@ -375,7 +375,9 @@ def closing_scores(question: Row, answer: Row, *, evidence: Sequence[Span], has_
         has_values: Whether any row of the answers has a value; where none has, answers are read as values.
     """
     value, references = _value_and_references(question, answer, has_values=has_values)
-    is_right = None if references is None else value is not None and any(is_same(value, each) for each in references)
+    is_right = (
+        None if references is None else value is not None and any(values_equal(value, each) for each in references)
+    )
     if value is not None:
         abstained = value.status is ValueStatus.NOT_STATED
     else:
@@ -397,7 +399,7 @@ def closing_scores(question: Row, answer: Row, *, evidence: Sequence[Span], has_
 def _value_and_references(
     question: Row, answer: Row, *, has_values: bool
 ) -> tuple[TypedValue | None, list[TypedValue] | None]:
-    """The value of a reading, and the right ones; None where there is none, or none was asked for."""
+    """The value of a reading, and the right ones; None if there is none, or none was asked for."""
     value_type = value_type_of(question)
     if value_type is None:
         return None, None

@@ -16,7 +16,7 @@ ALIKE = 1e-12
 MAX_BINS = 10
 """Most bins of a reliability curve."""
 MIN_IN_BIN = 10
-"""Least answers in a bin, where there are so many: with fewer, its interval holds nearly everything."""
+"""Least answers in a bin, if there are so many: with fewer, its interval holds nearly everything."""
 NUM_RESAMPLES = 1_000
 """Bootstrap samples. With so many, the ends move by less than a hundredth of the interval's width between seeds."""
 RESAMPLING_SEED = 0
@@ -49,10 +49,10 @@ class Paired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanScores:
-    """Evidence of a reading against the sentences that bear the answer."""
+    """Evidence of a reading against the sentences that support the answer."""
 
     precision: float
-    """Share of the evidence that overlaps a right sentence; 0 where there is no evidence."""
+    """Share of the evidence that overlaps a right sentence; 0 if there is no evidence."""
     recall: float
     """Share of the right sentences that evidence overlaps."""
     f1: float
@@ -109,7 +109,7 @@ def mean_interval(scores_by_document: Sequence[Sequence[float]]) -> Interval:
 
 
 def wilson(num_right: float, num_scores: float, *, quantile: float = Z_95) -> Interval:
-    """Wilson's score interval (1927), without continuity correction; from 0 to 1 where there are no scores."""
+    """Wilson's score interval (1927), without continuity correction; from 0 to 1 if there are no scores."""
     if not num_scores:
         return Interval(low=0.0, high=1.0)
     share = num_right / num_scores
@@ -151,7 +151,7 @@ def paired(scores: Mapping[Any, float], others: Mapping[Any, float]) -> Paired:
 
 
 def sign_test(num_more: int, num_less: int) -> float:
-    """Chance that a fair coin splits so many at least so unevenly, both sides; 1 where there are none."""
+    """Chance that a fair coin splits so many at least so unevenly, both sides; 1 if there are none."""
     num = num_more + num_less
     tail = sum(math.comb(num, each) for each in range(min(num_more, num_less) + 1))
     return min(1.0, math.ldexp(tail, 1 - num))
@@ -199,7 +199,7 @@ def macro_f1(pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> float:
 
 
 def calibration(answers: Sequence[tuple[float, bool]]) -> Calibration | None:
-    """The reliability curve in bins of equal count, and its error; None where there are no answers.
+    """The reliability curve in bins of equal count, and its error; None if there are no answers.
 
     Args:
         answers: Confidence of each, and whether it is right.

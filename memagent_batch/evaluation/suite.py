@@ -12,20 +12,20 @@ from typing import Annotated, Any, TypedDict
 
 import pyarrow as pa
 
-from memagent_batch.domain.closing.answer_types import NOT_STATED_ENTRY, AnswerType, ValueType
-from memagent_batch.domain.closing.json_schemas import misfit
-from memagent_batch.domain.closing.values import NONE, NOTHING_STATED, TypedValue, ValueStatus, text_value
+from memagent_batch.documents.questions import LABEL_MARK, TypeFields, value_type_of
+from memagent_batch.domain.follow_ups.answer_types import NOT_STATED_ENTRY, AnswerType, ValueType
+from memagent_batch.domain.follow_ups.json_schemas import misfit
+from memagent_batch.domain.follow_ups.values import NONE, NOTHING_STATED, TypedValue, ValueStatus, text_value
 from memagent_batch.domain.scores import TEXT_METRICS, Metric
 from memagent_batch.errors import InputError, MemagentError, OutputError, ValueTypeError
-from memagent_batch.files.claims import claimed_record, whole_record
-from memagent_batch.files.columns import Column, arrow_schema, column
-from memagent_batch.files.errors import input_errors, output_errors
-from memagent_batch.files.json_files import write_json
-from memagent_batch.files.location import Location
-from memagent_batch.files.parquet import read_parquet
-from memagent_batch.inputs.questions import LABEL_MARK, TypeFields, value_type_of
-from memagent_batch.log.rows import CLOSING, SAMPLE
 from memagent_batch.runs.tables import DOCUMENT_ID, QUESTION_ID, DocumentId, QuestionId, QuestionText
+from memagent_batch.store.claims import read_owner_record, require_complete
+from memagent_batch.store.columns import Column, arrow_schema, column
+from memagent_batch.store.errors import input_errors, output_errors
+from memagent_batch.store.json_files import write_json
+from memagent_batch.store.location import Location
+from memagent_batch.store.parquet import read_parquet
+from memagent_batch.store.turn_log.rows import FOLLOW_UPS, SAMPLE
 
 SUITE_FILE = "suite.json"
 """What was asked for: tasks, lengths, samples, seed, tokeniser. Written last: without it a suite is not whole."""
@@ -72,7 +72,8 @@ class SuiteQuestion(_AskedColumns, CellColumns, TypeFields):
     gold_spans: Annotated[
         list[GoldSpanRow] | None,
         Column(
-            "sentences that bear the answer, as spans of code points; empty where the document does not state it, null "
+            "sentences that support the answer, as spans of code points; empty where the document does not state it, "
+            "null "
             "where they are not known"
         ),
     ]
@@ -81,7 +82,7 @@ class SuiteQuestion(_AskedColumns, CellColumns, TypeFields):
 class ConvertedQuestion(SuiteQuestion):
     """A question of a converted suite."""
 
-    split: Annotated[str, Column("how question and document were told apart: given, template or last_paragraph")]
+    split: Annotated[str, Column("how question and document were distinguished: given, template or last_paragraph")]
 
 
 SUITE_DOCUMENTS = arrow_schema(SuiteDocument)
@@ -95,10 +96,10 @@ Say = Callable[[str], None]
 """Shows a line of progress."""
 STATUS_MISSING = "missing"
 """Status of a reading that the suite asks for and that the answers have no row of."""
-VALUE_FIELDS = [field for field in CLOSING if field.name in {"value", "value_status", "confidence"}]
+VALUE_FIELDS = [field for field in FOLLOW_UPS if field.name in {"value", "value_status", "confidence"}]
 """What an answers table says of the typed value."""
 
-CLOSING_SCORES = [
+FOLLOW_UP_SCORES = [
     *VALUE_FIELDS,
     column("value_right", pa.bool_(), "whether the typed value equals a reference; null without a type", nullable=True),
     column(
@@ -113,17 +114,20 @@ CLOSING_SCORES = [
     column(
         "evidence_precision",
         pa.float64(),
-        "share of these that overlap a sentence that bears the answer; null where that is not known or there is none",
+        "share of these that overlap a sentence that supports the answer; null where that is not known or there is "
+        "none",
         nullable=True,
     ),
     column(
         "evidence_recall",
         pa.float64(),
-        "share of the sentences that bear the answer that evidence overlaps",
+        "share of the sentences that support the answer that evidence overlaps",
         nullable=True,
     ),
     column("evidence_f1", pa.float64(), "harmonic mean of both", nullable=True),
-    column("evidence_hit", pa.bool_(), "whether any evidence overlaps a sentence that bears the answer", nullable=True),
+    column(
+        "evidence_hit", pa.bool_(), "whether any evidence overlaps a sentence that supports the answer", nullable=True
+    ),
 ]
 """Scores of what was asked after the answer."""
 
@@ -134,7 +138,7 @@ SCORES = pa.schema(
         QUESTION_ID,
         SAMPLE,
         *CELL,
-        column("score", pa.float64(), "the task's own metric; 0 where there is nothing to score"),
+        column("score", pa.float64(), "the task's own metric; 0 if there is nothing to score"),
         column("scored_on", pa.string(), "what `score` is of: response, answer or value"),
         *[column(metric.value, pa.float64(), f"metric {metric.value}") for metric in TEXT_METRICS],
         column("status", pa.string(), "ok or failed; missing where the answers have no row of it"),
@@ -142,11 +146,11 @@ SCORES = pa.schema(
         column("answer", pa.string(), "the answer that was taken out of the response", nullable=True),
         REFERENCES,
         ANSWER_TYPE,
-        *CLOSING_SCORES,
+        *FOLLOW_UP_SCORES,
         column("num_document_tokens", pa.int64(), "length of the document", unit="tokens", nullable=True),
         column("num_turns", pa.int32(), "turns of the reading", unit="turns"),
         column("num_prompt_tokens", pa.int64(), "prompt tokens of all turns", unit="tokens"),
-        column("num_cached_prompt_tokens", pa.int64(), "of these, held by the prefix cache", unit="tokens"),
+        column("num_cached_prompt_tokens", pa.int64(), "of these, found in the prefix cache", unit="tokens"),
         column("num_completion_tokens", pa.int64(), "completion tokens of all turns", unit="tokens"),
         column("engine_seconds", pa.float64(), "time inside the engine, summed over turns", unit="seconds"),
     ]
@@ -190,7 +194,7 @@ def written_value(text: str, value_type: ValueType) -> TypedValue:
         value_type: the type that the question asks for.
 
     Raises:
-        ValueError: it is no such value.
+        ValueError: it is not such a value.
     """
     if value_type.not_stated and says_not_stated(text):
         return NOTHING_STATED
@@ -211,7 +215,7 @@ def _bool_value(text: str, _: ValueType) -> bool:
 def _label_value(text: str, value_type: ValueType) -> str:
     labels = {label.strip().casefold(): label.strip() for label in value_type.labels}
     if text.casefold() not in labels:
-        raise ValueError(f"{text!r} is none of the labels {', '.join(labels.values())}")
+        raise ValueError(f"{text!r} is not one of the labels {', '.join(labels.values())}")
     return labels[text.casefold()]
 
 
@@ -223,7 +227,7 @@ def _labels_value(text: str, value_type: ValueType) -> list[str]:
 
 def _number_value(text: str, _: ValueType) -> int | float:
     if not _SIGNED_NUMBER.fullmatch(text):
-        raise ValueError(f"{text!r} is no number; write digits, with a full stop before decimals")
+        raise ValueError(f"{text!r} is not a number; write digits, with a full stop before decimals")
     return float(text) if not text.lstrip("+-").isdigit() else int(text)
 
 
@@ -261,7 +265,7 @@ def read_description(suite: Location) -> dict[str, Any]:
         InputError: it is not there, so the suite is not whole; or it is of another version.
     """
     missing = "run the command that was making it again"
-    return whole_record(suite, SUITE_FILE, layout=SUITE_FORMAT, missing=missing, remedy="make it again")
+    return require_complete(suite, SUITE_FILE, layout=SUITE_FORMAT, missing=missing, remedy="make it again")
 
 
 def read_suite_questions(suite: Location) -> pa.Table:
@@ -328,7 +332,7 @@ def claim_suite(output: Location, asked: Mapping[str, Any]) -> bool:
         OutputError: the place holds another suite, half a suite, or something else; says what to do.
     """
     remedy = "delete them if they are of a suite that was not finished, or choose an empty folder"
-    record = claimed_record(output, SUITE_FILE, layout=SUITE_FORMAT, remedy=remedy)
+    record = read_owner_record(output, SUITE_FILE, layout=SUITE_FORMAT, remedy=remedy)
     if record is None:
         return False
     if record.get(ASKED_ENTRY) != asked:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import cache, partial
 from itertools import pairwise
 
-from memagent_batch.domain.closing.answer_types import Label, Number, ValueType
+from memagent_batch.domain.follow_ups.answer_types import Label, Number, ValueType
 from memagent_batch.domain.scores import Metric
 from memagent_batch.evaluation.corpora import QuestionSource
 from memagent_batch.evaluation.haystacks import (
@@ -114,7 +114,7 @@ class NeedleForm:
     num_keys: int = 1
     """Keys that are hidden on purpose."""
     num_values: int = 1
-    """Values of each key, each in a sentence of its own."""
+    """Values of each key, each in its own sentence."""
     num_asked: int = 1
 
     @property
@@ -334,7 +334,7 @@ def different_keys(rng: random.Random, num: int) -> list[str]:
 
 
 def make_crowded_key(rng: random.Random) -> str:
-    """A key as it stands among thousands of others: an adjective and a noun out of so many, listed or made up."""
+    """A key as it is among thousands of others: an adjective and a noun out of so many, listed or made up."""
     adjectives, nouns = _key_words()
     return f"{rng.choice(adjectives)}-{rng.choice(nouns)}"
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 from memagent_batch.config.job import ExecutorKind, JobConfig, RunConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.errors import SettingsError
-from memagent_batch.ray_data.actor import ReaderTask
-from memagent_batch.ray_data.progress.board import Board
+from memagent_batch.executors.ray.actor import ReaderTask
+from memagent_batch.executors.ray.progress.board import Board
 
 LOCAL_BYTES = 64 << 20
 """Most bytes of files with which `auto` needs no Ray: some seconds of indexing and tokenising in one process."""
@@ -100,7 +100,7 @@ def make_executor(kind: ExecutorKind) -> Executor:
         from memagent_batch.executors.local import LocalExecutor
 
         return LocalExecutor()
-    from memagent_batch.executors.ray import RayExecutor
+    from memagent_batch.executors.ray.executor import RayExecutor
 
     return RayExecutor()
 

@@ -16,12 +16,12 @@ import pyarrow as pa
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.errors import EngineDeadError
+from memagent_batch.executors.ray.actor import LAST_FLUSH_SECONDS, LAST_STOP_SECONDS, ReaderProcess, ReaderTask
+from memagent_batch.executors.ray.leaving import FORCED_EXIT, terminable
+from memagent_batch.executors.ray.progress.board import ProgressBoard
+from memagent_batch.executors.ray.reader import Reader
+from memagent_batch.executors.ray.tokenise import tokenise
 from memagent_batch.logs import quiet_libraries
-from memagent_batch.ray_data.actor import LAST_FLUSH_SECONDS, LAST_STOP_SECONDS, ReaderProcess, ReaderTask
-from memagent_batch.ray_data.leaving import FORCED_EXIT, terminable
-from memagent_batch.ray_data.progress.board import ProgressBoard
-from memagent_batch.ray_data.reader import Reader
-from memagent_batch.ray_data.tokenise import tokenise
 
 CLOSE_SECONDS = LAST_FLUSH_SECONDS + LAST_STOP_SECONDS + 5
 """Longest wait for the end of the readings that a run leaves."""
@@ -80,7 +80,7 @@ class LocalExecutor:
 
 
 class Readings:
-    """Readings on an event loop in a thread of its own, so that the main thread can leave at any time."""
+    """Readings on an event loop in its own thread, so that the main thread can leave at any time."""
 
     def __init__(self, calls: Iterator[pa.Table], *, task: ReaderTask) -> None:
         self._calls, self._task = calls, task
@@ -112,7 +112,7 @@ class Readings:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leaves what is under way; what is finished is in the log then, and the engine has stopped."""
+        """Leaves what is in flight; what is finished is in the log then, and the engine has stopped."""
         self._reading.cancel()
         try:
             with suppress(TimeoutError):  # a store or an engine hangs; what is left of it ends with this process
@@ -128,7 +128,7 @@ class Readings:
     async def _read_all(self) -> None:
         """Reads all calls; after the death of an engine, those that are unfinished by the next one.
 
-        That ends: a turn that was under way at too many deaths is given up.
+        That ends: a turn that was in flight at too many deaths is given up.
         """
         while True:
             try:

@@ -14,24 +14,30 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import BoundReachedError
 from memagent_batch.executors.executor import Executor
-from memagent_batch.flows.check import Checked, check
+from memagent_batch.executors.ray.actor import ReaderTask
+from memagent_batch.executors.ray.leaving import GracefulShutdown, noted_stop
+from memagent_batch.executors.ray.progress.progress import Progress
+from memagent_batch.executors.ray.write import write_tables
+from memagent_batch.flows.check import CheckedJob, check
 from memagent_batch.flows.plan import last_versions, make_plan, scan_plan
-from memagent_batch.log.index import TurnIndex
 from memagent_batch.plugins import engine_settings
-from memagent_batch.ray_data.actor import ReaderTask
-from memagent_batch.ray_data.leaving import OrderlyLeave, noted_stop
-from memagent_batch.ray_data.progress.progress import Progress
-from memagent_batch.ray_data.write import write_tables
-from memagent_batch.reading.closing import Closing
+from memagent_batch.reading.follow_ups import FollowUps
 from memagent_batch.runs.bounds import Spent, bound_met, stopping_line
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure, require_claim
-from memagent_batch.runs.history import PastRun, keep_last_run, recorded_plan, write_begun_plan, write_kept_index
+from memagent_batch.runs.history import (
+    PastRun,
+    recorded_plan,
+    repair_last_run_record,
+    write_begun_plan,
+    write_kept_index,
+)
 from memagent_batch.runs.manifest import Manifest, PartReport
 from memagent_batch.runs.parts import attach_not_read, collect_not_read, kept_parts, plan_parts
 from memagent_batch.runs.plan import Plan, count_pending, group_documents
 from memagent_batch.runs.record import list_log, used_files
 from memagent_batch.runs.run import Run, begin_run, close_run
 from memagent_batch.runs.state import write_progress
+from memagent_batch.store.turn_log.index import TurnIndex
 from memagent_batch.wiring import make_output
 
 log = logging.getLogger(__name__)
@@ -48,15 +54,15 @@ def answer(job: JobConfig) -> Manifest:
     return answer_checked(check(job))
 
 
-def answer_checked(checked: Checked) -> Manifest:
+def answer_checked(checked: CheckedJob) -> Manifest:
     """The same for a run that was checked; see `answer`."""
     executor = checked.executor
     with executor.session(checked.job):
-        plan = make_plan(checked.job, inputs=checked.inputs, executor=executor, closing=checked.closing)
+        plan = make_plan(checked.job, inputs=checked.inputs, executor=executor, follow_ups=checked.follow_ups)
         return answer_plan(plan, checked)
 
 
-def answer_plan(plan: Plan, checked: Checked) -> Manifest:
+def answer_plan(plan: Plan, checked: CheckedJob) -> Manifest:
     """The same for the plan of a run that was checked, inside a session of its executor."""
     executor, job, output = checked.executor, checked.job, make_output(checked.job)
     run = begin_run(output, job, reader=checked.reader, plan=plan)
@@ -68,7 +74,7 @@ def answer_plan(plan: Plan, checked: Checked) -> Manifest:
         bound_met=partial(_bound_met, run=run),
     )
     with noted_stop(output, run_id=run.run_id):
-        before = keep_last_run(output)
+        before = repair_last_run_record(output)
         progress.begin()
         read = read_plan(plan, run=run, executor=executor, progress=progress, before=before)
         reports = write(plan, read, run=run, executor=executor)
@@ -109,17 +115,17 @@ def read_plan(plan: Plan, *, run: Run, executor: Executor, progress: Progress, b
         before: The last finished run.
 
     Raises:
-        BoundReachedError: the run has met a bound of its own before all was read.
+        BoundReachedError: the run has met its own bound before all was read.
     """
     job, fingerprint = run.job, run.reader.fingerprint
-    index = scan_plan(run.output, plan, reader_fingerprint=fingerprint)
-    held_for = last_versions(run.output, before, plan, index=index, agent=job.agent)
-    bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=held_for))
+    index = scan_plan(run.output, plan, fingerprint=fingerprint)
+    last_hashes = last_versions(run.output, before, plan, index=index, agent=job.agent)
+    bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=last_hashes))
     if bundles:
         write_begun_plan(run.output, recorded_plan(plan, index), run_id=run.run_id)
-    not_read = read_documents(bundles, run=run, executor=executor, progress=progress, closing=plan.asked.closing)
+    not_read = read_documents(bundles, run=run, executor=executor, progress=progress, follow_ups=plan.asked.follow_ups)
     listed = set(list_log(run.output))
-    index = scan_plan(run.output, plan, reader_fingerprint=fingerprint)
+    index = scan_plan(run.output, plan, fingerprint=fingerprint)
     return ReadPlan(index=index, not_read=not_read, log_files=listed | used_files(run.output, index))
 
 
@@ -129,7 +135,7 @@ def read_documents(
     run: Run,
     executor: Executor,
     progress: Progress,
-    closing: Closing | None = None,
+    follow_ups: FollowUps | None = None,
 ) -> pa.Table:
     """Reads what the log does not answer yet, in this order, and asks what is asked after the answers.
 
@@ -138,7 +144,7 @@ def read_documents(
     Returns the readings that could not be read now, as rows of `OUTCOME_LOG`.
 
     Raises:
-        BoundReachedError: the run has met a bound of its own before all was read.
+        BoundReachedError: the run has met its own bound before all was read.
     """
     if not bundles:
         return collect_not_read([])
@@ -150,16 +156,16 @@ def read_documents(
     task = ReaderTask.of_job(
         job,
         run_id=run.run_id,
-        reader_fingerprint=run.reader.fingerprint,
+        fingerprint=run.reader.fingerprint,
         board=board,
-        closes=closing is not None,
+        closes=follow_ups is not None,
     )
-    splits = closing is not None and closing.config.evidence
+    splits = follow_ups is not None and follow_ups.config.evidence
     read = executor.read(calls, task=task, sources=run.sources, splits=splits)
     keep = partial(write_progress, output=run.output, run_id=run.run_id)
     pending, ended = count_pending(bundles), Counter[str]()
     shown = progress.shown(board, pending=pending, starting=_starting(job.agent), keep=keep)
-    leave = OrderlyLeave(require_claim=partial(require_claim, run.output, run_id=run.run_id))
+    leave = GracefulShutdown(require_claim=partial(require_claim, run.output, run_id=run.run_id))
     with read as rows, shown, leave:
         not_read = collect_not_read(_counted(rows, ended))
     is_whole = ended.total() - ended[Status.NOT_READ] == pending.readings

@@ -10,11 +10,11 @@ from memagent_batch.audit.reread import Reread, reread
 from memagent_batch.audit.tables import check_tables, texts_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import MemagentError, NotVerifiedError, OutputChangedError, OutputError
-from memagent_batch.files.errors import output_errors
-from memagent_batch.files.location import Location
 from memagent_batch.runs.history import PastRun, open_run
 from memagent_batch.runs.manifest import read_run_record
 from memagent_batch.runs.record import SUMS_FILE
+from memagent_batch.store.errors import output_errors
+from memagent_batch.store.location import Location
 
 DAMAGED = "something is wrong with the record, or could not be checked"
 SHOWN_FINDINGS = 3
@@ -22,7 +22,7 @@ SHOWN_FINDINGS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
+class RereadSample:
     """Which turns are asked of the engine again."""
 
     num: int
@@ -62,7 +62,7 @@ def verify(
     with_text: bool = True,
     all_runs: bool = False,
     allowed_signers: Path | None = None,
-    drawn: Drawn | None = None,
+    drawn: RereadSample | None = None,
 ) -> Verification:
     """Checks an output.
 
@@ -127,7 +127,7 @@ def bundle(output: Location, target: Location, *, with_tables: bool, with_text: 
 
 
 def _ask_again(
-    past: PastRun | None, files: CheckedFiles, drawn: Drawn | None, reports: list[Report]
+    past: PastRun | None, files: CheckedFiles, drawn: RereadSample | None, reports: list[Report]
 ) -> tuple[Reread | None, MemagentError | None, str]:
     """What the engine says again; or why it was not asked, and the error if there was one.
 
@@ -147,5 +147,5 @@ def _ask_again(
         return None, error, _not_asked(drawn, str(error))
 
 
-def _not_asked(drawn: Drawn, why: str) -> str:
+def _not_asked(drawn: RereadSample, why: str) -> str:
     return f"{drawn.num:,} turns were to be asked again, and none was: {why}"

@@ -5,25 +5,25 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from memagent_batch.budgets import fitted
+from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import OnBadFile, SourceConfig
+from memagent_batch.documents.document_index import require_carry_columns
+from memagent_batch.documents.indexing import require_first_records
+from memagent_batch.documents.questions import asked_types, inline_type, most_questions, read_questions
+from memagent_batch.documents.shards import FoundShards, find_shards
+from memagent_batch.documents.where import parse_where
 from memagent_batch.executors.executor import Executor, choose_executor, why_ray
-from memagent_batch.files.location import Location
-from memagent_batch.inputs.document_index import require_carry_columns
-from memagent_batch.inputs.documents import require_first_records
-from memagent_batch.inputs.questions import asked_types, inline_type, most_questions, read_questions
-from memagent_batch.inputs.shards import FoundShards, find_shards
-from memagent_batch.inputs.where import parse_where
 from memagent_batch.logs import EventKind
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
-from memagent_batch.reading.closing import Closing, checked_closing, require_compiled
 from memagent_batch.reading.documents import require_rows
+from memagent_batch.reading.follow_ups import FollowUps, checked_follow_ups, require_compiled
 from memagent_batch.runs.claim import claim_output
 from memagent_batch.runs.manifest import read_run_record
 from memagent_batch.runs.record import signature
 from memagent_batch.runs.tables import ANSWERS
+from memagent_batch.store.location import Location
 from memagent_batch.wiring import (
     ReaderIdentity,
     identify_reader,
@@ -47,19 +47,19 @@ class Inputs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class CheckedJob:
     """A run that may start."""
 
     job: JobConfig
-    """All knobs, with window and budgets that fit the model."""
+    """All settings, with window and budgets that fit the model."""
     inputs: Inputs
     executor: Executor
     reader: ReaderIdentity
-    closing: Closing | None
+    follow_ups: FollowUps | None
     """What is asked after each answer; None for nothing."""
 
 
-def check(job: JobConfig) -> Checked:
+def check(job: JobConfig) -> CheckedJob:
     """Checks output, inputs and model, in this order: what answers fastest is asked first.
 
     Raises:
@@ -72,16 +72,16 @@ def check(job: JobConfig) -> Checked:
         parse_where(job.again_where, option="again_where")
     inputs = read_inputs(job)
     make_engine(job.agent)
-    agent = fitted(_with_prompt_order(job, inputs.questions))
+    agent = fit_budgets_to_window(_with_prompt_order(job, inputs.questions))
     require_rows(agent, order_columns=job.input.order_columns)
     reader = identify_reader(agent)
     _warn_of_thoughts(agent)
     types = asked_types(inputs.questions)
     if (of_column := inline_type(job.input)) is not None:
         types.setdefault(of_column, "input.question_type")
-    closing = checked_closing(job.closing, agent, types=types, reader_fingerprint=reader.fingerprint)
+    follow_ups = checked_follow_ups(job.follow_ups, agent, types=types, fingerprint=reader.fingerprint)
     require_compiled(types, agent)
-    return Checked(
+    return CheckedJob(
         job=job.with_agent(agent),
         inputs=inputs,
         executor=choose_executor(
@@ -91,7 +91,7 @@ def check(job: JobConfig) -> Checked:
             why_ray=why_ray(job),
         ),
         reader=reader,
-        closing=closing,
+        follow_ups=follow_ups,
     )
 
 

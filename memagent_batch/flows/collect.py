@@ -5,22 +5,22 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from memagent_batch.budgets import fitted
+from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.config.closing import ClosingConfig
+from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.job import JobConfig, RolloutConfig
 from memagent_batch.errors import CountsError, InputError, SettingsError
 from memagent_batch.executors.executor import Executor
-from memagent_batch.files.location import Location
 from memagent_batch.flows.answer import answer_plan
 from memagent_batch.flows.check import check
 from memagent_batch.flows.plan import make_plan
-from memagent_batch.log.index import scan_log
 from memagent_batch.runs.claim import publish, remove_leftovers, removed_on_failure, require_claim
 from memagent_batch.runs.manifest import require_read, require_success
 from memagent_batch.runs.parts import plan_parts
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.run import SHOWN_MISSING
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.training.rollouts.groups import GROUP_COUNTS
 from memagent_batch.training.rollouts.rewarder import require_reward
 from memagent_batch.training.rollouts.table import ROLLOUT_TABLES, RolloutsRecord, rollouts_record
@@ -39,7 +39,7 @@ def collect(job: JobConfig) -> RolloutsRecord:
         SupersededError: a newer attempt has claimed the output.
     """
     require_reward(job.rollouts)
-    checked = replace(check(sampled_job(job)), closing=None)  # what is learnt from is the reading alone
+    checked = replace(check(sampled_job(job)), follow_ups=None)  # what is learnt from is the reading alone
     with checked.executor.session(checked.job):
         plan = make_plan(checked.job, inputs=checked.inputs, executor=checked.executor)
         require_references(plan)
@@ -51,8 +51,8 @@ def collect(job: JobConfig) -> RolloutsRecord:
 
 
 def sampled_job(job: JobConfig) -> JobConfig:
-    """The job with an agent that draws groups of samples, and with no closing turns; see `sampled_agent`."""
-    job = job.model_copy(update={"closing": ClosingConfig()})
+    """The job with an agent that draws groups of samples, and with no follow-up questions; see `sampled_agent`."""
+    job = job.model_copy(update={"follow_ups": FollowUpConfig()})
     return job.with_agent(sampled_agent(job.agent, job.rollouts))
 
 
@@ -62,13 +62,13 @@ def sampled_agent(agent: AgentConfig, rollouts: RolloutConfig) -> AgentConfig:
     Raises:
         SettingsError: other sampling was asked for; what is learnt from must be drawn from the policy itself.
     """
-    agent = fitted(agent)
+    agent = fit_budgets_to_window(agent)
     sampling = agent.sampling
     if sampling.temperature not in (0.0, 1.0) or sampling.top_p != 1.0 or sampling.top_k not in (-1, 0):
         raise SettingsError(
             f"sampling: temperature {sampling.temperature}, top_p {sampling.top_p}, top_k {sampling.top_k}; rollouts "
             "are drawn at temperature 1 and top_p 1, or their log-probabilities would not be those of their draws; "
-            "leave these knobs out"
+            "leave these settings out"
         )
     if sampling.samples not in (1, rollouts.group_size):
         raise SettingsError(
@@ -96,7 +96,7 @@ def require_references(plan: Plan) -> None:
 def write_rollouts_table(
     plan: Plan, manifest: Mapping[str, Any], *, job: JobConfig, executor: Executor
 ) -> RolloutsRecord:
-    """Projects the log into `rollouts/`; `rollouts.json` then shows it in the place of the rollouts before.
+    """Projects the log into `rollouts/`; `rollouts.json` then shows it in place of the rollouts before.
 
     Args:
         plan: what was collected.
@@ -125,7 +125,7 @@ def write_rollouts_table(
 
 def _project(plan: Plan, output: Location, *, task: RolloutTask, executor: Executor) -> list[RolloutsReport]:
     """Writes the files of `rollouts`; returns a report for each part of the plan."""
-    index = scan_log(output, reader_fingerprint=task.reader.fingerprint)
+    index = scan_log(output, fingerprint=task.reader.fingerprint)
     written = executor.map(partial(project_rollouts, task=task), plan_parts(plan, index))
     return [row for reports in written for row in reports.to_pylist()]
 

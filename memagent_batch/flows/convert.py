@@ -8,7 +8,15 @@ from functools import partial
 
 from memagent_batch.config.job import ExecutorKind
 from memagent_batch.config.sources import SourceConfig
-from memagent_batch.convert.batches import Batch, ConvertTask, convert_batch, plan_batches, read_held, require_distinct
+from memagent_batch.config.storage import Options, StorageOptions
+from memagent_batch.convert.batches import (
+    Batch,
+    ConvertTask,
+    convert_batch,
+    plan_batches,
+    read_converted,
+    require_distinct,
+)
 from memagent_batch.convert.kinds import DEFAULT_CONVERTERS
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.record import (
@@ -22,15 +30,14 @@ from memagent_batch.convert.record import (
 )
 from memagent_batch.convert.sources import ChosenConverter
 from memagent_batch.convert.table import BatchReport
+from memagent_batch.documents.listing import HIDDEN_NAME, list_places
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.executors.executor import Executor, choose_executor
-from memagent_batch.files.location import Location
-from memagent_batch.files.options import Options, StorageOptions
-from memagent_batch.inputs.listing import HIDDEN_NAME, list_places
+from memagent_batch.executors.ray.leaving import GracefulShutdown
 from memagent_batch.logs import EventKind, step
 from memagent_batch.plugins import CONVERTERS
-from memagent_batch.ray_data.leaving import OrderlyLeave
-from memagent_batch.runs.claim import canonical, require_apart, require_claim
+from memagent_batch.runs.claim import canonical, require_claim, require_disjoint
+from memagent_batch.store.location import Location
 from memagent_batch.wiring import make_documents
 
 FILE_BYTES = 256 << 20
@@ -46,7 +53,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvertJob:
-    """All knobs of `memagent convert`."""
+    """All settings of `memagent convert`."""
 
     documents: tuple[str, ...]
     """Files, folders or globs; all on one file system."""
@@ -85,7 +92,7 @@ def convert(job: ConvertJob) -> ConvertManifest:
     converters = choose_converters(job.converters, allow_code=job.allow_code)
     sources, places = job.sources, make_documents(job.sources)
     output = Location(uri=job.output, storage_options=job.storage_options)
-    require_apart(sources, output=job.output)
+    require_disjoint(sources, output=job.output)
     documents = [canonical(uri, sources) for uri in sources.documents]
     require_output(output, documents=documents)
     with step("listing the files"):
@@ -102,7 +109,7 @@ def convert(job: ConvertJob) -> ConvertManifest:
     with executor.session():
         run = begin_convert(output, documents=documents)
         _log_start(run, num_files=len(files))
-        held = read_held(output, finished=run.finished)
+        held = read_converted(output, finished=run.finished)
         batches = plan_batches(files, held, num_cpus=executor.num_cpus)
         task = ConvertTask(
             documents=places[0],
@@ -132,7 +139,7 @@ def choose_converters(own: Mapping[str, str], *, allow_code: bool) -> dict[str, 
     for kind in own:
         if kind not in DEFAULT_CONVERTERS and not kind.startswith("."):
             raise SettingsError(
-                f"converter: {kind!r} is none of {', '.join(DEFAULT_CONVERTERS)}, and no ending such as .rtf"
+                f"converter: {kind!r} is not one of {', '.join(DEFAULT_CONVERTERS)}, and no ending such as .rtf"
             )
     names = {kind.value: name for kind, name in DEFAULT_CONVERTERS.items()} | {**own}
     return {kind: _chosen(name, allow_code=allow_code) for kind, name in names.items()}
@@ -147,7 +154,7 @@ def _chosen(name: str, *, allow_code: bool) -> ChosenConverter:
 def _convert_batches(
     batches: Sequence[Batch], *, run: ConvertRun, task: ConvertTask, executor: Executor, num_files: int
 ) -> list[BatchReport]:
-    with OrderlyLeave(require_claim=partial(require_claim, run.output, run_id=run.run_id)):
+    with GracefulShutdown(require_claim=partial(require_claim, run.output, run_id=run.run_id)):
         tables = executor.map(partial(convert_batch, task=task), batches, is_heavy=True)
         reports = (report for table in tables for report in BatchReport.read(table))
         return sorted(shown(reports, run_id=run.run_id, num_files=num_files), key=lambda report: report.file)
@@ -178,6 +185,7 @@ def _summary(counts: Mapping[str, int]) -> str:
     endings = ("ok", "needs_ocr", "empty", "failed", "skipped", "not_read")
     by_ending = ", ".join(f"{counts[f'files_{ending}']} {ending}" for ending in endings if counts[f"files_{ending}"])
     return (
-        f"{counts['files']} files ({by_ending}), {counts['files_held']} of them held; {counts['documents']} documents, "
+        f"{counts['files']} files ({by_ending}), {counts['files_reused']} of them held; {counts['documents']} "
+        f"documents, "
         f"{counts['rows']} rows" + (f"; {left_out} left out (names that start with . or _)" if left_out else "")
     )

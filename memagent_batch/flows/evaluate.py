@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from memagent_batch.budgets import fitted
+from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig, RunConfig
 from memagent_batch.domain.scores import ScoreOn
@@ -21,7 +21,7 @@ from memagent_batch.evaluation.record import (
     VARIANT_RUNS_FOLDER,
     VariantRecord,
     claim_evaluation,
-    public_knobs,
+    settings_without_secrets,
     write_evaluation,
 )
 from memagent_batch.evaluation.scoring import read_answers, read_evidence, score_answers
@@ -33,11 +33,11 @@ from memagent_batch.evaluation.suite import (
     read_description,
     read_suite_questions,
 )
-from memagent_batch.files.location import Location
-from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.flows.answer import answer
 from memagent_batch.logs import EventKind
 from memagent_batch.runs.manifest import public_settings, read_manifest, require_manifest, require_read, require_success
+from memagent_batch.store.location import Location
+from memagent_batch.store.parquet import parquet_bytes
 from memagent_batch.wiring import ReaderIdentity, identify_reader, make_output
 
 log = logging.getLogger(__name__)
@@ -45,11 +45,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """What is evaluated: a policy, a model, or any other knobs."""
+    """What is evaluated: a policy, a model, or any other settings."""
 
     name: str
     """Its name, and that of its folder."""
-    knobs: Mapping[str, object]
+    settings: Mapping[str, object]
     """What sets it apart from the base settings."""
     agent: AgentConfig
     run: RunConfig
@@ -79,7 +79,7 @@ def evaluate(
 ) -> pa.Table:
     """Reads and scores the suite with each variant, and returns the scores of all, a table of `SCORES`.
 
-    A variant that has been read already, with the same knobs and weights, costs nothing.
+    A variant that has been read already, with the same settings and weights, costs nothing.
 
     Raises:
         UsageError: the user's mistake, found before an engine starts.
@@ -172,19 +172,19 @@ def job_of(variant: Variant, *, suite: Suite, output: Location) -> JobConfig:
     run = {name: getattr(variant.run, name) for name in RunConfig.model_fields}
     return JobConfig(
         **run | {"output": (output / VARIANT_RUNS_FOLDER / variant.name).uri},
-        agent=fitted(_with_prompt_set(variant.agent)),
+        agent=fit_budgets_to_window(_with_prompt_set(variant.agent)),
         documents=(suite.place / DOCUMENTS_FOLDER).uri,
         questions=(suite.place / QUESTIONS_FILE).uri,
     )
 
 
 def is_finished(record: VariantRecord, job: JobConfig, *, fingerprint: str, suite: Suite) -> bool:
-    """Whether a variant has been read just so: same suite, readers and knobs, and nothing to be tried again."""
+    """Whether a variant has been read just so: same suite, readers and settings, and nothing to be tried again."""
     manifest = read_manifest(make_output(job))
     return (
         manifest is not None
         and manifest["run_id"] == record.run_id
-        and manifest["reader_fingerprint"] == fingerprint
+        and manifest["fingerprint"] == fingerprint
         and manifest["settings"] == public_settings(job)
         and record.suite_sha256 == suite.sha256
         and not manifest["counts"]["not_read"]
@@ -202,16 +202,16 @@ def read_variant(variant: Variant, job: JobConfig, *, suite: Suite, before: Vari
     with naming(variant):
         manifest = answer(job.with_agent(_with_prompt_set(variant.agent)))
         require_read(manifest)
-    spent = before.seconds if before and before.reader_fingerprint == manifest["reader_fingerprint"] else 0.0
+    spent = before.seconds if before and before.fingerprint == manifest["fingerprint"] else 0.0
     return VariantRecord(
         name=variant.name,
         run=f"{VARIANT_RUNS_FOLDER}/{variant.name}",
         scores=f"{SCORES_FOLDER}/{variant.name}.parquet",
         model=job.agent.model,
         policy=job.agent.policy.kind,
-        knobs=public_knobs(variant.knobs, public=public_settings(job)),
+        settings=settings_without_secrets(variant.settings, public=public_settings(job)),
         seconds=round(spent + manifest["seconds"], 3),
-        reader_fingerprint=manifest["reader_fingerprint"],
+        fingerprint=manifest["fingerprint"],
         run_id=manifest["run_id"],
         suite_sha256=suite.sha256,
         finished_at=manifest["finished_at"],

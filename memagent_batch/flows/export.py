@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from memagent_batch.errors import InputError, SettingsError
-from memagent_batch.files.location import Location
+from memagent_batch.store.location import Location
 from memagent_batch.training.bridges import BRIDGES, READ_COLUMNS, learnable, samples_of
 from memagent_batch.training.rollouts.table import read_groups, read_rollouts_record, require_logprobs
 

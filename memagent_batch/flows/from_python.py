@@ -9,12 +9,12 @@ from os import PathLike
 from typing import Any, Literal, TypeVar
 
 from memagent_batch.api.input_files import Documents, document_places, write_documents, write_table
-from memagent_batch.api.knobs import checked_section
 from memagent_batch.api.question import GivenQuestions, question_table
 from memagent_batch.api.run import Run
-from memagent_batch.budgets import fitted
+from memagent_batch.api.settings import checked_section
+from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.config.closing import ClosingConfig
+from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.job import (
     BoundsConfig,
     ExecutorKind,
@@ -26,21 +26,21 @@ from memagent_batch.config.job import (
     TableFormat,
 )
 from memagent_batch.config.sources import InputConfig
+from memagent_batch.config.storage import Options, StorageOptions
 from memagent_batch.convert.record import ConvertManifest
+from memagent_batch.documents.indexing import index_columns, parsed_where
+from memagent_batch.documents.where import columns_of
 from memagent_batch.errors import SupersededError
-from memagent_batch.files.location import Location, absolute
-from memagent_batch.files.options import Options, StorageOptions
 from memagent_batch.flows import answer as chain
 from memagent_batch.flows import collect as collection
 from memagent_batch.flows import convert as conversion
 from memagent_batch.flows import export as bridge
 from memagent_batch.flows import review
-from memagent_batch.inputs.documents import index_columns, parsed_where
-from memagent_batch.inputs.where import columns_of
 from memagent_batch.logs import log_of_program
 from memagent_batch.pages.site import WrittenSite, write_site
 from memagent_batch.runs.claim import INPUT_FOLDER, claim_output, require_claim
 from memagent_batch.runs.manifest import require_success
+from memagent_batch.store.location import Location, absolute
 from memagent_batch.training.rollouts.table import RolloutsRecord
 from memagent_batch.wiring import identify_reader, make_engine, make_output
 
@@ -107,7 +107,7 @@ def answer(
     executor: ExecutorKind | str = ExecutorKind.AUTO,
     pool: PoolConfig = PoolConfig(),  # noqa: B008
     log: LogConfig = LogConfig(),  # noqa: B008
-    closing: ClosingConfig = ClosingConfig(),  # noqa: B008
+    follow_ups: FollowUpConfig = FollowUpConfig(),  # noqa: B008
     table_format: TableFormat = TableFormat.PARQUET,
     limit: int | None = None,
     again_from: str | PathLike[str] | None = None,
@@ -133,7 +133,7 @@ def answer(
         executor: Where the work is done: `local` (this process), `ray`, or `auto`: local for a small job.
         pool: The actor pool.
         log: The turn log.
-        closing: What is asked after each answer; a value of a type is asked for where a question has one.
+        follow_ups: What is asked after each answer; a value of a type is asked for where a question has one.
         table_format: File format of `answers` and `memories`.
         limit: Documents to take, as a fair sample that grows with it; by default all.
         again_from: An output whose readings are read again, those alone that `where` takes: a second pass.
@@ -163,7 +163,7 @@ def answer(
         executor=executor,
         pool=pool,
         log=log,
-        closing=closing,
+        follow_ups=follow_ups,
         table_format=table_format,
         limit=limit,
         again_from=None if again_from is None else absolute(again_from),
@@ -299,7 +299,7 @@ def _job(documents: Documents, questions: GivenQuestions, *, output: Place, **se
     return checked_section(
         JobConfig,
         documents=document_places(documents) or (_kept(place, "documents"),),
-        **_question_knobs(questions, kept=_kept(place, "questions")),
+        **_question_settings(questions, kept=_kept(place, "questions")),
         output=place,
         **settings,
     )
@@ -321,7 +321,7 @@ def _run_job(
 
 
 def _write_inputs(job: JobConfig, documents: Documents, questions: GivenQuestions) -> dict[str, Collection[str]]:
-    """Writes the inputs that are no files; returns the names of the files by input."""
+    """Writes the inputs that are not files; returns the names of the files by input."""
     written: dict[str, Collection[str]] = {}
     folder = make_output(job) / INPUT_FOLDER
     if job.questions == _kept(job.output, "questions"):
@@ -333,7 +333,7 @@ def _write_inputs(job: JobConfig, documents: Documents, questions: GivenQuestion
 
 
 def _kept(output: str, name: str) -> str:
-    """Where inputs that are no files are kept: the folder of documents or questions."""
+    """Where inputs that are not files are kept: the folder of documents or questions."""
     return f"{output.rstrip('/')}/{INPUT_FOLDER}/{name}"
 
 
@@ -350,7 +350,7 @@ def _remove_stale(
 ) -> None:
     """Removes files that were there before this run's input was written and that it does not name.
 
-    A newer attempt may read them again: where there is one, they stay.
+    A newer attempt may read them again: if there is one, they stay.
     """
     stale = []
     for name, files in written.items():
@@ -364,10 +364,10 @@ def _remove_stale(
 def _require_agent(agent: AgentConfig) -> None:
     """Refuses an agent that can't work, before an input is written for it."""
     make_engine(agent)
-    identify_reader(fitted(agent))
+    identify_reader(fit_budgets_to_window(agent))
 
 
-def _question_knobs(questions: GivenQuestions, *, kept: str) -> dict[str, object]:
+def _question_settings(questions: GivenQuestions, *, kept: str) -> dict[str, object]:
     """The questions as a job has them: texts as `--ask` gives them, others in a file."""
     if isinstance(questions, str | PathLike):
         return {"questions": absolute(questions)}

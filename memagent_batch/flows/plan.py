@@ -8,18 +8,12 @@ from typing import TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.budgets import closing_cost, require_questions_fit
+from memagent_batch.budgets import follow_up_cost, require_questions_fit
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.config.closing import ClosingConfig
+from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
-from memagent_batch.domain.readings import Cost
-from memagent_batch.domain.texts.shares import quantity
-from memagent_batch.errors import InputError
-from memagent_batch.executors.executor import Executor
-from memagent_batch.files.location import Location
-from memagent_batch.flows.check import Checked, Inputs, read_inputs
-from memagent_batch.inputs.document_index import (
+from memagent_batch.documents.document_index import (
     IndexedTable,
     documents_named,
     index_schema,
@@ -33,20 +27,26 @@ from memagent_batch.inputs.document_index import (
     warn_of_missing,
     with_missing,
 )
-from memagent_batch.inputs.documents import index_shard
-from memagent_batch.inputs.questions import inline_type, missing_again, missing_documents
-from memagent_batch.inputs.rows import group_rows
-from memagent_batch.inputs.shards import Shard
-from memagent_batch.log.index import TurnIndex, scan_log
+from memagent_batch.documents.indexing import index_shard
+from memagent_batch.documents.questions import inline_type, missing_again, missing_documents
+from memagent_batch.documents.rows import group_rows
+from memagent_batch.documents.shards import Shard
+from memagent_batch.domain.readings import Cost
+from memagent_batch.domain.texts.shares import quantity
+from memagent_batch.errors import InputError
+from memagent_batch.executors.executor import Executor
+from memagent_batch.executors.ray.tokenise import CountedDocument, count_tokens
+from memagent_batch.flows.check import CheckedJob, Inputs, read_inputs
 from memagent_batch.logs import step
 from memagent_batch.models.shipped import warn_of_untaught
 from memagent_batch.plugins import engine_settings
-from memagent_batch.ray_data.tokenise import CountedDocument, count_tokens
-from memagent_batch.reading.closing import Closing
+from memagent_batch.reading.follow_ups import FollowUps
 from memagent_batch.runs.history import PastRun, last_hashes, last_run, read_kept_index
 from memagent_batch.runs.plan import Plan, count_pending
 from memagent_batch.runs.results import result_questions
 from memagent_batch.runs.second_pass import select_again
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.index import TurnIndex, scan_log
 from memagent_batch.wiring import make_documents, make_output
 
 
@@ -81,32 +81,32 @@ class PlanSummary(TypedDict):
     prompt_tokens_at_least: int
     prompt_tokens_at_most: int
     completion_tokens_at_most: int
-    closing_turns_at_most: int
-    closing_prompt_tokens_at_most: int
-    closing_completion_tokens_at_most: int
+    follow_up_turns_at_most: int
+    follow_up_prompt_tokens_at_most: int
+    follow_up_completion_tokens_at_most: int
 
 
-def plan_checked(checked: Checked) -> PlanSummary:
+def plan_checked(checked: CheckedJob) -> PlanSummary:
     """What `answer` would read and cost; writes nothing."""
     job, output, executor = checked.job, make_output(checked.job), checked.executor
     with executor.session(job, reads=False):
-        plan = make_plan(job, inputs=checked.inputs, executor=executor, closing=checked.closing)
+        plan = make_plan(job, inputs=checked.inputs, executor=executor, follow_ups=checked.follow_ups)
         with step("counting tokens"):
-            index = scan_plan(output, plan, reader_fingerprint=checked.reader.fingerprint)
+            index = scan_plan(output, plan, fingerprint=checked.reader.fingerprint)
             before = last_run(output)
-            held_for = last_versions(output, before, plan, index=index, agent=job.agent)
-            bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=held_for))
+            last_hashes = last_versions(output, before, plan, index=index, agent=job.agent)
+            bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=last_hashes))
             documents = document_lengths(bundles, agent=job.agent, sources=plan.pinned(job), executor=executor)
             return summarise_plan(plan, index, bundles, documents=documents, agent=job.agent)
 
 
-def scan_plan(output: Location, plan: Plan, *, reader_fingerprint: str) -> TurnIndex:
+def scan_plan(output: Location, plan: Plan, *, fingerprint: str) -> TurnIndex:
     """What the log holds of a plan."""
     return scan_log(
         output,
-        reader_fingerprint=reader_fingerprint,
-        closings=plan.asked.closings,
-        closing_turns=plan.asked.closing_turns,
+        fingerprint=fingerprint,
+        follow_up_readings=plan.asked.follow_up_readings,
+        follow_up_turns=plan.asked.follow_up_turns,
     )
 
 
@@ -133,15 +133,15 @@ def make_plan(
     *,
     executor: Executor,
     inputs: Inputs | None = None,
-    closing: Closing | None = None,
+    follow_ups: FollowUps | None = None,
 ) -> Plan:
     """Indexes the documents in parallel, and joins them with the questions.
 
     Args:
-        job: All knobs.
+        job: All settings.
         executor: What indexes, inside its session.
         inputs: What `read_inputs` found, where that is known.
-        closing: What is asked after each answer; None for nothing, whatever types the questions have.
+        follow_ups: What is asked after each answer; None for nothing, whatever types the questions have.
 
     Raises:
         InputError: a file, column or row can't be used; names it.
@@ -160,7 +160,7 @@ def make_plan(
         questions,
         samples=job.agent.sampling.samples,
         inline_type=inline_type(job.input),
-        closing=closing,
+        follow_ups=follow_ups,
         table=table,
         outside=sample.outside,
         places=inputs.found.places,
@@ -169,7 +169,7 @@ def make_plan(
     if not plan.asked.table.num_rows:
         raise InputError("no question is asked: the question list is empty, and no document brings one")
     require_questions_fit(plan.asked.table, job.agent)
-    if closing is not None:
+    if follow_ups is not None:
         result_questions(plan.asked.table)
     log_documents(index, inputs.found)
     warn_of_bad_files(index)
@@ -193,7 +193,7 @@ def summarise_plan(
     num_missing = len(errors) - plan.num_documents
     largest = max(documents, key=lambda row: row["num_tokens"], default=None)
     turns = sum(row["num_readings"] * row["num_turns"] for row in documents)
-    follow_ups = _closing_cost(plan, bundles, agent=agent)
+    follow_ups = _follow_up_cost(plan, bundles, agent=agent)
     return {
         "documents": plan.num_documents,
         "missing_documents": num_missing,
@@ -202,8 +202,8 @@ def summarise_plan(
         "readings": counts.asked,
         "readings_done": counts.done,
         "readings_failed": counts.failed,
-        "readings_to_do": pending.readings - pending.closings,
-        "readings_to_close": pending.closings,
+        "readings_to_do": pending.readings - pending.follow_up_readings,
+        "readings_to_close": pending.follow_up_readings,
         "documents_to_read": len(documents),
         "documents_read_before": sum(
             pc.sum(pc.greater(pc.list_value_length(bundle["last_hashes"]), 0)).as_py() for bundle in bundles
@@ -215,9 +215,9 @@ def summarise_plan(
         "prompt_tokens_at_most": sum(row["num_readings"] * row["num_prompt_tokens"] for row in documents)
         + turns * (agent.policy.question_tokens + agent.policy.memory_tokens),
         "completion_tokens_at_most": sum(row["num_readings"] * row["num_completion_tokens"] for row in documents),
-        "closing_turns_at_most": follow_ups.num_turns,
-        "closing_prompt_tokens_at_most": follow_ups.num_prompt_tokens,
-        "closing_completion_tokens_at_most": follow_ups.num_completion_tokens,
+        "follow_up_turns_at_most": follow_ups.num_turns,
+        "follow_up_prompt_tokens_at_most": follow_ups.num_prompt_tokens,
+        "follow_up_completion_tokens_at_most": follow_ups.num_completion_tokens,
     }
 
 
@@ -272,16 +272,16 @@ def _fewest_prompt_tokens(document: CountedDocument) -> int:
     return document["num_prompt_tokens"] if fewest is None else fewest
 
 
-def _closing_cost(plan: Plan, bundles: Sequence[pa.Table], *, agent: AgentConfig) -> Cost:
+def _follow_up_cost(plan: Plan, bundles: Sequence[pa.Table], *, agent: AgentConfig) -> Cost:
     """What the turns after the answers of all readings to do and to close take at most."""
     counts: Counter[int] = Counter()
-    for bundle in bundles if plan.asked.closing else ():
+    for bundle in bundles if plan.asked.follow_ups else ():
         for name in ("readings", "closings"):
             rows = pc.struct_field(pc.list_flatten(bundle[name]), "question").value_counts()
             counts.update({row["values"]: row["counts"] for row in rows.to_pylist()})
-    config = plan.asked.closing.config if plan.asked.closing else ClosingConfig()
+    config = plan.asked.follow_ups.config if plan.asked.follow_ups else FollowUpConfig()
     types = {plan.asked.types[row] for row in counts}
-    costs = {each: closing_cost(config, agent, value_type=each) for each in types}
+    costs = {each: follow_up_cost(config, agent, value_type=each) for each in types}
     asked = [(costs[plan.asked.types[row]], count) for row, count in counts.items()]
     return Cost(
         num_chunks=0,

@@ -6,9 +6,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypedDict
 
 from memagent_batch.errors import InputError, OutputError, SettingsError
-from memagent_batch.files.errors import input_errors, output_errors
-from memagent_batch.files.json_files import write_json
-from memagent_batch.files.location import Location
 from memagent_batch.review.calibration import (
     Target,
     fewest_draws,
@@ -62,12 +59,15 @@ from memagent_batch.review.sheet import parse_sheet
 from memagent_batch.review.strata import parse_labels
 from memagent_batch.runs.estimates import ESTIMATE_FILE, REVIEWS_FOLDER
 from memagent_batch.runs.manifest import Manifest, require_manifest
+from memagent_batch.store.errors import input_errors, output_errors
+from memagent_batch.store.json_files import write_json
+from memagent_batch.store.location import Location
 
 ESTIMATE_PAGE = "estimate.md"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ReviewRequest:
     """What a user says of a review."""
 
     question_id: str
@@ -89,7 +89,7 @@ def ask_review(
     by: str | None = None,
     unsure_below: float | None = None,
     **asked: Any,
-) -> Asked:
+) -> ReviewRequest:
     """What is asked of a review; what the scan found is an answer of yes, unless a condition or values say otherwise.
 
     Raises:
@@ -99,7 +99,7 @@ def ask_review(
     if by and (flagged or unsure_below is not None):
         raise SettingsError("--by: it divides by values; take out --flagged and --unsure")
     rule = rule_of(None if by else flagged or ANSWERED_BY_YES, by=by, unsure_below=unsure_below)
-    return Asked(question_id=question_id, rule=rule, **asked)
+    return ReviewRequest(question_id=question_id, rule=rule, **asked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,7 @@ class ReviewPlan:
     """For each assumed truth."""
 
 
-def plan_review(output: Location, asked: Asked, *, precision: float, width: float) -> ReviewPlan:
+def plan_review(output: Location, asked: ReviewRequest, *, precision: float, width: float) -> ReviewPlan:
     """Says how wide the intervals will be.
 
     Raises:
@@ -128,7 +128,7 @@ def plan_review(output: Location, asked: Asked, *, precision: float, width: floa
     return ReviewPlan(readings=population.sizes, drawn=drawn, num_unreadable=population.num_unreadable, rows=list(rows))
 
 
-def make_review(output: Location, asked: Asked) -> dict[str, Any]:
+def make_review(output: Location, asked: ReviewRequest) -> dict[str, Any]:
     """Draws the sample, or makes it larger, and writes what people label on; returns what there is to do.
 
     Raises:
@@ -331,11 +331,11 @@ def _require_estimable(review: Review, counted: CountedLabels, *, so_far: bool) 
         seen = f" ({counted.num_seen:,} with labels given with the answer in view only)" if counted.num_seen else ""
         raise OutputError(
             f"{counted.num_left:,} of {len(counted.units):,} readings of the sample are not labelled{seen}; label "
-            "them, or say --so-far for intervals that hold however often you look"
+            "them, or pass --so-far for intervals that hold however often you look"
         )
 
 
-def _asked_record(asked: Asked, population: Population) -> dict[str, Any]:
+def _asked_record(asked: ReviewRequest, population: Population) -> dict[str, Any]:
     """What a record says of what was asked."""
     return {
         "format": REVIEW_FORMAT,
@@ -353,7 +353,7 @@ def _asked_record(asked: Asked, population: Population) -> dict[str, Any]:
     }
 
 
-def _population(output: Location, asked: Asked) -> tuple[Manifest, Population]:
+def _population(output: Location, asked: ReviewRequest) -> tuple[Manifest, Population]:
     with output_errors(output.uri):
         manifest = require_manifest(output)
     return manifest, read_population(output, manifest, question_id=asked.question_id, rule=asked.rule)
@@ -373,7 +373,7 @@ def _only_review(output: Location) -> str:
     if len(names) == 1:
         return names[0]
     if not names:
-        raise OutputError(f"there is no review of {output}; say memagent review make")
+        raise OutputError(f"there is no review of {output}; run memagent review make")
     raise SettingsError(f"--review: {output} has several; name one of {', '.join(names)} with --review ID")
 
 
@@ -421,7 +421,7 @@ def _only_review_of(output: Location, manifest: Manifest, *, question_id: str) -
     ]
     if not names:
         raise OutputError(
-            f"the last run of {output} has no review of question {question_id!r} to learn from: say `memagent review "
+            f"the last run of {output} has no review of question {question_id!r} to learn from: run `memagent review "
             "make` with --purpose develop, label, and import the labels; labels that are there already count"
         )
     if len(names) > 1:
@@ -450,6 +450,6 @@ def _require_learnable(review: Review, manifest: Manifest, *, question_id: str) 
         )
     if record["run_id"] != manifest["run_id"]:
         raise OutputError(
-            f"review {record['review_id']} is of run {record['run_id']}, the last one is {manifest['run_id']}; say "
+            f"review {record['review_id']} is of run {record['run_id']}, the last one is {manifest['run_id']}; run "
             "`memagent review make` again: it asks only for labels that are missing"
         )

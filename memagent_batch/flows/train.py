@@ -15,11 +15,11 @@ from pydantic import JsonValue
 
 from memagent_batch.config.training import TrainConfig
 from memagent_batch.errors import InputError, LearningError, OutputError, SettingsError
-from memagent_batch.files.location import Location
 from memagent_batch.logs import EventKind
-from memagent_batch.masking import recorded, shown
+from memagent_batch.masking import mask_url, redact_settings
 from memagent_batch.models.weights import model_sha256, weights_version
 from memagent_batch.runs.manifest import package_versions
+from memagent_batch.store.location import Location
 from memagent_batch.tokens.tokenizer import load_tokenizer
 from memagent_batch.training.learner.batches import LEARNT_COLUMNS, conversations
 from memagent_batch.training.learner.learner import (
@@ -147,7 +147,7 @@ def take_step(learner: Learner, groups: Sequence[pa.Table], *, metrics: Path, do
     with metrics.open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(line) + "\n")
     log.info(f"step {line['step']}: {step_text(line)}; {done}", extra={"event": EventKind.PROGRESS, **line})
-    return int(line["num_teaching_conversations"] or 0)
+    return int(line["num_nonzero_advantage"] or 0)
 
 
 def learn_from(learner: Learner, groups: Sequence[pa.Table]) -> StepFigures | None:
@@ -163,7 +163,7 @@ def rounded(figures: StepFigures) -> dict[str, float | None]:
 def step_text(line: Figures) -> str:
     """A step's figures in one line, for people."""
     kl = "" if line["kl"] is None else f", kl {line['kl']:.5f}"
-    equal = "" if line["num_teaching_conversations"] else "; rewards of every question are equal, which teaches nothing"
+    equal = "" if line["num_nonzero_advantage"] else "; rewards of every question are equal, which teaches nothing"
     return (
         f"reward {line['mean_reward']:.3f}, loss {line['loss']:+.5f}{kl}, "
         f"clipped {line['clip_fraction']:.2%}, gradient {line['gradient_norm']:.3f}, {line['seconds']:.0f} s{equal}"
@@ -190,7 +190,7 @@ def checked_groups(table: Location, files: Sequence[str], *, training: TrainConf
         if named != version and not training.allow_other_weights:
             raise SettingsError(
                 f"the rollouts were drawn with weights {named!r}, {model} has {version!r}: give the model that they "
-                "were drawn with, collect again with this one, or say --allow-other-weights (or --weights-version, "
+                "were drawn with, collect again with this one, or pass --allow-other-weights (or --weights-version, "
                 "where they were given a name)"
             )
         if group["tokenizer_hash"][0].as_py() != tokenizer:
@@ -207,7 +207,7 @@ def model_folder(model: str) -> Path:
     """
     folder = Path(resolve_model(model))
     if not (folder / "config.json").is_file():
-        raise SettingsError(f"model: {folder} is no model folder (no config.json); download the model into a folder")
+        raise SettingsError(f"model: {folder} is not a model folder (no config.json); download the model into a folder")
     return folder
 
 
@@ -215,23 +215,23 @@ def local_folder(output: str) -> Path:
     """The folder that weights are written to.
 
     Raises:
-        SettingsError: it is no folder of this machine.
+        SettingsError: it is not a folder of this machine.
     """
     if "://" in output:
         raise SettingsError(
-            f"output: weights are written to a folder of this machine, not to {shown(output)}; copy them from there"
+            f"output: weights are written to a folder of this machine, not to {mask_url(output)}; copy them from there"
         )
     return Path(output)
 
 
 def _record(training: TrainConfig, *, model: Path, collected: RolloutsRecord, num_steps: int) -> dict[str, Any]:
-    """`training.json`, but for the version of the weights."""
+    """`training.json`, except for the version of the weights."""
     return {
         "format": TRAINING_FORMAT,
         "parent": {"model": training.model, "model_sha256": model_sha256(str(model))},
-        "rollouts": {"uri": shown(training.rollouts), "run_id": collected["run_id"], "counts": collected["counts"]},
+        "rollouts": {"uri": mask_url(training.rollouts), "run_id": collected["run_id"], "counts": collected["counts"]},
         "num_steps": num_steps,
-        "settings": recorded(training.model_dump(mode="json", exclude={"storage_options"})),
+        "settings": redact_settings(training.model_dump(mode="json", exclude={"storage_options"})),
         "versions": package_versions(),
         "finished_at": datetime.now(UTC).isoformat(),
     }

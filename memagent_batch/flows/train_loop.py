@@ -10,16 +10,16 @@ from pathlib import Path
 import pyarrow as pa
 import torch
 
-from memagent_batch.budgets import fitted
+from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.training import TrainLoopConfig
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.report.charts import chart_learning, render_chart
-from memagent_batch.files.location import Location
 from memagent_batch.flows.collect import sampled_agent
 from memagent_batch.flows.train import TRAINING_FORMAT, learn_from, local_folder, model_folder, rounded, step_text
-from memagent_batch.log.writer import new_run_id
 from memagent_batch.logs import EventKind
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.writer import new_run_id
 from memagent_batch.training.learner.batches import LEARNT_COLUMNS
 from memagent_batch.training.learner.learner import (
     Learner,
@@ -47,7 +47,7 @@ from memagent_batch.wiring import identify_reader, make_engine
 
 log = logging.getLogger(__name__)
 
-MOST_DIFFERENCE = {True: 0.01, False: 1.0}
+MAX_LOGPROB_GAP = {True: 0.01, False: 1.0}
 """Of a drawn token's log-probability, learner against engine, that rounding explains: in float32, and otherwise."""
 
 
@@ -56,11 +56,11 @@ def train_loop(training: TrainLoopConfig, *, tasks: Tasks, held_out: Sequence[Ta
 
     Raises:
         UsageError: the user's mistake, found before an engine starts.
-        EngineDeadError: the engine died; the same command goes on with the step that was under way.
+        EngineDeadError: the engine died; the same command goes on with the interrupted step.
     """
     if training.loop.max_steps is None and training.loop.max_minutes is None:
         raise SettingsError("loop: no budget; give --loop.max-steps or --loop.max-minutes")
-    training = training.with_agent(fitted(training.agent))
+    training = training.with_agent(fit_budgets_to_window(training.agent))
     current = sampled(at_step(training, last_step(local_folder(training.output))))
     identify_reader(current.agent)
     require_reward(current.rollouts)
@@ -184,10 +184,10 @@ def optimiser_steps(learner: Learner, groups: Sequence[pa.Table], *, size: int) 
 def _warn_of_difference(training: TrainLoopConfig, step: Step, difference: float) -> None:
     """Warns where learner and engine do not compute the same, as with stale weights: what is learnt is then wrong."""
     in_float32 = training.agent.vllm.dtype == "float32" and not training.learner.bf16
-    if difference > MOST_DIFFERENCE[in_float32]:
+    if difference > MAX_LOGPROB_GAP[in_float32]:
         message = (
             f"step {step.number}: learner and engine differ by up to {difference:.3g} in a token's log-probability "
-            f"(expected: at most {MOST_DIFFERENCE[in_float32]:g}); check that both have the same model, dtype and "
+            f"(expected: at most {MAX_LOGPROB_GAP[in_float32]:g}); check that both have the same model, dtype and "
             "sampling before you use what is learnt"
         )
         fields = {"step": step.number, "engine_difference": difference}
@@ -228,7 +228,7 @@ def report(folder: Path) -> Figures | None:
 
 
 def at_step(training: TrainLoopConfig, step: Step) -> TrainLoopConfig:
-    """The loop with an agent of a step's weights; what is drawn next has seeds of its own."""
+    """The loop with an agent of a step's weights; what is drawn next has its own seeds."""
     agent = training.agent
     start = str(model_folder(agent.model))
     changed = {

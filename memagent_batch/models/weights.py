@@ -1,4 +1,4 @@
-"""Identity of a model's weights, for the reader fingerprint: other weights can't pick up stale results."""
+"""Identity of a model's weights, for the fingerprint: other weights can't pick up stale results."""
 
 import hashlib
 from functools import lru_cache

@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import Any
 
 from memagent_batch.evaluation.report.traces import Trace, make_trace
-from memagent_batch.log.index import Row
 from memagent_batch.pages.readings import Change, RunChanges, RunReading, outcome_of, shown_value
+from memagent_batch.store.turn_log.index import Row
 
 CHOSEN = "chosen"
 """`how` of a sentence that the model pointed at."""
@@ -17,7 +17,7 @@ MAX_SHEET_READINGS = 50
 """Most readings of one file: a document with more has several."""
 NEAR_CHARACTERS = 300
 """What is near a mark: characters on either side that are always seen."""
-LONGEST_WORD = 40
+MAX_WORD = 40
 """Characters in which the end of a word is looked for."""
 _BLANK = re.compile(r"\s+")
 
@@ -97,11 +97,11 @@ def _window(text: str, marks: Sequence[Mark], *, context_chars: int) -> Window:
 
 
 def _reach(text: str, first: int, last: int, *, context_chars: int) -> tuple[int, int]:
-    """Where the context of a passage begins and ends: at a blank, where there is one near."""
+    """Where the context of a passage begins and ends: at a blank, if there is one near."""
     start, end = max(0, first - context_chars), min(len(text), last + context_chars)
-    blank = _BLANK.search(text, start - 1, min(first, start + LONGEST_WORD)) if start else None
+    blank = _BLANK.search(text, start - 1, min(first, start + MAX_WORD)) if start else None
     start = blank.end() if blank else start
-    blanks = [found.start() for found in _BLANK.finditer(text, max(last, end - LONGEST_WORD), end)]
+    blanks = [found.start() for found in _BLANK.finditer(text, max(last, end - MAX_WORD), end)]
     return start, blanks[-1] if blanks and end < len(text) else end
 
 
@@ -156,7 +156,7 @@ class Passages:
     """The passages of a document round the evidence of its readings on one sheet."""
 
     windows: tuple[list[Window], ...] = ()
-    """Of each reading of the sheet, in their order; empty where there is no text to show."""
+    """Of each reading of the sheet, in their order; empty if there is no text to show."""
     missing: str | None = None
     """Why there is no text to show though there is evidence."""
 
@@ -167,7 +167,7 @@ def sheet_path(number: int) -> str:
 
 
 def view_reading(reading: RunReading, *, changes: RunChanges, output: str, run_id: str) -> ReadingView:
-    """What the page shows of a reading, but for the passages of its document."""
+    """What the page shows of a reading, except for the passages of its document."""
     row = reading.answer
     sought = {row["answer"], row["value_label"]} - {None, ""}
     return ReadingView(

@@ -15,16 +15,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from memagent_batch.domain.closing.values import ValueStatus
+from memagent_batch.documents.formats.columnar import open_grouped
+from memagent_batch.domain.follow_ups.values import ValueStatus
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
-from memagent_batch.files.errors import table_errors
-from memagent_batch.files.location import Location
-from memagent_batch.inputs.formats.columnar import open_grouped
-from memagent_batch.log.index import Row
 from memagent_batch.runs.comparison import AnswerChange, DifferenceRow, compare_runs
 from memagent_batch.runs.history import find_run
 from memagent_batch.runs.manifest import Manifest, PartReport
+from memagent_batch.store.errors import table_errors
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.index import Row
 
 REMEDY = "a later run of the output replaces the tables: repeat the command on the latest run"
 """What to do about a table file that is gone."""
@@ -280,9 +280,9 @@ class Change:
     why: tuple[str, ...]
     """What is new or other; see `Cause`."""
     before: str | None
-    """The earlier answer, its beginning; None where there was none."""
+    """The earlier answer, its beginning; None if there was none."""
     value_before: str | None = None
-    """The earlier value, its beginning; None where there was none, or where it is the same."""
+    """The earlier value, its beginning; None if there was none, or where it is the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,10 +23,6 @@ from memagent_batch.domain.texts.shares import percent
 from memagent_batch.errors import OutputError
 from memagent_batch.evaluation.report.templates import frame_page, inert_json, page_bytes, page_environment
 from memagent_batch.evaluation.report.visible import shorten, visible
-from memagent_batch.files.claims import ABANDONED_AFTER, claimed_record, replace_shown
-from memagent_batch.files.errors import output_errors
-from memagent_batch.files.json_files import json_bytes
-from memagent_batch.files.location import Location
 from memagent_batch.pages.document_page import (
     MAX_SHEET_READINGS,
     Passages,
@@ -48,6 +44,10 @@ from memagent_batch.pages.readings import (
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.estimates import latest_estimates
 from memagent_batch.runs.manifest import Manifest, require_manifest
+from memagent_batch.store.claims import ABANDONED_AFTER, read_owner_record, replace_shown
+from memagent_batch.store.errors import output_errors
+from memagent_batch.store.json_files import json_bytes
+from memagent_batch.store.location import Location
 
 LARGE_ANSWERS = 100_000
 """Answers above which a site is written only if the user allows it: at some 11 kB each it takes 1 GB."""
@@ -143,7 +143,7 @@ def write_site(output: Location, target: Location, *, context_chars: int | None,
     """
     with output_errors(output.uri):
         manifest = require_manifest(output)
-    claimed_record(target, RECORD_FILE, layout=LAYOUT, remedy="choose an empty folder with --to")
+    read_owner_record(target, RECORD_FILE, layout=LAYOUT, remedy="choose an empty folder with --to")
     num_answers = manifest["counts"]["answers_rows"]
     if num_answers > LARGE_ANSWERS and not is_large_allowed:
         raise OutputError(

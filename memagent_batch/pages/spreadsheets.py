@@ -15,13 +15,13 @@ from typing import Any
 
 from memagent_batch.domain.texts.escapes import is_formula
 from memagent_batch.errors import OutputError, require_extra
-from memagent_batch.files.errors import output_errors
-from memagent_batch.files.location import Location
-from memagent_batch.log.index import Row
 from memagent_batch.pages.document_page import CHOSEN
 from memagent_batch.pages.readings import GroupedRows, column_names, key_of, table_rows
 from memagent_batch.runs.manifest import Manifest, require_manifest
 from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER
+from memagent_batch.store.errors import output_errors
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.index import Row
 
 MAX_XLSX_ROWS = 1_048_576
 """Rows of a sheet in XLSX, its heading included."""
@@ -83,7 +83,7 @@ def write_spreadsheet(output: Location, manifest: Manifest, *, to: SpreadsheetFo
     if to is SpreadsheetFormat.XLSX and num_rows >= MAX_XLSX_ROWS:
         raise OutputError(
             f"--to xlsx: the run has {num_rows:,} answers, and a sheet of XLSX holds {MAX_XLSX_ROWS - 1:,}; "
-            "say --to csv, or read the Parquet files"
+            "pass --to csv, or read the Parquet files"
         )
     cells = WrittenCells()
     rows = _rows(output, manifest)

@@ -57,7 +57,7 @@ class DirectPolicy(ABC):
         return Outcome(response=prompts.response(completion), finish_reason=completion.finish_reason, memory=NO_MEMORY)
 
     def identity(self) -> Mapping[str, Any]:
-        """Kind and knobs."""
+        """Kind and settings."""
         return {"kind": self.kind, **asdict(self)}
 
     def largest_turns(self, prompts: PromptTokens) -> Mapping[str, Mapping[str, int]]:
@@ -89,7 +89,7 @@ class RetrievePolicy(DirectPolicy):
 
     passage_tokens: int
     rank: Rank | None = None
-    """Scores how near passages are to a question; BM25 where there is none. It runs beside the event loop."""
+    """Scores how near passages are to a question; BM25 if there is none. It runs beside the event loop."""
 
     def __post_init__(self) -> None:
         """Checks the length of a passage.
@@ -101,7 +101,7 @@ class RetrievePolicy(DirectPolicy):
             raise ValueError("policy.passage_tokens must be above policy.overlap_tokens, and not above chunk_tokens")
 
     def identity(self) -> Mapping[str, Any]:
-        """Kind and knobs, and the package that ranks."""
+        """Kind and settings, and the package that ranks."""
         return {**DirectPolicy.identity(self), "rank": f"bm25s {version('bm25s')}" if self.rank is None else "own"}
 
     async def parts(
@@ -154,5 +154,5 @@ class TruncatePolicy(DirectPolicy):
         return [(0, room - tail), (document.num_tokens - tail, document.num_tokens)]
 
     def identity(self) -> Mapping[str, Any]:
-        """Kind and knobs; no chunk shares anything with another one here."""
+        """Kind and settings; no chunk shares anything with another one here."""
         return {name: value for name, value in DirectPolicy.identity(self).items() if name != "overlap_tokens"}

@@ -40,11 +40,11 @@ class OverwritePolicy:
         return Outcome(response=prompts.response(completion), finish_reason=completion.finish_reason, memory=memory)
 
     def identity(self) -> Mapping[str, Any]:
-        """Kind and knobs."""
-        knobs = asdict(self)
+        """Kind and settings."""
+        settings = asdict(self)
         if self.break_at is None:
-            del knobs["break_at"]
-        return {"kind": self.kind, **knobs}
+            del settings["break_at"]
+        return {"kind": self.kind, **settings}
 
     def largest_turns(self, prompts: PromptTokens) -> Mapping[str, Mapping[str, int]]:
         """The `update` turn shows a memory, and writes one."""

@@ -21,8 +21,8 @@ from memagent_batch.policies.overwrite import OverwritePolicy
 LABEL_TOKENS = 32
 """Upper bound of the tokens that name the sections of a note in a `merge` turn, its line breaks included."""
 
-MOST_TURNS = 256
-"""Turns that one reading has under way at once where no number of places is known: as many as an actor runs by default.
+MAX_TURNS = 256
+"""Turns that one reading has in flight at once where no number of places is known: as many as an actor runs by default.
 """
 
 PREVIOUS_MEMORY = "\n[Previous Memory]:\n"
@@ -261,7 +261,7 @@ async def side_by_side(prompts: Iterable[Prompt], *, turns: Turns) -> list[Compl
             task.add_done_callback(unfinished.discard)
             if isinstance(turns, PlacedTurns):
                 await turns.room()
-            elif len(unfinished) == MOST_TURNS:
+            elif len(unfinished) == MAX_TURNS:
                 await asyncio.wait(unfinished, return_when=asyncio.FIRST_COMPLETED)
     return [task.result() for task in asked]
 

@@ -7,12 +7,12 @@ from functools import lru_cache
 import pyarrow as pa
 
 from memagent_batch.config.agent import AgentConfig
+from memagent_batch.documents.questions import value_types
 from memagent_batch.domain.addresses import ReadingAddress
-from memagent_batch.domain.closing.answer_types import ValueType
+from memagent_batch.domain.follow_ups.answer_types import ValueType
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Policy, Question, QuestionTokens
 from memagent_batch.errors import QuestionTooLongError
-from memagent_batch.inputs.questions import value_types
 from memagent_batch.plugins import make_policy
 from memagent_batch.wiring import make_prompt_tokens, make_tokenizer
 
@@ -35,13 +35,13 @@ class LoadedAgent:
         """The question as its policy sees it.
 
         Raises:
-            QuestionTooLongError: names the question, its length and the knob.
+            QuestionTooLongError: names the question, its length and the setting.
         """
         token_ids = self.encode(question.text)
         if len(token_ids) > self.question_tokens:
             raise QuestionTooLongError(
                 f"question {question.question_id!r} has {len(token_ids)} tokens, "
-                f"policy.question_tokens is {self.question_tokens}; shorten it or raise the knob"
+                f"policy.question_tokens is {self.question_tokens}; shorten it or raise the setting"
             )
         return QuestionTokens(token_ids=token_ids)
 
@@ -60,10 +60,10 @@ def make_agent(agent: AgentConfig) -> LoadedAgent:
 class Questions:
     """Questions, and the addresses of their readings."""
 
-    def __init__(self, asked: pa.Table, *, reader_fingerprint: str) -> None:
+    def __init__(self, asked: pa.Table, *, fingerprint: str) -> None:
         """Takes the question list (`PlannedQuestions.hashed`) and the reader, which is part of every address."""
         self._asked = asked
-        self._reader_fingerprint = reader_fingerprint
+        self._reader_fingerprint = fingerprint
         self.types: list[ValueType | None] = value_types(asked)
         """The type that the question in each row asks for."""
 
@@ -76,5 +76,5 @@ class Questions:
             document_hash=document_hash,
             question_hash=self._asked["question_hash"][row].as_py(),
             sample=sample,
-            reader_fingerprint=self._reader_fingerprint,
+            fingerprint=self._reader_fingerprint,
         )

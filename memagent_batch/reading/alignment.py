@@ -1,4 +1,4 @@
-"""Where strings that a model wrote itself stand in a text: exactly, but for case and width, nearly, or nowhere."""
+"""Where strings that a model wrote itself stand in a text: exactly, except for case and width, nearly, or nowhere."""
 
 import re
 import unicodedata
@@ -29,7 +29,7 @@ class Alignment(StrEnum):
     EXACT = "exact"
     """Character for character, on borders of words and numbers."""
     FOLDED = "folded"
-    """But for case, width, accents' encoding and white space."""
+    """Except for case, width, accents' encoding and white space."""
     FUZZY = "fuzzy"
     """Most of its characters, in their order."""
     NONE = "none"

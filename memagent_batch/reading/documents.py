@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from memagent_batch.config.agent import AgentConfig
+from memagent_batch.documents.document_index import CARRY_PREFIX
 from memagent_batch.domain.document import BreakAt, Document
 from memagent_batch.domain.texts.locators import LocatedRow
 from memagent_batch.domain.texts.sentences import LINE_ENDS, Sentences
 from memagent_batch.errors import DocumentError, SettingsError, TextUnavailableError
-from memagent_batch.inputs.document_index import CARRY_PREFIX
-from memagent_batch.plugins import knob_names, policy_class
+from memagent_batch.plugins import policy_class, setting_names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +32,8 @@ class PlannedDocument:
     """Size of its text by the plan, bytes of UTF-8; 0 for a row of a dataset, which no plan counts."""
     last_hashes: list[str] = field(default_factory=list)
     """Hashes of its last versions, the latest first, where `turn_files` hold turns of those too."""
-    closings: list[tuple[int, int]] = field(default_factory=list)
-    """Readings that have been answered, but whose closing turns are missing."""
+    follow_up_readings: list[tuple[int, int]] = field(default_factory=list)
+    """Readings that have been answered, but whose follow-up questions are missing."""
     ended_by: list[str] = field(default_factory=list)
     """Run and writer that ended each of these."""
     sentences: Sentences = field(default_factory=Sentences)
@@ -70,7 +70,7 @@ def _planned_document(row: pa.Table) -> PlannedDocument:
         turn_files=values["turn_files"],
         num_bytes=values["num_bytes"] or 0,
         last_hashes=values["last_hashes"],
-        closings=[(reading["question"], reading["sample"]) for reading in values["closings"]],
+        follow_up_readings=[(reading["question"], reading["sample"]) for reading in values["closings"]],
         ended_by=values["ended_by"],
         sentences=Sentences(starts=starts, ends=ends),
         carried={name: value for name, value in values.items() if name.startswith(CARRY_PREFIX)},
@@ -78,9 +78,9 @@ def _planned_document(row: pa.Table) -> PlannedDocument:
 
 
 def break_at(agent: AgentConfig) -> BreakAt | None:
-    """Where the agent's chunks close; None where their length alone decides, or its policy has no such knob."""
-    has_knob = "break_at" in knob_names(policy_class(agent.policy.kind))
-    return agent.policy.break_at if has_knob else None
+    """Where the agent's chunks close; None where their length alone decides, or its policy has no such setting."""
+    has_setting = "break_at" in setting_names(policy_class(agent.policy.kind))
+    return agent.policy.break_at if has_setting else None
 
 
 def require_rows(agent: AgentConfig, *, order_columns: Sequence[str]) -> None:

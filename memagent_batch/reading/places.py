@@ -60,9 +60,9 @@ class TurnPlaces:
             await asyncio.wait(waiting)
 
     def close(self, why: str) -> None:
-        """Gives no further place. Turns that wait fail with a BoundReachedError when the turns under way have ended.
+        """Gives no further place. Turns that wait fail with a BoundReachedError when the turns in flight have ended.
 
-        They wait, since a policy that asks turns side by side would cancel those under way.
+        They wait, since a policy that asks turns side by side would cancel those in flight.
         """
         self._closed_because = why
         self._refuse()
@@ -95,7 +95,7 @@ class TurnPlaces:
                 return
 
     def _refuse(self) -> None:
-        """Fails the turns that wait, if the places are closed and no turn is under way."""
+        """Fails the turns that wait, if the places are closed and no turn is in flight."""
         if not self._closed_because or self._num_free < self._number:
             return
         for waiting in self._waiting:

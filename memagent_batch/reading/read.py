@@ -10,9 +10,9 @@ from memagent_batch.domain.document import Document
 from memagent_batch.domain.readings import Outcome, Question, QuestionTokens, Status, cost_of
 from memagent_batch.domain.turns import FinishReason
 from memagent_batch.errors import MemagentError, NotReadError, ReadingError
-from memagent_batch.log.rows import ResultRow, require_outcome
 from memagent_batch.reading.agent import LoadedAgent
 from memagent_batch.reading.turns import ReadingTurns, TurnCounts
+from memagent_batch.store.turn_log.rows import ResultRow, require_outcome
 
 log = logging.getLogger(__name__)
 
@@ -23,11 +23,11 @@ class Reading:
 
     status: Status
     response: str | None = None
-    """Text of the answer turn, without thoughts; None where there is no answer."""
+    """Text of the answer turn, without thoughts; None if there is no answer."""
     memory: str | None = None
     finish_reason: FinishReason | None = None
     error_type: str | None = None
-    """What went wrong, where there is no answer."""
+    """What went wrong, if there is no answer."""
     error_message: str | None = None
     counts: TurnCounts
     num_document_tokens: int

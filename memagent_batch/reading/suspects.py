@@ -1,4 +1,4 @@
-"""Turns that were under way when an engine died: remembered after the restart, and given up at the fourth death.
+"""Turns that were in flight when an engine died: remembered after the restart, and given up at the fourth death.
 
 Without that, a turn that kills its engine would be retried forever, and stop the readings beside it each time. Turns
 that were there at two deaths are suspects. They run in groups of 16, then those of the group that died run alone: of
@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.errors import EngineDeadError, EngineRequestError
-from memagent_batch.files.location import Location
-from memagent_batch.files.parquet import parquet_bytes
-from memagent_batch.log.index import ReadingKey, reading_key
+from memagent_batch.store.location import Location
+from memagent_batch.store.parquet import parquet_bytes
+from memagent_batch.store.turn_log.index import ReadingKey, reading_key
 
 DEATHS_FOLDER = "log/deaths"
 SUSPECT_DEATHS = 2
@@ -37,7 +37,7 @@ TurnKey = tuple[ReadingKey, str, str]
 
 @dataclass(slots=True, kw_only=True)
 class Suspects:
-    """Which turns are under way, and which were when an engine of this run died. One for each actor."""
+    """Which turns are in flight, and which were when an engine of this run died. One for each actor."""
 
     output: Location | None
     """The run's location; None where no file is kept, and the actor hands deaths on (`at_death`, `add`)."""
@@ -65,17 +65,17 @@ class Suspects:
 
     @property
     def at_death(self) -> list[TurnKey]:
-        """The turns that were under way when the engine died."""
+        """The turns that were in flight when the engine died."""
         return sorted(self._at_death or ())
 
     def save(self, *, writer_id: str) -> None:
-        """Keeps the turns that were under way when the engine died."""
+        """Keeps the turns that were in flight when the engine died."""
         rows = [
             {
                 "document_hash": key[0],
                 "question_hash": key[1],
                 "sample": key[2],
-                "reader_fingerprint": fingerprint,
+                "fingerprint": fingerprint,
                 "path": path,
             }
             for key, fingerprint, path in self.at_death
@@ -93,7 +93,7 @@ class Suspects:
         """
         deaths = self._deaths[_turn(address, path)]
         if deaths >= FATAL_DEATHS:
-            raise EngineRequestError(f"turn {path}: the engine died {deaths} times while this turn was under way")
+            raise EngineRequestError(f"turn {path}: the engine died {deaths} times while this turn was in flight")
         async with AsyncExitStack() as permits:
             if deaths >= SUSPECT_DEATHS:
                 async with self._next:  # one that needs all permits is not overtaken by those that need one
@@ -103,7 +103,7 @@ class Suspects:
 
     @contextmanager
     def watch(self, address: ReadingAddress, path: str) -> Iterator[None]:
-        """Keeps the turn noted as under way inside the block."""
+        """Keeps the turn noted as in flight inside the block."""
         turn = _turn(address, path)
         self._under_way.add(turn)
         try:
@@ -117,10 +117,10 @@ class Suspects:
 
 
 def _turn(address: ReadingAddress, path: str) -> TurnKey:
-    return (reading_key(address), address.reader_fingerprint, path)
+    return (reading_key(address), address.fingerprint, path)
 
 
 def _turn_of(row: Mapping[str, Any]) -> TurnKey:
-    """The turn of a row of a death; one without a fingerprint is no turn of any reader."""
+    """The turn of a row of a death; one without a fingerprint is not a turn of any reader."""
     key = (row["document_hash"], row["question_hash"], row["sample"])
-    return key, row.get("reader_fingerprint", ""), row["path"]
+    return key, row.get("fingerprint", ""), row["path"]

@@ -5,23 +5,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
-from memagent_batch.domain.closing.prompts import WHOLE_OR_FAILED
+from memagent_batch.domain.follow_ups.prompts import WHOLE_OR_FAILED
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, sum_counted
 from memagent_batch.engines.engine import Completer
-from memagent_batch.errors import NotHeldError
-from memagent_batch.log.index import ReadingKey, reading_key
-from memagent_batch.log.rows import TurnRow, completion_of
-from memagent_batch.log.turns import LoggedRows
-from memagent_batch.log.writer import TurnLogWriter
+from memagent_batch.errors import NotLoggedError
 from memagent_batch.reading.places import TurnPlaces
 from memagent_batch.reading.suspects import Suspects
+from memagent_batch.store.turn_log.index import ReadingKey, reading_key
+from memagent_batch.store.turn_log.rows import TurnRow, completion_of
+from memagent_batch.store.turn_log.turns import LoggedRows
+from memagent_batch.store.turn_log.writer import TurnLogWriter
 
 LoggedTurns = Mapping[ReadingKey, LoggedRows]
 """Rows of the turn log by reading and turn path, as `read_turns` returns them."""
 NO_ROWS = LoggedRows({})
 
-ClosingTurn = tuple[str, str, str]
-"""A closing turn of one reading: its fingerprint, its path, and the hash of its prompt."""
+FollowUpTurn = tuple[str, str, str]
+"""A follow-up question of one reading: its fingerprint, its path, and the hash of its prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class TurnCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Journal:
-    """Where an actor keeps its turns: the log, and the record of those that are under way."""
+    """Where an actor keeps its turns: the log, and the record of those that are in flight."""
 
     log: TurnLogWriter
     suspects: Suspects
@@ -72,12 +72,12 @@ class ReadingTurns:
     address: ReadingAddress
     """The reading's address, from which each turn has its seed."""
     seed: int
-    held: LoggedTurns = field(default_factory=dict)
+    from_log: LoggedTurns = field(default_factory=dict)
     """Turns that the log holds of this reading."""
     last_hashes: Sequence[str] = ()
     """Hashes of the document's last versions, the latest first, whose turns of the same prompts are taken."""
-    held_closings: Mapping[str, LoggedTurns] = field(default_factory=dict)
-    """Closing turns that the log holds, by their fingerprint."""
+    logged_follow_ups: Mapping[str, LoggedTurns] = field(default_factory=dict)
+    """Follow-up questions that the log holds, by their fingerprint."""
     journal: Journal | None = None
     """Keeps new turns; None where nothing is kept."""
     places: TurnPlaces = field(default_factory=TurnPlaces)
@@ -88,7 +88,7 @@ class ReadingTurns:
     counts: TurnCounts = field(default=TurnCounts(), init=False)
     _num_asked: int = field(default=0, init=False)
     _paths_of_last: dict[ReadingAddress, Mapping[tuple[str, str], str]] = field(default_factory=dict, init=False)
-    _closed: dict[ClosingTurn, Completion] = field(default_factory=dict, init=False)
+    _closed: dict[FollowUpTurn, Completion] = field(default_factory=dict, init=False)
 
     async def room(self) -> None:
         """Returns when no turn of the reading waits for a place; see `PlacedTurns`."""
@@ -96,7 +96,7 @@ class ReadingTurns:
         await self.places.room(self.address)
 
     async def __call__(self, prompt: Prompt) -> Completion:
-        """The completion of one prompt: held by the log, or asked of the engine and recorded.
+        """The completion of one prompt: taken from the log, or asked of the engine and recorded.
 
         Raises:
             LogRowError: the turn does not fit the log.
@@ -106,32 +106,32 @@ class ReadingTurns:
         prompt, self._num_asked = replace(prompt, number=self._num_asked), self._num_asked + 1
         address = self.address
         if prompt.fingerprint is not None:
-            address = replace(address, reader_fingerprint=prompt.fingerprint)
-        if (row := self._held(prompt, address)) is not None:
+            address = replace(address, fingerprint=prompt.fingerprint)
+        if (row := self._from_log(prompt, address)) is not None:
             completion = completion_of(row)
         else:
             completion = await self._complete(prompt, address)
         if prompt.fingerprint is not None:
-            self._closed[_closing_turn(prompt.fingerprint, prompt)] = completion
+            self._closed[_follow_up_turn(prompt.fingerprint, prompt)] = completion
         self.counts = self.counts.with_turn(prompt, completion)
         if self.observe is not None:
             self.observe(prompt, completion)
         return completion
 
-    def _held(self, prompt: Prompt, address: ReadingAddress) -> TurnRow | None:
+    def _from_log(self, prompt: Prompt, address: ReadingAddress) -> TurnRow | None:
         """The turn's row in the log, if it answered this very prompt, and need not be asked again."""
         row = self._rows(prompt, address).get(prompt.path)
         if row is None or row["prompt_hash"] != token_hash(prompt.token_ids) or self._asks_again(prompt, row):
             return None
         return row
 
-    def _held_from_last(self, prompt: Prompt, address: ReadingAddress) -> TurnRow | None:
+    def _reused_from_last(self, prompt: Prompt, address: ReadingAddress) -> TurnRow | None:
         """The row of this very prompt in a last version of the document: at the same path, or else at another one.
 
         What is put into a document, or taken out, moves the paths of all that follows, and not always their prompts.
         """
         for last in (replace(address, document_hash=last_hash) for last_hash in self.last_hashes):
-            if (row := self._held(prompt, last)) is not None:
+            if (row := self._from_log(prompt, last)) is not None:
                 return row
             if last not in self._paths_of_last:
                 self._paths_of_last[last] = self._rows(prompt, last).paths_by_prompt()
@@ -141,7 +141,7 @@ class ReadingTurns:
         return None
 
     def _asks_again(self, prompt: Prompt, row: TurnRow) -> bool:
-        """Whether a closing turn of an earlier run failed by what it wrote: held, it would fail so for ever.
+        """Whether a follow-up question of an earlier run failed by what it wrote: held, it would fail so forever.
 
         Within a run, and where nothing is kept and turns are only replayed, a row is what the turn brought.
         """
@@ -154,20 +154,20 @@ class ReadingTurns:
 
     def _rows(self, prompt: Prompt, address: ReadingAddress) -> LoggedRows:
         """What the log holds of a reading by path, under the fingerprint of such a turn."""
-        held = self.held if prompt.fingerprint is None else self.held_closings.get(prompt.fingerprint, {})
-        return held.get(reading_key(address), NO_ROWS)
+        from_log = self.from_log if prompt.fingerprint is None else self.logged_follow_ups.get(prompt.fingerprint, {})
+        return from_log.get(reading_key(address), NO_ROWS)
 
     async def _complete(self, prompt: Prompt, address: ReadingAddress) -> Completion:
         """Takes the turn from a last version of the document, or asks the engine; records it.
 
-        A closing turn that was asked for another type of the same question is taken as it is. While the store fails,
-        turns wait here and memory is bounded.
+        A follow-up question that was asked for another type of the same question is taken as it is. While the store
+        fails, turns wait here and memory is bounded.
         """
-        if prompt.fingerprint is not None and (turn := _closing_turn(prompt.fingerprint, prompt)) in self._closed:
+        if prompt.fingerprint is not None and (turn := _follow_up_turn(prompt.fingerprint, prompt)) in self._closed:
             return replace(self._closed[turn], replayed=True)
-        if (row := self._held_from_last(prompt, address)) is not None:
+        if (row := self._reused_from_last(prompt, address)) is not None:
             if self.journal is not None:
-                self.journal.log.record_held(address, prompt, row)
+                self.journal.log.record_reused(address, prompt, row)
             return completion_of(row)
         seed = address.turn_seed(prompt.path, seed=self.seed)
         place = self.places.place(self.address, document=self.document, turn=prompt.number or 0)
@@ -183,21 +183,23 @@ class ReadingTurns:
         return completion
 
 
-class ClosingsOnly:
-    """An engine for a reading that the log holds: it is asked closing turns, and no turn of the reading itself."""
+class FollowUpsOnly:
+    """An engine for a reading that the log holds: it is asked follow-up questions, and no turn of the reading
+    itself.
+    """
 
     def __init__(self, engine: Completer) -> None:
         self._engine = engine
 
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
-        """The completion of a closing turn.
+        """The completion of a follow-up question.
 
         Raises:
-            NotHeldError: it is a turn of the reading, and the log does not hold it.
+            NotLoggedError: it is a turn of the reading, and the log does not hold it.
             MemagentError: what the engine raises.
         """
         if prompt.fingerprint is None:
-            raise NotHeldError(
+            raise NotLoggedError(
                 f"the log no longer holds turn {prompt.path}, so that nothing can be asked after the answer; restore "
                 "its files in log/turns"
             )
@@ -211,11 +213,11 @@ class ReplayOnly:
         """Never answers.
 
         Raises:
-            NotHeldError: the log does not hold the turn.
+            NotLoggedError: the log does not hold the turn.
         """
-        raise NotHeldError(prompt.path)
+        raise NotLoggedError(prompt.path)
 
 
-def _closing_turn(fingerprint: str, prompt: Prompt) -> ClosingTurn:
-    """What names a closing turn under this fingerprint."""
+def _follow_up_turn(fingerprint: str, prompt: Prompt) -> FollowUpTurn:
+    """What names a follow-up question under this fingerprint."""
     return (fingerprint, prompt.path, token_hash(prompt.token_ids))

@@ -16,15 +16,15 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from memagent_batch.domain.closing.values import ValueStatus
+from memagent_batch.domain.follow_ups.values import ValueStatus
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
-from memagent_batch.files.location import Location
 from memagent_batch.review.estimates import CountedLabels, LabelledUnit
 from memagent_batch.review.labels import YES
 from memagent_batch.review.population import answer_tables
 from memagent_batch.review.record import Review
 from memagent_batch.runs.manifest import Manifest
+from memagent_batch.store.location import Location
 
 ALL, NONE = 1.0, 0.0
 """Thresholds at which all readings that are not flagged are read again, and none."""

@@ -51,7 +51,7 @@ def _remarks(review: Review, counted: CountedLabels, estimate: ReviewEstimate) -
         )
     if estimate.is_sequence:
         yield (
-            "- The intervals are confidence sequences of 95 %, which hold at all times at once, but for those of "
+            "- The intervals are confidence sequences of 95 %, which hold at all times at once, except for those of "
             "agreement and evidence: these hold for one look."
         )
     yield from _remarks_on_labels(counted)
@@ -140,7 +140,7 @@ def _all_lines(estimate: ReviewEstimate) -> Sequence[str]:
     if evidence:
         lines.append(
             f"- Evidence: {percent(evidence.share)} ({percent(evidence.interval.low)} to "
-            f"{percent(evidence.interval.high)}) of the sentences bear the answer; {evidence.num_sentences:,} "
+            f"{percent(evidence.interval.high)}) of the sentences support the answer; {evidence.num_sentences:,} "
             f"sentences of {evidence.num_readings:,} readings, each stratum by its size "
             f"({', '.join(map(escaped, evidence.strata))}).{_left_text(evidence.strata_left)}"
         )

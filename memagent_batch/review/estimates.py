@@ -16,7 +16,7 @@ from memagent_batch.review.labels import (
     Label,
     LabelKey,
     Purpose,
-    standing,
+    current_labels_of,
     verdict,
 )
 from memagent_batch.review.measures import (
@@ -43,13 +43,13 @@ MeasureEstimates = Mapping[Measure, MeasureEstimate]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceEstimate:
-    """How many of the sentences that the scan points at bear the answer, as people see it."""
+    """How many of the sentences that the scan points at support the answer, as people see it."""
 
     num_sentences: int
     num_readings: int
     """Readings that they belong to."""
     share: float
-    """Share of a reading's sentences that bear its answer, mean over all readings with sentences in `strata`."""
+    """Share of a reading's sentences that support its answer, mean over all readings with sentences in `strata`."""
     interval: Interval
     """Its 95 % interval, over readings."""
     strata: Sequence[str]
@@ -68,11 +68,11 @@ class StratumSentences:
     num_with_sentences: int
     """Of these, ones whose answers rest on sentences."""
     labelled: Sequence[Sequence[bool]]
-    """Whether each labelled sentence bears the answer, by reading."""
+    """Whether each labelled sentence supports the answer, by reading."""
 
     @property
     def shares(self) -> list[float]:
-        """Share of its labelled sentences that bear the answer, by reading."""
+        """Share of its labelled sentences that support the answer, by reading."""
         return [sum(bears) / len(bears) for bears in self.labelled]
 
     @property
@@ -82,7 +82,7 @@ class StratumSentences:
 
 
 def estimate_evidence(strata: Mapping[str, StratumSentences]) -> EvidenceEstimate | None:
-    """The share of sentences that bear the answer; None where none was labelled.
+    """The share of sentences that support the answer; None where none was labelled.
 
     Each stratum counts by its size, however much of it was drawn. Its share is drawn from a beta distribution with the
     half prior of all other measures.
@@ -196,10 +196,10 @@ def label_key(drawn: DrawnUnit) -> LabelKey:
 
 
 def sentence_labels(labels: Iterable[Label], *, purpose: Purpose) -> Mapping[LabelKey, str]:
-    """What counts of each sentence: whether it bears the answer, by labels made for a purpose."""
+    """What counts of each sentence: whether it supports the answer, by labels made for a purpose."""
     of_key: dict[LabelKey, list[Label]] = defaultdict(list)
     of_sentences = (label for label in labels if label.key.char_start is not None and label.purpose is purpose)
-    for label in standing(of_sentences):
+    for label in current_labels_of(of_sentences):
         of_key[label.key].append(label)
     return {key: verdict(of_sentence) for key, of_sentence in of_key.items()}
 
@@ -318,7 +318,7 @@ def _fits(label: Label, decision: Decision) -> bool:
 
 
 def _labelled_unit(drawn: DrawnUnit, labels: Sequence[Label], *, with_seen: bool) -> LabelledUnit:
-    counted = standing(label for label in labels if label.blind or with_seen)
+    counted = current_labels_of(label for label in labels if label.blind or with_seen)
     clear = [label for label in counted if label.value != UNCLEAR]
     return LabelledUnit(drawn=drawn, labels=clear, is_unclear=bool(counted) and not clear)
 

@@ -9,13 +9,13 @@ from typing import Annotated, Any, TypedDict
 
 import pyarrow as pa
 
+from memagent_batch.documents.where import canonical, parse_where
 from memagent_batch.errors import InputError
-from memagent_batch.files.columns import Column, arrow_schema
-from memagent_batch.files.errors import table_errors
-from memagent_batch.files.location import Location
-from memagent_batch.files.parquet import parquet_bytes, read_parquet
-from memagent_batch.inputs.where import canonical, parse_where
-from memagent_batch.log.rows import CharEnd
+from memagent_batch.store.columns import Column, arrow_schema
+from memagent_batch.store.errors import table_errors
+from memagent_batch.store.location import Location
+from memagent_batch.store.parquet import parquet_bytes, read_parquet
+from memagent_batch.store.turn_log.rows import CharEnd
 
 YES, NO, NONE_OF_THESE = "yes", "no", "none of these"
 """Labels of a review by a condition, and of one by values where none of them is right."""
@@ -41,7 +41,8 @@ class LabelColumns(TypedDict):
     value: Annotated[
         str,
         Column(
-            "what the person says: yes, no, unclear, or a value of the question; of a sentence, whether it bears the "
+            "what the person says: yes, no, unclear, or a value of the question; of a sentence, whether it supports "
+            "the "
             "answer"
         ),
     ]
@@ -58,7 +59,7 @@ class LabelColumns(TypedDict):
         ),
     ]
     choices: Annotated[
-        list[str] | None, Column("what could be chosen, but for unclear; null in rows of older versions")
+        list[str] | None, Column("what could be chosen, except for unclear; null in rows of older versions")
     ]
     review_id: Annotated[str, Column("the review that it was made in")]
     document_id: Annotated[str, Column("id that the document had then")]
@@ -79,7 +80,7 @@ class Purpose(StrEnum):
     """What a label is made for."""
 
     DEVELOP = "develop"
-    """To find better prompts, models or knobs. It says nothing of how good the result is: it was made to fit."""
+    """To find better prompts, models or settings. It says nothing of how good the result is: it was made to fit."""
     VALIDATE = "validate"
     """To measure the scan."""
 
@@ -93,7 +94,7 @@ class LabelKey:
     question_hash: str
     """SHA-256 of the question's text."""
     char_start: int | None = None
-    """First character of the sentence, where the label says whether it bears the answer; else None."""
+    """First character of the sentence, where the label says whether it supports the answer; else None."""
     char_end: int | None = None
     """Character after its last one."""
 
@@ -105,7 +106,7 @@ class Decision:
     about: str
     """The condition that the right answer fulfils where a person says `yes`, or the column of the value to choose."""
     choices: tuple[str, ...]
-    """Labels that may be given, but for unclear."""
+    """Labels that may be given, except for unclear."""
 
     def answers(self, other: "Decision", value: str) -> bool:
         """Whether a label that was given by this decision says what another one asks."""
@@ -130,7 +131,7 @@ class Label:
     """What was decided; None where that is not known any more."""
 
 
-def standing(labels: Iterable[Label]) -> list[Label]:
+def current_labels_of(labels: Iterable[Label]) -> list[Label]:
     """The last label of each person of each key, the person who labelled first in front."""
     ordered = sorted(labels, key=lambda label: (label.labelled_at, label.reviewer, label.value))
     last = {(label.key, person(label.reviewer)): label for label in ordered}

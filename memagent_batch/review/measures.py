@@ -89,7 +89,7 @@ class MeasureEstimate:
     """A measure with its interval."""
 
     value: float | None
-    """The estimate; None where nothing bears on it, as the precision of a scan that found nothing, or where it rests
+    """The estimate; None if nothing is known of it, as the precision of a scan that found nothing, or where it rests
     on a stratum without labels."""
     low: float
     """Lower end of the 95 % interval, from 0 to 1."""
@@ -173,7 +173,7 @@ def agreement_of(pairs: Sequence[tuple[str, str]]) -> Agreement:
 
 
 def _ratio(upper: Numbers, lower: Numbers | float) -> Numbers:
-    """The quotient; NaN where nothing bears on it, or nothing is known of a part."""
+    """The quotient; NaN if nothing is known of it, or nothing is known of a part."""
     lower = np.broadcast_to(np.asarray(lower, float), upper.shape)
     quotient: Numbers = np.divide(upper, lower, out=np.full(upper.shape, np.nan), where=lower > 0)
     return quotient

@@ -30,7 +30,7 @@ class Promise:
     low: float
 
 
-def promise_measures(
+def expected_intervals(
     strata: Sequence[StratumCounts], shares: Mapping[str, float], *, seed: int = SEED
 ) -> dict[Measure, Promise]:
     """Mean intervals of simulated reviews, in which everyone labels right.
@@ -100,7 +100,7 @@ def plan_rows(
     for value in looked_for:
         for elusion in ASSUMED_ELUSIONS:
             shares = _assumed(sizes, value=value, precision=precision, elusion=elusion)
-            promises = promise_measures(_strata(sizes, drawn, value=value), shares)
+            promises = expected_intervals(_strata(sizes, drawn, value=value), shares)
             yield PlanRow(
                 value=value,
                 elusion=elusion,
@@ -124,7 +124,7 @@ def _needed(sizes: Mapping[str, int], shares: Mapping[str, float], *, value: str
     size = sum(sizes.values())
     for number in dict.fromkeys(min(number, size) for number in TRIED_LABELS):
         strata = _strata(sizes, allocate(number, sizes), value=value)
-        if promise_measures(strata, shares)[Measure.RECALL].width <= width:
+        if expected_intervals(strata, shares)[Measure.RECALL].width <= width:
             return number
     return None
 

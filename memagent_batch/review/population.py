@@ -9,16 +9,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memagent_batch.documents.where import Condition, canonical, columns_of, matching_rows
 from memagent_batch.domain.addresses import permanent_number
-from memagent_batch.domain.closing.values import ValueStatus
+from memagent_batch.domain.follow_ups.values import ValueStatus
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import SettingsError
-from memagent_batch.files.location import Location
-from memagent_batch.inputs.where import Condition, canonical, columns_of, matching_rows
 from memagent_batch.review.labels import NONE_OF_THESE, UNCLEAR, Purpose
 from memagent_batch.review.strata import UNANSWERED, VALUE_PREFIX, Stratum
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.tables import ANSWERS_FOLDER, read_table_columns
+from memagent_batch.store.location import Location
 
 MAX_VALUES = 50
 """Most values of a review by values: each is a stratum that needs labels of its own."""
@@ -167,7 +167,7 @@ def read_population(output: Location, manifest: Manifest, *, question_id: str, r
     population = Population(units=_with_numbers(units), question=question, num_unreadable=num_unreadable)
     if len(population.values) > MAX_VALUES:
         raise SettingsError(
-            f"--by: {rule.by} has {len(population.values)} values, more than {MAX_VALUES}; say with --flagged which "
+            f"--by: {rule.by} has {len(population.values)} values, more than {MAX_VALUES}; name with --flagged which "
             "of them matter"
         )
     _require_no_word_of_reviewers(population.values, by=rule.by)
@@ -197,7 +197,9 @@ def answer_tables(output: Location, manifest: Manifest, *, columns: Collection[s
 
 
 def _require_no_word_of_reviewers(values: Sequence[str], *, by: str | None) -> None:
-    """Refuses values that a label could not be told from: people say them of documents, not of the question."""
+    """Refuses values that a label could not be distinguished from: people say them of documents, not of the
+    question.
+    """
     taken = next((value for value in values if value.casefold() in (UNCLEAR, NONE_OF_THESE)), None)
     if taken is not None:
         raise SettingsError(

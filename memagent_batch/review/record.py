@@ -7,18 +7,18 @@ from typing import Any, NotRequired, TypedDict, cast
 
 import pyarrow as pa
 
+from memagent_batch.documents.where import parse_where
 from memagent_batch.domain.addresses import fingerprint
 from memagent_batch.errors import OutputError
-from memagent_batch.files.columns import column
-from memagent_batch.files.errors import table_errors
-from memagent_batch.files.json_files import json_bytes, read_json
-from memagent_batch.files.location import Location
-from memagent_batch.files.parquet import parquet_bytes, read_parquet
-from memagent_batch.inputs.where import parse_where
 from memagent_batch.review.labels import UNCLEAR, Decision, Purpose
 from memagent_batch.review.population import DrawnUnit, StratumRule, Unit
 from memagent_batch.runs.estimates import ESTIMATE_FILE, REVIEWS_FOLDER
 from memagent_batch.runs.tables import DOCUMENT_ID, QUESTION
+from memagent_batch.store.columns import column
+from memagent_batch.store.errors import table_errors
+from memagent_batch.store.json_files import json_bytes, read_json
+from memagent_batch.store.location import Location
+from memagent_batch.store.parquet import parquet_bytes, read_parquet
 
 REVIEW_FORMAT = "memagent-review/2"
 """Changes with every change of layout that an older version can't read."""
@@ -69,7 +69,7 @@ class ReviewRecord(TypedDict):
     asked_labels: str
     """How many labels were asked for, as the user wrote it."""
     choices: list[str]
-    """Labels that may be given, but for unclear."""
+    """Labels that may be given, except for unclear."""
     readings: dict[str, int]
     drawn: dict[str, int]
     """Readings of each stratum in the sample."""
@@ -172,7 +172,7 @@ def read_record(folder: Location) -> ReviewRecord:
     """
     record = cast("ReviewRecord | None", read_json(folder / RECORD_FILE))
     if record is None:
-        raise OutputError(f"there is no review at {folder} (no {RECORD_FILE}); say memagent review make first")
+        raise OutputError(f"there is no review at {folder} (no {RECORD_FILE}); run memagent review make first")
     if record["format"] != REVIEW_FORMAT:
         raise OutputError(
             f"{folder} has the layout {record['format']!r}, this version reads {REVIEW_FORMAT!r}; move it out of the "
@@ -189,10 +189,10 @@ def read_review(folder: Location) -> Review:
     """
     record = read_record(folder)
     place = folder / SAMPLE_FILE
-    with table_errors(place.uri, remedy="say memagent review make again"):
+    with table_errors(place.uri, remedy="run memagent review make again"):
         data, table = place.read_bytes(), read_parquet(place)
     if sha256(data).hexdigest() != record["sample_sha256"]:
-        raise OutputError(f"{place} is not the sample that {RECORD_FILE} names; say memagent review make again")
+        raise OutputError(f"{place} is not the sample that {RECORD_FILE} names; run memagent review make again")
     return Review(folder=folder, record=record, sample=[_drawn(row) for row in table.to_pylist()])
 
 
@@ -293,7 +293,7 @@ def _looks(folder: Location, other: ReviewRecord, record: ReviewRecord) -> Itera
 
 
 def _is_drawn_alike(one: ReviewRecord, other: ReviewRecord) -> bool:
-    """Whether seed, strata, and labels as they were asked for are the same: one size for every night is no look."""
+    """Whether seed, strata, and labels as they were asked for are the same: one size for every night is not a look."""
     of_one, of_other = ((each["seed"], each["unsure_below"], each["asked_labels"]) for each in (one, other))
     return of_one == of_other
 

@@ -103,7 +103,7 @@ def _review(values: Mapping[str, str], *, where: str, reviews: Mapping[str, Revi
     review = reviews.get(values["review_id"])
     if review is None:
         names = ", ".join(reviews) or "none"
-        raise InputError(f"{where}: review_id {values['review_id']!r} is no review of this output; it has {names}")
+        raise InputError(f"{where}: review_id {values['review_id']!r} is not a review of this output; it has {names}")
     return review
 
 
@@ -117,7 +117,7 @@ def _require_drawn(values: Mapping[str, str], *, where: str, units: Mapping[tupl
 
 def _label_row(values: Mapping[str, str], *, where: str, review: Review) -> LabelRow:
     if not values["reviewer"]:
-        raise InputError(f"{where}: nobody is named as reviewer; fill in the column, or say --reviewer NAME")
+        raise InputError(f"{where}: nobody is named as reviewer; fill in the column, or pass --reviewer NAME")
     span = _sheet_span(values, where=where)
     return {
         "document_hash": values["document_hash"],
@@ -143,7 +143,7 @@ def _required_label(text: str, *, allowed: Sequence[str], where: str) -> str:
     near = [label for label in allowed if text.casefold() == label.casefold()]
     if text in near or len(near) == 1:
         return text if text in near else near[0]
-    raise InputError(f"{where}: {text!r} is no label of this review; write one of {', '.join(allowed)}")
+    raise InputError(f"{where}: {text!r} is not a label of this review; write one of {', '.join(allowed)}")
 
 
 def _blind(text: str, *, where: str) -> bool:
@@ -158,7 +158,7 @@ def _sheet_time(text: str, *, where: str) -> datetime | None:
     try:
         time = datetime.fromisoformat(text)
     except ValueError as error:
-        message = f"{where}: labelled_at {text!r} is no time as in 2026-11-23T04:05:06Z; or leave it empty"
+        message = f"{where}: labelled_at {text!r} is not a time as in 2026-11-23T04:05:06Z; or leave it empty"
         raise InputError(message) from error
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 

@@ -18,7 +18,7 @@ class AnswerSums(TypedDict):
 
 
 class Spent(TypedDict):
-    """What the turns of a run have taken; turns that the log held took nothing."""
+    """What the turns of a run have taken; turns from the log took nothing."""
 
     num_turns: int
     num_prompt_tokens: int
@@ -30,7 +30,7 @@ NOTHING: Spent = {"num_turns": 0, "num_prompt_tokens": 0, "num_cached_prompt_tok
 
 
 def has_bounds(run: RunConfig) -> bool:
-    """Whether the run may stop at a bound of its own."""
+    """Whether the run may stop at its own bound."""
     return any(bound is not None for bound in (run.max_tokens, run.max_cost, run.max_hours))
 
 
@@ -55,7 +55,7 @@ def stopping_line(run: RunConfig, *, bound: str, spent: Spent) -> str:
     tokens = spent["num_prompt_tokens"] + spent["num_completion_tokens"]
     return (
         f"the run has met its bound {bound} {getattr(run, bound):,} after {spent['num_turns']:,} turns of {tokens:,} "
-        "tokens, those that were under way included; the tables stay as they are, and the same command goes on"
+        "tokens, those that were in flight included; the tables stay as they are, and the same command goes on"
     )
 
 
@@ -82,8 +82,8 @@ class Rates:
 
 def endpoint_cost(plan: Mapping[str, Any], prompt: float, completion: float) -> dict[str, float]:
     """Cost of the readings to do, by the prices of a million tokens; bounds as in `estimate`."""
-    most = plan["prompt_tokens_at_most"] + plan["closing_prompt_tokens_at_most"]
-    written = plan["completion_tokens_at_most"] + plan["closing_completion_tokens_at_most"]
+    most = plan["prompt_tokens_at_most"] + plan["follow_up_prompt_tokens_at_most"]
+    written = plan["completion_tokens_at_most"] + plan["follow_up_completion_tokens_at_most"]
     return {
         "at_least": round(plan["prompt_tokens_at_least"] * prompt / 10**6, 2),
         "at_most": round((most * prompt + written * completion) / 10**6, 2),
@@ -98,7 +98,7 @@ def estimate(plan: Mapping[str, Any], rates: Rates, *, replicas: int) -> dict[st
     """
     tokens_per_hour = rates.tokens_per_second * replicas * 3600
     at_least = plan["prompt_tokens_at_least"] / tokens_per_hour
-    kinds = ("prompt_tokens", "completion_tokens", "closing_prompt_tokens", "closing_completion_tokens")
+    kinds = ("prompt_tokens", "completion_tokens", "follow_up_prompt_tokens", "follow_up_completion_tokens")
     at_most = sum(plan[f"{kind}_at_most"] for kind in kinds) / tokens_per_hour
     figures = {
         "replicas": replicas,

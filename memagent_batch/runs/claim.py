@@ -11,7 +11,7 @@ replace them, an attempt that holds the claim
    conditional write (`Location.replace`). What was shown until then stays whole until then;
 3. lists the files that its record does not name, asks for the claim again, and removes them.
 
-A record never takes the place of a newer attempt's: that attempt has changed the version since, or holds the claim. No
+A record never replaces a newer attempt's: that attempt has changed the version since, or holds the claim. No
 file of a newer attempt is removed: it is written after that attempt's claim, and the listing comes before the question
 for the claim. A newer attempt may take over files of the record that it finds after its claim: an older attempt that
 may still remove files published that record, and spares them.
@@ -29,22 +29,22 @@ from fsspec.utils import glob_translate
 
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
+from memagent_batch.documents.lake.table import LakeKind, table_name
 from memagent_batch.errors import MemagentError, OutputError, StorageError, SupersededError
-from memagent_batch.files.claims import claimed_record
-from memagent_batch.files.errors import storage_errors
-from memagent_batch.files.json_files import json_bytes, read_json
-from memagent_batch.files.location import Location
-from memagent_batch.inputs.lake.table import LakeKind, table_name
-from memagent_batch.log.question_list import ASKED_FOLDER
-from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
-from memagent_batch.masking import shown
+from memagent_batch.masking import mask_url
 from memagent_batch.reading.suspects import DEATHS_FOLDER
 from memagent_batch.runs.manifest import FORMAT, MANIFEST_FILE, RUN_FILE
 from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, MEMORIES_FOLDER, REMOVED_FOLDER, RESULTS_FOLDER
+from memagent_batch.store.claims import read_owner_record
+from memagent_batch.store.errors import storage_errors
+from memagent_batch.store.json_files import json_bytes, read_json
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.question_list import ASKED_FOLDER
+from memagent_batch.store.turn_log.writer import FOLLOW_UPS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
 
 INPUT_FOLDER = "input"
 """Where documents and questions lie that came from a program and not from files."""
-LOG_FOLDERS = (TURNS_FOLDER, OUTCOMES_FOLDER, CLOSINGS_FOLDER, ASKED_FOLDER, DEATHS_FOLDER)
+LOG_FOLDERS = (TURNS_FOLDER, OUTCOMES_FOLDER, FOLLOW_UPS_FOLDER, ASKED_FOLDER, DEATHS_FOLDER)
 """Where the turn log lies, which may be there before a run is."""
 OUTPUT_FILES = (
     MANIFEST_FILE,
@@ -65,21 +65,21 @@ def claim_output(output: Location, job: JobConfig) -> None:
     Raises:
         OutputError: the place holds something else, or lies among the documents; says what, and what to do.
     """
-    require_apart(job, output=job.output)
-    record = claimed_record(output, RUN_FILE, layout=FORMAT, beside=(INPUT_FOLDER, *LOG_FOLDERS))
+    require_disjoint(job, output=job.output)
+    record = read_owner_record(output, RUN_FILE, layout=FORMAT, beside=(INPUT_FOLDER, *LOG_FOLDERS))
     if record is None:
         return
     asked = (asked_documents(job), asked_questions(job))
     if (record["documents"], record["questions"]) != asked and not job.adopt_output:
         raise OutputError(
             f"output: {output.uri} belongs to a run over documents {record['documents']} and questions "
-            f"{record['questions']}; choose another output, or say --adopt-output to go on in this one"
+            f"{record['questions']}; choose another output, or pass --adopt-output to go on in this one"
         )
 
 
 def require_log_place(place: Location) -> Location:
     """The place, where a turn log may be kept without a run: an empty one, a log, or the output of a run."""
-    claimed_record(
+    read_owner_record(
         place,
         RUN_FILE,
         layout=FORMAT,
@@ -95,7 +95,7 @@ def asked_documents(job: JobConfig) -> str | list[str]:
     return places[0] if len(places) == 1 else places
 
 
-def require_apart(sources: SourceConfig, *, output: str) -> None:
+def require_disjoint(sources: SourceConfig, *, output: str) -> None:
     """Refuses an output whose files the next run would find among its documents, and documents inside the output."""
     for uri in sources.documents:
         _require_apart(uri, sources, output=output)
@@ -110,18 +110,18 @@ def _require_apart(uri: str, sources: SourceConfig, *, output: str) -> None:
         return
     if f"{documents}/".startswith(f"{place}/") and not wildcards:
         raise OutputError(
-            f"output: the documents {shown(uri)} lie inside the output {shown(output)}, "
+            f"output: the documents {mask_url(uri)} lie inside the output {mask_url(output)}, "
             "where a run keeps its own files; choose an output beside them"
         )
     if _finds(documents, [f"{place}/{name}" for name in OUTPUT_FILES], is_pattern=bool(wildcards)):
         raise OutputError(
-            f"output: {shown(output)} lies inside the documents {shown(uri)}, so that the "
+            f"output: {mask_url(output)} lies inside the documents {mask_url(uri)}, so that the "
             "next run would read its tables as documents; choose an output beside them"
         )
 
 
 def _place(uri: str, sources: SourceConfig) -> str:
-    """The same text for the same place, with links on a disk resolved; empty where there is no such file system."""
+    """The same text for the same place, with links on a disk resolved; empty if there is no such file system."""
     name = table_name(uri)
     if name is not None and name.kind is LakeKind.ICEBERG:
         return ""  # only its catalog knows where it lies
@@ -168,9 +168,9 @@ def canonical(uri: str, sources: SourceConfig) -> str:
         return f"{name.kind}://{canonical(name.place, sources)}" if is_folder else name.uri
     place = Location(uri=uri, storage_options=sources.storage_options)
     try:
-        return shown(place.fs.unstrip_protocol(place.path))
+        return mask_url(place.fs.unstrip_protocol(place.path))
     except (ValueError, TypeError, ImportError, OSError):
-        return shown(uri)  # a file system that is not there, or not reached: reading the inputs says so
+        return mask_url(uri)  # a file system that is not there, or not reached: reading the inputs says so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +219,7 @@ def remove_leftovers(output: Location, *, tables: TableSet, run_id: str) -> None
     for _ in range(PUBLISH_TRIES):
         version = place.version()
         record = read_json(place)
-        strangers = stranger_files(output, record, tables=tables)
+        strangers = unreferenced_files(output, record, tables=tables)
         require_claim(output, run_id=run_id)
         if record is None or not strangers:
             return
@@ -242,7 +242,7 @@ def removed_on_failure(output: Location, *, tables: TableSet, run_id: str) -> It
 
 
 def publish(output: Location, record: Mapping[str, Any], *, tables: TableSet, run_id: str) -> None:
-    """Shows the run's tables in the place of those before, by one write, and removes files that are not theirs.
+    """Shows the run's tables in place of those before, by one write, and removes files that are not theirs.
 
     Raises:
         SupersededError: a newer attempt holds the claim; the tables that were there are there still.
@@ -256,7 +256,7 @@ def publish(output: Location, record: Mapping[str, Any], *, tables: TableSet, ru
             break
     else:
         raise StorageError(_RESTLESS.format(place.uri))
-    strangers = stranger_files(output, record, tables=tables)
+    strangers = unreferenced_files(output, record, tables=tables)
     with suppress(SupersededError):  # the newer attempt removes them
         require_claim(output, run_id=run_id)
         output.delete_files(strangers)
@@ -265,7 +265,7 @@ def publish(output: Location, record: Mapping[str, Any], *, tables: TableSet, ru
 def remove_unpublished(output: Location, *, tables: TableSet, run_id: str) -> None:
     """Removes the table files of one run that the record does not name, and nobody else's."""
     record = read_json(output / tables.record)
-    own = [path for path in stranger_files(output, record, tables=tables) if run_id in path.rsplit("/", 1)[-1]]
+    own = [path for path in unreferenced_files(output, record, tables=tables) if run_id in path.rsplit("/", 1)[-1]]
     output.delete_files(own)
 
 
@@ -275,7 +275,7 @@ def named_files(record: Mapping[str, Any] | None) -> list[str]:
     return list(chain.from_iterable(files.values())) if isinstance(files, dict) else list(files)
 
 
-def stranger_files(output: Location, record: Mapping[str, Any] | None, *, tables: TableSet) -> list[str]:
+def unreferenced_files(output: Location, record: Mapping[str, Any] | None, *, tables: TableSet) -> list[str]:
     """Paths of the files in the tables' folders that the record does not name, half-written ones included."""
     named = {(output / name).path for name in named_files(record)}
     files = (path for folder in tables.folders for path in (output / folder).files(temporary=True))

@@ -10,26 +10,33 @@ from typing import Annotated, TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memagent_batch.documents.document_index import is_there
+from memagent_batch.documents.questions import value_types
 from memagent_batch.domain.answers import Extraction, extract_answer
-from memagent_batch.domain.closing.answer_types import ValueType
+from memagent_batch.domain.follow_ups.answer_types import ValueType
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
-from memagent_batch.files.columns import Column, arrow_schema
-from memagent_batch.inputs.document_index import is_there
-from memagent_batch.inputs.questions import value_types
-from memagent_batch.log.index import (
-    LoggedOutcome,
-    ReadingKey,
-    StandingOutcome,
-    read_closings,
-    read_outcomes,
-    scan_closings,
-    scan_outcome_files,
-)
-from memagent_batch.log.question_list import CLOSING_FINGERPRINT
-from memagent_batch.log.rows import ENDED_STATUS, ClosingRow, OutcomeRow, SampleNumber, TypedJson, TypedStatus
 from memagent_batch.runs.history import PastRun
 from memagent_batch.runs.tables import DocumentId, QuestionId
+from memagent_batch.store.columns import Column, arrow_schema
+from memagent_batch.store.turn_log.index import (
+    CurrentOutcome,
+    LoggedOutcome,
+    ReadingKey,
+    read_follow_ups,
+    read_outcomes,
+    scan_follow_ups,
+    scan_outcome_files,
+)
+from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT
+from memagent_batch.store.turn_log.rows import (
+    ENDED_STATUS,
+    FollowUpRow,
+    OutcomeRow,
+    SampleNumber,
+    TypedJson,
+    TypedStatus,
+)
 
 BATCH_READINGS = 10_000
 """Most readings whose texts are held at once, of each run."""
@@ -55,7 +62,7 @@ class AnswerChange(StrEnum):
 
 
 class Cause(StrEnum):
-    """What differs between two readings; what is new or gone where there is only one."""
+    """What differs between two readings; what is new or gone if there is only one."""
 
     DOCUMENT = "document"
     """The document's text; the document itself."""
@@ -66,12 +73,12 @@ class Cause(StrEnum):
     SAMPLE = "sample"
     """The number of samples."""
     READER = "reader"
-    """The reader fingerprint: model, prompts, policy, sampling."""
+    """The fingerprint: model, prompts, policy, sampling."""
     EXTRACTION = "extraction"
     """How answers are taken out of responses."""
     TYPE = "type"
     """The type that the question asks for."""
-    CLOSING = "closing"
+    FOLLOW_UPS = "closing"
     """What is asked after the answer, of the same reader and type: its budgets and texts, evidence, support."""
     SAME_INPUTS = "same inputs"
     """None of these: a reading that failed or was not read was read again, or the engine gave another answer."""
@@ -118,10 +125,10 @@ class PastReading:
     question_hash: str
     question: str
     sample: int
-    reader_fingerprint: str
+    fingerprint: str
     extraction: str
     value_type: ValueType | None
-    closing_fingerprint: str | None
+    follow_up_fingerprint: str | None
     """What is asked after the answer; depends on reader, extraction and type."""
     run_id: str | None
     """The run that read it; None where the document can't be read, or the reading was not read."""
@@ -139,12 +146,12 @@ def causes_between(before: PastReading, after: PastReading) -> list[Cause]:
     differs = {
         Cause.DOCUMENT: before.document_hash != after.document_hash,
         Cause.QUESTION: before.question_hash != after.question_hash,
-        Cause.READER: before.reader_fingerprint != after.reader_fingerprint,
+        Cause.READER: before.fingerprint != after.fingerprint,
         Cause.EXTRACTION: before.extraction != after.extraction,
         Cause.TYPE: before.value_type != after.value_type,
     }
-    decides_closing = differs[Cause.READER] or differs[Cause.EXTRACTION] or differs[Cause.TYPE]
-    differs[Cause.CLOSING] = before.closing_fingerprint != after.closing_fingerprint and not decides_closing
+    decides_follow_ups = differs[Cause.READER] or differs[Cause.EXTRACTION] or differs[Cause.TYPE]
+    differs[Cause.FOLLOW_UPS] = before.follow_up_fingerprint != after.follow_up_fingerprint and not decides_follow_ups
     return [cause for cause, different in differs.items() if different] or [Cause.SAME_INPUTS]
 
 
@@ -182,15 +189,15 @@ class PastReadings:
         self._records = run.plan.select(["document_hash", "error", "readings"]).to_struct_array().combine_chunks()
         self._questions = run.questions.select(["question_id", "question", "question_hash"]).to_pylist()
         self._types = value_types(run.questions)
-        has_closings = CLOSING_FINGERPRINT in run.questions.schema.names
-        self._closings: list[str | None] = (
-            run.questions[CLOSING_FINGERPRINT].to_pylist() if has_closings else [None] * run.questions.num_rows
+        has_follow_ups = FOLLOW_UP_FINGERPRINT in run.questions.schema.names
+        self._follow_up_fingerprints: list[str | None] = (
+            run.questions[FOLLOW_UP_FINGERPRINT].to_pylist() if has_follow_ups else [None] * run.questions.num_rows
         )
-        self._reader = (run.manifest["reader_fingerprint"], run.manifest["settings"]["extraction"])
+        self._reader = (run.manifest["fingerprint"], run.manifest["settings"]["extraction"])
         self._is_sample = "sample" in run.manifest
         self._is_second_pass = "again" in run.manifest
         self._wanted_runs: set[str] = set()
-        self._wanted_closings: set[str] = set()
+        self._wanted_follow_ups: set[str] = set()
         self._outcome_files: Mapping[tuple[ReadingKey, str], list[str]] = {}
         self._closed: Mapping[str, Mapping[ReadingKey, LoggedOutcome]] = {}
 
@@ -213,15 +220,17 @@ class PastReadings:
 
     def reads_as(self, other: "PastReadings") -> bool:
         """Whether equal records of the two, in one log, mean equal answers."""
-        mine, others = ((side._reader, side._questions, side._types, side._closings) for side in (self, other))
+        mine, others = (
+            (side._reader, side._questions, side._types, side._follow_up_fingerprints) for side in (self, other)
+        )
         return mine == others
 
     def closed_since(self, run_id: str) -> set[str]:
         """Hashes of documents with readings that were closed after that run and up to this one."""
-        fingerprints = {each for each in self._closings if each}
+        fingerprints = {each for each in self._follow_up_fingerprints if each}
         if not fingerprints:
             return set()
-        found = scan_closings(self.run.output, fingerprints=fingerprints, after=run_id, until=self.run.run_id)
+        found = scan_follow_ups(self.run.output, fingerprints=fingerprints, after=run_id, until=self.run.run_id)
         return {key[0] for keys in found.values() for key in keys}
 
     def record(self, document_id: str) -> pa.StructScalar | None:
@@ -249,10 +258,10 @@ class PastReadings:
                 question_hash=question["question_hash"],
                 question=question["question"],
                 sample=reading["sample"],
-                reader_fingerprint=fingerprint,
+                fingerprint=fingerprint,
                 extraction=extraction,
                 value_type=self._types[reading["question"]],
-                closing_fingerprint=self._closings[reading["question"]],
+                follow_up_fingerprint=self._follow_up_fingerprints[reading["question"]],
                 run_id=reading["run_id"],
                 error=document["error"],
             )
@@ -263,21 +272,21 @@ class PastReadings:
         if reading is None or reading.run_id is None:
             return
         self._wanted_runs.add(reading.run_id)
-        if reading.closing_fingerprint:
-            self._wanted_closings.add(reading.closing_fingerprint)
+        if reading.follow_up_fingerprint:
+            self._wanted_follow_ups.add(reading.follow_up_fingerprint)
 
     def index(self) -> None:
         """Finds the log files that hold the answers that are wanted."""
-        output, run_ids, closings = self.run.output, self._wanted_runs, self._wanted_closings
+        output, run_ids, follow_up_readings = self.run.output, self._wanted_runs, self._wanted_follow_ups
         if run_ids:
-            self._outcome_files = scan_outcome_files(output, reader_fingerprint=self._reader[0], run_ids=run_ids)
-        if closings:
-            self._closed = scan_closings(output, fingerprints=closings, until=self.run.run_id)
+            self._outcome_files = scan_outcome_files(output, fingerprint=self._reader[0], run_ids=run_ids)
+        if follow_up_readings:
+            self._closed = scan_follow_ups(output, fingerprints=follow_up_readings, until=self.run.run_id)
 
     def answers(self, readings: Sequence[PastReading | None]) -> Iterator[GivenAnswer]:
         """What the run has to say of each reading."""
         read = [reading for reading in readings if reading and reading.run_id]
-        outcomes, closed = self._outcomes(read), self._closings_of(read)
+        outcomes, closed = self._outcomes(read), self._follow_ups_of(read)
         for reading in readings:
             if reading is None:
                 yield GivenAnswer()
@@ -291,34 +300,34 @@ class PastReadings:
                         f"the log of {self.run.output.uri} no longer holds what run {reading.run_id} read (document "
                         f"hash {reading.key[0][:12]}, question {reading.question!r}); restore its files in log/outcomes"
                     )
-                fingerprint = reading.closing_fingerprint or ""
+                fingerprint = reading.follow_up_fingerprint or ""
                 yield _given_answer(reading, outcome, closed.get(fingerprint, {}).get(reading.key))
 
-    def _outcomes(self, readings: Sequence[PastReading]) -> dict[tuple[ReadingKey, str], StandingOutcome]:
+    def _outcomes(self, readings: Sequence[PastReading]) -> dict[tuple[ReadingKey, str], CurrentOutcome]:
         by_run: dict[str, list[ReadingKey]] = defaultdict(list)
         for reading in readings:
             by_run[str(reading.run_id)].append(reading.key)
-        found: dict[tuple[ReadingKey, str], StandingOutcome] = {}
+        found: dict[tuple[ReadingKey, str], CurrentOutcome] = {}
         for run_id, keys in by_run.items():
             rows = read_outcomes(
                 self.run.output,
                 sorted({file for key in keys for file in self._outcome_files.get((key, run_id), ())}),
-                reader_fingerprint=self._reader[0],
+                fingerprint=self._reader[0],
                 document_hashes=sorted({key[0] for key in keys}),
             )
             found.update({(key, run_id): row for key, row in rows.items()})
         return found
 
-    def _closings_of(self, readings: Sequence[PastReading]) -> Mapping[str, Mapping[ReadingKey, ClosingRow]]:
+    def _follow_ups_of(self, readings: Sequence[PastReading]) -> Mapping[str, Mapping[ReadingKey, FollowUpRow]]:
         """What closed the readings, by fingerprint and key, where the log has it."""
         files: set[str] = set()
         hashes: set[str] = set()
         for reading in readings:
-            closed = self._closed.get(reading.closing_fingerprint or "", {}).get(reading.key)
+            closed = self._closed.get(reading.follow_up_fingerprint or "", {}).get(reading.key)
             if closed is not None:
                 files.add(closed.file)
                 hashes.add(reading.key[0])
-        return read_closings(
+        return read_follow_ups(
             self.run.output,
             sorted(files),
             fingerprints=list(self._closed),
@@ -327,7 +336,7 @@ class PastReadings:
         )
 
 
-def _given_answer(reading: PastReading, outcome: OutcomeRow, closed: ClosingRow | None) -> GivenAnswer:
+def _given_answer(reading: PastReading, outcome: OutcomeRow, closed: FollowUpRow | None) -> GivenAnswer:
     is_ok = outcome["status"] == Status.OK
     extraction = Extraction(reading.extraction)
     return GivenAnswer(
@@ -387,7 +396,9 @@ def _is_one_log(before: PastReadings, after: PastReadings) -> bool:
 
 
 def _closed_between(before: PastReadings, after: PastReadings) -> set[str]:
-    """Hashes of documents of one log whose values may differ though nothing else does: closing turns failed before."""
+    """Hashes of documents of one log whose values may differ though nothing else does: follow-up questions failed
+    before.
+    """
     if not _is_one_log(before, after):
         return set()
     earlier, later = sorted((before, after), key=lambda side: side.run.run_id)
@@ -414,13 +425,15 @@ def _paired_readings(before: PastReadings, after: PastReadings, *, closed: Colle
             if reading and again:
                 why = causes_between(reading, again)
             else:
-                why = _why_alone(document_id, key[0], *((before, earlier) if reading is None else (after, later)))
+                why = _reason_only_in_one_run(
+                    document_id, key[0], *((before, earlier) if reading is None else (after, later))
+                )
             yield _Pair(
                 document_id=document_id, question_id=key[0], sample=key[1], before=reading, after=again, why=why
             )
 
 
-def _why_alone(
+def _reason_only_in_one_run(
     document_id: str, question_id: str, other: PastReadings, readings: Mapping[tuple[str, int], PastReading]
 ) -> list[Cause]:
     """Why the other run, with these readings of the document, lacks one."""

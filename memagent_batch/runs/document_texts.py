@@ -11,18 +11,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.config.sources import InputConfig, OnBadFile
+from memagent_batch.config.storage import Options
+from memagent_batch.documents.document_index import INDEX_SCHEMA, row_schema
+from memagent_batch.documents.indexing import index_shard
+from memagent_batch.documents.lake.table import at_version, table_name
+from memagent_batch.documents.lake.tables import documents_place, texts_place
+from memagent_batch.documents.rows import group_rows
+from memagent_batch.documents.shards import find_shards
+from memagent_batch.documents.texts import fetch_texts
 from memagent_batch.domain.texts.locators import LocatedRow
 from memagent_batch.errors import InputError, OutputError
-from memagent_batch.files.location import Location
-from memagent_batch.files.options import Options
-from memagent_batch.inputs.document_index import INDEX_SCHEMA, row_schema
-from memagent_batch.inputs.documents import index_shard
-from memagent_batch.inputs.lake.table import at_version, table_name
-from memagent_batch.inputs.lake.tables import documents_place, texts_place
-from memagent_batch.inputs.rows import group_rows
-from memagent_batch.inputs.shards import find_shards
-from memagent_batch.inputs.texts import fetch_texts
 from memagent_batch.runs.manifest import Manifest, read_run_record
+from memagent_batch.store.location import Location
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class DocumentTexts:
         self.settings = InputConfig(**found)
         uris = _document_uris(output, manifest)
         if not uris:
-            raise OutputError(f"{output} does not say where its documents are; say {without}")
+            raise OutputError(f"{output} does not say where its documents are; pass {without}")
         try:
             self.documents, index = _find(uris, output, manifest, wanted=wanted, settings=self.settings)
         except InputError as error:

@@ -7,9 +7,9 @@ from typing import Any
 
 from memagent_batch.domain.texts.shares import percent
 from memagent_batch.errors import OutputError
-from memagent_batch.files.json_files import read_json
-from memagent_batch.files.location import Location
 from memagent_batch.logs import EventKind
+from memagent_batch.store.json_files import read_json
+from memagent_batch.store.location import Location
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ class Share:
     """A measure with its 95 % interval, 0 to 1."""
 
     value: float | None
-    """The estimate; None where nothing bears on it."""
+    """The estimate; None if nothing is known of it."""
     low: float
     high: float
 
@@ -71,7 +71,7 @@ def _read_estimates(place: Location) -> list[ReviewEstimates]:
         record = read_json(place)
         return list(_estimates_of(record)) if record is not None else []
     except (OutputError, AttributeError, KeyError, TypeError, ValueError) as error:
-        message = f"{place} is no estimate of a review and is not shown: {type(error).__name__}: {error}"
+        message = f"{place} is not an estimate of a review and is not shown: {type(error).__name__}: {error}"
         log.warning(message, extra={"event": EventKind.RECORD_UNREADABLE})
         return []
 
@@ -101,7 +101,7 @@ def _remarks(record: Mapping[str, Any], value: Mapping[str, Any]) -> Iterator[st
     else:
         yield "errors of reviewers are not allowed for"
     if record["is_sequence"]:
-        yield "intervals are confidence sequences, which hold however often one looks, but for that of evidence"
+        yield "intervals are confidence sequences, which hold however often one looks, except for that of evidence"
     yield from _remarks_on_labels(record["labels"])
     for stratum in value["strata"]:
         if stratum["num_readings"] and not stratum["num_labelled"]:

@@ -8,21 +8,21 @@ from typing import cast
 import pyarrow as pa
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.domain.closing.values import ValueStatus
+from memagent_batch.documents.texts import FetchedText, fetch_texts
+from memagent_batch.domain.follow_ups.values import ValueStatus
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.locators import LocatedRow, located
-from memagent_batch.files.location import Location
-from memagent_batch.inputs.texts import FetchedText, fetch_texts
-from memagent_batch.log.rows import SpanRow
 from memagent_batch.reading.alignment import Alignment, align, answer_strings
 from memagent_batch.runs.tables import AnswerRow, EvidenceRow, MemoryRow
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.rows import SpanRow
 
 JOINED_BYTES = 32 * 1024 * 1024
 """Documents of many rows that are fetched together, bytes: where their rows lie mixed, all of them are held until the
 last row is there."""
 
 
-_OF_READING = frozenset({"run_id", "document_id", "question_id", "sample", "question_hash", "reader_fingerprint"})
+_OF_READING = frozenset({"run_id", "document_id", "question_id", "sample", "question_hash", "fingerprint"})
 
 
 class How(StrEnum):

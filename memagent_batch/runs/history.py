@@ -15,17 +15,17 @@ from typing import TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memagent_batch.documents.document_index import CARRY_PREFIX, is_document, kept_index
 from memagent_batch.errors import OutputError
-from memagent_batch.files.errors import output_errors, table_errors
-from memagent_batch.files.json_files import write_json
-from memagent_batch.files.location import Location
-from memagent_batch.files.parquet import parquet_bytes, read_parquet
-from memagent_batch.inputs.document_index import CARRY_PREFIX, is_document, kept_index
-from memagent_batch.log.index import RunTurns, TurnIndex
-from memagent_batch.log.question_list import ASKED_FOLDER
 from memagent_batch.runs.manifest import MANIFEST_FILE, Manifest, read_manifest
 from memagent_batch.runs.plan import Plan, ReadingLists
 from memagent_batch.runs.tables import REMOVED, RUN_PLAN
+from memagent_batch.store.errors import output_errors, table_errors
+from memagent_batch.store.json_files import write_json
+from memagent_batch.store.location import Location
+from memagent_batch.store.parquet import parquet_bytes, read_parquet
+from memagent_batch.store.turn_log.index import RunTurns, TurnIndex
+from memagent_batch.store.turn_log.question_list import ASKED_FOLDER
 
 RUNS_FOLDER = "runs"
 PLAN_FILE = "plan.parquet"
@@ -130,12 +130,12 @@ def read_run(output: Location, manifest: Manifest) -> PastRun:
 
 
 def last_run(output: Location) -> PastRun | None:
-    """The last finished run; None where there is none."""
+    """The last finished run; None if there is none."""
     runs = finished_runs(output)
     return open_run(output, runs[-1]) if runs else None
 
 
-def keep_last_run(output: Location) -> PastRun | None:
+def repair_last_run_record(output: Location) -> PastRun | None:
     """The last finished run, its record made whole before its tables are replaced: a kill may have cut it short."""
     past = last_run(output)
     if past is None:
@@ -314,7 +314,7 @@ class Changes(TypedDict):
     tables: dict[str, TableVersions]
     """Versions of the tables of a lake that were read, by table."""
     turns: dict[str, int]
-    """What the readings that were read since cost, closing turns included; see `RunTurns`."""
+    """What the readings that were read since cost, follow-up questions included; see `RunTurns`."""
 
 
 def find_changes(

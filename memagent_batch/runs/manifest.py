@@ -10,12 +10,12 @@ from memagent_batch.config.agent import AgentConfig, AgentTask
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, sum_up
 from memagent_batch.errors import NotReadError, OutputError, StorageError, TooManyFailedError
-from memagent_batch.files.columns import arrow_schema
-from memagent_batch.files.json_files import json_bytes, read_json
-from memagent_batch.files.location import Location
-from memagent_batch.masking import recorded
+from memagent_batch.masking import redact_settings
 from memagent_batch.plugins import ENGINES, engine_settings
 from memagent_batch.runs.bounds import AnswerSums, Spent
+from memagent_batch.store.columns import arrow_schema
+from memagent_batch.store.json_files import json_bytes, read_json
+from memagent_batch.store.location import Location
 
 RUN_FILE = "run.json"
 MANIFEST_FILE = "manifest.json"
@@ -147,7 +147,7 @@ class Manifest(TypedDict):
     reasons: dict[str, list[ReasonRow]]
     """The most frequent ones, by status."""
     totals: AnswerSums
-    reader_fingerprint: str
+    fingerprint: str
     reader: Mapping[str, Any]
     """`ReaderIdentity.parts`."""
     settings: Mapping[str, Any]
@@ -166,13 +166,13 @@ class Manifest(TypedDict):
     """What the turns of this run took; `totals` have the turns of all rows, and so what they would have taken without
     the log."""
     cost: NotRequired[Mapping[str, float | None]]
-    """Cost of `spent`, `this_run`, and of `totals`, `without_log`; where there is a price."""
+    """Cost of `spent`, `this_run`, and of `totals`, `without_log`; if there is a price."""
     sample: NotRequired[Sample]
     again: NotRequired[AgainRecord]
     markers: NotRequired[MarkerCounts]
     """There where a chat API was sent what stands in documents, questions and memories."""
-    closing_texts: NotRequired[dict[str, str]]
-    """`closing_text_sha256` of each kind of closing turn that was asked; there if one was."""
+    follow_up_texts: NotRequired[dict[str, str]]
+    """`follow_up_text_sha256` of each kind of follow-up question that was asked; there if one was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,13 +182,13 @@ class RunRecord:
     run_id: str
     started_at: str
     documents: str | list[str]
-    """URI of the documents; a list where there are several."""
+    """URI of the documents; a list if there are several."""
     questions: list[str]
     """URI of the question list, questions given directly, and the inline column, in this order."""
     asked: int
-    reader_fingerprint: str
+    fingerprint: str
     settings: Mapping[str, Any]
-    closing_turns: Sequence[str] = ()
+    follow_up_turns: Sequence[str] = ()
     """Fingerprints under which the log keeps the turns asked after its answers."""
     tables: Mapping[str, str] = field(default_factory=dict)
     """Version or snapshot of each table of a lake that is read."""
@@ -217,7 +217,7 @@ def _read_record(folder: Location, name: str) -> dict[str, Any] | None:
 
 
 def read_manifest(folder: Location) -> Manifest | None:
-    """The manifest of an output or of a run's record; None where there is none."""
+    """The manifest of an output or of a run's record; None if there is none."""
     return cast("Manifest | None", _read_record(folder, MANIFEST_FILE))
 
 
@@ -232,21 +232,21 @@ def require_manifest(output: Location) -> Manifest:
 
 
 def public_settings(task: AgentTask) -> dict[str, Any]:
-    """All knobs as JSON, by the names that users write, without secrets."""
+    """All settings as JSON, by the names that users write, without secrets."""
     groups = task.model_dump(mode="json", exclude=_secrets(task.agent))
-    knobs = {**groups.pop("agent"), **(groups.pop("sources", None) or {}), **groups}
-    public = recorded(knobs)
-    if "ask" in knobs:  # what is asked is data: in a JSON schema, a field named `signature` is no secret
-        public["ask"] = knobs["ask"]
-        public["input"]["question_type"] = knobs["input"]["question_type"]
+    settings = {**groups.pop("agent"), **(groups.pop("sources", None) or {}), **groups}
+    public = redact_settings(settings)
+    if "ask" in settings:  # what is asked is data: in a JSON schema, a field named `signature` is not a secret
+        public["ask"] = settings["ask"]
+        public["input"]["question_type"] = settings["input"]["question_type"]
     return public
 
 
 def _secrets(agent: AgentConfig) -> Any:
-    """Knobs that no record holds, as pydantic leaves them out."""
+    """Settings that no record holds, as pydantic leaves them out."""
     secrets: dict[str, set[str]] = {kind: set(ENGINES.find(kind).secrets) for kind in ENGINES.built_in}
     if agent.engine not in ENGINES.built_in:
-        secrets["engine_knobs"] = set(engine_settings(agent).secrets)
+        secrets["engine_options"] = set(engine_settings(agent).secrets)
     return {"storage_options": True, "sources": {"storage_options"}, "agent": secrets}
 
 
@@ -264,7 +264,7 @@ def write_run_record(output: Location, record: RunRecord, *, version: str | None
     try:
         return (output / RUN_FILE).replace(json_bytes(asdict(record)), version=version)
     except StorageError as error:
-        raise OutputError(f"output: {error}; choose another output, or mend its rights") from error
+        raise OutputError(f"output: {error}; choose another output, or fix its rights") from error
 
 
 def require_success(manifest: Manifest, *, max_failed_share: float) -> None:
@@ -279,7 +279,7 @@ def require_success(manifest: Manifest, *, max_failed_share: float) -> None:
         allowed = f", max_failed_share is {max_failed_share:g}" if failed < asked else ""
         raise TooManyFailedError(
             f"{failed} of {asked} readings failed{allowed} ({_reasons_of(manifest, Status.FAILED)}); their rows are in "
-            "`answers`: mend the cause, and run the same command with --retry-failed"
+            "`answers`: fix the cause, and run the same command with --retry-failed"
         )
     require_read(manifest)
 

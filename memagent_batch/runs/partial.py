@@ -17,17 +17,17 @@ import pyarrow.compute as pc
 from memagent_batch.config.job import TableFormat
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.errors import OutputError
-from memagent_batch.files.claims import ABANDONED_AFTER, replace_shown
-from memagent_batch.files.errors import output_errors
-from memagent_batch.files.json_files import json_bytes
-from memagent_batch.files.location import Location
-from memagent_batch.files.parquet import parquet_bytes, read_parquet
-from memagent_batch.log.index import scan_log
-from memagent_batch.log.question_list import read_asked, with_asked
 from memagent_batch.runs.history import PLAN_FILE, RUNS_FOLDER
 from memagent_batch.runs.manifest import RUN_FILE, read_manifest, read_run_record
 from memagent_batch.runs.parts import PART_READINGS, asked_keys, with_log_files
-from memagent_batch.runs.projection import Projection, answers_table, carried_values, hold_part, part_readings
+from memagent_batch.runs.projection import Projection, answers_table, carried_values, load_part_log, part_readings
+from memagent_batch.store.claims import ABANDONED_AFTER, replace_shown
+from memagent_batch.store.errors import output_errors
+from memagent_batch.store.json_files import json_bytes
+from memagent_batch.store.location import Location
+from memagent_batch.store.parquet import parquet_bytes, read_parquet
+from memagent_batch.store.turn_log.index import scan_log
+from memagent_batch.store.turn_log.question_list import read_asked, with_asked
 
 PARTIAL_FOLDER = "partial"
 PARTIAL_FILE = "partial/partial.json"
@@ -62,7 +62,7 @@ class _BegunRun:
 
 
 def write_partial(output: Location) -> PartialRecord:
-    """Writes the answers that a run has so far to `partial/`, in the place of those that stood there.
+    """Writes the answers that a run has so far to `partial/`, in place of those that stood there.
 
     Raises:
         OutputError: there is no run, it has finished, or it has not begun to read.
@@ -102,7 +102,7 @@ def _begun_run(output: Location) -> _BegunRun:
     record = read_run_record(output)
     if record is None:
         raise OutputError(f"output: there is no run at {output.uri} (no {RUN_FILE})")
-    run_id, fingerprint = record["run_id"], record["reader_fingerprint"]
+    run_id, fingerprint = record["run_id"], record["fingerprint"]
     manifest = read_manifest(output)
     if manifest is not None and manifest["run_id"] == run_id:
         raise OutputError(f"output: run {run_id} has finished; its answers are whole, in the table 'answers'")
@@ -111,18 +111,18 @@ def _begun_run(output: Location) -> _BegunRun:
         raise OutputError(f"output: run {run_id} has not begun to read; try again in a while")
     questions = read_asked(output, run_id=run_id)
     asked = asked_keys(questions)
-    closings = sorted({name for _, name in asked if name})
-    index = scan_log(output, reader_fingerprint=fingerprint, closings=closings)
+    follow_up_readings = sorted({name for _, name in asked if name})
+    index = scan_log(output, fingerprint=fingerprint, follow_up_readings=follow_up_readings)
     projection = Projection(
         output=output,
         run_id=run_id,
-        reader_fingerprint=fingerprint,
+        fingerprint=fingerprint,
         model=record["settings"]["model"],
         extraction=Extraction(record["settings"]["extraction"]),
         table_format=TableFormat.PARQUET,
         first_memory="",
         keep_word="",
-        closings=dict.fromkeys(closings, ()),
+        follow_up_readings=dict.fromkeys(follow_up_readings, ()),
     )
     index = replace(index, turn_files={})
     begun = read_parquet(place)
@@ -154,6 +154,6 @@ def _answers(run: _BegunRun, rows: Sequence[int]) -> pa.Table:
     documents = run.plan.take(pa.array(rows, pa.int64()))
     asked = [[reading["question"] for reading in readings] for readings in documents["readings"].to_pylist()]
     part = with_asked(documents, asked, questions=run.questions)
-    held = hold_part(part, projection=run.projection)
+    held = load_part_log(part, projection=run.projection)
     answered = [found for each in part_readings(part) if (found := held.reading(*each))]
     return answers_table([each.answer for each in answered], carried=carried_values(part, answered))

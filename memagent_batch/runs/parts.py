@@ -18,15 +18,15 @@ from typing import Any, TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.files.columns import arrow_schema
-from memagent_batch.files.location import Location
-from memagent_batch.inputs.document_index import CARRY_PREFIX
-from memagent_batch.log.index import TurnIndex
-from memagent_batch.log.question_list import CLOSING_FINGERPRINT, asked_in, with_asked
-from memagent_batch.log.rows import OUTCOME_LOG, OutcomeRow
+from memagent_batch.documents.document_index import CARRY_PREFIX
 from memagent_batch.runs.manifest import PartReport, read_manifest
 from memagent_batch.runs.plan import WORK_COLUMNS, IndexedText, Plan
 from memagent_batch.runs.projection import Projection, row_rules
+from memagent_batch.store.columns import arrow_schema
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.index import TurnIndex
+from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT, asked_in, with_asked
+from memagent_batch.store.turn_log.rows import OUTCOME_LOG, OutcomeRow
 
 PART_BYTES = 256 * 1024 * 1024
 """Text that the readings of one part file of the tables have read: some 13,000 turns of 5,000 tokens."""
@@ -39,7 +39,7 @@ _PART_COLUMNS = pa.schema(
         WORK_COLUMNS.field("readings"),
         pa.field("outcome_files", pa.list_(pa.string())),
         WORK_COLUMNS.field("turn_files"),
-        pa.field("closing_files", pa.list_(pa.string())),
+        pa.field("follow_up_files", pa.list_(pa.string())),
     ]
 )
 AskedKey = tuple[str, str | None]
@@ -55,7 +55,7 @@ def plan_parts(plan: Plan, index: TurnIndex) -> Iterator[pa.Table]:
     two, and not for all. The readings are all that were asked for; `outcome_files` and `turn_files` name the log
     files that hold them, `asked` holds their questions (`question_list.py`), `part` the number of the group.
     """
-    asked = [(hash_, plan.asked.closing_of(row)) for row, hash_ in enumerate(plan.asked.hashes)]
+    asked = [(hash_, plan.asked.follow_ups_of(row)) for row, hash_ in enumerate(plan.asked.hashes)]
     ended_in = [_ended_in(plan, document, index) for document in plan.texts()]
     order = sorted(range(len(ended_in)), key=ended_in.__getitem__)
     group: dict[int, dict[str, Any]] = {}
@@ -77,9 +77,9 @@ def plan_parts(plan: Plan, index: TurnIndex) -> Iterator[pa.Table]:
 
 def asked_keys(questions: pa.Table) -> list[AskedKey]:
     """The keys of a question list (`PlannedQuestions.hashed`), by its rows."""
-    has_closings = CLOSING_FINGERPRINT in questions.schema.names
-    closings = questions[CLOSING_FINGERPRINT].to_pylist() if has_closings else [None] * questions.num_rows
-    return list(zip(questions["question_hash"].to_pylist(), closings, strict=True))
+    has_follow_ups = FOLLOW_UP_FINGERPRINT in questions.schema.names
+    follow_up_readings = questions[FOLLOW_UP_FINGERPRINT].to_pylist() if has_follow_ups else [None] * questions.num_rows
+    return list(zip(questions["question_hash"].to_pylist(), follow_up_readings, strict=True))
 
 
 def with_log_files(plan: pa.Table, asked: Sequence[AskedKey], index: TurnIndex) -> pa.Table:
@@ -98,12 +98,12 @@ def _log_files(
     document_hash: str | None, readings: Iterable[tuple[int, int]], *, asked: Sequence[AskedKey], index: TurnIndex
 ) -> dict[str, list[str]]:
     """The files that hold a document's readings: rows of the question list and samples."""
-    files: dict[str, set[str]] = {"outcome_files": set(), "turn_files": set(), "closing_files": set()}
+    files: dict[str, set[str]] = {"outcome_files": set(), "turn_files": set(), "follow_up_files": set()}
     for row, sample in readings:
         question_hash, fingerprint = asked[row]
         key = (document_hash or "", question_hash, sample)
-        closed = index.closings.get(fingerprint or "", {}).get(key)
-        for name, logged in (("outcome_files", index.outcomes.get(key)), ("closing_files", closed)):
+        closed = index.follow_up_readings.get(fingerprint or "", {}).get(key)
+        for name, logged in (("outcome_files", index.outcomes.get(key)), ("follow_up_files", closed)):
             files[name].update([logged.file] if logged else [])
         files["turn_files"].update(index.files_of((key[0], question_hash)))
     return {name: sorted(found) for name, found in files.items()}
@@ -146,11 +146,11 @@ _PLAN_COLUMNS = (
     "readings",
     "outcome_files",
     "turn_files",
-    "closing_files",
+    "follow_up_files",
 )
 
 
-_QUESTION_COLUMNS = ("question_id", "document_id", "question", "question_hash", CLOSING_FINGERPRINT)
+_QUESTION_COLUMNS = ("question_id", "document_id", "question", "question_hash", FOLLOW_UP_FINGERPRINT)
 
 
 def part_key(part: pa.Table, *, projection: Projection) -> str:

@@ -15,17 +15,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.config.sources import SourceConfig
+from memagent_batch.documents.bundles import bundles
+from memagent_batch.documents.document_index import ROWS_COLUMN, IndexedTable, is_there
+from memagent_batch.documents.questions import type_fields, value_types
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.domain.closing.answer_types import ValueType
+from memagent_batch.domain.follow_ups.answer_types import ValueType
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import InputError
-from memagent_batch.inputs.bundles import bundles
-from memagent_batch.inputs.document_index import ROWS_COLUMN, IndexedTable, is_there
-from memagent_batch.inputs.questions import type_fields, value_types
-from memagent_batch.log.index import ReadingKey, TurnIndex, log_line
-from memagent_batch.log.question_list import CLOSING_FINGERPRINT, with_hashes
-from memagent_batch.reading.closing import Closing
+from memagent_batch.reading.follow_ups import FollowUps
 from memagent_batch.runs.manifest import AgainRecord
+from memagent_batch.store.turn_log.index import ReadingKey, TurnIndex, log_line
+from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT, with_hashes
 
 WORK_COLUMNS = pa.schema(
     [
@@ -37,8 +37,8 @@ WORK_COLUMNS = pa.schema(
     ]
 )
 """What a document is read for: row of the question list and sample; the log files that hold turns of it; the
-readings that the log has answered, but whose closing turns are missing; run and writer that ended each of these; and
-the hashes of its last versions, the latest first, where these files hold turns of those too."""
+readings that the log has answered, but whose follow-up questions are missing; run and writer that ended each of these;
+and the hashes of its last versions, the latest first, where these files hold turns of those too."""
 Sources = TypeVar("Sources", bound=SourceConfig)
 _PLACE_COLUMNS = ["document_id", "document_hash", "path", "format", "start", "stop", "num_bytes", "error", ROWS_COLUMN]
 CALL_COLUMN = "call"
@@ -80,19 +80,19 @@ class PendingWork:
     """Readings, those to close among them."""
     num_bytes: int
     """Text of their documents, once for each reading; bytes of UTF-8."""
-    closings: int
-    """Readings that the log has answered, but whose closing turns are missing."""
+    follow_up_readings: int
+    """Readings that the log has answered, but whose follow-up questions are missing."""
 
 
 def count_pending(bundles: Iterable[pa.Table]) -> PendingWork:
     """Sums over the bundles of `Plan.pending`."""
-    readings = num_bytes = closings = 0
+    readings = num_bytes = follow_up_readings = 0
     for bundle in bundles:
         lengths = num_readings_of(bundle)
         readings += pc.sum(lengths).as_py()
         num_bytes += pc.sum(pc.multiply(bundle["num_bytes"], lengths)).as_py()
-        closings += pc.sum(pc.list_value_length(bundle["closings"])).as_py()
-    return PendingWork(readings=readings, num_bytes=num_bytes, closings=closings)
+        follow_up_readings += pc.sum(pc.list_value_length(bundle["closings"])).as_py()
+    return PendingWork(readings=readings, num_bytes=num_bytes, follow_up_readings=follow_up_readings)
 
 
 def num_readings_of(bundle: pa.Table) -> pa.ChunkedArray:
@@ -104,22 +104,22 @@ class PlannedQuestions:
     """The question list of a plan, and what each document is asked."""
 
     def __init__(
-        self, listed: pa.Table, documents: pa.Table, *, inline_type: ValueType | None, closing: Closing | None
+        self, listed: pa.Table, documents: pa.Table, *, inline_type: ValueType | None, follow_ups: FollowUps | None
     ) -> None:
         """Adds to a question list (`QUESTION_SCHEMA`) the questions that stand beside the texts."""
-        self.listed, self.inline_type, self.closing = listed, inline_type, closing
+        self.listed, self.inline_type, self.follow_ups = listed, inline_type, follow_ups
         self.table = _with_inline(listed, documents, value_type=inline_type)
         self.types: list[ValueType | None] = value_types(self.table)
         """The type that each question asks for."""
-        of_type = {each: closing.of_type(each) for each in dict.fromkeys(self.types)} if closing else {}
-        self._closings: list[str | None] = [of_type[each] for each in self.types] if of_type else []
-        self.closing_turns: list[str] = closing.of_turns(self.types) if closing else []
-        """Fingerprints under which the log keeps the closing turns of the plan."""
-        self.are_closed = any(self._closings)
+        of_type = {each: follow_ups.of_type(each) for each in dict.fromkeys(self.types)} if follow_ups else {}
+        self._follow_up_fingerprints: list[str | None] = [of_type[each] for each in self.types] if of_type else []
+        self.follow_up_turns: list[str] = follow_ups.of_turns(self.types) if follow_ups else []
+        """Fingerprints under which the log keeps the follow-up questions of the plan."""
+        self.are_closed = any(self._follow_up_fingerprints)
         """Whether something is asked after an answer."""
         hashed = with_hashes(self.table)
         if self.are_closed:
-            hashed = hashed.append_column(CLOSING_FINGERPRINT, pa.array(self._closings, pa.string()))
+            hashed = hashed.append_column(FOLLOW_UP_FINGERPRINT, pa.array(self._follow_up_fingerprints, pa.string()))
         self.hashed: pa.Table = hashed
         """The list with the hashes of the addresses; `readings` name its rows."""
         self.hashes: list[str] = hashed["question_hash"].to_pylist()
@@ -132,20 +132,20 @@ class PlannedQuestions:
         self._require_distinct()
 
     @property
-    def closings(self) -> list[str]:
-        """Fingerprints under which the log keeps what the closing turns of the plan bring."""
-        return sorted({each for each in self._closings if each})
+    def follow_up_readings(self) -> list[str]:
+        """Fingerprints under which the log keeps what the follow-up questions of the plan bring."""
+        return sorted({each for each in self._follow_up_fingerprints if each})
 
-    def closing_of(self, row: int) -> str | None:
+    def follow_ups_of(self, row: int) -> str | None:
         """The fingerprint of what closes the readings of a question; None where nothing is asked after its answer."""
-        return self._closings[row] if self._closings else None
+        return self._follow_up_fingerprints[row] if self._follow_up_fingerprints else None
 
-    def turns_of_closings(self) -> dict[str, list[str]]:
-        """Fingerprints of closing turns, by that under which the log keeps what they brought together."""
-        if self.closing is None:
+    def turns_by_follow_up(self) -> dict[str, list[str]]:
+        """Fingerprints of follow-up questions, by that under which the log keeps what they brought together."""
+        if self.follow_ups is None:
             return {}
         types = dict.fromkeys(self.types)
-        of_types = {self.closing.of_type(each): self.closing.of_turns([each]) for each in types}
+        of_types = {self.follow_ups.of_type(each): self.follow_ups.of_turns([each]) for each in types}
         return {fingerprint: turns for fingerprint, turns in of_types.items() if fingerprint}
 
     def keep_only(self, questions: Mapping[str, Collection[str]]) -> None:
@@ -241,7 +241,7 @@ class Plan:
         *,
         samples: int,
         inline_type: ValueType | None = None,
-        closing: Closing | None = None,
+        follow_ups: FollowUps | None = None,
         table: IndexedTable | None = None,
         outside: pa.Table | None = None,
         places: Sequence[str] = (),
@@ -254,7 +254,7 @@ class Plan:
             questions: The list.
             samples: Readings of each document and question.
             inline_type: The type that questions beside the texts ask for.
-            closing: What is asked after each answer; None for nothing, whatever types the questions have.
+            follow_ups: What is asked after each answer; None for nothing, whatever types the questions have.
             table: The table of a lake that the documents are, if they are one.
             outside: The index of documents that are there and are not read, by a limit or in a second pass; None if all
                 are read.
@@ -267,7 +267,7 @@ class Plan:
         self.outside = outside
         self.places = tuple(places)
         self.again = again
-        self.asked = PlannedQuestions(questions, documents, inline_type=inline_type, closing=closing)
+        self.asked = PlannedQuestions(questions, documents, inline_type=inline_type, follow_ups=follow_ups)
         if again is not None:
             self.asked.keep_only(again.questions)
         self._missing = frozenset(documents.filter(pc.invert(is_there(documents)))["document_id"].to_pylist())
@@ -307,10 +307,10 @@ class Plan:
 
     def is_open(self, row: int, key: ReadingKey, index: TurnIndex, *, retry_failed: bool = False) -> bool:
         """Whether a reading of this row of the list has an answer, and more is asked after it than the log holds."""
-        fingerprint, outcome = self.asked.closing_of(row), index.outcomes.get(key)
+        fingerprint, outcome = self.asked.follow_ups_of(row), index.outcomes.get(key)
         if fingerprint is None or outcome is None or outcome.status != Status.OK:
             return False
-        closed = index.closings.get(fingerprint, {}).get(key)
+        closed = index.follow_up_readings.get(fingerprint, {}).get(key)
         return closed is None or (retry_failed and closed.status is Status.FAILED)
 
     def pending(
@@ -333,13 +333,13 @@ class Plan:
             both = zip(*(bundle[name].to_pylist() for name in work), strict=True)
             asked = [[reading["question"] for readings in of_document for reading in readings] for of_document in both]
             hashes = (bundle[name].to_pylist() for name in ("document_hash", "document_id"))
-            files, held_hashes = [], []
+            files, logged_hashes = [], []
             for hash_, name, rows in zip(*hashes, asked, strict=True):
                 of_last = {last: self.turn_files(last, rows, index) for last in last_hashes.get(name, ())}
                 files.append(sorted({*self.turn_files(hash_, rows, index), *chain.from_iterable(of_last.values())}))
-                held_hashes.append([last for last, last_files in of_last.items() if last_files])
+                logged_hashes.append([last for last, last_files in of_last.items() if last_files])
             ended_by = self._ended_by(bundle, index)
-            for name, values in (("turn_files", files), ("ended_by", ended_by), ("last_hashes", held_hashes)):
+            for name, values in (("turn_files", files), ("ended_by", ended_by), ("last_hashes", logged_hashes)):
                 column = WORK_COLUMNS.field(name)
                 bundle = bundle.append_column(column, pa.array(values, column.type))
             yield bundle.combine_chunks()
@@ -357,7 +357,7 @@ class Plan:
         return list(product(self.question_rows(document["document_id"]), range(self.samples)))
 
     def key_of(self, document: IndexedText, row: int, sample: int) -> ReadingKey:
-        """The key of a reading under the reader's fingerprint."""
+        """The key of a reading under the fingerprint."""
         return (document["document_hash"], self.asked.hashes[row], sample)
 
     def turn_files(self, document_hash: str, rows: Iterable[int], index: TurnIndex) -> list[str]:
@@ -367,10 +367,10 @@ class Plan:
 
     def _ended_by(self, bundle: pa.Table, index: TurnIndex) -> list[list[str]]:
         """Run and writer that ended each of the readings to close, by document."""
-        hashes, closings = (bundle[name].to_pylist() for name in ("document_hash", "closings"))
+        hashes, follow_up_readings = (bundle[name].to_pylist() for name in ("document_hash", "closings"))
         keys = (
             [(hash_, self.asked.hashes[each["question"]], each["sample"]) for each in readings]
-            for hash_, readings in zip(hashes, closings, strict=True)
+            for hash_, readings in zip(hashes, follow_up_readings, strict=True)
         )
         return [[log_line(index.outcomes[key].file) for key in of_document] for of_document in keys]
 
@@ -385,21 +385,21 @@ class Plan:
         again = {None, Status.FAILED} if retry_failed else {None}
         shared_texts = self._shared_texts()
         taken_of_shared: set[tuple[ReadingKey, str | None]] = set()
-        readings, closings = ReadingLists(), ReadingLists()
+        readings, follow_up_readings = ReadingLists(), ReadingLists()
         for document in self.texts():
             taken = taken_of_shared if document["document_hash"] in shared_texts else set()
             for row, sample in self.readings_of(document) if document["error"] is None else ():
                 reading = self.key_of(document, row, sample)
-                key = (reading, self.asked.closing_of(row))
+                key = (reading, self.asked.follow_ups_of(row))
                 status = self._status(document, row, sample, index)
                 is_open = self.is_open(row, reading, index, retry_failed=retry_failed)
                 if key not in taken and (is_open or status in again):
-                    (closings if is_open else readings).add(row, sample)
+                    (follow_up_readings if is_open else readings).add(row, sample)
                     taken.add(key)
             readings.end_document()
-            closings.end_document()
+            follow_up_readings.end_document()
         kind = WORK_COLUMNS.field("readings").type
-        return {"readings": readings.column(kind), "closings": closings.column(kind)}
+        return {"readings": readings.column(kind), "closings": follow_up_readings.column(kind)}
 
     def _shared_texts(self) -> frozenset[str]:
         """Hashes that several documents have."""

@@ -12,23 +12,23 @@ import pyarrow as pa
 
 from memagent_batch.config.job import JobConfig, TableFormat
 from memagent_batch.config.sources import InputConfig
+from memagent_batch.documents.document_index import CARRY_PREFIX
 from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import FinishReason
 from memagent_batch.errors import DocumentError
-from memagent_batch.files.location import Location
-from memagent_batch.inputs.document_index import CARRY_PREFIX
-from memagent_batch.log.index import ReadingKey, read_closings, read_outcomes
-from memagent_batch.log.question_list import AskedQuestion, asked_in
-from memagent_batch.log.rows import ClosedRow, ClosingColumns, OutcomeRow, ResultRow, TurnRow, turn_memory
-from memagent_batch.log.turns import read_turns_of
 from memagent_batch.runs.evidence import Answered, spans_of_part
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.results import ResultQuestion, result_questions, results_table, with_votes
 from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, AnswerRow, MemoryRow
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.index import ReadingKey, read_follow_ups, read_outcomes
+from memagent_batch.store.turn_log.question_list import AskedQuestion, asked_in
+from memagent_batch.store.turn_log.rows import ClosedRow, FollowUpColumns, OutcomeRow, ResultRow, TurnRow, turn_memory
+from memagent_batch.store.turn_log.turns import read_turns_of
 from memagent_batch.wiring import ReaderIdentity, make_prompt_set, make_prompt_tokens, make_texts_place
 
-NOT_CLOSED = cast("ClosingColumns", dict.fromkeys(ClosingColumns.__annotations__))
+NOT_CLOSED = cast("FollowUpColumns", dict.fromkeys(FollowUpColumns.__annotations__))
 """Of a reading that was asked nothing after its answer."""
 PROJECTION_FILE = "projection.json"
 """Name of the file in the record of a run."""
@@ -42,7 +42,7 @@ class Origin:
 
     run_id: str
     """The run, for rows of readings that no run has read."""
-    reader_fingerprint: str
+    fingerprint: str
     model: str
     """Name of the model, for rows of readings that never reached it."""
     extraction: Extraction
@@ -60,8 +60,8 @@ class Projection(Origin):
     table_format: TableFormat
     opens_thought: bool = False
     """Whether each prompt ended inside a thought."""
-    closings: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Fingerprints of closing turns, by that under which the log keeps what they brought together."""
+    follow_up_readings: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Fingerprints of follow-up questions, by that under which the log keeps what they brought together."""
     has_evidence: bool = False
     results: Mapping[str, ResultQuestion] = field(default_factory=dict)
     """Questions of the table `results` by question_id; without one there is no such table."""
@@ -81,16 +81,16 @@ def make_projection(output: Location, job: JobConfig, *, run_id: str, reader: Re
     return Projection(
         output=output,
         run_id=run_id,
-        reader_fingerprint=reader.fingerprint,
+        fingerprint=reader.fingerprint,
         model=job.agent.model,
         first_memory=prompts.first_memory,
         keep_word=prompts.keep_word,
         extraction=job.agent.extraction,
         table_format=job.table_format,
         opens_thought=make_prompt_tokens(job.agent).opens_thought,
-        closings=plan.asked.turns_of_closings(),
-        has_evidence=plan.asked.closing is not None and plan.asked.closing.config.evidence,
-        results=result_questions(plan.asked.table) if plan.asked.closing is not None else {},
+        follow_up_readings=plan.asked.turns_by_follow_up(),
+        has_evidence=plan.asked.follow_ups is not None and plan.asked.follow_ups.config.evidence,
+        results=result_questions(plan.asked.table) if plan.asked.follow_ups is not None else {},
         documents=make_texts_place(plan.pinned(job)),
         input=job.input,
     )
@@ -107,7 +107,7 @@ class PartDocument(TypedDict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldPart:
+class PartLog:
     """What the log holds of the readings of a part, by one reader."""
 
     projection: Projection
@@ -115,7 +115,7 @@ class HeldPart:
     unread: Mapping[ReadingKey, OutcomeRow]
     """What stands in for the outcomes of those that could not be read now."""
     closed: Mapping[str, Mapping[ReadingKey, ClosedRow]]
-    """What closing turns brought, by fingerprint."""
+    """What follow-up questions brought, by fingerprint."""
     turns: Mapping[str, Mapping[ReadingKey, Mapping[str, TurnRow]]]
 
     def reading(self, row: int, document: PartDocument, question: AskedQuestion, sample: int) -> Answered | None:
@@ -123,7 +123,7 @@ class HeldPart:
         key = (document["document_hash"] or "", question["question_hash"], sample)
         outcome, closed = self.outcomes.get(key), self._closed_of(question, key)
         outcome = outcome if self._is_finished(question, key) else self.unread.get(key, outcome)
-        is_open = closed is None and bool(question.get("closing_fingerprint"))
+        is_open = closed is None and bool(question.get("follow_up_fingerprint"))
         if document["error"] is None and (outcome is None or (is_open and outcome["status"] == Status.OK)):
             return None
         turns = self._turns_of(question, key, outcome)
@@ -136,21 +136,21 @@ class HeldPart:
 
     def _closed_of(self, question: AskedQuestion, key: ReadingKey) -> ClosedRow | None:
         """What was asked after the answer to a question brought; None where nothing was."""
-        return self.closed.get(question.get("closing_fingerprint") or "", {}).get(key)
+        return self.closed.get(question.get("follow_up_fingerprint") or "", {}).get(key)
 
     def _is_finished(self, question: AskedQuestion, key: ReadingKey) -> bool:
         """Whether the log holds an answer to a question, and all that was asked after it."""
         outcome, closed = self.outcomes.get(key), self._closed_of(question, key)
         if outcome is None or outcome["status"] != Status.OK:
             return False
-        return not question.get("closing_fingerprint") or (closed is not None and not closed["is_failed"])
+        return not question.get("follow_up_fingerprint") or (closed is not None and not closed["is_failed"])
 
     def _turns_of(self, question: AskedQuestion, key: ReadingKey, outcome: OutcomeRow | None) -> Mapping[str, TurnRow]:
-        """The turns of a reading by path, its closing turns among them."""
-        found = {**self.turns[self.projection.reader_fingerprint].get(key, {})}
+        """The turns of a reading by path, its follow-up questions among them."""
+        found = {**self.turns[self.projection.fingerprint].get(key, {})}
         if outcome is not None and outcome["status"] != Status.NOT_READ:
             found = _turns_had(found, outcome)
-        for fingerprint in self.projection.closings.get(question.get("closing_fingerprint") or "", ()):
+        for fingerprint in self.projection.follow_up_readings.get(question.get("follow_up_fingerprint") or "", ()):
             found |= self.turns[fingerprint].get(key, {})
         return found
 
@@ -159,7 +159,7 @@ def _turns_had(turns: dict[str, TurnRow], outcome: OutcomeRow) -> dict[str, Turn
     """The turns that a reading had, without those that only another attempt asked.
 
     Two attempts that read at once may write other memories, and with some policies take other rounds and merges. A turn
-    of the one then has a path that the other never asked. Where there are more turns than the reading had, one of each
+    of the one then has a path that the other never asked. If there are more turns than the reading had, one of each
     number is taken: that of the last run up to the one that ended the reading.
     """
     num_turns = outcome["num_turns"]
@@ -176,7 +176,7 @@ def _turns_had(turns: dict[str, TurnRow], outcome: OutcomeRow) -> dict[str, Turn
     return {row["path"]: row for row in had.values()}
 
 
-def hold_part(part: pa.Table, *, projection: Projection, not_read: Sequence[OutcomeRow] = ()) -> HeldPart:
+def load_part_log(part: pa.Table, *, projection: Projection, not_read: Sequence[OutcomeRow] = ()) -> PartLog:
     """Reads the log files that a part (a table of `plan_parts`) names.
 
     `not_read`: what stands in for the outcomes of readings that were not read, of all readers. They don't say which
@@ -184,24 +184,24 @@ def hold_part(part: pa.Table, *, projection: Projection, not_read: Sequence[Outc
     """
     files = {
         name: sorted({file for files in part[name].to_pylist() for file in files})
-        for name in ("outcome_files", "turn_files", "closing_files")
+        for name in ("outcome_files", "turn_files", "follow_up_files")
     }
-    reader, output = projection.reader_fingerprint, projection.output
-    outcomes = read_outcomes(output, files["outcome_files"], reader_fingerprint=reader)
-    closing_turns = {each for fingerprints in projection.closings.values() for each in fingerprints}
-    return HeldPart(
+    reader, output = projection.fingerprint, projection.output
+    outcomes = read_outcomes(output, files["outcome_files"], fingerprint=reader)
+    follow_up_turns = {each for fingerprints in projection.follow_up_readings.values() for each in fingerprints}
+    return PartLog(
         projection=projection,
         outcomes=outcomes,
         unread={
             (row["document_hash"], row["question_hash"], row["sample"]): row
             for row in not_read
-            if row["reader_fingerprint"] == reader
+            if row["fingerprint"] == reader
         },
-        closed=read_closings(output, files["closing_files"], fingerprints=list(projection.closings)),
+        closed=read_follow_ups(output, files["follow_up_files"], fingerprints=list(projection.follow_up_readings)),
         turns=read_turns_of(
             output,
             files["turn_files"],
-            fingerprints=[reader, *sorted(closing_turns)],
+            fingerprints=[reader, *sorted(follow_up_turns)],
             document_hashes=[value for value in part["document_hash"].to_pylist() if value is not None],
             ended_by={(reader, key): row["line"] for key, row in outcomes.items()},
             with_tokens=False,
@@ -236,8 +236,8 @@ def answer_row(
         "answer": None,
         "document_hash": document["document_hash"],
         "question_hash": question["question_hash"],
-        "reader_fingerprint": origin.reader_fingerprint,
-        **(_closing_columns(closed) if closed else NOT_CLOSED),
+        "fingerprint": origin.fingerprint,
+        **(_follow_up_columns(closed) if closed else NOT_CLOSED),
         "answer_type": question.get("answer_type"),
         "value_unit": question.get("unit"),
         "votes": None,
@@ -257,9 +257,9 @@ def _with_answer(row: AnswerRow, *, extraction: Extraction) -> AnswerRow:
     return row
 
 
-def _closing_columns(closed: ClosedRow) -> ClosingColumns:
-    names = ClosingColumns.__annotations__
-    return cast("ClosingColumns", {name: value for name, value in closed.items() if name in names})
+def _follow_up_columns(closed: ClosedRow) -> FollowUpColumns:
+    names = FollowUpColumns.__annotations__
+    return cast("FollowUpColumns", {name: value for name, value in closed.items() if name in names})
 
 
 def _unreadable_result(document: PartDocument, *, origin: Origin) -> ResultRow:
@@ -325,7 +325,7 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Outcom
 
     `not_read`: what stands in for the outcomes of readings that were not read, as rows of `OUTCOME_LOG`.
     """
-    held = hold_part(part, projection=projection, not_read=not_read)
+    held = load_part_log(part, projection=projection, not_read=not_read)
     answered: list[Answered] = []
     missing: list[str] = []
     for row, document, question, sample in part_readings(part):

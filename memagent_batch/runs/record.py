@@ -26,19 +26,19 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.texts.escapes import escaped
 from memagent_batch.errors import OutputError, SettingsError, StorageError
-from memagent_batch.files.errors import FILE_ERRORS, storage_errors
-from memagent_batch.files.json_files import json_bytes, write_json
-from memagent_batch.files.location import Location
-from memagent_batch.log.index import TurnIndex
-from memagent_batch.log.question_list import ASKED_FOLDER
-from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
 from memagent_batch.logs import EventKind
-from memagent_batch.masking import DIGEST, printable, shown
+from memagent_batch.masking import DIGEST, mask_url, printable
 from memagent_batch.runs.claim import named_files, require_claim
 from memagent_batch.runs.estimates import ReviewEstimates, read_estimates
 from memagent_batch.runs.history import INDEX_FILE, PLAN_FILE, REMOVED_FILE, RUNS_FOLDER, PastRun
 from memagent_batch.runs.manifest import MANIFEST_FILE, PartReport
 from memagent_batch.runs.projection import PROJECTION_FILE, Projection, projection_record
+from memagent_batch.store.errors import FILE_ERRORS, storage_errors
+from memagent_batch.store.json_files import json_bytes, write_json
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.index import TurnIndex
+from memagent_batch.store.turn_log.question_list import ASKED_FOLDER
+from memagent_batch.store.turn_log.writer import FOLLOW_UPS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ SUMS_FILE = "SHA256SUMS"
 SIGNATURE_FILE = f"{SUMS_FILE}.sig"
 NAMESPACE = "memagent-batch"
 """What a signature is for: `ssh-keygen -n`."""
-LOG_TABLES = (TURNS_FOLDER, OUTCOMES_FOLDER, CLOSINGS_FOLDER)
+LOG_TABLES = (TURNS_FOLDER, OUTCOMES_FOLDER, FOLLOW_UPS_FOLDER)
 """Folders of the turn log that tables follow from."""
 READ_BYTES = 8 * 1024 * 1024
 """Bytes of a large file in memory at once."""
@@ -190,7 +190,7 @@ def used_files(output: Location, index: TurnIndex) -> set[str]:
     start = len((output / TURNS_FOLDER).path) - len(TURNS_FOLDER)
     of_turns = chain.from_iterable(index.turn_files.values())
     ended = (each.file for each in index.outcomes.values())
-    closed = (each.file for readings in index.closings.values() for each in readings.values())
+    closed = (each.file for readings in index.follow_up_readings.values() for each in readings.values())
     return {path[start:] for path in chain(of_turns, ended, closed)}
 
 
@@ -253,7 +253,7 @@ def signer_of(data: bytes, signed: bytes, *, allowed: Path) -> str:
 
 def _ssh_keygen(action: str, *arguments: str, data: bytes) -> subprocess.CompletedProcess[bytes]:
     command = ["ssh-keygen", "-Y", action, "-n", NAMESPACE, *arguments]
-    try:  # in a session of its own, it has no terminal to ask for a passphrase
+    try:  # in its own session, it has no terminal to ask for a passphrase
         return subprocess.run(command, input=data, capture_output=True, start_new_session=True, check=False)
     except FileNotFoundError as error:
         raise SettingsError(
@@ -280,7 +280,7 @@ def card(past: PastRun, *, estimates: Sequence[ReviewEstimates]) -> str:
         counts=manifest["counts"],
         totals=manifest["totals"],
         questions=past.questions.to_pylist(),
-        places=[shown(place) for place in ([documents] if isinstance(documents, str) else documents)],
+        places=[mask_url(place) for place in ([documents] if isinstance(documents, str) else documents)],
         num_documents=past.plan.num_rows,
         num_unusable=sum(part["num_unusable"] for part in manifest["parts"]),
         num_unreadable=past.plan.num_rows - past.plan["error"].null_count,

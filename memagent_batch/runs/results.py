@@ -7,12 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from memagent_batch.domain.closing.answer_types import AnswerType, ValueType
-from memagent_batch.domain.closing.values import TypedValue, ValueStatus, is_same, vote
+from memagent_batch.documents.questions import NO_TYPE, TypeFields, value_type_of, value_types
+from memagent_batch.domain.follow_ups.answer_types import AnswerType, ValueType
+from memagent_batch.domain.follow_ups.values import TypedValue, ValueStatus, values_equal, vote
 from memagent_batch.errors import InputError
-from memagent_batch.files.columns import column
-from memagent_batch.inputs.questions import NO_TYPE, TypeFields, value_type_of, value_types
 from memagent_batch.runs.tables import DOCUMENT_ID, AnswerRow
+from memagent_batch.store.columns import column
 
 MAX_RESULT_COLUMNS = 1000
 """Most questions of a list that has a table `results`: each is a column, and more of them slow its readers down."""
@@ -45,7 +45,7 @@ def _share(row: AnswerRow, samples: Sequence[AnswerRow]) -> float | None:
     own = _value(row)
     if len(samples) < 2 or own is None or own.status is ValueStatus.INVALID:
         return None
-    return sum(is_same(own, value) for value in values_of(samples)) / len(samples)
+    return sum(values_equal(own, value) for value in values_of(samples)) / len(samples)
 
 
 def _value(row: AnswerRow) -> TypedValue | None:

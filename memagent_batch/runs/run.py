@@ -13,20 +13,14 @@ import pyarrow as pa
 
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
-from memagent_batch.domain.closing.prompts import EVIDENCE, SUPPORT, VALUE, closing_text_sha256
+from memagent_batch.domain.follow_ups.prompts import EVIDENCE, SUPPORT, VALUE, follow_up_text_sha256
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.domain.turns import sum_counted
 from memagent_batch.errors import CountsError, StorageError
-from memagent_batch.files.errors import storage_errors
-from memagent_batch.files.json_files import read_json
-from memagent_batch.files.location import Location
-from memagent_batch.log.index import RunTurns, last_run_id
-from memagent_batch.log.question_list import read_asked, write_asked
-from memagent_batch.log.writer import new_run_id
 from memagent_batch.logs import EventKind
-from memagent_batch.masking import shown
+from memagent_batch.masking import mask_url
 from memagent_batch.runs.bounds import Spent, cost
 from memagent_batch.runs.claim import (
     ANSWER_TABLES,
@@ -72,6 +66,12 @@ from memagent_batch.runs.tables import (
     count_rows,
     table_bytes,
 )
+from memagent_batch.store.errors import storage_errors
+from memagent_batch.store.json_files import read_json
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.index import RunTurns, last_run_id
+from memagent_batch.store.turn_log.question_list import read_asked, write_asked
+from memagent_batch.store.turn_log.writer import new_run_id
 from memagent_batch.wiring import ReaderIdentity
 
 log = logging.getLogger(__name__)
@@ -116,9 +116,9 @@ def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan:
             documents=asked_documents(job),
             questions=asked_questions(job),
             asked=plan.num_readings,
-            reader_fingerprint=reader.fingerprint,
+            fingerprint=reader.fingerprint,
             settings=public_settings(job),
-            closing_turns=plan.asked.closing_turns,
+            follow_up_turns=plan.asked.follow_up_turns,
             tables={} if plan.table is None else {**plan.table.versions},
             sample=_sample(job, plan),
             again=plan.again.record if plan.again else None,
@@ -126,7 +126,7 @@ def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan:
     )
     run_id = record.run_id
     write_asked(output, plan.asked.hashed, run_id=run_id)
-    fields = {"run_id": run_id, "asked": record.asked, "output": shown(job.output)}
+    fields = {"run_id": run_id, "asked": record.asked, "output": mask_url(job.output)}
     log.info(
         f"run {run_id}: {quantity(record.asked, 'reading')} asked", extra={"event": EventKind.RUN_STARTED, **fields}
     )
@@ -221,11 +221,12 @@ def _require_closed(run: Run, reports: Sequence[PartReport]) -> RunCounts:
     ended = counts["ok"] + counts["failed"] + counts["not_read"]
     if missing or rows != expected or not counts["asked"] == ended == counts["answers_rows"]:
         require_claim(run.output, run_id=run.run_id)  # else a newer attempt may have removed this one's files
-        shown = "; ".join(missing[:SHOWN_MISSING])
+        mask_url = "; ".join(missing[:SHOWN_MISSING])
         wrong = [name for name in expected if rows[name] != expected[name]]
         files = f" {len(wrong)} table files are gone or changed: {'; '.join(wrong[:SHOWN_MISSING])}." if wrong else ""
         raise CountsError(
-            f"the counts do not close: {counts}. {len(missing)} readings have no outcome in the log: {shown}.{files} "
+            f"the counts do not close: {counts}. {len(missing)} readings have no outcome in the log: "
+            f"{mask_url}.{files} "
             "Run the same command again to read them"
         )
     return counts
@@ -249,7 +250,7 @@ def _manifest(
             "num_cached_prompt_tokens": sum(report["num_cached_prompt_tokens"] for report in reports),
             "num_completion_tokens": sum(report["num_completion_tokens"] for report in reports),
         },
-        "reader_fingerprint": run.reader.fingerprint,
+        "fingerprint": run.reader.fingerprint,
         "reader": run.reader.parts,
         "settings": public_settings(run.job),
         "versions": package_versions(),
@@ -260,7 +261,7 @@ def _manifest(
             ANSWERS_FOLDER: [report["answers_file"] for report in reports],
             MEMORIES_FOLDER: [report["memories_file"] for report in reports],
             REMOVED_FOLDER: [removed_file],
-            **_closing_files(reports),
+            **_follow_up_files(reports),
         },
         "changes": changes,
         "tables": {**run.record.tables},
@@ -271,7 +272,7 @@ def _manifest(
 def _with_own_parts(
     manifest: Manifest, run: Run, reports: Sequence[PartReport], *, questions: pa.Table, spent: Spent | None
 ) -> Manifest:
-    """The manifest with what not every run has, from its markers to the texts of its closing turns."""
+    """The manifest with what not every run has, from its markers to the texts of its follow-up questions."""
     manifest = manifest.copy()
     if markers := _sum_markers(reports):
         manifest["markers"] = markers
@@ -284,21 +285,21 @@ def _with_own_parts(
         manifest["sample"] = run.record.sample
     if run.record.again is not None:
         manifest["again"] = run.record.again
-    if closing_texts := _closing_texts(run, questions):
-        manifest["closing_texts"] = closing_texts
+    if follow_up_texts := _follow_up_texts(run, questions):
+        manifest["follow_up_texts"] = follow_up_texts
     return manifest
 
 
-def _closing_texts(run: Run, questions: pa.Table) -> dict[str, str]:
-    """Fingerprints of the texts of closing turns, by kind; none where nothing is asked after an answer."""
-    if not run.projection.closings:
+def _follow_up_texts(run: Run, questions: pa.Table) -> dict[str, str]:
+    """Fingerprints of the texts of follow-up questions, by kind; none where nothing is asked after an answer."""
+    if not run.projection.follow_up_readings:
         return {}
     is_asked = {
         VALUE: questions["answer_type"].null_count < questions.num_rows,
-        EVIDENCE: run.job.closing.evidence,
-        SUPPORT: run.job.closing.support,
+        EVIDENCE: run.job.follow_ups.evidence,
+        SUPPORT: run.job.follow_ups.support,
     }
-    return {kind: closing_text_sha256(kind) for kind in is_asked if is_asked[kind]}
+    return {kind: follow_up_text_sha256(kind) for kind in is_asked if is_asked[kind]}
 
 
 def _sum_markers(reports: Sequence[PartReport]) -> MarkerCounts | None:
@@ -310,8 +311,8 @@ def _sum_markers(reports: Sequence[PartReport]) -> MarkerCounts | None:
     return {"num_markers": num_markers, "num_documents": num_documents}
 
 
-def _closing_files(reports: Sequence[PartReport]) -> dict[str, list[str]]:
-    """Files of the tables that only runs with closing turns have."""
+def _follow_up_files(reports: Sequence[PartReport]) -> dict[str, list[str]]:
+    """Files of the tables that only runs with follow-up questions have."""
     files = {
         EVIDENCE_FOLDER: [report["evidence_file"] for report in reports if report["evidence_file"]],
         RESULTS_FOLDER: [report["results_file"] for report in reports if report["results_file"]],

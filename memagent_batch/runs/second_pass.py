@@ -12,20 +12,20 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from memagent_batch.config.job import JobConfig
+from memagent_batch.config.storage import Options
+from memagent_batch.documents.where import columns_of, matching_rows, parse_where
 from memagent_batch.errors import OutputError
-from memagent_batch.files.columns import column
-from memagent_batch.files.errors import output_errors, table_errors
-from memagent_batch.files.location import Location
-from memagent_batch.files.options import Options
-from memagent_batch.files.parquet import read_parquet
-from memagent_batch.inputs.where import columns_of, matching_rows, parse_where
-from memagent_batch.log.question_list import read_asked
-from memagent_batch.masking import shown
+from memagent_batch.masking import mask_url
 from memagent_batch.runs.claim import canonical
 from memagent_batch.runs.history import PLAN_FILE, RUNS_FOLDER
 from memagent_batch.runs.manifest import read_manifest, read_run_record, require_manifest
 from memagent_batch.runs.plan import Again
 from memagent_batch.runs.tables import ANSWERS, ANSWERS_FOLDER, MOVED_TABLES_REMEDY, read_table_columns, table_locations
+from memagent_batch.store.columns import column
+from memagent_batch.store.errors import output_errors, table_errors
+from memagent_batch.store.location import Location
+from memagent_batch.store.parquet import read_parquet
+from memagent_batch.store.turn_log.question_list import read_asked
 
 WHERE = "again_where"
 """The setting with the condition, for messages."""
@@ -70,8 +70,8 @@ def select_again(job: JobConfig, *, output: Location) -> Again | None:
     if job.again_from is None or job.again_where is None:
         return None
     if canonical(job.again_from, job) == canonical(job.output, job):
-        raise OutputError("again_from: it is the output itself; give the second pass an output of its own")
-    asked = {"output": shown(job.again_from), "where": job.again_where}
+        raise OutputError("again_from: it is the output itself; give the second pass its own output")
+    asked = {"output": mask_url(job.again_from), "where": job.again_where}
     with output_errors(output.uri):
         begun = _begun(output, asked)
     if begun is not None:
@@ -131,7 +131,7 @@ def _again(pairs: Iterable[tuple[str, str]], record: Mapping[str, Any]) -> Again
 
 
 def merged_answers(outputs: Sequence[str | PathLike[str]], *, storage_options: Options | None = None) -> pa.Table:
-    """The `answers` of an output, each in the place of which the answer of a second pass stands if it has one.
+    """The `answers` of an output, each in place of which the answer of a second pass stands if it has one.
 
     An answer of a later output stands if it can be used (`ok`, with an answer, its value not `invalid`), and if the
     document and the question are the same as in the first output. There is one row for each row of the first.
@@ -161,7 +161,7 @@ def merged_batches(outputs: Sequence[Location]) -> Iterator[pa.RecordBatch]:
             database.register(f"answers_{place}", _answers(output))
         tables = [f"select *, {place} as place from answers_{place}" for place in range(len(outputs))]
         database.execute(f"create view answers as {' union all by name '.join(tables)}")
-        names = [shown(output.uri) for output in outputs]
+        names = [mask_url(output.uri) for output in outputs]
         reader = pa.RecordBatchReader.from_stream(database.sql(_MERGED, params={"outputs": names}))
         known = {field.name: field for field in (*ANSWERS, *ADDED)}
         schema = pa.schema([known.get(field.name, field) for field in reader.schema])

@@ -12,11 +12,6 @@ import pyarrow.compute as pc
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
-from memagent_batch.files.errors import output_errors
-from memagent_batch.files.json_files import read_json, write_json
-from memagent_batch.files.location import Location
-from memagent_batch.log.index import read_log, scan_log
-from memagent_batch.log.writer import TURNS_FOLDER
 from memagent_batch.masking import printable
 from memagent_batch.runs.bounds import Spent
 from memagent_batch.runs.history import RUNS_FOLDER
@@ -29,6 +24,11 @@ from memagent_batch.runs.manifest import (
     read_manifest,
     read_run_record,
 )
+from memagent_batch.store.errors import output_errors
+from memagent_batch.store.json_files import read_json, write_json
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.index import read_log, scan_log
+from memagent_batch.store.turn_log.writer import TURNS_FOLDER
 
 STOPPED_FILE = "stopped.json"
 PROGRESS_FILE = "progress.json"
@@ -44,7 +44,7 @@ class ProgressNote(TypedDict):
     share_read: float
     """Share of what is to be read that is read, 0 to 1."""
     turns: int
-    """New turns, as `tokens`: those that the log held are not counted."""
+    """New turns, as `tokens`: those from the log are not counted."""
     tokens: int
     tokens_per_second: float
     expected_end_at: str | None
@@ -56,11 +56,11 @@ class LogSums(TypedDict):
     """What the turn log holds."""
 
     turns: int
-    held_turns: int
+    reused_turns: int
     """Turns that were taken from the last versions of changed documents; no other number counts them."""
     prompt_tokens: int
-    closing_turns: int
-    closing_prompt_tokens: int
+    follow_up_turns: int
+    follow_up_prompt_tokens: int
     last_turn_at: str | None
 
 
@@ -108,10 +108,10 @@ def read_state(output: Location) -> RunState:
     manifest = read_manifest(output)
     if manifest is not None and manifest["run_id"] != record["run_id"]:
         manifest = None
-    index = scan_log(output, reader_fingerprint=record["reader_fingerprint"])
+    index = scan_log(output, fingerprint=record["fingerprint"])
     statuses = Counter(outcome.status for outcome in index.outcomes.values())
     note = None if manifest else read_json(output / f"{RUNS_FOLDER}/{record['run_id']}/{STOPPED_FILE}")
-    sums = _sum_log(output, reader_fingerprint=record["reader_fingerprint"], closing_turns=record["closing_turns"])
+    sums = _sum_log(output, fingerprint=record["fingerprint"], follow_up_turns=record["follow_up_turns"])
     state: dict[str, Any] = {
         "run_id": record["run_id"],
         "state": _state(manifest, note),
@@ -155,27 +155,27 @@ def _state(manifest: Manifest | None, note: Mapping[str, Any] | None) -> str:
     return "stopped" if note else "running or killed"
 
 
-def _sum_log(output: Location, *, reader_fingerprint: str, closing_turns: Collection[str]) -> LogSums:
+def _sum_log(output: Location, *, fingerprint: str, follow_up_turns: Collection[str]) -> LogSums:
     """Counts of the turn log, file by file: of the reader's own turns, and of those asked after its answers."""
-    num_turns = num_held = num_tokens = num_closing_turns = num_closing_tokens = 0
+    num_turns = num_reused = num_tokens = num_follow_up_turns = num_follow_up_tokens = 0
     last: datetime | None = None
-    columns = ["num_prompt_tokens", "finished_at", "held_from"]
-    for _, table in read_log(output / TURNS_FOLDER, columns=columns, fingerprints=[reader_fingerprint, *closing_turns]):
-        num_held += table.num_rows - table["held_from"].null_count
-        table = table.filter(pc.is_null(table["held_from"]))
-        own = table.filter(pc.equal(table["reader_fingerprint"], reader_fingerprint))
+    columns = ["num_prompt_tokens", "finished_at", "reused_from"]
+    for _, table in read_log(output / TURNS_FOLDER, columns=columns, fingerprints=[fingerprint, *follow_up_turns]):
+        num_reused += table.num_rows - table["reused_from"].null_count
+        table = table.filter(pc.is_null(table["reused_from"]))
+        own = table.filter(pc.equal(table["fingerprint"], fingerprint))
         own_tokens = pc.sum(own["num_prompt_tokens"]).as_py() or 0
         num_turns += own.num_rows
         num_tokens += own_tokens
-        num_closing_turns += table.num_rows - own.num_rows
-        num_closing_tokens += (pc.sum(table["num_prompt_tokens"]).as_py() or 0) - own_tokens
+        num_follow_up_turns += table.num_rows - own.num_rows
+        num_follow_up_tokens += (pc.sum(table["num_prompt_tokens"]).as_py() or 0) - own_tokens
         last = max(filter(None, (last, pc.max(table["finished_at"]).as_py())), default=None)
     return {
         "turns": num_turns,
-        "held_turns": num_held,
+        "reused_turns": num_reused,
         "prompt_tokens": num_tokens,
-        "closing_turns": num_closing_turns,
-        "closing_prompt_tokens": num_closing_tokens,
+        "follow_up_turns": num_follow_up_turns,
+        "follow_up_prompt_tokens": num_follow_up_tokens,
         "last_turn_at": None if last is None else last.isoformat(),
     }
 

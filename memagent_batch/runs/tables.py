@@ -9,21 +9,22 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from memagent_batch.config.job import TableFormat
+from memagent_batch.config.storage import Options
 from memagent_batch.errors import OutputError
-from memagent_batch.files.columns import Column, arrow_schema
-from memagent_batch.files.errors import output_errors, table_errors
-from memagent_batch.files.location import Location
-from memagent_batch.files.options import Options
-from memagent_batch.files.parquet import parquet_bytes, read_parquet
-from memagent_batch.log.rows import (
+from memagent_batch.runs.manifest import require_manifest
+from memagent_batch.store.columns import Column, arrow_schema
+from memagent_batch.store.errors import output_errors, table_errors
+from memagent_batch.store.location import Location
+from memagent_batch.store.parquet import parquet_bytes, read_parquet
+from memagent_batch.store.turn_log.rows import (
     TEXT_HASH,
     CharEnd,
     CharStart,
     ChunkIndex,
-    ClosingColumns,
     DocumentHash,
     EndedStatus,
     Fingerprint,
+    FollowUpColumns,
     ProvenanceColumns,
     QuestionHash,
     ResultColumns,
@@ -33,7 +34,6 @@ from memagent_batch.log.rows import (
     TokenStart,
     TurnKind,
 )
-from memagent_batch.runs.manifest import require_manifest
 
 ANSWERS_FOLDER = "answers"
 MEMORIES_FOLDER = "memories"
@@ -49,7 +49,7 @@ QuestionText = Annotated[str, Column("text of the question")]
 Locator = Annotated[
     str | None,
     Column(
-        "where the span stood in its source, by `input.locator`: page 3, or page 3 to page 4; null where there is no "
+        "where the span stood in its source, by `input.locator`: page 3, or page 3 to page 4; null if there is no "
         "locator, or the text could not be fetched"
     ),
 ]
@@ -68,7 +68,7 @@ class _AskedColumns(TypedDict):
 class _AnswerAddress(TypedDict):
     document_hash: Annotated[str | None, TEXT_HASH]
     question_hash: QuestionHash
-    reader_fingerprint: Fingerprint
+    fingerprint: Fingerprint
 
 
 class _AskedType(TypedDict):
@@ -79,14 +79,14 @@ class _AskedType(TypedDict):
     value_unit: Annotated[str | None, Column("unit that `value_number` is asked for in")]
 
 
-class AnswerRow(_AskedColumns, ResultColumns, _AnswerAddress, ProvenanceColumns, _AskedType, ClosingColumns):
+class AnswerRow(_AskedColumns, ResultColumns, _AnswerAddress, ProvenanceColumns, _AskedType, FollowUpColumns):
     """One row for each reading that was asked for; carried input columns follow."""
 
     votes: Annotated[
         float | None,
         Column(
             "share of all samples of this document and question, failed ones included, that have the same value, 0 to "
-            "1; null where there is one sample, or no valid value"
+            "1; null if there is one sample, or no valid value"
         ),
     ]
     num_evidence: Annotated[
@@ -135,14 +135,14 @@ class EvidenceRow(TypedDict):
     alignment: Annotated[
         str,
         Column(
-            "how the string equals the span: exact, folded (but for case, width, white space), fuzzy, or none; a "
+            "how the string equals the span: exact, folded (except for case, width, white space), fuzzy, or none; a "
             "chosen sentence is exact"
         ),
     ]
     quote: Annotated[str | None, Column("the string as the answer has it; null for a chosen sentence")]
     document_hash: DocumentHash
     question_hash: QuestionHash
-    reader_fingerprint: Fingerprint
+    fingerprint: Fingerprint
 
 
 class MemoryRow(TypedDict):
@@ -173,7 +173,7 @@ class MemoryRow(TypedDict):
     finish_reason: Annotated[str, Column("why the completion ended: stop or length")]
     document_hash: DocumentHash
     question_hash: QuestionHash
-    reader_fingerprint: Fingerprint
+    fingerprint: Fingerprint
 
 
 class RemovedRow(TypedDict):

@@ -105,7 +105,7 @@ def names_folder(model: str) -> bool:
 
 
 def _tokenizer_class(model: str, *, local_files_only: bool) -> Any:
-    """The class that takes tokenizer.json as it stands; where there is none, the one that converts other files.
+    """The class that takes tokenizer.json as it is; if there is none, the one that converts other files.
 
     The first imports in 2 s of CPU time, the second imports torch, 11 s: in every process that tokenises.
     """

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memagent_batch.domain.closing.prompts import ClosingTokens
 from memagent_batch.domain.document import Document
+from memagent_batch.domain.follow_ups.prompts import FollowUpTokens
 from memagent_batch.domain.prompts import (
     PASSAGE_GAP,
     AnswerForm,
@@ -128,8 +128,8 @@ class Tokenizer:
     def continuation(self, token_ids: Sequence[int], *, after: Sequence[int]) -> str:
         """Text of tokens that follow others, without a last character that is cut in two.
 
-        It has no control tokens, but for the tags of thoughts. The last of the tokens before decide whether a word that
-        comes next begins with a space.
+        It has no control tokens, except for the tags of thoughts. The last of the tokens before decide whether a word
+        that comes next begins with a space.
         """
         before = self._text_tokens(after[-CONTEXT_TOKENS:])
         text = self.text_of([*before, *self._text_tokens(token_ids)])
@@ -163,14 +163,15 @@ class Tokenizer:
             opens_thought=template.opens_thought(template.values(chat_template_kwargs)),
         )
 
-    def closing_tokens(
+    def follow_up_tokens(
         self,
         texts: Mapping[str, str],
         *,
         chat_template_kwargs: Mapping[str, Any] = {},
         template: ChatTemplate | None = None,
-    ) -> ClosingTokens:
-        """The closing turns as this tokeniser and its chat template write them, each behind a thought that has ended.
+    ) -> FollowUpTokens:
+        """The follow-up questions as this tokeniser and its chat template write them, each behind a thought that has
+        ended.
 
         `template`: as in `prompt_tokens`.
         """
@@ -180,7 +181,7 @@ class Tokenizer:
             values[THINKING_WORD] = False
         ending = template.thought_end(values, has_tags=self.ends_thoughts)
         shown = partial(self._template, template=template, values=values, ending=ending)
-        return ClosingTokens(
+        return FollowUpTokens(
             templates={kind: shown(text) for kind, text in texts.items()},
             encode=PlainText(model=self.model),
             decode=TokenText(model=self.model),

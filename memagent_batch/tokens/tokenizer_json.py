@@ -197,4 +197,4 @@ def _without_prefix(part: Any) -> Any:
             kept = [_without_prefix(step) for step in part[steps]]
             return {**part, steps: [step for step in kept if step is not None]}
     changes = {"add_prefix_space": False, "prepend_scheme": "never"}
-    return {**part, **{knob: value for knob, value in changes.items() if knob in part}}
+    return {**part, **{setting: value for setting, value in changes.items() if setting in part}}

@@ -38,9 +38,9 @@ def agent(text_model: str) -> ma.Agent:
     return agent_of(text_model, sampling=ma.SamplingConfig(samples=2))
 
 
-def agent_of(model: str, **knobs: Any) -> ma.Agent:
+def agent_of(model: str, **settings: Any) -> ma.Agent:
     policy = ma.Overwrite(chunk_tokens=50, question_tokens=60, memory_tokens=40, answer_tokens=40)
-    return ma.Agent(model=model, engine="simulated", window_tokens=1000, policy=policy, **knobs)
+    return ma.Agent(model=model, engine="simulated", window_tokens=1000, policy=policy, **settings)
 
 
 def table_of(texts: Mapping[str, str | None]) -> pa.Table:

@@ -1,4 +1,4 @@
-"""The snippet of docs/how-to/python.md that reads through an endpoint, run as it stands against a chat server."""
+"""The snippet of docs/how-to/python.md that reads through an endpoint, run as it is against a chat server."""
 
 import json
 import re

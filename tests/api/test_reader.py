@@ -30,8 +30,8 @@ QUESTION = "What is the access code of quiet-harbour?"
 NO_VLLM = r"vLLM is not installed: install memagent-batch\[cpu\] or memagent-batch\[gpu\], or set engine: openai"
 
 
-def agent_of(model: str, **knobs: int) -> ma.Agent:
-    sizes = {"chunk_tokens": 200, "question_tokens": 60, "memory_tokens": 60, "answer_tokens": 60, **knobs}
+def agent_of(model: str, **settings: int) -> ma.Agent:
+    sizes = {"chunk_tokens": 200, "question_tokens": 60, "memory_tokens": 60, "answer_tokens": 60, **settings}
     return ma.Agent(model=model, engine="simulated", window_tokens=1000, policy=ma.Overwrite(**sizes))
 
 
@@ -102,20 +102,20 @@ def test_fault_of_a_policy_is_given_and_logged_with_the_place_where_it_happened(
 
 def test_reader_gives_the_value_and_the_sentences_of_the_job(text_model: str, tmp_path: Path) -> None:
     agent, text = small_agent(text_model), "It rained.\r\nIt is simulated 😀 here. Ann signed."
-    closing = ma.ClosingConfig(evidence=True, support=True)
+    follow_ups = ma.FollowUpConfig(evidence=True, support=True)
     question = ma.Question(question_id="price", question="How much?", type=ma.Number(unit="EUR"))
     run = run_local(
         documents=table_of({"d": text}),
         questions=[question],
         output=tmp_path / "scan",
         agent=agent,
-        closing=closing,
+        follow_ups=follow_ups,
     )
     (row,) = run.answers().to_pylist()
-    with agent.open(closing=closing) as reader:
+    with agent.open(follow_ups=follow_ups) as reader:
         read = reader.read(text, "How much?", type=ma.Number(unit="EUR"))
         free = reader.read(text, "How much?")
-    names = ("answer", "value_status", "support", "support_probability", "coverage", "confidence", "closing_error")
+    names = ("answer", "value_status", "support", "support_probability", "coverage", "confidence", "follow_up_error")
     assert {name: getattr(read, name) for name in names} == {name: row[name] for name in names}
     assert read.value == row["value_number"] == 0
     chosen = [each for each in run.evidence().to_pylist() if each["how"] == "chosen"]
@@ -144,8 +144,8 @@ def test_agent_that_can_not_fit_its_window_is_refused_before_anything_starts(tex
 
 
 def test_text_that_is_null_is_a_failed_reading_as_in_tables(text_model: str) -> None:
-    closing = ma.ClosingConfig(evidence=True)
-    with agent_of(text_model).open(closing=closing) as reader:
+    follow_ups = ma.FollowUpConfig(evidence=True)
+    with agent_of(text_model).open(follow_ups=follow_ups) as reader:
         reading = reader.read(None, QUESTION)
     assert (reading.status, reading.answer) == (Status.FAILED, None)
     assert isinstance(reading.error, DocumentError)
@@ -165,7 +165,7 @@ def test_text_that_is_null_is_a_failed_reading_as_in_tables(text_model: str) -> 
         (lambda: ma.Overwrite(chunk_tokens=0), "chunk_tokens: Input should be"),
         (lambda: ma.PolicyConfig(kind="overwrit"), "policy.kind: 'overwrit' is not one of .*; did you mean overwrite?"),
         (
-            lambda: ma.PolicyConfig(knobs={"memory_token": 9}),
+            lambda: ma.PolicyConfig(settings={"memory_token": 9}),
             "policy.memory_token: the policy 'overwrite' has no such setting.*; did you mean memory_tokens?",
         ),
     ],

@@ -20,8 +20,8 @@ import memagent_batch as ma
 from memagent_batch.cli.main import main
 from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import InputError, OutputError, SettingsError, TooManyFailedError
-from memagent_batch.files.location import Location
 from memagent_batch.flows import answer as chain
+from memagent_batch.store.location import Location
 from tests.api.conftest import QUESTIONS, TEXTS, agent_of, by_reading, logged_turns, run_local, table_of
 
 MONDAY = {"a": "the fox " * 60, "b": "a dog", "c": "a cat"}
@@ -39,8 +39,8 @@ def test_answer_gives_the_tables_of_the_command(
     pq.write_table(table_of(TEXTS), tmp_path / "documents.parquet")
     rows = [{"question": "Who?"}, {"question": "What?", "question_id": "what"}]
     (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    knobs = {**agent.model_dump(mode="json", exclude_unset=True), "input": {"carry_columns": ["source"]}}
-    (tmp_path / "job.yaml").write_text(json.dumps(knobs))
+    settings = {**agent.model_dump(mode="json", exclude_unset=True), "input": {"carry_columns": ["source"]}}
+    (tmp_path / "job.yaml").write_text(json.dumps(settings))
     monkeypatch.chdir(tmp_path)  # the workers of the Ray that is there stay where they are
     inputs = [f"--documents={tmp_path}/documents.parquet", f"--questions={tmp_path}/questions.jsonl"]
     assert main(["answer", "--config", "job.yaml", *inputs, f"--output={tmp_path}/command"]) == 0
@@ -67,7 +67,7 @@ def test_answer_gives_the_tables_of_the_command(
         assert run.answers().schema.equals(expected.answers().schema)
         assert in_order(run.memories()).equals(in_order(expected.memories()))
         assert run.manifest["counts"] == expected.manifest["counts"]
-        assert run.manifest["reader_fingerprint"] == expected.manifest["reader_fingerprint"]
+        assert run.manifest["fingerprint"] == expected.manifest["fingerprint"]
     assert not Path("elsewhere").exists()
 
 
@@ -121,13 +121,18 @@ def test_documents_of_many_rows_are_filtered_and_joined_in_order(text_model: str
         {"document_id": name, "text": f"page {page} of {name}", "page": page, "kind": kind, "sender": "Ann", "more": 1}
         for name, page, kind in (("a", 2, "mail"), ("a", 1, "mail"), ("a", 3, "spam"), ("b", 1, "mail"))
     ]
-    knobs = {"order_columns": ("page",), "header": "From {sender}", "locator": "page {page}", "where": "kind = 'mail'"}
+    settings = {
+        "order_columns": ("page",),
+        "header": "From {sender}",
+        "locator": "page {page}",
+        "where": "kind = 'mail'",
+    }
     run = run_local(
         documents=pa.Table.from_pylist(rows),
         questions=["Who?"],
         output=tmp_path / "scan",
         agent=agent_of(text_model),
-        input=ma.InputConfig(**knobs),
+        input=ma.InputConfig(**settings),
     )
     assert sorted(run.answers()["document_id"].to_pylist()) == ["a", "b"]
     (file,) = input_files(tmp_path / "scan")

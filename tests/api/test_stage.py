@@ -19,7 +19,7 @@ from ray.data._internal.metadata_exporter import sanitize_for_struct
 
 import memagent_batch as ma
 from memagent_batch.api import stage
-from memagent_batch.budgets import fitted
+from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.job import PoolConfig, RunConfig
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
@@ -31,11 +31,11 @@ from memagent_batch.errors import (
     OutputError,
     SettingsError,
 )
-from memagent_batch.files.location import Location
-from memagent_batch.ray_data import stages
-from memagent_batch.ray_data.actor import ActorLife, ReaderTask
-from memagent_batch.ray_data.answers import AnswerReader
-from memagent_batch.ray_data.replicas import this_process
+from memagent_batch.executors.ray import stages
+from memagent_batch.executors.ray.actor import ActorLife, ReaderTask
+from memagent_batch.executors.ray.answers import AnswerReader
+from memagent_batch.executors.ray.replicas import this_process
+from memagent_batch.store.location import Location
 from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import identify_reader
 from tests import prompt_dependent_engine
@@ -88,22 +88,22 @@ def test_rows_with_values_and_votes_equal_the_tables_of_the_job(text_model: str,
         ma.Question(question_id="price", question="Is it?", type=ma.Number(unit="EUR")),
         ma.Question(question_id="free", question="Who?"),
     ]
-    closing, scan = ma.ClosingConfig(evidence=True, support=True), tmp_path / "scan"
+    follow_ups, scan = ma.FollowUpConfig(evidence=True, support=True), tmp_path / "scan"
     plain = [ma.Question(question_id=each.question_id, question=each.question) for each in questions]
     run_local(documents=table_of(texts), questions=plain, output=scan, agent=agent)
     dataset = ray.data.from_arrow(table_of(texts))
     num_turns = logged_turns(scan)
-    closed = by_reading(rows_of(ma.read(dataset, agent, questions=questions, log=scan, closing=closing)))
+    closed = by_reading(rows_of(ma.read(dataset, agent, questions=questions, log=scan, follow_ups=follow_ups)))
     asked = logged_turns(scan) - num_turns
     assert asked == 2 * 6  # of each sample evidence and support for two wordings, and two values
-    run = run_local(documents=table_of(texts), questions=questions, output=scan, agent=agent, closing=closing)
+    run = run_local(documents=table_of(texts), questions=questions, output=scan, agent=agent, follow_ups=follow_ups)
     assert logged_turns(scan) == num_turns + asked
     assert closed == by_reading(run.answers())
     values = {(row["question_id"], row["value"], row["votes"]) for row in run.answers().to_pylist() if row["value"]}
     assert values == {("is", "true", 1.0), ("price", "0", 1.0)}
     assert [row["is"] for row in run.results().to_pylist()] == [True, None]
     assert set(run.evidence()["how"].to_pylist()) == {"chosen", "aligned"}
-    assert by_reading(rows_of(ma.read(dataset, agent, questions=questions, closing=closing))) == closed
+    assert by_reading(rows_of(ma.read(dataset, agent, questions=questions, follow_ups=follow_ups))) == closed
 
 
 def test_log_of_a_finished_scan_is_taken_and_its_tables_stay(agent: ma.Agent, tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_actor_killed_in_mid_reading_is_replaced_and_the_rows_are_the_same(text_
     dataset = ray.data.from_arrow(table_of(texts))
     agent = agent_of(text_model).model_copy(update={"engine": prompt_dependent_engine.KIND})
     whole = rows_of(ma.read(dataset, agent, questions=["Who?"]))
-    slow = agent.model_copy(update={"engine_knobs": {"turn_seconds": 0.3}})
+    slow = agent.model_copy(update={"engine_options": {"turn_seconds": 0.3}})
     log = tmp_path / "log"
     found: list[dict[str, Any]] = []
     read = ma.read(dataset, slow, questions=["Who?"], log=log)
@@ -276,7 +276,7 @@ def test_log_that_holds_everything_needs_no_engine(text_model: str, tmp_path: Pa
     gone = {"engine": "openai", "openai": ma.OpenAIConfig(base_url="http://127.0.0.1:9/v1", max_retries=0)}
     agent = agent_of(text_model).model_copy(update=gone)
     dataset = ray.data.from_arrow(table_of({"a": "a", "null": None}))
-    fingerprint = identify_reader(fitted(agent)).fingerprint
+    fingerprint = identify_reader(fit_budgets_to_window(agent)).fingerprint
     copy_log(tmp_path, agent=agent_of(text_model), dataset=dataset, fingerprint=fingerprint)
     rows = rows_of(ma.read(dataset, agent, questions=["Who?"], log=tmp_path))
     assert {row["document_id"]: row["status"] for row in rows} == {"a": "ok", "null": "failed"}
@@ -287,7 +287,7 @@ def copy_log(log: Path, *, agent: ma.Agent, dataset: Any, fingerprint: str) -> N
     rows_of(ma.read(dataset, agent, questions=["Who?"], log=log))
     for path in log.glob("log/*/*.parquet"):
         table = pq.read_table(path)
-        column = table.schema.get_field_index("reader_fingerprint")
+        column = table.schema.get_field_index("fingerprint")
         renamed = table.set_column(column, table.field(column), pa.array([fingerprint] * table.num_rows))
         pq.write_table(renamed, path)
 

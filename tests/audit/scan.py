@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from memagent_batch.config.job import JobConfig
-from memagent_batch.files.json_files import json_bytes
-from memagent_batch.files.location import Location
-from memagent_batch.flows.audit import Drawn, Verification, verify
+from memagent_batch.flows.audit import RereadSample, Verification, verify
 from memagent_batch.runs.history import PastRun
 from memagent_batch.runs.record import list_log, parse_sums, sums_bytes
+from memagent_batch.store.json_files import json_bytes
+from memagent_batch.store.location import Location
 from tests.flows.grown import Stream, text_of
 
 ASK = [
@@ -29,7 +29,7 @@ NIGHTS: tuple[dict[str, Any], ...] = (
 
 def make_scan(folder: Path, model: str) -> Stream:
     """Three nights: a document grows, one is gone, one can't be read."""
-    stream = Stream(folder, model, ask=ASK, closing={"evidence": True, "support": True})
+    stream = Stream(folder, model, ask=ASK, follow_ups={"evidence": True, "support": True})
     for texts in NIGHTS:
         stream.night(texts)
     return stream
@@ -59,9 +59,9 @@ class Copy:
         names = [str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if path.is_file()]
         return sorted(name for name in names if not name.startswith("log/deaths") and ".tmp" not in name)
 
-    def verify(self, **knobs: Any) -> Verification:
+    def verify(self, **settings: Any) -> Verification:
         """Checks it."""
-        return verify_here(Location(uri=str(self.folder)), job=self.job, **knobs)
+        return verify_here(Location(uri=str(self.folder)), job=self.job, **settings)
 
     def rewrite(
         self, change: Callable[[dict[str, Any]], None] = lambda manifest: None, *, run_id: str = "", seals: bool = True
@@ -109,7 +109,7 @@ def verify_here(output: Location, *, job: JobConfig | None = None, **settings: A
         assert job is not None
         return job
 
-    drawn = Drawn(num=settings.pop("reread", 0), seed=settings.pop("seed", 0), job_of=job_of)
+    drawn = RereadSample(num=settings.pop("reread", 0), seed=settings.pop("seed", 0), job_of=job_of)
     return verify(output, drawn=drawn, **settings)
 
 

@@ -10,14 +10,14 @@ import pytest
 from memagent_batch.cli.bundle import Bundle
 from memagent_batch.cli.main import read_command
 from memagent_batch.errors import NotVerifiedError, OutputError, SettingsError
-from memagent_batch.files.location import Location
 from memagent_batch.flows.audit import bundle
-from memagent_batch.flows.review import Asked, estimate
+from memagent_batch.flows.review import ReviewRequest, estimate
 from memagent_batch.review.record import rule_of
+from memagent_batch.store.location import Location
 from tests.audit.scan import Copy, verify_here
 from tests.review.test_review import label_all
 
-CLAUSE = Asked(
+CLAUSE = ReviewRequest(
     question_id="signed", rule=rule_of("value_bool = true", by=None, unsure_below=None), labels="4", with_page=False
 )
 

@@ -9,8 +9,8 @@ import pytest
 
 from memagent_batch.cli.main import main
 from memagent_batch.cli.verify import _job_of
-from memagent_batch.files.location import Location
 from memagent_batch.runs.history import LATEST, find_run
+from memagent_batch.store.location import Location
 from tests.audit.scan import Copy
 
 
@@ -52,7 +52,7 @@ def test_reread_takes_the_agent_from_the_record_or_from_a_job_file(
     assert main(arguments) == 2
     assert "--allow-code" in capsys.readouterr().err  # the engine of this scan is code of the user's
     job = tmp_path / "job.yaml"
-    job.write_text(json.dumps({**copy.stream.knobs, "output": "x", "allow_code": True}))
+    job.write_text(json.dumps({**copy.stream.settings, "output": "x", "allow_code": True}))
     assert main([*arguments, "--job", str(job)]) == 0
     again = json.loads(capsys.readouterr().out)["reread"]
     assert (again["num_drawn"], again["num_asked"], again["different"]) == (5, 5, [])

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.audit.files import Kind
+from memagent_batch.audit.files import FindingKind
 from memagent_batch.errors import NotVerifiedError
-from memagent_batch.files.location import Location
 from memagent_batch.flows.audit import bundle
+from memagent_batch.store.location import Location
 from tests.audit.scan import Copy, found
 
 FLIPPED = 24
@@ -106,7 +106,7 @@ def test_table_that_was_taken_out_of_the_record_is_missed(copied: Callable[[], C
     copy.rewrite(forge)
     copy.reseal(without=names)
     findings = copy.verify().findings
-    assert {each.kind for each in findings} == {Kind.ROWS}
+    assert {each.kind for each in findings} == {FindingKind.ROWS}
     assert all(f"{table}_file" in each.what for each in findings)
 
 
@@ -114,6 +114,6 @@ def test_file_that_was_taken_out_of_the_list_is_named(copied: Callable[[], Copy]
     copy = copied()
     names = [forge_answer(copy), f"runs/{copy.runs[-1]}/card.md"]
     copy.reseal(without=names)
-    (finding,) = [each for each in copy.verify().findings if each.kind is Kind.CHANGED]
+    (finding,) = [each for each in copy.verify().findings if each.kind is FindingKind.CHANGED]
     assert finding.where == f"runs/{copy.runs[-1]}/SHA256SUMS"
     assert all(f"it does not list {name}" in finding.what for name in names)

@@ -1,4 +1,4 @@
-"""What is no sign of tampering: texts that can't be fetched, and nights that go on while an output is looked at."""
+"""What is not a sign of tampering: texts that can't be fetched, and nights that go on while an output is looked at."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -10,18 +10,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.audit.files import check_files
+from memagent_batch.documents.texts import FetchedText, fetch_texts
 from memagent_batch.errors import OutputChangedError
-from memagent_batch.files.location import Location
 from memagent_batch.flows import audit as pipeline
-from memagent_batch.inputs.texts import FetchedText, fetch_texts
 from memagent_batch.runs import evidence
+from memagent_batch.store.location import Location
 from tests.audit.scan import ASK, NIGHTS, Copy, found, verify_here
 from tests.flows.grown import Stream, text_of
 
 
-def no_texts(*given: Any, **knobs: Any) -> Iterator[FetchedText]:
+def no_texts(*given: Any, **settings: Any) -> Iterator[FetchedText]:
     """As `fetch_texts` where the store is away."""
-    yield from (replace(each, text=None, rows=()) for each in fetch_texts(*given, **knobs))
+    yield from (replace(each, text=None, rows=()) for each in fetch_texts(*given, **settings))
 
 
 def test_texts_that_can_not_be_fetched_now_leave_evidence_unchecked(
@@ -36,7 +36,7 @@ def test_texts_that_can_not_be_fetched_now_leave_evidence_unchecked(
 def test_evidence_that_a_run_wrote_without_texts_is_not_checked(
     text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream = Stream(tmp_path, text_model, ask=ASK, closing={"evidence": True})
+    stream = Stream(tmp_path, text_model, ask=ASK, follow_ups={"evidence": True})
     monkeypatch.setattr(evidence, "fetch_texts", no_texts)
     manifest = stream.night(NIGHTS[1])
     monkeypatch.undo()
@@ -79,9 +79,9 @@ def test_findings_of_an_output_in_which_a_run_finished_meanwhile_are_not_told(
     copy = copied()
     name = copy.manifest["files"]["memories"][0]
 
-    def slow(*given: Any, **knobs: Any) -> Any:
+    def slow(*given: Any, **settings: Any) -> Any:
         (copy.folder / name).unlink()
-        checked = check_files(*given, **knobs)
+        checked = check_files(*given, **settings)
         if is_other:
             copy.rewrite(lambda manifest: manifest.update(seconds=1.0), seals=False)
         return checked

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 
 from memagent_batch.audit.reread import draw_turns
 from memagent_batch.errors import SettingsError
-from memagent_batch.files.json_files import json_bytes
-from memagent_batch.files.location import Location
+from memagent_batch.store.json_files import json_bytes
+from memagent_batch.store.location import Location
 from tests.audit.scan import Copy, verify_here
 from tests.flows.grown import Stream, text_of
 from tests.flows.test_grown_documents import Pages
@@ -24,7 +24,7 @@ def test_turns_that_are_asked_again_have_the_tokens_of_the_log(copied: Callable[
     copy = copied()
     again = copy.verify(reread=ALL).reread
     assert again is not None
-    asked = {row["path"].split("/")[0] for row in logged(copy) if row["held_from"] is None}
+    asked = {row["path"].split("/")[0] for row in logged(copy) if row["reused_from"] is None}
     assert asked >= {"update", "answer", "value", "evidence", "support"}
     assert (again.different, again.num_asked) == ([], again.num_drawn - len(again.not_asked))
     assert again.num_asked > 20
@@ -53,7 +53,7 @@ def test_draw_is_the_same_of_any_files_and_a_larger_one_holds_the_smaller(copied
     rows = logged(copy)
     given: dict[str, Any] = {
         "document_hashes": {row["document_hash"] for row in rows},
-        "fingerprints": {row["reader_fingerprint"] for row in rows},
+        "fingerprints": {row["fingerprint"] for row in rows},
     }
     output, names = Location(uri=str(copy.folder)), [name for name in copy.files() if name.startswith("log/turns")]
     ten = draw_turns(output, names, num=10, seed=0, **given)

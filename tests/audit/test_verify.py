@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.audit.files import Kind
-from memagent_batch.files.json_files import json_bytes
-from memagent_batch.files.location import Location
+from memagent_batch.audit.files import FindingKind
 from memagent_batch.runs.record import signature
+from memagent_batch.store.json_files import json_bytes
+from memagent_batch.store.location import Location
 from tests.audit.scan import ASK, NIGHTS, Copy, found, verify_here
 from tests.flows.grown import Stream
 from tests.runs.recorded_nights import Nights
@@ -90,7 +90,7 @@ def test_removed_row_is_one_finding_that_names_the_row(copied: Callable[[], Copy
     (finding,) = copy.verify().findings
     row = table.slice(0, 1).to_pylist()[0]
     gone = f"document_id {row['document_id']!r}, question_id {row['question_id']!r}, sample 0: its row is not there"
-    assert (finding.kind, finding.where) == (Kind.CHANGED, name)
+    assert (finding.kind, finding.where) == (FindingKind.CHANGED, name)
     assert gone in finding.what
 
 
@@ -111,7 +111,7 @@ def test_removed_row_is_found_where_hashes_and_counts_were_made_to_fit(copied: C
 
     copy.rewrite(forge)
     kinds = {each.kind for each in copy.verify().findings}
-    assert kinds == {Kind.COUNTS, Kind.ROWS}
+    assert kinds == {FindingKind.COUNTS, FindingKind.ROWS}
 
 
 def test_changed_answer_is_found_where_the_hash_was_made_to_fit(copied: Callable[[], Copy]) -> None:
@@ -125,7 +125,7 @@ def test_changed_answer_is_found_where_the_hash_was_made_to_fit(copied: Callable
     pq.write_table(table.set_column(column, table.schema.field(column), pa.array(answers, pa.string())), place)
     copy.reseal()
     (finding,) = copy.verify().findings
-    assert (finding.kind, finding.where) == (Kind.ROWS, str(place.relative_to(copy.folder)))
+    assert (finding.kind, finding.where) == (FindingKind.ROWS, str(place.relative_to(copy.folder)))
     assert finding.what.endswith("answer is not what the log says")
 
 
@@ -147,7 +147,7 @@ def test_log_file_that_is_gone_is_one_finding(copied: Callable[[], Copy]) -> Non
     gone = sorted((copy.folder / "log/turns").iterdir())[0]
     gone.unlink()
     result = copy.verify()
-    assert found(result) == {(Kind.GONE.value, f"log/turns/{gone.name}")}
+    assert found(result) == {(FindingKind.GONE.value, f"log/turns/{gone.name}")}
     assert [each.what for each in result.unchecked] == ["whether the rows follow from the log"]
 
 
@@ -169,23 +169,23 @@ def test_record_of_an_older_run_is_checked_with_all(copied: Callable[[], Copy]) 
     first = copy.runs[0]
     copy.rewrite(lambda manifest: manifest["counts"].update(failed=0), run_id=first, seals=False)
     assert copy.verify().findings == []
-    assert found(copy.verify(all_runs=True)) == {(Kind.CHANGED.value, f"runs/{first}/manifest.json")}
+    assert found(copy.verify(all_runs=True)) == {(FindingKind.CHANGED.value, f"runs/{first}/manifest.json")}
     copy.reseal(first)
-    assert found(copy.verify(all_runs=True)) == {(Kind.CHANGED.value, f"runs/{first}/SHA256SUMS")}
+    assert found(copy.verify(all_runs=True)) == {(FindingKind.CHANGED.value, f"runs/{first}/SHA256SUMS")}
 
 
 def test_manifest_of_an_earlier_run_in_the_place_of_the_last_one_is_found(copied: Callable[[], Copy]) -> None:
     copy = copied()
     record = copy.folder / "runs" / copy.runs[0] / "manifest.json"
     (copy.folder / "manifest.json").write_bytes(record.read_bytes())
-    assert (Kind.CHAIN.value, "manifest.json") in found(copy.verify())
+    assert (FindingKind.CHAIN.value, "manifest.json") in found(copy.verify())
 
 
 def test_record_of_a_run_that_no_later_run_names_is_found(copied: Callable[[], Copy]) -> None:
     copy = copied()
     first, second, _ = copy.runs
     copy.reseal(without=[f"runs/{second}/SHA256SUMS"], more=[f"runs/{first}/SHA256SUMS"])
-    assert found(copy.verify(all_runs=True)) == {(Kind.CHAIN.value, f"runs/{second}/SHA256SUMS")}
+    assert found(copy.verify(all_runs=True)) == {(FindingKind.CHAIN.value, f"runs/{second}/SHA256SUMS")}
 
 
 def test_signed_record_holds_until_its_list_is_made_anew(copied: Callable[[], Copy], tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_signed_record_holds_until_its_list_is_made_anew(copied: Callable[[], Co
     allowed = signers(tmp_path)
     place = copy.folder / "runs" / copy.runs[-1] / "SHA256SUMS"
     assert found(copy.verify(allowed_signers=allowed)) == {
-        (Kind.SIGNATURE.value, str(place.relative_to(copy.folder)))
+        (FindingKind.SIGNATURE.value, str(place.relative_to(copy.folder)))
     }, "it is not signed"
     place.with_name("SHA256SUMS.sig").write_bytes(signature(place.read_bytes(), key=str(tmp_path / "key")))
     result = copy.verify(allowed_signers=allowed)
@@ -201,13 +201,18 @@ def test_signed_record_holds_until_its_list_is_made_anew(copied: Callable[[], Co
     assert [each.why for each in copy.verify().unchecked] == ["it needs --allowed-signers"]
     copy.rewrite(lambda manifest: manifest["settings"].update(model="another"))
     assert copy.verify().findings == []
-    assert found(copy.verify(allowed_signers=allowed)) == {(Kind.SIGNATURE.value, str(place.relative_to(copy.folder)))}
+    assert found(copy.verify(allowed_signers=allowed)) == {
+        (FindingKind.SIGNATURE.value, str(place.relative_to(copy.folder)))
+    }
     stranger = signers(tmp_path / "stranger")
     assert found(copy.verify(allowed_signers=stranger))
     for run_id in copy.runs:
         copy.strip(run_id)
         (copy.folder / f"runs/{run_id}/SHA256SUMS.sig").unlink(missing_ok=True)
-    assert {kind for kind, _ in found(copy.verify(allowed_signers=allowed))} >= {Kind.GONE.value, Kind.SIGNATURE.value}
+    assert {kind for kind, _ in found(copy.verify(allowed_signers=allowed))} >= {
+        FindingKind.GONE.value,
+        FindingKind.SIGNATURE.value,
+    }
 
 
 def signers(folder: Path) -> Path:
@@ -241,17 +246,17 @@ def test_deleted_folder_of_an_old_run_is_no_fault(copied: Callable[[], Copy]) ->
 
 
 @pytest.mark.parametrize(
-    "knobs",
+    "settings",
     [
-        {"table_format": "arrow", "limit": 2, "closing": {"evidence": False}},
+        {"table_format": "arrow", "limit": 2, "follow_ups": {"evidence": False}},
         {"sampling": {"samples": 2, "temperature": 0.7}, "policy": {"kind": "parallel"}},
     ],
     ids=["arrow", "samples"],
 )
 def test_rows_of_other_policies_and_formats_follow_from_the_log(
-    knobs: dict[str, Any], text_model: str, tmp_path: Path
+    settings: dict[str, Any], text_model: str, tmp_path: Path
 ) -> None:
-    stream = Stream(tmp_path, text_model, ask=ASK, **knobs)
+    stream = Stream(tmp_path, text_model, ask=ASK, **settings)
     manifest = stream.night(NIGHTS[1])
     result = verify_here(Location(uri=str(stream.output)))
     assert (result.findings, result.unchecked) == ([], [])

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from memagent_batch.audit.files import Kind
-from memagent_batch.files.json_files import json_bytes
-from memagent_batch.files.location import Location
+from memagent_batch.audit.files import FindingKind
+from memagent_batch.store.json_files import json_bytes
+from memagent_batch.store.location import Location
 from tests.audit.scan import found, verify_here
 from tests.runs.recorded_nights import Nights
 
@@ -27,7 +27,7 @@ def test_output_in_a_bucket_holds_until_it_is_changed(s3_bucket: Location) -> No
     nights.output.at(log).delete()
     record.write_bytes(json_bytes({**json.loads(record.read_bytes()), "seconds": 1.0}))
     assert found(verify_here(nights.output, all_runs=True)) == {
-        (Kind.CHANGED.value, manifest["files"]["answers"][0]),
-        (Kind.GONE.value, f"log/outcomes/{log.rpartition('/')[2]}"),
-        (Kind.CHANGED.value, f"runs/{first}/manifest.json"),
+        (FindingKind.CHANGED.value, manifest["files"]["answers"][0]),
+        (FindingKind.GONE.value, f"log/outcomes/{log.rpartition('/')[2]}"),
+        (FindingKind.CHANGED.value, f"runs/{first}/manifest.json"),
     }

@@ -10,8 +10,8 @@ from typing import Any
 from transformers import AutoTokenizer
 
 import memagent_batch
-from memagent_batch.files.location import Location
 from memagent_batch.flows.export import export
+from memagent_batch.store.location import Location
 from tests.training.rollouts.rollout_tables import write_table
 
 PACKAGE = Path(memagent_batch.__file__).parent

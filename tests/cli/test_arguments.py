@@ -53,7 +53,7 @@ def test_read_command_prefers_command_line_to_environment_to_job_file(
     assert settings.model == "m"
 
 
-def test_read_command_passes_over_knobs_of_other_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_command_passes_over_settings_of_other_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "job.yaml").write_text("learner: {device: cpu}\nrollouts: {group_size: 4}\nreference: r\nmodel: m\n")
     monkeypatch.setenv("MEMAGENT_LOOP__HELD_OUT", "h.csv")
     monkeypatch.setenv("MEMAGENT_OPENAI__API_KEY", "hunter2")
@@ -65,7 +65,7 @@ def test_read_command_passes_over_knobs_of_other_commands(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("name", ["learnr", "lerner"])
-def test_read_command_misspelt_knob_is_refused_by_every_command(
+def test_read_command_misspelt_setting_is_refused_by_every_command(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "job.yaml").write_text(f"{name}: {{device: cpu}}\n")
@@ -77,7 +77,7 @@ def test_read_command_misspelt_knob_is_refused_by_every_command(
         read_command(Train, ["--rollouts=r", "--model=m", "--output=o"])
 
 
-def test_read_command_absent_knobs_have_their_defaults() -> None:
+def test_read_command_absent_settings_have_their_defaults() -> None:
     assert parse().job() == JobConfig(documents="docs", ask=("Who?",), output="run")
 
 
@@ -170,12 +170,12 @@ def test_output_stands_first_or_behind_its_name_and_a_flag_with_or_without_a_val
     assert (page.output, page.without_text, page.to) == ("out", True, "site")
 
 
-@pytest.mark.parametrize("words", [["--no-closing.evidence"], ["--closing.evidence", "false"]])
+@pytest.mark.parametrize("words", [["--no-follow-ups.evidence"], ["--follow-ups.evidence", "false"]])
 def test_flag_of_a_job_file_is_turned_off(words: list[str], tmp_path: Path) -> None:
-    (tmp_path / "job.yaml").write_text("closing: {evidence: true}\n")
+    (tmp_path / "job.yaml").write_text("follow_ups: {evidence: true}\n")
     config = f"--config={tmp_path / 'job.yaml'}"
-    assert parse(config).closing.evidence
-    assert not parse(config, *words).closing.evidence
+    assert parse(config).follow_ups.evidence
+    assert not parse(config, *words).follow_ups.evidence
 
 
 def test_words_go_to_the_options_that_have_no_value_yet() -> None:
@@ -200,7 +200,7 @@ def test_read_command_job_file_that_is_no_yaml_is_refused_with_its_line_alone(tm
 
 def test_read_command_base_url_that_is_none_is_refused_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMAGENT_OPENAI__BASE_URL", "https://svc:hunter2/w0rd@host/v1")
-    with pytest.raises(SettingsError, match=r"openai\.base_url: is no URL; .*%2F") as refused:
+    with pytest.raises(SettingsError, match=r"openai\.base_url: is not a URL; .*%2F") as refused:
         parse()
     assert "hunter2" not in str(refused.value)
 
@@ -223,11 +223,11 @@ def names_in(model: type[BaseModel], *, prefix: str = "") -> Iterator[str]:
         if section is not None:
             yield from names_in(section, prefix=f"{prefix}{name}.")
         else:
-            yield prefix + name.replace("_", "-")
+            yield (prefix + name).replace("_", "-")
 
 
 @pytest.mark.parametrize(
-    ("command", "knobs", "unused"),
+    ("command", "settings", "unused"),
     [
         ("answer", JobSettings, ("rollouts",)),
         ("plan", JobSettings, Plan.unused),
@@ -236,13 +236,13 @@ def names_in(model: type[BaseModel], *, prefix: str = "") -> Iterator[str]:
         ("train loop", TrainLoopSettings, TrainLoop.unused),
     ],
 )
-def test_help_all_lists_every_knob_that_the_command_uses(
-    command: str, knobs: type[BaseModel], unused: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+def test_help_all_lists_every_setting_that_the_command_uses(
+    command: str, settings: type[BaseModel], unused: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main([*command.split(), "--help-all"]) == 0
     shown = re.findall(r"(--[a-z0-9._-]+)[ ,\n]", capsys.readouterr().out)
     hidden = tuple(f"{name.replace('_', '-')}." for name in unused)
-    used = {f"--{knob}" for knob in names_in(knobs) if not f"{knob}.".startswith(hidden)}
+    used = {f"--{setting}" for setting in names_in(settings) if not f"{setting}.".startswith(hidden)}
     assert used | {"--config"} <= set(shown)
     assert not [option for option in shown if f"{option.removeprefix('--')}.".startswith(hidden)]
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli import main as cli
-from memagent_batch.ray_data.session import LEVEL_VARIABLE
+from memagent_batch.executors.ray.session import LEVEL_VARIABLE
 from tests.job_process import run_job
 
 BUDGETS = {"chunk-tokens": 50, "question-tokens": 60, "memory-tokens": 40, "answer-tokens": 40}
@@ -23,24 +23,25 @@ Run = Callable[..., str]
 
 @pytest.fixture
 def job(text_model: str, tmp_path: Path) -> dict[str, str]:
-    """Knobs of a job that would run."""
+    """Settings of a job that would run."""
     write_documents(tmp_path / "documents.parquet")
-    knobs = {
+    settings = {
         "documents": str(tmp_path / "documents.parquet"),
         "ask": "Who?",
         "output": str(tmp_path / "run"),
         "executor": "local",
     }
     budgets = {f"policy.{name}": str(value) for name, value in BUDGETS.items()}
-    return knobs | budgets | {"engine": "simulated", "model": text_model, "window-tokens": "1000"}
+    return settings | budgets | {"engine": "simulated", "model": text_model, "window-tokens": "1000"}
 
 
 @pytest.fixture
 def refused(job: dict[str, str], capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs the job with some knobs changed, and returns the one line with which it is refused, after those of steps."""
+    """Runs the job with some settings changed, and returns the one line with which it is refused, after those of
+    steps."""
 
-    def run(**knobs: str | None) -> str:
-        changed = {name.replace("__", ".").replace("_", "-"): value for name, value in knobs.items()}
+    def run(**settings: str | None) -> str:
+        changed = {name.replace("__", ".").replace("_", "-"): value for name, value in settings.items()}
         assert cli.main(["answer", *arguments_of(job | changed)]) == 2
         *steps, said = capsys.readouterr().err.strip().split("\n")
         assert said.startswith("error: ")
@@ -55,8 +56,8 @@ def write_documents(path: Path, **columns: Any) -> None:
     pq.write_table(pa.table({name: values for name, values in rows.items() if values is not None}), path)
 
 
-def arguments_of(knobs: Mapping[str, str | None]) -> list[str]:
-    return [f"--{name}={value}" for name, value in knobs.items() if value is not None]
+def arguments_of(settings: Mapping[str, str | None]) -> list[str]:
+    return [f"--{name}={value}" for name, value in settings.items() if value is not None]
 
 
 def files_below(folder: Path) -> list[Path]:
@@ -64,7 +65,7 @@ def files_below(folder: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize(
-    ("knobs", "said"),
+    ("settings", "said"),
     [
         ({"policy__overlap_tokens": "50"}, "policy.overlap_tokens must be below policy.chunk_tokens"),
         ({"window_tokens": "100"}, "tokens; the window has 100; lower one of these in policy, or raise window_tokens"),
@@ -80,8 +81,8 @@ def files_below(folder: Path) -> list[Path]:
         ({"input__carry_columns": "year"}, "has no column 'year'"),
     ],
 )
-def test_answer_bad_knob_is_named(refused: Run, knobs: dict[str, str], said: str) -> None:
-    assert said in refused(**knobs)
+def test_answer_bad_setting_is_named(refused: Run, settings: dict[str, str], said: str) -> None:
+    assert said in refused(**settings)
 
 
 def test_answer_output_with_other_files_is_left_alone(refused: Run, tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import pytest
 from memagent_batch.cli.main import main
 from memagent_batch.convert import converter
 from memagent_batch.convert.batches import require_distinct
+from memagent_batch.documents.listing import InputFile
 from memagent_batch.errors import InputError
-from memagent_batch.files.json_files import write_json
-from memagent_batch.files.location import Location
-from memagent_batch.inputs.listing import InputFile
+from memagent_batch.store.json_files import write_json
+from memagent_batch.store.location import Location
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def arguments(tmp_path: Path) -> list[str]:
         (["--converter", "pdf=pypdfium"], "did you mean pypdfium2?"),
         (["--converter", "pdf=tests.convert.hostile:Quiet"], "pass --allow-code"),
         (["--converter", "pdf=tests.convert.hostile:Nobody", "--allow-code"], "can't be imported"),
-        (["--converter", "ppt=text"], "'ppt' is none of pdf, html"),
+        (["--converter", "ppt=text"], "'ppt' is not one of pdf, html"),
         (["--converter", "pdf"], "is not KIND=NAME"),
         (["--seconds", "0"], "--seconds: 0 is not above 0"),
         (["--memory-mib", "1.5"], "--memory-mib: 1.5 is not a whole number"),

@@ -6,8 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli import main as cli
-from memagent_batch.files.location import Location
 from memagent_batch.runs.comparison import DIFFERENCES
+from memagent_batch.store.location import Location
 from tests.runs.recorded_nights import Nights
 from tests.runs.typed_nights import CUT, FIVE, night
 

@@ -11,7 +11,7 @@ import pytest
 from memagent_batch.cli.main import EXIT_TOO_MANY_FAILED, main
 from memagent_batch.cli.screen import ending
 from memagent_batch.config.job import TableFormat
-from memagent_batch.files.location import Location
+from memagent_batch.store.location import Location
 from tests.runs.recorded_nights import FAILS, Nights
 
 

@@ -9,13 +9,13 @@ import pytest
 from memagent_batch.cli import main as cli
 from memagent_batch.cli.evaluate import parse_length
 from memagent_batch.config.sources import InputConfig
+from memagent_batch.documents.document_index import require_unique_ids
+from memagent_batch.documents.indexing import index_shard
+from memagent_batch.documents.questions import missing_documents, read_questions
+from memagent_batch.documents.shards import list_shards
 from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.suite import SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
-from memagent_batch.files.location import Location
-from memagent_batch.inputs.document_index import require_unique_ids
-from memagent_batch.inputs.documents import index_shard
-from memagent_batch.inputs.questions import missing_documents, read_questions
-from memagent_batch.inputs.shards import list_shards
+from memagent_batch.store.location import Location
 
 Refused = Callable[..., str]
 

@@ -11,7 +11,7 @@ import pytest
 
 from memagent_batch.cli import main as cli
 from memagent_batch.evaluation.suite import SUITE_QUESTIONS, read_suite_questions
-from memagent_batch.files.location import Location
+from memagent_batch.store.location import Location
 
 DOCUMENTS = [
     {"id": "a", "body": "The plan costs 12 EUR.\r\nIt ends in May. 🦊"},
@@ -111,7 +111,7 @@ def test_own_typed_questions_are_scored_by_their_values(make: Make, tmp_path: Pa
     [
         ([GOLD[0] | {"references": None}], [], "question_id 'price' of document_id 'a' has no reference"),
         ([GOLD[0], GOLD[1] | {"document_id": "gone"}], [], "no document has the id 'gone'; correct it, or add"),
-        ([GOLD[0] | {"answer_type": "number"}], [], "its reference is no number: 'twelve' is no number"),
+        ([GOLD[0] | {"answer_type": "number"}], [], "its reference is not a number: 'twelve' is not a number"),
         (GOLD, ["--lengths", "1K"], "--lengths: it does not belong to --from-questions"),
         (GOLD, ["--tasks", "vt"], "--tasks: it does not belong to --from-questions"),
         (GOLD, ["--input.text-column", "title"], "no column 'title'"),

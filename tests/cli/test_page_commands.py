@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli import main as cli
-from memagent_batch.files.location import Location
 from memagent_batch.pages.spreadsheets import SpreadsheetFormat, export_answers
+from memagent_batch.store.location import Location
 from tests.pages.reviewed_run import Scan, write_scan
 from tests.runs.recorded_nights import Nights
 

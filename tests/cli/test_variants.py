@@ -13,7 +13,7 @@ def base(*arguments: str) -> ReaderSettings:
     return read_command(Run, ["--suite=s", "--output=o", *arguments]).part(ReaderSettings)
 
 
-def test_knobs_that_the_suite_sets_may_stand_in_a_shared_job_file(
+def test_settings_that_the_suite_sets_may_stand_in_a_shared_job_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "job.yaml").write_text(
@@ -24,7 +24,7 @@ def test_knobs_that_the_suite_sets_may_stand_in_a_shared_job_file(
     assert base("--config", str(tmp_path / "job.yaml")).agent.model == "m"
 
 
-def test_vary_knobs_go_over_the_base_group_by_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vary_settings_go_over_the_base_group_by_group(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMAGENT_POLICY__MEMORY_TOKENS", "77")
     monkeypatch.setenv("MEMAGENT_OPENAI__API_KEY", "hunter2")
     given = base("--policy.chunk-tokens=100", "--policy.answer-tokens=50", "--model=m")
@@ -42,7 +42,7 @@ def test_vary_variant_goes_before_the_environment(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("knobs", "message"),
+    ("settings", "message"),
     [
         ({"policy": {"chunk_size": 1}}, r"variant 'v': policy\.chunk_size: there is no such setting"),
         ({"policy": {"chunk_tokens": 0}}, r"variant 'v': policy\.chunk_tokens: 0 is below 1, the least"),
@@ -51,16 +51,16 @@ def test_vary_variant_goes_before_the_environment(monkeypatch: pytest.MonkeyPatc
         ({"colour": "blue"}, r"variant 'v': colour: there is no such setting"),
     ],
 )
-def test_vary_wrong_knob_is_named_with_its_variant(knobs: dict[str, Any], message: str) -> None:
+def test_vary_wrong_setting_is_named_with_its_variant(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
-        vary(base(), knobs, name="v")
+        vary(base(), settings, name="v")
 
 
 def test_policy_variants_are_named_after_their_kind() -> None:
     assert policy_variants(["overwrite"]) == {"overwrite": {"policy": {"kind": "overwrite"}}}
 
 
-def test_read_variants_names_and_knobs_are_read_in_order(tmp_path: Path) -> None:
+def test_read_variants_names_and_settings_are_read_in_order(tmp_path: Path) -> None:
     (tmp_path / "v.yaml").write_text("b: {policy: {chunk_tokens: 5}}\na:\n")
     assert list(read_variants(tmp_path / "v.yaml").items()) == [("b", {"policy": {"chunk_tokens": 5}}), ("a", {})]
 

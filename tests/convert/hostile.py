@@ -24,7 +24,7 @@ class Quiet:
 
 
 class Endless(Quiet):
-    """Computes for ever."""
+    """Computes forever."""
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         yield Part(locator="text", text="the beginning")
@@ -51,7 +51,7 @@ class Sleeping(Quiet):
 
 
 class Greedy(Quiet):
-    """Allocates for ever."""
+    """Allocates forever."""
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         held = []
@@ -61,7 +61,7 @@ class Greedy(Quiet):
 
 
 class Talkative(Quiet):
-    """Writes for ever."""
+    """Writes forever."""
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         while True:
@@ -69,7 +69,7 @@ class Talkative(Quiet):
 
 
 class Crashing(Quiet):
-    """Reads where there is no memory."""
+    """Reads if there is no memory."""
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         yield Part(locator="text", text=str(ctypes.string_at(0)))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from memagent_batch.domain.addresses import ReadingAddress, fingerprint, text_hash, token_hash
 
-ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, reader_fingerprint="f")
+ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, fingerprint="f")
 JSON_PARTS = st.dictionaries(st.text(max_size=8), st.integers() | st.text(max_size=8) | st.booleans(), max_size=8)
 
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from memagent_batch.domain.guides import (
     Guide,
-    choice_of,
-    json_of,
-    matching,
+    choice_guide,
+    json_guide,
     menu_logprobs,
     num_candidates,
     number_regex,
+    regex_guide,
 )
 from memagent_batch.engines.openai.protocol import PROBES, GuideForm, guide_fields
 from memagent_batch.testing import GUIDES
@@ -30,7 +30,7 @@ def test_number_regex_matches_the_numbers_up_to_the_largest_and_no_others(larges
 
 @given(st.lists(st.floats(-2000, 0), min_size=2, max_size=9))
 def test_menu_logprobs_are_a_distribution_in_the_order_of_the_choices(logprobs: list[float]) -> None:
-    guide = choice_of(*(str(number) for number in range(1, len(logprobs) + 1)))
+    guide = choice_guide(*(str(number) for number in range(1, len(logprobs) + 1)))
     found = [*zip(guide.choices, logprobs, strict=True), ("other", -0.1)]
     menu = menu_logprobs(guide, reversed(found))
     assert menu is not None
@@ -40,18 +40,18 @@ def test_menu_logprobs_are_a_distribution_in_the_order_of_the_choices(logprobs: 
 
 
 def test_menu_logprobs_add_up_two_tokens_of_one_text_and_are_none_where_a_choice_is_no_token() -> None:
-    menu = menu_logprobs(choice_of("1", "2"), [("1", math.log(0.1)), ("1", math.log(0.2)), ("2", math.log(0.1))])
+    menu = menu_logprobs(choice_guide("1", "2"), [("1", math.log(0.1)), ("1", math.log(0.2)), ("2", math.log(0.1))])
     assert menu is not None
     assert math.exp(menu[0]) == pytest.approx(0.75)
-    assert menu_logprobs(choice_of("1", "12"), [("1", -1.0), ("2", -1.0)]) is None
-    assert menu_logprobs(matching("1", example="1"), [("1", -1.0)]) is None
+    assert menu_logprobs(choice_guide("1", "12"), [("1", -1.0), ("2", -1.0)]) is None
+    assert menu_logprobs(regex_guide("1", example="1"), [("1", -1.0)]) is None
     assert menu_logprobs(None, []) is None
 
 
 def test_num_candidates_are_asked_for_choices_even_where_no_log_probabilities_are_kept() -> None:
-    assert num_candidates(choice_of("1", "2"), logprobs=False) == 4
-    assert num_candidates(choice_of(*map(str, range(10, 99))), logprobs=True) == 20
-    assert num_candidates(matching("a", example="a"), logprobs=True) == 0
+    assert num_candidates(choice_guide("1", "2"), logprobs=False) == 4
+    assert num_candidates(choice_guide(*map(str, range(10, 99))), logprobs=True) == 20
+    assert num_candidates(regex_guide("a", example="a"), logprobs=True) == 0
     assert num_candidates(None, logprobs=False) is None
 
 
@@ -71,21 +71,21 @@ def test_guide_of_no_kind_or_several_is_refused(fields: dict[str, object]) -> No
 
 def test_guide_whose_example_it_does_not_allow_is_refused() -> None:
     with pytest.raises(ValueError, match="does not allow its own example 'b'"):
-        matching("a+", example="b")
+        regex_guide("a+", example="b")
 
 
 def test_guide_fields_name_what_may_be_written_and_are_none_where_a_form_can_not() -> None:
     schema = {"type": "boolean"}
-    assert guide_fields(choice_of("a", "b"), GuideForm.STRUCTURED_OUTPUTS) == {
+    assert guide_fields(choice_guide("a", "b"), GuideForm.STRUCTURED_OUTPUTS) == {
         "structured_outputs": {"choice": ["a", "b"]}
     }
-    assert guide_fields(matching("a*", example="a"), GuideForm.STRUCTURED_OUTPUTS) == {
+    assert guide_fields(regex_guide("a*", example="a"), GuideForm.STRUCTURED_OUTPUTS) == {
         "structured_outputs": {"regex": "a*"}
     }
-    assert guide_fields(json_of(schema), GuideForm.STRUCTURED_OUTPUTS) == {"structured_outputs": {"json": schema}}
+    assert guide_fields(json_guide(schema), GuideForm.STRUCTURED_OUTPUTS) == {"structured_outputs": {"json": schema}}
     sent = {"name": "value", "strict": True, "schema": {"enum": [1, 2]}}
-    assert guide_fields(choice_of("1", "2"), GuideForm.RESPONSE_FORMAT) == {
+    assert guide_fields(choice_guide("1", "2"), GuideForm.RESPONSE_FORMAT) == {
         "response_format": {"type": "json_schema", "json_schema": sent}
     }
-    assert guide_fields(choice_of("01", "02"), GuideForm.RESPONSE_FORMAT) is None
-    assert guide_fields(matching("a*", example="a"), GuideForm.RESPONSE_FORMAT) is None
+    assert guide_fields(choice_guide("01", "02"), GuideForm.RESPONSE_FORMAT) is None
+    assert guide_fields(regex_guide("a*", example="a"), GuideForm.RESPONSE_FORMAT) is None

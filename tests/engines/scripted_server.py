@@ -69,7 +69,7 @@ class Script:
     answer: Callable[[dict[str, Any]], Reply] | None = None
     """Replies to the body of a request for more than one token, in place of `replies`."""
     is_away: Callable[[], bool] = lambda: False
-    """Whether the next request of any kind is turned away with a 503."""
+    """Whether the next request of any kind is rejected with a 503."""
     models: Reply = field(default_factory=lambda: Reply(body=json.dumps({"data": [{"id": "tiny"}]}).encode()))
     """Answer to GET /models."""
 

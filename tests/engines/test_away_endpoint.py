@@ -28,7 +28,7 @@ AWAY = error_reply(503, "no healthy upstream")
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - what is waited for is no event
+    while not condition():  # noqa: ASYNC110 - what is waited for is not an event
         await asyncio.sleep(0.01)
 
 
@@ -127,8 +127,8 @@ async def test_complete_refusal_of_one_request_fails_that_one(status: int, tiny_
 
 def engine_at(script: Script, tokenizer: Tokenizer, **settings: Any) -> OpenAIEngine:
     """An engine at the scripted server, not started."""
-    knobs = {"base_url": script.base_url, "backoff_seconds": 0.01, "max_retries": 0, "timeout_seconds": 5.0} | settings
-    return OpenAIEngine(**knobs).open(context_of("tiny", tokenizer=tokenizer))
+    values = {"base_url": script.base_url, "backoff_seconds": 0.01, "max_retries": 0, "timeout_seconds": 5.0} | settings
+    return OpenAIEngine(**values).open(context_of("tiny", tokenizer=tokenizer))
 
 
 async def test_start_while_the_endpoint_is_away_is_refused_after_few_tries(tiny_tokenizer: Tokenizer) -> None:

@@ -16,8 +16,8 @@ from pydantic import ValidationError
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig, SamplingConfig
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig
-from memagent_batch.domain.closing.prompts import CLOSING_TEXTS
-from memagent_batch.domain.guides import Guide, GuideKind, choice_of, json_of, matching
+from memagent_batch.domain.follow_ups.prompts import FOLLOW_UP_TEXTS
+from memagent_batch.domain.guides import Guide, GuideKind, choice_guide, json_guide, regex_guide
 from memagent_batch.domain.prompts import PromptSet
 from memagent_batch.domain.thoughts import after_thoughts
 from memagent_batch.domain.turns import FinishReason, Prompt
@@ -113,7 +113,7 @@ def test_prompt_sets_have_no_markers_of_their_own_so_that_only_what_is_read_coun
 ) -> None:
     markers = Markers(tiny_tokenizer.control_texts)
     texts = [each for each in asdict(prompts).values() if isinstance(each, str)]
-    assert markers.neutralise("\n".join([*texts, *CLOSING_TEXTS.values()])).num_markers == 0
+    assert markers.neutralise("\n".join([*texts, *FOLLOW_UP_TEXTS.values()])).num_markers == 0
 
 
 async def test_message_shows_the_prompt_as_text_without_markers_and_no_token_ids(tiny_tokenizer: Tokenizer) -> None:
@@ -267,9 +267,9 @@ async def test_endpoint_without_a_chat_api_is_refused_before_a_reading(tiny_toke
 
 UNKNOWN = error_reply(400, "unknown field structured_outputs")
 OBJECTS = {
-    GuideKind.CHOICE: (choice_of("1", "2"), "2"),
-    GuideKind.REGEX: (matching("(none|[1-9])", example="none"), "none"),
-    GuideKind.JSON: (json_of({"type": "array", "items": {"type": "integer"}, "maxItems": 2}), [1, 2]),
+    GuideKind.CHOICE: (choice_guide("1", "2"), "2"),
+    GuideKind.REGEX: (regex_guide("(none|[1-9])", example="none"), "none"),
+    GuideKind.JSON: (json_guide({"type": "array", "items": {"type": "integer"}, "maxItems": 2}), [1, 2]),
 }
 PROBED = {GuideKind.CHOICE: "733", GuideKind.REGEX: "zq733", GuideKind.JSON: {"zq": [733, 733]}}
 
@@ -303,7 +303,7 @@ async def test_guide_of_an_object_is_its_own_schema(tiny_tokenizer: Tokenizer) -
     }
     with scripted_server(UNKNOWN, object_reply(PROBED[GuideKind.JSON]), chat_reply('{"a":1}')) as script:
         async with started(script, tiny_tokenizer) as engine:
-            completion = await engine.complete(prompt_of(tiny_tokenizer, guide=json_of(schema)), seed=0)
+            completion = await engine.complete(prompt_of(tiny_tokenizer, guide=json_guide(schema)), seed=0)
     assert completion.text == '{"a":1}'
     assert script.requests[-1]["response_format"]["json_schema"]["schema"]["required"] == ["a"]
 
@@ -322,13 +322,13 @@ async def test_object_that_is_broken_fails_its_turn(
     with scripted_server(UNKNOWN, object_reply("733"), chat_reply(text, finish_reason=reason)) as script:
         async with started(script, tiny_tokenizer) as engine:
             with pytest.raises(EngineRequestError, match=outcome):
-                await engine.complete(prompt_of(tiny_tokenizer, guide=choice_of("1", "2")), seed=0)
+                await engine.complete(prompt_of(tiny_tokenizer, guide=choice_guide("1", "2")), seed=0)
 
 
 async def test_object_that_was_cut_says_so_and_is_no_value(tiny_tokenizer: Tokenizer) -> None:
     with scripted_server(UNKNOWN, object_reply("733"), chat_reply('{"value": "', finish_reason="length")) as script:
         async with started(script, tiny_tokenizer) as engine:
-            completion = await engine.complete(prompt_of(tiny_tokenizer, guide=choice_of("1", "2")), seed=0)
+            completion = await engine.complete(prompt_of(tiny_tokenizer, guide=choice_guide("1", "2")), seed=0)
     assert (completion.text, completion.finish_reason) == ('{"value": "', FinishReason.LENGTH)
 
 
@@ -364,7 +364,7 @@ async def test_menu_has_probabilities_where_the_server_gives_those_of_its_candid
     before = [] if is_vllm else [UNKNOWN]
     with scripted_server(*before, probe("733"), menu) as script:
         async with started(script, tiny_tokenizer) as engine:
-            completion = await engine.complete(prompt_of(tiny_tokenizer, guide=choice_of("1", "2")), seed=0)
+            completion = await engine.complete(prompt_of(tiny_tokenizer, guide=choice_guide("1", "2")), seed=0)
     sent = script.requests[-1]
     assert (sent["logprobs"], sent["top_logprobs"]) == (True, 4)
     assert completion.menu_logprobs is not None
@@ -375,7 +375,7 @@ async def test_model_that_refuses_log_probabilities_gives_values_without_them(ti
     refusal = error_reply(400, "logprobs are not supported with reasoning models")
     with scripted_server(refusal, chat_reply("733"), chat_reply("2")) as script:
         async with started(script, tiny_tokenizer) as engine:
-            completion = await engine.complete(prompt_of(tiny_tokenizer, guide=choice_of("1", "2")), seed=0)
+            completion = await engine.complete(prompt_of(tiny_tokenizer, guide=choice_guide("1", "2")), seed=0)
     assert (completion.text, completion.menu_logprobs, "logprobs" in script.requests[-1]) == ("2", None, False)
 
 
@@ -446,7 +446,7 @@ def test_job_through_a_chat_api_fails_only_the_readings_that_were_refused_and_re
         "fine": ("ok", "fine"),
         "marked": ("ok", "fine"),
     }
-    reasons = {"filtered": "content filter", "refused": "I won't.", "broken": "no completion", "failing": "internal"}
+    reasons = {"filtered": "content filter", "refused": "I won't.", "broken": "not a completion", "failing": "internal"}
     for name, reason in reasons.items():
         assert (rows[name]["status"], rows[name]["error_type"]) == ("failed", "EngineRequestError")
         assert reason in rows[name]["error_message"]

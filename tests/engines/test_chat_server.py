@@ -76,7 +76,7 @@ async def read_all(config: AgentConfig, asked: Sequence[Asked]) -> list[Reading]
 
 
 async def _read(asked: Asked, config: AgentConfig, *, engine: Engine) -> Reading:
-    address = ReadingAddress(document_hash="", question_hash="", sample=0, reader_fingerprint="")
+    address = ReadingAddress(document_hash="", question_hash="", sample=0, fingerprint="")
     return await read(
         make_tokenizer(config).document(asked.text),
         Question(question_id="q", text=asked.question),

@@ -52,7 +52,7 @@ class World:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - the clock is no event
+    while not condition():  # noqa: ASYNC110 - the clock is not an event
         await asyncio.sleep(0)
 
 
@@ -97,7 +97,7 @@ async def test_answer_in_an_outage_tells_how_long_it_lasts_and_why() -> None:
     assert breaker.away_seconds == 0
 
 
-async def test_answer_outage_that_lasts_too_long_raises_for_all_with_the_knob_named() -> None:
+async def test_answer_outage_that_lasts_too_long_raises_for_all_with_the_setting_named() -> None:
     world = World(away_until=10_000)
     breaker = world.breaker(longest_seconds=600)
     requests = [breaker.answer(world.send) for _ in range(8)]

@@ -106,7 +106,7 @@ async def test_sampling_other_seeds_draw_other_tokens(sampled_engine: Engine, to
 
 
 async def complete_all(engine: Engine, token_ids: Sequence[list[int]], *, max_tokens: int = 24) -> list[Completion]:
-    """All prompts at once, each with a seed of its own."""
+    """All prompts at once, each with its own seed."""
     return list(
         await asyncio.gather(
             *(engine.complete(prompt_of(ids, max_tokens=max_tokens), seed=seed) for seed, ids in enumerate(token_ids))

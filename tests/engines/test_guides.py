@@ -10,16 +10,16 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from memagent_batch.domain.closing.answer_types import Json
-from memagent_batch.domain.closing.evidence import evidence_guide
-from memagent_batch.domain.closing.values import ValueStatus, guide_of, value_of
-from memagent_batch.domain.guides import Guide, GuideKind, choice_of
+from memagent_batch.domain.follow_ups.answer_types import Json
+from memagent_batch.domain.follow_ups.evidence import evidence_guide
+from memagent_batch.domain.follow_ups.values import ValueStatus, guide_for, parse_value
+from memagent_batch.domain.guides import Guide, GuideKind, choice_guide
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.testing import GUIDED_TOKENS, GUIDES
 from memagent_batch.tokens.tokenizer import Tokenizer
-from tests.domain.closing.test_values import GUIDED_TYPES
+from tests.domain.follow_ups.test_values import GUIDED_TYPES
 from tests.engine_context import context_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -62,7 +62,7 @@ async def test_guided_turn_is_greedy_where_others_are_drawn(sampled_engine: Engi
 async def test_choice_of_several_tokens_has_the_log_probability_of_its_path(
     engine: Engine, tiny_tokenizer: Tokenizer
 ) -> None:
-    prompt = prompt_of(TEXTS[1], choice_of("supported", "contradicted"), tokenizer=tiny_tokenizer)
+    prompt = prompt_of(TEXTS[1], choice_guide("supported", "contradicted"), tokenizer=tiny_tokenizer)
     (completion,) = await complete(engine, [prompt])
     assert completion.logprobs is not None
     assert len(completion.logprobs) == len(completion.token_ids)
@@ -103,7 +103,7 @@ def prompt_of(text: str, guide: Guide, *, tokenizer: Tokenizer) -> Prompt:
 
 @pytest.mark.vllm
 @pytest.mark.parametrize(
-    "guide", [*GUIDES, *filter(None, map(guide_of, GUIDED_TYPES)), *map(evidence_guide, (1, 7, 99, 1234))]
+    "guide", [*GUIDES, *filter(None, map(guide_for, GUIDED_TYPES)), *map(evidence_guide, (1, 7, 99, 1234))]
 )
 async def test_guide_of_every_type_compiles_in_a_moment_and_allows_what_it_says(guide: Guide) -> None:
     import xgrammar
@@ -151,7 +151,7 @@ async def test_string_may_have_escapes_and_no_raw_control_characters_and_its_bou
     from xgrammar.testing import _is_grammar_accept_string as accepts
 
     value_type = Json({"type": "string", **bounds}, not_stated=False)
-    guide = guide_of(value_type)
+    guide = guide_for(value_type)
     assert guide is not None
     schema = json.dumps(guide.sent_json_schema())
     grammar = xgrammar.Grammar.from_json_schema(schema, any_whitespace=False, separators=(",", ":"))
@@ -161,6 +161,6 @@ async def test_string_may_have_escapes_and_no_raw_control_characters_and_its_bou
             text = json.dumps(character * length, ensure_ascii=False)
             assert accepts(grammar, text)
             completion = Completion(token_ids=[1], text=text, finish_reason=FinishReason.STOP)
-            value = value_of(completion, value_type, answer=None)
+            value = parse_value(completion, value_type, answer=None)
             assert (value.status is ValueStatus.OK) == (least <= length <= most), text
     assert not any(accepts(grammar, f'"a{raw}b"') for raw in ["\t", "\n", "\x01", '"'])

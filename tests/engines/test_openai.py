@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memagent_batch.config.agent import SamplingConfig
-from memagent_batch.domain.guides import GuideKind, choice_of, json_of, matching
+from memagent_batch.domain.guides import GuideKind, choice_guide, json_guide, regex_guide
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.openai.engine import OpenAIEngine
 from memagent_batch.errors import EngineRequestError, EngineStartError
@@ -49,8 +49,8 @@ async def started(
     **settings: Any,
 ) -> AsyncIterator[OpenAIEngine]:
     """An engine at the scripted server."""
-    knobs = {"base_url": script.base_url, "backoff_seconds": 0.01, "max_retries": 2, "timeout_seconds": 5.0} | settings
-    engine = OpenAIEngine(api_key=KEY, **knobs).open(context_of("tiny", tokenizer=tokenizer, sampling=sampling))
+    values = {"base_url": script.base_url, "backoff_seconds": 0.01, "max_retries": 2, "timeout_seconds": 5.0} | settings
+    engine = OpenAIEngine(api_key=KEY, **values).open(context_of("tiny", tokenizer=tokenizer, sampling=sampling))
     await engine.start()
     try:
         yield engine
@@ -123,7 +123,7 @@ async def test_complete_retry_after_is_waited(header: dict[str, str], tiny_token
         (error_reply(500, "busy"), "500: busy"),
         (error_reply(503, "busy"), "503: busy"),
         (Reply(reset=True), "cut the connection"),
-        (Reply(body=b"<html>be back soon</html>"), "that is no completion"),
+        (Reply(body=b"<html>be back soon</html>"), "that is not a completion"),
     ],
     ids=["500", "503", "reset", "page"],
 )
@@ -284,7 +284,7 @@ async def test_start_endpoint_that_cannot_serve_is_refused(
         (error_reply(404, "This is a chat model"), "404: This is a chat model.*token ids at /completions.*only chat"),
         (error_reply(422, "prompt: str type expected"), "422: prompt: str type expected.*token ids at /completions"),
         (error_reply(401, f"bad key {KEY}"), r"401: bad key \*\*\*; set MEMAGENT_OPENAI__API_KEY"),
-        (Reply(body=b"<html>hello</html>"), "that is no completion.*up to /v1"),
+        (Reply(body=b"<html>hello</html>"), "that is not a completion.*up to /v1"),
         (usage_reply(prompt_tokens=1), "a prompt of 1 tokens where .* no reading could be trusted"),
     ],
     ids=["chat-only", "string-only", "401", "page", "cut"],
@@ -332,12 +332,14 @@ async def test_start_nobody_listens_is_refused(tiny_tokenizer: Tokenizer) -> Non
 
 
 @pytest.mark.parametrize(
-    ("knob", "value"),
+    ("setting", "value"),
     [("api_key", "two\nlines"), ("headers", {"api-key": "two\nlines"}), ("base_url", "localhost:8000/v1")],
 )
-async def test_start_knob_that_cannot_work_is_refused_by_name(knob: str, value: Any, tiny_tokenizer: Tokenizer) -> None:
-    settings = OpenAIEngine.model_validate({knob: value})
-    with pytest.raises(EngineStartError, match=f"openai.{knob}") as raised:
+async def test_start_setting_that_cannot_work_is_refused_by_name(
+    setting: str, value: Any, tiny_tokenizer: Tokenizer
+) -> None:
+    settings = OpenAIEngine.model_validate({setting: value})
+    with pytest.raises(EngineStartError, match=f"openai.{setting}") as raised:
         settings.open(context_of("tiny", tokenizer=tiny_tokenizer))
     assert "two" not in str(raised.value)
 
@@ -361,7 +363,7 @@ async def test_guides_that_vllm_obeys_are_sent_as_structured_outputs(tiny_tokeni
     with scripted_server(OBEYED[GuideKind.CHOICE], menu) as script:
         async with started(script, tiny_tokenizer, sampling=SamplingConfig(temperature=0.7)) as engine:
             await engine.require_guides([GuideKind.CHOICE])
-            completion = await engine.complete(replace(PROMPT, guide=choice_of("1", "2")), seed=5)
+            completion = await engine.complete(replace(PROMPT, guide=choice_guide("1", "2")), seed=5)
     sent = script.requests[-1]
     assert sent["structured_outputs"] == {"choice": ["1", "2"]}
     assert (sent["temperature"], sent["logprobs"], "seed" in sent) == (0.0, 4, False)
@@ -377,7 +379,7 @@ async def test_guides_are_sent_as_response_format_where_a_server_does_not_know_s
     ) as script:
         async with started(script, tiny_tokenizer) as engine:
             await engine.require_guides([GuideKind.JSON])
-            await engine.complete(replace(PROMPT, guide=json_of({"type": "boolean"})), seed=5)
+            await engine.complete(replace(PROMPT, guide=json_guide({"type": "boolean"})), seed=5)
     sent = script.requests[-1]
     assert sent["response_format"]["json_schema"]["schema"] == {"type": "boolean"}
     assert "structured_outputs" not in sent
@@ -396,7 +398,7 @@ async def test_server_that_passes_over_guides_is_refused_before_the_run(
 async def test_engine_that_joins_a_run_finds_the_form_at_its_first_guided_turn(tiny_tokenizer: Tokenizer) -> None:
     with scripted_server(OBEYED[GuideKind.REGEX], guided_reply("aa")) as script:
         async with started(script, tiny_tokenizer) as engine:
-            completion = await engine.complete(replace(PROMPT, guide=matching("a*", example="a")), seed=5)
+            completion = await engine.complete(replace(PROMPT, guide=regex_guide("a*", example="a")), seed=5)
     assert completion.text == "aa"
     assert [request["structured_outputs"] for request in script.requests] == [{"regex": "zq7[3]{2}"}, {"regex": "a*"}]
 
@@ -430,7 +432,7 @@ async def test_response_format_gives_no_probabilities_since_they_may_be_those_be
     refusal = error_reply(400, "unknown field structured_outputs")
     with scripted_server(refusal, OBEYED[GuideKind.CHOICE], menu) as script:
         async with started(script, tiny_tokenizer, sampling=SamplingConfig(logprobs=logprobs)) as engine:
-            completion = await engine.complete(replace(PROMPT, guide=choice_of("1", "2")), seed=5)
+            completion = await engine.complete(replace(PROMPT, guide=choice_guide("1", "2")), seed=5)
     assert completion.text == "1"
     assert (completion.logprobs, completion.menu_logprobs) == (None, None)
 
@@ -441,7 +443,7 @@ async def test_guide_that_the_form_can_not_say_fails_the_turn_and_sends_nothing(
         async with started(script, tiny_tokenizer) as engine:
             await engine.require_guides([GuideKind.CHOICE])
             with pytest.raises(EngineRequestError, match="`response_format`, which can't say this one"):
-                await engine.complete(replace(PROMPT, guide=choice_of("yes", "no")), seed=5)
+                await engine.complete(replace(PROMPT, guide=choice_guide("yes", "no")), seed=5)
     assert len(script.requests) == 2
 
 
@@ -451,5 +453,5 @@ async def test_endpoint_that_once_obeyed_no_guide_is_asked_again(tiny_tokenizer:
         async with started(script, tiny_tokenizer) as engine:
             with pytest.raises(EngineStartError, match="does not keep completions to a regex"):
                 await engine.require_guides([GuideKind.REGEX])
-            completion = await engine.complete(replace(PROMPT, guide=matching("a*", example="a")), seed=5)
+            completion = await engine.complete(replace(PROMPT, guide=regex_guide("a*", example="a")), seed=5)
     assert completion.text == "aa"

@@ -84,4 +84,4 @@ async def test_endpoint_with_few_places_is_given_few_requests_and_answers_every_
             turns = [engine.complete(prompt_of(tiny_tokenizer), seed=0) for _ in range(30)]
             completions = await asyncio.gather(*turns)
     assert [completion.text for completion in completions] == ["noted"] * 30
-    assert len(script.requests) < 160  # without a bound of its own, most requests are in vain: about 270
+    assert len(script.requests) < 160  # without its own bound, most requests are in vain: about 270

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent_batch.engines.openai.client import parse_retry_after
-from memagent_batch.engines.openai.outage import LONGEST_BACKOFF_SECONDS, LONGEST_RETRY_AFTER_SECONDS, Backoff
+from memagent_batch.engines.openai.outage import MAX_BACKOFF_SECONDS, MAX_RETRY_AFTER_SECONDS, Backoff
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 DRAWS = st.floats(min_value=0, max_value=1, exclude_max=True)
@@ -21,7 +21,7 @@ def test_pause_without_retry_after_doubles_up_to_a_minute(attempt: int, seconds:
 def test_pause_any_attempt_stays_within_its_bounds(attempt: int, draw: float, first: float) -> None:
     pause = Backoff(max_retries=3000, first_seconds=first, draw=lambda: draw).pause_seconds(min(attempt, 1000))
     assert pause is not None
-    assert 0 <= pause <= LONGEST_BACKOFF_SECONDS
+    assert 0 <= pause <= MAX_BACKOFF_SECONDS
 
 
 @pytest.mark.parametrize(("max_retries", "attempt"), [(0, 0), (2, 2), (2, 5)])
@@ -33,7 +33,7 @@ def test_pause_no_try_left_is_none(max_retries: int, attempt: int) -> None:
 def test_pause_with_retry_after_waits_at_least_that_up_to_the_cap(asked: float, draw: float) -> None:
     pause = Backoff(max_retries=1, first_seconds=2.0, draw=lambda: draw).pause_seconds(0, retry_after_seconds=asked)
     assert pause is not None
-    least = min(asked, LONGEST_RETRY_AFTER_SECONDS)
+    least = min(asked, MAX_RETRY_AFTER_SECONDS)
     assert least <= pause <= least + 2.0
 
 

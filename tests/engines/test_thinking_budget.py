@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig, PolicyConfig, SamplingConfig
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig
-from memagent_batch.domain.guides import Guide, choice_of
+from memagent_batch.domain.guides import Guide, choice_guide
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.openai.engine import OpenAIEngine
@@ -38,10 +38,10 @@ REFUSED = error_reply(400, f"`{BUDGET}` must be a non-negative integer or -1 for
 
 
 def agent_of(
-    tokenizer: Tokenizer, *, engine: str = "openai", sampling: SamplingConfig = THINKS, **knobs: Any
+    tokenizer: Tokenizer, *, engine: str = "openai", sampling: SamplingConfig = THINKS, **values: Any
 ) -> AgentConfig:
     return AgentConfig(
-        model="m", tokenizer=tokenizer.model, engine=engine, sampling=sampling, window_tokens=9000, **knobs
+        model="m", tokenizer=tokenizer.model, engine=engine, sampling=sampling, window_tokens=9000, **values
     )
 
 
@@ -58,7 +58,7 @@ def test_budget_is_part_of_the_fingerprint_where_it_is_set(tmp_path: Path, text_
 
 
 @pytest.mark.parametrize(
-    ("template", "tags", "knobs", "problem"),
+    ("template", "tags", "values", "problem"),
     [
         (
             OPENS_THOUGHT,
@@ -78,11 +78,11 @@ def test_budget_is_part_of_the_fingerprint_where_it_is_set(tmp_path: Path, text_
     ids=["engine", "logprobs", "silent", "no tags"],
 )
 def test_budget_that_can_not_be_kept_to_is_refused_with_the_way_out(
-    template: str, tags: str, knobs: Mapping[str, Any], problem: str, tmp_path: Path, text_model: str
+    template: str, tags: str, values: Mapping[str, Any], problem: str, tmp_path: Path, text_model: str
 ) -> None:
     tokenizer = save_model(tmp_path, text_model, template=template, tags=tags)
     with pytest.raises(SettingsError, match=r"sampling\.thinking_tokens: .*, or set it to null") as raised:
-        identify_reader(agent_of(tokenizer, **knobs))
+        identify_reader(agent_of(tokenizer, **values))
     assert problem in str(raised.value)
 
 
@@ -189,7 +189,7 @@ async def test_endpoint_that_knows_the_field_is_sent_it_with_every_free_turn(
     guided = Reply(body=json.dumps({"choices": [{**PROBED, "text": "733", "message": {"content": "733"}}]}).encode())
     with scripted_server(THERE, guided) as script:
         script.probes = [THERE, REFUSED]
-        prompts = prompt_of(tiny_tokenizer), prompt_of(tiny_tokenizer, guide=choice_of("733", "734"))
+        prompts = prompt_of(tiny_tokenizer), prompt_of(tiny_tokenizer, guide=choice_guide("733", "734"))
         await asked(script, tiny_tokenizer, api, *prompts)
     assert [body[BUDGET] for body in script.probed] == [BUDGET_TOKENS, -2]
     assert [body.get(BUDGET) for body in script.requests] == [
@@ -275,7 +275,7 @@ async def test_vllm_ends_each_thought_at_its_budget_and_goes_on_behind_it(tiny_m
     try:
         first, second = await asyncio.gather(complete(text, opened), complete("the number is 77. " * 20, opened))
         silent, closed = await asyncio.gather(complete(text, ""), complete(text, f"{opened}\n{THOUGHT_END}\n\n"))
-        guided = await complete(text, opened, choice_of("1", "2"))
+        guided = await complete(text, opened, choice_guide("1", "2"))
     finally:
         await engine.stop()
     for completion in (first, second):

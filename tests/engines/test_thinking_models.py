@@ -17,7 +17,7 @@ from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.engines import OpenAIConfig
 from memagent_batch.domain.addresses import ReadingAddress
-from memagent_batch.domain.guides import GuideKind, choice_of
+from memagent_batch.domain.guides import GuideKind, choice_guide
 from memagent_batch.domain.prompts import AnswerForm, PromptTokens, Slot, new_memory
 from memagent_batch.domain.readings import Outcome, QuestionTokens
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
@@ -28,7 +28,7 @@ from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly, TurnCounts
 from memagent_batch.tokens.tokenizer import Tokenizer
-from memagent_batch.wiring import ReaderIdentity, identify_reader, make_closing_tokens, make_engine
+from memagent_batch.wiring import ReaderIdentity, identify_reader, make_engine, make_follow_up_tokens
 from tests.engines.scripted_server import Reply, Script, scripted_server
 
 TOOLS = "{% if tools %}<tool_call>{% endif %}"
@@ -100,7 +100,7 @@ async def read(
     text = "some text to read " * 40
     whole = tokenizer.document(text)
     document = replace(whole, token_ids=whole.tokens(0, 20 * (len(completions) - 1)))
-    address = ReadingAddress(document_hash="", question_hash="", sample=0, reader_fingerprint="")
+    address = ReadingAddress(document_hash="", question_hash="", sample=0, fingerprint="")
     turns = ReadingTurns(engine=Model(), address=address, seed=0)
     policy = OverwritePolicy(chunk_tokens=20, memory_tokens=64, answer_tokens=64)
     question = QuestionTokens(token_ids=tokenizer.encode("Which code?"))
@@ -259,21 +259,21 @@ def test_job_with_a_model_that_thinks_keeps_raw_turns_in_the_log_and_shows_what_
     ],
     ids=["opening", "silenced", "thinking", "silent"],
 )
-def test_closing_turn_of_a_model_that_thinks_ends_behind_a_thought(
+def test_follow_up_turn_of_a_model_that_thinks_ends_behind_a_thought(
     template: str, kwargs: dict[str, bool], ends: str, tags: str, text_model: str, tmp_path: Path
 ) -> None:
     tokenizer = save_model(tmp_path, text_model, template=template, tags=tags)
-    assert all(ending.endswith(ends) for ending in closing_endings(tokenizer, kwargs))
+    assert all(ending.endswith(ends) for ending in follow_up_endings(tokenizer, kwargs))
 
 
-def test_closing_turn_of_a_model_without_tags_has_no_thought(text_model: str, tmp_path: Path) -> None:
+def test_follow_up_turn_of_a_model_without_tags_has_no_thought(text_model: str, tmp_path: Path) -> None:
     tokenizer = save_model(tmp_path, text_model, template=SILENT, tags=PLAIN)
-    assert all(ending.endswith("assistant\n") for ending in closing_endings(tokenizer, {}))
+    assert all(ending.endswith("assistant\n") for ending in follow_up_endings(tokenizer, {}))
 
 
-def closing_endings(tokenizer: Tokenizer, chat_template_kwargs: Mapping[str, bool]) -> list[str]:
-    """What each closing turn ends with."""
-    tokens = make_closing_tokens(AgentConfig(model=tokenizer.model, chat_template_kwargs=chat_template_kwargs))
+def follow_up_endings(tokenizer: Tokenizer, chat_template_kwargs: Mapping[str, bool]) -> list[str]:
+    """What each follow-up question ends with."""
+    tokens = make_follow_up_tokens(AgentConfig(model=tokenizer.model, chat_template_kwargs=chat_template_kwargs))
     ends = [template.pieces[-1] for template in tokens.templates.values()]
     return [shown_by(tokenizer, end) for end in ends if not isinstance(end, Slot)]
 
@@ -334,8 +334,10 @@ async def test_server_with_a_reasoning_parser_obeys_guides(
             await engine.require_guides(list(GuideKind))
             agent = AgentConfig(model=tokenizer.model, chat_template_kwargs=kwargs)
             filled = dict.fromkeys(Slot, tokenizer.encode("some text"))
-            token_ids = make_closing_tokens(agent).templates["support"].fill(filled)
-            turn = Prompt(path="support", kind="support", token_ids=token_ids, max_tokens=4, guide=choice_of("1", "2"))
+            token_ids = make_follow_up_tokens(agent).templates["support"].fill(filled)
+            turn = Prompt(
+                path="support", kind="support", token_ids=token_ids, max_tokens=4, guide=choice_guide("1", "2")
+            )
             assert (await engine.complete(turn, seed=0)).text == "2"
 
 

@@ -36,15 +36,15 @@ async def test_start_unknown_argument_is_refused_with_near_names(tiny_model: str
 
 @pytest.mark.vllm
 @pytest.mark.parametrize(
-    ("argument", "knob"),
+    ("argument", "setting"),
     [
         ("max_model_len", "window_tokens"),
         ("data_parallel_size", r"pool\.replicas"),
         ("prefill_context_parallel_size", r"vllm\.tensor_parallel_size"),
     ],
 )
-async def test_start_argument_with_own_knob_is_refused(argument: str, knob: str, tiny_model: str) -> None:
-    with pytest.raises(EngineStartError, match=f"{argument}: use the knob {knob} instead"):
+async def test_start_argument_with_own_setting_is_refused(argument: str, setting: str, tiny_model: str) -> None:
+    with pytest.raises(EngineStartError, match=f"{argument}: use the setting {setting} instead"):
         await engine_of(tiny_model, **{argument: 2}).start()
 
 

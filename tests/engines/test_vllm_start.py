@@ -22,7 +22,7 @@ from memagent_batch.wiring import make_prompt_tokens
 from tests.engine_context import context_of
 
 GREEDY = SamplingConfig()
-ADDRESS = ReadingAddress(document_hash="", question_hash="", sample=0, reader_fingerprint="")
+ADDRESS = ReadingAddress(document_hash="", question_hash="", sample=0, fingerprint="")
 SETTINGS = job_of(
     documents="documents",
     ask=("Who?",),

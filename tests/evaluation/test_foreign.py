@@ -11,7 +11,7 @@ from memagent_batch.errors import InputError
 from memagent_batch.evaluation.conversion import convert_suite, read_any_questions
 from memagent_batch.evaluation.foreign import ForeignFormat, Separation, SplitPrompt, detect_format, split_prompt
 from memagent_batch.evaluation.suite import SUITE_DOCUMENTS, read_suite_questions
-from memagent_batch.files.location import Location
+from memagent_batch.store.location import Location
 
 NEEDLE = {
     "index": 0,

@@ -4,7 +4,7 @@ import pytest
 
 from memagent_batch.errors import StorageError
 from memagent_batch.evaluation.make import SuitePlan, make_suite, read_suite_inputs
-from memagent_batch.files.location import Location
+from memagent_batch.store.location import Location
 
 PLAN = SuitePlan(tasks=("vt", "niah_single_1"), lengths=(512,), num_documents=(), samples=2, seed=0)
 

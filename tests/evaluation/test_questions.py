@@ -10,7 +10,7 @@ from memagent_batch.evaluation.corpora import Corpus, read_hotpotqa, read_squad
 from memagent_batch.evaluation.haystacks import TOLERANCE, Materials, SuiteSample, TokenMeter
 from memagent_batch.evaluation.make import SuitePlan, cells_of, sample_requests
 from memagent_batch.evaluation.tasks import TASKS
-from memagent_batch.files.location import Location
+from memagent_batch.store.location import Location
 from memagent_batch.tokens.tokenizer import Tokenizer
 
 BLOCK = re.compile(r"Document (\d+):\n(.*?)(?:\n\n|\Z)", re.DOTALL)

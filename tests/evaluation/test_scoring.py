@@ -22,9 +22,9 @@ from memagent_batch.evaluation.scoring import (
 )
 from memagent_batch.evaluation.statistics import mean_interval, wilson
 from memagent_batch.evaluation.suite import ANSWER_COLUMNS, SCORES, SUITE_QUESTIONS
-from memagent_batch.files.location import Location
 from memagent_batch.runs.manifest import FORMAT
 from memagent_batch.runs.tables import EVIDENCE
+from memagent_batch.store.location import Location
 
 
 def question(number: int, **columns: Any) -> dict[str, Any]:
@@ -373,7 +373,7 @@ def test_abstention_without_types_is_the_answer_in_words() -> None:
 
 def evidence_row(number: int, how: str, start: int | None, end: int | None) -> dict[str, Any]:
     key = {"run_id": "r", "document_id": f"d{number}", "question_id": f"q{number}", "sample": 0}
-    hashes = {"document_hash": "h", "question_hash": "h", "reader_fingerprint": "f"}
+    hashes = {"document_hash": "h", "question_hash": "h", "fingerprint": "f"}
     return key | hashes | {"how": how, "rank": 1, "char_start": start, "char_end": end, "alignment": "exact"}
 
 

@@ -6,11 +6,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.domain.closing.answer_types import Bool, Date, Json, Label, Labels, Number, ValueType
-from memagent_batch.domain.closing.values import ValueStatus
+from memagent_batch.domain.follow_ups.answer_types import Bool, Date, Json, Label, Labels, Number, ValueType
+from memagent_batch.domain.follow_ups.values import ValueStatus
 from memagent_batch.errors import InputError
 from memagent_batch.evaluation.suite import SUITE_FORMAT, SUITE_QUESTIONS, is_suite, read_suite_questions, written_value
-from memagent_batch.files.location import Location
+from memagent_batch.store.location import Location
 
 QUESTION = {
     "question_id": "q",
@@ -48,8 +48,8 @@ def test_read_suite_questions_whole_suite_is_read(tmp_path: Path) -> None:
         ([QUESTION, QUESTION], "'q' of document_id 'd' is there twice"),
         ([QUESTION | {"metric": "value"}], "metric value and asks for no type; give it an answer_type"),
         ([QUESTION | {"answer_type": "colour"}], "answer_type: 'colour' is none of"),
-        ([LABELLED | {"references": ["cat"]}], "its reference is no label: 'cat' is none of the labels fox, dog"),
-        ([LABELLED | {"references": ["not stated"], "not_stated": False}], "'not stated' is none of the labels"),
+        ([LABELLED | {"references": ["cat"]}], "its reference is not a label: 'cat' is not one of the labels fox, dog"),
+        ([LABELLED | {"references": ["not stated"], "not_stated": False}], "'not stated' is not one of the labels"),
     ],
 )
 def test_read_suite_questions_that_cannot_be_scored_are_refused(

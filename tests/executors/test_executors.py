@@ -14,23 +14,23 @@ from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.executors import executor
 from memagent_batch.executors.executor import LOCAL_BYTES, LOCAL_FILES, choose_executor
 from memagent_batch.executors.local import LocalExecutor
-from memagent_batch.files.location import Location
 from memagent_batch.flows.answer import answer
 from memagent_batch.flows.check import check
 from memagent_batch.flows.plan import plan_checked
 from memagent_batch.runs.manifest import Manifest, require_manifest
+from memagent_batch.store.location import Location
 from tests import prompt_dependent_engine
 
 OF_THE_RUN = {"run_id", "started_at", "finished_at", "engine_seconds"}
 """Columns that say which run read, and when."""
 
 
-def settings(folder: Path, model: str, executor: ExecutorKind, **knobs: Any) -> JobConfig:
+def settings(folder: Path, model: str, executor: ExecutorKind, **values: Any) -> JobConfig:
     """A job over four documents, one of them unreadable, whose every word depends on its prompt."""
-    return job_of(**knobs_of(folder, model, executor) | knobs, allow_code=True)
+    return job_of(**settings_of_job(folder, model, executor) | values, allow_code=True)
 
 
-def knobs_of(folder: Path, model: str, executor: ExecutorKind) -> dict[str, Any]:
+def settings_of_job(folder: Path, model: str, executor: ExecutorKind) -> dict[str, Any]:
     """What the job file of such a job says."""
     documents = folder / "documents.parquet"
     if not documents.exists():
@@ -72,20 +72,20 @@ def read_and_plan(job: JobConfig) -> tuple[Mapping[str, Any], Manifest]:
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_here")
 @pytest.mark.parametrize(
-    "knobs",
+    "values",
     [
         {},
-        {"closing": {"evidence": True}},
+        {"follow_ups": {"evidence": True}},
         {"policy": {"kind": "parallel", "chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40}},
     ],
-    ids=["overwrite", "closing", "parallel"],
+    ids=["overwrite", "follow_ups", "parallel"],
 )
-def test_job_writes_the_same_tables_by_both_executors(text_model: str, tmp_path: Path, knobs: dict[str, Any]) -> None:
-    local, on_ray = (settings(tmp_path, text_model, kind, **knobs) for kind in (ExecutorKind.LOCAL, ExecutorKind.RAY))
+def test_job_writes_the_same_tables_by_both_executors(text_model: str, tmp_path: Path, values: dict[str, Any]) -> None:
+    local, on_ray = (settings(tmp_path, text_model, kind, **values) for kind in (ExecutorKind.LOCAL, ExecutorKind.RAY))
     (plan, manifest), (plan_of_ray, manifest_of_ray) = read_and_plan(local), read_and_plan(on_ray)
     assert plan == plan_of_ray
     assert manifest["counts"] == manifest_of_ray["counts"]
-    assert manifest["reader_fingerprint"] == manifest_of_ray["reader_fingerprint"]
+    assert manifest["fingerprint"] == manifest_of_ray["fingerprint"]
     tables, tables_of_ray = tables_of(local, manifest), tables_of(on_ray, manifest_of_ray)
     assert tables.keys() == tables_of_ray.keys()
     for name, table in tables.items():

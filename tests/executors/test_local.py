@@ -22,15 +22,15 @@ from memagent_batch.config.job import ExecutorKind, JobConfig
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import BoundReachedError, EngineDeadError, EngineStartError
-from memagent_batch.files.location import Location
+from memagent_batch.executors.ray import actor
+from memagent_batch.executors.ray.leaving import CLAIM_SECONDS
 from memagent_batch.flows.answer import answer
-from memagent_batch.ray_data import actor
-from memagent_batch.ray_data.leaving import CLAIM_SECONDS
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.runs.state import read_state
+from memagent_batch.store.location import Location
 from memagent_batch.wiring import make_engine, make_tokenizer
 from tests.engine_context import MadeEngine
-from tests.executors.test_executors import OF_THE_RUN, knobs_of, settings
+from tests.executors.test_executors import OF_THE_RUN, settings, settings_of_job
 
 PATIENCE_SECONDS = 120.0
 """Longest wait for the next thing that a run does."""
@@ -38,7 +38,7 @@ POISON = "POISON"
 
 
 class FragileEngine(MadeEngine):
-    """Passes prompts on until one holds the poison; then it is dead, for all that are under way and all that come."""
+    """Passes prompts on until one holds the poison; then it is dead, for all that are in flight and all that come."""
 
     def __init__(self, agent: AgentConfig, engine: Engine) -> None:
         self._engine = engine
@@ -123,7 +123,7 @@ def test_engine_that_does_not_start_again_after_its_death_ends_the_run_with_its_
 
 def test_run_that_meets_a_bound_stops_and_goes_on_with_the_other_turns(text_model: str, tmp_path: Path) -> None:
     job = settings(tmp_path, text_model, ExecutorKind.LOCAL, ask=("What?",), pool={"readings_in_flight": 1})
-    slow = job.agent.model_copy(update={"engine_knobs": {"turn_seconds": 0.6}})
+    slow = job.agent.model_copy(update={"engine_options": {"turn_seconds": 0.6}})
     with pytest.raises(BoundReachedError, match="max_tokens"):
         answer(job.with_agent(slow).model_copy(update={"max_tokens": 1}))
     num_asked = len(log_rows(job, "turns"))
@@ -135,9 +135,12 @@ def test_run_that_meets_a_bound_stops_and_goes_on_with_the_other_turns(text_mode
 
 @contextmanager
 def command(folder: Path, model: str) -> Iterator["subprocess.Popen[str]"]:
-    """`memagent answer --executor local` in a process of its own, whose every turn takes a while."""
-    knobs = knobs_of(folder, model, ExecutorKind.LOCAL) | {"allow_code": True, "engine_knobs": {"turn_seconds": 0.3}}
-    (folder / "job.yaml").write_text(json.dumps(knobs))
+    """`memagent answer --executor local` in its own process, whose every turn takes a while."""
+    values = settings_of_job(folder, model, ExecutorKind.LOCAL) | {
+        "allow_code": True,
+        "engine_options": {"turn_seconds": 0.3},
+    }
+    (folder / "job.yaml").write_text(json.dumps(values))
     line = [sys.executable, "-m", "memagent_batch", "answer", "--config", str(folder / "job.yaml")]
     environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     environment["PYTHONPATH"] = str(Path(__file__).parents[2])

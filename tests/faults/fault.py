@@ -17,7 +17,7 @@ class Fault(StrEnum):
     """As a person at a terminal does."""
     ACTOR_KILLED = "actor: kill -9"
     ACTOR_TERMINATED = "actor: SIGTERM"
-    """As when one node is taken away."""
+    """As when one node is removed."""
     ENGINE_HANGS = "engine: hangs (SIGSTOP)"
     """vLLM's process answers no more and does not end; `vllm.turn_timeout_seconds` decides."""
     SECOND_ATTEMPT = "second attempt"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from memagent_batch.files.location import Location
+from memagent_batch.store.location import Location
 from tests.faults.corpus import Corpus, make_corpus
 from tests.faults.fault import ON_VLLM, Fault
 from tests.faults.killed_job import GONE_SECONDS, KilledJob, Role
@@ -156,7 +156,7 @@ def _kill_figures(
 
 
 def _calls_bound(role: Role, *runs: Results, moments: Sequence[Moment]) -> int:
-    """Calls that the kills may cost: those under way, and those that ended since the last flush.
+    """Calls that the kills may cost: those in flight, and those that ended since the last flush.
 
     An actor whose engine dies flushes its log before it ends, so that an engine costs no turn that had ended.
     """

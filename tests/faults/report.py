@@ -12,13 +12,13 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from memagent_batch.domain.readings import Status
-from memagent_batch.files.location import Location
-from memagent_batch.log.writer import TURNS_FOLDER
-from memagent_batch.runs.claim import ANSWER_TABLES, stranger_files
+from memagent_batch.runs.claim import ANSWER_TABLES, unreferenced_files
 from memagent_batch.runs.manifest import MANIFEST_FILE
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.writer import TURNS_FOLDER
 from tests.faults.fault import Fault
 
-ADDRESS = ["document_hash", "question_hash", "sample", "reader_fingerprint", "path"]
+ADDRESS = ["document_hash", "question_hash", "sample", "fingerprint", "path"]
 RESULT = ["status", "answer", "response", "memory"]
 TAIL_CHARS = 3000
 """Characters of the console's end that a report shows."""
@@ -35,7 +35,7 @@ class Results:
     rows: dict[Key, list[tuple[Any, ...]]]
     """Status, answer, response and memory of each row, by reading."""
     counts: dict[str, int]
-    stranger_files: list[str]
+    unreferenced_files: list[str]
     """Files in the tables' folders that the manifest does not name."""
     logged: Counter[tuple[Any, ...]]
     """Number of log rows for each turn address."""
@@ -52,9 +52,9 @@ class KillFigures:
     counts_equal: bool
     """Whether the manifest counts the same as the undisturbed run's."""
     calls_repeated: int
-    """Model calls begun beyond one for a turn; those that were under way at a kill are in it."""
+    """Model calls begun beyond one for a turn; those that were in flight at a kill are in it."""
     calls_bound: int
-    """What the promise allows: for each kill among turns, those of one flush interval, and those under way."""
+    """What the promise allows: for each kill among turns, those of one flush interval, and those in flight."""
     seconds_to_end: float
     """Longest time for which processes that should end with a killed one outlived it."""
 
@@ -83,7 +83,7 @@ class FaultReport:
     console: str
     """The end of the console."""
     rows_changed: int | None = None
-    """Readings whose rows differ from an undisturbed run's, where there is one."""
+    """Readings whose rows differ from an undisturbed run's, if there is one."""
     kills: KillFigures | None = None
     """Further figures against it, where vLLM's processes are killed."""
 
@@ -100,7 +100,7 @@ def read_results(output: Location) -> Results:
     return Results(
         rows=rows,
         counts=manifest["counts"],
-        stranger_files=stranger_files(output, manifest, tables=ANSWER_TABLES),
+        unreferenced_files=unreferenced_files(output, manifest, tables=ANSWER_TABLES),
         logged=Counter(tuple(row[name] for name in ADDRESS) for row in turns),
         finished_at=sorted(row["finished_at"].timestamp() for row in turns),
     )
@@ -137,7 +137,7 @@ def make_report(
         failed=statuses.count(Status.FAILED),
         rows_lost=asked - len(results.rows),
         rows_doubled=len(statuses) - len(results.rows),
-        counts_close=results.counts["answers_rows"] == len(statuses) and not results.stranger_files,
+        counts_close=results.counts["answers_rows"] == len(statuses) and not results.unreferenced_files,
         turns=len(results.logged),
         turns_logged_twice=results.logged.total() - len(results.logged),
         seconds_to_recover=[round(seconds, 1) for seconds in seconds_to_recover if seconds is not None],

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import psutil
 
-from memagent_batch.files.location import Location
-from memagent_batch.log.writer import TURNS_FOLDER
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.writer import TURNS_FOLDER
 from tests.faults.corpus import make_corpus
 from tests.faults.fault import ENDPOINT_OUTAGE_SECONDS, EXIT_CODES, ON_CLUSTER, ON_ENDPOINT, SIGNALS, Fault
 from tests.faults.killed_job import GONE_SECONDS, KilledJob, Role
 from tests.faults.loopback.cluster import LoopbackCluster
 from tests.faults.loopback.proxy import RequestFault
 from tests.faults.report import FaultReport, make_report, read_results, seconds_without_turn
+from tests.faults.scenario import Scenario, job_arguments, make_world, paced
 from tests.faults.submitted_job import SubmittedJob, reading_node
-from tests.faults.world import World, job_arguments, make_world, paced
 
 TURN_FILES = (2, 8)
 """Fewest and most log files before the fault strikes."""
@@ -65,21 +65,21 @@ def strike(
     if fault in ON_CLUSTER:
         return _strike_cluster(fault, folder, documents=documents, chunks=chunks)
     with ExitStack() as stack:
-        world = stack.enter_context(make_world(fault, folder, documents=documents, chunks=chunks))
+        scenario = stack.enter_context(make_world(fault, folder, documents=documents, chunks=chunks))
         slow = paced(SLOW_SECONDS) if fault == Fault.SECOND_ATTEMPT else ()
-        job = stack.enter_context(KilledJob([*world.arguments, *slow], output=world.job_folder / "job"))
+        job = stack.enter_context(KilledJob([*scenario.arguments, *slow], output=scenario.job_folder / "job"))
         if fault == Fault.TEXTS_SILENT:
-            _start_planned(job, world)
+            _start_planned(job, scenario)
         else:
-            _start_reading(job, world, files=rng.randint(*TURN_FILES))
+            _start_reading(job, scenario, files=rng.randint(*TURN_FILES))
         began = time.time()
-        left = _strike(fault, job, world, outage_seconds=ENDPOINT_OUTAGE_SECONDS.get(fault, 0.0) * outage_share)
+        left = _strike(fault, job, scenario, outage_seconds=ENDPOINT_OUTAGE_SECONDS.get(fault, 0.0) * outage_share)
         if fault != Fault.SECOND_ATTEMPT and (code := job.finish()):
             raise RuntimeError(f"{fault}: the run did not go on, exit code {code}: {job.last_words()}")
         if fault in (Fault.STORE_FLAKY, Fault.STORE_SILENT):
-            _require_struck(fault, world)
+            _require_struck(fault, scenario)
         _, outlived = job.wait_until_gone(patience=GONE_SECONDS)
-        results = read_results(world.output)
+        results = read_results(scenario.output)
         return make_report(
             results,
             fault=fault,
@@ -87,7 +87,7 @@ def strike(
             seconds_to_recover=[seconds_without_turn(results, began=began)],
             processes_left=[*left, *outlived],
             console=job.last_words(),
-            reference=world.reference,
+            reference=scenario.reference,
         )
 
 
@@ -132,21 +132,21 @@ def _require_success(job: SubmittedJob, fault: Fault) -> str:
     return end.console
 
 
-def _start_reading(job: KilledJob, world: World, *, files: int) -> None:
+def _start_reading(job: KilledJob, scenario: Scenario, *, files: int) -> None:
     """Starts the command and waits for that many log files."""
     job.start()
-    if not job.wait_until(lambda: len((world.output / "log/turns").files()) >= files):
+    if not job.wait_until(lambda: len((scenario.output / "log/turns").files()) >= files):
         raise RuntimeError(f"the command ended before the fault struck: {job.last_words()}")
 
 
-def _start_planned(job: KilledJob, world: World) -> None:
+def _start_planned(job: KilledJob, scenario: Scenario) -> None:
     """Starts the command and waits until the run is recorded: it is planned, and no text has been fetched yet."""
     job.start()
-    if not job.wait_until((world.output / "run.json").exists):
+    if not job.wait_until((scenario.output / "run.json").exists):
         raise RuntimeError(f"the command ended before the fault struck: {job.last_words()}")
 
 
-def _strike(fault: Fault, job: KilledJob, world: World, *, outage_seconds: float) -> list[str]:
+def _strike(fault: Fault, job: KilledJob, scenario: Scenario, *, outage_seconds: float) -> list[str]:
     """Lets the fault strike; the job runs when this returns. Returns processes that should be gone and are not."""
     match fault:
         case Fault.DRIVER_TERMINATED | Fault.DRIVER_INTERRUPTED | Fault.DRIVER_KILLED:
@@ -157,65 +157,65 @@ def _strike(fault: Fault, job: KilledJob, world: World, *, outage_seconds: float
         case Fault.ENGINE_HANGS:
             return _stop_engine(job)
         case Fault.SECOND_ATTEMPT:
-            with KilledJob(list(world.arguments), output=world.job_folder / "second") as second:
+            with KilledJob(list(scenario.arguments), output=scenario.job_folder / "second") as second:
                 second.start()
                 _require_code(fault, job)
                 if code := second.finish():
                     raise RuntimeError(f"the second attempt ended with {code}: {second.last_words()}")
         case Fault.DISK_FULL:
-            _fill_disk(world)
+            _fill_disk(scenario)
         case _ if fault in ON_ENDPOINT:
-            _strike_endpoint(fault, job, world, outage_seconds=outage_seconds)
+            _strike_endpoint(fault, job, scenario, outage_seconds=outage_seconds)
         case _:
-            _strike_store(fault, job, world)
+            _strike_store(fault, job, scenario)
     return []
 
 
-def _strike_endpoint(fault: Fault, job: KilledJob, world: World, *, outage_seconds: float) -> None:
-    if world.proxy is None:
+def _strike_endpoint(fault: Fault, job: KilledJob, scenario: Scenario, *, outage_seconds: float) -> None:
+    if scenario.proxy is None:
         raise RuntimeError(f"{fault}: no endpoint reads the documents")
     match fault:
         case Fault.ENDPOINT_REFUSED:
-            world.proxy.refuse()
+            scenario.proxy.refuse()
             time.sleep(outage_seconds)
-            world.proxy.listen()
+            scenario.proxy.listen()
         case Fault.KEY_EXPIRED:
-            world.proxy.strike(RequestFault.UNAUTHORIZED, rate=1)
+            scenario.proxy.strike(RequestFault.UNAUTHORIZED, rate=1)
             _require_code(fault, job)
-            world.proxy.strike(rate=0)
+            scenario.proxy.strike(rate=0)
             _again(fault, job)
         case _:
             answer = RequestFault.THROTTLED if fault == Fault.ENDPOINT_QUOTA else RequestFault.UNAVAILABLE
-            world.proxy.strike(answer, rate=1)
+            scenario.proxy.strike(answer, rate=1)
             time.sleep(outage_seconds)
-            world.proxy.strike(rate=0)
+            scenario.proxy.strike(rate=0)
 
 
-def _strike_store(fault: Fault, job: KilledJob, world: World) -> None:
-    if world.proxy is None:
+def _strike_store(fault: Fault, job: KilledJob, scenario: Scenario) -> None:
+    if scenario.proxy is None:
         raise RuntimeError(f"{fault}: no store holds output or documents")
     match fault:
         case Fault.STORE_FLAKY:
-            world.proxy.strike(*FLAKY, rate=FAILING_SHARE)
+            scenario.proxy.strike(*FLAKY, rate=FAILING_SHARE)
         case Fault.STORE_SILENT:
-            world.proxy.strike(RequestFault.SILENT, rate=0.1)
+            scenario.proxy.strike(RequestFault.SILENT, rate=0.1)
         case Fault.STORE_REFUSED:
-            world.proxy.refuse()
+            scenario.proxy.refuse()
             time.sleep(OUTAGE_SECONDS)
-            world.proxy.listen()
+            scenario.proxy.listen()
         case Fault.STORE_OUTAGE:
-            world.proxy.strike(RequestFault.UNAVAILABLE, RequestFault.RESET, rate=1)
+            scenario.proxy.strike(RequestFault.UNAVAILABLE, RequestFault.RESET, rate=1)
             time.sleep(OUTAGE_SECONDS)
-            world.proxy.strike(rate=0)
+            scenario.proxy.strike(rate=0)
         case Fault.TEXTS_SILENT:
-            world.proxy.strike(RequestFault.SILENT, rate=1)
+            scenario.proxy.strike(RequestFault.SILENT, rate=1)
             _require_code(fault, job)
-            world.proxy.strike(rate=0)
+            scenario.proxy.strike(rate=0)
             _again(fault, job)
         case Fault.STORE_DOWN:
-            world.proxy.strike(RequestFault.UNAVAILABLE, RequestFault.RESET, rate=1)
+            scenario.proxy.strike(RequestFault.UNAVAILABLE, RequestFault.RESET, rate=1)
             _require_code(fault, job)
-            world.proxy.strike(rate=0)
+            scenario.proxy.strike(rate=0)
             _again(fault, job)
 
 
@@ -230,8 +230,8 @@ def _require_code(fault: Fault, job: KilledJob) -> None:
         raise RuntimeError(f"{fault}: exit code {code}, not {EXIT_CODES[fault]}: {job.last_words()}")
 
 
-def _require_struck(fault: Fault, world: World) -> None:
-    if world.proxy is None or not world.proxy.struck:
+def _require_struck(fault: Fault, scenario: Scenario) -> None:
+    if scenario.proxy is None or not scenario.proxy.struck:
         raise RuntimeError(f"{fault}: no request was struck")
 
 
@@ -250,10 +250,10 @@ def _stop_engine(job: KilledJob) -> list[str]:
     return [f"{engine.pid} (stopped)"] if engine.is_running() else []
 
 
-def _fill_disk(world: World) -> None:
-    if world.disk is None:
+def _fill_disk(scenario: Scenario) -> None:
+    if scenario.disk is None:
         raise RuntimeError("the output is on no small disk")
-    ballast = world.disk / "ballast"
+    ballast = scenario.disk / "ballast"
     with ballast.open("wb", buffering=0) as stream:
         try:
             while stream.write(bytes(4096)):

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 NAMES = "abcdef"
 PACE: dict[str, Any] = {
-    "engine_knobs": {"turn_seconds": 0.5},
+    "engine_options": {"turn_seconds": 0.5},
     "pool": {"readings_in_flight": 2},
     "log": {"flush_seconds": 0.2},
 }
@@ -31,8 +31,8 @@ SIZES = [
     *("--policy.memory-tokens", "40", "--policy.answer-tokens", "40"),
     *("--log.flush-seconds", "0.2", "--pool.readings-in-flight", "2", "--ask", "Who?"),
 ]
-SLOW = ["--engine", prompt_dependent_engine.KIND, "--allow-code", "--engine-knobs", '{"turn_seconds": 0.5}']
-CLOSING = ["--closing.evidence", "--closing.support", "--simulated.turn-seconds", "0.5"]
+SLOW = ["--engine", prompt_dependent_engine.KIND, "--allow-code", "--engine-options", '{"turn_seconds": 0.5}']
+FOLLOW_UPS = ["--follow-ups.evidence", "--follow-ups.support", "--simulated.turn-seconds", "0.5"]
 
 
 def finish(arguments: list[str], *, output: Path) -> None:
@@ -58,7 +58,7 @@ def write_documents(folder: Path, text: str) -> list[str]:
 def test_kill_in_the_middle_of_a_grown_night_asks_nothing_twice_and_ends_equal(text_model: str, tmp_path: Path) -> None:
     stream, new = (Stream(tmp_path, text_model, output=name, **PACE) for name in ("run", "new"))
     for each in (stream, new):
-        each.output.with_suffix(".json").write_text(json.dumps(each.knobs))
+        each.output.with_suffix(".json").write_text(json.dumps(each.settings))
     arguments, other = (["--config", f"{each.output}.json", "--allow-code"] for each in (stream, new))
     stream.put({name: text_of(name, days=3) for name in NAMES})
     finish(arguments, output=stream.output)
@@ -75,14 +75,14 @@ def test_kill_in_the_middle_of_a_grown_night_asks_nothing_twice_and_ends_equal(t
     num_readings = len(NAMES) * len(QUESTIONS)
     turns = stream.manifest()["changes"]["turns"]
     assert turns["held"] == 3 * num_readings  # whole chunks of the night before
-    assert 4 * num_readings <= turns["asked"] <= 4 * num_readings + 2  # under way at the kill: two readings
+    assert 4 * num_readings <= turns["asked"] <= 4 * num_readings + 2  # in flight at the kill: two readings
 
 
 def num_asked(stream: Stream, *, after: str) -> int:
-    return sum(row["run_id"] > after and row["held_from"] is None for row in stream.logged())
+    return sum(row["run_id"] > after and row["reused_from"] is None for row in stream.logged())
 
 
-def test_kill_in_the_middle_of_closing_turns_asks_no_chunk_again_and_ends_equal(
+def test_kill_in_the_middle_of_follow_up_turns_asks_no_chunk_again_and_ends_equal(
     text_model: str, tmp_path: Path
 ) -> None:
     documents = write_documents(tmp_path / "d", "Line {number} is simulated.\r\nIt is signed by 😀.\n" * 5)
@@ -90,8 +90,8 @@ def test_kill_in_the_middle_of_closing_turns_asks_no_chunk_again_and_ends_equal(
     left_alone, killed = tmp_path / "a", tmp_path / "b"
     finish(plain, output=left_alone)
     shutil.copytree(left_alone, killed)
-    finish([*plain, *CLOSING], output=left_alone)
-    with KilledJob([*plain, *CLOSING, "--output", str(killed)], output=killed) as job:
+    finish([*plain, *FOLLOW_UPS], output=left_alone)
+    with KilledJob([*plain, *FOLLOW_UPS, "--output", str(killed)], output=killed) as job:
         job.start()
         assert job.wait_until(lambda: len(rows_in(killed / "log/closings")) > 1)
         kill_driver(job)

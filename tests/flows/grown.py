@@ -16,11 +16,11 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.errors import NotReadError
 from memagent_batch.executors.local import LocalExecutor
-from memagent_batch.files.location import Location
+from memagent_batch.executors.ray.actor import ReaderTask
 from memagent_batch.flows.answer import answer, answer_checked
 from memagent_batch.flows.check import check
-from memagent_batch.ray_data.actor import ReaderTask
 from memagent_batch.runs.manifest import Manifest, require_manifest
+from memagent_batch.store.location import Location
 from tests import prompt_dependent_engine
 from tests.jobs import small_settings
 from tests.tables import OWN_COLUMNS, rows_in
@@ -37,7 +37,7 @@ def text_of(name: str, *, days: int) -> str:
 class Stream:
     """A job over documents in a folder, run night after night into `output`."""
 
-    def __init__(self, folder: Path, model: str, *, output: str = "run", **knobs: Any) -> None:
+    def __init__(self, folder: Path, model: str, *, output: str = "run", **settings: Any) -> None:
         self.documents = folder / "documents.parquet"
         self.output = folder / output
         own: dict[str, Any] = {
@@ -47,9 +47,9 @@ class Stream:
             "engine": prompt_dependent_engine.KIND,
             "window_tokens": 1500,
         }
-        policy = {"chunk_tokens": 42, **knobs.get("policy", {})}
-        self.knobs = small_settings(folder, model, **own | knobs | {"policy": policy})
-        self.job: JobConfig = job_of(**self.knobs, allow_code=True)
+        policy = {"chunk_tokens": 42, **settings.get("policy", {})}
+        self.settings = small_settings(folder, model, **own | settings | {"policy": policy})
+        self.job: JobConfig = job_of(**self.settings, allow_code=True)
 
     def put(self, texts: Mapping[str, str]) -> None:
         rows = [{"document_id": name, "text": text} for name, text in texts.items()]
@@ -85,7 +85,7 @@ class Stream:
 
     def asked(self, manifest: Manifest) -> Counter[str]:
         """Turn paths that a run asked the engine, and how often."""
-        return Counter(row["path"] for row in self.logged(run_id=manifest["run_id"]) if row["held_from"] is None)
+        return Counter(row["path"] for row in self.logged(run_id=manifest["run_id"]) if row["reused_from"] is None)
 
 
 class StoppedExecutor(LocalExecutor):

@@ -1,7 +1,7 @@
 """Nights of a scan, each killed with SIGKILL right before its n-th change of the output, for every n that there is.
 
 Arguments: settings of the outputs as JSON (`output`, `storage_options`), and the distance between two moments that are
-struck. Each moment has an output of its own, `output/n`. Prints the number of moments. Children are forked before
+struck. Each moment has its own output, `output/n`. Prints the number of moments. Children are forked before
 anything but imports has been done, so that no thread is lost with the fork.
 """
 
@@ -16,8 +16,8 @@ from typing import Any
 from aiobotocore.client import AioBaseClient
 
 from memagent_batch.errors import MemagentError
-from memagent_batch.files.location import Location
 from memagent_batch.runs import parts
+from memagent_batch.store.location import Location
 from tests.runs.recorded_nights import Nights
 
 QUESTIONS = {"q": "Who?"}
@@ -29,10 +29,10 @@ REQUESTS = frozenset({"PutObject", "DeleteObject"})
 
 
 def main() -> None:
-    knobs, stride = json.loads(sys.argv[1]), int(sys.argv[2])
+    settings, stride = json.loads(sys.argv[1]), int(sys.argv[2])
     parts.PART_READINGS = 1
     for number in itertools.count():
-        output = Location(uri=f"{knobs['output']}/{number}", storage_options=knobs["storage_options"])
+        output = Location(uri=f"{settings['output']}/{number}", storage_options=settings["storage_options"])
         if in_a_fork(lambda output=output: Nights(output).run(MONDAY, QUESTIONS)) != 0:  # type: ignore[misc]
             sys.exit("Monday failed")
         ended = in_a_fork(lambda output=output, number=number: killed_tuesday(output, number * stride))  # type: ignore[misc]
@@ -61,7 +61,7 @@ def killed_tuesday(output: Location, moment: int) -> None:
 
 
 def in_a_fork(work: Callable[[], object]) -> int:
-    """Runs it in a process of its own; 0, or the number of the signal or of the status that it ended with."""
+    """Runs it in its own process; 0, or the number of the signal or of the status that it ended with."""
     if (child := os.fork()) == 0:
         ended = 1
         try:

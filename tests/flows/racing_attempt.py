@@ -17,21 +17,21 @@ import pyarrow as pa
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
+from memagent_batch.documents.document_index import INDEX_SCHEMA
+from memagent_batch.documents.questions import read_questions
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import SupersededError
-from memagent_batch.inputs.document_index import INDEX_SCHEMA
-from memagent_batch.inputs.questions import read_questions
-from memagent_batch.log.index import scan_log
-from memagent_batch.ray_data import write
-from memagent_batch.ray_data.write import write_tables
+from memagent_batch.executors.ray import write
+from memagent_batch.executors.ray.write import write_tables
 from memagent_batch.runs import claim
 from memagent_batch.runs import parts as planned_parts
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure
-from memagent_batch.runs.history import keep_last_run, recorded_plan
+from memagent_batch.runs.history import recorded_plan, repair_last_run_record
 from memagent_batch.runs.parts import attach_not_read, collect_not_read, kept_parts, plan_parts
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.record import used_files
 from memagent_batch.runs.run import begin_run, close_run
+from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.wiring import ReaderIdentity, make_output
 
 DOCUMENTS = 6
@@ -43,11 +43,11 @@ STEP_SECONDS = 0.02
 
 
 def main() -> None:
-    name, count, seed, knobs, folder = sys.argv[1:]
+    name, count, seed, settings, folder = sys.argv[1:]
     rng = random.Random(f"{name}-{seed}")
     pause_after_claim(rng)
     planned_parts.PART_READINGS = DOCUMENTS // PARTS
-    job = job_of(**json.loads(knobs))
+    job = job_of(**json.loads(settings))
     ends = []
     for number in range(int(count)):
         meet(folder, f"start-{number}", name=name)
@@ -80,7 +80,7 @@ def attempt(job: JobConfig, rng: random.Random, *, meeting: Callable[[], None] |
     if meeting:
         meeting()
     try:
-        before, index = keep_last_run(output), scan_log(output, reader_fingerprint="f")
+        before, index = repair_last_run_record(output), scan_log(output, fingerprint="f")
         parts = attach_not_read(plan_parts(asked, index), collect_not_read([]))
         time.sleep(rng.uniform(0, STEP_SECONDS))
         remove_leftovers(output, tables=ANSWER_TABLES, run_id=run.run_id)

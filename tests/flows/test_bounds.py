@@ -9,7 +9,6 @@ import pytest
 from memagent_batch.config.engines import SimulatedConfig
 from memagent_batch.config.job import ExecutorKind, JobConfig, PoolConfig
 from memagent_batch.errors import BoundReachedError, OutputError
-from memagent_batch.files.location import Location
 from memagent_batch.flows.answer import answer
 from memagent_batch.runs.comparison import compare_runs
 from memagent_batch.runs.history import find_run
@@ -17,6 +16,7 @@ from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.partial import write_partial
 from memagent_batch.runs.state import read_state
 from memagent_batch.runs.tables import read_tables
+from memagent_batch.store.location import Location
 from tests.jobs import small_job
 from tests.tables import comparable, rows_in
 

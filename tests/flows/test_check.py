@@ -29,8 +29,8 @@ print(main(["answer", *sys.argv[1:]]), *sys.modules)
 """
 
 
-def settings_of(documents: Path, **knobs: object) -> JobConfig:
-    return job_of(documents=str(documents), ask=("Who?",), output="run", input=InputConfig(**knobs))
+def settings_of(documents: Path, **settings: object) -> JobConfig:
+    return job_of(documents=str(documents), ask=("Who?",), output="run", input=InputConfig(**settings))
 
 
 def refused(*arguments: str, **environment: str) -> tuple[list[str], set[str]]:
@@ -128,7 +128,7 @@ def prompt_set_of(
             documents=asked_documents(begun_with),
             questions=asked_questions(begun_with),
             asked=1,
-            reader_fingerprint="f",
+            fingerprint="f",
             settings=public_settings(begun_with),
         )
         (output / RUN_FILE).write_text(json.dumps(asdict(record)))

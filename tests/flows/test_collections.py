@@ -38,7 +38,7 @@ def recipe(name: str, folder: Path, model: str, *, chunk_tokens: int) -> JobConf
     """The job of the page, in a folder, with budgets for short texts."""
     (text,) = [block for block in blocks("yaml") if block.startswith(f"# {name}\n")]
     given: dict[str, Any] = yaml.safe_load(text)
-    places = {knob: f"{folder}/{given[knob]}" for knob in ("documents", "output")}
+    places = {setting: f"{folder}/{given[setting]}" for setting in ("documents", "output")}
     policy = {**given["policy"], **BUDGETS, "chunk_tokens": chunk_tokens}
     return job_of(executor="local", **{**given, **places, **SMALL, "policy": policy, "model": model}, allow_code=True)
 
@@ -61,7 +61,7 @@ def chunks_asked(job: JobConfig, manifest: Manifest, *, turns: str) -> Counter[t
     return Counter(
         (names[row["document_hash"]], row["path"])
         for row in logged
-        if row["run_id"] == manifest["run_id"] and row["held_from"] is None and row["path"].startswith(turns)
+        if row["run_id"] == manifest["run_id"] and row["reused_from"] is None and row["path"].startswith(turns)
     )
 
 

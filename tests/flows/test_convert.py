@@ -23,18 +23,18 @@ from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.record import ConvertManifest, begin_convert, close_convert
 from memagent_batch.convert.table import CONVERTED
 from memagent_batch.errors import InputError, NotReadError, OutputError, SupersededError, TooManyFailedError
-from memagent_batch.files.location import Location
-from memagent_batch.files.parquet import read_parquet
 from memagent_batch.flows import convert as pipeline
 from memagent_batch.flows.convert import ConvertJob, choose_converters, convert
 from memagent_batch.runs.tables import table_files
+from memagent_batch.store.location import Location
+from memagent_batch.store.parquet import read_parquet
 from tests.convert import files
 from tests.convert.corpus import CONVERTERS, write_corpus
 
 ROOT = Path(__file__).parents[2]
 
 
-def job_of(folder: Path, **knobs: Any) -> ConvertJob:
+def job_of(folder: Path, **settings: Any) -> ConvertJob:
     limits = Limits(seconds=5, memory_bytes=512 << 20, output_bytes=4 << 20)
     job = ConvertJob(
         documents=(str(folder / "in"),),
@@ -45,7 +45,7 @@ def job_of(folder: Path, **knobs: Any) -> ConvertJob:
         file_bytes=8 << 20,
         executor=ExecutorKind.LOCAL,
     )
-    return replace(job, **knobs)
+    return replace(job, **settings)
 
 
 def table_of(job: ConvertJob) -> pa.Table:
@@ -110,7 +110,7 @@ def test_second_run_converts_what_is_new_or_changed_and_nothing_else(tmp_path: P
     job = job_of(tmp_path)
     first = convert(job)
     same = convert(job)
-    assert same["counts"]["files_held"] == 8
+    assert same["counts"]["files_reused"] == 8
     assert same["files"] == first["files"]
 
     changed, removed = list(expected)[:2]
@@ -118,7 +118,7 @@ def test_second_run_converts_what_is_new_or_changed_and_nothing_else(tmp_path: P
     (tmp_path / "in" / removed).unlink()
     (tmp_path / "in" / "new.txt").write_text("a new note")
     third = convert(job)
-    assert (third["counts"]["files_held"], third["counts"]["files_converted"]) == (6, 2)
+    assert (third["counts"]["files_reused"], third["counts"]["files_converted"]) == (6, 2)
     table = table_of(job)
     require_closed(table, {**{name: end for name, end in expected.items() if name != removed}, "new.txt": "ok"})
     texts = {row["source"]: row["text"] for row in table.to_pylist() if row["part"] == 1}
@@ -147,13 +147,13 @@ def test_new_version_of_a_converter_converts_its_files_again(tmp_path: Path, mon
     convert(job)
     choose = choose_converters
 
-    def upgraded(*own: Any, **knobs: Any) -> Any:
-        chosen = choose(*own, **knobs)
+    def upgraded(*own: Any, **settings: Any) -> Any:
+        chosen = choose(*own, **settings)
         return {**chosen, "pdf": replace(chosen["pdf"], version="2")}
 
     monkeypatch.setattr(pipeline, "choose_converters", upgraded)
     manifest = convert(job)
-    assert (manifest["counts"]["files_held"], manifest["counts"]["files_converted"]) == (5, 1)
+    assert (manifest["counts"]["files_reused"], manifest["counts"]["files_converted"]) == (5, 1)
     versions = {row["source"]: row["converter_version"] for row in table_of(job).to_pylist()}
     assert versions["0/000.pdf"] == "2"
 
@@ -183,7 +183,7 @@ def test_run_goes_on_from_the_table_files_of_one_that_was_killed(tmp_path: Path)
     (tmp_path / "out" / "manifest.json").unlink()
     (tmp_path / "out" / first["files"]["documents"][-1]).unlink()
     manifest = convert(job)
-    assert (manifest["counts"]["files_held"], manifest["counts"]["files_converted"]) == (16, 8)
+    assert (manifest["counts"]["files_reused"], manifest["counts"]["files_converted"]) == (16, 8)
     assert manifest["files"]["documents"][:-1] == first["files"]["documents"][:-1]
     require_closed(table_of(job), expected)
 
@@ -206,12 +206,12 @@ def test_run_killed_midway_goes_on_where_it_stopped(tmp_path: Path) -> None:
     (tmp_path / "in" / "23.sleep").write_text("0.1")
     job = job_of(tmp_path, converters={".sleep": "tests.convert.hostile:Sleeping"})
     manifest = convert(job)
-    assert (manifest["counts"]["files_held"], manifest["counts"]["files_converted"]) == (16, 8)
+    assert (manifest["counts"]["files_reused"], manifest["counts"]["files_converted"]) == (16, 8)
     require_closed(table_of(job), {path.name: "ok" for path in (tmp_path / "in").iterdir()})
 
 
 def servers() -> set[psutil.Process]:
-    """Servers of converters that have a file under way."""
+    """Servers of converters that have a file in flight."""
     name = "memagent_batch.convert.process.server"
     found = {process for process in psutil.process_iter(["cmdline"]) if name in (process.info["cmdline"] or ())}
     return {process for process in found if children_of(process)}
@@ -277,7 +277,7 @@ def test_hidden_files_are_named_and_a_link_out_of_the_folder_is_skipped(tmp_path
     require_closed(table_of(job), {"a.txt": "ok", "link.txt": "skipped"})
     assert "not asked for" not in str(table_of(job).to_pylist())
     again = convert(job)
-    assert (again["counts"]["files_held"], again["files"]) == (2, manifest["files"])
+    assert (again["counts"]["files_reused"], again["files"]) == (2, manifest["files"])
     (tmp_path / "in" / "a.txt").unlink()
     (tmp_path / "in" / "link.txt").unlink()
     with pytest.raises(InputError, match="all 2 names start with"):
@@ -289,9 +289,9 @@ def test_run_superseded_while_it_converts_shows_nothing(tmp_path: Path, monkeypa
     (tmp_path / "in" / "a.txt").write_text("fine")
     job, close = job_of(tmp_path), close_convert
 
-    def superseded(run: Any, *reports: Any, **knobs: Any) -> Any:
+    def superseded(run: Any, *reports: Any, **settings: Any) -> Any:
         begin_convert(run.output, documents=run.documents)
-        return close(run, *reports, **knobs)
+        return close(run, *reports, **settings)
 
     monkeypatch.setattr(pipeline, "close_convert", superseded)
     with pytest.raises(SupersededError):
@@ -307,9 +307,9 @@ def test_file_that_can_not_be_fetched_has_its_row_and_is_tried_again(
         (tmp_path / "in" / name).write_text("fine")
     job, plan = job_of(tmp_path), plan_batches
 
-    def vanishing(*found: Any, **knobs: Any) -> Any:
+    def vanishing(*found: Any, **settings: Any) -> Any:
         (tmp_path / "in" / "gone.txt").unlink(missing_ok=True)
-        return plan(*found, **knobs)
+        return plan(*found, **settings)
 
     with monkeypatch.context() as patch:
         patch.setattr(pipeline, "plan_batches", vanishing)
@@ -347,5 +347,5 @@ def test_bucket_is_converted_into_a_bucket(tmp_path: Path, s3_bucket: Location) 
     convert(job)
     require_closed(table_of(job), expected)
     (s3_bucket / "in/new.md").write_bytes(b"# New")
-    assert convert(job)["counts"]["files_held"] == 8
+    assert convert(job)["counts"]["files_reused"] == 8
     require_closed(table_of(job), {**expected, "new.md": "ok"})

@@ -88,16 +88,16 @@ def test_evaluate_run_scores_each_variant_and_keeps_its_run(finished: Path) -> N
         assert variant["score_on"] == "metric"
         manifest = json.loads((finished / "out" / variant["run"] / "manifest.json").read_text())
         assert (finished / "out" / variant["scores"]).exists()
-        for key in ("run_id", "reader_fingerprint", "finished_at", "seconds"):
+        for key in ("run_id", "fingerprint", "finished_at", "seconds"):
             assert variant[key] == manifest[key]
         assert (variant["policy"], variant["model"]) == ("overwrite", manifest["settings"]["model"])
         assert manifest["counts"]["asked"] == manifest["counts"]["ok"] == len(REFERENCES)
 
 
-def test_evaluate_run_knobs_of_variants_are_told_without_secrets(finished: Path) -> None:
-    knobs = [(variant["name"], variant["knobs"]) for variant in evaluation(finished / "out")["variants"]]
-    assert knobs[0] == ("small", {"policy": {"chunk_tokens": 30}})
-    assert knobs[1] == ("large", {"policy": {"chunk_tokens": 60}, "openai": {}})
+def test_evaluate_run_settings_of_variants_are_told_without_secrets(finished: Path) -> None:
+    settings = [(variant["name"], variant["settings"]) for variant in evaluation(finished / "out")["variants"]]
+    assert settings[0] == ("small", {"policy": {"chunk_tokens": 30}})
+    assert settings[1] == ("large", {"policy": {"chunk_tokens": 60}, "openai": {}})
     told = [path for path in (finished / "out").rglob("*.json") if "hunter2" in path.read_text()]
     assert not told
 
@@ -109,7 +109,7 @@ def test_evaluate_run_scores_values_and_evidence_of_typed_questions(job: Path) -
     suite = {"version": "v2.0", "data": [{"paragraphs": [{"context": context, "qas": qas}]}]}
     (job / "squad.json").write_text(json.dumps(suite))
 
-    assert evaluate(job, "--closing.evidence", suite="squad.json") == 0
+    assert evaluate(job, "--follow-ups.evidence", suite="squad.json") == 0
 
     rows = pq.read_table(job / "out" / "scores" / "overwrite.parquet").to_pylist()
     manifest = json.loads((job / "out" / "runs" / "overwrite" / "manifest.json").read_text())
@@ -146,7 +146,7 @@ def test_evaluate_run_one_variant_more_leaves_the_others(finished: Path, copied:
     assert evaluate(finished, "--policies", "overwrite", output=copied) == 0
     *kept, added = evaluation(copied)["variants"]
     assert kept == before
-    assert (added["name"], added["knobs"]) == ("overwrite", {"policy": {"kind": "overwrite"}})
+    assert (added["name"], added["settings"]) == ("overwrite", {"policy": {"kind": "overwrite"}})
 
 
 def test_evaluate_run_another_suite_in_its_output_is_refused(

@@ -47,7 +47,7 @@ def test_evaluate_run_shipped_policy_answers_a_suite_with_two_variants(
     assert cli.main(["evaluate", "run", "--config", str(CONFIG), *suite, "--output", str(tmp_path / "out")]) == 0
     evaluation = json.loads((tmp_path / "out" / "evaluation.json").read_text())
     assert [variant["name"] for variant in evaluation["variants"]] == ["overwrite", "gated"]
-    assert len({variant["reader_fingerprint"] for variant in evaluation["variants"]}) == 2
+    assert len({variant["fingerprint"] for variant in evaluation["variants"]}) == 2
     told = {}
     for variant in ("overwrite", "gated"):
         rows = pq.read_table(tmp_path / "out" / "scores" / f"{variant}.parquet").to_pylist()

@@ -16,14 +16,14 @@ from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineRefusedError
 from memagent_batch.executors import local
-from memagent_batch.files.json_files import read_json, write_json
-from memagent_batch.files.location import Location
+from memagent_batch.executors.ray.actor import ActorLife, ReaderProcess, ReaderTask
+from memagent_batch.executors.ray.reader import Reader
 from memagent_batch.flows import answer as pipeline
 from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
 from memagent_batch.prompts.files import save_prompt_set
-from memagent_batch.ray_data.actor import ActorLife, ReaderProcess, ReaderTask
-from memagent_batch.ray_data.reader import Reader
 from memagent_batch.runs.claim import remove_leftovers
+from memagent_batch.store.json_files import read_json, write_json
+from memagent_batch.store.location import Location
 from tests.engine_context import MadeEngine
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not find the modules of tests
@@ -39,7 +39,7 @@ def arguments(text_model: str, tmp_path: Path) -> list[str]:
     """A job over three documents."""
     rows = [{"document_id": f"d{number}", "text": f"{number} and some words " * 20} for number in range(3)]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "documents.parquet")
-    knobs: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "documents": tmp_path / "documents.parquet",
         "output": tmp_path / "run",
         "ask": "Who?",
@@ -52,7 +52,7 @@ def arguments(text_model: str, tmp_path: Path) -> list[str]:
         "log.flush-seconds": 0.1,
         "executor": "local",
     }
-    return [part for name, value in knobs.items() for part in (f"--{name}", str(value))]
+    return [part for name, value in settings.items() for part in (f"--{name}", str(value))]
 
 
 def claim(output: Path) -> None:
@@ -213,8 +213,8 @@ def test_job_with_a_share_of_failed_readings_ends_with_0_or_4_as_was_asked(
     pq.write_table(pa.Table.from_pylist(rows, schema=TEXTS), tmp_path / "documents.parquet")
     command = [*arguments, "--engine", "simulated"]
     assert main(["answer", *command]) == 0
-    closing = capsys.readouterr().err.splitlines()[-1]
-    assert "1 ok, 1 failed (1 x DocumentError: " in closing
+    follow_ups = capsys.readouterr().err.splitlines()[-1]
+    assert "1 ok, 1 failed (1 x DocumentError: " in follow_ups
     assert main(["answer", *command, "--max-failed-share", "0.4"]) == 4
     assert "1 of 2 readings failed, max_failed_share is 0.4" in capsys.readouterr().err.splitlines()[-1]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.files.location import Location
+from memagent_batch.store.location import Location
 from tests.flows.racing_attempt import DOCUMENTS, PARTS
 
 SCRIPT = Path(__file__).with_name("racing_attempt.py")
@@ -21,7 +21,7 @@ SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8)
 def race(output: Location, folder: Path, *, seed: int) -> list[list[dict[str, Any]]]:
     """How the two attempts at each output ended."""
     folder.mkdir()
-    knobs = {
+    settings = {
         "documents": "docs",
         "ask": ("Who?",),
         "output": output.uri,
@@ -29,7 +29,7 @@ def race(output: Location, folder: Path, *, seed: int) -> list[list[dict[str, An
     }
     processes = [
         subprocess.Popen(
-            [sys.executable, str(SCRIPT), name, str(RACES), str(seed), json.dumps(knobs), str(folder)],
+            [sys.executable, str(SCRIPT), name, str(RACES), str(seed), json.dumps(settings), str(folder)],
             stdout=subprocess.PIPE,
             text=True,
         )

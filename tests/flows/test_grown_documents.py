@@ -9,23 +9,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.files.location import Location
 from memagent_batch.flows import answer as pipeline
-from memagent_batch.log.rows import TURN_LOG
-from memagent_batch.log.writer import new_run_id
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.state import read_state
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.rows import TURN_LOG
+from memagent_batch.store.turn_log.writer import new_run_id
 from tests.audit.scan import verify_here
 from tests.flows.grown import LINE, QUESTIONS, Stream, text_of
 
-CLOSING: dict[str, Any] = {"closing": {"evidence": True}}
+FOLLOW_UPS: dict[str, Any] = {"follow_ups": {"evidence": True}}
 PARALLEL: dict[str, Any] = {"policy": {"kind": "parallel", "rounds": 2}}
 NUM_QUESTIONS = len(QUESTIONS)
 
 
-def require_anew(stream: Stream, manifest: Manifest, texts: dict[str, str], **knobs: Any) -> None:
+def require_anew(stream: Stream, manifest: Manifest, texts: dict[str, str], **settings: Any) -> None:
     """The tables are those of an output without a history."""
-    other = Stream(stream.documents.parent, stream.job.agent.model, output=f"anew-{manifest['run_id']}", **knobs)
+    other = Stream(stream.documents.parent, stream.job.agent.model, output=f"again-{manifest['run_id']}", **settings)
     assert stream.tables(manifest) == other.tables(other.night(texts))
 
 
@@ -40,8 +40,8 @@ def test_grown_document_asks_its_last_chunk_its_new_one_and_the_answers(text_mod
         held = (days - 1) * times
         assert manifest["changes"]["turns"] == {"asked": sum(new.values()), "held": held}
     state = read_state(Location(uri=stream.job.output))
-    assert (state["turns"], state["held_turns"]) == (
-        sum(row["held_from"] is None for row in stream.logged()),
+    assert (state["turns"], state["reused_turns"]) == (
+        sum(row["reused_from"] is None for row in stream.logged()),
         5 * times,
     )
     require_anew(stream, manifest, texts)
@@ -59,9 +59,9 @@ def test_nights_that_meet_a_bound_leave_their_turns_to_the_next_though_documents
         stream.stopped_night(nights[0], num_documents=2)
     for texts in nights[1:3]:
         stream.stopped_night(texts, num_documents=1)
-    before = {token for row in stream.logged() if row["held_from"] is None for token in [row["prompt_hash"]]}
+    before = {token for row in stream.logged() if row["reused_from"] is None for token in [row["prompt_hash"]]}
     manifest = stream.night(nights[3])
-    asked = [row for row in stream.logged(run_id=manifest["run_id"]) if row["held_from"] is None]
+    asked = [row for row in stream.logged(run_id=manifest["run_id"]) if row["reused_from"] is None]
     assert asked
     assert [row["path"] for row in asked if row["prompt_hash"] in before] == []
     require_anew(stream, manifest, nights[3])
@@ -71,10 +71,12 @@ def test_held_turns_keep_no_second_copy_of_what_was_written(text_model: str, tmp
     stream = Stream(tmp_path, text_model)
     for days in (2, 3, 4):
         stream.night({"a": text_of("a", days=days)})
-    held = [row for row in stream.logged() if row["held_from"] is not None]
-    asked = {row["document_hash"] for row in stream.logged() if row["held_from"] is None and row["path"] == "update/0"}
+    held = [row for row in stream.logged() if row["reused_from"] is not None]
+    asked = {
+        row["document_hash"] for row in stream.logged() if row["reused_from"] is None and row["path"] == "update/0"
+    }
     assert {(row["text"], tuple(row["token_ids"])) for row in held} == {("", ())}
-    assert {row["held_from"] for row in held if row["path"] == "update/0"} == asked  # the version that was asked
+    assert {row["reused_from"] for row in held if row["path"] == "update/0"} == asked  # the version that was asked
 
 
 def test_edit_in_the_middle_costs_its_chunk_where_chunks_are_read_side_by_side(text_model: str, tmp_path: Path) -> None:
@@ -110,8 +112,8 @@ def _paged(**policy: Any) -> dict[str, Any]:
 def test_longer_page_in_the_middle_costs_its_chunk_where_chunks_close_at_rows(
     text_model: str, tmp_path: Path, break_at: str | None
 ) -> None:
-    knobs = _paged(break_at=break_at) | CLOSING
-    stream, text = Pages(tmp_path, text_model, **knobs), text_of("a", days=12)
+    settings = _paged(break_at=break_at) | FOLLOW_UPS
+    stream, text = Pages(tmp_path, text_model, **settings), text_of("a", days=12)
     first = stream.night({"a": text})
     assert first["counts"]["ok"] == NUM_QUESTIONS
     edited = {"a": text.replace("day 4 of", "day 4, a Tuesday, of")}
@@ -137,7 +139,7 @@ def test_longer_page_in_the_middle_costs_its_chunk_where_chunks_close_at_rows(
     for row in chosen:
         page = int(row["locator"].removeprefix("diary.pdf, page "))
         assert row["text"] in lines[page - 1]
-    other = Pages(tmp_path, text_model, output="anew", **knobs)
+    other = Pages(tmp_path, text_model, output="anew", **settings)
     assert stream.tables(manifest) == other.tables(other.night(edited))
 
 
@@ -145,11 +147,11 @@ def test_longer_page_in_the_middle_costs_its_chunk_where_chunks_close_at_rows(
 def test_page_more_or_less_in_the_middle_costs_its_chunks_though_all_later_ones_have_another_number(
     text_model: str, tmp_path: Path, page: str
 ) -> None:
-    knobs = _paged(break_at="rows", chunk_tokens=50) | CLOSING
+    settings = _paged(break_at="rows", chunk_tokens=50) | FOLLOW_UPS
     lines = text_of("a", days=6).splitlines(keepends=True)
     texts = {"a": "".join(lines)}, {"a": "".join(lines[:2] + lines[3:])}
     before, after = reversed(texts) if page == "put in" else texts
-    stream = Pages(tmp_path, text_model, **knobs)
+    stream = Pages(tmp_path, text_model, **settings)
     stream.night(before)
     manifest = stream.night(after)
     asked = {path for path in stream.asked(manifest) if path.startswith("read/")}
@@ -159,7 +161,7 @@ def test_page_more_or_less_in_the_middle_costs_its_chunks_though_all_later_ones_
     assert {path for path in stream.asked(manifest) if path.startswith("read/")} == {"read/1/0"}
     verification = verify_here(Location(uri=str(stream.output)), job=stream.job)
     assert (verification.findings, verification.num_rows > 0) == ([], True)
-    other = Pages(tmp_path, text_model, output="anew", **knobs)
+    other = Pages(tmp_path, text_model, output="anew", **settings)
     assert stream.tables(manifest) == other.tables(other.night(third))
 
 
@@ -231,7 +233,7 @@ def test_document_that_grew_beside_a_sample_is_read_from_where_its_last_reading_
     require_anew(stream, manifest, texts)
 
 
-def test_closing_turns_are_asked_of_the_reading_that_stands_whatever_a_later_run_began(
+def test_follow_up_turns_are_asked_of_the_reading_that_stands_whatever_a_later_run_began(
     text_model: str, tmp_path: Path
 ) -> None:
     stream, texts = Stream(tmp_path, text_model), {"a": text_of("a", days=2)}
@@ -241,20 +243,20 @@ def test_closing_turns_are_asked_of_the_reading_that_stands_whatever_a_later_run
     began = [{**row, "run_id": later, "text": "7", "token_ids": row["token_ids"][:1]} for row in began]
     file = stream.output / f"log/turns/{later}-w-000001.parquet"
     pq.write_table(pa.Table.from_pylist(began, schema=TURN_LOG), file)
-    closing = Stream(tmp_path, text_model, **CLOSING)
-    manifest = closing.night(texts)
-    assert {row["closing_error"] for row in closing.table(manifest, "answers")} == {None}
-    require_anew(closing, manifest, texts, **CLOSING)
+    follow_ups = Stream(tmp_path, text_model, **FOLLOW_UPS)
+    manifest = follow_ups.night(texts)
+    assert {row["follow_up_error"] for row in follow_ups.table(manifest, "answers")} == {None}
+    require_anew(follow_ups, manifest, texts, **FOLLOW_UPS)
 
 
-def test_closing_turns_are_asked_of_readings_whose_turns_were_held(text_model: str, tmp_path: Path) -> None:
+def test_follow_up_turns_are_asked_of_readings_whose_turns_were_held(text_model: str, tmp_path: Path) -> None:
     stream, texts = Stream(tmp_path, text_model), {"a": text_of("a", days=3)}
     stream.night({"a": text_of("a", days=2)})
     stream.night(texts)
-    closing = Stream(tmp_path, text_model, **CLOSING)
-    manifest = closing.night(texts)
+    follow_ups = Stream(tmp_path, text_model, **FOLLOW_UPS)
+    manifest = follow_ups.night(texts)
     assert not {path for path in stream.asked(manifest) if path.startswith(("update", "answer"))}
-    require_anew(closing, manifest, texts, **CLOSING)
+    require_anew(follow_ups, manifest, texts, **FOLLOW_UPS)
 
 
 def _killed(*_: object, **__: object) -> Manifest:

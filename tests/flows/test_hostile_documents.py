@@ -23,8 +23,8 @@ from memagent_batch.domain.readings import QuestionTokens
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.errors import InputError
 from memagent_batch.flows.answer import answer
-from memagent_batch.log.rows import TurnRow, completion_of
 from memagent_batch.plugins import make_policy
+from memagent_batch.store.turn_log.rows import TurnRow, completion_of
 from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import make_prompt_tokens, with_prompt_order
 from tests.jobs import small_job
@@ -54,7 +54,7 @@ READ_AS_TEXT = {
 }
 
 SURROGATE = "lone-surrogate"
-"""Id of the document whose text is no Unicode: 16-bit strings of other languages, cut in the middle, hold such."""
+"""Id of the document whose text is not a Unicode: 16-bit strings of other languages, cut in the middle, hold such."""
 
 QUESTIONS = ["{memory}{chunk}{question} {0} %s {{}}?", f"{MARKERS}?", "=cmd|' /C calc'!A0", "a\x00b\u202e?"]
 
@@ -72,10 +72,10 @@ BIG = [pytest.mark.slow, pytest.mark.timeout(3600)]
 READ_ALL = """
 import re, sys
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.files.location import Location
-from memagent_batch.inputs.documents import index_shard
-from memagent_batch.inputs.shards import list_shards
-from memagent_batch.inputs.texts import fetch_texts
+from memagent_batch.store.location import Location
+from memagent_batch.documents.indexing import index_shard
+from memagent_batch.documents.shards import list_shards
+from memagent_batch.documents.texts import fetch_texts
 
 settings, location = InputConfig(), Location(uri=sys.argv[1])
 lengths = [
@@ -110,9 +110,9 @@ def rows(job: JobConfig) -> list[dict[str, Any]]:
     return rows_in(Path(job.output) / "answers")
 
 
-def settings_of(documents: Path, **knobs: Any) -> JobConfig:
+def settings_of(documents: Path, **settings: Any) -> JobConfig:
     given: dict[str, Any] = {"documents": str(documents), "policy": {"question_tokens": 200}}
-    return small_job(documents.parent, "tiny", **given | knobs)
+    return small_job(documents.parent, "tiny", **given | settings)
 
 
 def rows_in(folder: Path) -> list[Any]:
@@ -186,7 +186,7 @@ def test_hostile_text_is_shown_to_the_model_letter_for_letter(tiny_tokenizer: To
 
 
 @pytest.mark.parametrize(
-    ("row", "knobs", "said"),
+    ("row", "settings", "said"),
     [
         ({"more": "[" * 200_000 + "]" * 200_000}, {}, "line 1: malformed JSON .*recursion"),
         ({"document_id": "a\ud800"}, {}, "line 1: column 'document_id' can't be read: lone surrogate at character 2"),
@@ -195,14 +195,14 @@ def test_hostile_text_is_shown_to_the_model_letter_for_letter(tiny_tokenizer: To
     ],
 )
 def test_hostile_value_that_can_stand_in_no_table_is_refused_with_its_place(
-    row: dict[str, str], knobs: dict[str, Any], said: str, tmp_path: Path
+    row: dict[str, str], settings: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
     line = json.dumps({"document_id": "a", "text": "b"} | row)
     if "more" in row:
         line = line.replace(f'"{row["more"]}"', row["more"])
     (tmp_path / "documents.jsonl").write_text(line)
     with pytest.raises(InputError, match=said):
-        answer(settings_of(tmp_path / "documents.jsonl", **{"ask": ("Who?",)} | knobs))
+        answer(settings_of(tmp_path / "documents.jsonl", **{"ask": ("Who?",)} | settings))
     assert not (tmp_path / "run").exists()
 
 

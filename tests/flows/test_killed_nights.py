@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.errors import StorageOutageError
-from memagent_batch.files.location import Location
 from memagent_batch.runs.tables import table_files
+from memagent_batch.store.location import Location
 from tests.faults.loopback.small_disk import small_disk
 from tests.flows.killed_nights import MONDAY, QUESTIONS, TUESDAY
 from tests.runs.recorded_nights import Killed, Nights
@@ -22,9 +22,9 @@ ROOT = Path(__file__).parents[2]
 
 def killed_nights(output: Location, *, stride: int) -> int:
     """Strikes; returns the number of outputs whose Tuesday was killed."""
-    knobs = json.dumps({"output": output.uri, "storage_options": dict(output.storage_options)})
+    settings = json.dumps({"output": output.uri, "storage_options": dict(output.storage_options)})
     ended = subprocess.run(
-        [sys.executable, str(SCRIPT), knobs, str(stride)],
+        [sys.executable, str(SCRIPT), settings, str(stride)],
         capture_output=True,
         text=True,
         timeout=500,

@@ -8,17 +8,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.config.job import JobConfig
+from memagent_batch.documents import shards
 from memagent_batch.errors import InputError
-from memagent_batch.files.location import Location
 from memagent_batch.flows.answer import answer
-from memagent_batch.inputs import shards
 from memagent_batch.runs.state import read_state
-from tests.inputs.lake.forms import FORMS, TEXTS, write_delta, write_pages
+from memagent_batch.store.location import Location
+from tests.documents.lake.forms import FORMS, TEXTS, write_delta, write_pages
 from tests.jobs import small_job
 
 
-def _job(documents: str, output: Path, model: str, **knobs: Any) -> JobConfig:
-    return small_job(output, model, documents=documents, ask="Who ran?", output=str(output), **knobs)
+def _job(documents: str, output: Path, model: str, **settings: Any) -> JobConfig:
+    return small_job(output, model, documents=documents, ask="Who ran?", output=str(output), **settings)
 
 
 def _answers(output: Path) -> dict[str, Any]:
@@ -63,12 +63,12 @@ def test_answer_page_that_is_gone_is_a_change_of_its_document_alone(
 ) -> None:
     monkeypatch.setattr(shards, "_SHARD_FILES", 1)  # two tasks index the rows, and two group them
     uri, output = write_pages(tmp_path), tmp_path / "out"
-    knobs = {"input": {"order_columns": "page", "locator": "page {page}"}}
-    answer(_job(uri, output, text_model, **knobs))
+    settings = {"input": {"order_columns": "page", "locator": "page {page}"}}
+    answer(_job(uri, output, text_model, **settings))
     pages = pq.read_table(f"{uri}/one.parquet")
     gone = pages.to_pylist()[0]["document_id"]
     pq.write_table(pages.slice(1), f"{uri}/one.parquet", row_group_size=3)
-    changes = answer(_job(uri, output, text_model, **knobs))["changes"]
+    changes = answer(_job(uri, output, text_model, **settings))["changes"]
     assert changes["documents"] == {"added": 0, "changed": 1, "removed": 0, "unchanged": 3}
     assert (changes["readings"]["read"], changes["readings"]["kept"]) == (1, 3)
     assert len(TEXTS[gone].split("\n\n")) > 1

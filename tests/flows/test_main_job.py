@@ -1,4 +1,4 @@
-"""The main job as its users run it: a process of its own, real Ray, real vLLM, the shipped policy.
+"""The main job as its users run it: its own process, real Ray, real vLLM, the shipped policy.
 
 Its engine is killed once while it reads.
 """
@@ -15,9 +15,9 @@ import pytest
 from memagent_batch.cli import main as cli
 from memagent_batch.domain.prompts import AnswerForm, Slot
 from memagent_batch.evaluation.needles import Haystack, make_task
-from memagent_batch.files.location import Location
 from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
+from memagent_batch.store.location import Location
 from memagent_batch.tokens.tokenizer import Tokenizer
 from tests.faults.corpus import Corpus
 from tests.faults.fault import Fault

@@ -8,11 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.errors import InputError
-from memagent_batch.files.location import Location
 from memagent_batch.flows import answer as answer_module
 from memagent_batch.flows.answer import answer
 from memagent_batch.runs.comparison import compare_runs
 from memagent_batch.runs.history import find_run
+from memagent_batch.store.location import Location
 from tests.jobs import small_job
 
 pytestmark = pytest.mark.s3

@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from memagent_batch.cli.main import main
 from memagent_batch.cli.settings import job_of
 from memagent_batch.errors import InputError, OutputError
-from memagent_batch.files.location import Location
 from memagent_batch.flows import answer as answer_module
 from memagent_batch.flows.answer import answer
 from memagent_batch.runs.comparison import Cause, compare_runs
@@ -19,6 +18,7 @@ from memagent_batch.runs.history import find_run
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.state import read_state
 from memagent_batch.runs.tables import table_files
+from memagent_batch.store.location import Location
 from tests.jobs import small_settings
 
 MONDAY = {"a": "the fox " * 60, "b": "a dog", "c": "a cat"}
@@ -32,7 +32,7 @@ class Passes:
     def __init__(self, folder: Path, model: str) -> None:
         self.folder = folder
         (folder / "questions.jsonl").write_text(QUESTIONS)
-        self.knobs = small_settings(folder, model, questions=str(folder / "questions.jsonl"))
+        self.settings = small_settings(folder, model, questions=str(folder / "questions.jsonl"))
 
     def put(self, documents: Mapping[str, str]) -> None:
         (self.folder / "in").mkdir(exist_ok=True)
@@ -43,12 +43,12 @@ class Passes:
                 f'{{"document_id": "{name}", "text": "{text}"}}\n'
             )
 
-    def first(self, **knobs: Any) -> Manifest:
-        return answer(job_of(**self.knobs | {"output": str(self.folder / "first")} | knobs))
+    def first(self, **settings: Any) -> Manifest:
+        return answer(job_of(**self.settings | {"output": str(self.folder / "first")} | settings))
 
-    def second(self, where: str = WHERE, **knobs: Any) -> Manifest:
+    def second(self, where: str = WHERE, **settings: Any) -> Manifest:
         own = {"output": str(self.folder / "second"), "again_from": str(self.folder / "first"), "again_where": where}
-        return answer(job_of(**{**self.knobs, "simulated": {"completion_tokens": 30}, **own, **knobs}))
+        return answer(job_of(**{**self.settings, "simulated": {"completion_tokens": 30}, **own, **settings}))
 
     def read_by_second(self) -> set[tuple[str, str]]:
         tables = [pq.read_table(path) for path in table_files(str(self.folder / "second"), "answers")]
@@ -136,8 +136,10 @@ def test_second_pass_that_can_not_be_read_is_refused(passes: Passes, capsys: pyt
         passes.second(again_where=None)
     with pytest.raises(ValidationError, match="limit is not for a second pass"):
         passes.second(limit=1)
-    knobs = [f"--documents={passes.folder / 'in'}", "--ask=Who?", f"--again-from={passes.folder / 'first'}"]
-    assert main(["answer", *knobs, f"--output={passes.folder / 'other'}", "--model=x", "--where", "answer ~ '('"]) == 2
+    settings = [f"--documents={passes.folder / 'in'}", "--ask=Who?", f"--again-from={passes.folder / 'first'}"]
+    assert (
+        main(["answer", *settings, f"--output={passes.folder / 'other'}", "--model=x", "--where", "answer ~ '('"]) == 2
+    )
     assert "wanted: a regular expression" in capsys.readouterr().err
 
 

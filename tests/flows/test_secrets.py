@@ -92,7 +92,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def written(server: str, text_model: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with all that a job over planted secrets wrote: output, stdout, stderr, and Ray's session."""
     folder = tmp_path_factory.mktemp("secrets")
-    knobs = {
+    settings = {
         "documents": f"http://alice:{SECRETS['documents-p@ss']}@{server}/docs.jsonl?X-Amz-Signature={SECRETS['signature']}",
         "ask": ["Who?"],
         "output": f"file://{folder}/{OUTPUT}",
@@ -109,7 +109,7 @@ def written(server: str, text_model: str, tmp_path_factory: pytest.TempPathFacto
         "executor": "ray",
         "policy": {"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
     }
-    (folder / "job.yaml").write_text(yaml.safe_dump(knobs))
+    (folder / "job.yaml").write_text(yaml.safe_dump(settings))
     session = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # a socket's path has 107 bytes at the most
     planted = {
         "MEMAGENT_OPENAI__API_KEY": SECRETS["api-key"],

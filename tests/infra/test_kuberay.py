@@ -107,7 +107,7 @@ def test_manifest_volumes_are_those_that_are_mounted(path: Path) -> None:
 
 @each_job
 def test_manifest_entrypoint_reads_the_job_file_of_its_own_resource(path: Path) -> None:
-    """A RayJob that is created again, under a name of its own, can't read the job file of another one."""
+    """A RayJob that is created again, under its own name, can't read the job file of another one."""
     ray = resource(path)
     head, _ = pod_templates(ray)
     assert job_spec(ray)["entrypoint"] == "python -m memagent_batch supervise answer --config /etc/memagent/job.yaml"

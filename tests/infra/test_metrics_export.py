@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from memagent_batch.ray_data.progress.metrics import COUNTERS
+from memagent_batch.executors.ray.progress.metrics import COUNTERS
 from tests.faults.loopback.cluster import LoopbackCluster, wait_until_listed
 from tests.faults.loopback.prometheus import RULES, Prometheus, loopback_prometheus
 
@@ -44,7 +44,7 @@ def corpus(text_model: str, tmp_path_factory: pytest.TempPathFactory) -> list[st
     pq.write_table(pa.Table.from_pylist(rows), folder / "documents.parquet")
     questions = [{"question": "Who?"}, {"question": "Why? " * 100, "document_id": "d0"}]
     (folder / "questions.jsonl").write_text("\n".join(json.dumps(row) for row in questions))
-    knobs = {
+    settings = {
         "documents": str(folder / "documents.parquet"),
         "questions": str(folder / "questions.jsonl"),
         "engine": "simulated",
@@ -56,7 +56,7 @@ def corpus(text_model: str, tmp_path_factory: pytest.TempPathFactory) -> list[st
         "log": {"flush_seconds": 1},
         "log_format": "json",
     }
-    (folder / "job.yaml").write_text(yaml.safe_dump(knobs))
+    (folder / "job.yaml").write_text(yaml.safe_dump(settings))
     return ["--config", str(folder / "job.yaml")]
 
 
@@ -72,7 +72,7 @@ def start_job(cluster: LoopbackCluster, arguments: list[str], output: Path) -> "
 
 
 def events_in(said: str) -> list[dict[str, Any]]:
-    """The log lines of a run, but for those of Ray's own."""
+    """The log lines of a run, except for those of Ray's own."""
     events = [json.loads(line) for line in said.splitlines()]
     return [event for event in events if event["event"] != "other"]
 

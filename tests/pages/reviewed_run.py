@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.files.json_files import write_json
-from memagent_batch.files.location import Location
-from memagent_batch.files.parquet import parquet_bytes
-from memagent_batch.log.rows import OUTCOME_LOG
 from memagent_batch.runs.history import PastRun, write_plan, write_record_manifest
 from memagent_batch.runs.manifest import FORMAT, RUN_FILE, public_settings
 from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, REMOVED, RUN_PLAN
+from memagent_batch.store.json_files import write_json
+from memagent_batch.store.location import Location
+from memagent_batch.store.parquet import parquet_bytes
+from memagent_batch.store.turn_log.rows import OUTCOME_LOG
 from tests.runs.written_documents import Form, WrittenDocuments, write_documents
 
 Row = dict[str, Any]
@@ -132,7 +132,7 @@ def _key(document_id: str, text: str, asked: Asked, scan: Scan) -> Row:
         "sample": 0,
         "document_hash": text_hash(text),
         "question_hash": text_hash(asked.question + scan.hostile),
-        "reader_fingerprint": FINGERPRINT,
+        "fingerprint": FINGERPRINT,
     }
 
 
@@ -285,7 +285,7 @@ def _evidence(key: Row, text: str, clause: Clause | None) -> Iterator[Row]:
 def _write_run(
     output: Location, folder: Path, tables: dict[str, list[Row]], written: WrittenDocuments, scan: Scan
 ) -> None:
-    """Tables, manifest and, where there is a night before, the records and logs of both nights."""
+    """Tables, manifest and, if there is a night before, the records and logs of both nights."""
     documents = str(folder / "documents")
     job = job_of(documents=documents, questions="contracts.csv", output=output.uri, input=written.input)
     part: Row = {"key": "k"}
@@ -301,7 +301,7 @@ def _write_run(
         "format": FORMAT,
         "run_id": TONIGHT,
         "counts": counts | {"answers_rows": len(tables["answers"]), "memories_rows": len(tables["memories"])},
-        "reader_fingerprint": FINGERPRINT,
+        "fingerprint": FINGERPRINT,
         "settings": public_settings(job),
         "started_at": "2026-11-22T01:00:00+00:00",
         "finished_at": "2026-11-22T01:07:12+00:00",

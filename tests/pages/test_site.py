@@ -12,11 +12,11 @@ from deltalake import DeltaTable
 
 from memagent_batch.errors import InputError, OutputError
 from memagent_batch.evaluation.report.templates import content_policy
-from memagent_batch.files.json_files import read_json, write_json
-from memagent_batch.files.location import Location
 from memagent_batch.pages import site
 from memagent_batch.pages.site import WrittenSite, seen_json, write_site
 from memagent_batch.runs.manifest import RUN_FILE, require_manifest
+from memagent_batch.store.json_files import read_json, write_json
+from memagent_batch.store.location import Location
 from tests.pages.reviewed_run import Scan, write_scan
 from tests.runs.recorded_nights import Nights
 from tests.runs.written_documents import Form

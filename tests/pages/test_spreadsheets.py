@@ -11,14 +11,14 @@ import pytest
 
 from memagent_batch.domain.texts.escapes import is_formula
 from memagent_batch.errors import OutputError, SettingsError
-from memagent_batch.files.location import Location
-from memagent_batch.files.parquet import parquet_bytes
 from memagent_batch.pages.spreadsheets import (
     MAX_XLSX_CHARACTERS,
     SpreadsheetFormat,
     WrittenCells,
     write_spreadsheet,
 )
+from memagent_batch.store.location import Location
+from memagent_batch.store.parquet import parquet_bytes
 
 NAMESPACE = {"x": "http://schemas.openxmlformats.org/spreadsheetml/2006/main"}
 FORMULAS = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =1+1", "＝1+1", "- a point"]

@@ -14,12 +14,12 @@ from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.readings import Policy
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.errors import SettingsError
-from memagent_batch.log.turns import read_turns
 from memagent_batch.plugins import make_policy
-from memagent_batch.reading.closing import Tracer
+from memagent_batch.reading.follow_ups import Tracer
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.suspects import Suspects
 from memagent_batch.reading.turns import Journal, ReadingTurns, ReplayOnly
+from memagent_batch.store.turn_log.turns import read_turns
 from memagent_batch.wiring import identify_reader
 from tests.policies.token_documents import PROMPTS, document_of
 from tests.reading.test_read import AGENT, WHO
@@ -43,8 +43,8 @@ MEMORIES = [
 @pytest.fixture
 def heads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Policy]:
     monkeypatch.syspath_prepend(str(SOURCE.parent))
-    knobs: dict[str, Any] = {"chunk_tokens": 5, "memory_tokens": 40, "answer_tokens": 8, "knobs": {"heads": 2}}
-    yield make_policy(AgentConfig(model="tiny", policy=PolicyConfig(kind="memagent_example.heads:Heads", **knobs)))
+    settings: dict[str, Any] = {"chunk_tokens": 5, "memory_tokens": 40, "answer_tokens": 8, "settings": {"heads": 2}}
+    yield make_policy(AgentConfig(model="tiny", policy=PolicyConfig(kind="memagent_example.heads:Heads", **settings)))
     for name in [name for name in sys.modules if name.startswith("memagent_example")]:
         del sys.modules[name]
 
@@ -61,15 +61,13 @@ class Writer(ReplayOnly):
 
 
 def address_of(name: str) -> ReadingAddress:
-    return ReadingAddress(
-        document_hash=text_hash(name), question_hash=text_hash("why?"), sample=0, reader_fingerprint="f"
-    )
+    return ReadingAddress(document_hash=text_hash(name), question_hash=text_hash("why?"), sample=0, fingerprint="f")
 
 
-async def read_in(run: RecordedRun, name: str, policy: Policy, **knobs: Any) -> Reading:
+async def read_in(run: RecordedRun, name: str, policy: Policy, **settings: Any) -> Reading:
     """A reading of 20 tokens whose turns and end are logged."""
     journal = Journal(log=run.writer, suspects=Suspects(output=None, run_id="first"))
-    turns = ReadingTurns(address=address_of(name), seed=0, journal=journal, **knobs)
+    turns = ReadingTurns(address=address_of(name), seed=0, journal=journal, **settings)
     agent = replace(AGENT, policy=policy, prompts=PROMPTS_OF_RUN)
     reading = await read(document_of(20), WHO, agent=agent, turns=turns)
     await run.writer.record_outcome(turns.address, reading.to_row())
@@ -97,9 +95,9 @@ async def test_memories_are_the_same_where_turns_come_from_the_log_or_from_an_ea
     await read_in(run, "a", heads, engine=Writer(WRITTEN))
     await run.writer.flush()
     files = (run.output / "log" / "turns").files()
-    logged = read_turns(run.output, files, reader_fingerprint="f", document_hashes=[text_hash("a")])
-    replayed = await read_in(run, "a", heads, engine=ReplayOnly(), held=logged)
-    changed = await read_in(run, "b", heads, engine=ReplayOnly(), held=logged, last_hashes=[text_hash("a")])
+    logged = read_turns(run.output, files, fingerprint="f", document_hashes=[text_hash("a")])
+    replayed = await read_in(run, "a", heads, engine=ReplayOnly(), from_log=logged)
+    changed = await read_in(run, "b", heads, engine=ReplayOnly(), from_log=logged, last_hashes=[text_hash("a")])
     assert (replayed.error, changed.error) == (None, None)
     assert [memory for memory, _ in rows_of(run, "a")] == [memory for memory, _ in rows_of(run, "b")] == MEMORIES
 

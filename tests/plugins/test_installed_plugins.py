@@ -16,7 +16,7 @@ from tests.job_process import run_job
 EXAMPLE = Path(__file__).parent / "example"
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = {"a": "The owl sleeps. " * 60, "b": "The fox reads."}
-KNOBS = ["--window-tokens", "1024", "--policy.chunk-tokens", "200", "--policy.answer-tokens", "40"]
+SETTINGS = ["--window-tokens", "1024", "--policy.chunk-tokens", "200", "--policy.answer-tokens", "40"]
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +53,11 @@ def test_command_reads_with_policy_engine_and_reward_of_an_installed_package(pyt
         "first-match",
         "--engine",
         "echo",
-        "--engine-knobs",
+        "--engine-options",
         '{"word": "owl"}',
         "--executor",
         "ray",
-        *KNOBS,
+        *SETTINGS,
     ]
     sources = ["--documents", "documents.jsonl", "--questions", "questions.jsonl"]
     collect = ["--rollouts.reward", "brevity", "--rollouts.group-size", "2", "--output", "rollouts"]

@@ -12,7 +12,7 @@ from memagent_batch.domain.prompts import Memory, PromptTokens
 from memagent_batch.domain.readings import Outcome
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
 from memagent_batch.errors import EngineRequestError, MergeError
-from memagent_batch.policies.parallel import LABEL_TOKENS, MOST_TURNS, ParallelPolicy, side_by_side
+from memagent_batch.policies.parallel import LABEL_TOKENS, MAX_TURNS, ParallelPolicy, side_by_side
 from memagent_batch.reading.places import TurnPlaces
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
 from memagent_batch.testing import PROMPTS
@@ -40,7 +40,7 @@ async def read(policy: ParallelPolicy, num_tokens: int, rule: Rule) -> tuple[Out
 
 
 def text_of(prompt: Prompt) -> str:
-    """The text in a prompt whose fixed words and tokens are no letters."""
+    """The text in a prompt whose fixed words and tokens are not letters."""
     return bytes(token for token in prompt.token_ids if 20 <= token < 99 or token in (10, *range(97, 123))).decode()
 
 
@@ -141,7 +141,7 @@ async def test_side_by_side_turns_are_made_when_they_are_asked_and_keep_their_or
     under_way = most = 0
 
     def prompts() -> Iterator[Prompt]:
-        for number in range(3 * MOST_TURNS):
+        for number in range(3 * MAX_TURNS):
             made.append(number)
             yield Prompt(path=str(number), kind="read", token_ids=[number], max_tokens=1)
 
@@ -149,17 +149,17 @@ async def test_side_by_side_turns_are_made_when_they_are_asked_and_keep_their_or
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
-        assert len(made) <= MOST_TURNS + int(prompt.path) + 1
+        assert len(made) <= MAX_TURNS + int(prompt.path) + 1
         await asyncio.sleep(0)
         under_way -= 1
         return Completion(token_ids=[int(prompt.path)], text="", finish_reason=FinishReason.STOP)
 
     completions = await side_by_side(prompts(), turns=turns)
-    assert [completion.token_ids[0] for completion in completions] == list(range(3 * MOST_TURNS))
-    assert most == MOST_TURNS
+    assert [completion.token_ids[0] for completion in completions] == list(range(3 * MAX_TURNS))
+    assert most == MAX_TURNS
 
 
-@pytest.mark.parametrize("places", [3, MOST_TURNS + 44])
+@pytest.mark.parametrize("places", [3, MAX_TURNS + 44])
 async def test_one_long_document_takes_as_many_places_at_once_as_its_engine_has(places: int) -> None:
     under_way = most = 0
     is_full = asyncio.Event()
@@ -175,7 +175,7 @@ async def test_one_long_document_takes_as_many_places_at_once_as_its_engine_has(
             under_way -= 1
             return Completion(token_ids=[99], text="none", finish_reason=FinishReason.STOP)
 
-    address = ReadingAddress(document_hash="d", question_hash="q", sample=0, reader_fingerprint="f")
+    address = ReadingAddress(document_hash="d", question_hash="q", sample=0, fingerprint="f")
     turns = ReadingTurns(engine=Engine(), address=address, seed=0, places=TurnPlaces(places))
     await POLICY.read(document_of(5 * (places + 9)), QUESTION, prompts=TEXTS, turns=turns)
     assert most == places
@@ -200,7 +200,7 @@ async def test_readings_that_share_an_engine_make_prompts_for_its_places_and_one
             yield Prompt(path=str(number), kind="read", token_ids=[number], max_tokens=1)
 
     async def ask(document_hash: str) -> None:
-        address = ReadingAddress(document_hash=document_hash, question_hash="q", sample=0, reader_fingerprint="f")
+        address = ReadingAddress(document_hash=document_hash, question_hash="q", sample=0, fingerprint="f")
         await side_by_side(prompts(), turns=ReadingTurns(engine=Engine(), address=address, seed=0, places=places))
 
     await asyncio.gather(*(ask(str(number)) for number in range(num_readings)))

@@ -1,4 +1,4 @@
-"""What every policy keeps to, whatever its algorithm. A new policy is added by giving its knobs here."""
+"""What every policy keeps to, whatever its algorithm. A new policy is added by giving its settings here."""
 
 import asyncio
 import pickle

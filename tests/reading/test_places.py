@@ -8,7 +8,7 @@ from memagent_batch.reading.places import TurnPlaces
 
 
 def reading(name: str) -> ReadingAddress:
-    return ReadingAddress(document_hash=name, question_hash="q", sample=0, reader_fingerprint="f")
+    return ReadingAddress(document_hash=name, question_hash="q", sample=0, fingerprint="f")
 
 
 async def test_free_place_goes_to_the_earliest_document_and_in_it_to_the_earliest_turn() -> None:

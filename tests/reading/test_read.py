@@ -22,12 +22,12 @@ from memagent_batch.errors import (
     StorageError,
     TextUnavailableError,
 )
-from memagent_batch.log.rows import OUTCOME_LOG
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.reading.agent import LoadedAgent
 from memagent_batch.reading.documents import unreadable
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
+from memagent_batch.store.turn_log.rows import OUTCOME_LOG
 from tests.policies.token_documents import PROMPTS, document_of
 
 WHO = Question(question_id="who", text="Who?")
@@ -57,7 +57,7 @@ AGENT = LoadedAgent(
 async def read_with(
     engine: ReplayOnly, *, document: Document | None = None, question: Question = WHO, agent: LoadedAgent = AGENT
 ) -> Reading:
-    address = ReadingAddress(document_hash="d", question_hash="q", sample=0, reader_fingerprint="f")
+    address = ReadingAddress(document_hash="d", question_hash="q", sample=0, fingerprint="f")
     turns = ReadingTurns(engine=engine, address=address, seed=0)
     return await read(document or document_of(13), question, agent=agent, turns=turns)
 
@@ -71,7 +71,7 @@ async def test_reading_that_is_answered_is_ok_with_its_costs_in_a_row_of_the_out
         "document_hash",
         "question_hash",
         "sample",
-        "reader_fingerprint",
+        "fingerprint",
     }
     assert (row["num_document_tokens"], row["num_chunks"], row["num_turns"], row["num_prompt_tokens"]) == (13, 3, 4, 12)
     assert (row["model"], row["error_type"]) == ("m", None)
@@ -120,7 +120,7 @@ async def test_reading_of_a_question_over_its_budget_fails_with_the_remedy() -> 
     reading = await read_with(PathEngine(), question=Question(question_id="long", text="eleven char"))
     assert (reading.status, reading.error_type) == (Status.FAILED, "QuestionTooLongError")
     assert reading.error_message == (
-        "question 'long' has 11 tokens, policy.question_tokens is 10; shorten it or raise the knob"
+        "question 'long' has 11 tokens, policy.question_tokens is 10; shorten it or raise the setting"
     )
 
 

@@ -8,7 +8,6 @@ import pytest
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.errors import EngineDeadError, EngineRequestError, PromptTooLongError
-from memagent_batch.files.location import Location
 from memagent_batch.reading.suspects import (
     ALONE_DEATHS,
     FATAL_DEATHS,
@@ -16,6 +15,7 @@ from memagent_batch.reading.suspects import (
     SUSPECTS_TOGETHER,
     Suspects,
 )
+from memagent_batch.store.location import Location
 
 FINE = Completion(token_ids=(1,), text="fine", finish_reason=FinishReason.STOP)
 POISON = "update/7"
@@ -24,7 +24,7 @@ Ask = Callable[[Prompt], Awaitable[Completion]]
 
 
 def address_of(document: str, reader: str = "f") -> ReadingAddress:
-    return ReadingAddress(document_hash=document, question_hash="q", sample=0, reader_fingerprint=reader)
+    return ReadingAddress(document_hash=document, question_hash="q", sample=0, fingerprint=reader)
 
 
 def prompt_of(path: str) -> Prompt:
@@ -67,7 +67,7 @@ async def die_often(folder: Path, path: str = POISON, *, deaths: int, run_id: st
 
 
 async def always_dying(prompt: Prompt) -> Completion:
-    await asyncio.sleep(0)  # what else is to be under way begins
+    await asyncio.sleep(0)  # what else is to be in flight begins
     raise EngineDeadError("the engine is gone")
 
 
@@ -183,7 +183,7 @@ async def test_poison_among_many_turns_costs_four_deaths_and_no_other_turn(tmp_p
 
 
 def die_together(folder: Path, paths: list[str], *, deaths: int, run: int = 0) -> None:
-    """So many actors, each of which dies with all these turns under way."""
+    """So many actors, each of which dies with all these turns in flight."""
     for number in range(deaths):
         suspects = suspects_at(folder)
         with contextlib.suppress(EngineDeadError), contextlib.ExitStack() as under_way:

@@ -10,16 +10,22 @@ from memagent_batch.config.job import LogConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.readings import Question, Status
 from memagent_batch.errors import SettingsError
-from memagent_batch.files.location import Location
-from memagent_batch.log.turns import read_turns
-from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.suspects import Suspects
-from memagent_batch.reading.turns import ClosingsOnly, Journal, ReadingTurns
+from memagent_batch.reading.turns import FollowUpsOnly, Journal, ReadingTurns
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.turns import read_turns
+from memagent_batch.store.turn_log.writer import TurnLogWriter
 from memagent_batch.tokens.tokenizer import load_tokenizer
-from memagent_batch.wiring import identify_reader, make_closing_tokens, make_engine, make_prompt_tokens, make_tokenizer
+from memagent_batch.wiring import (
+    identify_reader,
+    make_engine,
+    make_follow_up_tokens,
+    make_prompt_tokens,
+    make_tokenizer,
+)
 
 POLICY = PolicyConfig(chunk_tokens=512, memory_tokens=128, answer_tokens=64, question_tokens=128)
 TEXT = "The access code of quiet-harbour is 4071936. " * 100
@@ -50,21 +56,21 @@ async def read_later(agent: AgentConfig, output: Location, *, run_id: str, asks_
         document_hash=text_hash(TEXT),
         question_hash=text_hash(QUESTION.text),
         sample=0,
-        reader_fingerprint=identify_reader(agent).fingerprint,
+        fingerprint=identify_reader(agent).fingerprint,
     )
-    held = read_turns(
+    from_log = read_turns(
         output,
         (output / "log/turns").files(),
-        reader_fingerprint=address.reader_fingerprint,
+        fingerprint=address.fingerprint,
         document_hashes=[address.document_hash],
     )
     log = TurnLogWriter(output, run_id=run_id, writer_id="w", settings=LogConfig())
     engine = make_engine(agent)
     turns = ReadingTurns(
-        engine=engine if asks_turns else ClosingsOnly(engine),
+        engine=engine if asks_turns else FollowUpsOnly(engine),
         address=address,
         seed=0,
-        held=held,
+        from_log=from_log,
         journal=Journal(log=log, suspects=Suspects(output=None, run_id=run_id)),
     )
     document = make_tokenizer(agent).document(TEXT)
@@ -89,7 +95,7 @@ def test_prompts_of_a_template_that_prints_the_time_are_the_same_on_every_node(t
     agent, made = agent_with(tmp_path, PRINTS_NOW), []
     for _ in range(2):
         load_tokenizer.cache_clear()
-        made.append((make_prompt_tokens(agent), make_closing_tokens(agent), identify_reader(agent).fingerprint))
+        made.append((make_prompt_tokens(agent), make_follow_up_tokens(agent), identify_reader(agent).fingerprint))
     assert made[0] == made[1]
     fixed = made[0][0].update.pieces[0]
     assert not isinstance(fixed, str)

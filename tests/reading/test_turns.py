@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from memagent_batch.config.job import LogConfig
 from memagent_batch.domain.addresses import ReadingAddress, token_hash
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
-from memagent_batch.errors import NotHeldError
-from memagent_batch.files.location import Location
-from memagent_batch.log.index import reading_key
-from memagent_batch.log.rows import completion_of
-from memagent_batch.log.turns import LoggedRows, read_turns
-from memagent_batch.log.writer import TurnLogWriter
+from memagent_batch.errors import NotLoggedError
 from memagent_batch.reading.places import TurnPlaces
 from memagent_batch.reading.suspects import ALONE_DEATHS, Suspects
 from memagent_batch.reading.turns import Journal, ReadingTurns, ReplayOnly, TurnCounts
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.index import reading_key
+from memagent_batch.store.turn_log.rows import completion_of
+from memagent_batch.store.turn_log.turns import LoggedRows, read_turns
+from memagent_batch.store.turn_log.writer import TurnLogWriter
 
-ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, reader_fingerprint="f")
+ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, fingerprint="f")
 FRESH = Completion(
     token_ids=(2, 3),
     text="fresh",
@@ -89,13 +89,13 @@ def logged_rows(*rows: tuple[Prompt, Any]) -> LoggedRows:
 
 def turns_of(
     engine: ReplayOnly,
-    *held: Prompt,
+    *from_log: Prompt,
     address: ReadingAddress = ADDRESS,
     observe: Callable[[Prompt, Completion], None] | None = None,
 ) -> ReadingTurns:
     """The turns of a reading, some of which the log holds."""
-    rows = {reading_key(address): logged_rows(*((prompt, row_of(prompt)) for prompt in held))}
-    return ReadingTurns(engine=engine, address=ADDRESS, seed=7, held=rows, observe=observe)
+    rows = {reading_key(address): logged_rows(*((prompt, row_of(prompt)) for prompt in from_log))}
+    return ReadingTurns(engine=engine, address=ADDRESS, seed=7, from_log=rows, observe=observe)
 
 
 async def test_turn_that_the_log_holds_is_replayed_and_marked_so() -> None:
@@ -118,7 +118,7 @@ async def test_turn_that_another_reading_holds_asks_the_engine() -> None:
 
 
 async def test_turn_that_is_not_held_where_readings_are_replayed_is_an_error() -> None:
-    with pytest.raises(NotHeldError, match="update/1"):
+    with pytest.raises(NotLoggedError, match="update/1"):
         await turns_of(ReplayOnly(), prompt_of())(prompt_of("update/1"))
 
 
@@ -178,10 +178,10 @@ async def test_turn_that_failed_is_neither_counted_nor_observed() -> None:
     assert turns.counts == TurnCounts()
 
 
-@given(num_held=st.integers(0, 4), num_fresh=st.integers(0, 4), answered=st.booleans())
-def test_counts_of_any_reading_sum_what_its_turns_cost(num_held: int, num_fresh: int, answered: bool) -> None:
-    turns = turns_of(InstantEngine(), *(prompt_of(f"update/{number}") for number in range(num_held)))
-    paths = [f"update/{number}" for number in range(num_held + num_fresh)] + ["answer"] * answered
+@given(num_reused=st.integers(0, 4), num_fresh=st.integers(0, 4), answered=st.booleans())
+def test_counts_of_any_reading_sum_what_its_turns_cost(num_reused: int, num_fresh: int, answered: bool) -> None:
+    turns = turns_of(InstantEngine(), *(prompt_of(f"update/{number}") for number in range(num_reused)))
+    paths = [f"update/{number}" for number in range(num_reused + num_fresh)] + ["answer"] * answered
 
     async def read() -> None:
         for path in paths:
@@ -190,28 +190,28 @@ def test_counts_of_any_reading_sum_what_its_turns_cost(num_held: int, num_fresh:
     asyncio.run(read())
     new = num_fresh + answered
     assert asdict(turns.counts) == {
-        "num_turns": num_held + new,
-        "num_replayed_turns": num_held,
-        "num_prompt_tokens": 3 * num_held + 5 * new,
+        "num_turns": num_reused + new,
+        "num_replayed_turns": num_reused,
+        "num_prompt_tokens": 3 * num_reused + 5 * new,
         "num_cached_prompt_tokens": 4 * new,
-        "num_completion_tokens": num_held + 2 * new,
-        "engine_seconds": 2.0 * num_held + 0.5 * new,
+        "num_completion_tokens": num_reused + 2 * new,
+        "engine_seconds": 2.0 * num_reused + 0.5 * new,
         "memory_truncations": num_fresh,
-        "num_markers": num_held + 2 * new if num_held + new else None,
+        "num_markers": num_reused + 2 * new if num_reused + new else None,
     }
 
 
 async def test_turn_whose_thoughts_were_hidden_counts_by_what_was_billed_also_when_it_is_replayed() -> None:
     row: Any = {**row_of(prompt_of()), "num_billed_tokens": 900}
-    turns = replace(turns_of(FreshEngine()), held={reading_key(ADDRESS): logged_rows((prompt_of(), row))})
+    turns = replace(turns_of(FreshEngine()), from_log={reading_key(ADDRESS): logged_rows((prompt_of(), row))})
     completion = await turns(prompt_of())
     assert (completion.token_ids, turns.counts.num_completion_tokens) == ([1], 900)
 
 
 async def test_turns_of_which_no_markers_were_counted_have_no_number_of_them() -> None:
-    held, old = turns_of(FreshEngine(), prompt_of()), row_of(prompt_of())
+    from_log, old = turns_of(FreshEngine(), prompt_of()), row_of(prompt_of())
     old["num_markers"] = None
-    turns = replace(held, held={reading_key(ADDRESS): logged_rows((prompt_of(), old))})
+    turns = replace(from_log, from_log={reading_key(ADDRESS): logged_rows((prompt_of(), old))})
     await turns(prompt_of())
     assert turns.counts.num_markers is None
 
@@ -229,7 +229,7 @@ async def test_new_turns_are_recorded_and_replayed_ones_are_not(tmp_path: Path) 
         address=ADDRESS,
         seed=7,
         journal=journal,
-        held={reading_key(ADDRESS): logged_rows((prompt_of("update/9"), row_of(prompt_of("update/9"))))},
+        from_log={reading_key(ADDRESS): logged_rows((prompt_of("update/9"), row_of(prompt_of("update/9"))))},
     )
     for prompt in (prompt_of(), prompt_of("update/9"), prompt_of("answer")):
         await turns(prompt)
@@ -248,8 +248,10 @@ async def test_turn_of_the_last_version_is_taken_by_its_prompt_where_its_path_ha
         journal.log.record_turn(last, prompt, replace(FRESH, text=text))
     journal.log.record_turn(last, prompt_of("answer", token_ids=(10, 14)), FRESH)
     await journal.log.flush()
-    held = logged_at(tmp_path, "last")
-    turns = ReadingTurns(engine=engine, address=ADDRESS, seed=7, journal=journal, held=held, last_hashes=["last"])
+    from_log = logged_at(tmp_path, "last")
+    turns = ReadingTurns(
+        engine=engine, address=ADDRESS, seed=7, journal=journal, from_log=from_log, last_hashes=["last"]
+    )
     asked = [("read/4", (10, 11)), ("read/5", (10, 12)), ("read/6", (10, 13)), ("read/7", (10, 14))]
     prompts = [replace(prompt_of(path, token_ids=token_ids), kind="read") for path, token_ids in asked]
     texts = [(await turns(prompt)).text for prompt in prompts]
@@ -275,7 +277,7 @@ async def test_turn_of_an_earlier_version_is_taken_where_the_latest_was_not_read
         address=ADDRESS,
         seed=7,
         journal=journal,
-        held=logged_at(tmp_path, "early", "late"),
+        from_log=logged_at(tmp_path, "early", "late"),
         last_hashes=["late", "early"],
     )
     texts = [(await turns(prompt)).text for prompt in prompts]
@@ -285,7 +287,7 @@ async def test_turn_of_an_earlier_version_is_taken_where_the_latest_was_not_read
 def logged_at(folder: Path, *document_hashes: str) -> Any:
     """The turns of these documents in the log of a folder."""
     files = [str(path) for path in (folder / "log" / "turns").iterdir()]
-    return read_turns(Location(uri=str(folder)), files, reader_fingerprint="f", document_hashes=document_hashes)
+    return read_turns(Location(uri=str(folder)), files, fingerprint="f", document_hashes=document_hashes)
 
 
 async def test_turns_wait_for_room_in_the_log_before_they_ask_the_engine(tmp_path: Path) -> None:
@@ -307,25 +309,25 @@ async def test_turns_wait_for_room_in_the_log_before_they_ask_the_engine(tmp_pat
 
 
 async def test_turn_with_a_fingerprint_of_its_own_is_held_recorded_and_seeded_apart_from_its_reading() -> None:
-    closing = replace(prompt_of("value"), fingerprint="c")
+    follow_ups = replace(prompt_of("value"), fingerprint="c")
     engine = FreshEngine()
     turns = turns_of(engine, prompt_of("value"))
-    assert not (await turns(closing)).replayed  # the reader's own turn of that path is another one
+    assert not (await turns(follow_ups)).replayed  # the reader's own turn of that path is another one
     assert engine.seeds == [ADDRESS.turn_seed("value", seed=7)]
-    turns.held_closings = {"c": {reading_key(ADDRESS): logged_rows((closing, row_of(closing)))}}
-    assert (await turns(closing)).text == "held"
-    assert not (await turns(replace(closing, fingerprint="d"))).replayed
+    turns.logged_follow_ups = {"c": {reading_key(ADDRESS): logged_rows((follow_ups, row_of(follow_ups)))}}
+    assert (await turns(follow_ups)).text == "held"
+    assert not (await turns(replace(follow_ups, fingerprint="d"))).replayed
 
 
 async def test_menu_of_a_turn_is_logged_and_replayed(tmp_path: Path) -> None:
     output = Location(uri=str(tmp_path))
     log = TurnLogWriter(output, run_id="1", writer_id="w", settings=LogConfig())
-    closing = replace(prompt_of("value"), fingerprint="c")
-    address = replace(ADDRESS, reader_fingerprint="c")
-    log.record_turn(address, closing, replace(FRESH, menu_logprobs=[-0.5, -1.0]))
+    follow_ups = replace(prompt_of("value"), fingerprint="c")
+    address = replace(ADDRESS, fingerprint="c")
+    log.record_turn(address, follow_ups, replace(FRESH, menu_logprobs=[-0.5, -1.0]))
     await log.close()
     (file,) = (tmp_path / "log" / "turns").iterdir()
-    held = read_turns(output, [str(file)], reader_fingerprint="c", document_hashes=["d"])
-    completion = completion_of(held[reading_key(address)]["value"])
+    from_log = read_turns(output, [str(file)], fingerprint="c", document_hashes=["d"])
+    completion = completion_of(from_log[reading_key(address)]["value"])
     assert completion.menu_logprobs == pytest.approx([-0.5, -1.0])
-    assert read_turns(output, [str(file)], reader_fingerprint="f", document_hashes=["d"]) == {}
+    assert read_turns(output, [str(file)], fingerprint="f", document_hashes=["d"]) == {}

@@ -13,13 +13,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from memagent_batch.documents.questions import given_questions
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.files.location import Location
-from memagent_batch.inputs.questions import given_questions
-from memagent_batch.log.question_list import CLOSING_FINGERPRINT, with_hashes, write_asked
 from memagent_batch.review.sheet import unquoted
 from memagent_batch.runs.manifest import FORMAT
 from memagent_batch.runs.tables import ANSWERS, EVIDENCE
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT, with_hashes, write_asked
 from tests.runs.written_documents import Form, write_documents
 
 QUESTION = "Does the contract have the clause?"
@@ -47,7 +47,7 @@ class MadeRun:
     value_labels: tuple[str, str | None] = ("red", "green")
     """Of answers that found it, and of others; None where it is not stated."""
     form: Form = Form.ROWS
-    closing: str = "c" * 64
+    follow_ups: str = "c" * 64
     """Fingerprint of what is asked after each answer."""
 
 
@@ -83,10 +83,10 @@ def write_run(folder: Path, made: MadeRun) -> dict[str, bool]:
         files["answers"].append(name)
     settings = {"input": {"text_column": "text", **written.input}, "documents": [str(documents)]}
     tables = {**written.tables}
-    made_by = {"run_id": made.run_id, "reader_fingerprint": FINGERPRINT}
+    made_by = {"run_id": made.run_id, "fingerprint": FINGERPRINT}
     manifest = {"format": FORMAT, **made_by, "files": files, "settings": settings, "tables": tables, "parts": []}
     asked = with_hashes(given_questions([{"question_id": "clause", "question": QUESTION}]))
-    asked = asked.append_column(CLOSING_FINGERPRINT, pa.array([made.closing]))
+    asked = asked.append_column(FOLLOW_UP_FINGERPRINT, pa.array([made.follow_ups]))
     write_asked(Location(uri=str(folder)), asked, run_id=made.run_id)
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return truth
@@ -123,7 +123,7 @@ def _answer_rows(made: MadeRun, truth: Mapping[str, bool]) -> list[dict[str, Any
                 "engine_seconds": 0.0,
                 "finished_at": datetime(2026, 11, 23, 1, tzinfo=UTC),
                 "question_hash": text_hash(QUESTION),
-                "reader_fingerprint": FINGERPRINT,
+                "fingerprint": FINGERPRINT,
                 "model": "tiny",
                 "error_type": "EngineRequestError" if failed else None,
                 "answer_type": "bool",

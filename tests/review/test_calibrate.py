@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli.main import main
+from memagent_batch.documents.where import matching_rows, parse_where
 from memagent_batch.errors import OutputError
-from memagent_batch.files.location import Location
-from memagent_batch.flows.review import Asked, calibrate, import_labels, make_review
-from memagent_batch.inputs.where import matching_rows, parse_where
+from memagent_batch.flows.review import ReviewRequest, calibrate, import_labels, make_review
 from memagent_batch.review.calibration import ALL, Target
 from memagent_batch.review.labels import Purpose
 from memagent_batch.review.record import rule_of
+from memagent_batch.store.location import Location
 from tests.review.labelled_run import MadeRun, fill_sheet, take_in, write_run
 from tests.review.test_review import ASKED
 
@@ -26,7 +26,7 @@ TARGET = Target(recall=0.9, delta=0.05)
 
 
 def label(
-    output: Path, truth: dict[str, bool], *, most: int | None = None, seed: int = 0, asked: Asked = DEVELOP
+    output: Path, truth: dict[str, bool], *, most: int | None = None, seed: int = 0, asked: ReviewRequest = DEVELOP
 ) -> str:
     """Has one person label what is left; returns the review's id."""
     location = Location(uri=str(output))
@@ -76,7 +76,7 @@ def test_next_night_learns_on_old_labels(output: Path, location: Location) -> No
     name = label(output, write_run(output, MADE))
     tonight = replace(MADE, num_documents=2600, run_id="20261124T010000.000Z")
     truth = write_run(output, tonight)
-    with pytest.raises(OutputError, match=r"no review of question 'clause' to learn from: say `memagent review make`"):
+    with pytest.raises(OutputError, match=r"no review of question 'clause' to learn from: run `memagent review make`"):
         calibrate(location, "clause", review_id=None, target=TARGET)
     assert make_review(location, DEVELOP)["left"]["first"] < 400
     with pytest.raises(OutputError, match=r"is of run 20261123T010000\.000Z, the last one is 20261124"):

@@ -1,4 +1,4 @@
-"""The share of sentences that bear the answer, by labels of a sample that draws some strata more than others."""
+"""The share of sentences that support the answer, by labels of a sample that draws some strata more than others."""
 
 import csv
 import io
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from memagent_batch.files.location import Location
 from memagent_batch.flows.review import estimate, import_labels, make_review
 from memagent_batch.review.estimates import StratumSentences, estimate_evidence, sentence_labels
 from memagent_batch.review.labels import Label, LabelKey, Purpose
+from memagent_batch.store.location import Location
 from tests.review.labelled_run import MadeRun, fill_sheet, take_in, text_of, write_run
 from tests.review.test_review import ASKED
 

@@ -11,7 +11,7 @@ from memagent_batch.review.measures import (
     estimate_error_rate,
     estimate_measures,
 )
-from memagent_batch.review.plan import promise_measures
+from memagent_batch.review.plan import expected_intervals
 from memagent_batch.review.reviewers import draw_true_totals
 from memagent_batch.review.sequences import sequence_measures, total_bounds
 from tests.review.simulated_reviews import Cell, error_figures, fixed_figures, sequence_figures
@@ -60,7 +60,7 @@ def test_errors_of_people_are_allowed_for_where_second_labels_show_them() -> Non
 
 def test_recall_of_the_design_of_the_field_has_the_width_of_the_field() -> None:
     strata = [stratum(500, 150, 0, found=True), stratum(9500, 600, 0)]
-    promise = promise_measures(strata, {"flagged": 0.8, "not_flagged": 0.01})[Measure.RECALL]
+    promise = expected_intervals(strata, {"flagged": 0.8, "not_flagged": 0.01})[Measure.RECALL]
     assert promise.value == pytest.approx(0.808, abs=0.001)
     assert promise.width == pytest.approx(0.22, abs=0.03)
     assert promise.low == pytest.approx(0.68, abs=0.03)

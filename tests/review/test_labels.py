@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.errors import InputError, OutputError, StorageError
-from memagent_batch.files.location import Location
 from memagent_batch.review.estimates import CountedLabels, count_labels
 from memagent_batch.review.labels import (
     LABELS_FOLDER,
@@ -23,12 +22,13 @@ from memagent_batch.review.labels import (
     Purpose,
     append_labels,
     as_labels,
+    current_labels_of,
     read_label_rows,
-    standing,
 )
 from memagent_batch.review.population import DrawnUnit, Unit
 from memagent_batch.review.record import Review
 from memagent_batch.review.sheet import SHEET_COLUMNS, parse_sheet, quoted, sheet_bytes, unquoted
+from memagent_batch.store.location import Location
 
 NOW = datetime(2026, 11, 23, 9, tzinfo=UTC)
 DECISION = Decision(about="value_number >= 1000", choices=("yes", "no"))
@@ -110,7 +110,7 @@ def test_labels_without_a_time_are_new_only_where_they_say_something_else(output
     assert append_labels(output, [untimed], now=NOW + timedelta(1)) == 0
     assert append_labels(output, [{**untimed, "reviewer": "Ada"}], now=NOW + timedelta(1)) == 0
     assert append_labels(output, [{**untimed, "value": "no"}], now=NOW + timedelta(2)) == 1
-    assert [label.value for label in standing(as_labels(read_label_rows(output), decisions={}))] == ["no"]
+    assert [label.value for label in current_labels_of(as_labels(read_label_rows(output), decisions={}))] == ["no"]
     assert append_labels(output, [{**untimed, "value": "no", "review_id": "s"}], now=NOW) == 1, "another decision"
 
 
@@ -183,13 +183,13 @@ def test_sheet_has_no_cell_that_is_a_formula(review: Review) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"label": "maybe"}, "line 2: 'maybe' is no label of this review; write one of yes, no, unclear"),
-        ({"label": "yes", "review_id": "x"}, "line 2: review_id 'x' is no review"),
+        ({"label": "maybe"}, "line 2: 'maybe' is not a label of this review; write one of yes, no, unclear"),
+        ({"label": "yes", "review_id": "x"}, "line 2: review_id 'x' is not a review"),
         ({"label": "yes", "question_hash": "other"}, "line 2: document 'a' with this question is not in the sample"),
         ({"label": "yes", "reviewer": ""}, "line 2: nobody is named as reviewer"),
-        ({"label": "yes", "labelled_at": "noon"}, "line 2: labelled_at 'noon' is no time"),
+        ({"label": "yes", "labelled_at": "noon"}, "line 2: labelled_at 'noon' is not a time"),
         ({"label": "yes", "blind": "perhaps"}, "line 2: blind says 'perhaps'"),
-        ({"label": "unclear", "char_start": "1", "char_end": "4"}, "line 2: 'unclear' is no label"),
+        ({"label": "unclear", "char_start": "1", "char_end": "4"}, "line 2: 'unclear' is not a label"),
         ({"label": "yes", "char_start": "1"}, "line 2: char_start and char_end"),
     ],
 )

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
-from memagent_batch.files.location import Location
 from memagent_batch.flows.review import estimate, make_review
 from memagent_batch.review.record import rule_of
+from memagent_batch.store.location import Location
 from tests.review.labelled_run import MadeRun, write_run
 from tests.review.test_review import ASKED, label_all, record_of
 

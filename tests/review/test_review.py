@@ -11,25 +11,25 @@ import pytest
 
 from memagent_batch.cli.main import main
 from memagent_batch.errors import InputError, OutputError, SettingsError
-from memagent_batch.files.location import Location
-from memagent_batch.flows.review import Asked, estimate, import_labels, make_review, plan_review
+from memagent_batch.flows.review import ReviewRequest, estimate, import_labels, make_review, plan_review
 from memagent_batch.review.labels import Purpose, read_label_rows
 from memagent_batch.review.population import Unit, draw, read_population, seed_text
 from memagent_batch.review.record import rule_of
 from memagent_batch.runs.estimates import latest_estimates
 from memagent_batch.runs.manifest import require_manifest
+from memagent_batch.store.location import Location
 from tests.review.labelled_run import MadeRun, fill_sheet, take_in, write_run
 from tests.runs.written_documents import Form
 
 MADE = MadeRun(num_documents=2000)
-ASKED = Asked(
+ASKED = ReviewRequest(
     question_id="clause", rule=rule_of("value_bool = true", by=None, unsure_below=None), labels="750", with_page=False
 )
 ROLES = (("", "ada"), ("-second", "bo"), ("-third", "cy"))
 
 
 def label_all(
-    output: Path, truth: dict[str, bool], *, error_rate: float = 0.0, asked: Asked = ASKED, seed: int = 0
+    output: Path, truth: dict[str, bool], *, error_rate: float = 0.0, asked: ReviewRequest = ASKED, seed: int = 0
 ) -> Path:
     """Has people label all that `make` hands them, one after another; returns the review's folder."""
     location = Location(uri=str(output))
@@ -190,7 +190,7 @@ def test_look_before_another_run_or_seed_widens_the_intervals_as_one_before_a_la
     looked = make_review(location, small)["review"]
     assert not estimate(location, looked, so_far=False, with_seen=False)[0]["is_sequence"]
     write_run(output, replace(made_run, run_id="20261124T010000.000Z"))
-    assert record_of(make_review(location, small))["grown"] == [], "each night's sample of one size is no growth"
+    assert record_of(make_review(location, small))["grown"] == [], "each night's sample of one size is not a growth"
     grown = make_review(location, large)
     assert [each["review_id"] for each in record_of(grown)["grown"] if each["is_after_look"]] == [looked]
     label_all(output, truth, asked=large, seed=1)
@@ -253,7 +253,7 @@ def test_labels_serve_the_condition_that_they_were_given_by_alone(output: Path, 
     assert make_review(location, same)["left"]["first"] == 0
     assert make_review(location, either)["left"]["first"] == 120, "a no to red is none to both"
     by_value = replace(red, rule=rule_of(None, by="value_label", unsure_below=None))
-    assert make_review(location, by_value)["left"]["first"] == 120, "a yes is no value"
+    assert make_review(location, by_value)["left"]["first"] == 120, "a yes is not a value"
     for file in (output / "review" / "labels").iterdir():
         pq.write_table(pq.read_table(file).drop_columns(["decision", "choices"]), file)
     assert make_review(location, same)["left"]["first"] == 0, "as the record of the first review says"
@@ -304,7 +304,7 @@ def test_shown_estimates_say_what_was_looked_for_and_what_limits_them(output: Pa
     assert of_bool.remarks[0] == "errors of reviewers are allowed for, but in error rate and evidence"
     assert of_red.remarks[:2] == [
         "errors of reviewers are not allowed for",
-        "intervals are confidence sequences, which hold however often one looks, but for that of evidence",
+        "intervals are confidence sequences, which hold however often one looks, except for that of evidence",
     ]
     assert all(each.remarks[-1].endswith("readings invalid") for each in (of_bool, of_red))
 

@@ -4,15 +4,15 @@ from typing import Any
 
 from memagent_batch.config.job import TableFormat
 from memagent_batch.domain.answers import Extraction
-from memagent_batch.files.location import Location
 from memagent_batch.runs.projection import Projection
+from memagent_batch.store.location import Location
 
 
 def projection_at(output: Location, **fields: Any) -> Projection:
     """The plainest projection of an output's log by the reader `f`, with these fields in place of its own."""
     plain: dict[str, Any] = {
         "run_id": "run",
-        "reader_fingerprint": "f",
+        "fingerprint": "f",
         "model": "m",
         "first_memory": "",
         "keep_word": "",

@@ -11,26 +11,33 @@ import pyarrow.parquet as pq
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
+from memagent_batch.documents.document_index import INDEX_SCHEMA, with_missing
+from memagent_batch.documents.questions import QUESTION_SCHEMA, missing_documents, type_fields
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.domain.closing.answer_types import ValueType
+from memagent_batch.domain.follow_ups.answer_types import ValueType
 from memagent_batch.domain.readings import Status
-from memagent_batch.files.location import Location
-from memagent_batch.files.parquet import parquet_bytes
-from memagent_batch.inputs.document_index import INDEX_SCHEMA, with_missing
-from memagent_batch.inputs.questions import QUESTION_SCHEMA, missing_documents, type_fields
-from memagent_batch.log.index import TurnIndex, scan_log
-from memagent_batch.log.rows import CLOSING_LOG, OUTCOME_LOG
-from memagent_batch.log.writer import CLOSINGS_FOLDER, OUTCOMES_FOLDER
-from memagent_batch.ray_data.write import write_tables
-from memagent_batch.reading.closing import Closing
+from memagent_batch.executors.ray.write import write_tables
+from memagent_batch.reading.follow_ups import FollowUps
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers
-from memagent_batch.runs.history import LATEST, PastRun, find_run, keep_last_run, recorded_plan, write_kept_index
+from memagent_batch.runs.history import (
+    LATEST,
+    PastRun,
+    find_run,
+    recorded_plan,
+    repair_last_run_record,
+    write_kept_index,
+)
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.parts import attach_not_read, kept_parts, plan_parts
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.record import list_log
 from memagent_batch.runs.run import Run, begin_run, close_run
 from memagent_batch.runs.tables import table_files
+from memagent_batch.store.location import Location
+from memagent_batch.store.parquet import parquet_bytes
+from memagent_batch.store.turn_log.index import TurnIndex, scan_log
+from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG
+from memagent_batch.store.turn_log.writer import FOLLOW_UPS_FOLDER, OUTCOMES_FOLDER
 from memagent_batch.wiring import ReaderIdentity
 
 FAILS = "fails"
@@ -60,7 +67,7 @@ class Nights:
         killed_at: str = "",
         mended: bool = False,
         away: bool = False,
-        **knobs: Any,
+        **settings: Any,
     ) -> Manifest:
         """One night. A document whose text is None can't be read.
 
@@ -68,16 +75,16 @@ class Nights:
             documents: Texts by document_id.
             questions: Questions for every document, by question_id.
             bound: Questions for one document, by document_id and question_id.
-            reader: The reader fingerprint.
+            reader: The fingerprint.
             killed_at: Where the run dies.
-            mended: Whether what failed is read again, and answered.
+            fixed: Whether what failed is read again, and answered.
             away: Whether documents with `AWAY` in their texts can't be fetched.
-            knobs: Further settings.
+            settings: Further settings.
 
         Raises:
             Killed: at the point `killed_at`: "reading", "tables", or "manifest".
         """
-        job = job_of(documents="docs", questions="list", output=self.output.uri, **knobs)
+        job = job_of(documents="docs", questions="list", output=self.output.uri, **settings)
         plan = plan_of(documents, questions, bound=bound, samples=job.agent.sampling.samples)
         texts = {text_hash(text): text for text in documents.values() if text}
         return self.run_plan(plan, texts, job=job, reader=reader, killed_at=killed_at, mended=mended, away=away)
@@ -96,15 +103,15 @@ class Nights:
     ) -> Manifest:
         """One night of a plan; `texts` are those of its documents, by hash.
 
-        `values`: columns of what closing turns bring, by the text of the document.
+        `values`: columns of what follow-up questions bring, by the text of the document.
         """
         run = begin_run(self.output, job, reader=ReaderIdentity(fingerprint=reader, parts={}), plan=plan)
-        before = keep_last_run(self.output)
+        before = repair_last_run_record(self.output)
         not_read = self._read(run, plan, texts, mended=mended, away=away)
         self._close(run, plan, texts, values=values, mended=mended)
         _die_at("reading", killed_at)
         log_files = set(list_log(self.output))
-        index = scan_log(self.output, reader_fingerprint=reader, closings=plan.asked.closings)
+        index = scan_log(self.output, fingerprint=reader, follow_up_readings=plan.asked.follow_up_readings)
         remove_leftovers(self.output, tables=ANSWER_TABLES, run_id=run.run_id)
         _die_at("tables", killed_at)
         kept = kept_parts(self.output)
@@ -136,7 +143,7 @@ class Nights:
 
     def _read(self, run: Run, plan: Plan, texts: Mapping[str, str], *, mended: bool, away: bool) -> pa.Table:
         index: TurnIndex = scan_log(
-            self.output, reader_fingerprint=run.reader.fingerprint, closings=plan.asked.closings
+            self.output, fingerprint=run.reader.fingerprint, follow_up_readings=plan.asked.follow_up_readings
         )
         questions = plan.asked.hashed.to_pylist()
         rows: list[dict[str, Any]] = []
@@ -153,7 +160,7 @@ class Nights:
                             "document_hash": document["document_hash"],
                             "question_hash": questions[reading["question"]]["question_hash"],
                             "sample": reading["sample"],
-                            "reader_fingerprint": run.reader.fingerprint,
+                            "fingerprint": run.reader.fingerprint,
                             **(_not_read(text) if unread else _outcome(text, failed=failed)),
                         }
                     )
@@ -172,17 +179,19 @@ class Nights:
         mended: bool,
     ) -> None:
         """Writes what closes the readings that are answered and open."""
-        index = scan_log(self.output, reader_fingerprint=run.reader.fingerprint, closings=plan.asked.closings)
+        index = scan_log(
+            self.output, fingerprint=run.reader.fingerprint, follow_up_readings=plan.asked.follow_up_readings
+        )
         questions = plan.asked.hashed.to_pylist()
         rows = [
             {
-                **dict.fromkeys(CLOSING_LOG.names),
+                **dict.fromkeys(FOLLOW_UP_LOG.names),
                 **dict.fromkeys(("num_turns", "num_prompt_tokens", "num_completion_tokens"), 0),
                 "run_id": run.run_id,
                 "document_hash": document["document_hash"],
                 "question_hash": questions[reading["question"]]["question_hash"],
                 "sample": reading["sample"],
-                "reader_fingerprint": plan.asked.closing_of(reading["question"]),
+                "fingerprint": plan.asked.follow_ups_of(reading["question"]),
                 "is_failed": False,
                 "finished_at": datetime.now(UTC),
                 **values[texts[document["document_hash"]]],
@@ -192,8 +201,8 @@ class Nights:
             for reading in document["closings"]
         ]
         if rows:
-            name = f"{CLOSINGS_FOLDER}/{run.run_id}-w-000001.parquet"
-            (self.output / name).write_bytes(parquet_bytes(pa.Table.from_pylist(rows, schema=CLOSING_LOG)))
+            name = f"{FOLLOW_UPS_FOLDER}/{run.run_id}-w-000001.parquet"
+            (self.output / name).write_bytes(parquet_bytes(pa.Table.from_pylist(rows, schema=FOLLOW_UP_LOG)))
 
 
 def plan_of(
@@ -203,7 +212,7 @@ def plan_of(
     bound: Mapping[tuple[str, str], str] | None = None,
     samples: int = 1,
     value_type: ValueType | None = None,
-    closing: Closing | None = None,
+    follow_ups: FollowUps | None = None,
 ) -> Plan:
     """The plan that asks `questions`, all of one type, of every document, and those that are bound of theirs."""
     place = {"path": "p", "format": "text", "start": 0, "stop": 9, "num_bytes": 9}
@@ -224,7 +233,7 @@ def plan_of(
     index = pa.Table.from_pylist(rows, schema=INDEX_SCHEMA)
     listed = pa.Table.from_pylist(asked, schema=QUESTION_SCHEMA)
     documents_there = with_missing(index, missing_documents(listed, index))
-    return Plan(documents_there, listed, samples=samples, closing=closing)
+    return Plan(documents_there, listed, samples=samples, follow_ups=follow_ups)
 
 
 def _outcome(text: str, *, failed: bool) -> dict[str, Any]:

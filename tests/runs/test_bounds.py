@@ -46,8 +46,8 @@ PLAN = {
     "prompt_tokens_at_least": 7_200_000,
     "prompt_tokens_at_most": 9_000_000,
     "completion_tokens_at_most": 700_000,
-    "closing_prompt_tokens_at_most": 1_000_000,
-    "closing_completion_tokens_at_most": 100_000,
+    "follow_up_prompt_tokens_at_most": 1_000_000,
+    "follow_up_completion_tokens_at_most": 100_000,
 }
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.files.location import Location
 from memagent_batch.runs.estimates import ReviewEstimates, Share
 from memagent_batch.runs.record import card
+from memagent_batch.store.location import Location
 from tests.runs.recorded_nights import FAILS, Nights
 
 HOSTILE = "</p><script>alert(1)</script> | `code` [link](http://x) \u202e\n# Heading"
@@ -50,12 +50,12 @@ def test_card_says_what_was_asked_and_what_came_out(tmp_path: Path) -> None:
 
 def test_card_of_hostile_texts_has_no_markup_of_theirs(tmp_path: Path) -> None:
     nights = Nights(Location(uri=str(tmp_path / "run")))
-    knobs: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "weights_version": HOSTILE,
         "storage_options": {"secret": SECRET},
         "openai": {"api_key": SECRET},
     }
-    manifest = nights.run({HOSTILE: "one"}, {HOSTILE: HOSTILE}, **knobs)
+    manifest = nights.run({HOSTILE: "one"}, {HOSTILE: HOSTILE}, **settings)
     text = card_of(nights, manifest["run_id"])
     shown, _, job = text.partition("```yaml")
     assert SECRET not in text
@@ -67,16 +67,16 @@ def test_card_of_hostile_texts_has_no_markup_of_theirs(tmp_path: Path) -> None:
 
 def test_card_repeats_the_run_by_a_job_file(tmp_path: Path) -> None:
     nights = Nights(Location(uri=str(tmp_path / "run")))
-    knobs: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "policy": {"kind": "gated", "chunk_tokens": 77},
         "weights_version": "may",
         "sampling": {"seed": 3},
     }
-    text = card_of(nights, nights.run({"a": "one"}, {"q": "Why?"}, **knobs)["run_id"])
+    text = card_of(nights, nights.run({"a": "one"}, {"q": "Why?"}, **settings)["run_id"])
     job = json.loads(text.partition("```yaml")[2].partition("```")[0])
-    assert job["policy"] == knobs["policy"]
+    assert job["policy"] == settings["policy"]
     again = job_of(**job)
-    assert again.agent == AgentConfig(**knobs)
+    assert again.agent == AgentConfig(**settings)
     assert (again.output, again.documents) == (nights.output.uri, ("docs",))
 
 

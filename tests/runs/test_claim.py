@@ -11,8 +11,6 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 from memagent_batch.errors import StorageError, StorageOutageError, SupersededError
-from memagent_batch.files.json_files import read_json
-from memagent_batch.files.location import Location
 from memagent_batch.runs.claim import (
     ANSWER_TABLES,
     publish,
@@ -20,6 +18,8 @@ from memagent_batch.runs.claim import (
     removed_on_failure,
     require_claim,
 )
+from memagent_batch.store.json_files import read_json
+from memagent_batch.store.location import Location
 
 LAST, OWN, OTHER = "20260101T000000.000Z.9999", "20260101T000001.000Z.aaaa", "20260101T000002.000Z.bbbb"
 FILES = [f"answers/part-00000-{OWN}.parquet", f"memories/part-00000-{OWN}.parquet"]

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memagent_batch.domain.closing.answer_types import Number
+from memagent_batch.domain.follow_ups.answer_types import Number
 from memagent_batch.errors import OutputError
-from memagent_batch.files.location import Location
 from memagent_batch.runs.comparison import DIFFERENCES, compare_runs
 from memagent_batch.runs.history import find_run, finished_runs
+from memagent_batch.store.location import Location
 from tests.runs.recorded_nights import AWAY, FAILS, Nights
 from tests.runs.typed_nights import CUT, FAILED, FIVE, night
 

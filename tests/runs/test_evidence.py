@@ -8,16 +8,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.config.sources import InputConfig
+from memagent_batch.documents.document_index import INDEX_SCHEMA
+from memagent_batch.documents.texts import fetch_texts
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.texts.sentences import split_sentences
-from memagent_batch.files.location import Location
-from memagent_batch.inputs.document_index import INDEX_SCHEMA
-from memagent_batch.inputs.texts import fetch_texts
 from memagent_batch.runs import evidence
 from memagent_batch.runs.evidence import Answered, PartSpans, spans_of_part
 from memagent_batch.runs.projection import NOT_CLOSED
 from memagent_batch.runs.tables import AnswerRow
-from tests.inputs.lake.forms import indexed
+from memagent_batch.store.location import Location
+from tests.documents.lake.forms import indexed
 
 TEXTS = {
     "crlf": "Old.\r\nAnn signed it.\r\n\r\nNew.",
@@ -37,7 +37,7 @@ def answer_of(document_id: str, answer: str | None, **columns: Any) -> AnswerRow
         "answer": answer,
         "document_hash": text_hash(TEXTS[document_id]),
         "question_hash": "h",
-        "reader_fingerprint": "f",
+        "fingerprint": "f",
         **NOT_CLOSED,
         **columns,
     }
@@ -202,9 +202,9 @@ def test_documents_whose_rows_lie_mixed_are_fetched_some_at_a_time(
     answered = [Answered(row=row, answer=answer, sentences=(), turns=[turn]) for row in range(3)]
     fetched: list[int] = []
 
-    def fetch(table: pa.Table, **knobs: Any) -> Any:
+    def fetch(table: pa.Table, **settings: Any) -> Any:
         fetched.append(table.num_rows)
-        return fetch_texts(table, **knobs)
+        return fetch_texts(table, **settings)
 
     monkeypatch.setattr(evidence, "fetch_texts", fetch)
     for most, batches in ((1, [1, 1, 1]), (1 << 20, [3])):

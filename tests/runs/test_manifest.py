@@ -7,17 +7,17 @@ import pytest
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import NotReadError, OutputError, TooManyFailedError
-from memagent_batch.files.location import Location
-from memagent_batch.runs.claim import asked_documents, asked_questions, canonical, claim_output, require_apart
+from memagent_batch.runs.claim import asked_documents, asked_questions, canonical, claim_output, require_disjoint
 from memagent_batch.runs.manifest import RUN_FILE, RunRecord, public_settings, require_success, write_run_record
 from memagent_batch.runs.state import read_state
+from memagent_batch.store.location import Location
 
 SECRET = "hunter2-hunter2"
 
 
-def settings_of(output: Path | str, **knobs: Any) -> JobConfig:
+def settings_of(output: Path | str, **settings: Any) -> JobConfig:
     given: dict[str, Any] = {"documents": "docs", "ask": ("why?",), "output": str(output)}
-    return job_of(**given | knobs)
+    return job_of(**given | settings)
 
 
 def begin(output: Location, job: JobConfig, **values: Any) -> None:
@@ -27,7 +27,7 @@ def begin(output: Location, job: JobConfig, **values: Any) -> None:
         "documents": canonical(job.documents[0], job),
         "questions": asked_questions(job),
         "asked": 3,
-        "reader_fingerprint": "f",
+        "fingerprint": "f",
         "settings": public_settings(job),
     }
     assert write_run_record(output, RunRecord(**record | values), version=(output / "run.json").version())
@@ -46,19 +46,19 @@ def test_claim_output_beside_a_log_of_something_else_is_refused(tmp_path: Path, 
 
 
 @pytest.mark.parametrize(
-    "knobs",
+    "settings",
     [{"documents": "other docs"}, {"ask": ("what?",)}, {"questions": "list.parquet"}],
     ids=["documents", "question", "question list"],
 )
-def test_claim_output_of_another_run_is_refused_unless_adopted(tmp_path: Path, knobs: dict[str, Any]) -> None:
+def test_claim_output_of_another_run_is_refused_unless_adopted(tmp_path: Path, settings: dict[str, Any]) -> None:
     output = Location(uri=str(tmp_path))
     begin(output, settings_of(tmp_path))
     with pytest.raises(OutputError, match=r"belongs to a run over documents .*docs.*--adopt-output"):
-        claim_output(output, settings_of(tmp_path, **knobs))
-    claim_output(output, settings_of(tmp_path, adopt_output=True, **knobs))
+        claim_output(output, settings_of(tmp_path, **settings))
+    claim_output(output, settings_of(tmp_path, adopt_output=True, **settings))
 
 
-def test_claim_output_of_the_same_run_goes_on_whatever_its_other_knobs(tmp_path: Path) -> None:
+def test_claim_output_of_the_same_run_goes_on_whatever_its_other_settings(tmp_path: Path) -> None:
     output = Location(uri=str(tmp_path))
     begin(output, settings_of(tmp_path))
     claim_output(output, settings_of(tmp_path, window_tokens=4096, retry_failed=True))
@@ -195,12 +195,12 @@ def test_claim_output_among_the_documents_is_refused_and_beside_them_is_not(
     documents, output = (uri if "://" in uri else f"{tmp_path}/{uri}" for uri in (documents, output))
     job = job_of(documents=documents, output=output, ask=("Who?",))
     if said is None:
-        require_apart(job, output=job.output)
+        require_disjoint(job, output=job.output)
         return
     several = job.model_copy(update={"documents": (f"{tmp_path}/elsewhere", *job.documents)})
     for among in (job, several):
         with pytest.raises(OutputError, match=f"{said}.*choose an output beside them"):
-            require_apart(among, output=among.output)
+            require_disjoint(among, output=among.output)
 
 
 def manifest(*, ok: int = 0, failed: int = 0, not_read: int = 0) -> Any:

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.files.json_files import json_bytes, read_json
-from memagent_batch.files.location import Location
-from memagent_batch.log.index import scan_log
 from memagent_batch.runs import partial
 from memagent_batch.runs.history import recorded_plan, write_begun_plan
 from memagent_batch.runs.manifest import RUN_FILE
+from memagent_batch.store.json_files import json_bytes, read_json
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.index import scan_log
 from tests.runs.recorded_nights import Killed, Nights, plan_of
 
 DOCUMENTS = {"a": "one", "b": "two"}
@@ -46,6 +46,6 @@ def _stopped_run(folder: Path) -> Location:
     plan = plan_of(DOCUMENTS, QUESTIONS)
     record = read_json(nights.output / RUN_FILE)
     assert record is not None
-    index = scan_log(nights.output, reader_fingerprint="f", closings=plan.asked.closings)
+    index = scan_log(nights.output, fingerprint="f", follow_up_readings=plan.asked.follow_up_readings)
     write_begun_plan(nights.output, recorded_plan(plan, index), run_id=record["run_id"])
     return nights.output

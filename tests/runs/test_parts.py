@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from memagent_batch.errors import OutputError
-from memagent_batch.files.location import Location
 from memagent_batch.runs import parts
 from memagent_batch.runs.comparison import compare_runs
 from memagent_batch.runs.history import find_run, finished_runs
 from memagent_batch.runs.state import read_state
 from memagent_batch.runs.tables import table_files
+from memagent_batch.store.location import Location
 from tests.runs.recorded_nights import FAILS, Nights
 
 QUESTIONS = {"q": "Who?"}

@@ -10,14 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent_batch.config.sources import InputConfig
+from memagent_batch.documents.bundles import BUNDLE_BYTES, BUNDLE_FILES, GROUP_BYTES
+from memagent_batch.documents.document_index import INDEX_SCHEMA, index_schema
+from memagent_batch.documents.questions import QUESTION_SCHEMA
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import InputError
-from memagent_batch.inputs.bundles import BUNDLE_BYTES, BUNDLE_FILES, GROUP_BYTES
-from memagent_batch.inputs.document_index import INDEX_SCHEMA, index_schema
-from memagent_batch.inputs.questions import QUESTION_SCHEMA
-from memagent_batch.log.index import LoggedOutcome, ReadingKey, TurnIndex, TurnsKey
-from memagent_batch.log.question_list import asked_in
 from memagent_batch.runs import history
 from memagent_batch.runs import parts as parts_module
 from memagent_batch.runs.parts import plan_parts
@@ -30,11 +28,13 @@ from memagent_batch.runs.plan import (
     count_pending,
     group_documents,
 )
+from memagent_batch.store.turn_log.index import LoggedOutcome, ReadingKey, TurnIndex, TurnsKey
+from memagent_batch.store.turn_log.question_list import asked_in
 
 KIB = 1024
 
 
-EMPTY = TurnIndex(reader_fingerprint="f")
+EMPTY = TurnIndex(fingerprint="f")
 
 
 def document_of(document_id: str, *, num_bytes: int = 10, path: str = "a.parquet", **values: Any) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def index_of(
     outcomes = {
         key: LoggedOutcome(status=status, file=f"{status}.parquet", run_id="r") for key, status in statuses.items()
     }
-    return TurnIndex(reader_fingerprint="f", outcomes=outcomes, turn_files=dict(turn_files or {}))
+    return TurnIndex(fingerprint="f", outcomes=outcomes, turn_files=dict(turn_files or {}))
 
 
 def key_of(document: str, question: str, sample: int = 0) -> ReadingKey:
@@ -289,7 +289,7 @@ def test_parts_hold_together_what_the_log_holds_together(monkeypatch: pytest.Mon
         key_of(name, "q"): LoggedOutcome(status=Status.OK, file=file, run_id="r") for name, file in log_files.items()
     }
     plan = plan_of([document_of(name) for name in names], [question_of("q")])
-    parts = list(plan_parts(plan, TurnIndex(reader_fingerprint="f", outcomes=outcomes)))
+    parts = list(plan_parts(plan, TurnIndex(fingerprint="f", outcomes=outcomes)))
     held = [part["document_id"].to_pylist() for part in parts]
     assert sorted(name for part in held for name in part) == sorted(names)
     assert all(part == sorted(part, key=int) for part in held)

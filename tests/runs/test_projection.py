@@ -10,25 +10,25 @@ import pyarrow as pa
 import pytest
 
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
-from memagent_batch.config.closing import ClosingConfig
+from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.job import LogConfig, TableFormat
 from memagent_batch.config.sources import InputConfig
+from memagent_batch.documents.document_index import INDEX_SCHEMA
+from memagent_batch.documents.questions import given_questions, read_questions, type_fields
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction
-from memagent_batch.domain.closing.answer_types import Bool, Number
+from memagent_batch.domain.follow_ups.answer_types import Bool, Number
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
-from memagent_batch.files.location import Location
-from memagent_batch.inputs.document_index import INDEX_SCHEMA
-from memagent_batch.inputs.questions import given_questions, read_questions, type_fields
-from memagent_batch.log.index import scan_log
-from memagent_batch.log.rows import CLOSING_LOG, OUTCOME_LOG
-from memagent_batch.log.writer import TurnLogWriter
-from memagent_batch.reading.closing import make_closing
+from memagent_batch.reading.follow_ups import make_follow_ups
 from memagent_batch.runs.history import recorded_plan
 from memagent_batch.runs.parts import plan_parts
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.projection import Projection, project, projection_record, restored_projection
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.index import scan_log
+from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG
+from memagent_batch.store.turn_log.writer import TurnLogWriter
 from tests.runs.projections import projection_at
 
 
@@ -36,13 +36,13 @@ def test_projection_is_restored_from_json_with_other_places(tmp_path: Path) -> N
     made = Projection(
         output=Location(uri="s3://bucket/scan"),
         run_id="r",
-        reader_fingerprint="f",
+        fingerprint="f",
         model="m",
         first_memory="No memory.",
         keep_word="KEEP",
         extraction=Extraction.AUTO,
         table_format=TableFormat.ARROW,
-        closings={"c": ["t", "u"]},
+        follow_up_readings={"c": ["t", "u"]},
         has_evidence=True,
         documents=Location(uri="s3://bucket/in"),
         input=InputConfig(text_column="body"),
@@ -101,14 +101,14 @@ class Attempts:
 
     def memories(self) -> list[str]:
         """What the rows of `memories` show: the path and the run of each turn that wrote, and `answer`."""
-        (part,) = plan_parts(self.plan, scan_log(self.output, reader_fingerprint="f"))
+        (part,) = plan_parts(self.plan, scan_log(self.output, fingerprint="f"))
         tables = project(part, projection=projection_at(self.output))
         rows = tables.memories.to_pylist()
         return [row["kind"] if row["kind"] == "answer" else row["memory"] for row in rows]
 
 
 def address_of(question_hash: str) -> ReadingAddress:
-    return ReadingAddress(document_hash=text_hash("a"), question_hash=question_hash, sample=0, reader_fingerprint="f")
+    return ReadingAddress(document_hash=text_hash("a"), question_hash=question_hash, sample=0, fingerprint="f")
 
 
 def outcome_of(status: Status, *, num_turns: int) -> Any:
@@ -174,22 +174,22 @@ def plan(text_model: str) -> Plan:
             ]
         ),
         samples=1,
-        closing=make_closing(ClosingConfig(), agent, reader_fingerprint="f"),
+        follow_ups=make_follow_ups(FollowUpConfig(), agent, fingerprint="f"),
     )
 
 
 async def close_number(output: Location, plan: Plan) -> None:
-    """Logs the answer to all three, and the closing turn of the number."""
+    """Logs the answer to all three, and the follow-up question of the number."""
     asked = {row["question_id"]: row for row in plan.asked.hashed.to_pylist()}["many"]
     keys: dict[str, Any] = {"document_hash": text_hash("a"), "question_hash": asked["question_hash"], "sample": 0}
     writer = TurnLogWriter(output, run_id="first", writer_id="w", settings=LogConfig(flush_seconds=0.01))
     made: dict[str, Any] = {"status": "ok", "response": "\\boxed{7 km}", "memory": "7 km", "finish_reason": "stop"}
     answered: Any = dict(ENDED) | made
-    await writer.record_outcome(ReadingAddress(**keys, reader_fingerprint="f"), answered)
-    empty = dict.fromkeys(CLOSING_LOG.names[5:])
+    await writer.record_outcome(ReadingAddress(**keys, fingerprint="f"), answered)
+    empty = dict.fromkeys(FOLLOW_UP_LOG.names[5:])
     counts = {"num_turns": 1, "num_prompt_tokens": 1, "num_completion_tokens": 1, "finished_at": NOW}
     closed: Any = {**empty, **counts, "value": "7", "value_number": 7.0, "value_status": "ok", "is_failed": False}
-    await writer.record_closing(ReadingAddress(**keys, reader_fingerprint=asked["closing_fingerprint"]), closed)
+    await writer.record_follow_ups(ReadingAddress(**keys, fingerprint=asked["follow_up_fingerprint"]), closed)
 
 
 async def test_value_that_is_closed_stays_where_another_type_of_the_same_words_met_an_outage(
@@ -197,12 +197,12 @@ async def test_value_that_is_closed_stays_where_another_type_of_the_same_words_m
 ) -> None:
     output = Location(uri=str(tmp_path))
     await close_number(output, plan)
-    (part,) = plan_parts(plan, scan_log(output, reader_fingerprint="f", closings=plan.asked.closings))
+    (part,) = plan_parts(plan, scan_log(output, fingerprint="f", follow_up_readings=plan.asked.follow_up_readings))
     asked = plan.asked.hashed.to_pylist()[0]
     unread: Any = {"document_hash": text_hash("a"), "question_hash": asked["question_hash"], "sample": 0}
     unread |= dict.fromkeys(OUTCOME_LOG.names[5:]) | {**ENDED, "run_id": "second", "status": "not_read"}
-    unread |= {"reader_fingerprint": "f"}
-    projection = projection_at(output, run_id="second", closings=plan.asked.turns_of_closings())
+    unread |= {"fingerprint": "f"}
+    projection = projection_at(output, run_id="second", follow_up_readings=plan.asked.turns_by_follow_up())
     tables = project(part, projection=projection, not_read=[unread])
     rows = {row["question_id"]: row for row in tables.answers.to_pylist()}
     shown = {name: (row["status"], row["answer"], row["value_number"], row["run_id"]) for name, row in rows.items()}
@@ -216,7 +216,7 @@ async def test_value_that_is_closed_stays_where_another_type_of_the_same_words_m
 async def test_plan_on_record_names_no_run_for_an_answer_that_is_not_closed(plan: Plan, tmp_path: Path) -> None:
     output = Location(uri=str(tmp_path))
     await close_number(output, plan)
-    recorded = recorded_plan(plan, scan_log(output, reader_fingerprint="f", closings=plan.asked.closings))
+    recorded = recorded_plan(plan, scan_log(output, fingerprint="f", follow_up_readings=plan.asked.follow_up_readings))
     names = plan.asked.table["question_id"].to_pylist()
     read_by = {names[each["question"]]: each["run_id"] for each in recorded["readings"][0].as_py()}
     assert read_by == {"is": None, "many": "first", "free": "first"}

@@ -14,17 +14,17 @@ import pytest
 from memagent_batch.cli.settings import job_of
 from memagent_batch.errors import SettingsError
 from memagent_batch.executors.local import LocalExecutor
-from memagent_batch.files.location import Location
-from memagent_batch.files.parquet import parquet_bytes
+from memagent_batch.executors.ray.progress.progress import Progress
 from memagent_batch.flows import answer
 from memagent_batch.flows.check import check
 from memagent_batch.flows.plan import scan_plan
-from memagent_batch.log.index import TurnIndex
-from memagent_batch.ray_data.progress.progress import Progress
 from memagent_batch.runs.estimates import latest_estimates
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.record import list_log, parse_sums, signature
 from memagent_batch.runs.run import Run, begin_run, close_run
+from memagent_batch.store.location import Location
+from memagent_batch.store.parquet import parquet_bytes
+from memagent_batch.store.turn_log.index import TurnIndex
 from memagent_batch.wiring import ReaderIdentity
 from tests.audit.scan import found, verify_here
 from tests.audit.test_verify import signers
@@ -128,13 +128,13 @@ def test_key_that_can_not_sign_is_refused_with_the_remedy(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("text", ['{"values": [', "{}", '{"values": [{"value": 1}]}', '{"values": 3}', "[]"])
-def test_estimate_that_can_not_be_read_keeps_no_night_from_closing(
+def test_estimate_that_can_not_be_read_keeps_no_night_from_follow_ups(
     nights: Nights, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     (nights.output / "review/q-1/estimate.json").write_bytes(text.encode())
     manifest = nights.run(DOCUMENTS, QUESTIONS)
     assert b"There is no estimate of it here" in (nights.output / f"runs/{manifest['run_id']}/card.md").read_bytes()
-    assert "review/q-1/estimate.json is no estimate of a review" in caplog.text
+    assert "review/q-1/estimate.json is not an estimate of a review" in caplog.text
     assert latest_estimates(nights.output) == []
 
 
@@ -143,9 +143,9 @@ def test_log_file_that_lands_after_the_tables_were_planned_is_not_sealed(
 ) -> None:
     """As of an attempt that was superseded, and flushes late: it has other answers, which no table shows."""
 
-    def late(run: Run, **knobs: Any) -> Manifest:
+    def late(run: Run, **settings: Any) -> Manifest:
         write_outcome(nights, run_id=run.run_id)
-        return close_run(run, **knobs)
+        return close_run(run, **settings)
 
     nights.run(DOCUMENTS, QUESTIONS)
     monkeypatch.setattr(recorded_nights, "close_run", late)
@@ -163,11 +163,11 @@ def test_log_files_of_a_run_are_those_that_its_tables_are_planned_from(
     job = job_of(documents="docs", questions="list", output=nights.output.uri)
     run = begin_run(nights.output, job, reader=ReaderIdentity(fingerprint="f", parts={}), plan=plan)
 
-    def scan(*given: Any, **knobs: Any) -> TurnIndex:
+    def scan(*given: Any, **settings: Any) -> TurnIndex:
         scans.append(1)
         if len(scans) == 2 and when == "before":
             write_outcome(nights, run_id=run.run_id)
-        index = scan_plan(*given, **knobs)
+        index = scan_plan(*given, **settings)
         if len(scans) == 2 and when == "after":
             write_outcome(nights, run_id=run.run_id)
         return index

@@ -5,9 +5,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from memagent_batch.domain.closing.answer_types import Bool, Date, Json, Label, Labels, Number, ValueType
+from memagent_batch.documents.questions import NO_TYPE, given_questions, type_fields
+from memagent_batch.domain.follow_ups.answer_types import Bool, Date, Json, Label, Labels, Number, ValueType
 from memagent_batch.errors import InputError
-from memagent_batch.inputs.questions import NO_TYPE, given_questions, type_fields
 from memagent_batch.runs.projection import NOT_CLOSED
 from memagent_batch.runs.results import (
     MAX_RESULT_COLUMNS,

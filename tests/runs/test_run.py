@@ -10,15 +10,12 @@ import pyarrow as pa
 import pytest
 
 from memagent_batch.cli.settings import job_of
+from memagent_batch.documents.document_index import INDEX_SCHEMA
+from memagent_batch.documents.questions import read_questions
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import CountsError, SupersededError
-from memagent_batch.files.location import Location
-from memagent_batch.inputs.document_index import INDEX_SCHEMA
-from memagent_batch.inputs.questions import read_questions
-from memagent_batch.log import writer as turn_log
-from memagent_batch.log.index import scan_log
+from memagent_batch.executors.ray.write import write_tables
 from memagent_batch.logs import begin_log
-from memagent_batch.ray_data.write import write_tables
 from memagent_batch.runs import projection as looks
 from memagent_batch.runs import run as close
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_unpublished
@@ -29,6 +26,9 @@ from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.record import list_log
 from memagent_batch.runs.run import Run, begin_run, close_run
 from memagent_batch.runs.state import read_state
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log import writer as turn_log
+from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.wiring import ReaderIdentity
 from tests.runs.recorded_nights import AWAY, FAILS, Nights
 
@@ -58,7 +58,7 @@ def begun(folder: Path, plan: Plan) -> Run:
 
 
 def parts_of(run: Run, plan: Plan) -> Iterator[pa.Table]:
-    return attach_not_read(plan_parts(plan, scan_log(run.output, reader_fingerprint="f")), collect_not_read([]))
+    return attach_not_read(plan_parts(plan, scan_log(run.output, fingerprint="f")), collect_not_read([]))
 
 
 def written(run: Run, plan: Plan) -> list[PartReport]:
@@ -72,7 +72,7 @@ def written(run: Run, plan: Plan) -> list[PartReport]:
 
 def closed(run: Run, plan: Plan, reports: list[PartReport]) -> Manifest:
     """Closes the first run of an output."""
-    recorded = recorded_plan(plan, scan_log(run.output, reader_fingerprint="f"))
+    recorded = recorded_plan(plan, scan_log(run.output, fingerprint="f"))
     return close_run(run, reports=reports, recorded=recorded, log_files=set(list_log(run.output)), before=None)
 
 

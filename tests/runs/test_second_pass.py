@@ -1,4 +1,4 @@
-"""Second passes: the readings that they take, and their answers in the place of those of the first."""
+"""Second passes: the readings that they take, and their answers in place of those of the first."""
 
 import json
 from pathlib import Path
@@ -13,10 +13,10 @@ from memagent_batch.cli.main import main
 from memagent_batch.cli.settings import job_of
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import InputError
-from memagent_batch.files.location import Location
 from memagent_batch.runs.history import recorded_plan, write_begun_plan
 from memagent_batch.runs.plan import Again, Plan
 from memagent_batch.runs.second_pass import select_again
+from memagent_batch.store.location import Location
 from tests.runs.recorded_nights import Killed, Nights, plan_of
 
 DOCUMENTS: dict[str, str | None] = {"a": "one", "b": "it fails", "c": "three"}
@@ -58,7 +58,7 @@ class TwoPasses:
             self.second.run_plan(plan, texts(), job=self.job, killed_at="reading")
         if has_plan:
             run_id = json.loads((self.second.output / "run.json").read_bytes())["run_id"]
-            index: Any = type("Index", (), {"outcomes": {}, "closings": {}})
+            index: Any = type("Index", (), {"outcomes": {}, "follow_up_readings": {}})
             write_begun_plan(self.second.output, recorded_plan(plan, index), run_id=run_id)
 
 
@@ -127,7 +127,7 @@ def test_last_usable_answer_of_the_same_text_stands(outputs: list[str]) -> None:
     places = {name: Path(rows[name, "q"]["output"]).name for name in "abcd"}
     assert places == {"a": "second", "b": "third", "c": "third", "d": "first"}
     assert {Path(rows[name, "r"]["output"]).name for name in "abcd"} == {"first"}
-    assert rows["a", "q"]["reader_fingerprint"] == "g"
+    assert rows["a", "q"]["fingerprint"] == "g"
     assert (rows["b", "q"]["status"], rows["b", "q"]["answer"]) == ("ok", "it fails")
     assert rows["b", "r"]["status"] == "failed", "no second pass read it"
     assert rows["d", "q"]["answer"] == "four", "the third read another text"

@@ -14,20 +14,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.config.job import LogConfig, TableFormat
+from memagent_batch.documents.document_index import INDEX_SCHEMA
+from memagent_batch.documents.questions import QUESTION_SCHEMA
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.document import ChunkSpan
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
-from memagent_batch.files.location import Location
-from memagent_batch.inputs.document_index import INDEX_SCHEMA
-from memagent_batch.inputs.questions import QUESTION_SCHEMA
-from memagent_batch.log.index import scan_log
-from memagent_batch.log.writer import TurnLogWriter
 from memagent_batch.runs.parts import plan_parts
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.projection import PartTables, project
 from memagent_batch.runs.tables import ANSWERS, MEMORIES, count_rows, table_bytes
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.index import scan_log
+from memagent_batch.store.turn_log.writer import TurnLogWriter
 from tests.runs.projections import projection_at
 
 FIRST_MEMORY = "nothing yet"
@@ -66,7 +66,7 @@ class RecordedRun:
         The first `notes` of the memories are notes on chunks.
         """
         address = ReadingAddress(
-            document_hash=text_hash(document), question_hash=text_hash(question), sample=sample, reader_fingerprint="f"
+            document_hash=text_hash(document), question_hash=text_hash(question), sample=sample, fingerprint="f"
         )
         for index, (text, reason) in reversed(list(enumerate(memories))):
             span = ChunkSpan(index=index, token_start=2 * index, token_end=2 * index + 2, char_start=index, char_end=9)
@@ -107,9 +107,9 @@ class RecordedRun:
     ) -> PartTables:
         questions = pa.Table.from_pylist(self.questions, schema=QUESTION_SCHEMA)
         plan = Plan(pa.Table.from_pylist(self.documents, schema=self.schema), questions, samples=self.samples)
-        (part,) = plan_parts(plan, scan_log(self.output, reader_fingerprint="f"))
-        knobs: dict[str, Any] = {"keep_word": keep_word, "extraction": extraction, "opens_thought": opens_thought}
-        projection = projection_at(self.output, run_id="second", first_memory=FIRST_MEMORY, **knobs)
+        (part,) = plan_parts(plan, scan_log(self.output, fingerprint="f"))
+        settings: dict[str, Any] = {"keep_word": keep_word, "extraction": extraction, "opens_thought": opens_thought}
+        projection = projection_at(self.output, run_id="second", first_memory=FIRST_MEMORY, **settings)
         return project(part, projection=projection)
 
 

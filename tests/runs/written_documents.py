@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memagent_batch.config.sources import InputConfig
+from memagent_batch.documents.rows import joined_hash, row_text
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.inputs.rows import joined_hash, row_text
 
 PARAGRAPH = "\n\n"
 

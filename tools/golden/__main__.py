@@ -35,7 +35,7 @@ def main() -> int:
 def _require_absent(folder: Path, names: list[str]) -> None:
     there = [name for name in names if (folder / name).exists()]
     if there:
-        sys.exit(f"{folder} holds {', '.join(there)}; remove them, choose another folder, or say --jobs")
+        sys.exit(f"{folder} holds {', '.join(there)}; remove them, choose another folder, or pass --jobs")
 
 
 def _end(lines: list[str], *, good: str) -> int:

@@ -1,4 +1,4 @@
-"""The jobs that are recorded. Each runs as a user runs it, through the command line, in processes of its own.
+"""The jobs that are recorded. Each runs as a user runs it, through the command line, in its own processes.
 
 Nothing of the product is imported here, so that these jobs run at any commit, wherever its modules lie.
 """
@@ -21,7 +21,7 @@ from tools.golden.recording import read_output, save
 JOB_SECONDS = 1800
 """Longest time for one command; the demo takes a minute on two idle cores."""
 
-KNOBS = {
+SETTINGS = {
     "model": "tiny",
     "window_tokens": 2048,
     "policy": {
@@ -62,9 +62,11 @@ class Workplace:
     kept: Path
 
     def memagent(self, command: str, *options: str) -> None:
-        """Runs a command over `documents` and `questions.jsonl` into `out`, with `KNOBS`; `options` go before them."""
+        """Runs a command over `documents` and `questions.jsonl` into `out`, with `SETTINGS`; `options` go before
+        them.
+        """
         inputs = ("--documents", "documents", "--questions", "questions.jsonl", "--output", "out")
-        (self.folder / "job.yaml").write_text(json.dumps(KNOBS), encoding="utf-8")
+        (self.folder / "job.yaml").write_text(json.dumps(SETTINGS), encoding="utf-8")
         self.python("memagent_batch", command, "--config", "job.yaml", *inputs, *options)
 
     def python(self, module: str, *arguments: str) -> None:

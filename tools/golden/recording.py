@@ -1,4 +1,4 @@
-"""What a job left in its output folder, as tables and JSON values that another version's can be held against."""
+"""What a job left in its output folder, as tables and JSON values that another version's can be compared with."""
 
 import json
 import re
@@ -90,7 +90,7 @@ def _read_table(path: Path) -> pa.Table:
         return pq.read_table(str(path), partitioning=None)
     if path.suffix == ".arrow":
         return pa.feather.read_table(str(path), memory_map=False)
-    raise ValueError(f"{path}: neither a table nor JSON; say in {__name__} how its contents are compared")
+    raise ValueError(f"{path}: neither a table nor JSON; state in {__name__} how its contents are compared")
 
 
 def _replacements(names: Sequence[str], *, work: Path) -> dict[str, str]:

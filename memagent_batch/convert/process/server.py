@@ -80,7 +80,7 @@ def main() -> None:
 
 
 def _serve(request: Request) -> Ending:
-    """Converts one file in a process of its own; returns how that ended."""
+    """Converts one file in its own process; returns how that ended."""
     try:
         makers = {kind: _load(path) for kind, path in request["converters"].items()}
     except ConverterLoadError as error:

@@ -96,7 +96,7 @@ class ConverterServer:
     def convert(
         self, file: Path, *, converters: Mapping[str, str], limits: Limits, output_bytes: int | None = None
     ) -> Converted:
-        """Converts a file in a process of its own, by the converter of its kind.
+        """Converts a file in its own process, by the converter of its kind.
 
         Args:
             file: The file; the ending of its name counts.

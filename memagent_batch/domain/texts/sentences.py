@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from memagent_batch.domain.document import Document
 
 MAX_SENTENCE_CHARS = 400
-"""Longest sentence, characters; longer runs are cut, at white space where there is some."""
+"""Longest sentence, characters; longer runs are cut, at white space if there is some."""
 WRAPPED_LINE_CHARS = 40
 """A shorter line is an entry of a list, not prose that was broken at a margin."""
 WORD_CHARS = 24
-"""Characters that are looked at before a full stop: longer words are no abbreviations."""
+"""Characters that are looked at before a full stop: longer words are not abbreviations."""
 
 CLOSERS = "\"'”’»›)\\]}」』】》〉）］"
 """What may stand between the mark that ends a sentence and the space behind it."""

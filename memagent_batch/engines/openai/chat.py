@@ -164,12 +164,12 @@ class ChatApi(Api):
         """The response as a completion; see `Api.completion`.
 
         Raises:
-            EngineRequestError: the provider's filter stopped it, the model refused, or it is no completion.
+            EngineRequestError: the provider's filter stopped it, the model refused, or it is not a completion.
         """
         try:
             body = ChatResponse.model_validate_json(response.content)
         except ValidationError as error:
-            raise EngineRequestError(f"{turn} sent what is no completion: {first_error(error)}") from error
+            raise EngineRequestError(f"{turn} sent what is not a completion: {first_error(error)}") from error
         choice, usage = body.choices[0], body.usage
         reason = _finish_reason(choice, turn=turn)
         text, spans = choice.message.content or "", None
@@ -229,10 +229,10 @@ class ChatApi(Api):
             ends = not (is_cut and not said)
             thoughts = self._markers.neutralise(message.thoughts).text  # a tag that they mention would end them
             return OPENING + thoughts + (THOUGHT_END if ends else ""), said
-        before, closing, after = said.partition(THOUGHT_END)
+        before, follow_ups, after = said.partition(THOUGHT_END)
         begins = said.lstrip().startswith(OPENING)
-        if closing and (begins or self._opens_thought or OPENING not in before):
-            return ("" if begins else OPENING) + before + closing, after
+        if follow_ups and (begins or self._opens_thought or OPENING not in before):
+            return ("" if begins else OPENING) + before + follow_ups, after
         if is_cut and (begins or self._opens_thought):
             return ("" if begins else OPENING) + said, ""
         return "", said
@@ -296,7 +296,7 @@ def _finish_reason(choice: ChatChoice, *, turn: str) -> FinishReason:
     """Why a completion ended.
 
     Raises:
-        EngineRequestError: it is none, since the model or the provider refused.
+        EngineRequestError: it is not one, since the model or the provider refused.
     """
     if choice.message.refusal:
         raise EngineRequestError(f"{turn}: the model refused to answer: {choice.message.refusal[:MESSAGE_CHARS]}")

@@ -130,7 +130,7 @@ class OpenAIClient:
         return f"the endpoint {self._url.with_query(None)}"
 
     def refusal(self, response: Response) -> str:
-        """A response that is none of use, in the server's own words; secrets that it may repeat are taken out."""
+        """A response that is of no use, in the server's own words; secrets that it may repeat are taken out."""
         return f"{self.name} answered {response.status_code}: {self._masked(error_message(response.content))}"
 
     async def _request(

@@ -61,7 +61,7 @@ class CompletionsApi(Api):
         try:
             body = CompletionResponse.model_validate_json(response.content)
         except ValidationError as error:
-            raise EngineRequestError(f"{turn} sent what is no completion: {first_error(error)}") from error
+            raise EngineRequestError(f"{turn} sent what is not a completion: {first_error(error)}") from error
         choice, usage = body.choices[0], body.usage
         _require_plausible(choice, usage, prompt=prompt, turn=turn)
         token_ids = self._tokenizer.encode(choice.text) if choice.token_ids is None else choice.token_ids

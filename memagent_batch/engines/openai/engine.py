@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from pydantic import JsonValue, PrivateAttr, ValidationError
 
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig
-from memagent_batch.domain.closing.prompts import CLOSING_TEXTS, VALUE
+from memagent_batch.domain.follow_ups.prompts import FOLLOW_UP_TEXTS, VALUE
 from memagent_batch.domain.guides import Guide, GuideKind
 from memagent_batch.domain.prompts import Slot
 from memagent_batch.domain.turns import Completion, Prompt
@@ -135,7 +135,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
         self._is_checked = True
 
     async def rejoin(self) -> None:
-        """Opens the client for a run that is under way; see `Engine.rejoin`. The first request asks for a token.
+        """Opens the client for a run in progress; see `Engine.rejoin`. The first request asks for a token.
 
         Raises:
             EngineStartError: the address, the key or a header can't work.
@@ -157,13 +157,13 @@ class OpenAIEngine(OpenAIConfig, Engine):
             raise EngineRequestError(
                 f"turn {prompt.path}: {self._client.name} takes guides as `{form}`, which can't say this one: "
                 "its choices must be numbers",
-                is_turned_away=True,
+                is_rejected_before_generation=True,
             )
         response = await self._outage.answer(lambda: self._paced(body))
         if response.status_code != 200:
             await self._require_served()
             message = f"turn {prompt.path}: {self._client.refusal(response)}"
-            raise EngineRequestError(message, is_turned_away=True)
+            raise EngineRequestError(message, is_rejected_before_generation=True)
         return self._completion(response, prompt=prompt, form=form)
 
     async def require_guides(self, kinds: Collection[GuideKind]) -> None:
@@ -206,7 +206,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
         response = await client.send("POST", self._api.path, body=body, longest_seconds=longest_seconds)
         if isinstance(response, Failure) or response.status_code != 200 or holds_choices(response.content):
             return response
-        return Failure(message=f"{client.refusal(response)}; that is no completion")
+        return Failure(message=f"{client.refusal(response)}; that is not a completion")
 
     async def _ask_adapted(
         self,
@@ -236,8 +236,8 @@ class OpenAIEngine(OpenAIConfig, Engine):
     def _guided_token_ids(self) -> list[int]:
         """A value turn as readings ask it: a guide may be obeyed behind a chat template only."""
         own = self._tokenizer.chat_template
-        tokens = self._tokenizer.closing_tokens(
-            CLOSING_TEXTS,
+        tokens = self._tokenizer.follow_up_tokens(
+            FOLLOW_UP_TEXTS,
             chat_template_kwargs=self._context.chat_template_kwargs,
             template=ServerTemplate(tokenizer=own.tokenizer, model=own.model) if self.takes_messages else own,
         )
@@ -245,7 +245,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
         return tokens.templates[VALUE].fill({slot: self._tokenizer.encode(text) for slot, text in texts.items()})
 
     async def _probe(self) -> Failure | None:
-        """Asks for next to nothing, with all fields of a real request; None where there is an answer of any kind."""
+        """Asks for next to nothing, with all fields of a real request; None if there is an answer of any kind."""
         result = await self._ask(self._body(self._probe_prompt(), seed=0), longest_seconds=PROBE_SECONDS)
         return result if isinstance(result, Failure) else None
 
@@ -283,12 +283,12 @@ class OpenAIEngine(OpenAIConfig, Engine):
                     await self._require_completion(self._outage.answer)
             except EngineStartError as error:
                 raise EngineRefusedError(f"{error}, then run the same command again") from error
-            except EngineRequestError as error:  # a probe that fails is no fault of the reading that waits for it
+            except EngineRequestError as error:  # a probe that fails is not a fault of the reading that waits for it
                 raise EngineUnavailableError(str(error)) from error
             self._is_checked = True
 
     async def _at_start(self, send: Ask) -> Response:
-        """The first response that is no passing failure."""
+        """The first response that is not a passing failure."""
         attempt = 0
         while isinstance(result := await send(), Failure):
             pause = self._backoff.pause_seconds(attempt, retry_after_seconds=result.retry_after_seconds)

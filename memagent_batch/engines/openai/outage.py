@@ -11,8 +11,8 @@ A try that fails in a way that may pass is a `Failure`. Who is to blame decides 
 While the endpoint is away, no request is sent. One probe at a time is, with back-off up to a minute; `Retry-After` is
 respected. When a probe is answered, all requests go on; the outage counts as no try of theirs. When none was for
 `longest_seconds`, they raise `EngineUnavailableError`. From then on one probe a minute decides: until it is answered,
-every request raises at once. A request that is turned away for as long while probes are answered, or under which the
-endpoint goes away `MOST_OUTAGES` times, raises the same error alone.
+every request raises at once. A request that is rejected for as long while probes are answered, or under which the
+endpoint goes away `MAX_OUTAGES` times, raises the same error alone.
 """
 
 import asyncio
@@ -25,15 +25,15 @@ from typing import TypeVar
 
 from memagent_batch.errors import EngineRequestError, EngineUnavailableError
 
-MOST_OUTAGES = 10
+MAX_OUTAGES = 10
 """Times that an endpoint may go away under one request, which may be what takes it down each time."""
 
 T = TypeVar("T")
 
-LONGEST_BACKOFF_SECONDS = 60.0
+MAX_BACKOFF_SECONDS = 60.0
 """Doubling stops here: an endpoint that comes back is found within a minute."""
 
-LONGEST_RETRY_AFTER_SECONDS = 600.0
+MAX_RETRY_AFTER_SECONDS = 600.0
 """A longer `Retry-After` counts as this much, so that a wrong date can't park a job for a day."""
 
 
@@ -51,7 +51,7 @@ class Backoff:
         """Seconds to wait after failed try number `attempt` (from 0); None where no try is left.
 
         A `Retry-After` is the least that is waited; up to `first_seconds` of jitter come on top, so that all who were
-        turned away do not come back at once.
+        rejected do not come back at once.
         """
         if attempt >= self.max_retries:
             return None
@@ -60,8 +60,8 @@ class Backoff:
     def probe_seconds(self, attempt: int, *, retry_after_seconds: float | None = None) -> float:
         """The pause where the number of tries has no limit."""
         if retry_after_seconds is not None:
-            return min(retry_after_seconds, LONGEST_RETRY_AFTER_SECONDS) + self.draw() * self.first_seconds
-        return self.draw() * min(self.first_seconds * 2.0 ** min(attempt, 64), LONGEST_BACKOFF_SECONDS)
+            return min(retry_after_seconds, MAX_RETRY_AFTER_SECONDS) + self.draw() * self.first_seconds
+        return self.draw() * min(self.first_seconds * 2.0 ** min(attempt, 64), MAX_BACKOFF_SECONDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,7 @@ class CircuitBreaker:
         return self._failure
 
     async def answer(self, send: Callable[[], Awaitable[T | Failure]]) -> T:
-        """What `send` returns once it is no Failure.
+        """What `send` returns once it is not a Failure.
 
         Raises:
             EngineRequestError: this request failed at every try while the endpoint answers probes.
@@ -135,7 +135,7 @@ class CircuitBreaker:
             failed_at = self._clock() if failed_at is None else failed_at
             if await self._until_back(result):
                 outages += not result.concerns_all
-                if outages > MOST_OUTAGES or self._clock() - failed_at > self._longest_seconds:
+                if outages > MAX_OUTAGES or self._clock() - failed_at > self._longest_seconds:
                     raise EngineUnavailableError(f"{result.message}, again and again; run the same command again later")
                 continue
             pause = self._backoff.pause_seconds(tries, retry_after_seconds=result.retry_after_seconds)
@@ -150,7 +150,7 @@ class CircuitBreaker:
         Raises:
             EngineUnavailableError: the outage lasts too long.
         """
-        if self._watch is None and self._has_given_up() and self._clock() - self._asked_at < LONGEST_BACKOFF_SECONDS:
+        if self._watch is None and self._has_given_up() and self._clock() - self._asked_at < MAX_BACKOFF_SECONDS:
             raise self._unavailable()
         if self._watch is None:
             self._watch = asyncio.ensure_future(self._probe_until_back(failure))
@@ -227,7 +227,7 @@ class Pace:
             self._most += 1 / max(1.0, self._most)
 
     def turned_away(self, *, began_at: float) -> None:
-        """A request was turned away. Those that began before the last cut say nothing new."""
+        """A request was rejected. Those that began before the last cut say nothing new."""
         if began_at <= self._cut_at:
             return
         self._cut_at = self._clock()

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from memagent_batch.config.agent import SamplingConfig
-from memagent_batch.domain.guides import Guide, GuideKind, choice_of, json_of, matching
+from memagent_batch.domain.guides import Guide, GuideKind, choice_guide, json_guide, regex_guide
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import EngineContext
 from memagent_batch.tokens.tokenizer import Tokenizer
@@ -49,9 +49,9 @@ PROBE_TOKENS = 24
 """Budget of a probe, tokens: more than its text takes in any tokeniser, an end token included."""
 
 PROBES: Mapping[GuideKind, Guide] = {
-    GuideKind.CHOICE: choice_of(*map(str, range(733, 742))),
-    GuideKind.REGEX: matching("zq7[3]{2}", example="zq733"),
-    GuideKind.JSON: json_of(
+    GuideKind.CHOICE: choice_guide(*map(str, range(733, 742))),
+    GuideKind.REGEX: regex_guide("zq7[3]{2}", example="zq733"),
+    GuideKind.JSON: json_guide(
         {
             "type": "object",
             "properties": {"zq": {"type": "array", "items": {"enum": [733]}, "minItems": 2, "maxItems": 2}},
@@ -65,7 +65,7 @@ PROBES: Mapping[GuideKind, Guide] = {
 SERVER_REMEDY = "serve the model with vLLM, without --reasoning-parser (it keeps guides off until a thought ends)"
 
 REMEDIES: Mapping[GuideKind, str] = {
-    GuideKind.CHOICE: f"{SERVER_REMEDY}, or leave out closing turns and the types bool and label",
+    GuideKind.CHOICE: f"{SERVER_REMEDY}, or leave out follow-up questions and the types bool and label",
     GuideKind.REGEX: f"{SERVER_REMEDY}, or leave out evidence and the types labels, number and date",
     GuideKind.JSON: (
         f"{SERVER_REMEDY}, and with --structured-outputs-config "
@@ -125,7 +125,7 @@ def value_text(text: str, *, guide: Guide) -> str:
     """What a completion says that was guided by `RESPONSE_OBJECT`: its value, as the guide wants it.
 
     Raises:
-        ValueError: it is no such object.
+        ValueError: it is not such a object.
     """
     if _is_json_object(guide):
         return text
@@ -160,7 +160,7 @@ def _object_schema(guide: Guide) -> JsonValue:
 
 
 def _schema(guide: Guide) -> JsonValue:
-    """What to guide by as a JSON Schema; None where there is none."""
+    """What to guide by as a JSON Schema; None if there is none."""
     if guide.kind is GuideKind.JSON:
         return guide.sent_json_schema()
     if guide.choices and all(choice.isdecimal() and str(int(choice)) == choice for choice in guide.choices):
@@ -226,7 +226,7 @@ class Api(ABC):
             response: of status 200.
             prompt: what was asked.
             turn: the turn and the endpoint, for messages.
-            form: how the guide was sent; None where there was none.
+            form: how the guide was sent; None if there was none.
 
         Raises:
             EngineRequestError: there is no completion, or none that can be right.
@@ -248,7 +248,7 @@ class Usage(BaseModel):
 
     @property
     def num_cached_tokens(self) -> int:
-        """Tokens of the prompt that a prefix cache held."""
+        """Tokens of the prompt found in a prefix cache."""
         return (self.prompt_tokens_details.cached_tokens if self.prompt_tokens_details else None) or 0
 
 
@@ -281,7 +281,9 @@ def sampling_fields(sampling: SamplingConfig, prompt: Prompt, *, seed: int) -> d
 
 
 def optional_fields(sampling: SamplingConfig) -> dict[str, JsonValue]:
-    """Fields that some endpoints refuse, and that may be left out there: none of them is a knob that the user set."""
+    """Fields that some endpoints refuse, and that may be left out there: none of them is a setting that the user
+    set.
+    """
     return {name: value for name, value in NEUTRAL.items() if name != "top_k" or sampling.top_k <= 0}
 
 

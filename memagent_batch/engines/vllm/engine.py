@@ -116,7 +116,7 @@ class VllmEngine(VllmConfig, Engine):
         except Exception as error:  # what a worker raises comes back as a bare Exception with its text
             raise EngineStartError(f"vLLM can't take the weights of {model}: {inner_message(error)}") from error
         if not emptied:
-            raise EngineDeadError("vLLM keeps what it cached of the old weights: turns are still under way")
+            raise EngineDeadError("vLLM keeps what it cached of the old weights: turns are still in flight")
 
     def with_sampling(self, sampling: SamplingConfig) -> Self:
         """The same running engine with other sampling; see `Engine.with_sampling`.
@@ -190,7 +190,7 @@ class VllmEngine(VllmConfig, Engine):
             raise EngineDeadError("vLLM's engine process died; its own log lines above say why") from error
         except (VLLMError, ValueError) as error:
             message = f"turn {prompt.path}: vLLM refused the request: {inner_message(error)}"
-            raise EngineRequestError(message, is_turned_away=True) from error
+            raise EngineRequestError(message, is_rejected_before_generation=True) from error
 
 
 def needs_gpu() -> bool:

@@ -1,8 +1,8 @@
-"""Sees to it that no engine process outlives the process that started it, and that its last words are heard.
+"""Ensures that no engine process outlives the process that started it, and that its last words are heard.
 
 vLLM loads `install` by entry points in each of its processes: as a platform plug-in while it is imported, and as a
 general plug-in when the engine is built. By itself an engine core whose parent was killed hard (`kill -9`) waits five
-minutes for it during a start, and for ever afterwards, with its memory or its GPU.
+minutes for it during a start, and forever afterwards, with its memory or its GPU.
 """
 
 import logging

@@ -39,7 +39,7 @@ WORKER_EXTENSION = "memagent_batch.engines.vllm.start.WeightRenewal"
 SPAWN_TRIES = 3
 """Starts in a row, where the engine process dies without an error of its own: what killed it need not strike again."""
 
-KNOBS = {
+SETTINGS = {
     "model": "model",
     "tokenizer": "tokenizer",
     "max_model_len": "window_tokens",
@@ -52,7 +52,8 @@ KNOBS = {
     "kv_cache_memory_bytes": "vllm.cpu_kv_cache_gib",
     "max_num_seqs": "vllm.max_num_seqs",
 }
-"""Arguments of vLLM that have a knob of their own, and that knob. Ray counts a replica's GPUs by knobs alone."""
+"""Arguments of vLLM that have a setting of their own, and that setting. Ray counts a replica's GPUs by settings
+alone."""
 
 
 LOOKUP = {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_min": 2, "prompt_lookup_max": 4}
@@ -72,7 +73,7 @@ def engine_arguments(
     """Keyword arguments of vLLM's AsyncEngineArgs; see `VllmEngine` for what goes in.
 
     Raises:
-        EngineStartError: the model's folder, a knob or an argument can't work.
+        EngineStartError: the model's folder, a setting or an argument can't work.
     """
     require_model(model, load_format=settings.engine_args.get("load_format"))
     from vllm.platforms import current_platform
@@ -174,7 +175,7 @@ def engine_environment(arguments: Mapping[str, Any], *, reproducible: bool = Fal
     A passive wait keeps the threads of one replica from spinning while another's work. A user's own
     VLLM_CPU_OMP_THREADS_BIND goes before all that. The batch-invariant mode is a variable of vLLM's. Where the model
     runs eagerly on CPU, nothing else is compiled either: at the first log-probabilities vLLM would build a small
-    function with a C++ compiler, which stops all turns for some 15 s, and ends the engine where there is none.
+    function with a C++ compiler, which stops all turns for some 15 s, and ends the engine if there is none.
     """
     from vllm.platforms import current_platform
 
@@ -207,7 +208,7 @@ def _start(arguments: Mapping[str, Any], *, failure_file: Path) -> "AsyncLLM":
         reason = failure_file.read_text(encoding="utf-8") if failure_file.exists() else inner_message(error)
         raise EngineStartError(
             f"vLLM can't start with model {arguments['model']}: {reason.strip()}\n"
-            "Check model, window_tokens and the vllm knobs (dtype, memory, engine_args)."
+            "Check model, window_tokens and the vllm settings (dtype, memory, engine_args)."
         ) from error
 
 
@@ -240,13 +241,13 @@ def require_model(model: str, *, load_format: JsonValue) -> None:
 
 
 def _require_known(engine_args: Mapping[str, JsonValue]) -> None:
-    """Refuses further arguments of the user's that vLLM does not know, or that a knob sets."""
+    """Refuses further arguments of the user's that vLLM does not know, or that a setting sets."""
     from vllm.engine.arg_utils import AsyncEngineArgs
 
     known = {field.name for field in dataclasses.fields(AsyncEngineArgs)}
     for name in engine_args:
-        if name in KNOBS:
-            raise EngineStartError(f"vllm.engine_args.{name}: use the knob {KNOBS[name]} instead")
+        if name in SETTINGS:
+            raise EngineStartError(f"vllm.engine_args.{name}: use the setting {SETTINGS[name]} instead")
         if name not in known:
             near = difflib.get_close_matches(name, known, n=3)
             hint = f"; did you mean {', '.join(near)}?" if near else "; see vLLM's AsyncEngineArgs"

@@ -159,7 +159,7 @@ def num_tokens(cell: CellSummary) -> float:
 
 
 def length_label(tokens: int | None) -> str:
-    """A length as it stands on an axis: 1K for 1,024 and for 1,000, 1M for 1,048,576."""
+    """A length as it is on an axis: 1K for 1,024 and for 1,000, 1M for 1,048,576."""
     if tokens is None:
         return "unknown"
     for base in (1024, 1000):

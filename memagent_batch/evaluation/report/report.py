@@ -42,8 +42,8 @@ from memagent_batch.evaluation.report.templates import MAX_TEXT_CHARACTERS, page
 from memagent_batch.evaluation.report.traces import MAX_MEMORY_CHARACTERS, MAX_STEPS, make_trace
 from memagent_batch.evaluation.scoring import ALL_TASKS, CellSummary, Grouping, summarise
 from memagent_batch.evaluation.suite import STATUS_MISSING
-from memagent_batch.files.location import Location
-from memagent_batch.log.index import Row
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.index import Row
 
 REPORT_FOLDER = "report"
 """Where the report goes below the evaluation's output, by default."""
@@ -101,7 +101,7 @@ def write_report(output: Location, *, target: Location) -> WrittenReport:
     """Writes `report.html`; returns where it is and what it shows.
 
     Raises:
-        OutputError: the output is no evaluation, or a table of it is missing or broken.
+        OutputError: the output is not an evaluation, or a table of it is missing or broken.
         StorageError: the target can't be written.
     """
     page = make_page(output)
@@ -119,7 +119,7 @@ def make_page(output: Location) -> dict[str, Any]:
     """All that the template shows.
 
     Raises:
-        OutputError: the output is no evaluation, or a table of it is missing or broken.
+        OutputError: the output is not an evaluation, or a table of it is missing or broken.
     """
     evaluation = open_evaluation(output)
     scores = with_lengths(read_scores(output, evaluation))

@@ -10,7 +10,7 @@ from typing import Any
 
 from memagent_batch.domain.turns import ANSWER, MERGE, READ, FinishReason
 from memagent_batch.evaluation.report.visible import shorten
-from memagent_batch.log.index import Row
+from memagent_batch.store.turn_log.index import Row
 
 WORD = re.compile(r"\s*\S+|\s+")
 """A word with the white space before it, or white space at the end: the words of a text join to the text."""
@@ -119,7 +119,7 @@ def make_trace(turns: Sequence[Row], *, references: Sequence[str], alternatives:
     )
 
 
-def held_references(memory: str, references: Sequence[str]) -> frozenset[str]:
+def references_in_memory(memory: str, references: Sequence[str]) -> frozenset[str]:
     """References whose text is in the memory, without regard to case."""
     folded = memory.casefold()
     return frozenset(reference for reference in references if reference and reference.casefold() in folded)
@@ -142,7 +142,7 @@ class _Text:
     """The memory before; None for a note, and before the first memory."""
 
     @property
-    def held_before(self) -> frozenset[str]:
+    def references_before(self) -> frozenset[str]:
         """References that stood in what it is compared with."""
         return self.before.held if self.before else frozenset()
 
@@ -151,7 +151,7 @@ def _texts_of(turns: Sequence[Row], references: Sequence[str]) -> list[_Text]:
     texts: list[_Text] = []
     memory: _Text | None = None
     for row, is_note in zip(turns, notes_of(turns), strict=True):
-        held = held_references(row["memory"], references)
+        held = references_in_memory(row["memory"], references)
         text = _Text(row=row, is_note=is_note, held=held, before=None if is_note else memory)
         texts.append(text)
         if not is_note:
@@ -175,7 +175,7 @@ def _line_verdict(texts: Sequence[_Text], *, has_memory: bool, references: Seque
 def _shown_turns(texts: Sequence[_Text]) -> frozenset[int]:
     """Changed turns that are drawn: those where a reference came or went, then the first and the last ones by turns."""
     changed = [place for place, text in enumerate(texts) if text.row["changed"]]
-    turning = [place for place in changed if texts[place].held != texts[place].held_before]
+    turning = [place for place in changed if texts[place].held != texts[place].references_before]
     ends = [place for pair in zip(changed, reversed(changed), strict=True) for place in pair]
     return frozenset(list(dict.fromkeys([*turning, *ends]))[:MAX_STEPS])
 
@@ -214,8 +214,8 @@ def _changed(text: _Text) -> TraceLine:
         memory=after if is_elided else None,
         num_characters=len(row["memory"]),
         is_cut=row["finish_reason"] == FinishReason.LENGTH,
-        references_in=tuple(sorted(text.held - text.held_before)),
-        references_out=tuple(sorted(text.held_before - text.held)),
+        references_in=tuple(sorted(text.held - text.references_before)),
+        references_out=tuple(sorted(text.references_before - text.held)),
     )
 
 

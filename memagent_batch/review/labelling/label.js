@@ -2,7 +2,7 @@
 const review = JSON.parse(document.getElementById("review").textContent);
 const at = (id) => document.getElementById(id);
 const BLOCK = 20000; // characters of a block of text, about: what is out of sight is not laid out
-const MOST_FOUND = 2000; // matches that are marked
+const MAX_FOUND = 2000; // matches that are marked
 const prefix = `memagent-review:${review.review_id}:${review.role}`;
 const labels = [...review.choices, "unclear"];
 const keys = new Map(labels.map((label, place) => [String(place + 1), label]).filter((_, place) => place < 9));
@@ -175,7 +175,7 @@ function find(words) {
     const pattern = new RegExp(words.replace(/[.*+?^${}()|[\]\\/]/g, "\\$&").replace(/\s+/g, "\\s+"), "giu");
     for (const found of text.matchAll(pattern)) {
       matches.push(rangeOf(found.index, found.index + found[0].length));
-      if (matches.length === MOST_FOUND) break;
+      if (matches.length === MAX_FOUND) break;
     }
   }
   CSS.highlights?.set("found", new Highlight(...matches));
@@ -191,7 +191,7 @@ function step(by) {
   matches[match].startContainer.parentElement.scrollIntoView({ block: "nearest" });
   const box = matches[match].getBoundingClientRect();
   window.scrollBy(0, box.top - window.innerHeight * 0.7);
-  const most = matches.length === MOST_FOUND ? "+" : "";
+  const most = matches.length === MAX_FOUND ? "+" : "";
   at("found").textContent = `${match + 1} of ${matches.length}${most}; Enter: next`;
 }
 

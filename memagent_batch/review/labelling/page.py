@@ -17,8 +17,6 @@ import pyarrow.compute as pc
 
 from memagent_batch.evaluation.report.templates import frame_page, page_bytes, page_environment
 from memagent_batch.evaluation.report.visible import visible
-from memagent_batch.files.location import Location
-from memagent_batch.log.index import Row
 from memagent_batch.review.estimates import CountedLabels, LabelledUnit, contradicts
 from memagent_batch.review.population import DrawnUnit, answer_tables
 from memagent_batch.review.record import Review
@@ -27,6 +25,8 @@ from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.tables import read_table_columns
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.index import Row
 
 DOCUMENT_FRAMES_FOLDER, ANSWER_FRAMES_FOLDER = "documents", "answers"
 """Folders of the parts, beside the page."""
@@ -139,7 +139,7 @@ def units_left(counted: CountedLabels) -> dict[str, list[DrawnUnit]]:
 def write_labelling(
     output: Location, manifest: Manifest, review: Review, counted: CountedLabels, *, with_page: bool
 ) -> WrittenLabelling:
-    """Writes pages and sheets into the review's folder; takes away those that nobody needs any more."""
+    """Writes pages and sheets into the review's folder; removes those that nobody needs any more."""
     left = units_left(counted)
     needed = [unit for units in left.values() for unit in units]
     num_gone = _write_parts(output, manifest, review, needed) if with_page else 0

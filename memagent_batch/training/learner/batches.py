@@ -146,7 +146,7 @@ def _by_text(items: Sequence[Conversation]) -> list[list[Conversation]]:
 
 
 def _arrays(column: pa.ChunkedArray) -> list[Array]:
-    """The lists of a column, each a view of its values; an empty one where there is none."""
+    """The lists of a column, each a view of its values; an empty one if there is none."""
     lists = column.combine_chunks()
     lists = lists.chunk(0) if isinstance(lists, pa.ChunkedArray) and lists.num_chunks else lists
     if not len(lists):

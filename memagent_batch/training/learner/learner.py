@@ -15,9 +15,9 @@ from torch import Tensor
 
 from memagent_batch.config.training import LearnerConfig
 from memagent_batch.errors import LearningError, SettingsError
-from memagent_batch.files.json_files import write_json
-from memagent_batch.files.location import Location
 from memagent_batch.models.weights import WEIGHT_ENDINGS, model_sha256, weights_version
+from memagent_batch.store.json_files import write_json
+from memagent_batch.store.location import Location
 from memagent_batch.training.learner.batches import Conversation, ConversationBatch, batches
 from memagent_batch.training.learner.objective import TokenSums, token_sums
 
@@ -44,7 +44,7 @@ class StepFigures:
     clip_fraction: float
     """Share of tokens with a clipped ratio, which have no gradient."""
     mean_ratio: float
-    """Mean ratio of probabilities, now to when drawn; 1 but for rounding where nothing was learnt since."""
+    """Mean ratio of probabilities, now to when drawn; 1 except for rounding where nothing was learnt since."""
     max_logprob_change: float
     """Largest change of a token's log-probability since it was drawn, nats."""
     entropy: float
@@ -54,10 +54,11 @@ class StepFigures:
     learning_rate: float
     num_conversations: int
     num_learnt_tokens: int
-    num_teaching_conversations: int
+    num_nonzero_advantage: int
     """Conversations with another advantage than 0: without one, the rewards of every question were equal."""
     num_sure_conversations: int
-    """Those of them that did not go through the network: every token was drawn with more than `sure_above`."""
+    """Those of them that did not go through the network: every token was drawn with more than
+    `skip_turns_above_probability`."""
     num_tokens: int
     """Tokens of those that did, prompts included."""
     seconds: float
@@ -93,7 +94,7 @@ def aggregate_steps(steps: Sequence[StepFigures]) -> StepFigures:
         learning_rate=steps[-1].learning_rate,
         num_conversations=sum(step.num_conversations for step in steps),
         num_learnt_tokens=num_learnt,
-        num_teaching_conversations=sum(step.num_teaching_conversations for step in steps),
+        num_nonzero_advantage=sum(step.num_nonzero_advantage for step in steps),
         num_sure_conversations=sum(step.num_sure_conversations for step in steps),
         num_tokens=num_tokens,
         seconds=seconds,
@@ -110,7 +111,7 @@ class Learner:
         Args:
             network: a causal language model of `transformers`, weights in float32 or wider.
             reference: the same architecture; None where `kl_weight` is 0.
-            settings: the knobs.
+            settings: the settings.
         """
         self.network = network
         self.num_steps = 0
@@ -192,7 +193,7 @@ class Learner:
         self.num_steps = state["num_steps"]
 
     def _unsure_and_sure(self, items: Sequence[Conversation]) -> tuple[list[Conversation], list[Conversation]]:
-        above = self._settings.sure_above
+        above = self._settings.skip_turns_above_probability
         limit = math.log(above) if above < 1.0 else math.inf
         unsure: list[Conversation] = []
         sure: list[Conversation] = []
@@ -235,7 +236,7 @@ class Learner:
             learning_rate=rate,
             num_conversations=len(items),
             num_learnt_tokens=sum(item.num_learnt_tokens for item in items),
-            num_teaching_conversations=sum(item.advantage != 0 for item in items),
+            num_nonzero_advantage=sum(item.advantage != 0 for item in items),
             num_sure_conversations=len(sure),
             num_tokens=num_tokens,
             seconds=seconds,
@@ -297,14 +298,14 @@ def _memory_bytes(device: torch.device) -> int:
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of a name, or a GPU where there is one.
+    """The device of a name, or a GPU if there is one.
 
     Raises:
         SettingsError: there is no GPU here.
     """
     there = torch.cuda.is_available()
     if name == "cuda" and not there:
-        raise SettingsError("learner.device: torch sees no GPU here; say cpu, or auto")
+        raise SettingsError("learner.device: torch sees no GPU here; set cpu or auto")
     return torch.device("cuda" if there and name != "cpu" else "cpu")
 
 

@@ -13,6 +13,11 @@ import pyarrow as pa
 
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.config.training import TrainLoopConfig
+from memagent_batch.documents.document_index import index_schema, require_unique_ids
+from memagent_batch.documents.indexing import index_shard
+from memagent_batch.documents.questions import missing_documents, read_questions
+from memagent_batch.documents.shards import list_shards
+from memagent_batch.documents.texts import fetch_texts
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.readings import Question, Status
@@ -26,18 +31,13 @@ from memagent_batch.errors import (
     RunFailedError,
     SettingsError,
 )
-from memagent_batch.files.location import Location
-from memagent_batch.inputs.document_index import index_schema, require_unique_ids
-from memagent_batch.inputs.documents import index_shard
-from memagent_batch.inputs.questions import missing_documents, read_questions
-from memagent_batch.inputs.shards import list_shards
-from memagent_batch.inputs.texts import fetch_texts
 from memagent_batch.logs import EventKind
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.documents import unreadable, with_breaks
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import ReadingTurns
 from memagent_batch.runs.plan import Plan
+from memagent_batch.store.location import Location
 from memagent_batch.training.rollouts.groups import GroupMaker, GroupQuestion, GroupSample
 from memagent_batch.training.rollouts.table import ROLLOUTS_FOLDER, write_record, write_rollouts
 from memagent_batch.wiring import identify_reader, make_documents, make_texts_place, make_tokenizer
@@ -123,7 +123,7 @@ class Sampler:
         Raises:
             EngineDeadError: the engine can serve nothing more.
             RunFailedError: no sample could be read.
-            Exception: what else ends a reading and is no ReadingError, such as a defect of a policy or an engine.
+            Exception: what else ends a reading and is not a ReadingError, such as a defect of a policy or an engine.
         """
         slots = asyncio.Semaphore(self._training.pool.readings_in_flight)
         read = list(await asyncio.gather(*[self._task(task, slots) for task in tasks]))
@@ -142,7 +142,7 @@ class Sampler:
                     document_hash=document_hash,
                     question_hash=text_hash(task.question),
                     sample=number,
-                    reader_fingerprint=self.reader.fingerprint,
+                    fingerprint=self.reader.fingerprint,
                 )
             )
             for number in range(self._training.agent.sampling.samples)
@@ -181,7 +181,7 @@ class Sampler:
 
 
 def read_held_out(training: TrainLoopConfig) -> list[Task]:
-    """The tasks of the held-out question list; none where there is no such list."""
+    """The tasks of the held-out question list; none if there is no such list."""
     if training.loop.held_out is None:
         return []
     sources = require_sources(training)

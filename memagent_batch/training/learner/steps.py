@@ -19,10 +19,10 @@ from typing import TypedDict
 
 from memagent_batch.config.training import TrainLoopConfig
 from memagent_batch.errors import OutputError
-from memagent_batch.files.claims import claimed_record
-from memagent_batch.files.json_files import read_json, write_json
-from memagent_batch.files.location import Location
 from memagent_batch.runs.manifest import public_settings
+from memagent_batch.store.claims import read_owner_record
+from memagent_batch.store.json_files import read_json, write_json
+from memagent_batch.store.location import Location
 from memagent_batch.training.learner.learner import sync
 from memagent_batch.training.rollouts.table import ROLLOUTS_FILE
 
@@ -30,12 +30,12 @@ LOOP_FORMAT = "memagent-loop/1"
 LOOP_FILE, UPDATE_FILE, HELD_OUT_FILE = "loop.json", "update.json", "evaluation.json"
 MODEL_FOLDER, STATE_FILE = "model", "state.pt"
 
-FREE_KNOBS = (
+RESUMABLE_SETTINGS = (
     *("output", "log_format", "pool", "loop.max_steps", "loop.max_minutes", "loop.keep_every"),
     *("learner.learning_rate", "learner.bf16", "learner.batch_tokens", "learner.device"),
     *("vllm.gpu_memory_utilization", "vllm.cpu_kv_cache_gib"),
 )
-"""Knobs that another call of the same loop may change: budget, room, and what helps where an update went wrong."""
+"""Settings that another call of the same loop may change: budget, room, and what helps where an update went wrong."""
 
 
 class HeldOutFigures(TypedDict):
@@ -107,42 +107,43 @@ def claim_loop(training: TrainLoopConfig) -> Path:
     """The loop's folder, if it is empty or this very loop's.
 
     Raises:
-        OutputError: it holds something else, or the same loop with other knobs; names them.
+        OutputError: it holds something else, or the same loop with other settings; names them.
     """
     folder = Path(training.output)
-    knobs = public_settings(training)
+    settings = public_settings(training)
     place = Location(uri=str(folder))
-    record = claimed_record(place, LOOP_FILE, layout=LOOP_FORMAT)
+    record = read_owner_record(place, LOOP_FILE, layout=LOOP_FORMAT)
     if record is None:
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(place / LOOP_FILE, {"format": LOOP_FORMAT, "settings": knobs})
+        write_json(place / LOOP_FILE, {"format": LOOP_FORMAT, "settings": settings})
         return folder
-    now, then = flat_knobs(knobs), flat_knobs(record["settings"])
+    now, then = flat_settings(settings), flat_settings(record["settings"])
     changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
     if changed:
         raise OutputError(
-            f"output: {folder} belongs to a loop with other knobs in {', '.join(changed)}; choose another output, or "
+            f"output: {folder} belongs to a loop with other settings in {', '.join(changed)}; choose another output, "
+            f"or "
             f"give what {LOOP_FILE} says"
         )
     return folder
 
 
-def flat_knobs(knobs: Mapping[str, object], *, within: str = "") -> dict[str, object]:
-    """Knobs by their dotted names, those left out that another call may change."""
+def flat_settings(settings: Mapping[str, object], *, within: str = "") -> dict[str, object]:
+    """Settings by their dotted names, those left out that another call may change."""
     flat: dict[str, object] = {}
-    for key, value in knobs.items():
+    for key, value in settings.items():
         name = f"{within}{key}"
-        if name in FREE_KNOBS:
+        if name in RESUMABLE_SETTINGS:
             continue
         if isinstance(value, Mapping) and value:
-            flat |= flat_knobs(value, within=f"{name}.")
+            flat |= flat_settings(value, within=f"{name}.")
         else:
             flat[name] = value
     return flat
 
 
 def last_step(folder: Path) -> Step:
-    """The last step whose update is done; step 0 where there is none."""
+    """The last step whose update is done; step 0 if there is none."""
     return max(done_steps(folder), key=lambda step: step.number, default=Step(folder, 0))
 
 

@@ -16,8 +16,8 @@ from memagent_batch.domain.answers import extract_answer
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.rewards import Overlong, group_advantages, rewards_are_equal
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.log.index import Row
 from memagent_batch.models.weights import weights_version
+from memagent_batch.store.turn_log.index import Row
 from memagent_batch.training.rollouts.rewarder import Rewarded, Rewarder
 from memagent_batch.training.rollouts.table import ROLLOUTS
 from memagent_batch.wiring import ReaderIdentity
@@ -77,11 +77,11 @@ class GroupMaker:
 
     def group(self, asked: GroupQuestion, samples: Sequence[GroupSample]) -> pa.Table | None:
         """The group's rows, a table of `ROLLOUTS`; None where it teaches nothing and is left out."""
-        knobs = self._rollouts
+        settings = self._rollouts
         rewarded_G = [self._rewarded(sample, asked) for sample in samples]
         rewards_G = [rewarded.reward for rewarded in rewarded_G]
-        advantages_G = group_advantages(rewards_G, kind=knobs.advantage)
-        dropped = knobs.drop_equal and rewards_are_equal(rewards_G)
+        advantages_G = group_advantages(rewards_G, kind=settings.advantage)
+        dropped = settings.drop_equal and rewards_are_equal(rewards_G)
         self._count(samples, rewards_G, dropped=dropped)
         if dropped:
             return None

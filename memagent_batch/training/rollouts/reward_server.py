@@ -1,7 +1,7 @@
 """What the process of a user's reward function runs: imports the function, then answers one response after another.
 
 It is started as a script and imports nothing but the standard library before the user's module. It speaks JSON over one
-socket, since stdout is the user's. It has a process group of its own, which it ends when the process that started it
+socket, since stdout is the user's. It has its own process group, which it ends when the process that started it
 is gone, even by `kill -9`: a thread looks, so that a function that hangs ends too.
 """
 
@@ -20,7 +20,7 @@ from typing import Any, TypedDict
 PARENT_SECONDS = 0.5
 """Time between two looks at the parent; polled, because Linux's parent-death signal fires when the *thread* that
 started the process ends, which says nothing about the parent."""
-MOST_ERROR_CHARACTERS = 2000
+MAX_ERROR_CHARACTERS = 2000
 """Length at which an error's message is cut."""
 
 
@@ -66,7 +66,7 @@ def imported(path: str) -> Callable[..., Any]:
     module, _, name = path.partition(":")
     reward = getattr(importlib.import_module(module), name)
     if not callable(reward):
-        raise TypeError(f"{name} is no function")
+        raise TypeError(f"{name} is not a function")
     return reward  # type: ignore[no-any-return]
 
 
@@ -88,7 +88,7 @@ def error_line(error: BaseException) -> str:
     """An error of the user's code in one line."""
     if isinstance(error, SystemExit):
         return f"it calls exit({error.code})"
-    return " ".join(f"{type(error).__name__}: {error}".split())[:MOST_ERROR_CHARACTERS]
+    return " ".join(f"{type(error).__name__}: {error}".split())[:MAX_ERROR_CHARACTERS]
 
 
 def end() -> None:

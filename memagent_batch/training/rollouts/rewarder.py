@@ -1,4 +1,4 @@
-"""Rewards of samples. A user's own function runs in a process of its own, so that it can neither hang nor end a run."""
+"""Rewards of samples. A user's own function runs in its own process, so that it can neither hang nor end a run."""
 
 import json
 import os
@@ -33,7 +33,7 @@ class Rewarded:
 
 
 class Rewarder:
-    """Rewards responses by the knobs."""
+    """Rewards responses by the settings."""
 
     def __init__(self, settings: RolloutConfig, *, extraction: Extraction) -> None:
         self._settings = settings
@@ -112,7 +112,7 @@ class RewardProcess:
         if failure is not None:
             self.close()
             raise SettingsError(
-                f"rollouts.reward: {path!r} can't be imported: {failure}. Mend the module; where it is not found, put "
+                f"rollouts.reward: {path!r} can't be imported: {failure}. Fix the module; where it is not found, put "
                 "its folder on PYTHONPATH, on every node"
             )
 
@@ -151,7 +151,7 @@ class _ProcessFailedError(Exception):
 
 
 def require_reward(settings: RolloutConfig, *, import_seconds: float = IMPORT_SECONDS) -> None:
-    """Refuses a reward of the user's that can't be imported; it is tried in a process of its own.
+    """Refuses a reward of the user's that can't be imported; it is tried in its own process.
 
     Raises:
         SettingsError: names it.

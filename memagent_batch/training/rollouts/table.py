@@ -13,19 +13,19 @@ from pydantic import JsonValue
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.config.job import RolloutConfig
 from memagent_batch.errors import InputError
-from memagent_batch.files.claims import whole_record
-from memagent_batch.files.columns import column
-from memagent_batch.files.errors import table_errors
-from memagent_batch.files.json_files import write_json
-from memagent_batch.files.location import Location
-from memagent_batch.files.parquet import parquet_bytes
-from memagent_batch.log.rows import RUN_ID, SAMPLE
 from memagent_batch.runs.claim import TableSet
 from memagent_batch.runs.tables import DOCUMENT_ID, QUESTION_ID
+from memagent_batch.store.claims import require_complete
+from memagent_batch.store.columns import column
+from memagent_batch.store.errors import table_errors
+from memagent_batch.store.json_files import write_json
+from memagent_batch.store.location import Location
+from memagent_batch.store.parquet import parquet_bytes
+from memagent_batch.store.turn_log.rows import RUN_ID, SAMPLE
 
 ROLLOUTS_FOLDER = "rollouts"
 ROLLOUTS_FILE = "rollouts.json"
-"""Counts, files and knobs of the table. Written last: without it the table is not whole."""
+"""Counts, files and settings of the table. Written last: without it the table is not whole."""
 ROLLOUTS_FORMAT = "memagent-rollouts/1"
 """Changes with every change of layout that an older version can't read."""
 ROLLOUT_TABLES = TableSet(record=ROLLOUTS_FILE, folders=(ROLLOUTS_FOLDER,))
@@ -164,7 +164,7 @@ def read_rollouts_record(rollouts: Location) -> RolloutsRecord:
     Raises:
         InputError: there is none, or it is of another version.
     """
-    record = whole_record(
+    record = require_complete(
         rollouts,
         ROLLOUTS_FILE,
         layout=ROLLOUTS_FORMAT,
@@ -180,7 +180,7 @@ def read_groups(output: Location, *, files: Sequence[str], columns: Sequence[str
     """Streams the groups of the files of a table, each with all rows of its samples; holds a group and a batch.
 
     Raises:
-        InputError: a file is not there, or is no part of such a table.
+        InputError: a file is not there, or is not part of such a table.
     """
     names = list(dict.fromkeys(["group_id", *columns]))
     return _whole(_batches(output, files, columns=names))

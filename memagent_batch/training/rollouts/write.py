@@ -13,11 +13,7 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Question, Status
 from memagent_batch.errors import DocumentError, SupersededError
-from memagent_batch.files.columns import arrow_schema
-from memagent_batch.log.index import ReadingKey, StandingOutcome, read_outcomes, reading_key
-from memagent_batch.log.question_list import AskedQuestion, asked_in
-from memagent_batch.log.turns import read_turns
-from memagent_batch.ray_data.tokenise import tokenise
+from memagent_batch.executors.ray.tokenise import tokenise
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.documents import PlannedDocument, planned_documents, unreadable
 from memagent_batch.reading.read import read
@@ -25,6 +21,10 @@ from memagent_batch.reading.turns import LoggedTurns, ReadingTurns, ReplayOnly
 from memagent_batch.runs.claim import require_claim
 from memagent_batch.runs.parts import PART_COLUMN
 from memagent_batch.runs.plan import WORK_COLUMNS
+from memagent_batch.store.columns import arrow_schema
+from memagent_batch.store.turn_log.index import CurrentOutcome, ReadingKey, read_outcomes, reading_key
+from memagent_batch.store.turn_log.question_list import AskedQuestion, asked_in
+from memagent_batch.store.turn_log.turns import read_turns
 from memagent_batch.training.rollouts.groups import GroupMaker, GroupQuestion, GroupSample
 from memagent_batch.training.rollouts.table import write_rollouts
 from memagent_batch.wiring import ReaderIdentity, make_output
@@ -54,7 +54,7 @@ class RolloutTask:
     """What every projecting task of a run knows."""
 
     job: JobConfig
-    """All knobs, as the readings had them."""
+    """All settings, as the readings had them."""
     run_id: str
     reader: ReaderIdentity
 
@@ -100,7 +100,7 @@ class Projector:
         fingerprint = self._task.reader.fingerprint
         self._questions = asked_in(part)
         files = sorted({file for files in part["outcome_files"].to_pylist() for file in files})
-        outcomes = read_outcomes(self._output, files, reader_fingerprint=fingerprint)
+        outcomes = read_outcomes(self._output, files, fingerprint=fingerprint)
         readable = part.filter(pc.is_null(part["error"]))
         for unread in part.filter(pc.is_valid(part["error"])).to_pylist():
             yield from self._document(_unread_document(unread), {}, outcomes)
@@ -109,7 +109,7 @@ class Projector:
             turns = read_turns(
                 self._output,
                 document.turn_files,
-                reader_fingerprint=fingerprint,
+                fingerprint=fingerprint,
                 document_hashes=[document.document_hash],
                 ended_by={key: row["line"] for key, row in outcomes.items()},
             )
@@ -119,7 +119,7 @@ class Projector:
         self,
         document: PlannedDocument,
         turns: LoggedTurns,
-        outcomes: Mapping[ReadingKey, StandingOutcome],
+        outcomes: Mapping[ReadingKey, CurrentOutcome],
     ) -> Iterator[pa.Table]:
         for number in dict.fromkeys(question for question, _ in document.readings):
             question = self._questions[number]
@@ -143,7 +143,7 @@ class Projector:
         document: PlannedDocument,
         question: AskedQuestion,
         turns: LoggedTurns,
-        outcomes: Mapping[ReadingKey, StandingOutcome],
+        outcomes: Mapping[ReadingKey, CurrentOutcome],
         *,
         sample: int,
     ) -> GroupSample:
@@ -152,7 +152,7 @@ class Projector:
             document_hash=document.document_hash,
             question_hash=question["question_hash"],
             sample=sample,
-            reader_fingerprint=self._task.reader.fingerprint,
+            fingerprint=self._task.reader.fingerprint,
         )
         key = reading_key(address)
         outcome = outcomes.get(key)
@@ -182,7 +182,7 @@ class Projector:
             engine=ReplayOnly(),
             address=sample.address,
             seed=self._task.job.agent.sampling.seed,
-            held=turns,
+            from_log=turns,
             observe=sample.add_turn,
         )
         asked = Question(question_id=question["question_id"], text=question["question"])
@@ -192,7 +192,7 @@ class Projector:
 
 
 def _as_bundle(part: pa.Table) -> pa.Table:
-    """A part of the plan as `tokenise` takes it: no closing turns, no turns of a last version."""
+    """A part of the plan as `tokenise` takes it: no follow-up questions, no turns of a last version."""
     for column in map(WORK_COLUMNS.field, ("closings", "ended_by", "last_hashes")):
         part = part.append_column(column, pa.array([[]] * part.num_rows, column.type))
     return part

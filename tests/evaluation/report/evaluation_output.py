@@ -65,9 +65,9 @@ def write_evaluation(folder: Path, made: Made) -> Path:
                 "model": "models/tiny",
                 "policy": "overwrite",
                 "seconds": 312.5 + 100 * place,
-                "reader_fingerprint": f"{place:064x}",
+                "fingerprint": f"{place:064x}",
                 "run_id": "20261121T040000.000Z",
-                "knobs": {},
+                "settings": {},
                 "suite_sha256": "s",
                 "finished_at": "2026-11-21T04:31:00+00:00",
                 "score_on": made.score_on[place % len(made.score_on)],
@@ -159,11 +159,11 @@ class _Reading:
             "answered": self.answer is not None,
             "answer": self.answer,
             "references": [self.reference],
-            **self._closing(),
+            **self._follow_ups(),
             **(nothing if self.outcome in {"failed", "missing"} else self.costs),
         }
 
-    def _closing(self) -> Row:
+    def _follow_ups(self) -> Row:
         """What was asked after the answer."""
         if not self.made.typed:
             return {"is_absent": False, "abstained": False}
@@ -202,7 +202,7 @@ class _Reading:
             "num_replayed_turns": 0,
             "finished_at": datetime(2026, 11, 21, 4, 31, tzinfo=UTC),
             "question_hash": "h",
-            "reader_fingerprint": "f",
+            "fingerprint": "f",
             "model": "tiny",
             "error_type": "EngineRequestError" if failed else None,
             "error_message": "the engine refused the request; look at its log" if failed else None,
@@ -229,7 +229,7 @@ class _Reading:
                 "finish_reason": "length" if turn == 1 else "stop",
                 "document_hash": "d",
                 "question_hash": "h",
-                "reader_fingerprint": "f",
+                "fingerprint": "f",
             }
 
     def _written(self, turn: int, updates: int, memory: str) -> str:

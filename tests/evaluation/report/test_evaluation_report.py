@@ -22,8 +22,8 @@ from memagent_batch.evaluation.report.report import (
     render_report,
     write_report,
 )
-from memagent_batch.files.location import Location
 from memagent_batch.runs.tables import table_bytes
+from memagent_batch.store.location import Location
 from tests.evaluation.report.evaluation_output import Made, write_evaluation
 
 

@@ -5,7 +5,7 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 
 from memagent_batch.evaluation.report.report import write_report
-from memagent_batch.files.location import Location
+from memagent_batch.store.location import Location
 from tests.evaluation.report.evaluation_output import Made, write_evaluation
 
 pytestmark = pytest.mark.system

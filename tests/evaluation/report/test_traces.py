@@ -107,7 +107,7 @@ def test_make_trace_long_memory_is_cut_and_says_so() -> None:
 
 
 def rows_of(*texts: tuple[str, str]) -> list[dict[str, Any]]:
-    """Rows of `memories` with these kinds and texts, all changed but for the answer."""
+    """Rows of `memories` with these kinds and texts, all changed except for the answer."""
     [row] = turns("")[:1]
     return [
         row | {"turn": n, "kind": kind, "memory": text, "changed": kind != "answer"}

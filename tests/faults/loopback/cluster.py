@@ -133,7 +133,7 @@ class LoopbackCluster:
         return [f"--address=127.0.0.1:{self._port}", *cpus]
 
     def _start(self, name: str, arguments: Callable[[], list[str]], *, folder: Path) -> None:
-        """Starts a node with a folder of its own; in a shared one nodes would unpack a job's files over each other.
+        """Starts a node with its own folder; in a shared one nodes would unpack a job's files over each other.
 
         A try that fails is repeated with arguments of its own.
         """

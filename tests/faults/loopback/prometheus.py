@@ -37,7 +37,7 @@ class Prometheus:
         return self._ask(expression)
 
     def total(self, metric: str) -> int:
-        """Sum of a counter over all series; 0 where there is none."""
+        """Sum of a counter over all series; 0 if there is none."""
         return sum(round(float(series["value"][1])) for series in self.query(metric))
 
     def rules(self) -> dict[str, dict[str, Any]]:

@@ -54,7 +54,7 @@ STATUS_LINES = {
 
 @dataclass(slots=True, kw_only=True)
 class FaultProxy:
-    """Serves in a thread of its own while the block lasts."""
+    """Serves in its own thread while the block lasts."""
 
     upstream: str
     """URL of the real store or endpoint."""

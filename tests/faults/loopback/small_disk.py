@@ -13,7 +13,7 @@ MOUNT = 'mount -t tmpfs -o "size=$1" tmpfs "$2" && echo ready && exec cat'
 def small_disk(folder: Path, *, size: str = "1m") -> Iterator[Path]:
     """A disk of that size in memory, as `mount` writes sizes, while the block lasts. Any user may make one.
 
-    It is mounted in the namespace of a process of its own, and reached by that process's root under /proc.
+    It is mounted in the namespace of its own process, and reached by that process's root under /proc.
     """
     folder.mkdir(exist_ok=True)
     with subprocess.Popen(

@@ -15,11 +15,11 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import CountsError, InputError, SettingsError, SupersededError
 from memagent_batch.executors.local import LocalExecutor
-from memagent_batch.files.json_files import read_json
 from memagent_batch.flows.collect import collect, sampled_job, write_rollouts_table
 from memagent_batch.flows.plan import make_plan
-from memagent_batch.log.index import scan_log
 from memagent_batch.runs.parts import plan_parts
+from memagent_batch.store.json_files import read_json
+from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.training.rollouts.table import RolloutsRecord
 from memagent_batch.training.rollouts.write import RolloutTask, project_rollouts
 from memagent_batch.wiring import identify_reader, make_output
@@ -103,7 +103,7 @@ def test_collect_names_samples_that_ended_but_can_not_be_replayed(collected: Col
         is_gone = pc.or_(pc.equal(turns["sample"], 1), pc.and_(is_answer, pc.equal(turns["sample"], 0)))
         is_gone = pc.and_(is_gone, pc.equal(turns["document_hash"], text_hash(NOISE)))
         pq.write_table(turns.filter(pc.invert(is_gone)), log)
-    missing = "document 'd', question 'q', sample 0: NotHeldError: answer; document 'd', question 'q', sample 1"
+    missing = "document 'd', question 'q', sample 0: NotLoggedError: answer; document 'd', question 'q', sample 1"
     with pytest.raises(CountsError, match=missing):
         table_again(collected.job)
 
@@ -125,7 +125,7 @@ def test_collect_superseded_while_it_wrote_leaves_no_file(
 ) -> None:
     settings = sampled_job(collected.job)
     reader, output = identify_reader(settings.agent), make_output(settings)
-    [part] = plan_parts(make_plan(settings, executor=LOCAL), scan_log(output, reader_fingerprint=reader.fingerprint))
+    [part] = plan_parts(make_plan(settings, executor=LOCAL), scan_log(output, fingerprint=reader.fingerprint))
     rollouts = collected.folder / "run" / "rollouts"
     shutil.rmtree(rollouts)
     written: list[list[str]] = []
@@ -156,8 +156,8 @@ def test_collect_with_another_number_of_samples_is_refused(tmp_path: Path, text_
 
 def test_collect_with_a_reward_of_the_user_marks_the_samples_it_fails_on(tmp_path: Path, text_model: str) -> None:
     write_inputs(tmp_path, {"d": NOISE, "unread": None}, references=["x"])
-    knobs = {"reward": "tests.training.rollouts.rewards_of_mine:raises"}
-    record = collect(settings_of(tmp_path, text_model, **knobs))
+    settings = {"reward": "tests.training.rollouts.rewards_of_mine:raises"}
+    record = collect(settings_of(tmp_path, text_model, **settings))
     assert record["counts"] == {
         "groups": 2,
         "dropped_groups": 0,

@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.files.location import Location
 from memagent_batch.flows.collect import collect
 from memagent_batch.flows.export import export
+from memagent_batch.store.location import Location
 from memagent_batch.tokens.tokenizer import load_tokenizer
 from memagent_batch.training.bridges import BRIDGES
 from tests.flows.training import drawing_engine

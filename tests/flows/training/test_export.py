@@ -10,11 +10,11 @@ import pytest
 
 from memagent_batch.cli.export import Export
 from memagent_batch.cli.main import main
+from memagent_batch.documents.formats import columnar
 from memagent_batch.errors import InputError, SettingsError
-from memagent_batch.files.location import Location
 from memagent_batch.flows.export import export
-from memagent_batch.inputs.formats import columnar
 from memagent_batch.pages.spreadsheets import SpreadsheetFormat
+from memagent_batch.store.location import Location
 from memagent_batch.training.bridges import BRIDGES
 from memagent_batch.training.rollouts import table as rollouts
 from tests.training.rollouts.rollout_tables import NUM_TURNS, write_table

@@ -18,11 +18,11 @@ from memagent_batch.config.training import LearnerConfig, TrainConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.errors import InputError, LearningError, OutputError, SettingsError
-from memagent_batch.files.location import Location
 from memagent_batch.flows.train import train
 from memagent_batch.flows.train_loop import update_step
 from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.models.weights import model_sha256, weights_version
+from memagent_batch.store.location import Location
 from memagent_batch.training.learner.batches import LEARNT_COLUMNS, conversations
 from memagent_batch.training.learner.learner import load_learner
 from memagent_batch.training.learner.steps import Step
@@ -44,7 +44,7 @@ RIGHT, WRONG = "\\boxed{7}", "\\boxed{8}"
 
 
 def sample_of(number: int, *, response: str | None, num_turns: int = 2) -> GroupSample:
-    address = ReadingAddress(document_hash="d", question_hash="q", sample=number, reader_fingerprint="r")
+    address = ReadingAddress(document_hash="d", question_hash="q", sample=number, fingerprint="r")
     turns = [
         (
             Prompt(path=f"update/{turn}", kind="update", token_ids=[5, 6, 7 + turn], max_tokens=4),
@@ -61,10 +61,10 @@ def sample_of(number: int, *, response: str | None, num_turns: int = 2) -> Group
 
 
 def write_table(
-    folder: Path, groups: Sequence[Sequence[str | None]], *, rollouts: RolloutConfig = GROUPS, **knobs: Any
+    folder: Path, groups: Sequence[Sequence[str | None]], *, rollouts: RolloutConfig = GROUPS, **settings: Any
 ) -> Path:
     """A table with a group for each list of responses; None for a sample that failed."""
-    agent = AgentConfig(**knobs)
+    agent = AgentConfig(**settings)
     maker = GroupMaker(agent, rollouts, run_id="run", reader=identify_reader(agent))
     made = []
     for number, responses in enumerate(groups):
@@ -76,11 +76,11 @@ def write_table(
     return folder
 
 
-def settings_of(rollouts: Path, output: Path, **knobs: Any) -> TrainConfig:
+def settings_of(rollouts: Path, output: Path, **settings: Any) -> TrainConfig:
     learner = LearnerConfig(
-        questions_per_optimiser_step=2, learning_rate=1e-4, device="cpu", **knobs.pop("learner", {})
+        questions_per_optimiser_step=2, learning_rate=1e-4, device="cpu", **settings.pop("learner", {})
     )
-    return TrainConfig(rollouts=str(rollouts), model="tiny", output=str(output), learner=learner, **knobs)
+    return TrainConfig(rollouts=str(rollouts), model="tiny", output=str(output), learner=learner, **settings)
 
 
 def test_train_writes_a_whole_model_with_metrics_and_a_record(tmp_path: Path, tiny_model: str) -> None:
@@ -166,7 +166,7 @@ def test_train_makes_an_optimiser_step_of_every_so_many_questions(tmp_path: Path
     training = settings_of(table, tmp_path / "model").model_copy(update={"learner": defaults})
     assert train(training)["num_steps"] == 3
     lines = [json.loads(line) for line in (tmp_path / "model" / "metrics.jsonl").read_text().splitlines()]
-    assert [(line["num_groups"], line["num_teaching_conversations"]) for line in lines] == [(8, 32), (8, 32), (1, 4)]
+    assert [(line["num_groups"], line["num_nonzero_advantage"]) for line in lines] == [(8, 32), (8, 32), (1, 4)]
 
 
 def test_update_of_a_loop_step_is_several_optimiser_steps_one_after_another(tmp_path: Path, tiny_model: str) -> None:
@@ -209,8 +209,8 @@ def test_train_into_an_object_store_is_refused(tmp_path: Path) -> None:
 
 
 def test_learner_sure_above_with_a_reference_is_refused() -> None:
-    with pytest.raises(ValueError, match="say kl_weight 0"):
-        LearnerConfig(sure_above=0.9)
+    with pytest.raises(ValueError, match="set kl_weight to 0"):
+        LearnerConfig(skip_turns_above_probability=0.9)
 
 
 def test_read_groups_gives_each_group_whole_across_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,5 +77,5 @@ def test_troubleshooting_page_has_messages_that_the_code_prints() -> None:
 
 def test_tables_page_describes_a_column_of_several_tables_once() -> None:
     lines = tables_page.tables_page().splitlines()
-    assert sum(line.startswith("- `reader_fingerprint` (string): hash of all else") for line in lines) == 1
-    assert any(line.startswith("As in `answers/`: ") and "`reader_fingerprint`" in line for line in lines)
+    assert sum(line.startswith("- `fingerprint` (string): hash of all else") for line in lines) == 1
+    assert any(line.startswith("As in `answers/`: ") and "`fingerprint`" in line for line in lines)

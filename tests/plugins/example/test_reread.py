@@ -14,9 +14,9 @@ from memagent_batch.domain.prompts import Memory, PromptTokens
 from memagent_batch.domain.readings import Outcome, QuestionTokens
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
 from memagent_batch.errors import MergeError
-from memagent_batch.log.index import reading_key
-from memagent_batch.log.turns import LoggedRows
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
+from memagent_batch.store.turn_log.index import reading_key
+from memagent_batch.store.turn_log.turns import LoggedRows
 from memagent_batch.testing import PROMPTS, document_of
 from memagent_batch.wiring import make_prompt_set
 
@@ -33,7 +33,7 @@ TEXTS: PromptTokens = replace(
 )
 ASKED = QuestionTokens(token_ids=tuple(b"WHO?"))
 POLICY = Reread(chunk_tokens=5, question_tokens=8, memory_tokens=6, answer_tokens=6)
-ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, reader_fingerprint="f")
+ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, fingerprint="f")
 FIRST_ROUND = ["update/1/0", "update/1/1"]
 
 Rule = Callable[[Prompt], str | None]
@@ -146,13 +146,13 @@ async def test_reading_goes_on_from_any_turn_that_the_log_holds() -> None:
     outcome = await POLICY.read(document_of(9), ASKED, prompts=TEXTS, turns=turns)
     paths = list(whole.rows)
     assert paths[-2:] == ["merge/3", "answer"]
-    for num_held in range(len(paths) + 1):
+    for num_reused in range(len(paths) + 1):
         rest = Recording()
-        rows = LoggedRows.of_rows({path: whole.rows[path] for path in paths[:num_held]})
-        held = {reading_key(ADDRESS): rows}
-        turns = ReadingTurns(engine=rest, address=ADDRESS, seed=0, held=held)
+        rows = LoggedRows.of_rows({path: whole.rows[path] for path in paths[:num_reused]})
+        from_log = {reading_key(ADDRESS): rows}
+        turns = ReadingTurns(engine=rest, address=ADDRESS, seed=0, from_log=from_log)
         assert await POLICY.read(document_of(9), ASKED, prompts=TEXTS, turns=turns) == outcome
-        assert list(rest.rows) == paths[num_held:]
+        assert list(rest.rows) == paths[num_reused:]
         assert turns.counts.num_turns == len(paths)
 
 

@@ -69,7 +69,7 @@ def test_step_that_gives_no_number_leaves_the_weights(tiny_learner: Learner) -> 
 
 
 @pytest.mark.parametrize("place", ["_sums", "_optimiser"])
-def test_step_without_room_on_the_gpu_names_the_knobs(
+def test_step_without_room_on_the_gpu_names_the_settings(
     tiny_learner: Learner, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run_out(*_: Any) -> None:

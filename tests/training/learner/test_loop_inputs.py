@@ -60,10 +60,10 @@ def test_table_tasks_without_a_question_to_learn_from_are_refused(tmp_path: Path
         TableTasks(training.model_copy(update={"loop": held_out}))
 
 
-def test_claim_loop_other_knobs_are_refused_by_name(tmp_path: Path) -> None:
+def test_claim_loop_other_settings_are_refused_by_name(tmp_path: Path) -> None:
     claim_loop(loop_config(tmp_path, max_steps=1))
     claim_loop(loop_config(tmp_path, max_steps=9))
-    with pytest.raises(OutputError, match=r"other knobs in learner\.clip_low, learner\.kl_weight;"):
+    with pytest.raises(OutputError, match=r"other settings in learner\.clip_low, learner\.kl_weight;"):
         claim_loop(loop_config(tmp_path, max_steps=1, clip_low=0.5, kl_weight=0.0))
 
 

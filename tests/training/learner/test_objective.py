@@ -87,8 +87,8 @@ def gradients() -> torch.Tensor:
     return torch.cat([weight.grad.flatten() for weight in NETWORK.parameters()])
 
 
-def learner(**knobs: Any) -> Learner:
-    chosen = LearnerConfig(**knobs)
+def learner(**settings: Any) -> Learner:
+    chosen = LearnerConfig(**settings)
     NETWORK.zero_grad()
     return Learner(NETWORK, reference=REFERENCE if chosen.kl_weight else None, settings=chosen)
 
@@ -172,10 +172,12 @@ def test_sure_turns_stay_out_of_the_network_and_count_as_unchanged() -> None:
     whole = learner(kl_weight=0.0).accumulate(items)
     learner(kl_weight=0.0).accumulate(unsure)
     expected = gradients().clone() * some / every
-    found = learner(kl_weight=0.0, sure_above=between).accumulate(items)
+    found = learner(kl_weight=0.0, skip_turns_above_probability=between).accumulate(items)
     assert torch.allclose(gradients(), expected, atol=1e-9)
     assert found == pytest.approx({**whole, "max_logprob_change": found["max_logprob_change"]}, abs=1e-6)
-    figures = learner(kl_weight=0.0, sure_above=between, learning_rate=1e-12, weight_decay=0.0).step(items)
+    figures = learner(kl_weight=0.0, skip_turns_above_probability=between, learning_rate=1e-12, weight_decay=0.0).step(
+        items
+    )
     assert figures is not None
     assert (figures.num_conversations, figures.num_sure_conversations) == (4, 2)
     assert figures.num_tokens == sum(item.num_tokens for item in unsure)

@@ -10,8 +10,8 @@ from memagent_batch.training.rollouts.rewarder import Rewarder
 
 
 def main() -> None:
-    knobs = RolloutConfig(reward="tests.training.rollouts.rewards_of_mine:hangs", reward_timeout_seconds=600)
-    rewarder = Rewarder(knobs, extraction=Extraction.AUTO)
+    settings = RolloutConfig(reward="tests.training.rollouts.rewards_of_mine:hangs", reward_timeout_seconds=600)
+    rewarder = Rewarder(settings, extraction=Extraction.AUTO)
     rewarder("good", ["a"])
     if sys.argv[1] == "hangs":
         threading.Thread(target=rewarder, args=("hang", ["a"]), daemon=True).start()

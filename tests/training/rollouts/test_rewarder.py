@@ -124,7 +124,7 @@ def test_reward_process_ends_when_the_process_that_asks_it_is_killed(mode: str) 
         ("import os\nos._exit(0)", 60, "its process died"),
         ("raise KeyboardInterrupt", 60, "KeyboardInterrupt"),
         ("import time\ntime.sleep(600)", 3, "took longer than 3 s"),
-        ("score = 7", 60, "score is no function"),
+        ("score = 7", 60, "score is not a function"),
         ("score_of_another_name = 7", 60, "no attribute 'score'"),
         ("import absent.module", 60, "No module named 'absent'"),
     ],
@@ -134,9 +134,9 @@ def test_reward_that_can_not_be_imported_is_refused_whatever_its_module_does(
 ) -> None:
     (tmp_path / "reward_of_a_stranger.py").write_text(source)
     monkeypatch.syspath_prepend(str(tmp_path))
-    knobs = RolloutConfig(reward="reward_of_a_stranger:score")
+    settings = RolloutConfig(reward="reward_of_a_stranger:score")
     with pytest.raises(SettingsError, match=f"'reward_of_a_stranger:score' can't be imported: .*{said}") as refused:
-        require_reward(knobs, import_seconds=seconds)
+        require_reward(settings, import_seconds=seconds)
     assert "\n" not in str(refused.value)
     assert "reward_of_a_stranger" not in sys.modules
 

@@ -1,4 +1,4 @@
-"""A policy that asks every chunk for itself, side by side, and takes the first answer that is none of `unknown`."""
+"""A policy that asks every chunk for itself, side by side, and takes the first answer that is not one of `unknown`."""
 
 import asyncio
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ class FirstMatch:
         )
 
     def identity(self) -> Mapping[str, Any]:
-        """Kind and knobs."""
+        """Kind and settings."""
         return {"kind": self.kind, **asdict(self)}
 
     def largest_turns(self, prompts: PromptTokens) -> Mapping[str, Mapping[str, int]]:

@@ -2,7 +2,7 @@
 
 A fact whose importance shows only at the end of the document may be in no memory. So the model looks at question and
 memory, and names the one point that is missing. The document is read again for that point alone, and what is found is
-merged into the memory. Both turns fill the `merge` text of the prompt set: what to do stands in the place of its notes.
+merged into the memory. Both turns fill the `merge` text of the prompt set: what to do stands in place of its notes.
 """
 
 from collections.abc import Mapping, Sequence

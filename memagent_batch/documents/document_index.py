@@ -1,0 +1,405 @@
+"""The index of the documents: what the plan needs of each (id, hash, size, place), without its text.
+
+It is checked, sampled, and kept for the next run; what a plan logs of its inputs comes from it.
+"""
+
+import json
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from operator import itemgetter
+from typing import Any, TypedDict
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memagent_batch.config.sources import InputConfig
+from memagent_batch.documents.formats.byte_lines import line_at
+from memagent_batch.documents.formats.formats import Format
+from memagent_batch.documents.formats.records import Place
+from memagent_batch.documents.lake.table import Table
+from memagent_batch.documents.shards import FoundShards, Shard
+from memagent_batch.domain.addresses import permanent_number
+from memagent_batch.domain.texts.shares import quantity
+from memagent_batch.errors import BadFileError, DocumentMissingError, InputError
+from memagent_batch.logs import EventKind
+from memagent_batch.store.columns import column
+from memagent_batch.store.location import Location
+
+log = logging.getLogger(__name__)
+
+CARRY_PREFIX = "carry:"
+"""Goes before the names of carried columns in the index, so that they can't collide with its own."""
+ROWS_COLUMN = "rows"
+"""Column of the index with the places of a document of many rows."""
+_TEXT = pa.large_string()
+"""A column of all documents may hold more than 2 GiB, which other strings can't."""
+INDEX_SCHEMA = pa.schema(
+    [
+        column("document_id", _TEXT, "unique id of the document"),
+        column("document_hash", _TEXT, "SHA-256 of the text, null on error", nullable=True),
+        column("path", _TEXT, "path of the file on the documents' file system"),
+        column("format", pa.string(), "format of the file"),
+        column("start", pa.int64(), "row group, from 0; or first byte"),
+        column("stop", pa.int64(), "row in the group, from 0; or byte after the last"),
+        column("num_bytes", pa.int64(), "size of the text in UTF-8, bytes; 0 on error"),
+        column("question", _TEXT, "question beside the text, where asked for", nullable=True),
+        column("error", _TEXT, "why the text can't be read", nullable=True),
+        column("error_type", _TEXT, "kind of that error; null for a `DocumentError`", nullable=True),
+        column(
+            ROWS_COLUMN,
+            pa.struct(
+                [
+                    pa.field("paths", pa.list_(_TEXT)),
+                    pa.field("formats", pa.list_(pa.string())),
+                    pa.field("files", pa.list_(pa.int32())),
+                    pa.field("starts", pa.list_(pa.int64())),
+                    pa.field("stops", pa.list_(pa.int64())),
+                ]
+            ),
+            "of a document of many rows: its files, and of each row in order its file and place there",
+            nullable=True,
+        ),
+    ]
+)
+"""One row for each document. Carried columns follow, as text, named `carry:<name>`."""
+_NO_PLACE = Place(start=0, stop=0)
+"""The place of a row that stands for no document."""
+MISSING_DOCUMENT = DocumentMissingError.__name__
+"""`error_type` of rows that stand for documents which are not there."""
+BAD_FILE = BadFileError.__name__
+"""`error_type` of rows that stand for files or records which can't be read."""
+_MISSING_ERROR = (
+    "a question is bound to this document_id, and no document has it; correct the id, put the document back, or take "
+    "the question off the list"
+)
+_TABLE_ROWS = 1024
+"""Most rows of an index table."""
+_TABLE_CHARS = 4 * 1024 * 1024
+"""Most characters of questions and carried values in an index table, about."""
+_FILES = b"memagent.files"
+"""Key of the files in the metadata of a kept index."""
+_CODE = 3
+"""Raised with every change of the code that changes a row of an index."""
+_SHOWN_NAMES = 5
+"""Files or documents that a line names."""
+_FORMAT_NAMES = {
+    Format.PARQUET: "Parquet",
+    Format.JSONL: "JSONL",
+    Format.CSV: "CSV",
+    Format.ARROW: "Arrow",
+    Format.TABLE: "table",
+}
+"""Formats of many documents a file, as people write them."""
+_LEFT_OUT = (
+    "a text file beside Parquet, JSONL, CSV or Arrow files is read only where --documents names it, by its path or a "
+    "glob such as '**/*.txt', or with --input.format text"
+)
+"""Why text files are left out."""
+
+
+class RowPlaces(TypedDict):
+    """The rows of a document, in order: a value of the column `rows`."""
+
+    paths: list[str]
+    formats: list[str]
+    files: list[int]
+    starts: list[int]
+    stops: list[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexRow:
+    """A row of the index."""
+
+    document_id: str
+    path: str = ""
+    format: Format = Format.UNKNOWN
+    place: Place = _NO_PLACE
+    document_hash: str | None = None
+    num_bytes: int = 0
+    question: str | None = None
+    error: str | None = None
+    error_type: str | None = None
+    rows: RowPlaces | None = None
+    """Its rows, where it has many."""
+    order: tuple[str, ...] = ()
+    """Values that put a row into the order of its document, before rows are grouped."""
+    carried: Mapping[str, str | None] = field(default_factory=dict)
+
+    @property
+    def long_chars(self) -> int:
+        """Characters of the values that may be long."""
+        return sum(len(value) for value in (self.question, *self.carried.values()) if value)
+
+
+def index_table(rows: Sequence[IndexRow], *, schema: pa.Schema) -> pa.Table:
+    """The rows as a table of `index_schema`, or of its columns that the schema has."""
+    return pa.table({name: [_cell(row, name) for row in rows] for name in schema.names}, schema=schema)
+
+
+def index_tables(rows: Iterable[IndexRow], *, schema: pa.Schema) -> Iterator[pa.Table]:
+    """The rows as tables of some of them each, as they come; at least one, which may be empty."""
+    table: list[IndexRow] = []
+    num_chars = num_tables = 0
+    for row in rows:
+        table.append(row)
+        num_chars += row.long_chars
+        if len(table) >= _TABLE_ROWS or num_chars >= _TABLE_CHARS:
+            yield index_table(table, schema=schema)
+            table, num_chars, num_tables = [], 0, num_tables + 1
+    if table or not num_tables:
+        yield index_table(table, schema=schema)
+
+
+def _cell(row: IndexRow, name: str) -> Any:
+    if name in ("start", "stop"):
+        return getattr(row.place, name)
+    if name.startswith(CARRY_PREFIX):
+        return row.carried.get(name.removeprefix(CARRY_PREFIX))
+    return getattr(row, name)
+
+
+def index_schema(settings: InputConfig) -> pa.Schema:
+    """Schema of the index, with the columns to carry."""
+    carried = [pa.field(CARRY_PREFIX + name, _TEXT) for name in settings.carry_columns]
+    return pa.schema([*INDEX_SCHEMA, *carried])
+
+
+def row_schema(settings: InputConfig) -> pa.Schema:
+    """Schema of indexed rows before they are grouped (`rows.py`): `document_hash` and `num_bytes` are of one row."""
+    fields = [each for each in index_schema(settings) if each.name != ROWS_COLUMN]
+    return pa.schema([*fields, pa.field("order", pa.list_(_TEXT))])
+
+
+def require_unique_ids(index: pa.Table, *, documents: Location) -> None:
+    """Refuses two documents of one id.
+
+    Raises:
+        InputError: names the id and both places.
+    """
+    counts = index.select(["document_id"]).group_by("document_id").aggregate([([], "count_all")])
+    doubled = counts.filter(pc.greater(counts["count_all"], 1))
+    if not doubled.num_rows:
+        return
+    document_id = doubled["document_id"][0].as_py()
+    rows = index.filter(pc.equal(index["document_id"], document_id)).slice(0, 2).to_pylist()
+    first, second = (place_of(row, documents=documents) for row in rows)
+    more = f", and {doubled.num_rows - 1} more ids are doubled" if doubled.num_rows > 1 else ""
+    raise InputError(
+        f"document_id {document_id!r} is there twice: in {first} and in {second}{more}; "
+        "give every document its own id, or name the columns that put its rows in order with "
+        "--input.order-columns"
+    )
+
+
+def with_missing(index: pa.Table, document_ids: Sequence[str]) -> pa.Table:
+    """The index with a row for each document that questions are bound to and that is not there."""
+    rows = [IndexRow(document_id=name, error=_MISSING_ERROR, error_type=MISSING_DOCUMENT) for name in document_ids]
+    return pa.concat_tables([index, index_table(rows, schema=index.schema)]).combine_chunks()
+
+
+def is_there(table: pa.Table) -> pa.ChunkedArray:
+    """Which rows of an index, or of a plan made of it, stand for what was found: all but documents that are missing."""
+    return pc.not_equal(pc.fill_null(table["error_type"], ""), MISSING_DOCUMENT)
+
+
+def is_document(table: pa.Table) -> pa.ChunkedArray:
+    """Which rows stand for documents: not for missing ones, nor for files that can't be read."""
+    return pc.invert(pc.is_in(table["error_type"], pa.array([MISSING_DOCUMENT, BAD_FILE])))
+
+
+def require_readable(index: pa.Table) -> None:
+    """Refuses an index in which no file could be read: more likely a wrong column or format than a broken lake.
+
+    Raises:
+        InputError: says why the first one can't be.
+    """
+    bad = pc.equal(index["error_type"], BAD_FILE)
+    if pc.sum(bad).as_py() == index.num_rows:
+        raise InputError(f"documents: none of the {index.num_rows} files or rows can be read: {index['error'][0]}")
+
+
+def require_reported(index: pa.Table, *, questions: pa.Table, settings: InputConfig) -> None:
+    """Refuses bad files that no row would report: where questions stand beside the texts, theirs are lost with them.
+
+    Raises:
+        InputError: no question is asked of every document; names the first bad file.
+    """
+    bad = index.filter(pc.equal(index["error_type"], BAD_FILE))
+    if bad.num_rows and settings.question_column and not questions["document_id"].null_count:
+        raise InputError(
+            f"documents: {bad['error'][0]}; no row could say so, since no question is asked of every document: fix "
+            "the file or move it away, or ask one with --ask"
+        )
+
+
+def require_carry_columns(settings: InputConfig, *, reserved: Collection[str]) -> None:
+    """Refuses columns to carry that can't stand in `answers`.
+
+    Raises:
+        InputError: a name is taken, or given twice, or is the text's.
+    """
+    for name in settings.carry_columns:
+        if name in reserved:
+            raise InputError(f"input.carry_columns: `answers` has a column {name!r} of its own; rename yours")
+        if settings.carry_columns.count(name) > 1:
+            raise InputError(f"input.carry_columns names {name!r} twice; once is enough")
+        if name == settings.text_column:
+            raise InputError(f"input.carry_columns: {name!r} is the text itself, which is not carried; leave it out")
+
+
+def place_of(row: Mapping[str, Any], *, documents: Location) -> str:
+    """Where a row of the index stands, for a person."""
+    file = documents.at(row["path"])
+    if row["error_type"] == BAD_FILE:
+        return f"{file.uri}, which can't be read"
+    match Format(row["format"]):
+        case Format.TEXT:
+            return file.uri
+        case Format.PARQUET | Format.ARROW | Format.TABLE:
+            return f"{file.uri}, row group {row['start'] + 1}, row {row['stop'] + 1}"
+        case _:
+            return f"{file.uri}, line {line_at(file, row['start'])}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledDocuments:
+    """An index of documents in two: both are tables of `index_schema`, in the order of the whole."""
+
+    taken: pa.Table
+    """What is read."""
+    outside: pa.Table | None
+    """What is left out; None where nothing can be."""
+
+
+def documents_named(index: pa.Table, document_ids: Collection[str]) -> SampledDocuments:
+    """The documents of these ids, for a second pass."""
+    is_named = pc.is_in(index["document_id"], pa.array(document_ids, index.schema.field("document_id").type))
+    taken, outside = index.filter(is_named), index.filter(pc.invert(is_named))
+    return SampledDocuments(taken=taken.combine_chunks(), outside=outside.combine_chunks())
+
+
+def sample_documents(index: pa.Table, *, limit: int | None, seed: int) -> SampledDocuments:
+    """The documents with the smallest permanent random numbers, of seed and document hash.
+
+    A text that can't be read has no hash; its document_id stands for it. Of equal texts the first ids are taken.
+    """
+    if limit is None:
+        return SampledDocuments(taken=index, outside=None)
+    hashes, names = index["document_hash"].to_pylist(), index["document_id"].to_pylist()
+    numbered = [
+        (permanent_number(str(seed), hash_ or name), name, row)
+        for row, (hash_, name) in enumerate(zip(hashes, names, strict=True))
+    ]
+    rows = [row for *_, row in sorted(numbered, key=itemgetter(0, 1))]
+    taken, outside = (pa.array(sorted(part), pa.int64()) for part in (rows[:limit], rows[limit:]))
+    return SampledDocuments(taken=index.take(taken).combine_chunks(), outside=index.take(outside).combine_chunks())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedTable:
+    """What was indexed, where it has versions."""
+
+    versions: Mapping[str, str]
+    """Version of a table, or commit of each data set of the hub, by the place as the user names it."""
+    files: Mapping[str, str]
+    """Fingerprints of the files of a table, by path: of what decides the rows that they give the index."""
+
+    @classmethod
+    def found(cls, found: FoundShards, *, settings: InputConfig) -> "IndexedTable | None":
+        """What is indexed with these settings; None for files without versions."""
+        if found.table is not None:
+            return cls.of(found.table, settings=settings)
+        return cls(versions=found.commits, files={}) if found.commits else None
+
+    @classmethod
+    def of(cls, table: Table, *, settings: InputConfig) -> "IndexedTable":
+        """A table that is indexed with these settings."""
+        shared = json.dumps([_CODE, settings.model_dump(mode="json"), repr(sorted(table.columns.items()))])
+        files = {file.path: sha256(f"{file.fingerprint()} {shared}".encode()).hexdigest() for file in table.files}
+        return cls(versions={table.uri: table.version}, files=files)
+
+
+def kept_index(index: pa.Table, table: IndexedTable) -> pa.Table:
+    """The index as a run keeps it: documents that are there, with the files that it knows in the metadata.
+
+    A file with rows that can't be read is not known: every night looks again.
+    """
+    bad = set(index.filter(pc.equal(index["error_type"], BAD_FILE))["path"].to_pylist())
+    files = {path: fingerprint for path, fingerprint in table.files.items() if path not in bad}
+    return index.filter(is_there(index)).replace_schema_metadata({_FILES: json.dumps(files).encode()})
+
+
+def reuse_index(
+    kept: pa.Table, table: IndexedTable, shards: Sequence[Shard], *, settings: InputConfig
+) -> tuple[pa.Table, list[Shard]]:
+    """The rows of a kept index whose files have not changed, and the shards that are left to index.
+
+    Where documents have many rows, all of them are reused, or none.
+    """
+    files: dict[str, str] = json.loads((kept.schema.metadata or {}).get(_FILES, b"{}"))
+    reused = {path for path, fingerprint in table.files.items() if files.get(path) == fingerprint}
+    if settings.order_columns and files != table.files:
+        reused = set()
+    paths = pa.array(sorted(reused), kept.schema.field("path").type)
+    rows = kept.filter(pc.is_in(kept["path"], value_set=paths)).replace_schema_metadata(None)
+    left = [replace(shard, paths=tuple(path for path in shard.paths if path not in reused)) for shard in shards]
+    return rows, [shard for shard in left if shard.paths]
+
+
+def log_documents(index: pa.Table, found: FoundShards) -> None:
+    """Logs how many documents there are, from which files, and which files were left out."""
+    fields = {
+        "num_documents": len(_document_formats(index)),
+        "num_files": {str(of): found.num_files(of) for of in Format if found.num_files(of)},
+        "left_out": list(found.left_out[:_SHOWN_NAMES]),
+        "num_left_out": len(found.left_out),
+    }
+    log.info(describe(index, found), extra={"event": EventKind.DOCUMENTS_FOUND, **fields})
+
+
+def describe(index: pa.Table, found: FoundShards) -> str:
+    """The line for people, such as `24 documents: 23 from 4 Parquet files, 1 text file`."""
+    counts = {Format(row["values"]): row["counts"] for row in _document_formats(index).value_counts().to_pylist()}
+    parts = [
+        quantity(counts[format_], "text file")
+        if format_ is Format.TEXT
+        else f"{counts[format_]:,} from {quantity(found.num_files(format_), f'{_FORMAT_NAMES[format_]} file')}"
+        for format_ in Format
+        if format_ in counts
+    ]
+    line = f"{quantity(sum(counts.values()), 'document')}: {', '.join(parts)}"
+    if not found.left_out:
+        return line
+    return f"{line}; left out: {_quoted(found.left_out)} ({_LEFT_OUT})"
+
+
+def warn_of_bad_files(index: pa.Table) -> None:
+    """Names the first files and records that can't be read."""
+    bad = index.filter(pc.equal(index["error_type"], BAD_FILE))["document_id"].to_pylist()
+    if not bad:
+        return
+    message = f"files, lines or rows that can't be read: {_quoted(bad)}; each has a failed row for each question that "
+    fields = {"num_files": len(bad), "names": bad[:_SHOWN_NAMES]}
+    log.warning(f"{message}is asked of every document", extra={"event": EventKind.FILES_UNREADABLE, **fields})
+
+
+def warn_of_missing(document_ids: Sequence[str]) -> None:
+    """Names the first documents that questions are bound to and that are not there."""
+    if not document_ids:
+        return
+    message = f"documents that questions are bound to and that are not there: {_quoted(document_ids)}; their rows are "
+    fields = {"num_documents": len(document_ids), "document_ids": list(document_ids[:_SHOWN_NAMES])}
+    log.warning(f"{message}failed", extra={"event": EventKind.DOCUMENTS_MISSING, **fields})
+
+
+def _document_formats(index: pa.Table) -> pa.ChunkedArray:
+    """The format of each document; files that can't be read are none."""
+    return index.filter(pc.not_equal(pc.fill_null(index["error_type"], ""), BAD_FILE))["format"]
+
+
+def _quoted(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:_SHOWN_NAMES])
+    return shown if len(names) <= _SHOWN_NAMES else f"{shown} and {len(names) - _SHOWN_NAMES:,} more"

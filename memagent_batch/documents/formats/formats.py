@@ -1,0 +1,139 @@
+"""The file formats of inputs: the endings of their names, and what reads them."""
+
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from enum import StrEnum
+
+from memagent_batch.documents.formats.byte_lines import COMPRESSIONS, is_compressed, open_stream
+from memagent_batch.documents.formats.columnar import ColumnarReader
+from memagent_batch.documents.formats.csv_rows import CsvReader
+from memagent_batch.documents.formats.jsonl import JsonlReader
+from memagent_batch.documents.formats.records import (
+    BOM,
+    Column,
+    Place,
+    Record,
+    RecordReader,
+    Unreadable,
+    column_value,
+    decode,
+    text_bound,
+    too_long,
+)
+from memagent_batch.errors import InputError
+from memagent_batch.store.errors import input_errors
+from memagent_batch.store.location import Location
+
+
+class Format(StrEnum):
+    """File format of an input."""
+
+    PARQUET = "parquet"
+    JSONL = "jsonl"
+    """One JSON object a line."""
+    CSV = "csv"
+    """Comma-separated, with a header row."""
+    ARROW = "arrow"
+    """Arrow IPC file, also called Feather."""
+    TABLE = "table"
+    """A Parquet file of a table of a lake."""
+    TEXT = "text"
+    UNKNOWN = "unknown"
+    """Something else, which is not read."""
+
+
+_ENDINGS: Mapping[str, Format] = {
+    ".parquet": Format.PARQUET,
+    ".pq": Format.PARQUET,
+    ".jsonl": Format.JSONL,
+    ".ndjson": Format.JSONL,
+    ".json": Format.JSONL,
+    ".csv": Format.CSV,
+    ".arrow": Format.ARROW,
+    ".feather": Format.ARROW,
+    ".ipc": Format.ARROW,
+    ".txt": Format.TEXT,
+    ".text": Format.TEXT,
+    ".md": Format.TEXT,
+}
+UNKNOWN_REMEDY = (
+    "convert PDF, HTML, DOCX, e-mail and ZIP files with `memagent convert` first; move others away, or name their "
+    "format with --input.format"
+)
+"""What the user can do where the ending of a document's file is not one of ours."""
+_REFUSED = frozenset({".xz", ".lz4", ".zip"})
+"""Compressions that are not read."""
+_IN_WHOLE = frozenset({Format.PARQUET, Format.ARROW})
+"""Formats that compress their own columns, and whose rows are found by seeking."""
+
+
+def format_of(name: str, *, where: str, remedy: str) -> Format:
+    """The format that a file's ending stands for.
+
+    Raises:
+        InputError: the ending is not one of ours; says `remedy`.
+    """
+    ending = format_ending(name).lower()
+    inner, packed = posixpath.splitext(ending)
+    if inner in _REFUSED or (packed and _ENDINGS.get(inner) in _IN_WHOLE):
+        raise InputError(f"{where}: files of this compression are not read; unpack it, or write it as Parquet")
+    if inner not in _ENDINGS:
+        packings = ", ".join(COMPRESSIONS)
+        raise InputError(f"{where}: no known file ending ({', '.join(_ENDINGS)}; before {packings} too); {remedy}")
+    return _ENDINGS[inner]
+
+
+def format_ending(name: str) -> str:
+    """The ending of a name, with that of its compression: `.jsonl`, `.jsonl.gz`."""
+    inner, ending = posixpath.splitext(name)
+    return posixpath.splitext(inner)[1] + ending if ending.lower() in COMPRESSIONS else ending
+
+
+def is_named_text(name: str) -> bool:
+    """Whether a name, or a pattern of names, has the ending of a text file."""
+    return _ENDINGS.get(posixpath.splitext(format_ending(name).lower())[0]) is Format.TEXT
+
+
+class TextReader:
+    """Reads a text file as one record of one column."""
+
+    def read(
+        self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None, keep_bad: bool = False
+    ) -> Iterator[Record]:
+        """See `RecordReader`. The place is the whole file."""
+        max_bytes = text_bound(columns)
+        with input_errors(location.uri):
+            data = _read_file(location, max_bytes=max_bytes)
+        is_long = max_bytes is not None and len(data) > max_bytes + len(BOM)
+        text = Unreadable(reason=too_long(max_bytes)) if max_bytes is not None and is_long else _decode_file(data)
+        values = tuple(column_value(text, column=column, where=location.uri) for column in columns)
+        yield Record(place=Place(start=0, stop=len(data)), where=location.uri, values=values)
+
+    def fetch(self, location: Location, *, columns: Sequence[Column], places: Sequence[Place]) -> Iterator[Record]:
+        """See `RecordReader`."""
+        for record in self.read(location, columns=columns, groups=None):
+            yield from (replace(record, place=place) for place in places)
+
+
+def _read_file(location: Location, *, max_bytes: int | None) -> bytes:
+    """The file, unpacked; of one that is too long, enough to see it. A file of a store takes one request."""
+    if not (is_compressed(location.path) or location.is_local):
+        return location.read_bytes()
+    with open_stream(location) as stream:
+        return stream.read(-1 if max_bytes is None else max_bytes + len(BOM) + 1)
+
+
+def _decode_file(data: bytes) -> str | Unreadable:
+    return decode(data[len(BOM) :] if data.startswith(BOM) else data)
+
+
+READERS: Mapping[Format, RecordReader] = {
+    Format.PARQUET: ColumnarReader(),
+    Format.JSONL: JsonlReader(),
+    Format.CSV: CsvReader(),
+    Format.ARROW: ColumnarReader(),
+    Format.TABLE: ColumnarReader(),
+    Format.TEXT: TextReader(),
+}
+"""What reads each format that is read."""

@@ -1,0 +1,265 @@
+"""Records: what the readers of all file formats hand on.
+
+A row's way starts here: a file becomes records, the records become the index (`documents.py`) or the question list
+(`questions.py`).
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NoReturn, Protocol
+
+from memagent_batch.errors import InputError
+from memagent_batch.store.location import Location
+
+BOM = b"\xef\xbb\xbf"
+"""UTF-8 byte order mark, which some editors put first in a file; never part of a text."""
+
+
+class ColumnKind(StrEnum):
+    """What a column's values are."""
+
+    DOCUMENT = "document"
+    """The text of a document: one that can't be read concerns that document only."""
+    TEXT = "text"
+    IDENTIFIER = "identifier"
+    """A text, or an integer, which becomes text."""
+    REFERENCES = "references"
+    """A text or a list of texts."""
+    CARRIED = "carried"
+    """Anything; becomes text."""
+    ORDER = "order"
+    """The same, by which rows are put in order: of a time with a zone the time in UTC."""
+
+
+class Presence(StrEnum):
+    """Where a column must have values."""
+
+    EVERY = "every"
+    """Every record has a value that is not blank."""
+    SOME = "some"
+    """The file has the column; its values may be null."""
+    OPTIONAL = "optional"
+    """The file may lack the column; then all values are null."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absent:
+    """What stands for a column in a file that lacks it: a partition's key, or null for a column added later."""
+
+    value: str | int | None = None
+    """Its value in every row of the file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column to read."""
+
+    name: str
+    """Name in the file."""
+    kind: ColumnKind
+    presence: Presence
+    """Which records must have a value."""
+    setting: str = ""
+    """Setting that names the column, for the remedy in messages; empty where the name is fixed."""
+    stored_as: str | None = None
+    """Name in the files of a table, where it is another one."""
+    field_id: int | None = None
+    """Id of the column in a table; in a file with such ids it goes before the name."""
+    mapped_names: tuple[str, ...] | None = None
+    """What the table says that a column with an id is named in files without ids; None where it says nothing."""
+    absent: Absent | None = None
+    """What a file without the column has instead; by default `presence` decides."""
+    is_partition: bool = False
+    """Whether the folder of the file gives the value, whatever the file itself has under the column's name."""
+    max_bytes: int | None = None
+    """Longest text of a document, in UTF-8, bytes; None for no bound."""
+    is_part: bool = False
+    """Whether a text is one row of a document: then an empty field in CSV is a blank page, and else no text at all."""
+
+    @property
+    def substitute(self) -> str | int | None:
+        """What a file without the column has instead."""
+        return None if self.absent is None else self.absent.value
+
+    @property
+    def option(self) -> str:
+        """The setting on the command line."""
+        return f"--{self.setting.replace('_', '-')}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """Stands for the text of a document that can't be read."""
+
+    reason: str
+
+
+Value = str | list[str] | Unreadable | None
+"""A value of a record; lists are of kind REFERENCES, `Unreadable` of kind DOCUMENT."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Place:
+    """Where a record stands in its file, so that it can be read again alone."""
+
+    start: int
+    """Row group or record batch, from 0; or the record's first byte."""
+    stop: int
+    """Row in that row group or batch, from 0; or the byte after the record's last one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One record of a file."""
+
+    place: Place
+    where: str
+    """The same for a person: file and row."""
+    values: tuple[Value, ...]
+    """Values, in the order of the columns that were asked for; none on error."""
+    error: InputError | None = None
+    """Why it can't be read; only where bad records are kept."""
+
+
+class RecordReader(Protocol):
+    """How one file format is read."""
+
+    def read(
+        self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None, keep_bad: bool = False
+    ) -> Iterator[Record]:
+        """Streams the records of a file, or of its row groups `groups[0]` to `groups[1] - 1`.
+
+        Where `keep_bad`, a record that can't be read comes with its error, if those behind it can be.
+
+        Raises:
+            InputError: the file, a column or a value can't be read.
+        """
+        ...
+
+    def fetch(self, location: Location, *, columns: Sequence[Column], places: Sequence[Place]) -> Iterator[Record]:
+        """Streams the records at `places`, which are sorted; leaves out the places that are not there.
+
+        A record that can't be read comes with its error.
+
+        Raises:
+            InputError: the file or a column can't be read.
+        """
+        ...
+
+
+def make_record(values: Callable[[], tuple[Value, ...]], *, place: Place, where: str, keep_bad: bool) -> Record:
+    """The record with these values; where they can't be read and bad records are kept, with the error.
+
+    Raises:
+        InputError: a value can't be read, and bad records are not kept.
+    """
+    try:
+        return Record(place=place, where=where, values=values())
+    except InputError as error:
+        if not keep_bad:
+            raise
+        return Record(place=place, where=where, values=(), error=error)
+
+
+def column_value(value: object, *, column: Column, where: str) -> Value:
+    """A value as the column's kind wants it.
+
+    Args:
+        value: What the format's reader found: str, Unreadable, None, or any other Python value.
+        column: The column.
+        where: File and row, for messages.
+
+    Raises:
+        InputError: the value is null or blank where it must not be, of a wrong type, or no valid Unicode.
+    """
+    if column.presence is Presence.EVERY and (value is None or (isinstance(value, str) and not value.strip())):
+        state = "null" if value is None else "empty"
+        raise InputError(f"{where}: column {column.name!r} is {state}; give every row a value")
+    if value is None:
+        return None
+    if column.kind is ColumnKind.DOCUMENT and isinstance(value, Unreadable):
+        return value
+    if isinstance(value, Unreadable):
+        raise InputError(f"{where}: column {column.name!r} can't be read: {value.reason}; write it as UTF-8")
+    if column.kind is ColumnKind.REFERENCES and isinstance(value, list):
+        return [_require_text(item, column=column, where=where) for item in value]
+    if column.kind is ColumnKind.DOCUMENT and isinstance(value, str):
+        reason = _text_fault(value, max_bytes=column.max_bytes)
+        return Unreadable(reason=reason) if reason else value
+    return _require_text(value, column=column, where=where)
+
+
+def _require_text(value: object, *, column: Column, where: str) -> str:
+    if column.kind in (ColumnKind.CARRIED, ColumnKind.ORDER) and not isinstance(value, str):
+        value = _json_text(value, column=column, where=where)
+    if (
+        column.kind in (ColumnKind.IDENTIFIER, ColumnKind.REFERENCES)
+        and isinstance(value, int)
+        and not isinstance(value, bool)
+    ):
+        value = str(value)
+    if not isinstance(value, str):
+        raise_wrong_type(type(value).__name__, column=column, where=where)
+    if reason := _text_fault(value):
+        raise InputError(f"{where}: column {column.name!r} can't be read: {reason}; write it as valid Unicode")
+    return value
+
+
+def _json_text(value: object, *, column: Column, where: str) -> str:
+    if type(value) is int or not isinstance(value, bool | int | float | dict | list):
+        return str(value)
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except RecursionError as error:
+        raise InputError(f"{where}: column {column.name!r} is nested too deeply; write it as text") from error
+
+
+def _text_fault(text: str, *, max_bytes: int | None = None) -> str:
+    """Why a text can't be written as UTF-8 of this length; empty if it can."""
+    try:
+        num_bytes = len(text.encode())
+    except UnicodeEncodeError as error:
+        return f"lone surrogate at character {error.start + 1}"
+    return too_long(max_bytes) if max_bytes is not None and num_bytes > max_bytes else ""
+
+
+def too_long(max_bytes: int) -> str:
+    """Why a text is not read that is longer than the bound."""
+    return f"it has more than {max_bytes:,} bytes, the bound of input.max_document_bytes"
+
+
+def text_bound(columns: Sequence[Column]) -> int | None:
+    """Most bytes of the text of a document among these columns; None for no bound."""
+    return next((column.max_bytes for column in columns if column.max_bytes is not None), None)
+
+
+def decode(data: bytes) -> str | Unreadable:
+    """UTF-8 bytes as text; a byte order mark stays, since only a file can have one."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        return Unreadable(reason=f"invalid UTF-8 at byte {error.start + 1}")
+
+
+def raise_wrong_type(type_name: str, *, column: Column, where: str) -> NoReturn:
+    """Says that a column is of a type that can't be used.
+
+    Raises:
+        InputError: always.
+    """
+    wanted = "text or integers" if column.kind is ColumnKind.IDENTIFIER else "text"
+    remedy = f", or name another column with {column.option}" if column.setting else ""
+    raise InputError(f"{where}: column {column.name!r} holds {type_name}, not {wanted}; write it as text{remedy}")
+
+
+def raise_missing_column(column: Column, *, there: Sequence[str], where: str) -> NoReturn:
+    """Says that a column is not in the file.
+
+    Raises:
+        InputError: always.
+    """
+    remedy = f"name the right one with {column.option}" if column.setting else "add or rename one"
+    names = ", ".join(repr(name) for name in there) or "none"
+    raise InputError(f"{where} has no column {column.name!r}; its columns: {names}; {remedy}")

@@ -1,0 +1,324 @@
+"""Indexes the documents: reads their files, and makes a row of the index of each.
+
+A text is in memory only while it is hashed, and later while it is tokenised (`texts.py`).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memagent_batch.config.sources import InputConfig, OnBadFile
+from memagent_batch.config.storage import Options
+from memagent_batch.documents.document_index import BAD_FILE, IndexRow, index_schema, index_tables, row_schema
+from memagent_batch.documents.formats.columnar import (
+    GroupedFile,
+    group_records,
+    open_grouped,
+    present_columns,
+    stored_name,
+)
+from memagent_batch.documents.formats.formats import READERS, UNKNOWN_REMEDY, Format, format_of
+from memagent_batch.documents.formats.records import (
+    Column,
+    ColumnKind,
+    Presence,
+    Record,
+    Unreadable,
+    Value,
+    column_value,
+    raise_missing_column,
+)
+from memagent_batch.documents.lake.table import TableFile, partition_values, stored_columns, with_partition
+from memagent_batch.documents.lake.tables import documents_place
+from memagent_batch.documents.rows import row_text, template_columns
+from memagent_batch.documents.shards import Shard
+from memagent_batch.documents.where import Condition, columns_of, parse_where, row_expression
+from memagent_batch.domain.addresses import text_hash
+from memagent_batch.errors import InputError, InputUnreachableError
+from memagent_batch.masking import mask_urls
+from memagent_batch.store.location import Location
+
+_CHECKED_CHARS = 1024 * 1024
+"""Text of the first file that is read before a run starts, about, characters: some milliseconds."""
+TEXT_THREADS = 16
+"""Text files of a store that are read at once."""
+_GROUPED = frozenset({Format.PARQUET, Format.ARROW, Format.TABLE})
+_ROW_NUMBER = "row number"
+"""Name of a column beside those of a filter."""
+
+
+def index_shard(shard: Shard, *, settings: InputConfig, storage_options: Options) -> Iterator[pa.Table]:
+    """Streams the index of a shard, as tables of `index_schema`; at least one, which may be empty.
+
+    Where documents have many rows, as tables of `row_schema`: a row of the input each.
+
+    A text that is null or no valid Unicode gets a row with `error`; it concerns that document only.
+
+    Raises:
+        InputError: a file, a column, or any other value can't be read; with `on_bad_file: record` only where a file is
+            gone or its store does not answer.
+    """
+    schema = row_schema(settings) if settings.order_columns else index_schema(settings)
+    documents = documents_place(shard.documents, storage_options)
+    yield from index_tables(_index_rows(documents, shard, settings=settings), schema=schema)
+
+
+def require_first_records(shard: Shard, *, settings: InputConfig, storage_options: Options) -> None:
+    """Reads the first records of a shard's first file, so that a wrong column or format is refused at once.
+
+    Raises:
+        InputError: as `index_shard` does, where it would at these records.
+    """
+    place = documents_place(shard.documents, storage_options).at(shard.paths[0])
+    num_chars = 0
+    for record in document_records(place, name=shard.names[0], shard=shard, settings=settings):
+        num_chars += sum(len(value) for value in record.values if isinstance(value, str))
+        if num_chars > _CHECKED_CHARS:
+            return
+
+
+def _index_rows(documents: Location, shard: Shard, *, settings: InputConfig) -> Iterator[IndexRow]:
+    """Rows of the index; text files of a store are read some at once, since each takes the time of a request."""
+    read = partial(_file_rows, documents, shard=shard, settings=settings)
+    if documents.is_local or shard.format is not Format.TEXT:
+        yield from chain.from_iterable(map(read, shard.paths, shard.names))
+        return
+    with ThreadPoolExecutor(TEXT_THREADS) as threads:
+        yield from chain.from_iterable(threads.map(lambda path, name: list(read(path, name)), shard.paths, shard.names))
+
+
+def _file_rows(documents: Location, path: str, name: str, *, shard: Shard, settings: InputConfig) -> Iterator[IndexRow]:
+    place = documents.at(path)
+    bad = partial(IndexRow, path=path, format=shard.format, error_type=BAD_FILE)
+    try:
+        for record in document_records(place, name=name, shard=shard, settings=settings):
+            if record.error is None:
+                yield _index_row(record, path=path, format_=shard.format, settings=settings)
+                continue
+            in_file = record.where.removeprefix(place.uri).partition(" (")[0]
+            yield bad(document_id=f"{name}{in_file}", error=mask_urls(str(record.error)))
+    except InputUnreachableError:
+        raise
+    except InputError as error:
+        if settings.on_bad_file == OnBadFile.FAIL:
+            raise
+        groups = f", row groups {shard.groups[0]} to {shard.groups[1] - 1}" if shard.groups else ""
+        yield bad(document_id=f"{name}{groups}", error=mask_urls(str(error)))
+
+
+def _index_row(record: Record, *, path: str, format_: Format, settings: InputConfig) -> IndexRow:
+    document_id, text, *others = record.values
+    question = None if settings.question_column is None else _text_or_null(others.pop(0))
+    order: list[Value] = []
+    row_hash = None
+    if settings.order_columns:
+        num_carried, num_order = len(settings.carry_columns), len(settings.order_columns)
+        others, order, shown = others[:num_carried], others[num_carried:][:num_order], others[num_carried + num_order :]
+        if isinstance(text, str):
+            row = row_text(text, shown, settings=settings)
+            text, row_hash = row.text, row.hash()
+    return IndexRow(
+        document_id=str(document_id),
+        path=path,
+        format=format_,
+        place=record.place,
+        document_hash=row_hash or (text_hash(text) if isinstance(text, str) else None),
+        num_bytes=len(text.encode()) if isinstance(text, str) else 0,
+        question=question,
+        error=None if isinstance(text, str) else mask_urls(f"{record.where}: {why_unreadable(text)}"),
+        carried=dict(zip(settings.carry_columns, map(_text_or_null, others), strict=True)),
+        order=tuple(map(str, order)),
+    )
+
+
+def why_unreadable(text: Value) -> str:
+    """Why a value that is not text is none."""
+    return text.reason if isinstance(text, Unreadable) else "the text is null"
+
+
+def _text_or_null(value: Value) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def index_columns(settings: InputConfig) -> list[Column]:
+    """The columns that are indexed: id, text, question where asked for, those to carry, and those of rows."""
+    questions = [] if settings.question_column is None else [settings.question_column]
+    return [
+        *_columns(
+            [settings.document_id_column], ColumnKind.IDENTIFIER, Presence.EVERY, setting="input.document_id_column"
+        ),
+        text_column(settings),
+        *_columns(questions, ColumnKind.TEXT, Presence.EVERY, setting="input.question_column"),
+        *_columns(settings.carry_columns, ColumnKind.CARRIED, Presence.SOME, setting="input.carry_columns"),
+        *_columns(settings.order_columns, ColumnKind.ORDER, Presence.EVERY, setting="input.order_columns"),
+        *shown_columns(settings),
+    ]
+
+
+def _columns(names: Sequence[str], kind: ColumnKind, presence: Presence, *, setting: str) -> list[Column]:
+    return [Column(name=name, kind=kind, presence=presence, setting=setting) for name in names]
+
+
+def text_column(settings: InputConfig) -> Column:
+    """The column with the text."""
+    return Column(
+        name=settings.text_column,
+        kind=ColumnKind.DOCUMENT,
+        presence=Presence.SOME,
+        setting="input.text_column",
+        is_part=bool(settings.order_columns),
+        max_bytes=settings.max_document_bytes,
+    )
+
+
+def shown_columns(settings: InputConfig) -> list[Column]:
+    """The columns that header and locator of a row name, in this order, each as often as they do."""
+    header, locator = template_columns(settings.header or ""), template_columns(settings.locator or "")
+    return [
+        *_columns(header, ColumnKind.CARRIED, Presence.SOME, setting="input.header"),
+        *_columns(locator, ColumnKind.CARRIED, Presence.SOME, setting="input.locator"),
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Selection:
+    """Which rows of a file count."""
+
+    where: Condition | None
+    columns: Sequence[Column]
+    """The columns that the filter asks for, as the file may have them."""
+    values: Mapping[str, pa.Scalar]
+    """Columns of the filter that have one value in the whole file."""
+    deleted: npt.NDArray[np.int64]
+    """Rows that are deleted, counted from 0 in the file, sorted."""
+
+
+def document_records(location: Location, *, name: str, shard: Shard, settings: InputConfig) -> Iterator[Record]:
+    """Records of one file with the values of `index_columns`; the id of a text file is its name.
+
+    Raises:
+        InputError: the file, a column or a value can't be read.
+    """
+    file = shard.table_files.get(location.path)
+    values = partition_values(location.path, root=shard.root) if file is None else file.values
+    columns = _present(index_columns(settings), shard=shard, file=file, values=values)
+    keep_bad = settings.on_bad_file == OnBadFile.RECORD
+    if shard.format is Format.UNKNOWN:
+        format_of(location.path, where=location.uri, remedy=UNKNOWN_REMEDY)  # says why it can't be read
+    if shard.format is Format.TEXT:
+        yield from _text_records(location, columns=columns, name=name)
+        return
+    selection = _selection(shard, file=file, values=values, settings=settings)
+    if selection is None:
+        yield from READERS[shard.format].read(location, columns=columns, groups=shard.groups, keep_bad=keep_bad)
+        return
+    yield from _read_selected(location, columns=columns, groups=shard.groups, selection=selection, keep_bad=keep_bad)
+
+
+def _present(
+    columns: Sequence[Column], *, shard: Shard, file: TableFile | None, values: Mapping[str, pa.Scalar]
+) -> list[Column]:
+    if file is None:
+        return with_partition(columns, values) if values else list(columns)
+    return stored_columns(columns, table=shard.table_columns, values=values, where=shard.documents)
+
+
+def _selection(
+    shard: Shard, *, file: TableFile | None, values: Mapping[str, pa.Scalar], settings: InputConfig
+) -> _Selection | None:
+    """What is to be left out of a file; None where nothing is."""
+    where = parsed_where(settings)
+    if shard.format not in _GROUPED or (where is None and not (file and file.deleted)):
+        return None
+    names = sorted(columns_of(where)) if where is not None else []
+    columns = _columns(names, ColumnKind.CARRIED, Presence.SOME, setting="input.where")
+    return _Selection(
+        where=where,
+        columns=_present(columns, shard=shard, file=file, values=values),
+        values={name: value for name, value in values.items() if name in names},
+        deleted=(file or TableFile(path="", size_bytes=0)).deleted_rows,
+    )
+
+
+def parsed_where(settings: InputConfig) -> Condition | None:
+    """The filter of the settings, if there is one."""
+    return None if settings.where is None else _parsed(settings.where)
+
+
+_parsed = lru_cache(maxsize=8)(parse_where)
+
+
+def _text_records(location: Location, *, columns: Sequence[Column], name: str) -> Iterator[Record]:
+    """The one record of a text file: its name, its text, and the keys of its folders."""
+    others = columns[2:]
+    lacking = next((column for column in others if column.absent is None), None)
+    if lacking is not None:
+        raise InputError(
+            f"{location.uri}: a text file has no column {lacking.name!r}; leave out {lacking.option}, "
+            "or write the documents as Parquet, JSONL or CSV"
+        )
+    for record in READERS[Format.TEXT].read(location, columns=columns[1:2], groups=None):
+        document_id = column_value(name, column=columns[0], where=record.where)
+        keys: list[Value] = [column_value(column.substitute, column=column, where=record.where) for column in others]
+        yield replace(record, values=(document_id, *record.values, *keys))
+
+
+def _read_selected(
+    location: Location,
+    *,
+    columns: Sequence[Column],
+    groups: tuple[int, int] | None,
+    selection: _Selection,
+    keep_bad: bool,
+) -> Iterator[Record]:
+    """Streams the records that count, as `RecordReader.read`. Of other rows only the filter's columns are read."""
+    with open_grouped(location) as file:
+        present = present_columns(file.schema, columns=columns, where=location.uri)
+        condition, names = _condition(file, selection, where=location.uri)
+        may_match = file.matching(condition) if condition is not None else None
+        first, last = groups or (0, len(file.group_bytes))
+        start = sum(file.num_rows(group) for group in range(first)) if len(selection.deleted) else 0
+        for group in range(first, last):
+            if may_match is None or group in may_match:
+                rows = _matching_rows(file, group, condition=condition, names=names)
+                kept = rows[~np.isin(rows, selection.deleted - start)].tolist()
+                yield from group_records(file, group, columns=present, rows=kept, where=location.uri, keep_bad=keep_bad)
+            start += file.num_rows(group)
+
+
+def _condition(file: GroupedFile, selection: _Selection, *, where: str) -> tuple[pc.Expression | None, tuple[str, ...]]:
+    """The filter for this file, and the names of its columns there."""
+    if selection.where is None:
+        return None, ()
+    fields, values = {}, {**selection.values}
+    for column in selection.columns:
+        name = stored_name(file.schema, column, where=where)
+        if column.name in values:
+            continue
+        if name in file.schema.names:
+            fields[column.name] = file.schema.field(name)
+        elif column.absent is not None:
+            values[column.name] = pa.scalar(column.absent.value)
+        else:
+            raise_missing_column(column, there=file.schema.names, where=where)
+    names = tuple(field.name for field in fields.values())
+    return row_expression(selection.where, fields=fields, values=values), names
+
+
+def _matching_rows(
+    file: GroupedFile, group: int, *, condition: pc.Expression | None, names: Sequence[str]
+) -> npt.NDArray[np.int64]:
+    numbers = np.arange(file.num_rows(group), dtype=np.int64)
+    if condition is None:
+        return numbers
+    table = pa.table({_ROW_NUMBER: numbers})
+    if names:
+        table = file.whole(group, names=names).append_column(_ROW_NUMBER, table[_ROW_NUMBER])
+    return np.asarray(table.filter(condition)[_ROW_NUMBER].to_numpy(), dtype=np.int64)

@@ -1,0 +1,150 @@
+"""Lists the files of a Delta table, by the package `deltalake`."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+
+from memagent_batch.config.storage import Options
+from memagent_batch.documents.lake.table import (
+    Table,
+    TableColumn,
+    TableColumns,
+    TableFile,
+    TableName,
+    as_deleted,
+    missing_extra,
+)
+from memagent_batch.errors import InputError
+from memagent_batch.masking import mask_url
+from memagent_batch.store.errors import input_errors
+from memagent_batch.store.location import Location
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_PARTITION = "partition."
+_PHYSICAL_NAME = "delta.columnMapping.physicalName"
+_S3_OPTIONS: Mapping[str, str] = {
+    "key": "AWS_ACCESS_KEY_ID",
+    "secret": "AWS_SECRET_ACCESS_KEY",
+    "token": "AWS_SESSION_TOKEN",
+    "endpoint_url": "AWS_ENDPOINT_URL",
+    "region_name": "AWS_REGION",
+}
+"""Arguments of fsspec's S3 and their names in deltalake."""
+
+
+def delta_place(name: TableName, options: Options) -> Location:
+    """Where the table lies. Its `uri` stays the name of the table."""
+    folder = Location(uri=name.place, storage_options=options)
+    return Location(uri=name.full_uri, storage_options=options, neighbour=name.place, listed_path=folder.path)
+
+
+def list_delta(name: TableName, location: Location) -> Table:
+    """The files of a version.
+
+    Raises:
+        InputError: there is no such table or version, or one of its features can't be read; names it.
+    """
+    table = _open(name, location)
+    with _delta_errors(name):
+        actions = pa.table(table.get_add_actions(flatten=True))
+        deleted = _vector_deletes(table)
+        columns = _table_columns(table)
+    partition = [column for column in actions.schema.names if column.startswith(_PARTITION)]
+    names = {column.stored_as or name: name for name, column in columns.items()}
+    files = []
+    for row in range(actions.num_rows):
+        path = _path(location, unquote(actions["path"][row].as_py()))
+        values = {_logical(column, names): actions[column][row] for column in partition}
+        size = actions["size_bytes"][row].as_py()
+        files.append(TableFile(path=path, size_bytes=size, values=values, deleted=deleted.pop(path, b"")))
+    if deleted:
+        raise InputError(f"{mask_url(name.uri)}: deletion vector of {min(deleted)!r}, which is not a file of the table")
+    return Table(
+        uri=mask_url(name.uri),
+        location=location,
+        version=str(table.version()),
+        columns=columns,
+        files=tuple(sorted(files, key=lambda file: file.path)),
+    )
+
+
+def delta_columns(name: TableName, location: Location) -> TableColumns:
+    """The columns of a version."""
+    table = _open(name, location)
+    with _delta_errors(name):
+        return _table_columns(table)
+
+
+def _open(name: TableName, location: Location) -> "DeltaTable":
+    try:
+        from deltalake import DeltaTable
+    except ImportError as error:
+        raise missing_extra(name.uri, "deltalake") from error
+    place = location.path if location.is_local else str(location.fs.unstrip_protocol(location.path))
+    is_number = name.version is not None and name.version.isdigit()
+    with _delta_errors(name), input_errors(mask_url(name.uri)):
+        table = DeltaTable(
+            place,
+            version=int(name.version) if is_number and name.version else None,
+            storage_options=_store_options(location.storage_options),
+        )
+        if name.version is not None and not is_number:
+            table.load_as_version(name.version)
+        return table
+
+
+def _table_columns(table: "DeltaTable") -> dict[str, TableColumn]:
+    fields = json.loads(table.schema().to_json())["fields"]
+    return {field["name"]: TableColumn(stored_as=field["metadata"].get(_PHYSICAL_NAME)) for field in fields}
+
+
+def _logical(column: str, names: Mapping[str, str]) -> str:
+    stored = column.removeprefix(_PARTITION)
+    return names.get(stored, stored)
+
+
+def _vector_deletes(table: "DeltaTable") -> dict[str, bytes]:
+    """Deleted rows by the path of their file."""
+    vectors = pa.table(table.deletion_vectors().read_all())
+    found = {}
+    for row in range(vectors.num_rows):
+        kept = np.asarray(vectors["selection_vector"][row].values.to_numpy(zero_copy_only=False), dtype=bool)
+        place = Location(uri=unquote(vectors["filepath"][row].as_py()).removeprefix("file://"))
+        found[place.path] = as_deleted(np.flatnonzero(~kept))
+    return found
+
+
+def _path(location: Location, path: str) -> str:
+    """A path of the log, which a clone gives as a URI, on the table's file system."""
+    return str(location.fs._strip_protocol(path)) if "://" in path else f"{location.path.rstrip('/')}/{path}"
+
+
+def _store_options(options: Options) -> dict[str, str] | None:
+    """Arguments of fsspec's S3 in deltalake's words; others are texts that pass as they are."""
+    given = {**options}
+    given |= given.pop("client_kwargs", {})
+    named = {_S3_OPTIONS.get(name, name): str(value) for name, value in given.items() if isinstance(value, str)}
+    if str(named.get("AWS_ENDPOINT_URL", "")).startswith("http://"):
+        named["AWS_ALLOW_HTTP"] = "true"
+    if given.get("anon"):
+        named["AWS_SKIP_SIGNATURE"] = "true"
+    return named or None
+
+
+@contextmanager
+def _delta_errors(name: TableName) -> Iterator[None]:
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except (DeltaError, ValueError, NotImplementedError) as error:
+        version = "" if name.version is None else f" at {name.version}"
+        line = mask_url(str(error).strip().split("\n")[0])  # its own trace follows
+        raise InputError(f"{mask_url(name.uri)}{version} can't be read as a Delta table: {line}") from error

@@ -1,0 +1,123 @@
+"""Opens what documents are read from: a table of a lake, or files."""
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from memagent_batch.config.storage import Options
+from memagent_batch.documents.lake.delta import delta_columns, delta_place, list_delta
+from memagent_batch.documents.lake.iceberg import (
+    iceberg_columns,
+    iceberg_place,
+    list_iceberg,
+    load_iceberg,
+    open_iceberg,
+)
+from memagent_batch.documents.lake.table import LakeKind, Table, TableColumns, TableName, table_name
+from memagent_batch.documents.listing import common_folder, is_delta_folder, usable_file_system
+from memagent_batch.store.errors import input_errors
+from memagent_batch.store.location import Location
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table as IcebergTable
+
+_REOPENED_SECONDS = 300
+"""Longest time that a process goes on with what a catalog said: credentials that it hands out expire."""
+_FIXED_VERSION = re.compile(r"[0-9.]+")
+"""A number of a version or snapshot: what it names never changes."""
+
+
+def documents_place(uri: str, options: Options) -> Location:
+    """The place of documents, be they files or a table of a lake.
+
+    Raises:
+        InputError: a table can't be opened.
+    """
+    name = table_name(uri)
+    if name is None:
+        return Location(uri=uri, storage_options=options)
+    if name.kind is LakeKind.DELTA:
+        return delta_place(name, options)
+    return iceberg_place(name, _loaded_iceberg(name, _this_interval()), options)
+
+
+def texts_place(uris: Sequence[str], options: Options) -> Location:
+    """Where texts are fetched from: a table, or the folder that holds all places.
+
+    Raises:
+        InputError: a table can't be opened.
+    """
+    return common_folder([documents_place(uri, options) for uri in uris])
+
+
+def find_table(documents: Location) -> Table | None:
+    """The table that the documents are, in the version that was asked for; None where they are files.
+
+    Raises:
+        InputError: it can't be opened; says why.
+    """
+    name = table_name(documents.uri)
+    if name is None:
+        with input_errors(documents.uri), usable_file_system(documents):
+            if not is_delta_folder(documents):
+                return None
+        name = TableName(kind=LakeKind.DELTA, place=documents.uri)
+    if name.kind is LakeKind.DELTA:
+        return list_delta(name, documents)
+    return list_iceberg(name, open_iceberg(name), documents)
+
+
+def table_columns(documents: Location) -> TableColumns:
+    """The columns of a table that was found."""
+    return _columns(_Reopened(documents))
+
+
+def partition_in_table(documents: Location, path: str) -> Mapping[str, pa.Scalar]:
+    """The values of the partition of a file of a table that was found; none where the file has left the table since."""
+    return _partitions(_Reopened(documents)).get(path, {})
+
+
+def _required_name(documents: Location) -> TableName:
+    return table_name(documents.uri) or TableName(kind=LakeKind.DELTA, place=documents.uri)
+
+
+class _Reopened:
+    """A table as it is for a while, as the key of a cache."""
+
+    def __init__(self, documents: Location) -> None:
+        self.documents = documents
+        is_fixed = _FIXED_VERSION.fullmatch(_required_name(documents).version or "")
+        self._interval = 0 if is_fixed else _this_interval()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Reopened) and (self.documents, self._interval) == (other.documents, other._interval)
+
+    def __hash__(self) -> int:
+        return hash((self.documents.uri, self._interval))
+
+
+@lru_cache(maxsize=8)
+def _columns(key: _Reopened) -> TableColumns:
+    name = _required_name(key.documents)
+    if name.kind is LakeKind.ICEBERG:
+        return iceberg_columns(open_iceberg(name))
+    return delta_columns(name, key.documents)
+
+
+@lru_cache(maxsize=2)
+def _partitions(key: _Reopened) -> Mapping[str, Mapping[str, pa.Scalar]]:
+    table = find_table(key.documents)
+    return {file.path: file.values for file in table.files} if table else {}
+
+
+@lru_cache(maxsize=8)
+def _loaded_iceberg(name: TableName, _interval: int) -> "IcebergTable":
+    return load_iceberg(name)
+
+
+def _this_interval() -> int:
+    return int(time.monotonic() / _REOPENED_SECONDS)

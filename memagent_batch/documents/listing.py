@@ -1,0 +1,390 @@
+"""Lists the files of an input: of a file, a folder, a glob, or several of them.
+
+Refuses parts of tables of a lake as files, since they also hold rows that were deleted; and takes of a table of
+`memagent convert` what its manifest lists.
+"""
+
+import json
+import os
+import posixpath
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, TypeVar
+
+import fsspec
+
+from memagent_batch.errors import InputError
+from memagent_batch.store.errors import input_errors
+from memagent_batch.store.location import Location
+
+Item = TypeVar("Item")
+_MAGIC = frozenset("*?[")
+_HIDDEN = (".", "_")
+HIDDEN_NAME = "its name starts with . or _"
+_VERSION_QUERY = "?versionid="
+"""Clients of object stores always cut a key here."""
+CONVERTED_FORMAT = "memagent-convert/1"
+"""Changes with every change of layout that an older version can't read."""
+CONVERTED_FOLDER = "documents"
+RUN_FILE, MANIFEST_FILE = "run.json", "manifest.json"
+_TABLE_LOGS = {
+    "Delta": ("_delta_log", (".json", ".checkpoint.parquet")),
+    "Iceberg": ("metadata", (".metadata.json",)),
+}
+"""By format, the folder in a table that says which of its rows count, and the endings of that folder's files."""
+_TABLE_NAMES = {"Delta": "delta://FOLDER", "Iceberg": "iceberg://CATALOG/DATABASE.TABLE"}
+_FOLDER_THREADS = 16
+"""Folders of a store that are looked at at once, each by some requests."""
+_WITHOUT_FOLDERS = ("http://", "https://")
+"""File systems that can't say what stands in a folder."""
+_HUB_FOLDERS = 2
+"""Slashes in the name of a data set of the hub, `datasets/OWNER/NAME`; above it nothing can be listed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputFile:
+    """A file of the input."""
+
+    path: str
+    """Path on the file system of the input; `Location.at` opens it."""
+    root: str
+    """Folder that was asked for, up to its slash, or the folders of a glob before its first wildcard."""
+    size_bytes: int
+    left_out: str | None = None
+    """Why it can't be taken, if the listing keeps what it leaves out."""
+
+    @property
+    def name(self) -> str:
+        """Path below the root; the id of a text document."""
+        return self.path.removeprefix(self.root)
+
+
+def list_files(location: Location, *, keep_left_out: bool = False) -> list[InputFile]:
+    """Files of a file, folder or glob, sorted by path.
+
+    Args:
+        location: The file, folder or glob.
+        keep_left_out: Whether hidden files, and files that can't be taken, are listed with the reason.
+
+    Raises:
+        InputError: there is none, one of them is not a plain file or part of a lake's table, or the location can't be
+            reached.
+    """
+    with input_errors(location.uri):
+        info = _info(location)
+        path = location.path
+        if info is not None and info["type"] != "directory":
+            root = posixpath.dirname(path).rstrip("/") + "/"
+            _refuse_tables_around(location, root=root, paths=())
+            return [_named_file(location, info={**info, "name": path}, root=root)]
+        if info is None and not _MAGIC & set(path):
+            raise InputError(f"{location.uri}: no such file or folder; check the path")
+        root = f"{path.rstrip('/')}/" if info is not None else _glob_root(path)
+        if location.is_local and info is not None:
+            found: Mapping[str, Any] = {name: name for name in _paths_below(path)}
+            make: Callable[[Any], InputFile] = partial(_local_file, root=root)
+        else:
+            found = location.fs.find(path, detail=True) if info is not None else _expand(location)
+            _refuse_listed_tables(location, found)
+            make = partial(_found_file, location, root=root)
+        files = _input_files(found, make, root=root, keep_left_out=keep_left_out)
+        listed = set(_listed_paths(location, root=root, paths=[file.path for file in files]))
+        files = [file for file in files if file.path in listed]
+        is_whole = info is not None and not location.is_local  # hidden names were listed too
+        _refuse_tables_around(location, root=root, paths=() if is_whole else [file.path for file in files])
+    if not files:
+        raise InputError(f"{location.uri} holds no files (hidden ones and names that start with _ are left out)")
+    return sorted(files, key=attrgetter("path"))
+
+
+def list_places(places: Sequence[Location], *, keep_left_out: bool = False) -> list[InputFile]:
+    """Files of all places, as `list_files` lists them; a file that is in two of them once.
+
+    With several places, a name is the path below the folder that holds all of them, so that no two are the same, and
+    the files that a shell makes of a glob have the names that the glob itself gives.
+
+    Raises:
+        InputError: a place has no file, or is on another file system than the first.
+    """
+    if len(places) == 1:
+        return list_files(places[0], keep_left_out=keep_left_out)
+    files = {file.path: file for place in places for file in list_files(place, keep_left_out=keep_left_out)}
+    for place in places:
+        if place.fs != places[0].fs:
+            raise InputError(
+                f"documents: {places[0]} and {place} are on two file systems; copy them to one, or read each in a run "
+                "of its own"
+            )
+    root = f"{_common_path([file.root.rstrip('/') for file in files.values()])}/"
+    return [replace(files[path], root=root) for path in sorted(files)]
+
+
+def into_batches(
+    items: Iterable[Item], *, size_bytes: Callable[[Item], int], max_items: int, max_bytes: int
+) -> Iterator[list[Item]]:
+    """The items in batches, in their order; one that is larger than a batch is a batch alone."""
+    batch, num_bytes = list[Item](), 0
+    for item in items:
+        if batch and (len(batch) >= max_items or num_bytes + size_bytes(item) > max_bytes):
+            yield batch
+            batch, num_bytes = [], 0
+        batch.append(item)
+        num_bytes += size_bytes(item)
+    if batch:
+        yield batch
+
+
+def common_folder(places: Sequence[Location]) -> Location:
+    """The folder that holds the files of all places; a place alone that is not a glob is that place."""
+    if len(places) == 1 and not _MAGIC & set(places[0].path):
+        return places[0]
+    paths = [_glob_root(place.path) if _MAGIC & set(place.path) else place.path for place in places]
+    return places[0].at(_common_path([path.rstrip("/") for path in paths]))
+
+
+def _common_path(paths: Sequence[str]) -> str:
+    return "/".join(posixpath.commonprefix([path.split("/") for path in paths]))
+
+
+def _info(location: Location) -> Mapping[str, Any] | None:
+    """What is at the location itself; None where nothing is. The first touch of its file system."""
+    try:
+        with usable_file_system(location):
+            info: Mapping[str, Any] = location.fs.info(location.path)
+    except FileNotFoundError as error:
+        if isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, FileNotFoundError):
+            raise InputError(f"{location.uri} can't be reached: {error.__cause__}; check the address") from error
+        return None
+    return info
+
+
+@contextmanager
+def usable_file_system(location: Location) -> Iterator[None]:
+    """The first touch of a location's file system.
+
+    Raises:
+        InputError: there is no such file system, or not with these options.
+    """
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise InputError(
+            f"{location.uri}: its file system can't be used ({error}); check the protocol and --storage-options"
+        ) from error
+
+
+def _expand(location: Location) -> dict[str, Mapping[str, Any]]:
+    """What a glob matches; folders with all below them, so that no document is left out unseen."""
+    found: dict[str, Mapping[str, Any]] = {}
+    try:
+        matches = location.fs.glob(location.path, detail=True)
+    except ValueError as error:
+        raise InputError(f"{location.uri}: {error}; correct the pattern") from error
+    for path, info in matches.items():
+        found.update(location.fs.find(path, detail=True) if info["type"] == "directory" else {path: info})
+    return found
+
+
+def _glob_root(path: str) -> str:
+    """The folders of a glob before its first wildcard, up to a slash."""
+    parts = path.split("/")
+    fixed = next(index for index, part in enumerate(parts) if _MAGIC & set(part))
+    return "".join(f"{part}/" for part in parts[:fixed])
+
+
+def _input_files(
+    found: Mapping[str, Any], make: Callable[[Any], InputFile], *, root: str, keep_left_out: bool
+) -> list[InputFile]:
+    """The files of a listing. Of those that are left out, hidden folders are listed as one."""
+    files = dict[str, InputFile]()
+    for path, entry in found.items():
+        hidden = _hidden_path(path, root)
+        if path.endswith("/") or (hidden and not keep_left_out):
+            continue
+        if hidden:
+            files[hidden] = InputFile(path=hidden, root=root, size_bytes=0, left_out=HIDDEN_NAME)
+            continue
+        try:
+            files[path] = make(entry)
+        except InputError as error:
+            if not keep_left_out:
+                raise
+            name = path.encode("utf-8", errors="backslashreplace").decode()
+            files[path] = InputFile(path=name, root=root, size_bytes=0, left_out=str(error))
+    return list(files.values())
+
+
+def _hidden_path(path: str, root: str) -> str | None:
+    """A path below the root up to its first hidden name, if it has one."""
+    parts = path.removeprefix(root).split("/")
+    hidden = next((number for number, part in enumerate(parts, start=1) if part.startswith(_HIDDEN)), None)
+    return None if hidden is None else root + "/".join(parts[:hidden])
+
+
+def _paths_below(folder: str) -> Iterator[str]:
+    """Paths of what is in a folder of this machine and in all below it; of hidden folders only their own.
+
+    The file system's own listing would make a mapping of each of a million files, and leave out what it can't list.
+    """
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(_HIDDEN):
+                yield from _paths_below(entry.path)
+            else:
+                yield entry.path
+
+
+def _named_file(location: Location, *, info: Mapping[str, Any], root: str) -> InputFile:
+    """The one file that the user named; as it is named, it may be a link to anywhere."""
+    if info["type"] != "file":
+        raise InputError(f"{location.uri} is {_file_kind(info)}, not a file; write its content to a file")
+    return _input_file(str(info["name"]), root=root, size_bytes=int(info.get("size") or 0))
+
+
+def _found_file(location: Location, info: Mapping[str, Any], *, root: str) -> InputFile:
+    """A file that a listing found."""
+    name = str(info["name"])
+    if location.is_local:
+        return _local_file(name, root=root)
+    if _VERSION_QUERY in name.lower():
+        raise InputError(
+            f"{name!r}: a client takes {_VERSION_QUERY!r} in a key for a version of another key; rename it"
+        )
+    if info["type"] != "file":
+        info = location.fs.info(name)
+        if info["type"] != "file":
+            raise InputError(f"{name!r} is {_file_kind(info)}, not a file; move it away")
+    return _input_file(name, root=root, size_bytes=int(info.get("size") or 0))
+
+
+def _local_file(path: str, *, root: str) -> InputFile:
+    """A file that a listing of this machine found."""
+    status = os.lstat(path)
+    if stat.S_ISLNK(status.st_mode):
+        target = Path(path).resolve()
+        if not target.exists():
+            raise InputError(f"{path!r} is a link to {str(target)!r}, which is not there; remove it")
+        status = target.stat()
+        if stat.S_ISDIR(status.st_mode):
+            raise InputError(f"{path!r} is a link to a folder; name that folder itself, or copy it here")
+        if not target.is_relative_to(Path(root).resolve()):
+            raise InputError(
+                f"{path!r} is a link to {str(target)!r}, which is not in {root!r}; copy the file here, or remove the "
+                "link"
+            )
+    if not stat.S_ISREG(status.st_mode):
+        raise InputError(f"{path!r} is {_file_kind({'mode': status.st_mode})}, not a file; move it away")
+    return _input_file(path, root=root, size_bytes=status.st_size)
+
+
+def _file_kind(info: Mapping[str, Any]) -> str:
+    """What stands where a file should, for a person."""
+    kinds = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+    return kinds.get(stat.S_IFMT(int(info.get("mode") or 0)), f"of the kind {info.get('type', 'other')!r}")
+
+
+def _input_file(path: str, *, root: str, size_bytes: int) -> InputFile:
+    if any("\ud800" <= character <= "\udfff" for character in path):
+        raise InputError(f"the file name {path!r} is not valid UTF-8; rename it")
+    return InputFile(path=path, root=root, size_bytes=size_bytes)
+
+
+def _listed_paths(location: Location, *, root: str, paths: Sequence[str]) -> Sequence[str]:
+    """Of the paths of a folder or glob those that a manifest of `memagent convert` lists; all if there is none.
+
+    Beside these files lie those of a run in progress or killed, and those of the run before.
+    """
+    folder = posixpath.dirname(root.rstrip("/")) if posixpath.basename(root.rstrip("/")) == CONVERTED_FOLDER else None
+    if f"{root}{RUN_FILE}" in paths:
+        folder = root.rstrip("/")
+    run = None if folder is None else _record(location.at(f"{folder}/{RUN_FILE}"))
+    if run is None or run.get("format") != CONVERTED_FORMAT:
+        return paths
+    manifest = _record(location.at(f"{folder}/{MANIFEST_FILE}"))
+    if manifest is None or manifest["run_id"] != run["run_id"]:
+        raise InputError(
+            f"{location.uri}: a run of `memagent convert` has not ended here, so the texts are not complete; wait for "
+            "it, or run the same `memagent convert` again"
+        )
+    listed = {f"{folder}/{name}" for name in manifest["files"][CONVERTED_FOLDER]}
+    return [path for path in paths if path in listed]
+
+
+def _record(place: Location) -> dict[str, Any] | None:
+    """A record of a run; None if there is none, or another file of this name."""
+    data = place.read_bytes_if_there()
+    try:
+        value = json.loads(data or b"null")
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def is_delta_folder(location: Location) -> bool:
+    """Whether the location is the folder of a Delta table."""
+    is_folder = not location.uri.startswith(_WITHOUT_FOLDERS) and not _MAGIC & set(location.path)
+    return is_folder and _table_format(location.fs, location.path) == "Delta"
+
+
+def _refuse_listed_tables(location: Location, paths: Iterable[str]) -> None:
+    """Refuses a table of a lake whose log is among `paths`, a listing that leaves out nothing."""
+    for path in paths:
+        folder, name = posixpath.split(path)
+        for format_, (log_folder, endings) in _TABLE_LOGS.items():
+            if posixpath.basename(folder) == log_folder and name.endswith(endings):
+                raise _table_error(location, posixpath.dirname(folder), format_)
+
+
+def _refuse_tables_around(location: Location, *, root: str, paths: Iterable[str]) -> None:
+    """Refuses files of a table of a lake: looks for its log in their folders below `root`, and in all folders above."""
+    if location.uri.startswith(_WITHOUT_FOLDERS):
+        return
+    folders = [*_with_parents(root.rstrip("/")), *_folders_below(root, paths)]
+    if location.uri.startswith("hf://"):
+        folders = [folder for folder in folders if folder.count("/") >= _HUB_FOLDERS]
+    with ThreadPoolExecutor(_FOLDER_THREADS) as threads:
+        found = threads.map(partial(_table_format, location.fs), folders)
+        for folder, format_ in zip(folders, found, strict=True):
+            if format_ is not None:
+                raise _table_error(location, folder, format_)
+
+
+def _with_parents(folder: str) -> Iterator[str]:
+    while folder not in ("", "/"):
+        yield folder
+        folder = posixpath.dirname(folder)
+
+
+def _folders_below(root: str, paths: Iterable[str]) -> list[str]:
+    """The folders of files below `root`, without partitions (`year=2026`), which are not tables themselves."""
+    own = {posixpath.dirname(path) for path in paths}
+    folders = {folder for each in own for folder in _with_parents(each) if len(folder) > len(root.rstrip("/"))}
+    return sorted(folder for folder in folders if "=" not in posixpath.basename(folder))
+
+
+def _table_format(fs: fsspec.AbstractFileSystem, folder: str) -> str | None:
+    """The format of the table of a lake that this folder is, if it is one."""
+    for format_, (log_folder, endings) in _TABLE_LOGS.items():
+        log = f"{folder}/{log_folder}"
+        try:
+            # asked first, since s3fs lists the folder above one that is not there
+            names = fs.ls(log, detail=False) if fs.info(log)["type"] == "directory" else []
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            continue  # a folder above the input need not be open to its reader
+        if any(str(name).endswith(endings) for name in names):
+            return format_
+    return None
+
+
+def _table_error(location: Location, folder: str, format_: str) -> InputError:
+    return InputError(
+        f"{location.at(folder).uri} is a table of {format_} (it has {_TABLE_LOGS[format_][0]}/): its files also hold "
+        "rows that are deleted or replaced, so they can't be read as they are; name the table as a whole and alone: "
+        f"--documents {_TABLE_NAMES[format_]}"
+    )

@@ -1,0 +1,350 @@
+"""The questions of a run: a list asked of every document, rows bound to one document, or given on the command line."""
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, TypedDict
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memagent_batch.config.sources import InputConfig
+from memagent_batch.documents.formats.formats import READERS, Format, format_of
+from memagent_batch.documents.formats.records import Column, ColumnKind, Presence, Unreadable, Value, column_value
+from memagent_batch.documents.listing import list_files
+from memagent_batch.domain.addresses import text_hash
+from memagent_batch.domain.follow_ups.answer_types import ValueType, parse_value_type
+from memagent_batch.errors import InputError, ValueTypeError
+from memagent_batch.store.columns import Column as TableColumn
+from memagent_batch.store.columns import arrow_schema
+from memagent_batch.store.location import Location
+
+
+class TypeFields(TypedDict):
+    """The columns of a question list that say which type an answer is asked for as."""
+
+    answer_type: Annotated[str | None, TableColumn("type that the answer is asked for as; null for none")]
+    labels: Annotated[list[str] | None, TableColumn("what may be chosen")]
+    schema: Annotated[str | None, TableColumn("JSON Schema of the value, as text")]
+    unit: Annotated[str | None, TableColumn("unit of the number")]
+    not_stated: Annotated[bool | None, TableColumn("whether `not stated` may be answered")]
+
+
+class _AskedFields(TypedDict):
+    question_id: Annotated[str, pa.large_string(), TableColumn("id of the question")]
+    document_id: Annotated[
+        str | None, pa.large_string(), TableColumn("document it is asked of; null for every document")
+    ]
+    question: Annotated[str, pa.large_string(), TableColumn("the question")]
+    references: Annotated[list[str] | None, TableColumn("right answers; null where none were given")]
+
+
+class QuestionRow(_AskedFields, TypeFields):
+    """One row for each question and the document that it is bound to, if any."""
+
+
+QUESTION_SCHEMA = arrow_schema(QuestionRow)
+NO_TYPE: TypeFields = {"answer_type": None, "labels": None, "schema": None, "unit": None, "not_stated": None}
+"""Of a question that asks for none."""
+LABEL_MARK = "|"
+"""Stands between labels in one text, as in a CSV file."""
+
+_QUESTION = Column(name="question", kind=ColumnKind.TEXT, presence=Presence.EVERY)
+_COLUMNS = (
+    Column(name="question_id", kind=ColumnKind.IDENTIFIER, presence=Presence.OPTIONAL),
+    Column(name="document_id", kind=ColumnKind.IDENTIFIER, presence=Presence.OPTIONAL),
+    _QUESTION,
+    Column(name="references", kind=ColumnKind.REFERENCES, presence=Presence.OPTIONAL),
+    Column(name="answer_type", kind=ColumnKind.TEXT, presence=Presence.OPTIONAL),
+    Column(name="labels", kind=ColumnKind.REFERENCES, presence=Presence.OPTIONAL),
+    Column(name="schema", kind=ColumnKind.CARRIED, presence=Presence.OPTIONAL),
+    Column(name="unit", kind=ColumnKind.TEXT, presence=Presence.OPTIONAL),
+    Column(name="not_stated", kind=ColumnKind.CARRIED, presence=Presence.OPTIONAL),
+)
+_NUM_PLAIN = 4
+"""The columns before those of the type."""
+
+
+def default_question_id(question: str) -> str:
+    """Id of a question that was given without one: the same text has the same id every night."""
+    return f"q-{text_hash(question)[:12]}"
+
+
+def read_questions(location: Location | None, *, ask: Sequence[str | Mapping[str, object]]) -> pa.Table:
+    """Reads the question list and adds the questions of the command line, which are asked of every document.
+
+    Args:
+        location: A Parquet, JSONL, CSV, Arrow or text file (one question a line), or a folder or glob of them.
+        ask: Questions given on the command line, or in a job file, where they may have the fields of a list's row.
+
+    Returns:
+        A table of `QUESTION_SCHEMA`; without rows where neither was given.
+
+    Raises:
+        InputError: a file, column or row can't be read, the list is empty, or a question is there twice.
+        ValueTypeError: a question asks for a type that can't be; names the row and the column.
+    """
+    questions = _question_table(_placed_questions(location, ask=ask))
+    if location is not None and not questions.num_rows:
+        raise InputError(f"{location.uri} holds no questions; write at least one")
+    return questions
+
+
+def given_questions(questions: Iterable[Mapping[str, object]]) -> pa.Table:
+    """The questions of a program as a question list.
+
+    Args:
+        questions: Each with `question`, and the other fields of `QUESTION_SCHEMA` where it has them.
+
+    Raises:
+        InputError: a value can't be used, a question is there twice, or there is none.
+        ValueTypeError: a question asks for a type that can't be; names its number.
+    """
+    table = _question_table(_given(questions, place="questions, number"))
+    if not table.num_rows:
+        raise InputError("questions: there is none; give at least one")
+    return table
+
+
+def value_type_of(row: Mapping[str, Any], *, is_unit_asked: bool = False) -> ValueType | None:
+    """The type that a row of a question list asks for; None where for none, or the list is older than types.
+
+    Raises:
+        ValueTypeError: it can't be asked for.
+    """
+    return parse_value_type(
+        row.get("answer_type"),
+        labels=row.get("labels"),
+        schema=row.get("schema"),
+        unit=row.get("unit"),
+        not_stated=row.get("not_stated"),
+        is_unit_asked=is_unit_asked,
+    )
+
+
+def inline_type(settings: InputConfig) -> ValueType | None:
+    """The type that questions beside the texts ask for.
+
+    Raises:
+        InputError: there is no such column of questions, or a field that is not one of a type's.
+        ValueTypeError: it can't be asked for.
+    """
+    if not settings.question_type:
+        return None
+    if settings.question_column is None:
+        raise InputError(
+            "input.question_type is of the questions beside the texts, and input.question_column names none; name the "
+            "column, or give the type in the question list"
+        )
+    where, columns = "input.question_type", _COLUMNS[_NUM_PLAIN:]
+    names = [column.name for column in columns]
+    if strangers := sorted(settings.question_type.keys() - set(names)):
+        raise InputError(f"{where}: there is no field {strangers[0]!r}; there are {', '.join(names)}")
+    values = [column_value(settings.question_type.get(column.name), column=column, where=where) for column in columns]
+    try:
+        return value_type_of(_listed_type(values, where=where))
+    except ValueTypeError as error:
+        raise ValueTypeError(f"{where}: {error}") from None
+
+
+def value_types(questions: pa.Table) -> list[ValueType | None]:
+    """The type that each row of a question list asks for."""
+    if "answer_type" not in questions.schema.names or not pc.any(pc.is_valid(questions["answer_type"])).as_py():
+        return [None] * questions.num_rows
+    made: dict[str, ValueType | None] = {}
+    types = []
+    for row in questions.select(list(NO_TYPE)).to_pylist():
+        key = json.dumps(row)
+        if key not in made:
+            made[key] = value_type_of(row)
+        types.append(made[key])
+    return types
+
+
+def type_fields(value_type: ValueType | None) -> TypeFields:
+    """A type as the columns of a question list."""
+    if value_type is None:
+        return NO_TYPE
+    return {
+        "answer_type": value_type.type.value,
+        "labels": list(value_type.labels) or None,
+        "schema": value_type.schema or None,
+        "unit": value_type.unit or None,
+        "not_stated": value_type.not_stated,
+    }
+
+
+def _question_table(listed: Iterable[tuple[str, QuestionRow]]) -> pa.Table:
+    """A table of `QUESTION_SCHEMA` of questions with their places."""
+    rows: dict[tuple[str, str | None], QuestionRow] = {}
+    places: dict[tuple[str, str | None], str] = {}
+    for where, row in listed:
+        key = (row["question_id"], row["document_id"])
+        if key in rows:
+            raise InputError(
+                f"question_id {key[0]!r} is there twice {_audience(key[1])}: {places[key]} and {where}; "
+                "give one of them another question_id, or leave it out"
+            )
+        rows[key], places[key] = row, where
+    _require_no_overlap(places)
+    is_unit_asked = any(row["unit"] for row in rows.values())
+    for key, row in rows.items():
+        try:
+            value_type_of(row, is_unit_asked=is_unit_asked)
+        except ValueTypeError as error:
+            raise ValueTypeError(f"{places[key]}: {error}") from None
+    return pa.Table.from_pylist(list(rows.values()), schema=QUESTION_SCHEMA)
+
+
+def asked_types(questions: pa.Table) -> dict[ValueType, str]:
+    """The types that a question list asks for, each with the place of the first question that does."""
+    found: dict[ValueType, str] = {}
+    for question_id, value_type in zip(questions["question_id"].to_pylist(), value_types(questions), strict=True):
+        if value_type is not None:
+            found.setdefault(value_type, f"question {question_id!r}")
+    return found
+
+
+def most_questions(questions: pa.Table) -> int:
+    """The largest number of questions of a list that are asked of one document."""
+    counts = Counter(questions["document_id"].to_pylist())
+    of_every_document = counts.pop(None, 0)
+    return of_every_document + max(counts.values(), default=0)
+
+
+def missing_again(document_ids: Collection[str], index: pa.Table) -> list[str]:
+    """The documents of a second pass that are not there any more.
+
+    Raises:
+        InputError: none of them is there: more likely other documents than a lake that lost them all.
+    """
+    named = pa.array(document_ids, pa.string())
+    missing: list[str] = named.filter(pc.invert(pc.is_in(named, index["document_id"].combine_chunks()))).to_pylist()
+    if missing and len(missing) == len(named):
+        raise InputError(
+            f"again_where: none of the {len(missing):,} documents that it takes, such as {missing[0]!r}, is among the "
+            f"{index.num_rows:,} documents; give the documents that again_from was read of"
+        )
+    return missing
+
+
+def missing_documents(questions: pa.Table, index: pa.Table) -> list[str]:
+    """The documents that questions are bound to and that are not there, in the order of the list.
+
+    Raises:
+        InputError: none of those documents is there: more likely a wrong column than a lake that lost them all.
+    """
+    bound = questions.filter(pc.is_valid(questions["document_id"]))
+    there = pc.is_in(bound["document_id"], index["document_id"].combine_chunks())
+    missing = bound.filter(pc.invert(there)).select(["question_id", "document_id"])
+    names = list(dict.fromkeys(missing["document_id"].to_pylist()))
+    if names and missing.num_rows == bound.num_rows:
+        raise InputError(
+            f"question {missing['question_id'][0].as_py()!r} is bound to document_id {names[0]!r}, which is not among "
+            f"the {index.num_rows} documents, and so are all bound questions ({len(names)} such ids in all); correct "
+            "them, or add documents"
+        )
+    return names
+
+
+def _placed_questions(
+    location: Location | None, *, ask: Sequence[str | Mapping[str, object]]
+) -> Iterator[tuple[str, QuestionRow]]:
+    """All questions with their places, for a person."""
+    if location is not None:
+        yield from _read_question_files(location)
+    for number, question in enumerate(ask, start=1):
+        if isinstance(question, str) and not question.strip():
+            raise InputError(f"--ask, question {number}: it is empty; write one or leave it out")
+    yield from _given(
+        ({"question": question} if isinstance(question, str) else question for question in ask),
+        place="--ask, question",
+    )
+
+
+def _given(questions: Iterable[Mapping[str, object]], *, place: str) -> Iterator[tuple[str, QuestionRow]]:
+    """Questions of a program with their places; a place is a number, since texts may be long."""
+    names = [column.name for column in _COLUMNS]
+    for number, given in enumerate(questions, start=1):
+        where = f"{place} {number}"
+        if strangers := sorted(map(str, given.keys() - set(names))):
+            raise InputError(f"{where}: there is no field {strangers[0]!r}; there are {', '.join(names)}")
+        values = [column_value(given.get(column.name), column=column, where=where) for column in _COLUMNS]
+        yield where, _listed_question(values, where=where)
+
+
+def _read_question_files(location: Location) -> Iterator[tuple[str, QuestionRow]]:
+    for file in list_files(location):
+        place = location.at(file.path)
+        format_ = format_of(file.name, where=place.uri, remedy="write the questions in one of these formats")
+        if format_ is Format.TEXT:
+            yield from _read_text(place)
+            continue
+        for record in READERS[format_].read(place, columns=_COLUMNS, groups=None):
+            yield record.where, _listed_question(record.values, where=record.where)
+
+
+def _read_text(location: Location) -> Iterator[tuple[str, QuestionRow]]:
+    """One question a line; blank lines are skipped."""
+    column = Column(name="question", kind=ColumnKind.DOCUMENT, presence=Presence.SOME)
+    for record in READERS[Format.TEXT].read(location, columns=(column,), groups=None):
+        text = record.values[0]
+        if isinstance(text, Unreadable):
+            raise InputError(f"{location.uri}: {text.reason}; write the file as UTF-8")
+        for number, line in enumerate(str(text).split("\n"), start=1):
+            if line.strip():
+                where = f"{location.uri}, line {number}"
+                values = [line.strip() if column is _QUESTION else None for column in _COLUMNS]
+                yield where, _listed_question(values, where=where)
+
+
+def _listed_question(values: Sequence[Value], *, where: str) -> QuestionRow:
+    """The row of a record with the values of `_COLUMNS`."""
+    question_id, document_id, question, references = values[:_NUM_PLAIN]
+    if isinstance(references, str):
+        references = [references]
+    return {
+        "question_id": str(question_id or default_question_id(str(question))),
+        "document_id": None if document_id is None else str(document_id),
+        "question": str(question),
+        "references": references if isinstance(references, list) else None,
+        **_listed_type(values[_NUM_PLAIN:], where=where),
+    }
+
+
+def _listed_type(values: Sequence[Value], *, where: str) -> TypeFields:
+    """The columns of the type; an empty cell of a CSV file is none."""
+    answer_type, labels, schema, unit, not_stated = (_none_if_blank(value) for value in values)
+    if isinstance(labels, str):
+        labels = [label.strip() for label in labels.split(LABEL_MARK)]
+    return {
+        "answer_type": str(answer_type).strip() if answer_type else None,
+        "labels": labels if isinstance(labels, list) else None,
+        "schema": None if schema is None else str(schema),
+        "unit": None if unit is None else str(unit),
+        "not_stated": None if not_stated is None else _truth(str(not_stated), where=where),
+    }
+
+
+def _none_if_blank(value: Value) -> Value:
+    return None if isinstance(value, str) and not value.strip() else value
+
+
+def _truth(text: str, *, where: str) -> bool:
+    if text.strip().casefold() not in ("true", "false"):
+        raise InputError(f"{where}: column 'not_stated' is {text!r}; write true or false")
+    return bool(json.loads(text.strip().casefold()))
+
+
+def _require_no_overlap(places: Mapping[tuple[str, str | None], str]) -> None:
+    """A question that is asked of every document can't be bound to one of them as well under the same id."""
+    for (question_id, document_id), where in places.items():
+        if document_id is not None and (question_id, None) in places:
+            raise InputError(
+                f"question_id {question_id!r} is asked of every document ({places[question_id, None]}) and "
+                f"{_audience(document_id)} as well ({where}); give one of them another question_id"
+            )
+
+
+def _audience(document_id: str | None) -> str:
+    return "for every document" if document_id is None else f"for document_id {document_id!r}"

@@ -1,0 +1,288 @@
+"""Cuts the input files into shards. One task indexes a shard."""
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import attrgetter
+
+from fsspec.utils import glob_translate
+
+from memagent_batch.config.sources import InputConfig, OnBadFile
+from memagent_batch.documents.formats.columnar import open_grouped
+from memagent_batch.documents.formats.formats import UNKNOWN_REMEDY, Format, format_ending, format_of, is_named_text
+from memagent_batch.documents.lake.table import Table, TableColumns, TableFile, at_version, partition_values, table_name
+from memagent_batch.documents.lake.tables import find_table
+from memagent_batch.documents.listing import InputFile, into_batches, list_places
+from memagent_batch.documents.where import Condition, columns_of, may_hold, parse_where
+from memagent_batch.errors import InputError, InputUnreachableError
+from memagent_batch.store.errors import input_errors
+from memagent_batch.store.location import Location
+
+_SHARD_BYTES = 128 * 1024 * 1024
+"""Size that a shard is aimed at, bytes: a second or two of reading and hashing."""
+_SHARD_FILES = 256
+"""Most files of a shard: each costs a request to an object store."""
+_FOOTER_THREADS = 16
+"""Footers of large files that are read at once."""
+_COLUMNED = frozenset({Format.PARQUET, Format.JSONL, Format.CSV, Format.ARROW})
+"""Formats of many documents a file; a text file beside such a file is more likely a note than a document."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """Part of the documents that one task indexes: some files of one format, or some row groups of one file."""
+
+    documents: str
+    """URI of the documents, or of one of their places, at the version that is read: names the paths' file system."""
+    root: str
+    """What the paths begin with, up to the ids of text documents."""
+    paths: tuple[str, ...]
+    """Paths of the files on their file system; at a million files they are most of what the driver holds."""
+    format: Format
+    size_bytes: int
+    """Size in the files, bytes; about right for row groups."""
+    groups: tuple[int, int] | None = None
+    """First row group and the one after the last, of the one file; all by default."""
+    table_files: Mapping[str, TableFile] = field(default_factory=dict)
+    """What a table of a lake says of its files, by path; nothing for other files."""
+    table_columns: TableColumns = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Paths below the folder or glob root that was asked for; the ids of text documents."""
+        return tuple(path.removeprefix(self.root) for path in self.paths)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundShards:
+    """What there is to index."""
+
+    shards: list[Shard]
+    """The shards, in the order of their paths within each format."""
+    left_out: tuple[str, ...] = ()
+    """Names of text files that are left out, since they stand beside files with columns."""
+    table: Table | None = None
+    """The table of a lake that the documents are, in the version that is read, with the files that the filter takes."""
+    commits: Mapping[str, str] = field(default_factory=dict)
+    """Commits of data sets of the hub, by their URIs."""
+    places: tuple[str, ...] = ()
+    """URIs of the documents: of a table at the version, of a data set at the commit that is read."""
+
+    @property
+    def total_files(self) -> int:
+        """Files of all formats."""
+        return len({path for shard in self.shards for path in shard.paths})
+
+    @property
+    def total_bytes(self) -> int:
+        """Size of all files, bytes."""
+        return sum(shard.size_bytes for shard in self.shards)
+
+    def num_files(self, format_: Format) -> int:
+        """Files of a format."""
+        return len({path for shard in self.shards if shard.format is format_ for path in shard.paths})
+
+
+def list_shards(*documents: Location, settings: InputConfig) -> list[Shard]:
+    """The shards of `find_shards`."""
+    return find_shards(*documents, settings=settings).shards
+
+
+def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
+    """The files of the documents, cut into shards.
+
+    Args:
+        places: Files, folders (read with all below them) or globs, all on one file system; or one table of a lake.
+            Hidden files, and names that start with `_`, are left out of folders and globs.
+        settings: Format of the files; `auto` goes by each file's ending. Filter of the files.
+
+    Raises:
+        InputError: there is no file, or one whose ending is not known, or a large one that can't be opened (with
+            `on_bad_file: record` only the first); or the places are on several file systems, or one of several is a
+            table.
+    """
+    documents: Sequence[Location] = places
+    where = None if settings.where is None else parse_where(settings.where)
+    table = _find_table(documents)
+    if table is not None:
+        return _table_shards(table, documents[0], where=where, settings=settings)
+    pins = {place.uri: pinned for place in documents if (pinned := _pinned(place)) is not None}
+    documents = [pins[place.uri][0] if place.uri in pins else place for place in documents]
+    place = documents[0]
+    listed = list_places(documents)
+    if where is not None:
+        listed = [file for file in listed if may_hold(where, partition_values(file.path, root=file.root))]
+        _require_some(listed, settings=settings)
+    found = _by_format(listed, place, settings=settings)
+    left_out: list[InputFile] = []
+    if settings.format == "auto" and _COLUMNED & found.keys():
+        texts = found.pop(Format.TEXT, [])
+        named: list[InputFile] = []
+        for file in texts:
+            (named if _is_named(file, documents) else left_out).append(file)
+        found |= {Format.TEXT: named} if named else {}
+    if where is not None:
+        _require_filtered(found, where=columns_of(where))
+    shards = [
+        shard
+        for format_, files in sorted(found.items())
+        for shard in _shards_of_files(place, files, format_=format_, settings=settings)
+    ]
+    return FoundShards(
+        shards=shards,
+        left_out=tuple(file.name for file in left_out),
+        commits={uri: commit for uri, (_, commit) in pins.items()},
+        places=tuple(place.uri for place in documents),
+    )
+
+
+def _find_table(documents: Sequence[Location]) -> Table | None:
+    """The one table that the documents are, if they are one."""
+    if len(documents) == 1:
+        return find_table(documents[0])
+    named = next((place for place in documents if table_name(place.uri)), None)
+    if named is not None:
+        raise InputError(f"documents: {named} is a table among several places; read each table in its own run")
+    return None
+
+
+def _table_shards(table: Table, documents: Location, *, where: Condition | None, settings: InputConfig) -> FoundShards:
+    files = {file.path: file for file in table.files if where is None or may_hold(where, file.values)}
+    _require_some(files, settings=settings)
+    listed = [
+        InputFile(path=path, root=f"{table.location.path.rstrip('/')}/", size_bytes=file.size_bytes)
+        for path, file in files.items()
+    ]
+    uri = at_version(documents.uri, table.version)
+    shards = [
+        replace(
+            shard,
+            documents=uri,
+            table_files={path: files[path] for path in shard.paths},
+            table_columns=table.columns,
+        )
+        for shard in _shards_of_files(documents, listed, format_=Format.TABLE, settings=settings)
+    ]
+    return FoundShards(shards=shards, table=replace(table, files=tuple(files.values())), places=(uri,))
+
+
+def _require_some(files: Collection[object], *, settings: InputConfig) -> None:
+    if not files:
+        filtered = f" for which input.where can be true: {settings.where}" if settings.where else ""
+        raise InputError(f"documents: there is no file{filtered}")
+
+
+def _require_filtered(found: Mapping[Format, Sequence[InputFile]], *, where: frozenset[str]) -> None:
+    """Refuses files whose rows can't be filtered: those of another format than Parquet and Arrow, but by folders."""
+    for format_, files in found.items():
+        for file in files if format_ not in (Format.PARQUET, Format.ARROW) else ():
+            if missing := where - partition_values(file.path, root=file.root).keys():
+                raise InputError(
+                    f"{file.path}: input.where asks for column {min(missing)!r}; rows are filtered in Parquet and "
+                    "Arrow files and in tables, other files only by the keys in their folders (year=2026), below the "
+                    "place that --documents names"
+                )
+
+
+def _shards_of_files(
+    place: Location, files: Sequence[InputFile], *, format_: Format, settings: InputConfig
+) -> Iterator[Shard]:
+    """Shards of files of one format: row groups of large ones, small ones together."""
+    large = [file for file in files if _is_large(file, format_=format_)]
+    with ThreadPoolExecutor(_FOOTER_THREADS) as threads:
+        sizes = list(threads.map(partial(_group_bytes, place, settings=settings), large))
+    for file, group_bytes in zip(large, sizes, strict=True):
+        yield from _split_file(place, file, format_=format_, sizes=group_bytes)
+    small = [file for file in files if not _is_large(file, format_=format_)] if large else files
+    packs = into_batches(small, size_bytes=attrgetter("size_bytes"), max_items=_SHARD_FILES, max_bytes=_SHARD_BYTES)
+    yield from (_pack(place, pack, format_=format_) for pack in packs)
+
+
+def _is_named(file: InputFile, documents: Iterable[Location]) -> bool:
+    """Whether one of the places names the text file, by its path or by a pattern with its ending."""
+    named = (place.path for place in documents if is_named_text(place.path))
+    return any(path == file.path or re.fullmatch(glob_translate(path), file.path) for path in named)
+
+
+def _by_format(
+    files: Iterable[InputFile], documents: Location, *, settings: InputConfig
+) -> dict[Format, list[InputFile]]:
+    known: dict[str, Format] = {}
+    found: dict[Format, list[InputFile]] = defaultdict(list)
+    for file in files:
+        ending = format_ending(file.path) if settings.format == "auto" else ""
+        if ending not in known:
+            known[ending] = _format(file, documents, settings=settings)
+        found[known[ending]].append(file)
+    return found
+
+
+def _format(file: InputFile, documents: Location, *, settings: InputConfig) -> Format:
+    if settings.format != "auto":
+        return Format(settings.format)
+    try:
+        return format_of(file.path, where=documents.at(file.path).uri, remedy=UNKNOWN_REMEDY)
+    except InputError:
+        if settings.on_bad_file == OnBadFile.FAIL:
+            raise
+        return Format.UNKNOWN
+
+
+def _is_large(file: InputFile, *, format_: Format) -> bool:
+    return format_ in (Format.PARQUET, Format.ARROW, Format.TABLE) and file.size_bytes > _SHARD_BYTES
+
+
+def _group_bytes(documents: Location, file: InputFile, *, settings: InputConfig) -> tuple[int, ...]:
+    """Size of each row group, bytes; one group for a file that is damaged, so that the index finds and records it."""
+    try:
+        with open_grouped(documents.at(file.path)) as grouped:
+            return grouped.group_bytes
+    except InputUnreachableError:
+        raise
+    except InputError:
+        if settings.on_bad_file == OnBadFile.FAIL:
+            raise
+        return (file.size_bytes,)
+
+
+def _split_file(documents: Location, file: InputFile, *, format_: Format, sizes: Sequence[int]) -> Iterator[Shard]:
+    """Shards of a large file, of as many row groups as come to `_SHARD_BYTES`."""
+    start = 0
+    num_bytes = 0
+    for group, size in enumerate(sizes):
+        num_bytes += size
+        if num_bytes >= _SHARD_BYTES or group == len(sizes) - 1:
+            shard = _pack(documents, [file], format_=format_)
+            is_whole = (start, group + 1) == (0, len(sizes))
+            yield replace(shard, size_bytes=num_bytes, groups=None if is_whole else (start, group + 1))
+            start, num_bytes = group + 1, 0
+
+
+def _pack(documents: Location, files: Sequence[InputFile], *, format_: Format) -> Shard:
+    return Shard(
+        documents=documents.uri,
+        root=files[0].root,
+        paths=tuple(file.path for file in files),
+        format=format_,
+        size_bytes=sum(file.size_bytes for file in files),
+    )
+
+
+def _pinned(place: Location) -> tuple[Location, str] | None:
+    """A place of the Hugging Face hub at the commit that its branch stands for now, and the commit; None elsewhere.
+
+    So a branch that moves on changes nothing in a run.
+    """
+    if not place.uri.startswith("hf://"):
+        return None
+    with input_errors(place.uri):
+        found = place.fs.resolve_path(place.path)
+        if not hasattr(found, "repo_id"):
+            return None  # a bucket has no commits
+        commit = place.fs._api.repo_info(found.repo_id, revision=found.revision, repo_type=found.repo_type).sha
+    kind = "" if found.repo_type == "model" else f"{found.repo_type}s/"
+    path = f"{kind}{found.repo_id}@{commit}/{found.path_in_repo}".rstrip("/")
+    return Location(uri=f"hf://{path}", storage_options=place.storage_options), commit

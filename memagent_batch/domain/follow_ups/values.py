@@ -1,0 +1,310 @@
+"""The answer as a typed value: what the follow-up question `value` may write, and what it wrote.
+
+A value that does not fit its type is `invalid`. Nothing is repaired.
+"""
+
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+
+from memagent_batch.domain.follow_ups.answer_types import NOT_STATED_ENTRY, AnswerType, ValueType
+from memagent_batch.domain.follow_ups.json_schemas import SentSchema, json_value, misfit
+from memagent_batch.domain.guides import Guide, choice_guide, json_guide, number_regex, regex_guide
+from memagent_batch.domain.turns import Completion, FinishReason
+
+NONE = "none"
+"""What is written where no label applies."""
+ORDERED_LABELS = 30
+"""Most labels whose numbers must keep their order, so that none can be written twice; the expression grows with the
+square of their number."""
+MAX_UNORDERED_LABELS = 30
+"""Most labels that are chosen of more than these. One more can be written, and makes the value invalid: the list may
+have been longer."""
+NUMBER_FORM = r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,9})?"
+"""A JSON number that a double holds, without an exponent."""
+DATE = "[1-9][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+"""A date as ISO 8601 writes it; that the month has the day is checked afterwards."""
+SHORT_VALUE_TOKENS = 32
+"""Budget of a number, date or choice, tokens: one for each character, and an end token."""
+VALUE_LABEL_TOKENS = 6
+"""Budget of each label of several, tokens: three digits, comma, space."""
+MENU_TYPES = frozenset({AnswerType.TEXT, AnswerType.BOOL, AnswerType.LABEL})
+"""Types whose value is chosen from a menu, with a probability."""
+
+
+class ValueStatus(StrEnum):
+    """What became of a value."""
+
+    OK = "ok"
+    """There is a value of the type that was asked for."""
+    NOT_STATED = "not_stated"
+    """The document does not say."""
+    INVALID = "invalid"
+    """What was written is cut, or does not fit the type; the response is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypedValue:
+    """An answer as a typed value; fields but `problem` are columns of the tables."""
+
+    status: ValueStatus
+    value: str | None = None
+    """The value as JSON text; None if there is none."""
+    boolean: bool | None = None
+    number: float | None = None
+    label: str | None = None
+    problem: str | None = None
+
+
+NOTHING_STATED = TypedValue(status=ValueStatus.NOT_STATED)
+
+
+def menu(value_type: ValueType) -> dict[str, str | None]:
+    """Numbers that stand for the choices of a menu, and the choices; None is "not stated".
+
+    All numbers have as many digits, so that none begins another one: 1 to 9, else from 10, else from 100. Up to nine
+    choices each is one token in every tokeniser, and there is a distribution over them. Longer numbers are one token or
+    several, and have the probability of the path that was written.
+    """
+    match value_type.type:
+        case AnswerType.TEXT:
+            choices: list[str | None] = ["stated"]
+        case AnswerType.BOOL:
+            choices = ["yes", "no"]
+        case _:
+            choices = [label.strip() for label in value_type.labels]
+    if value_type.not_stated:
+        choices.append(None)
+    first = next(first for first in (1, 10, 100) if len(choices) <= 9 * first)
+    return {str(number): choice for number, choice in enumerate(choices, start=first)}
+
+
+@lru_cache(maxsize=1024)
+def guide_for(value_type: ValueType) -> Guide | None:
+    """What the value turn may write; None where the answer as it is is the value, and there is no such turn."""
+    match value_type.type:
+        case AnswerType.TEXT if not value_type.not_stated:
+            return None
+        case AnswerType.TEXT | AnswerType.BOOL | AnswerType.LABEL:
+            return choice_guide(*menu(value_type))
+        case AnswerType.LABELS:
+            regex = f"{NONE}|{_subsets(_menu_numbers(value_type))}"
+            return regex_guide(_or_not_stated(regex, value_type), example=NONE)
+        case AnswerType.NUMBER:
+            return regex_guide(_or_not_stated(NUMBER_FORM, value_type), example="0")
+        case AnswerType.DATE:
+            return regex_guide(_or_not_stated(DATE, value_type), example="1000-01-01")
+        case AnswerType.JSON:
+            return json_guide(_json_schema(value_type))
+
+
+def format_instructions(value_type: ValueType) -> str:
+    """What the prompt of the value turn says of the form; a JSON Schema as the user wrote it, descriptions included."""
+    unless = f", or {NOT_STATED_ENTRY}" if value_type.not_stated else ""
+    match value_type.type:
+        case AnswerType.LABELS:
+            lines = [f"{number} = {label}" for number, label in _menu_numbers(value_type).items()]
+            return "\n".join([f"Write the numbers of all that apply in their order, or {NONE}{unless}:", *lines])
+        case AnswerType.NUMBER:
+            return f"Write the number{f' in {value_type.unit}' if value_type.unit else ''}{unless}."
+        case AnswerType.DATE:
+            return f"Write the date as YYYY-MM-DD{unless}."
+        case AnswerType.JSON:
+            schema = json.dumps(json.loads(value_type.schema), ensure_ascii=False, separators=(",", ":"))
+            or_null = f", or null for {NOT_STATED_ENTRY}" if value_type.not_stated else ""
+            return f"Write JSON of this schema{or_null}:\n{schema}"
+    lines = [f"{number} = {choice or NOT_STATED_ENTRY}" for number, choice in menu(value_type).items()]
+    return "\n".join(["Write one number:", *lines])
+
+
+def completion_budget(value_type: ValueType, *, json_tokens: int) -> int:
+    """Budget of the value turn, tokens; that of JSON is given."""
+    match value_type.type:
+        case AnswerType.JSON:
+            return json_tokens
+        case AnswerType.LABELS:
+            return SHORT_VALUE_TOKENS + VALUE_LABEL_TOKENS * min(
+                len(value_type.labels), max(ORDERED_LABELS, MAX_UNORDERED_LABELS + 1)
+            )
+    return SHORT_VALUE_TOKENS
+
+
+def parse_value(completion: Completion, value_type: ValueType, *, answer: str | None) -> TypedValue:
+    """The value that a value turn wrote.
+
+    `answer` as it is is the value of type text.
+    """
+    written = completion.text
+    if completion.finish_reason is FinishReason.LENGTH:
+        return _invalid("it was cut at the turn's budget")
+    match value_type.type:
+        case AnswerType.TEXT | AnswerType.BOOL | AnswerType.LABEL:
+            return _menu_value(written, value_type, answer=answer)
+        case AnswerType.JSON:
+            return _value_of_json(written, value_type)
+    if value_type.not_stated and written == NOT_STATED_ENTRY:
+        return NOTHING_STATED
+    match value_type.type:
+        case AnswerType.LABELS:
+            return _labels_value(written, value_type)
+        case AnswerType.NUMBER:
+            return _number_value(written)
+    return _date_value(written)
+
+
+def text_value(answer: str | None) -> TypedValue:
+    """The answer as it is, as a value."""
+    if answer is None:
+        return _invalid("the response holds no answer")
+    return TypedValue(status=ValueStatus.OK, value=json.dumps(answer, ensure_ascii=False))
+
+
+def confidence(completion: Completion, guide: Guide) -> float | None:
+    """Probability of what was chosen from a menu, over the menu alone; None where nothing was chosen.
+
+    A choice of several tokens has the product of their probabilities, each over what the menu leaves open there. It is
+    given the memory, not the document: a fact that was never noted yields a sure "no".
+    """
+    if completion.finish_reason is FinishReason.LENGTH or completion.text not in guide.choices:
+        return None
+    if completion.menu_logprobs is not None:
+        return min(1.0, math.exp(completion.menu_logprobs[guide.choices.index(completion.text)]))
+    return None if completion.logprobs is None else min(1.0, math.exp(math.fsum(completion.logprobs)))
+
+
+def values_equal(one: TypedValue, other: TypedValue) -> bool:
+    """Whether two values of one type are equal: numbers as numbers, labels as sets, texts except for case and
+    spaces.
+    """
+    return bool(_equality_key(one) == _equality_key(other))
+
+
+def vote(values: Sequence[TypedValue]) -> TypedValue:
+    """The value that most samples have, among those that are not invalid; `not_stated` where two are as frequent.
+
+    Raises:
+        ValueError: there is no value.
+    """
+    if not values:
+        raise ValueError("there is nothing to vote on")
+    groups: dict[Any, list[TypedValue]] = {}
+    for value in values:
+        if value.status is not ValueStatus.INVALID:
+            groups.setdefault(_equality_key(value), []).append(value)
+    ranked = sorted(groups.values(), key=len, reverse=True)
+    if not ranked:
+        return values[0]
+    is_tie = len(ranked) > 1 and len(ranked[1]) == len(ranked[0])
+    return NOTHING_STATED if is_tie else ranked[0][0]
+
+
+def _menu_numbers(value_type: ValueType) -> dict[str, str]:
+    """Numbers that stand for labels of which several may be chosen."""
+    return {str(number): label.strip() for number, label in enumerate(value_type.labels, start=1)}
+
+
+def _subsets(numbers: Mapping[str, str]) -> str:
+    """An expression for some of the numbers with commas between them."""
+    names = list(numbers)
+    if len(names) > ORDERED_LABELS:
+        one = number_regex(len(names))
+        return f"{one}(, {one}){{0,{MAX_UNORDERED_LABELS}}}"
+    return "|".join(
+        name + "".join(f"(, {later})?" for later in names[place:]) for place, name in enumerate(names, start=1)
+    )
+
+
+def _or_not_stated(regex: str, value_type: ValueType) -> str:
+    return f"({regex}|{NOT_STATED_ENTRY})" if value_type.not_stated else f"({regex})"
+
+
+def _json_schema(value_type: ValueType) -> SentSchema:
+    schema = value_type.sent_schema()
+    return {"anyOf": [schema, {"type": "null"}]} if value_type.not_stated else schema
+
+
+def _invalid(problem: str) -> TypedValue:
+    return TypedValue(status=ValueStatus.INVALID, problem=problem)
+
+
+def _menu_value(written: str, value_type: ValueType, *, answer: str | None) -> TypedValue:
+    choices = menu(value_type)
+    if written not in choices:
+        return _invalid(f"{written!r} is not a number of the menu")
+    choice = choices[written]
+    if choice is None:
+        return NOTHING_STATED
+    if value_type.type is AnswerType.TEXT:
+        return text_value(answer)
+    if value_type.type is AnswerType.BOOL:
+        return TypedValue(status=ValueStatus.OK, value=json.dumps(choice == "yes"), boolean=choice == "yes")
+    return TypedValue(status=ValueStatus.OK, value=json.dumps(choice, ensure_ascii=False), label=choice)
+
+
+def _labels_value(written: str, value_type: ValueType) -> TypedValue:
+    numbers = _menu_numbers(value_type)
+    chosen = [] if written == NONE else written.split(", ")
+    if unknown := [number for number in chosen if number not in numbers]:
+        return _invalid(f"{unknown[0]!r} is not a number of a label")
+    if len(set(chosen)) < len(chosen):
+        return _invalid("it has a label twice")
+    if len(numbers) > ORDERED_LABELS and len(chosen) > MAX_UNORDERED_LABELS:
+        return _invalid(f"it has more than {MAX_UNORDERED_LABELS} labels, and may have been cut there")
+    labels = [numbers[number] for number in sorted(chosen, key=int)]
+    return TypedValue(status=ValueStatus.OK, value=json.dumps(labels, ensure_ascii=False))
+
+
+def _number_value(written: str) -> TypedValue:
+    if not re.fullmatch(NUMBER_FORM, written):
+        return _invalid(f"{written!r} is not a number")
+    return TypedValue(status=ValueStatus.OK, value=written, number=float(written))
+
+
+def _date_value(written: str) -> TypedValue:
+    try:
+        if not re.fullmatch(DATE, written):
+            raise ValueError("it is not written as YYYY-MM-DD")
+        day = date.fromisoformat(written)
+    except ValueError as error:
+        return _invalid(f"{written!r} is not a date: {error}")
+    return TypedValue(status=ValueStatus.OK, value=json.dumps(day.isoformat()))
+
+
+def _value_of_json(written: str, value_type: ValueType) -> TypedValue:
+    try:
+        value = json_value(written)
+    except ValueError as error:
+        return _invalid(f"it is not JSON: {error}")
+    if value is None and value_type.not_stated:
+        return NOTHING_STATED
+    if (problem := misfit(value, schema=value_type.sent_schema())) is not None:
+        return _invalid(problem)
+    return TypedValue(status=ValueStatus.OK, value=json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def _equality_key(value: TypedValue) -> Any:
+    """What equal values have in common."""
+    if value.value is None:
+        return value.status, None
+    return value.status, json.dumps(_normalised(json.loads(value.value)), sort_keys=True)
+
+
+def _normalised(value: Any) -> Any:
+    """A JSON value whose equal parts are written alike."""
+    match value:
+        case str():
+            return " ".join(unicodedata.normalize("NFKC", value).casefold().split())
+        case float() if value.is_integer():
+            return int(value)
+        case list():
+            return [_normalised(each) for each in value]
+        case dict():
+            return {name: _normalised(each) for name, each in value.items()}
+    return value

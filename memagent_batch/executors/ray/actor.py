@@ -1,0 +1,328 @@
+"""The life of a reading actor: it starts one engine, keeps what is finished in the turn log, and stops at once.
+
+Ray replaces an actor that died and gives the next one the same documents, which go on from the log.
+"""
+
+import asyncio
+import contextlib
+import os
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import NoReturn, Self
+
+import pyarrow as pa
+
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.follow_ups import FollowUpConfig
+from memagent_batch.config.job import JobConfig, LogConfig, PoolConfig, RunConfig
+from memagent_batch.documents.questions import value_types
+from memagent_batch.engines.engine import Engine
+from memagent_batch.errors import EngineDeadError, StorageError
+from memagent_batch.executors.ray.logged_readings import LoggedReadings, LookUp
+from memagent_batch.executors.ray.progress.board import Board
+from memagent_batch.executors.ray.progress.reporter import Reporter
+from memagent_batch.reading.agent import LoadedAgent, Questions, make_agent
+from memagent_batch.reading.follow_ups import FollowUps, make_follow_ups
+from memagent_batch.reading.places import TURNS_AT_ONCE, TurnPlaces
+from memagent_batch.reading.suspects import Suspects
+from memagent_batch.reading.turns import Journal
+from memagent_batch.runs.bounds import has_bounds
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.index import scan_log, scan_turn_files
+from memagent_batch.store.turn_log.question_list import read_asked
+from memagent_batch.store.turn_log.writer import TurnLogWriter
+from memagent_batch.wiring import make_engine, make_output, require_reader
+
+LAST_STOP_SECONDS = 20.0
+"""Longest wait for the end of an engine's processes: vLLM asks them to leave, and kills them after 5 s."""
+BOARD_SECONDS = 30.0
+"""Longest wait for the board's answer whether the run is in progress."""
+LAST_FLUSH_SECONDS = 30.0
+"""Longest wait for the log's last flush when the engine has died."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderTask:
+    """What every reader of a run is given."""
+
+    agent: AgentConfig
+    pool: PoolConfig
+    """The actors: readings and turns that each keeps going at once."""
+    run_id: str
+    fingerprint: str
+    board: Board
+    place: RunConfig | None
+    """Where the turn log is; None keeps nothing. Not a Location: Ray Data's reports show dataclasses value by value."""
+    log: LogConfig
+    load_questions: Callable[[], pa.Table]
+    """Gives the question list with its hashes; a job's is in its log."""
+    look_up: LookUp = LookUp.PLANNED
+    """Where a reader looks for what the log holds of a document."""
+    follow_ups: FollowUpConfig | None = None
+    """What is asked after each answer; None for nothing, whatever types the questions have."""
+    is_bounded: bool = False
+    """Whether the board may say that the run has met a bound."""
+
+    @classmethod
+    def of_job(
+        cls,
+        job: JobConfig,
+        *,
+        run_id: str,
+        fingerprint: str,
+        board: Board,
+        closes: bool = False,
+    ) -> Self:
+        """The task of a job's readers, whose plan names the log files of each document, and says what `closes`."""
+        return cls(
+            agent=job.agent,
+            pool=job.pool,
+            run_id=run_id,
+            fingerprint=fingerprint,
+            board=board,
+            place=job,
+            log=job.log,
+            load_questions=partial(read_asked, make_output(job), run_id=run_id),
+            follow_ups=job.follow_ups if closes else None,
+            is_bounded=has_bounds(job),
+        )
+
+    def make_follow_ups(self) -> FollowUps | None:
+        """What closes readings."""
+        if self.follow_ups is None:
+            return None
+        return make_follow_ups(self.follow_ups, self.agent, fingerprint=self.fingerprint)
+
+    @property
+    def output(self) -> Location | None:
+        """Where the turn log is."""
+        return None if self.place is None else make_output(self.place)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedActor:
+    """What an actor reads with once its engine is up."""
+
+    agent: LoadedAgent
+    questions: Questions
+    engine: Engine
+    journal: Journal
+    reporter: Reporter
+    slots: asyncio.Semaphore
+    places: TurnPlaces
+    from_log: LoggedReadings
+    """What the log holds: of earlier runs, and of this run's actor before it was restarted."""
+    follow_ups: FollowUps | None
+    """What closes readings; None where nothing is asked after their answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderProcess:
+    """The driver's own process, which lives on when an engine dies; see `ActorProcess` for that of an actor."""
+
+    is_replacement: bool = False
+    """Whether an earlier reader of the same documents has gone."""
+    writer: str = ""
+    """What begins the names of the log files of this reader and of those that it replaces."""
+
+    def on_sigterm(self, leave: Callable[[], None]) -> None:
+        """Calls `leave` at SIGTERM; the driver's process has a way of its own to leave."""
+
+    async def end(self, engine: Engine) -> None:
+        """Stops an engine that has died, and what can't live without it."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(engine.stop(), LAST_STOP_SECONDS)
+
+
+class ActorLife:
+    """Starts at the first call of the actor, and ends with its engine or its node."""
+
+    def __init__(self, task: ReaderTask, process: ReaderProcess) -> None:
+        """Takes the task; all that may fail begins with `start`, since Ray loses what an actor raises here."""
+        self._task = task
+        self._process = process
+        self._writer_id = f"{process.writer}{uuid.uuid4().hex[:12]}"
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._log: TurnLogWriter | None = None
+        self._engine: Engine | None = None
+        self._started: asyncio.Task[StartedActor] | None = None
+        self._background: list[asyncio.Task[None]] = []
+        self._death: asyncio.Task[None] | None = None
+        process.on_sigterm(self._leave)
+
+    async def start(self) -> StartedActor:
+        """Starts once, at the first call; every caller gets the same, or the error that kept it from starting."""
+        self._started = self._started or asyncio.ensure_future(self._start())
+        return await asyncio.shield(self._started)
+
+    async def from_log(self) -> LoggedReadings:
+        """What the log holds; looked for once, and without an engine."""
+        return await asyncio.shield(self._found)
+
+    async def die(self, actor: StartedActor, error: EngineDeadError) -> NoReturn:
+        """Keeps what is finished, and which turns were in flight; then stops the engine, and the process of an actor.
+
+        Raises:
+            EngineDeadError: the engine has stopped, and this is the driver's own process.
+        """
+        actor.reporter.count_engine_death(error)
+        self._death = self._death or asyncio.ensure_future(self._end(actor))
+        await asyncio.shield(self._death)
+        raise error
+
+    async def close(self) -> None:
+        """Keeps what is finished, for a while if the store is slow, and stops the engine."""
+        if self._started is not None:
+            self._started.cancel()
+        self._cancel_background()
+        if self._log is not None:
+            with contextlib.suppress(StorageError, TimeoutError):
+                await asyncio.wait_for(self._log.close(), LAST_FLUSH_SECONDS)
+        if self._engine is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._engine.stop(), LAST_STOP_SECONDS)
+
+    @property
+    def has_died(self) -> bool:
+        """Whether the engine has died."""
+        return self._death is not None
+
+    async def flush(self, actor: StartedActor) -> None:
+        """Keeps what is finished before an error stops the run, which is what is reported."""
+        with contextlib.suppress(StorageError, TimeoutError):
+            await asyncio.wait_for(actor.journal.log.flush(), LAST_FLUSH_SECONDS)
+
+    @cached_property
+    def _found(self) -> asyncio.Task[LoggedReadings]:
+        return asyncio.ensure_future(self._find())
+
+    async def _start(self) -> StartedActor:
+        task = self._task
+        self._loop = asyncio.get_running_loop()
+        require_reader(task.agent, fingerprint=task.fingerprint)
+        agent, follow_ups = make_agent(task.agent), task.make_follow_ups()
+        questions = Questions(task.load_questions(), fingerprint=task.fingerprint)
+        output = task.output
+        log = TurnLogWriter(output, run_id=task.run_id, writer_id=self._writer_id, settings=task.log)
+        self._log = log
+        suspects = Suspects(output=output, run_id=task.run_id)
+        await self._load_deaths(suspects)
+        from_log = await self.from_log()
+        engine = await self._start_engine()
+        if follow_ups is not None:
+            await engine.require_guides(follow_ups.config.guide_kinds(filter(None, set(questions.types))))
+        reporter = Reporter(
+            board=task.board, log=log, run_id=task.run_id, model=agent.model, policy=task.agent.policy.kind
+        )
+        reporter.count_engine_start(engine, is_replacement=self._process.is_replacement)
+        places = TurnPlaces(task.pool.turns_in_flight or max(TURNS_AT_ONCE, task.pool.readings_in_flight))
+        background = [reporter.report(), *([_close_at_bound(places, board=task.board)] if task.is_bounded else [])]
+        self._background = [asyncio.create_task(each) for each in background]
+        return StartedActor(
+            agent=agent,
+            questions=questions,
+            engine=engine,
+            journal=Journal(log=log, suspects=suspects),
+            reporter=reporter,
+            slots=asyncio.Semaphore(task.pool.readings_in_flight),
+            places=places,
+            from_log=from_log,
+            follow_ups=follow_ups,
+        )
+
+    async def _find(self) -> LoggedReadings:
+        """What the log holds. A plan has named the files of earlier runs; new are those of this actor since then.
+
+        Without a plan one look through the whole log serves all actors, and each adds what this run has logged since.
+        """
+        task, output = self._task, self._task.output
+        if output is None:
+            return LoggedReadings(output=None, fingerprint=task.fingerprint)
+        look = partial(_logged_readings, task, output)
+        if task.look_up is LookUp.PLANNED:
+            return await asyncio.to_thread(look, begins=f"{task.run_id}-{self._process.writer}")
+        from_log: LoggedReadings = await task.board.share(look)
+        return from_log.joined(await asyncio.to_thread(look, begins=task.run_id))
+
+    async def _load_deaths(self, suspects: Suspects) -> None:
+        if suspects.output is not None:
+            await asyncio.to_thread(suspects.load)
+        elif self._process.is_replacement:
+            suspects.add(await self._task.board.deaths())
+
+    async def _keep_deaths(self, suspects: Suspects) -> None:
+        if suspects.output is not None:
+            await asyncio.to_thread(suspects.save, writer_id=self._writer_id)
+        else:
+            await self._task.board.put_deaths(suspects.at_death)
+
+    async def _end(self, actor: StartedActor) -> None:
+        """Keeps what there is to keep after the engine's death, and stops it."""
+        self._cancel_background()
+        try:
+            await self._keep_deaths(actor.journal.suspects)
+            with contextlib.suppress(TimeoutError):  # what was not written is read again
+                await asyncio.wait_for(actor.journal.log.close(), timeout=LAST_FLUSH_SECONDS)
+        finally:
+            await self._process.end(actor.engine)
+
+    def _cancel_background(self) -> None:
+        for task in self._background:
+            task.cancel()
+
+    async def _start_engine(self) -> Engine:
+        engine = self._engine = make_engine(self._task.agent)
+        if await self._is_under_way():
+            await engine.rejoin()
+        else:
+            await engine.start()
+        return engine
+
+    async def _is_under_way(self) -> bool:
+        """Whether the run has an engine that was up: in this actor before a restart, or in another one."""
+        if self._process.is_replacement:
+            return True
+        with contextlib.suppress(TimeoutError):
+            return await asyncio.wait_for(self._task.board.has_turns(), BOARD_SECONDS)
+        return False
+
+    def _leave(self) -> None:
+        """Called by SIGTERM, in the main thread."""
+        if self._loop is None:
+            os._exit(1)
+        asyncio.run_coroutine_threadsafe(self._flush_and_exit(), self._loop)
+
+    async def _flush_and_exit(self) -> None:
+        """Keeps what is finished, then stops the process: Ray starts another one and gives it the same documents."""
+        try:
+            if self._log is not None:
+                await asyncio.wait_for(self._log.flush(), timeout=LAST_FLUSH_SECONDS)
+        finally:
+            os._exit(1)
+
+
+async def _close_at_bound(places: TurnPlaces, *, board: Board) -> None:
+    """Starts no further turn once the run has met a bound; those in flight end, and are kept."""
+    bound = await board.bound_met()
+    places.close(f"the run has met its bound {bound}; the same command goes on")
+
+
+def _logged_readings(task: ReaderTask, output: Location, *, begins: str = "") -> LoggedReadings:
+    """What the log holds of readings: in all its files, or in those of a run or writer. After a plan: turns alone."""
+    follow_ups = task.make_follow_ups()
+    types = set(value_types(task.load_questions())) if follow_ups else set()
+    turns = follow_ups.of_turns(types) if follow_ups else []
+    if task.look_up is LookUp.PLANNED:
+        files = scan_turn_files(output, fingerprints=[task.fingerprint, *turns], begins=begins)
+        return LoggedReadings(output=output, fingerprint=task.fingerprint, turn_files=files, follow_up_turns=turns)
+    index = scan_log(
+        output,
+        fingerprint=task.fingerprint,
+        follow_up_readings=[each for each in map(follow_ups.of_type, types) if each] if follow_ups else [],
+        follow_up_turns=turns,
+        begins=begins,
+    )
+    takes_failed = task.look_up is LookUp.ALL
+    return LoggedReadings.of_index(index, output=output, takes_failed=takes_failed, follow_up_turns=turns)

@@ -1,0 +1,149 @@
+"""Where the readers' reports wait until the driver takes them. Nothing durable relies on it."""
+
+import asyncio
+import logging
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from memagent_batch.domain.reasons import Reason
+from memagent_batch.logs import EventKind
+from memagent_batch.reading.suspects import TurnKey
+
+KEPT_EVENTS = 1000
+"""Log lines that wait for the driver's next look; what comes beyond is only counted."""
+BOUND_SECONDS = 1.0
+"""Pause between looks whether the run has met a bound, as long as that between the driver's own looks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """A log line of an actor, which the driver writes: nobody reads the stderr of an actor."""
+
+    kind: EventKind
+    message: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """Ids and counts for a machine."""
+
+    @property
+    def level(self) -> int:
+        """The level of its line, as `logging` counts it."""
+        return logging.INFO if self.kind == EventKind.ENDPOINT_BACK else logging.WARNING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What an actor did since its last report, or all of them since the driver's last look."""
+
+    counts: Mapping[str, int]
+    """Growth of the sums, by the names of `metrics.COUNTS`."""
+    events: Sequence[Event] = ()
+
+
+class Board(Protocol):
+    """A board as readers see it, wherever it is."""
+
+    def put(self, report: Report) -> Awaitable[None]:
+        """Adds a reader's report; what it returns ends when the board has it."""
+
+    def take(self) -> Report | None:
+        """All reports since the last call, for the driver; None if they can't be had now."""
+
+    def stop_turns(self, bound: str) -> None:
+        """The run has met the bound of this setting, as the driver finds."""
+
+    def may_start_turns(self) -> bool:
+        """Whether the run has met no bound yet."""
+
+    def bound_met(self) -> Awaitable[str]:
+        """The setting of the bound that the run has met; ends once it has."""
+
+    def has_turns(self) -> Awaitable[bool]:
+        """Whether any reader has reported a turn."""
+
+    def put_deaths(self, turns: Sequence[TurnKey]) -> Awaitable[None]:
+        """Adds the turns that were in flight when an engine died, where no log keeps them."""
+
+    def deaths(self) -> Awaitable[Sequence[TurnKey]]:
+        """All that were added."""
+
+    def share(self, make: Callable[[], Any]) -> Awaitable[Any]:
+        """What `make` returns; readers of one run call it once, together."""
+
+
+class ProgressBoard:
+    """The reports of a run's readers, and what a reader leaves to the one that replaces it.
+
+    Readers and driver may call it from several threads.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts = Counter[str]()
+        self._events: list[Event] = []
+        self._num_left_out = 0
+        self._reasons: set[str] = set()
+        self._has_turns = False
+        self._deaths: list[TurnKey] = []
+        self._bound = ""
+
+    async def put(self, report: Report) -> None:
+        """Adds a reader's report; of readings that were not read it keeps the first event for each reason."""
+        with self._lock:
+            self._counts.update(report.counts)
+            self._has_turns = self._has_turns or report.counts.get("turns", 0) > 0
+            news = [event for event in report.events if self._is_news(event)]
+            room = KEPT_EVENTS - len(self._events)
+            self._events.extend(news[:room])
+            self._num_left_out += len(news[room:])
+
+    def take(self) -> Report:
+        """All reports since the last call; one more event gives the number of those that were left out."""
+        with self._lock:
+            counts, self._counts = self._counts, Counter[str]()
+            events, self._events = self._events, []
+            left_out, self._num_left_out = self._num_left_out, 0
+        if left_out:
+            message = f"{left_out} more failed readings; the table `answers` has them all"
+            events.append(Event(kind=EventKind.READING_FAILED, message=message, fields={"left_out": left_out}))
+        return Report(counts=counts, events=events)
+
+    async def has_turns(self) -> bool:
+        """Whether any reader has reported a turn."""
+        return self._has_turns
+
+    async def put_deaths(self, turns: Sequence[TurnKey]) -> None:
+        """Adds the turns that were in flight when an engine died, where no log keeps them."""
+        self._deaths.extend(turns)
+
+    async def deaths(self) -> Sequence[TurnKey]:
+        """All that were added."""
+        return self._deaths
+
+    def stop_turns(self, bound: str) -> None:
+        """The run has met the bound of this setting."""
+        self._bound = bound
+
+    def may_start_turns(self) -> bool:
+        """Whether the run has met no bound yet."""
+        return not self._bound
+
+    async def bound_met(self) -> str:
+        """The setting of the bound that the run has met; returns once it has."""
+        while not self._bound:  # noqa: ASYNC110 - the driver sets it from another thread
+            await asyncio.sleep(BOUND_SECONDS)
+        return self._bound
+
+    async def share(self, make: Callable[[], Any]) -> Any:
+        """What `make` returns."""
+        return make()
+
+    def _is_news(self, event: Event) -> bool:
+        if event.kind != EventKind.READING_NOT_READ:
+            return True
+        reason = Reason(error_type=event.fields["error_type"], error_message=event.fields["error_message"])
+        is_news = reason.key not in self._reasons and len(self._reasons) < KEPT_EVENTS
+        self._reasons.update({reason.key} if is_news else ())
+        return is_news

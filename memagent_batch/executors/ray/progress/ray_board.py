@@ -1,0 +1,208 @@
+"""The board as a Ray actor: between the readers' processes and the driver; replicas wait for one another at it."""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import ray
+
+from memagent_batch.executors.ray.progress.board import ProgressBoard, Report
+from memagent_batch.executors.ray.session import START_SECONDS
+from memagent_batch.reading.suspects import TurnKey
+
+BOARD_ANSWER_SECONDS = 10.0
+"""Longest wait for the board in one look; the next look waits for the same answer.
+
+A run that leaves looks three times before it is ended by force."""
+MAX_STARTS = 3
+"""Starts of a replica while others can read; the engine tries again by itself where its process was killed."""
+
+OTHERS_SECONDS = 60.0
+"""Longest wait of a replica that failed for others to begin their start."""
+
+
+class NextStep(StrEnum):
+    """What a replica does after a start."""
+
+    READ = "read"
+    """Takes documents. The first one gets the error of a start that failed: no other replica can read, or this one has
+    documents already, which Ray Data gives to no other."""
+    START_AGAIN = "start again"
+    """Others can read, so it tries again."""
+    GIVE_UP = "give up"
+    """It has tried often enough."""
+
+
+class Starts:
+    """The starts of a run's replicas."""
+
+    def __init__(self) -> None:
+        self._starting = set[str]()
+        self._ready = set[str]()
+        self._have_read = set[str]()
+        self._failures = Counter[str]()
+        self._have_settled = False
+        self._changed = asyncio.Condition()
+
+    async def begin(self, replica: str) -> None:
+        """A replica begins to start, perhaps again."""
+        async with self._changed:
+            self._starting.add(replica)
+            self._ready.discard(replica)
+            self._changed.notify_all()
+
+    async def end(self, replica: str, *, num_replicas: int, has_failed: bool) -> NextStep:
+        """A start ended; returns when it is clear what follows.
+
+        Ready replicas wait for one another: the first one would take all the longest documents.
+
+        Args:
+            replica: its id, the same after Ray has started it again.
+            num_replicas: replicas that the run begins with.
+            has_failed: whether its engine can't start.
+        """
+        async with self._changed:
+            self._starting.discard(replica)
+            self._failures[replica] = self._failures[replica] + 1 if has_failed else 0
+            if has_failed:
+                self._ready.discard(replica)
+            else:
+                self._ready.add(replica)
+                self._have_read.add(replica)
+            self._changed.notify_all()
+            if not has_failed:
+                await self._until(lambda: self._are_settled(num_replicas), seconds=START_SECONDS)
+                self._have_settled = True
+                self._changed.notify_all()
+                return NextStep.READ
+            await self._until(lambda: bool(self._ready) or self._are_settled(num_replicas), seconds=OTHERS_SECONDS)
+            await self._until(lambda: bool(self._ready) or not self._starting, seconds=START_SECONDS)
+            if not self._ready:
+                return NextStep.READ
+            if self._failures[replica] < MAX_STARTS:
+                return NextStep.START_AGAIN
+            return NextStep.READ if replica in self._have_read else NextStep.GIVE_UP
+
+    def _are_settled(self, num_replicas: int) -> bool:
+        num_begun = len(self._starting | self._ready | self._failures.keys())
+        return self._have_settled or (not self._starting and num_begun >= num_replicas)
+
+    async def _until(self, condition: Callable[[], bool], *, seconds: float) -> None:
+        """Waits for the condition, and no longer than this."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait_for(condition)
+        except TimeoutError:
+            return
+
+
+class BoardActor(ProgressBoard):
+    """A Ray actor; replicas wait for one another at it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._starts = Starts()
+        self._run_ended = asyncio.Event()
+        self._shared: asyncio.Future[ray.ObjectRef] | None = None
+
+    async def begin_start(self, replica: str) -> None:
+        """A replica begins to start; see `Starts`."""
+        await self._starts.begin(replica)
+
+    async def end_start(self, replica: str, *, num_replicas: int, problem: str | None) -> NextStep:
+        """What a replica does whose start ended; see `Starts`."""
+        return await self._starts.end(replica, num_replicas=num_replicas, has_failed=problem is not None)
+
+    async def end_run(self) -> None:
+        """The readings have ended."""
+        self._run_ended.set()
+
+    async def run_ended(self) -> None:
+        """Returns once the readings have ended."""
+        await self._run_ended.wait()
+
+    @ray.method(max_task_retries=-1)  # type: ignore[untyped-decorator]
+    async def bound_met(self) -> str:
+        """The setting of the bound that the run has met; returns once it has."""
+        return await super().bound_met()
+
+    @ray.method(max_task_retries=-1)  # type: ignore[untyped-decorator]
+    async def share(self, make: Callable[[], Any]) -> list[ray.ObjectRef]:
+        """What `make` returns, for all callers; it is called at the first of them, and again if it raised."""
+        if self._shared is None or (self._shared.done() and self._shared.exception() is not None):
+            self._shared = asyncio.ensure_future(asyncio.to_thread(lambda: ray.put(make())))
+        return [await asyncio.shield(self._shared)]
+
+
+@dataclass(slots=True, kw_only=True)
+class RayBoard:
+    """The `Board` of a run on Ray. Mutable: the driver's keeps the look that the actor has not answered yet."""
+
+    handle: Any
+    _answer: Any = field(default=None, init=False, repr=False)
+
+    def put(self, report: Report) -> Awaitable[None]:
+        """Adds a reader's report; it is on its way when this returns, and lost if the board has gone."""
+        return _settled(self.handle.put.remote(report))
+
+    def stop_turns(self, bound: str) -> None:
+        """The run has met the bound of this setting; said again at each look, since the actor may restart."""
+        self.handle.stop_turns.remote(bound)
+
+    def may_start_turns(self) -> bool:
+        """Whether the run has met no bound yet."""
+        return bool(ray.get(self.handle.may_start_turns.remote()))
+
+    async def bound_met(self) -> str:
+        """The setting of the bound that the run has met; returns once it has."""
+        return str(await self.handle.bound_met.remote())
+
+    async def has_turns(self) -> bool:
+        """Whether any reader has reported a turn, as far as the board answers."""
+        with contextlib.suppress(ray.exceptions.RayError):
+            return bool(await self.handle.has_turns.remote())
+        return False
+
+    async def put_deaths(self, turns: Sequence[TurnKey]) -> None:
+        """Adds turns that were in flight when an engine died."""
+        await self.handle.put_deaths.remote(turns)
+
+    async def deaths(self) -> Sequence[TurnKey]:
+        """All that were added."""
+        turns: Sequence[TurnKey] = await self.handle.deaths.remote()
+        return turns
+
+    async def share(self, make: Callable[[], Any]) -> Any:
+        """What `make` returns, which the actor calls once for all readers."""
+        try:
+            (made,) = await self.handle.share.remote(make)
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from None
+        return await made
+
+    def take(self) -> Report | None:
+        """What the readers reported since the last look; None if the board does not answer."""
+        self._answer = self._answer or self.handle.take.remote()
+        try:
+            report: Report = ray.get(self._answer, timeout=BOARD_ANSWER_SECONDS)
+        except TimeoutError:
+            return None
+        except ray.exceptions.RayError:  # the board restarts, or the cluster is going down: the run itself reports that
+            self._answer = None
+            return None
+        self._answer = None
+        return report
+
+
+async def _settled(sent: Any) -> None:
+    with contextlib.suppress(ray.exceptions.RayError):
+        await sent
+
+
+def start_board() -> RayBoard:
+    """A board as an actor that takes no CPU."""
+    return RayBoard(handle=ray.remote(num_cpus=0, max_restarts=-1)(BoardActor).remote())

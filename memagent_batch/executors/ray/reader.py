@@ -1,0 +1,315 @@
+"""The reading stage: tokenised documents in, one row for each ended reading out."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
+
+import pyarrow as pa
+
+from memagent_batch.domain.addresses import ReadingAddress
+from memagent_batch.domain.readings import Status, cost_of
+from memagent_batch.domain.turns import Completion, Prompt
+from memagent_batch.errors import EngineDeadError, EngineRefusedError, NotReadError
+from memagent_batch.executors.ray.actor import ActorLife, ReaderProcess, ReaderTask, StartedActor
+from memagent_batch.executors.ray.progress.reporter import ReadingShare, Reporter
+from memagent_batch.logs import EventKind
+from memagent_batch.reading.documents import PlannedDocument, planned_documents
+from memagent_batch.reading.follow_ups import Tracer, close_reading, unclosed
+from memagent_batch.reading.read import Reading, read
+from memagent_batch.reading.turns import FollowUpsOnly, LoggedTurns, ReadingTurns
+from memagent_batch.runs.parts import ENDED, EndedRow
+from memagent_batch.store.turn_log.index import CurrentOutcome, ReadingKey, reading_key
+from memagent_batch.store.turn_log.rows import ClosedRow, FollowUpRow, OutcomeRow, outcome_row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedReading:
+    """A reading that ended, or could not be read now."""
+
+    document: PlannedDocument
+    question: int
+    """Row of the question list."""
+    outcome: OutcomeRow
+    """How it ended, as a row of `OUTCOME_LOG`."""
+    closed: ClosedRow | None = None
+
+
+class Reader:
+    """Many readings at once on one event loop; lives as long as its engine."""
+
+    def __init__(self, task: ReaderTask, process: ReaderProcess = ReaderProcess()) -> None:  # noqa: B008 - a value
+        """Takes the task, and where the reader is; nothing is started before the first document."""
+        self._task = task
+        self._life = ActorLife(task, process)
+
+    async def __call__(self, batch: pa.Table) -> pa.Table:
+        """Reads a document, or some small ones, for all their questions; in: a row of `CALL`, out: rows of `ENDED`.
+
+        Never raises for what concerns a reading alone.
+        """
+        ended = await self.read(planned_documents(batch))
+        return pa.Table.from_pylist([_ended_row(each) for each in ended], schema=ENDED)
+
+    async def start(self) -> None:
+        """Starts the engine, once; later calls raise the same error.
+
+        Raises:
+            EngineStartError: the engine can't start.
+        """
+        await self._life.start()
+
+    @property
+    def has_died(self) -> bool:
+        """Whether its engine has died, so that another reader has to go on."""
+        return self._life.has_died
+
+    async def close(self) -> None:
+        """Stops the engine; what is finished is in the log then."""
+        await self._life.close()
+
+    async def read(self, documents: Sequence[PlannedDocument]) -> list[FinishedReading]:
+        """The readings of some documents, each ended and durable."""
+        actor = await self._life.start()
+        shared = [_DocumentReadings(actor, document) for document in documents]
+        ended = await asyncio.gather(
+            *(self._read(actor, of_document, asked) for of_document in shared for asked in of_document.asked())
+        )
+        return list(chain.from_iterable(ended))
+
+    async def held_outcomes(self, document: PlannedDocument) -> Mapping[ReadingKey, CurrentOutcome]:
+        """How readings of the document ended before; needs no engine."""
+        return await (await self._life.from_log()).outcomes(document)
+
+    async def logged_follow_ups(self, document: PlannedDocument) -> Mapping[str, Mapping[ReadingKey, FollowUpRow]]:
+        """What was asked before after the answers to questions of the document, by fingerprint; needs no engine."""
+        return await (await self._life.from_log()).closed(document)
+
+    async def _read(self, actor: StartedActor, shared: "_DocumentReadings", asked: "_Asked") -> list[FinishedReading]:
+        """Reads a document for one question, in a place among the readings in flight."""
+        reporter, document_hash = actor.reporter, shared.document.document_hash
+        question, sample = asked.rows[0], asked.sample
+        address = actor.questions.address(question, document_hash=document_hash, sample=sample)
+        reporter.waiting += 1
+        async with actor.slots:
+            reporter.waiting -= 1
+            reporter.in_flight += 1
+            from_log = await asyncio.shield(shared.from_log)
+            turns = ReadingTurns(
+                engine=FollowUpsOnly(actor.engine) if asked.is_answered else actor.engine,
+                address=address,
+                seed=self._task.agent.sampling.seed,
+                from_log=from_log[address.fingerprint],
+                last_hashes=shared.document.last_hashes,
+                logged_follow_ups=from_log,
+                journal=actor.journal,
+                places=actor.places,
+                document=shared.number,
+            )
+            share = shared.share(asked)
+            try:
+                result = await self._result(actor, shared.document, asked, turns=turns, share=share)
+            except EngineDeadError as error:
+                await self._life.die(actor, error)
+            except EngineRefusedError:
+                await self._life.flush(actor)
+                raise
+            reporter.in_flight -= 1
+            if result.reading.status is not Status.NOT_READ:
+                share.end()
+        return await self._end(actor, shared.document, asked, address, result)
+
+    async def _result(
+        self,
+        actor: StartedActor,
+        document: PlannedDocument,
+        asked: "_Asked",
+        *,
+        turns: ReadingTurns,
+        share: ReadingShare,
+    ) -> "_Result":
+        """Reads, or replays what the log holds, and asks what is asked after the answer."""
+        question, turns.observe = actor.questions[asked.rows[0]], share.count_turn
+        if actor.follow_ups is None:
+            return _Result(reading=await read(document.document, question, agent=actor.agent, turns=turns))
+        tracer = Tracer(actor.agent.prompts)
+        turns.observe = _both(tracer, share.count_turn)
+        reading = await read(document.document, question, agent=actor.agent, turns=turns)
+        closed: dict[str, ClosedRow] = {}
+        for row in asked.rows:
+            fingerprint = actor.follow_ups.of_type(actor.questions.types[row])
+            if fingerprint is None or fingerprint in closed:
+                continue
+            if reading.status is Status.OK:
+                try:
+                    closed[fingerprint] = await close_reading(
+                        reading,
+                        actor.questions.types[row],
+                        question=question.text,
+                        document=document.document,
+                        sentences=document.sentences,
+                        trace=tracer.trace,
+                        follow_ups=actor.follow_ups,
+                        turns=turns,
+                    )
+                except NotReadError as error:
+                    return _Result(reading=reading, closed=closed, not_closed=error)
+            elif asked.is_answered and reading.status is Status.FAILED:
+                closed[fingerprint] = unclosed(reading)
+        return _Result(reading=reading, closed=closed)
+
+    async def _end(
+        self,
+        actor: StartedActor,
+        document: PlannedDocument,
+        asked: "_Asked",
+        address: ReadingAddress,
+        result: "_Result",
+    ) -> list[FinishedReading]:
+        """Keeps and reports how a reading ended; returns when that and its turns are durable."""
+        log, reporter, reading = actor.journal.log, actor.reporter, result.reading
+        keeps = reading.status is not Status.NOT_READ and not asked.is_answered
+        kept = [log.record_outcome(address, reading.to_row())] if keeps else [log.settle()]
+        for fingerprint, closed in result.closed.items():
+            kept.append(log.record_follow_ups(replace(address, fingerprint=fingerprint), closed))
+        durable = asyncio.gather(*kept)
+        if reporter.in_flight == 0:
+            log.flush_soon()
+        await durable
+        shown = result.shown(is_answered=asked.is_answered)
+        for row in asked.rows:
+            reporter.count_reading(shown.status)
+            if shown.status is not Status.OK:
+                question_id = actor.questions[row].question_id
+                report_failure(reporter, document.document_id, question_id, address.sample, shown)
+        if reporter.in_flight == 0:
+            await reporter.settle()
+        outcome = outcome_row(address, shown.to_row(), run_id=self._task.run_id)
+        return [
+            FinishedReading(
+                document=document,
+                question=row,
+                outcome=outcome,
+                closed=result.closed.get(actor.follow_ups.of_type(actor.questions.types[row]) or "")
+                if actor.follow_ups
+                else None,
+            )
+            for row in asked.rows
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """One reading of a document, for one row of the question list or several: the same text, of several types."""
+
+    rows: Sequence[int]
+    """Rows of the question list."""
+    sample: int
+    is_answered: bool
+    """Whether the log holds how it ended; it is replayed then, and closed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Result:
+    """How a reading ended."""
+
+    reading: Reading
+    closed: Mapping[str, ClosedRow] = field(default_factory=dict)
+    """What was asked after its answer, by the fingerprint of what was asked."""
+    not_closed: NotReadError | None = None
+    """What kept the rest from being asked now; the next run asks."""
+
+    def shown(self, *, is_answered: bool) -> Reading:
+        """The reading as this run counts and shows it.
+
+        One that is answered and can't be closed now is not read: the next run closes it. One that the log holds and no
+        longer can replay has its answer all the same.
+        """
+        error = self.not_closed
+        if error is None:
+            return replace(self.reading, status=Status.OK) if is_answered and self.closed else self.reading
+        return replace(
+            self.reading, status=Status.NOT_READ, error_type=type(error).__name__, error_message=str(error), error=error
+        )
+
+
+class _DocumentReadings:
+    """What the readings of one document have in common."""
+
+    def __init__(self, actor: StartedActor, document: PlannedDocument) -> None:
+        """Takes the document; the log is not opened before a reading of it begins."""
+        self._actor = actor
+        self.document = document
+        self.number = actor.places.begin_document()
+
+    def asked(self) -> list[_Asked]:
+        """Its readings: rows of the question list with one address are one."""
+        rows: dict[ReadingAddress, list[int]] = {}
+        document, is_answered = self.document, set[ReadingAddress]()
+        for readings in (document.readings, document.follow_up_readings):
+            for row, sample in readings:
+                address = self._actor.questions.address(row, document_hash=document.document_hash, sample=sample)
+                if readings is document.follow_up_readings and address not in rows:
+                    is_answered.add(address)
+                rows.setdefault(address, []).append(row)
+        return [
+            _Asked(rows=of_address, sample=address.sample, is_answered=address in is_answered)
+            for address, of_address in rows.items()
+        ]
+
+    def share(self, asked: _Asked) -> ReadingShare:
+        """How much of a reading is done; it has the bytes of the document once for each row of the question list."""
+        return ReadingShare(
+            self._actor.reporter,
+            num_bytes=self.document.num_bytes * len(asked.rows),
+            most_turns=lambda: self._most_turns,
+        )
+
+    @cached_property
+    def _most_turns(self) -> int:
+        """Turns of a reading of it, at most."""
+        agent = self._actor.agent
+        return cost_of(agent.policy, agent.prompts, self.document.document).num_turns
+
+    @cached_property
+    def from_log(self) -> asyncio.Task[Mapping[str, LoggedTurns]]:
+        """Turns of the document that the log holds, by fingerprint; read once."""
+        document, questions = self.document, self._actor.questions
+        ended_by = {
+            reading_key(questions.address(row, document_hash=document.document_hash, sample=sample)): line
+            for (row, sample), line in zip(document.follow_up_readings, document.ended_by, strict=True)
+        }
+        return asyncio.ensure_future(self._actor.from_log.turns(document, ended_by=ended_by))
+
+
+def _both(*observers: Callable[[Prompt, Completion], None]) -> Callable[[Prompt, Completion], None]:
+    """One observer of turns in place of several."""
+
+    def observe(prompt: Prompt, completion: Completion) -> None:
+        for each in observers:
+            each(prompt, completion)
+
+    return observe
+
+
+def _ended_row(ended: FinishedReading) -> EndedRow:
+    status = str(ended.outcome["status"])
+    not_read = ended.outcome if status == Status.NOT_READ else None
+    return {"document_id": ended.document.document_id, "status": status, "not_read": not_read}
+
+
+def report_failure(reporter: Reporter, document_id: str, question_id: str, sample: int, reading: Reading) -> None:
+    """Adds a line on a reading without an answer to the driver's log."""
+    is_failed = reading.status is Status.FAILED
+    end = "failed" if is_failed else "not read"
+    error = f"{reading.error_type}: {reading.error_message}"
+    reporter.add_event(
+        EventKind.READING_FAILED if is_failed else EventKind.READING_NOT_READ,
+        f"reading {end}: document {document_id!r}, question {question_id!r}: {error}",
+        document_id=document_id,
+        question_id=question_id,
+        sample=sample,
+        error_type=reading.error_type,
+        error_message=reading.error_message,
+    )

@@ -1,0 +1,100 @@
+"""Replicas of an engine in Ray Data's pool: one that can't start costs itself, not the run.
+
+Ray Data gives documents to an actor whose constructor has returned, and can't take them back. So the constructor starts
+the engine, and returns once the replica can read. One that can't start stays in its constructor, where it gets no
+documents, and keeps its GPU from the next actor. If no replica can start, all return, and the first document gets the
+error, which ends the run.
+"""
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import cast
+
+import pyarrow as pa
+import ray
+
+from memagent_batch.engines.engine import Engine
+from memagent_batch.errors import EngineStartError, MemagentError
+from memagent_batch.executors.ray.actor import LAST_STOP_SECONDS, ReaderProcess, ReaderTask
+from memagent_batch.executors.ray.progress.board import Event, Report
+from memagent_batch.executors.ray.progress.ray_board import MAX_STARTS, NextStep, RayBoard
+from memagent_batch.executors.ray.reader import Reader
+from memagent_batch.logs import EventKind
+
+RESTART_SECONDS = 5.0
+"""Pause before a replica starts again: what holds the GPU's memory may be a process that is ending."""
+
+
+class ActorProcess(ReaderProcess):
+    """That of an actor, which ends with its engine; Ray starts another one with the same documents."""
+
+    __slots__ = ()
+
+    def on_sigterm(self, leave: Callable[[], None]) -> None:
+        """Calls `leave` when the process gets SIGTERM, as when its node is removed."""
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, lambda number, frame: leave())
+
+    async def end(self, engine: Engine) -> None:
+        """Stops the engine and the process."""
+        threading.Timer(LAST_STOP_SECONDS, os._exit, args=(1,)).start()
+        try:
+            await engine.stop()  # one that hangs guards itself no more, and would outlive this process
+        finally:
+            os._exit(1)
+
+
+def this_process() -> ReaderProcess:
+    """That of this actor; the driver's own outside actors.
+
+    Ray gives a restarted actor the documents that it had, so of the run's files it needs those of this actor alone:
+    with a thousand actors beside it, the others' files are too many to look through.
+    """
+    context = ray.get_runtime_context() if ray.is_initialized() else None
+    if context is None or context.get_actor_id() is None:
+        return ReaderProcess()
+    return ActorProcess(
+        is_replacement=bool(context.was_current_actor_reconstructed), writer=f"{context.get_actor_id()}-"
+    )
+
+
+class Replica:
+    """Ray Data UDF: a `Reader` on its own event loop, whose engine starts before the first document."""
+
+    def __init__(self, reader: type[Reader], task: ReaderTask) -> None:
+        self._task = task
+        self._reader = reader(task, this_process())
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True, name="reading").start()
+        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result()
+
+    async def __call__(self, batch: pa.Table) -> pa.Table:
+        """Reads documents; see `Reader`."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._reader(batch), self._loop))
+
+    async def _start(self) -> None:
+        """Starts the engine. An error is kept for the first document, unless other replicas can read."""
+        board, replica = cast(RayBoard, self._task.board).handle, ray.get_runtime_context().get_actor_id()
+        await board.begin_start.remote(replica)
+        problem = None
+        try:
+            await self._reader.start()
+        except EngineStartError as error:
+            problem = str(error)
+        except MemagentError:
+            pass  # `Reader` raises it again at the first document
+        match await board.end_start.remote(replica, num_replicas=self._task.pool.replicas, problem=problem):
+            case NextStep.START_AGAIN:
+                await asyncio.sleep(RESTART_SECONDS)
+                os._exit(1)  # Ray starts the actor again, on another GPU if one is free
+            case NextStep.GIVE_UP:
+                message = (
+                    f"a replica is given up, and the others go on: its engine failed to start {MAX_STARTS} times: "
+                )
+                event = Event(kind=EventKind.REPLICA_GIVEN_UP, message=f"{message}{problem}")
+                await board.put.remote(Report(counts={}, events=[event]))
+                await board.run_ended.remote()
+                os._exit(1)

@@ -1,0 +1,224 @@
+"""CPU tasks before the engine: turn texts into tokens."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import product
+from typing import TypedDict
+
+import numpy as np
+import pyarrow as pa
+
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.sources import SourceConfig
+from memagent_batch.documents.document_index import CARRY_PREFIX
+from memagent_batch.documents.formats.columnar import batch_records
+from memagent_batch.documents.formats.records import Column, ColumnKind, Presence, Record
+from memagent_batch.documents.indexing import why_unreadable
+from memagent_batch.documents.texts import FetchedText, fetch_texts
+from memagent_batch.domain.addresses import text_hash
+from memagent_batch.domain.document import BreakAt
+from memagent_batch.domain.readings import cost_of
+from memagent_batch.domain.texts.sentences import Sentences, split_sentences
+from memagent_batch.errors import DocumentError, InputError, MemagentError, TextUnavailableError
+from memagent_batch.plugins import make_policy
+from memagent_batch.reading.documents import break_at, find_breaks, planned_documents
+from memagent_batch.runs.plan import CALL_COLUMN, WORK_COLUMNS
+from memagent_batch.store.columns import arrow_schema
+from memagent_batch.tokens.tokenizer import TokenisedText, Tokenizer
+from memagent_batch.wiring import make_prompt_tokens, make_texts_place, make_tokenizer
+
+TOKENISED = pa.schema(
+    [
+        pa.field("document_id", pa.string()),
+        pa.field("document_hash", pa.string()),
+        pa.field("token_ids", pa.large_list(pa.int32())),
+        pa.field("token_chars", pa.large_list(pa.int64())),
+        pa.field("num_chars", pa.int64()),
+        pa.field("num_bytes", pa.int64()),
+        pa.field("sentence_starts", pa.large_list(pa.int64())),
+        pa.field("sentence_ends", pa.large_list(pa.int64())),
+        pa.field("breaks", pa.large_list(pa.int64())),
+        pa.field("error", pa.string()),
+        pa.field("is_unavailable", pa.bool_()),
+        *WORK_COLUMNS,
+    ]
+)
+"""A document on its way to the reader: its tokens once, whatever the number of its questions. It has the places of its
+sentences where evidence is asked for, and its breaks where chunks close at them."""
+
+CALL = pa.schema([pa.field("documents", pa.large_list(pa.struct(list(TOKENISED))))])
+"""What one call of a reader takes: a long document, or some small ones, since each call costs Ray Data some 7 ms.
+
+Rows of a dataset have their carried columns behind the others."""
+
+NO_TOKENS = TokenisedText(token_ids=np.empty(0, np.int32), token_chars=np.empty(0, np.int64))
+"""Of a document without a text that can be read."""
+NO_SENTENCES = Sentences()
+"""Of a document whose sentences are not asked for."""
+
+
+def tokenise(
+    bundle: pa.Table, *, agent: AgentConfig, sources: SourceConfig, splits: bool = False
+) -> Iterator[pa.Table]:
+    """Ray Data UDF: a bundle of planned documents in, rows of `CALL` out, one table each.
+
+    A bundle that `group_documents` has not grouped gives each document its own call. `splits`: whether documents
+    have their sentences.
+    """
+    read = partial(_tokenised, make_tokenizer(agent), splits=splits, at=break_at(agent))
+    work = bundle.select(["document_id", "document_hash", "num_bytes", *WORK_COLUMNS.names]).to_pylist()
+    calls = bundle[CALL_COLUMN].to_pylist() if CALL_COLUMN in bundle.schema.names else range(len(work))
+    missing, waiting = Counter(calls), defaultdict(list)
+    for fetched in fetch_texts(bundle, documents=make_texts_place(sources), settings=sources.input):
+        call = calls[fetched.row]
+        waiting[call].append(read(fetched, work[fetched.row]))
+        missing[call] -= 1
+        if not missing[call]:
+            yield _call(waiting.pop(call))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowColumns:
+    """Where a row of a dataset has what is read."""
+
+    document_id: str
+    text: str
+    carry: Sequence[str] = ()
+    """Columns to carry into the answers, as text."""
+
+    def to_read(self) -> list[Column]:
+        """The columns in this order, as the readers of files take them."""
+        return [
+            Column(name=self.document_id, kind=ColumnKind.IDENTIFIER, presence=Presence.EVERY),
+            Column(name=self.text, kind=ColumnKind.DOCUMENT, presence=Presence.SOME),
+            *[Column(name=name, kind=ColumnKind.CARRIED, presence=Presence.SOME) for name in self.carry],
+        ]
+
+
+def tokenise_rows(
+    rows: pa.Table,
+    *,
+    agent: AgentConfig,
+    columns: RowColumns,
+    asked: Mapping[str | None, Sequence[int]],
+    samples: int,
+    splits: bool = False,
+) -> Iterator[pa.Table]:
+    """Ray Data UDF: rows that hold their texts in, rows of `CALL` out, one table for each document.
+
+    `asked`: rows of the question list by the document that they are bound to; None for every document.
+
+    Raises:
+        InputError: a column is missing, an id is missing or twice in the block, or a value can't be used.
+    """
+    read = partial(_tokenised, make_tokenizer(agent), splits=splits, at=break_at(agent))
+    document_ids: set[str] = set()
+    for batch in rows.to_batches():
+        for record in batch_records(batch, columns=columns.to_read(), where="a block of the dataset"):
+            document_id, text = str(record.values[0]), record.values[1]
+            if document_id in document_ids:
+                raise InputError(f"document_id {document_id!r} is there twice; give every row of the dataset its own")
+            document_ids.add(document_id)
+            questions = [*asked.get(None, ()), *asked.get(document_id, ())]
+            work = {
+                "document_id": document_id,
+                "document_hash": text_hash(text) if isinstance(text, str) else "",
+                "num_bytes": 0,
+                "readings": [{"question": row, "sample": sample} for row, sample in product(questions, range(samples))],
+                "turn_files": [],
+                "last_hashes": [],
+                "closings": [],
+                "ended_by": [],
+                **{CARRY_PREFIX + name: value for name, value in zip(columns.carry, record.values[2:], strict=True)},
+            }
+            yield _call([read(_row_text(record), work)])
+
+
+def _row_text(record: Record) -> FetchedText:
+    """The text of a row that holds it, or why there is none."""
+    row, text = record.place.stop, record.values[1]
+    if isinstance(text, str):
+        return FetchedText(row=row, text=text)
+    return FetchedText(row=row, error=DocumentError(why_unreadable(text)))
+
+
+class CountedDocument(TypedDict):
+    """What a plan shows of one document, and what a reading of it costs."""
+
+    document_id: str
+    num_tokens: int
+    num_readings: int
+    num_chunks: int
+    num_turns: int
+    num_prompt_tokens: int
+    num_completion_tokens: int
+    min_prompt_tokens: int | None
+
+
+COUNTED = arrow_schema(CountedDocument)
+
+
+def count_tokens(bundle: pa.Table, *, agent: AgentConfig, sources: SourceConfig) -> pa.Table:
+    """Ray Data UDF: a bundle of planned documents in, length and cost of each out; no tokens are kept."""
+    policy, prompts = make_policy(agent), make_prompt_tokens(agent)
+    counted = [
+        {
+            "document_id": planned.document_id,
+            "num_tokens": planned.document.num_tokens,
+            "num_readings": len(planned.readings),
+            **asdict(cost_of(policy, prompts, planned.document)),
+        }
+        for call in tokenise(bundle, agent=agent, sources=sources)
+        for planned in planned_documents(call)
+    ]
+    return pa.Table.from_pylist(counted, schema=COUNTED)
+
+
+def _tokenised(
+    tokenizer: Tokenizer, fetched: FetchedText, work: Mapping[str, object], *, splits: bool, at: BreakAt | None
+) -> pa.Table:
+    if fetched.text is None:
+        return _row(work, error=fetched.error)
+    try:
+        tokens = tokenizer.encode_document(fetched.text)
+    except DocumentError as error:
+        return _row(work, error=error)
+    sentences = split_sentences(fetched.text) if splits else NO_SENTENCES
+    breaks = find_breaks(fetched.text, fetched.rows, token_chars=tokens.token_chars.data, at=at)
+    return _row(work, tokens=tokens, sentences=sentences, breaks=breaks, num_chars=len(fetched.text))
+
+
+def _call(documents: Sequence[pa.Table]) -> pa.Table:
+    rows = pa.concat_tables(documents).combine_chunks().to_struct_array().chunk(0)
+    return pa.table({"documents": pa.LargeListArray.from_arrays(pa.array([0, len(rows)], pa.int64()), rows)})
+
+
+def _row(
+    work: Mapping[str, object],
+    *,
+    tokens: TokenisedText = NO_TOKENS,
+    sentences: Sentences = NO_SENTENCES,
+    breaks: Sequence[int] = (),
+    num_chars: int = 0,
+    error: MemagentError | None = None,
+) -> pa.Table:
+    carried = [pa.field(name, pa.string()) for name in work if name.startswith(CARRY_PREFIX)]
+    schema = pa.schema([*TOKENISED, *carried])
+    columns = {
+        **{name: pa.array([value], schema.field(name).type) for name, value in work.items()},
+        "token_ids": _one_list(pa.array(tokens.token_ids)),
+        "token_chars": _one_list(pa.array(tokens.token_chars)),
+        "sentence_starts": _one_list(pa.array(sentences.starts, pa.int64())),
+        "sentence_ends": _one_list(pa.array(sentences.ends, pa.int64())),
+        "breaks": _one_list(pa.array(breaks, pa.int64())),
+        "num_chars": pa.array([num_chars], pa.int64()),
+        "error": pa.array([error and str(error)], pa.string()),
+        "is_unavailable": pa.array([isinstance(error, TextUnavailableError)]),
+    }
+    return pa.table({name: columns[name] for name in schema.names}, schema=schema)
+
+
+def _one_list(values: pa.Array) -> pa.LargeListArray:
+    return pa.LargeListArray.from_arrays(pa.array([0, len(values)], pa.int64()), values)

@@ -1,0 +1,151 @@
+"""CPU tasks after the engine: parts of the plan in, files of the tables out."""
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memagent_batch.domain.follow_ups.values import ValueStatus
+from memagent_batch.domain.readings import Status
+from memagent_batch.domain.reasons import Reason, most_frequent
+from memagent_batch.errors import SupersededError
+from memagent_batch.runs.claim import require_claim
+from memagent_batch.runs.manifest import PART_REPORT, FileHash, PartReport, ReasonRow, reason_rows, rows_of_files
+from memagent_batch.runs.parts import PART_COLUMN, detach_not_read, part_key
+from memagent_batch.runs.projection import PartTables, Projection, project
+from memagent_batch.runs.tables import (
+    ANSWERS_FOLDER,
+    EVIDENCE_FOLDER,
+    MEMORIES_FOLDER,
+    RESULTS_FOLDER,
+    count_rows,
+    table_bytes,
+)
+from memagent_batch.store.errors import storage_errors
+
+LASTING = frozenset({Status.OK, Status.FAILED})
+"""Statuses of rows that the next run makes the same; other rows are of this run alone."""
+KEPT_REASONS = 20
+"""Reasons that a part reports, the most frequent ones; those of all parts are added up."""
+
+
+def write_tables(part: pa.Table, *, projection: Projection, kept: Mapping[str, PartReport]) -> pa.Table:
+    """Ray Data UDF: one part of the plan in, its files written, one row of `PART_REPORT` out.
+
+    Nothing is written where `kept` (reports by key) has files of the same part, and they are whole. A part
+    has the same file names at every try, so a repeated task replaces its own files; two runs share no name.
+
+    Raises:
+        SupersededError: a newer attempt holds the claim; no file is left.
+    """
+    planned, not_read = detach_not_read(part)
+    key = part_key(planned, projection=projection)
+    if not not_read and key in kept and _is_whole(kept[key], projection=projection):
+        return pa.Table.from_pylist([{**kept[key], "missing": []}], schema=PART_REPORT)
+    tables = project(planned, projection=projection, not_read=not_read)
+    name = f"part-{part[PART_COLUMN][0].as_py():05d}-{projection.run_id}.{projection.table_format.value}"
+    files = {
+        folder: (f"{folder}/{name}", table)
+        for folder, table in (
+            (ANSWERS_FOLDER, tables.answers),
+            (MEMORIES_FOLDER, tables.memories),
+            (EVIDENCE_FOLDER, tables.evidence),
+            (RESULTS_FOLDER, tables.results),
+        )
+        if table is not None
+    }
+    hashes = _write_part(dict(files.values()), projection=projection)
+    names = {folder: name for folder, (name, _) in files.items()}
+    report = _part_report(tables, names, key=key if _lasts(tables) else None, hashes=hashes)
+    return pa.Table.from_pylist([report], schema=PART_REPORT)
+
+
+def _part_report(
+    tables: PartTables, files: Mapping[str, str], *, key: str | None, hashes: list[FileHash]
+) -> PartReport:
+    """What a written part reports; `files` are named by the folders of the tables."""
+    statuses = tables.answers["status"].to_pylist()
+    return {
+        "key": key,
+        "answers_file": files[ANSWERS_FOLDER],
+        "memories_file": files[MEMORIES_FOLDER],
+        "evidence_file": files.get(EVIDENCE_FOLDER),
+        "results_file": files.get(RESULTS_FOLDER),
+        "num_answers": tables.answers.num_rows,
+        "num_ok": statuses.count(Status.OK),
+        "num_not_read": statuses.count(Status.NOT_READ),
+        "num_unusable": _num_unusable(tables.answers),
+        "num_memories": tables.memories.num_rows,
+        "num_evidence": tables.evidence.num_rows if tables.evidence is not None else 0,
+        "num_results": tables.results.num_rows if tables.results is not None else 0,
+        "failed_reasons": _part_reasons(tables.answers, statuses, status=Status.FAILED),
+        "not_read_reasons": _part_reasons(tables.answers, statuses, status=Status.NOT_READ),
+        "missing": tables.missing,
+        "hashes": hashes,
+        "num_document_tokens": _total(tables.answers["num_document_tokens"]),
+        "num_turns": _total(tables.answers["num_turns"]),
+        "num_prompt_tokens": _total(tables.answers["num_prompt_tokens"]),
+        "num_cached_prompt_tokens": _total(tables.answers["num_cached_prompt_tokens"]),
+        "num_completion_tokens": _total(tables.answers["num_completion_tokens"]),
+        "num_markers": pc.sum(tables.answers["num_markers"]).as_py(),
+        "num_marked_documents": _num_marked_documents(tables.answers),
+    }
+
+
+def _lasts(tables: PartTables) -> bool:
+    """Whether the next run makes the same rows of the same log."""
+    is_read = set(tables.answers["status"].to_pylist()) <= LASTING
+    return is_read and tables.is_whole and not tables.missing
+
+
+def _total(column: pa.ChunkedArray) -> int:
+    return pc.sum(column).as_py() or 0
+
+
+def _is_whole(report: PartReport, *, projection: Projection) -> bool:
+    files = rows_of_files(report).items()
+    with storage_errors(projection.output.uri):
+        return all(count_rows(projection.output / name) == num_rows for name, num_rows in files)
+
+
+def _part_reasons(answers: pa.Table, statuses: Sequence[str], *, status: Status) -> list[ReasonRow]:
+    types, messages = answers["error_type"].to_pylist(), answers["error_message"].to_pylist()
+    reasons = [
+        Reason(error_type=type_, error_message=message)
+        for own, type_, message in zip(statuses, types, messages, strict=True)
+        if own == status
+    ]
+    return reason_rows(most_frequent(reasons, limit=KEPT_REASONS))
+
+
+def _num_unusable(answers: pa.Table) -> int:
+    """Answered readings without an answer, or with a value that is not of its type."""
+    is_unusable = pc.or_kleene(pc.is_null(answers["answer"]), pc.equal(answers["value_status"], ValueStatus.INVALID))
+    return pc.sum(pc.and_kleene(pc.equal(answers["status"], Status.OK), is_unusable)).as_py() or 0
+
+
+def _num_marked_documents(answers: pa.Table) -> int | None:
+    """Documents in whose prompts markers of chat templates were; None where none were counted."""
+    if answers["num_markers"].null_count == answers.num_rows:
+        return None
+    marked = answers.filter(pc.greater(answers["num_markers"], 0))
+    return len(marked["document_id"].unique())
+
+
+def _write_part(files: Mapping[str, pa.Table], *, projection: Projection) -> list[FileHash]:
+    """Writes the files; returns the hashes of their bytes."""
+    output, run_id = projection.output, projection.run_id
+    require_claim(output, run_id=run_id)
+    hashes: list[FileHash] = []
+    for name, table in files.items():
+        data = table_bytes(table, table_format=projection.table_format)
+        (output / name).write_bytes(data)
+        hashes.append({"file": name, "sha256": sha256(data).hexdigest()})
+    try:
+        require_claim(output, run_id=run_id)
+    except SupersededError:
+        for name in files:
+            (output / name).delete()
+        raise
+    return hashes

@@ -1,0 +1,54 @@
+"""Reads and writes whole Parquet files of the project's own tables."""
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from memagent_batch.store.errors import FILE_ERRORS, storage_errors
+from memagent_batch.store.location import Location
+
+
+def read_parquet(place: Location, *, columns: Sequence[str] | None = None) -> pa.Table:
+    """A whole file, read by the calling thread alone.
+
+    Arrow's own threads free the buffers of a Python stream a moment after the table is there. Where the process ends
+    in that moment, Python stops the thread in a destructor, and the process aborts: exit code 134 in place of its own.
+    """
+    with place.open() as stream, pq.ParquetFile(stream, pre_buffer=False) as file:
+        return file.read(columns=None if columns is None else list(columns), use_threads=False)
+
+
+def parquet_bytes(table: pa.Table) -> bytes:
+    """The table as one Parquet file, zstd."""
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="zstd")
+    return sink.getvalue()
+
+
+class RowGroupWriter:
+    """Appends to one Parquet file; each call is a separate row group, so that one can be read without the others."""
+
+    def __init__(self, writer: pq.ParquetWriter, *, schema: pa.Schema) -> None:
+        self._writer = writer
+        self._schema = schema
+
+    def write(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Writes the rows as one row group."""
+        self._writer.write_table(pa.Table.from_pylist([*rows], schema=self._schema))
+
+
+@contextmanager
+def open_row_groups(place: Location, *, schema: pa.Schema) -> Iterator[RowGroupWriter]:
+    """Opens a file that is written as its rows come. Nothing protects a half-written one: it counts by a record."""
+    with storage_errors(place.uri, done="written", of=FILE_ERRORS):
+        if place.is_local:
+            place.fs.makedirs(place.path.rpartition("/")[0], exist_ok=True)
+        with (
+            place.fs.open(place.path, "wb") as stream,
+            pq.ParquetWriter(stream, schema, compression="zstd") as writer,
+        ):
+            yield RowGroupWriter(writer, schema=schema)

@@ -1,0 +1,80 @@
+"""The question list of a run, kept beside its log: actors on any node find it there after any restart.
+
+A part of the tables brings the questions that are asked in it: were a million of them bound to a document each, a task
+that reads the whole list for its ten thousand would make the tables quadratic.
+"""
+
+from collections.abc import Sequence
+from typing import NotRequired, TypedDict
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memagent_batch.domain.addresses import text_hash
+from memagent_batch.store.location import Location
+from memagent_batch.store.parquet import parquet_bytes, read_parquet
+
+ASKED_FOLDER = "log/questions"
+ASKED_COLUMN = "asked"
+"""Column of a part: the questions that no earlier document of the part has brought, with their rows of the list."""
+_ROW = "row"
+FOLLOW_UP_FINGERPRINT = "follow_up_fingerprint"
+"""Column with the fingerprint under which the log keeps what is asked after the answers to a question; there only where
+something is."""
+
+
+class AskedQuestion(TypedDict):
+    """A row of the question list (`PlannedQuestions.hashed`)."""
+
+    question_id: str
+    document_id: str | None
+    question: str
+    references: list[str] | None
+    question_hash: str
+    answer_type: NotRequired[str | None]
+    labels: NotRequired[list[str] | None]
+    schema: NotRequired[str | None]
+    unit: NotRequired[str | None]
+    not_stated: NotRequired[bool | None]
+    follow_up_fingerprint: NotRequired[str | None]
+
+
+def write_asked(output: Location, questions: pa.Table, *, run_id: str) -> None:
+    """Keeps the question list (`PlannedQuestions.hashed`) of a run."""
+    (output / f"{ASKED_FOLDER}/{run_id}.parquet").write_bytes(parquet_bytes(questions))
+
+
+def read_asked(output: Location, *, run_id: str) -> pa.Table:
+    """The question list of a run; `readings` of its plan name rows of it."""
+    place = output / f"{ASKED_FOLDER}/{run_id}.parquet"
+    return read_parquet(place)
+
+
+def with_hashes(questions: pa.Table) -> pa.Table:
+    """A question list with the hashes of the addresses."""
+    hashes = [text_hash(question) for question in questions["question"].to_pylist()]
+    return questions.append_column("question_hash", pa.array(hashes, pa.large_string()))
+
+
+def with_asked(documents: pa.Table, asked: Sequence[Sequence[int]], *, questions: pa.Table) -> pa.Table:
+    """Adds the questions of a part to it (`ASKED_COLUMN`): each once, beside the first document that it is asked of.
+
+    `asked` has rows of the question list, by document; `questions` is `PlannedQuestions.hashed`.
+    """
+    brought: dict[int, None] = {}
+    offsets = [0]
+    for rows in asked:
+        brought.update(dict.fromkeys(rows))
+        offsets.append(len(brought))
+    taken = questions.take(pa.array(brought, pa.int64()))
+    columns = [pa.array(brought, pa.int64()), *(column.combine_chunks() for column in taken.columns)]
+    values = pa.StructArray.from_arrays(columns, names=[_ROW, *taken.schema.names])
+    lists = pa.ListArray.from_arrays(pa.array(np.asarray(offsets), pa.int32()), values)
+    return documents.append_column(ASKED_COLUMN, lists)
+
+
+def asked_in(part: pa.Table) -> dict[int, AskedQuestion]:
+    """The questions of a part by their rows of the question list, which `readings` name."""
+    rows = pc.list_flatten(part[ASKED_COLUMN]).to_pylist()
+    return {row.pop(_ROW): row for row in rows}

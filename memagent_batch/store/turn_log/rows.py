@@ -1,0 +1,388 @@
+"""The turn log as tables: one row for each finished turn, one for each reading that ended, one for each closed one.
+
+Rows are made of what a reading brings, and checked one by one before they wait for a flush.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Annotated, NotRequired, TypedDict
+
+import pyarrow as pa
+
+from memagent_batch.domain.addresses import ReadingAddress, token_hash
+from memagent_batch.domain.prompts import new_memory
+from memagent_batch.domain.turns import DIRECT, Completion, FinishReason, Prompt, Writes
+from memagent_batch.errors import LogRowError
+from memagent_batch.store.columns import TIMESTAMP, Column, arrow_schema
+
+TEXT_HASH = Column("SHA-256 of the document's text in UTF-8, hex")
+RunId = Annotated[str, Column("the run that made this row")]
+DocumentHash = Annotated[str, TEXT_HASH]
+QuestionHash = Annotated[str, Column("SHA-256 of the question's text in UTF-8, hex")]
+SampleNumber = Annotated[int, pa.int32(), Column("which reading of this document and question, from 0")]
+Fingerprint = Annotated[str, Column("hash of all else that decides the result, hex")]
+TurnKind = Annotated[
+    str, Column("kind of turn: update, read, merge, answer, direct; after the answer value, evidence, support")
+]
+ChunkIndex = Annotated[int | None, pa.int32(), Column("position of the chunk that was shown, from 0")]
+TokenStart = Annotated[int | None, Column("first token of that chunk in the document", "tokens")]
+TokenEnd = Annotated[int | None, Column("token after its last one", "tokens")]
+CharStart = Annotated[
+    int | None, Column("first character of that chunk in the text as stored, in which a CRLF is two", "code points")
+]
+CharEnd = Annotated[int | None, Column("character after its last one", "code points")]
+ENDED_STATUS = Column("ok or failed; in `answers` also not_read: the next run reads it")
+EndedStatus = Annotated[str, ENDED_STATUS]
+TypedJson = Annotated[str | None, Column("the answer as a value of the type that was asked for, as JSON")]
+TypedStatus = Annotated[
+    str | None,
+    Column("ok, not_stated, or invalid; null where the question asks for no type, or its follow-up question failed"),
+]
+
+
+class AddressRow(TypedDict):
+    """What names a reading."""
+
+    document_hash: DocumentHash
+    question_hash: QuestionHash
+    sample: SampleNumber
+    fingerprint: Fingerprint
+
+
+class LoggedTurnRow(TypedDict):
+    """One row for each finished turn."""
+
+    run_id: RunId
+    document_hash: DocumentHash
+    question_hash: QuestionHash
+    sample: SampleNumber
+    fingerprint: Fingerprint
+    path: Annotated[str, Column("address of the turn in its reading, such as update/12")]
+    turn: Annotated[
+        int | None,
+        pa.int32(),
+        Column("position of the turn in its reading, from 0, in the order in which the policy asked"),
+    ]
+    kind: TurnKind
+    writes: Annotated[str | None, Column("what the completion becomes: memory, note, or null for an answer")]
+    chunk_index: ChunkIndex
+    token_start: TokenStart
+    token_end: TokenEnd
+    char_start: CharStart
+    char_end: CharEnd
+    prompt_hash: Annotated[str, Column("hash of the prompt's token ids; a replay must show the same prompt")]
+    token_ids: Annotated[Sequence[int], pa.list_(pa.int32()), Column("exactly the tokens that the engine returned")]
+    text: Annotated[str, Column("their text, without control tokens except for the tags of thoughts")]
+    logprobs: Annotated[
+        Sequence[float] | None, pa.list_(pa.float32()), Column("log-probability of each token, if asked for")
+    ]
+    finish_reason: Annotated[str, Column("why the completion ended: stop or length")]
+    num_prompt_tokens: Annotated[int, Column("length of the prompt", "tokens")]
+    num_cached_prompt_tokens: Annotated[int, Column("of these, found in the prefix cache", "tokens")]
+    engine_seconds: Annotated[float, Column("time inside the engine", "seconds")]
+    finished_at: Annotated[datetime, Column("when the turn ended, UTC")]
+    menu_logprobs: Annotated[
+        Sequence[float] | None, Column("log-probability of each entry of the menu that a follow-up question chose from")
+    ]
+    reused_from: Annotated[
+        str | None,
+        Column(
+            "where an earlier version of the document had the same prompt: the hash of that version, whose row of this "
+            "prompt and time has the completion, at this path or another; tokens, text and costs are empty here"
+        ),
+    ]
+    num_markers: Annotated[
+        int | None,
+        Column(
+            "markers of chat templates in the prompt that were made harmless; null where the engine is sent token ids",
+            "markers",
+        ),
+    ]
+    num_billed_tokens: Annotated[
+        int | None,
+        Column(
+            "the completion by the count of an API, thoughts that it hides included; null where it gives none",
+            "tokens",
+        ),
+    ]
+    memory_after: Annotated[
+        str | None,
+        Column("the whole memory after the turn, of a policy whose memory is more than one completion; else null"),
+    ]
+
+
+class TurnRow(LoggedTurnRow):
+    """A turn of the log; one that is read without its tokens has their number in place of `logprobs` and them."""
+
+    num_tokens: NotRequired[int]
+
+
+class ResultColumns(TypedDict):
+    """What a reading brought and took."""
+
+    response: Annotated[str | None, Column("text of the answer turn, without thoughts")]
+    memory: Annotated[str | None, Column("memory that the answer was given from")]
+    finish_reason: Annotated[str | None, Column("why the answer ended: stop, or length where it was cut")]
+    memory_truncations: Annotated[
+        int,
+        pa.int32(),
+        Column("turns whose memory, note or sub-question was cut at its budget; replayed ones included", "turns"),
+    ]
+    num_document_tokens: Annotated[int | None, Column("length of the document", "tokens")]
+    num_chunks: Annotated[int | None, pa.int32(), Column("chunks of the document", "chunks")]
+    num_turns: Annotated[int, pa.int32(), Column("turns of the reading, replayed ones included", "turns")]
+    num_replayed_turns: Annotated[int, pa.int32(), Column("of these, answered by the turn log", "turns")]
+    num_prompt_tokens: Annotated[int, Column("prompt tokens of all turns", "tokens")]
+    num_cached_prompt_tokens: Annotated[int, Column("of these, found in the prefix cache", "tokens")]
+    num_completion_tokens: Annotated[int, Column("completion tokens of all turns", "tokens")]
+    num_markers: Annotated[
+        int | None,
+        Column(
+            "markers of chat templates in the prompts of all turns, which were made harmless before a chat API was "
+            "sent them; null where the engine is sent token ids, and before they were counted",
+            "markers",
+        ),
+    ]
+    engine_seconds: Annotated[float, Column("time inside the engine, summed over turns", "seconds")]
+    started_at: Annotated[datetime | None, TIMESTAMP, Column("when the reading began, UTC")]
+    finished_at: Annotated[datetime, Column("when it ended, UTC")]
+
+
+class ProvenanceColumns(TypedDict):
+    """Which model read, and what went wrong."""
+
+    model: Annotated[str, Column("the model that read")]
+    error_type: Annotated[str | None, Column("what went wrong; AnswerNotFound where the response has no answer")]
+    error_message: Annotated[str | None, Column("where and why, and what to do")]
+
+
+class ResultRow(ResultColumns, ProvenanceColumns):
+    """How a reading ended, without run and address."""
+
+    status: EndedStatus
+
+
+class _RunAddress(TypedDict):
+    run_id: RunId
+    document_hash: DocumentHash
+    question_hash: QuestionHash
+    sample: SampleNumber
+    fingerprint: Fingerprint
+    status: EndedStatus
+
+
+class OutcomeRow(_RunAddress, ResultColumns, ProvenanceColumns):
+    """One row for each reading that ended."""
+
+
+class FollowUpColumns(TypedDict):
+    """What the follow-up questions of a reading bring, except for its sentences."""
+
+    value: TypedJson
+    value_bool: Annotated[bool | None, Column("the value of type bool")]
+    value_number: Annotated[float | None, Column("the value of type number, in `value_unit`")]
+    value_label: Annotated[str | None, Column("the value of type label")]
+    value_status: TypedStatus
+    confidence: Annotated[
+        float | None,
+        Column("probability of a value that was chosen from a menu, given the memory and not the document, 0 to 1"),
+    ]
+    support: Annotated[
+        str | None,
+        Column("whether the chosen sentences support the answer: supported, partly, contradicted, or not enough"),
+    ]
+    support_probability: Annotated[float | None, Column("its probability over the menu, 0 to 1")]
+    coverage: Annotated[
+        float | None,
+        Column(
+            "share of the document's tokens that turns showed, 0 to 1; null where nothing was asked after the answer"
+        ),
+    ]
+    follow_up_error: Annotated[
+        str | None, Column("why the value is invalid, or why a follow-up question brought nothing")
+    ]
+
+
+class SpanRow(TypedDict):
+    """A sentence of the document, in code points."""
+
+    char_start: int
+    char_end: int
+    chunk_index: Annotated[int | None, pa.int32()]
+
+
+class ClosedRow(FollowUpColumns):
+    """What the follow-up questions of a reading brought, without run and address."""
+
+    evidence: Annotated[
+        list[SpanRow] | None,
+        Column(
+            "sentences that the answer rests on, the best first, as spans of code points; null where they were not "
+            "asked for, or the turn failed"
+        ),
+    ]
+    is_failed: Annotated[bool, Column("whether a follow-up question failed; --retry-failed asks again")]
+    num_turns: Annotated[int, pa.int32(), Column("follow-up questions, replayed ones included", "turns")]
+    num_prompt_tokens: Annotated[int, Column("prompt tokens of these turns", "tokens")]
+    num_completion_tokens: Annotated[int, Column("completion tokens of these turns", "tokens")]
+    finished_at: Annotated[datetime, Column("when the last one ended, UTC")]
+
+
+class _FollowUpAddress(TypedDict):
+    run_id: RunId
+    document_hash: DocumentHash
+    question_hash: QuestionHash
+    sample: SampleNumber
+    fingerprint: Annotated[str, Column("hash of the reader and of what was asked after the answer, hex")]
+
+
+class FollowUpRow(_FollowUpAddress, ClosedRow):
+    """One row for each answered reading whose follow-up questions have ended."""
+
+
+TURN_LOG = arrow_schema(LoggedTurnRow)
+OUTCOME_LOG = arrow_schema(OutcomeRow)
+FOLLOW_UP_LOG = arrow_schema(FollowUpRow)
+RUN_ID, SAMPLE = TURN_LOG.field("run_id"), TURN_LOG.field("sample")
+FOLLOW_UPS = [*arrow_schema(FollowUpColumns)]
+OWN_COLUMNS = frozenset({"run_id", "prompt_hash", *ReadingAddress.__dataclass_fields__})
+"""Columns that this project alone fills; the others hold what engines and policies bring."""
+
+
+def turn_row(address: ReadingAddress, prompt: Prompt, completion: Completion, *, run_id: str) -> TurnRow:
+    """The row of a turn that has just ended."""
+    span = prompt.span
+    return {
+        "run_id": run_id,
+        "document_hash": address.document_hash,
+        "question_hash": address.question_hash,
+        "sample": address.sample,
+        "fingerprint": address.fingerprint,
+        "path": prompt.path,
+        "turn": prompt.number,
+        "kind": prompt.kind,
+        "writes": prompt.writes,
+        "chunk_index": span.index if span else None,
+        "token_start": span.token_start if span else None,
+        "token_end": span.token_end if span else None,
+        "char_start": span.char_start if span else None,
+        "char_end": span.char_end if span else None,
+        "prompt_hash": token_hash(prompt.token_ids),
+        "token_ids": completion.token_ids,
+        "text": completion.text,
+        "logprobs": completion.logprobs,
+        "finish_reason": completion.finish_reason,
+        "num_prompt_tokens": completion.num_prompt_tokens,
+        "num_cached_prompt_tokens": completion.num_cached_prompt_tokens,
+        "engine_seconds": completion.engine_seconds,
+        "finished_at": datetime.now(UTC),
+        "menu_logprobs": completion.menu_logprobs,
+        "reused_from": None,
+        "num_markers": completion.num_markers,
+        "num_billed_tokens": completion.num_billed_tokens,
+        "memory_after": prompt.memory_after(completion) if prompt.memory_after else None,
+    }
+
+
+def reused_row(address: ReadingAddress, prompt: Prompt, held: TurnRow, *, run_id: str) -> TurnRow:
+    """The row of a turn whose completion stands in `held`, the row of an earlier version of the document.
+
+    It names the version that was asked, however many versions have taken the turn since: no chain is followed.
+    """
+    empty = Completion(token_ids=[], text="", finish_reason=FinishReason(held["finish_reason"]))
+    return {
+        **turn_row(address, replace(prompt, memory_after=None), empty, run_id=run_id),
+        "finished_at": held["finished_at"],
+        "reused_from": held["reused_from"] or held["document_hash"],
+        "memory_after": prompt.memory_after(completion_of(held)) if prompt.memory_after else None,
+    }
+
+
+def completion_of(row: TurnRow) -> Completion:
+    """A row of the turn log as the completion of a replayed turn."""
+    return Completion(
+        token_ids=row["token_ids"],
+        text=row["text"],
+        finish_reason=FinishReason(row["finish_reason"]),
+        logprobs=row["logprobs"],
+        menu_logprobs=row["menu_logprobs"],
+        num_prompt_tokens=row["num_prompt_tokens"],
+        num_cached_prompt_tokens=row["num_cached_prompt_tokens"],
+        num_billed_tokens=row["num_billed_tokens"],
+        engine_seconds=row["engine_seconds"],
+        num_markers=row["num_markers"],
+        replayed=True,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnMemory:
+    """What the row of a turn says of the memory."""
+
+    memory: str
+    """The memory after the turn."""
+    shown: str
+    """What `memories` shows: the memory, or the note that the turn wrote."""
+    changed: bool
+    """Whether the turn wrote something that is not the memory before it."""
+
+
+def turn_memory(row: TurnRow, before: str, *, keep_word: str, opens_thought: bool) -> TurnMemory:
+    """The memory after a turn.
+
+    `keep_word` is what the model writes to keep the memory; empty if it always writes a new one.
+    """
+    if row["kind"] == DIRECT:
+        before = ""
+    if (whole := row["memory_after"]) is not None:
+        return TurnMemory(memory=whole, shown=whole, changed=whole != before)
+    written = None
+    if row["writes"] is not None:
+        written = new_memory(row["text"], keep_word=keep_word, opens_thought=opens_thought)
+    if row["writes"] == Writes.NOTE:
+        return TurnMemory(memory=before, shown=written or "", changed=written is not None and written != before)
+    memory = before if written is None else written
+    return TurnMemory(memory=memory, shown=memory, changed=memory != before)
+
+
+def outcome_row(address: ReadingAddress, result: ResultRow, *, run_id: str) -> OutcomeRow:
+    """The row of a reading that has ended."""
+    return {"run_id": run_id, **_address_row(address), **result}
+
+
+def follow_up_row(address: ReadingAddress, closed: ClosedRow, *, run_id: str) -> FollowUpRow:
+    """The row of a reading whose follow-up questions have ended; its address has their fingerprint."""
+    return {"run_id": run_id, **_address_row(address), **closed}
+
+
+def require_outcome(address: ReadingAddress, result: ResultRow) -> None:
+    """Refuses an outcome that the log can't hold.
+
+    Raises:
+        LogRowError: names the column.
+    """
+    require_row(outcome_row(address, result, run_id=""), schema=OUTCOME_LOG)
+
+
+def require_row(row: Mapping[str, object], *, schema: pa.Schema) -> None:
+    """One row that does not fit would keep all the others of its file from being written."""
+    for column in schema:
+        value = row.get(column.name)
+        if column.name in OWN_COLUMNS:
+            continue
+        if value is None and not column.nullable:
+            raise LogRowError(f"`{column.name}` is missing, and the turn log has no room for that")
+        try:
+            pa.array([value], column.type)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise LogRowError(f"`{column.name}` does not fit the turn log: {type(error).__name__}: {error}") from error
+
+
+def _address_row(address: ReadingAddress) -> AddressRow:
+    return {
+        "document_hash": address.document_hash,
+        "question_hash": address.question_hash,
+        "sample": address.sample,
+        "fingerprint": address.fingerprint,
+    }

@@ -1,0 +1,244 @@
+"""Reads the turns of readings from the turn log: of several attempts the one that counts."""
+
+import sys
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Self, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.index import ReadingKey, log_line, read_log_files
+from memagent_batch.store.turn_log.rows import TURN_LOG, TurnRow
+
+TurnRank = tuple[bool, str, bool, float]
+"""Order among turns of one path: a class, the run's id, whether its writer ended the reading, seconds in the run."""
+
+PLACE_COLUMNS = (
+    "run_id",
+    "document_hash",
+    "path",
+    "turn",
+    "kind",
+    "writes",
+    "chunk_index",
+    "token_start",
+    "token_end",
+    "char_start",
+    "char_end",
+    "reused_from",
+    "memory_after",
+)
+"""What a turn that was taken from an earlier version of its document has of its own."""
+
+KEY_COLUMNS = [
+    "run_id",
+    "document_hash",
+    "question_hash",
+    "sample",
+    "fingerprint",
+    "path",
+    "kind",
+    "prompt_hash",
+    "finished_at",
+    "reused_from",
+]
+"""What finds a turn, and decides which of several rows counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedTurn:
+    """Where the row of a turn is."""
+
+    rows: Sequence[TurnRow]
+    number: int
+    kind: str
+    prompt_hash: str
+    reused_from: str | None = None
+    source: "LoggedTurn | None" = None
+    """The turn of an earlier version of the document that has the completion."""
+
+    @property
+    def row(self) -> TurnRow:
+        """The row, with the completion."""
+        row = self.rows[self.number]
+        if self.source is None:
+            return row
+        own = {name: value for name, value in row.items() if name in PLACE_COLUMNS}
+        return cast("TurnRow", {**self.source.row, **own})
+
+
+class LoggedRows(Mapping[str, TurnRow]):
+    """Rows of one reading by turn path. A row is made when it is asked for: as Python values its tokens take 40 kB."""
+
+    def __init__(self, turns: Mapping[str, LoggedTurn]) -> None:
+        self._turns = turns
+
+    @classmethod
+    def of_rows(cls, rows: Mapping[str, TurnRow]) -> Self:
+        """Rows that are Python values already."""
+        return cls(
+            {
+                path: LoggedTurn(rows=[row], number=0, kind=row["kind"], prompt_hash=row["prompt_hash"])
+                for path, row in rows.items()
+            }
+        )
+
+    def __getitem__(self, path: str) -> TurnRow:
+        return self._turns[path].row
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._turns)
+
+    def __len__(self) -> int:
+        return len(self._turns)
+
+    def paths_by_prompt(self) -> dict[tuple[str, str], str]:
+        """Paths by kind and hash of the prompt; of several with the same prompt the first one."""
+        turns = self._turns
+        return {(turns[path].kind, turns[path].prompt_hash): path for path in sorted(turns, reverse=True)}
+
+
+class _ArrowRows(Sequence[TurnRow]):
+    """Rows of a table, each decoded when it is asked for."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._columns = {name: table[name].combine_chunks() for name in table.schema.names}
+        self._num_rows: int = table.num_rows
+
+    def __getitem__(self, number: int) -> TurnRow:  # type: ignore[override]
+        return cast("TurnRow", {name: column[number].as_py() for name, column in self._columns.items()})
+
+    def __len__(self) -> int:
+        return self._num_rows
+
+
+def read_turns(
+    output: Location,
+    files: Iterable[str],
+    *,
+    fingerprint: str,
+    document_hashes: Sequence[str],
+    ended_by: Mapping[ReadingKey, str] = MappingProxyType({}),
+    with_tokens: bool = True,
+) -> dict[ReadingKey, LoggedRows]:
+    """The turns of one reader, by reading and turn path; see `read_turns_of`."""
+    turns = read_turns_of(
+        output,
+        files,
+        fingerprints=[fingerprint],
+        document_hashes=document_hashes,
+        ended_by={(fingerprint, key): line for key, line in ended_by.items()},
+        with_tokens=with_tokens,
+    )
+    return turns[fingerprint]
+
+
+def read_turns_of(
+    output: Location,
+    files: Iterable[str],
+    *,
+    fingerprints: Collection[str],
+    document_hashes: Sequence[str],
+    ended_by: Mapping[tuple[str, ReadingKey], str] = MappingProxyType({}),
+    with_tokens: bool = True,
+) -> dict[str, dict[ReadingKey, LoggedRows]]:
+    """The turns of these documents in these files, by fingerprint, reading and turn path.
+
+    Rows are of `TURN_LOG`, and stay Arrow until they are asked for. Without tokens, `num_tokens` stands for token_ids
+    and logprobs, which take most room, and rows are decoded at once.
+    Where a turn was logged twice, one is taken by a rule that no clock decides; see `_turn_rank`. A turn that was taken
+    from an earlier version of its document has the completion of that one, if `files` name where it stands.
+    `ended_by` has the `line` of what ended or closed a reading; turns of later runs had no part in it.
+    """
+    readings: dict[str, dict[ReadingKey, dict[str, LoggedTurn]]] = {name: defaultdict(dict) for name in fingerprints}
+    wanted = pa.array(document_hashes, pa.string())
+    names = [name for name in TURN_LOG.names if with_tokens or name not in ("logprobs", "menu_logprobs")]
+    ranks: dict[tuple[str, ReadingKey, str], TurnRank] = {}
+    files = list(files)
+    tables = read_log_files(output, files, columns=names, fingerprints=fingerprints, document_hashes=wanted)
+    for file, table in zip(files, tables, strict=True):
+        for row, turn in _turns_of(table, with_tokens=with_tokens):
+            of, key = row["fingerprint"], (row["document_hash"], row["question_hash"], row["sample"])
+            rank = _turn_rank(row, line=log_line(file), ended_by=ended_by.get((of, key)))
+            place = (of, key, row["path"])
+            if place not in ranks or rank > ranks[place]:
+                ranks[place] = rank
+                readings[of][key][row["path"]] = turn
+    _fill_reused(readings, output, files, names=names, with_tokens=with_tokens)
+    return {of: {key: LoggedRows(turns) for key, turns in of_reader.items()} for of, of_reader in readings.items()}
+
+
+def _turns_of(table: pa.Table, *, with_tokens: bool) -> Iterator[tuple[dict[str, Any], LoggedTurn]]:
+    """The turns of a table, each with its `KEY_COLUMNS`."""
+    rows: Sequence[TurnRow] = _ArrowRows(table) if with_tokens else _without_tokens(table).to_pylist()
+    for number, key in enumerate(table.select(KEY_COLUMNS).to_pylist()):
+        yield (
+            key,
+            LoggedTurn(
+                rows=rows,
+                number=number,
+                kind=sys.intern(key["kind"]),
+                prompt_hash=key["prompt_hash"],
+                reused_from=key["reused_from"],
+            ),
+        )
+
+
+def _fill_reused(
+    readings: Mapping[str, Mapping[ReadingKey, dict[str, LoggedTurn]]],
+    output: Location,
+    files: Sequence[str],
+    *,
+    names: list[str],
+    with_tokens: bool,
+) -> None:
+    """Gives each turn that was taken from an earlier version its completion; one whose file is gone is left out."""
+    taken = [
+        (turns, path, turn)
+        for of_reader in readings.values()
+        for turns in of_reader.values()
+        for path, turn in turns.items()
+        if turn.reused_from is not None
+    ]
+    if not taken:
+        return
+    versions = pa.array(sorted({turn.reused_from for _, _, turn in taken if turn.reused_from}), pa.string())
+    asked: dict[tuple[object, ...], dict[str, LoggedTurn]] = defaultdict(dict)
+    for table in read_log_files(output, files, columns=names, fingerprints=list(readings), document_hashes=versions):
+        own = table.filter(pc.is_null(table["reused_from"]))
+        for key, turn in _turns_of(own, with_tokens=with_tokens):
+            asked[_turn_place(key, document_hash=key["document_hash"])][key["path"]] = turn
+    for turns, path, turn in taken:
+        found = asked.get(_turn_place(turn.rows[turn.number], document_hash=turn.reused_from))
+        if found is None:
+            del turns[path]
+        else:
+            turns[path] = replace(turn, source=found.get(path) or found[min(found)])
+
+
+def _turn_place(row: Mapping[str, Any], *, document_hash: str | None) -> tuple[object, ...]:
+    """What names one row of the log: two attempts may have asked one turn, but not at the same microsecond.
+
+    The path is not part of it: the same prompt may have another path in another version of the document.
+    """
+    names = ("fingerprint", "question_hash", "sample", "prompt_hash", "finished_at")
+    return (document_hash, *[row[name] for name in names])
+
+
+def _without_tokens(table: pa.Table) -> pa.Table:
+    num_tokens = pc.list_value_length(table["token_ids"])
+    return table.drop_columns(["token_ids"]).append_column("num_tokens", num_tokens)
+
+
+def _turn_rank(row: Mapping[str, Any], *, line: str, ended_by: str | None) -> TurnRank:
+    """The rank of a turn: the last run up to the one that ended the reading; in it that writer, then the first turn.
+
+    A run replays what earlier runs logged and asks for the rest, and so does a reader that replaces one which was cut
+    off. The turns of highest rank are the ones that the reading used.
+    """
+    had_part = ended_by is None or row["run_id"] <= ended_by  # a line begins with its run's id
+    return (had_part, row["run_id"], line == ended_by, -row["finished_at"].timestamp())

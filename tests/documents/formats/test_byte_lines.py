@@ -1,0 +1,246 @@
+import bz2
+import csv
+import gzip
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memagent_batch.config.sources import InputConfig
+from memagent_batch.documents.document_index import require_unique_ids
+from memagent_batch.documents.formats import byte_lines
+from memagent_batch.documents.formats.byte_lines import ByteLines, line_at
+from memagent_batch.documents.formats.csv_rows import CsvReader
+from memagent_batch.documents.formats.jsonl import JsonlReader
+from memagent_batch.documents.formats.records import (
+    Column,
+    ColumnKind,
+    Place,
+    Presence,
+    Record,
+    RecordReader,
+    Unreadable,
+)
+from memagent_batch.errors import InputError
+from memagent_batch.store.location import Location
+from tests.documents.lake.forms import indexed, read
+
+TEXT = Column(name="text", kind=ColumnKind.DOCUMENT, presence=Presence.SOME, setting="input.text_column")
+ID = Column(name="document_id", kind=ColumnKind.IDENTIFIER, presence=Presence.EVERY, setting="input.document_id_column")
+REFERENCES = Column(name="r", kind=ColumnKind.REFERENCES, presence=Presence.OPTIONAL)
+
+
+def _read(reader: RecordReader, path: Path, data: bytes, *columns: Column) -> list[Record]:
+    path.write_bytes(data)
+    return list(reader.read(Location(uri=str(path)), columns=columns, groups=None))
+
+
+@given(st.text())
+def test_byte_lines_any_text_rejoin_and_count_its_bytes(text: str) -> None:
+    lines = ByteLines(stream=io.BytesIO(b"\n" + text.encode()), path="f")
+    assert "".join(lines) == "\n" + text
+    assert lines.position == 1 + len(text.encode())
+
+
+def test_byte_lines_invalid_utf8_names_file_byte_and_line() -> None:
+    lines = ByteLines(stream=io.BytesIO(b"\xef\xbb\xbfab\ncd\xff\n"), path="some/file")
+    assert next(lines) == "ab\n"
+    with pytest.raises(InputError, match=r"some/file, line 2: invalid UTF-8 at byte 9 of the file"):
+        next(lines)
+
+
+def test_byte_lines_invalid_utf8_after_a_byte_order_mark_counts_from_the_first_byte() -> None:
+    with pytest.raises(InputError, match="at byte 5 "):
+        next(ByteLines(stream=io.BytesIO(b"\xef\xbb\xbfa\xff"), path="f"))
+
+
+def test_jsonl_records_are_found_again_at_their_bytes(tmp_path: Path) -> None:
+    data = '\ufeff{"text": "é"}\n\n  \r\n{"text": "b", "x": 1}\r\n{"text": "c"}'.encode()
+    records = _read(JsonlReader(), tmp_path / "f", data, TEXT)
+    assert [record.values for record in records] == [("é",), ("b",), ("c",)]
+    assert [json.loads(data[r.place.start : r.place.stop].decode("utf-8-sig"))["text"] for r in records] == [
+        "é",
+        "b",
+        "c",
+    ]
+
+
+def test_jsonl_key_that_some_lines_lack_is_null(tmp_path: Path) -> None:
+    records = _read(JsonlReader(), tmp_path / "f", b'{"document_id": 1}\n{"document_id": 2, "text": "b"}\n', ID, TEXT)
+    assert [record.values for record in records] == [("1", None), ("2", "b")]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            b'{"document_id": 1}\n{"document_id": 2, "body": 3}',
+            r"no column 'text'; its columns: 'document_id', 'body'; .*input\.text",
+        ),
+        (b'{"document_id": 1, "text": ""}\n{"text": "a"}', r"line 2.*no column 'document_id'; its columns: 'text'"),
+        (b'{"document_id": null, "text": ""}', r"line 1.*'document_id' is null"),
+        (b'{"document_id": "", "text": ""}', r"line 1.*'document_id' is empty"),
+        (b'{"document_id": 1.5, "text": ""}', "line 1.*'document_id' holds float"),
+        (b'{"document_id": 1, "text": 5}', "line 1.*'text' holds int"),
+        (b'\n{"document_id": 1, "text": "a"', "line 2.*malformed JSON"),
+        (b'{"a": ' * 100_000, "malformed JSON"),
+        (b'{"document_id": ' + b"1" * 5000 + b"}", "malformed JSON"),
+        (b'[{"document_id": 1}]', "is a JSON list; write one JSON object a line"),
+        (b'{"document_id": 1, "text": ""}\n[1]', "line 2.*holds list, not an object"),
+        (b'{"document_id": 1, "text": "\xff"}', "line 1: invalid UTF-8 at byte 29"),
+    ],
+)
+def test_jsonl_bad_file_is_refused_with_place_and_remedy(data: bytes, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        _read(JsonlReader(), tmp_path / "f", data, ID, TEXT)
+
+
+def test_jsonl_lone_surrogate_concerns_its_document_only(tmp_path: Path) -> None:
+    bad, good = _read(JsonlReader(), tmp_path / "f", b'{"text": "\\ud800"}\n{"text": "a"}', TEXT)
+    assert isinstance(bad.values[0], Unreadable)
+    assert good.values == ("a",)
+
+
+def test_csv_multi_line_fields_are_found_again_at_their_bytes(tmp_path: Path) -> None:
+    data = b'\xef\xbb\xbfdocument_id,text\r\n1,"a\r\nb,""c"\n\n2,plain\r\n3,"\n\n"'
+    records = _read(CsvReader(), tmp_path / "f", data, ID, TEXT)
+    assert [record.values for record in records] == [("1", 'a\r\nb,"c'), ("2", "plain"), ("3", "\n\n")]
+    places = [record.place for record in records]
+    assert [data[place.start : place.stop] for place in places] == [b'1,"a\r\nb,""c"\n', b"2,plain\r\n", b'3,"\n\n"']
+    fetched = CsvReader().fetch(Location(uri=str(tmp_path / "f")), columns=(TEXT,), places=places[1:])
+    assert [(record.place, record.values) for record in fetched] == [(places[1], ("plain",)), (places[2], ("\n\n",))]
+
+
+def test_csv_field_of_a_million_characters_is_read(tmp_path: Path) -> None:
+    (record,) = _read(CsvReader(), tmp_path / "f", b"text\n" + b"x" * 1_000_000, TEXT)
+    assert record.values == ("x" * 1_000_000,)
+
+
+def test_csv_empty_field_is_null_where_optional_and_no_text_of_a_document(tmp_path: Path) -> None:
+    (record,) = _read(CsvReader(), tmp_path / "f", b"text,r\n,\n", TEXT, REFERENCES)
+    text, references = record.values
+    assert isinstance(text, Unreadable)
+    assert text.reason.startswith("the text is null")
+    assert references is None
+
+
+@pytest.mark.parametrize(
+    ("field", "expected"), [('"[""a"", ""b""]"', ["a", "b"]), ("a", "a"), ("[a]", "[a]"), ("[1]", ["1"])]
+)
+def test_csv_references_are_a_json_list_or_a_text(field: str, expected: object, tmp_path: Path) -> None:
+    (record,) = _read(CsvReader(), tmp_path / "f", f"r\n{field}\n".encode(), REFERENCES)
+    assert record.values == (expected,)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "header row"),
+        (b"id,text\n1,a\n", "no column 'document_id'; its columns: 'id', 'text'"),
+        (b"document_id,text,text\n", "2 columns 'text'"),
+        (b"document_id,text\n1,a\n2,b,c\n", "line 3 has 3 fields, the header 2"),
+        (b"document_id,text\n1\n", "line 2 has 1 fields"),
+        (b"document_id,text\n,a\n", "line 2: column 'document_id' is empty"),
+        (b'document_id,text\n1,"a\n2,b\n', r"f, line 2 to 3: malformed CSV .*unexpected end"),
+        (b'document_id,text\n1,"a"b\n', "line 2: malformed CSV"),
+        (b'document_id,text\n\n1,"a\n\nb"\n2\n', "line 6 has 1 fields"),
+        (b"document_id;text\n1;a\n", "separated by ';'; write them with commas"),
+        (b"document_id\ttext\n1\ta\n", r"separated by '\\t'; write them with commas"),
+        (b"document_id,text\r1,a\r", "malformed CSV"),
+        (b"document_id,text\n1,\xff\n", "line 2: invalid UTF-8 at byte 20"),
+    ],
+)
+def test_csv_bad_file_is_refused_with_place_and_remedy(data: bytes, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        _read(CsvReader(), tmp_path / "f", data, ID, TEXT)
+
+
+@pytest.mark.parametrize("reader", [JsonlReader(), CsvReader()])
+def test_fetch_bytes_that_are_no_record_any_more_concern_that_record_only(reader: RecordReader, tmp_path: Path) -> None:
+    if isinstance(reader, JsonlReader):
+        first, last = b'{"text": "a"}\n', b'{"text": "c"}\n'
+        data = first + b'"\xff, }' + last
+    else:
+        first, last = b"a\n", b"c\n"
+        data = b"text\n" + first + b'"\xff, }\n' + last
+    (tmp_path / "f").write_bytes(data)
+    start = data.index(first)
+    places = [
+        Place(start=start, stop=start + len(first)),
+        Place(start=start + len(first), stop=len(data) - len(last)),
+        Place(start=len(data) - len(last), stop=len(data)),
+        Place(start=len(data) + 10, stop=len(data) + 20),
+    ]
+    location = Location(uri=str(tmp_path / "f"))
+    records = list(reader.fetch(location, columns=(TEXT,), places=places))
+    assert [record.values for record in records] == [("a",), (), ("c",), ()]
+    assert [record.error is None for record in records] == [True, False, True, False]
+
+
+def test_fetch_records_far_apart_are_all_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(byte_lines, "_FETCH_BLOCK_BYTES", 100)
+    texts = ["a", "b" * 2000, "c", "d" * 200, "e"]
+    with (tmp_path / "f").open("w", newline="") as stream:
+        csv.writer(stream).writerows([["text"], *([text] for text in texts)])
+    location = Location(uri=str(tmp_path / "f"))
+    places = [record.place for record in CsvReader().read(location, columns=(TEXT,), groups=None)]
+    wanted = [0, 1, 2, 4]
+    fetched = CsvReader().fetch(location, columns=(TEXT,), places=[places[index] for index in wanted])
+    assert [record.values[0] for record in fetched] == [texts[index] for index in wanted]
+
+
+def test_line_at_any_byte_is_its_line_from_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(byte_lines, "_BLOCK_BYTES", 3)
+    data = b"a\n\nbcdefg\nh"
+    (tmp_path / "f").write_bytes(data)
+    found = [line_at(Location(uri=str(tmp_path / "f")), position) for position in range(len(data))]
+    assert found == [1, 1, 2, 3, 3, 3, 3, 3, 3, 3, 4]
+
+
+PACKINGS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".zst": zstandard.compress,
+}
+JSONL = "".join(f'{{"document_id": "{n}", "text": "text {n} \\u00e9{"x" * n}"}}\n' for n in range(200))
+CSV = 'document_id,text\n1,"two\nlines"\n2,"a ""quote"""\n'
+packings = pytest.mark.parametrize("ending", PACKINGS)
+
+
+@packings
+@pytest.mark.parametrize(("name", "text"), [("a.jsonl", JSONL), ("a.csv", CSV), ("a.txt", "\ufeffplain\r\ntext")])
+def test_index_and_fetch_compressed_file_has_the_texts_of_the_plain_one(
+    name: str, text: str, ending: str, tmp_path: Path
+) -> None:
+    data, pack = text.encode(), PACKINGS[ending]
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain" / name).write_bytes(data)
+    (tmp_path / "deep/er/and/deeper").mkdir(parents=True)
+    half = len(data) // 2  # several members in one file, as parallel packers write them
+    (tmp_path / "deep/er/and/deeper" / (name + ending)).write_bytes(pack(data[:half]) + pack(data[half:]))
+    packed = read(str(tmp_path / "deep"))
+    plain = read(str(tmp_path / "plain"))
+    assert list(packed.values()) == list(plain.values())
+    assert list(packed) == [f"er/and/deeper/a.txt{ending}" if name == "a.txt" else found for found in plain]
+
+
+@packings
+def test_index_compressed_file_that_is_cut_short_is_refused_by_name(ending: str, tmp_path: Path) -> None:
+    (tmp_path / f"a.jsonl{ending}").write_bytes(PACKINGS[ending](JSONL.encode())[:-20])
+    with pytest.raises(InputError, match=r"a\.jsonl"):
+        indexed(Location(uri=str(tmp_path)), settings=InputConfig())
+    index = indexed(Location(uri=str(tmp_path)), settings=InputConfig(on_bad_file="record"))
+    assert [name for name in index["document_id"].to_pylist() if name.startswith("a.jsonl")] == [f"a.jsonl{ending}"]
+
+
+def test_index_two_rows_of_one_id_in_a_compressed_file_are_named_by_their_lines(tmp_path: Path) -> None:
+    row = '{"document_id": "same", "text": "t"}\n'
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(f"{row}\n{row}".encode()))
+    place = Location(uri=str(tmp_path))
+    with pytest.raises(InputError, match=r"a\.jsonl\.gz, line 1 and in .*a\.jsonl\.gz, line 3"):
+        require_unique_ids(indexed(place, settings=InputConfig()), documents=place)

@@ -1,0 +1,237 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.documents.formats.columnar import ColumnarReader, open_grouped
+from memagent_batch.documents.formats.records import Column, ColumnKind, Place, Presence, Unreadable, Value
+from memagent_batch.errors import InputError
+from memagent_batch.store.location import Location
+
+TEXT = Column(name="text", kind=ColumnKind.DOCUMENT, presence=Presence.SOME, setting="input.text_column")
+ID = Column(name="document_id", kind=ColumnKind.IDENTIFIER, presence=Presence.EVERY, setting="input.document_id_column")
+CARRIED = Column(name="c", kind=ColumnKind.CARRIED, presence=Presence.SOME)
+REFERENCES = Column(name="r", kind=ColumnKind.REFERENCES, presence=Presence.OPTIONAL)
+
+
+def _write_parquet(table: pa.Table, path: Path) -> None:
+    pq.write_table(table, path, row_group_size=2)
+
+
+def _write_arrow(table: pa.Table, path: Path) -> None:
+    with pa.ipc.new_file(str(path), table.schema) as writer:
+        writer.write_table(table, max_chunksize=2)
+
+
+def _write_feather(table: pa.Table, path: Path) -> None:
+    feather.write_feather(table, str(path), chunksize=2, compression="zstd")
+
+
+WRITERS = pytest.mark.parametrize("write", [_write_parquet, _write_arrow, _write_feather])
+Write = Callable[[pa.Table, Path], None]
+
+
+def _read(path: Path, *columns: Column, groups: tuple[int, int] | None = None) -> list[tuple[Value, ...]]:
+    records = ColumnarReader().read(Location(uri=str(path)), columns=columns, groups=groups)
+    return [record.values for record in records]
+
+
+@WRITERS
+def test_read_rows_of_several_groups_have_places_that_fetch_them_again(write: Write, tmp_path: Path) -> None:
+    texts = [f"text {index}" for index in range(7)]
+    write(pa.table({"other": [b"\0"] * 7, "text": texts}), tmp_path / "f")
+    location = Location(uri=str(tmp_path / "f"))
+    records = list(ColumnarReader().read(location, columns=(TEXT,), groups=None))
+    assert [record.values for record in records] == [(text,) for text in texts]
+    assert [record.place.start for record in records] == [0, 0, 1, 1, 2, 2, 3]
+    wanted = [records[index] for index in (1, 2, 3, 6)]
+    assert list(ColumnarReader().fetch(location, columns=(TEXT,), places=[each.place for each in wanted])) == wanted
+
+
+def test_fetch_rows_of_a_large_row_group_are_found_in_any_of_its_batches(tmp_path: Path) -> None:
+    texts = [str(index) for index in range(700)]
+    pq.write_table(pa.table({"text": texts}), tmp_path / "f")
+    location = Location(uri=str(tmp_path / "f"))
+    places = [record.place for record in ColumnarReader().read(location, columns=(TEXT,), groups=None)]
+    assert places == [Place(start=0, stop=row) for row in range(700)]
+    for rows in ([0], [255, 256], [256], [511, 512, 699]):
+        fetched = ColumnarReader().fetch(location, columns=(TEXT,), places=[places[row] for row in rows])
+        assert [record.values[0] for record in fetched] == [str(row) for row in rows]
+
+
+@WRITERS
+def test_read_range_of_groups_gives_their_rows_only(write: Write, tmp_path: Path) -> None:
+    write(pa.table({"text": list("abcdefg")}), tmp_path / "f")
+    assert _read(tmp_path / "f", TEXT, groups=(1, 3)) == [("c",), ("d",), ("e",), ("f",)]
+
+
+@WRITERS
+def test_fetch_places_that_are_not_there_are_left_out(write: Write, tmp_path: Path) -> None:
+    write(pa.table({"text": list("abc")}), tmp_path / "f")
+    places = [Place(start=1, stop=0), Place(start=1, stop=1), Place(start=9, stop=0)]
+    location = Location(uri=str(tmp_path / "f"))
+    (record,) = ColumnarReader().fetch(location, columns=(TEXT,), places=places)
+    assert (record.place, record.values) == (places[0], ("c",))
+
+
+def test_fetch_value_that_can_not_be_read_concerns_its_row_only(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"c": [b"a", b"\xff", b"c"]}), tmp_path / "f")
+    places = [Place(start=0, stop=row) for row in range(3)]
+    records = list(ColumnarReader().fetch(Location(uri=str(tmp_path / "f")), columns=(CARRIED,), places=places))
+    assert [record.values for record in records] == [("a",), (), ("c",)]
+    assert "invalid UTF-8" in str(records[1].error)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.array(["é", None, ""], pa.string()),
+        pa.array(["é", None, ""], pa.large_string()),
+        pa.array(["é", None, ""], pa.string_view()),
+        pa.array(["é", None, ""]).dictionary_encode(),
+        pa.array(["é", None, ""], pa.large_string()).dictionary_encode(),
+    ],
+    ids=lambda array: str(array.type),
+)
+@WRITERS
+def test_read_text_of_any_string_type_is_text(array: pa.Array, write: Write, tmp_path: Path) -> None:
+    write(pa.table({"text": array}), tmp_path / "f")
+    assert _read(tmp_path / "f", TEXT) == [("é",), (None,), ("",)]
+
+
+def test_read_text_column_of_nulls_only_is_null(tmp_path: Path) -> None:
+    _write_parquet(pa.table({"text": pa.nulls(2)}), tmp_path / "f")
+    assert _read(tmp_path / "f", TEXT) == [(None,), (None,)]
+
+
+@WRITERS
+def test_read_invalid_utf8_concerns_its_row_only(write: Write, tmp_path: Path) -> None:
+    data = pa.array([b"good", b"ab\xff", b"too"], pa.binary())
+    array = pa.Array.from_buffers(pa.string(), 3, data.buffers())
+    write(pa.table({"text": array}), tmp_path / "f")
+    good, bad, too = [values[0] for values in _read(tmp_path / "f", TEXT)]
+    assert (good, too) == ("good", "too")
+    assert isinstance(bad, Unreadable)
+    assert "byte 3" in bad.reason
+
+
+def test_read_integer_ids_become_text(tmp_path: Path) -> None:
+    _write_parquet(pa.table({"document_id": pa.array([1, 2**63], pa.uint64())}), tmp_path / "f")
+    assert _read(tmp_path / "f", ID) == [("1",), (str(2**63),)]
+
+
+@pytest.mark.parametrize(
+    ("column", "array", "type_name"),
+    [
+        (TEXT, pa.array([1]), "int64"),
+        (TEXT, pa.array([b"x"]), "binary"),
+        (TEXT, pa.array([["x"]]), "list"),
+        (ID, pa.array([1.0]), "double"),
+        (ID, pa.array([True]), "bool"),
+        (ID, pa.array([0], pa.date32()), "date32"),
+        (REFERENCES, pa.array([[1.0]]), "double"),
+    ],
+)
+def test_read_column_of_a_wrong_type_is_refused_with_its_type(
+    column: Column, array: pa.Array, type_name: str, tmp_path: Path
+) -> None:
+    _write_parquet(pa.table({column.name: array}), tmp_path / "f")
+    with pytest.raises(InputError, match=f"column {column.name!r} holds .*{type_name}"):
+        _read(tmp_path / "f", column)
+
+
+@pytest.mark.parametrize(
+    ("array", "expected"),
+    [
+        (pa.array([7]), "7"),
+        (pa.array([True]), "true"),
+        (pa.array([0.1], pa.float32()), "0.1"),
+        (pa.array(["x"]), "x"),
+        (pa.array([{"a": [1, None]}]), '{"a": [1, null]}'),
+        (pa.array([0], pa.date32()), "1970-01-01"),
+        (pa.array([None], pa.int64()), None),
+    ],
+)
+def test_read_carried_value_of_any_type_is_text(array: pa.Array, expected: Any, tmp_path: Path) -> None:
+    _write_parquet(pa.table({"c": array}), tmp_path / "f")
+    assert _read(tmp_path / "f", CARRIED) == [(expected,)]
+
+
+def test_read_references_as_lists_or_texts_are_kept(tmp_path: Path) -> None:
+    _write_parquet(pa.table({"r": [["a", "b"], None, []]}), tmp_path / "f")
+    _write_parquet(pa.table({"r": ["a"]}), tmp_path / "g")
+    assert _read(tmp_path / "f", REFERENCES) == [(["a", "b"],), (None,), ([],)]
+    assert _read(tmp_path / "g", REFERENCES) == [("a",)]
+
+
+def test_read_optional_column_that_is_absent_is_null(tmp_path: Path) -> None:
+    _write_parquet(pa.table({"text": ["a"]}), tmp_path / "f")
+    assert _read(tmp_path / "f", REFERENCES, TEXT) == [(None, "a")]
+
+
+@WRITERS
+def test_read_missing_column_is_refused_with_those_there_and_the_setting(write: Write, tmp_path: Path) -> None:
+    write(pa.table({"id": ["a"], "body": ["b"]}), tmp_path / "f")
+    with pytest.raises(InputError, match=r"no column 'text'; its columns: 'id', 'body'; .*--input\.text-column"):
+        _read(tmp_path / "f", TEXT)
+
+
+def test_read_column_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["text", "text"])
+    _write_arrow(table, tmp_path / "f")
+    with pytest.raises(InputError, match="2 columns 'text'"):
+        _read(tmp_path / "f", TEXT)
+
+
+def test_read_null_id_is_refused_with_its_row(tmp_path: Path) -> None:
+    _write_parquet(pa.table({"document_id": ["a", "b", "c", None]}), tmp_path / "f")
+    with pytest.raises(InputError, match=r"f, row group 2, row 2: column 'document_id' is null"):
+        _read(tmp_path / "f", ID)
+
+
+@WRITERS
+@pytest.mark.parametrize("keep", [0, 3, 60, -10])
+def test_read_truncated_file_is_refused_by_name(keep: int, write: Write, tmp_path: Path) -> None:
+    write(pa.table({"text": ["a" * 100, "b"]}), tmp_path / "whole")
+    (tmp_path / "cut").write_bytes((tmp_path / "whole").read_bytes()[:keep])
+    with pytest.raises(InputError, match=r"cut can't be read"):
+        _read(tmp_path / "cut", TEXT)
+
+
+@WRITERS
+def test_read_file_with_damaged_pages_is_refused_or_read_but_never_breaks(write: Write, tmp_path: Path) -> None:
+    write(pa.table({"text": [f"{index} " * 50 for index in range(6)]}), tmp_path / "f")
+    data = bytearray((tmp_path / "f").read_bytes())
+    data[8:200] = bytes(192)
+    (tmp_path / "f").write_bytes(data)
+    with pytest.raises(InputError):
+        _read(tmp_path / "f", TEXT)
+
+
+def test_read_arrow_stream_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    table = pa.table({"text": ["a"]})
+    with pa.ipc.new_stream(str(tmp_path / "f"), table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(InputError, match="new_file"):
+        _read(tmp_path / "f", TEXT)
+
+
+def test_read_missing_file_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="gone: no such file"):
+        _read(tmp_path / "gone", TEXT)
+
+
+def test_open_grouped_empty_table_has_no_rows(tmp_path: Path) -> None:
+    _write_parquet(pa.table({"text": pa.array([], pa.string())}), tmp_path / "f")
+    assert _read(tmp_path / "f", TEXT) == []
+
+
+def test_open_grouped_group_sizes_are_those_of_the_file(tmp_path: Path) -> None:
+    _write_parquet(pa.table({"text": ["a", "b", "c" * 100_000, "d"]}), tmp_path / "f")
+    with open_grouped(Location(uri=str(tmp_path / "f"))) as file:
+        small, large = file.group_bytes
+    assert small < 1000 < large

@@ -1,0 +1,168 @@
+"""Versions, partitions, deletion vectors and renamed columns of Delta tables."""
+
+import json
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.config.sources import InputConfig
+from memagent_batch.documents.lake.tables import documents_place
+from memagent_batch.documents.shards import find_shards
+from memagent_batch.errors import InputError
+from memagent_batch.store.location import Location
+from tests.documents.lake.forms import DAYS, FORMS, SETTINGS, TEXTS, indexed, read, rows_table, write_delta
+
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+"""Digits of Z85, in which a log holds small deletion vectors."""
+
+
+def _z85(data: bytes) -> str:
+    data += bytes(-len(data) % 4)
+    numbers = [int.from_bytes(data[start : start + 4], "big") for start in range(0, len(data), 4)]
+    return "".join(_DIGITS[number // 85**power % 85] for number in numbers for power in (4, 3, 2, 1, 0))
+
+
+def _vector(rows: Sequence[int]) -> dict[str, Any]:
+    """A deletion vector as the Delta protocol has it inside the log."""
+    from pyroaring import BitMap
+
+    payload = struct.pack("<Iq", 1681511377, 1) + struct.pack("<I", 0) + BitMap(rows).serialize()
+    return {
+        "storageType": "i",
+        "pathOrInlineDv": _z85(payload),
+        "sizeInBytes": len(payload),
+        "cardinality": len(rows),
+    }
+
+
+def _write_table(folder: Path, *, names: Sequence[str], features: Sequence[str], deleted: Sequence[int] = ()) -> str:
+    """A table of one file, whose log is written by hand: what writes such tables is not at hand here."""
+    rows = pa.table({"document_id": list("abcdef"), "text": [f"text {name}" for name in "abcdef"]})
+    (folder / "_delta_log").mkdir(parents=True)
+    pq.write_table(rows.rename_columns(names), folder / "f.parquet", row_group_size=2)
+    mapped = "columnMapping" in features
+    fields = [
+        {
+            "name": name,
+            "type": "string",
+            "nullable": True,
+            "metadata": {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": stored}
+            if mapped
+            else {},
+        }
+        for number, (name, stored) in enumerate(zip(rows.column_names, names, strict=True), start=1)
+    ]
+    add = {
+        "path": "f.parquet",
+        "partitionValues": {},
+        "size": (folder / "f.parquet").stat().st_size,
+        "modificationTime": 1,
+        "dataChange": True,
+        "stats": json.dumps({"numRecords": 6}),
+    }
+    configuration = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "2"} if mapped else {}
+    lines = [
+        {
+            "protocol": {
+                "minReaderVersion": 3,
+                "minWriterVersion": 7,
+                "readerFeatures": features,
+                "writerFeatures": features,
+            }
+        },
+        {
+            "metaData": {
+                "id": "table",
+                "format": {"provider": "parquet", "options": {}},
+                "schemaString": json.dumps({"type": "struct", "fields": fields}),
+                "partitionColumns": [],
+                "configuration": configuration,
+                "createdTime": 1,
+            }
+        },
+        {"add": {**add, **({"deletionVector": _vector(deleted)} if deleted else {})}},
+    ]
+    (folder / "_delta_log/00000000000000000000.json").write_text("\n".join(map(json.dumps, lines)))
+    return f"delta://{folder}"
+
+
+PLAIN = ("document_id", "text")
+
+
+def test_read_rows_of_a_deletion_vector_are_gone(tmp_path: Path) -> None:
+    uri = _write_table(tmp_path / "t", names=PLAIN, features=["deletionVectors"], deleted=[0, 3, 5])
+    assert read(uri) == {name: f"text {name}" for name in "bce"}
+    assert list(read(uri, InputConfig(where="document_id > 'b'"))) == ["c", "e"]
+
+
+def test_read_columns_that_files_have_under_other_names_are_found(tmp_path: Path) -> None:
+    uri = _write_table(tmp_path / "t", names=("col-1", "col-2"), features=["columnMapping"])
+    assert read(uri) == {name: f"text {name}" for name in "abcdef"}
+    assert list(read(uri, InputConfig(where="text >= 'text e'"))) == ["e", "f"]
+
+
+def test_list_table_with_a_feature_that_nobody_knows_is_refused_by_name(tmp_path: Path) -> None:
+    uri = _write_table(tmp_path / "t", names=PLAIN, features=["rowsThatLie"])
+    with pytest.raises(InputError, match=r"can't be read as a Delta table.*rowsThatLie"):
+        read(uri)
+
+
+def test_read_table_at_a_version_or_a_time_is_as_it_was_then(tmp_path: Path) -> None:
+    uri = write_delta(tmp_path)
+    assert read(f"{uri}@0") == TEXTS | {"b": "old", "gone": "gone"}
+    assert read(f"{uri}@1").keys() == TEXTS.keys() - {"b"}
+    assert read(f"{uri}@2099-01-01T00:00:00Z") == TEXTS
+    with pytest.raises(InputError, match=r"/in at 9 can't be read as a Delta table"):
+        read(f"{uri}@9")
+
+
+def test_read_folder_with_a_log_is_the_table(tmp_path: Path) -> None:
+    folder = write_delta(tmp_path).removeprefix("delta://")
+    assert read(folder) == TEXTS
+
+
+def test_read_partition_keys_are_columns_that_can_be_carried_and_filtered(tmp_path: Path) -> None:
+    uri = write_delta(tmp_path)
+    settings = InputConfig(carry_columns=("day",), where="day in ('2026-01-02', 'x/y=z %41')")
+    place = documents_place(uri, {})
+    index = indexed(place, settings=settings)
+    carried = dict(zip(index["document_id"].to_pylist(), index["carry:day"].to_pylist(), strict=True))
+    assert carried == {name: DAYS[name] for name in "cd"}
+    found = find_shards(place, settings=settings)
+    assert {path.split("/day=")[1][:6] for shard in found.shards for path in shard.paths} == {"2026-0", "x%2Fy%"}
+    assert found.table is not None
+    assert found.table.version == "2"
+
+
+def test_read_column_that_the_table_lacks_is_refused_though_a_file_has_it(tmp_path: Path) -> None:
+    uri = write_delta(tmp_path)
+    with pytest.raises(InputError, match="no column 'body'; its columns: 'document_id', 'text', 'day'"):
+        read(uri, InputConfig(text_column="body"))
+
+
+@pytest.mark.s3
+def test_read_table_in_a_bucket_has_its_texts(s3_bucket: Location) -> None:
+    from deltalake import write_deltalake
+
+    options = {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_ENDPOINT_URL": s3_bucket.storage_options["client_kwargs"]["endpoint_url"],
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_REGION": "us-east-1",
+        "conditional_put": "etag",
+    }
+    write_deltalake(f"{s3_bucket.uri}/t", rows_table(), partition_by=["day"], storage_options=options)
+    for uri in (f"delta://{s3_bucket.uri}/t", f"{s3_bucket.uri}/t"):
+        assert read(uri, None, **s3_bucket.storage_options) == TEXTS
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_index_and_fetch_every_form_has_the_same_texts(form: str, tmp_path: Path) -> None:
+    uri = FORMS[form](tmp_path / form)
+    assert read(uri, SETTINGS.get(form, InputConfig())) == TEXTS

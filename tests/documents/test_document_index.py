@@ -1,0 +1,188 @@
+"""The index: what a plan logs of it, samples of it, and what the next run reuses of it."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memagent_batch.config.sources import InputConfig, OnBadFile
+from memagent_batch.documents.document_index import (
+    INDEX_SCHEMA,
+    IndexedTable,
+    IndexRow,
+    describe,
+    index_table,
+    kept_index,
+    reuse_index,
+    sample_documents,
+)
+from memagent_batch.documents.formats.formats import Format
+from memagent_batch.documents.lake.tables import documents_place
+from memagent_batch.documents.shards import FoundShards, find_shards
+from memagent_batch.store.location import Location
+from tests.documents.lake.forms import PAGES, SETTINGS, indexed, pages_table, rows_table
+
+AUTO = InputConfig()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two Parquet files with three documents, a JSONL file with one, and two text files."""
+    pq.write_table(pa.table({"document_id": ["a", "b"], "text": ["x", "y"]}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"document_id": ["c"], "text": ["z"]}), tmp_path / "2.parquet")
+    (tmp_path / "3.jsonl").write_text('{"document_id": "d", "text": "x"}\n')
+    (tmp_path / "README.md").write_text("what this is")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").write_text("a note")
+    return tmp_path
+
+
+def line(uri: object, settings: InputConfig = AUTO) -> str:
+    place = Location(uri=str(uri))
+    found = find_shards(place, settings=settings)
+    return describe(indexed(place, settings=settings, found=found), found)
+
+
+def test_text_files_beside_files_with_columns_are_left_out_and_named(folder: Path) -> None:
+    counted = "4 documents: 3 from 2 Parquet files, 1 from 1 JSONL file; left out: 'README.md', 'notes/a.txt' (a text "
+    assert line(folder).startswith(counted)
+    assert line(f"{folder}/*").startswith(counted)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ("/**/*.txt", "1 document: 1 text file"),
+        ("/README.md", "1 document: 1 text file"),
+        ("/notes", "1 document: 1 text file"),
+        ("/*.parquet", "3 documents: 3 from 2 Parquet files"),
+    ],
+)
+def test_text_files_that_are_asked_for_or_stand_alone_are_read(asked: str, expected: str, folder: Path) -> None:
+    assert line(f"{folder}{asked}") == expected
+
+
+def test_text_file_that_is_named_brings_no_other_one_along(folder: Path) -> None:
+    places = [Location(uri=f"{folder}/{name}") for name in ("notes/a.txt", "*")]
+    found = find_shards(*places, settings=AUTO)
+    assert found.left_out == ("README.md",)
+    assert [shard.names for shard in found.shards if shard.format is Format.TEXT] == [("notes/a.txt",)]
+
+
+def test_text_files_beside_files_that_no_reader_knows_are_read(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    (tmp_path / "b.pdf").write_bytes(b"%PDF")
+    assert line(tmp_path, InputConfig(on_bad_file=OnBadFile.RECORD)) == "1 document: 1 text file"
+
+
+def test_format_text_reads_every_file_as_text(folder: Path) -> None:
+    assert line(f"{folder}/*", InputConfig(format="text")) == "5 documents: 5 text files"
+
+
+def test_many_files_that_are_left_out_are_counted(folder: Path) -> None:
+    for number in range(1000):
+        (folder / f"{number:04}.txt").write_text("a")
+    assert "left out: '0000.txt', '0001.txt', '0002.txt', '0003.txt', '0004.txt' and 997 more (" in line(folder)
+
+
+NAMES = st.lists(st.text(min_size=1, max_size=3), unique=True, max_size=30)
+
+
+def index(names: list[str]) -> pa.Table:
+    rows = [IndexRow(document_id=name, document_hash=hashlib.sha256(name[:1].encode()).hexdigest()) for name in names]
+    return index_table(rows, schema=INDEX_SCHEMA)
+
+
+@given(NAMES, st.integers(1, 30), st.integers(1, 30), st.integers(0, 3), st.randoms())
+def test_samples_of_any_order_are_nested_and_lose_no_document(
+    names: list[str], small: int, large: int, seed: int, random: object
+) -> None:
+    small, large = sorted((small, large))
+    shuffled = names.copy()
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    few = sample_documents(index(names), limit=small, seed=seed)
+    many = sample_documents(index(shuffled), limit=large, seed=seed)
+    taken, more = few.taken["document_id"].to_pylist(), many.taken["document_id"].to_pylist()
+    assert set(taken) <= set(more)
+    assert len(taken) == min(small, len(names))
+    assert few.outside is not None
+    assert sorted([*taken, *few.outside["document_id"].to_pylist()]) == sorted(names)
+    assert taken == [name for name in names if name in taken]
+
+
+def test_every_document_is_taken_by_about_as_many_seeds() -> None:
+    names = [chr(ord("a") + number) for number in range(20)]
+    draws = [sample_documents(index(names), limit=5, seed=seed).taken["document_id"].to_pylist() for seed in range(400)]
+    counts = Counter(name for drawn in draws for name in drawn)
+    assert set(counts) == set(names)
+    assert all(60 <= count <= 140 for count in counts.values()), counts  # 100 are expected, 8.7 is one deviation
+
+
+def test_without_a_limit_all_are_taken_and_a_text_without_a_hash_has_its_id() -> None:
+    assert sample_documents(index(["b", "a"]), limit=None, seed=0).outside is None
+    unreadable = index_table([IndexRow(document_id=name, error="null") for name in "abcdef"], schema=INDEX_SCHEMA)
+    draws = [sample_documents(unreadable, limit=2, seed=seed).taken["document_id"].to_pylist() for seed in range(20)]
+    assert len({tuple(drawn) for drawn in draws}) > 5
+
+
+FORMS: Mapping[str, tuple[pa.Table, InputConfig]] = {
+    "rows": (rows_table(), InputConfig()),
+    "pages": (pages_table(), SETTINGS["pages"]),
+}
+
+
+def _found(place: Location, settings: InputConfig) -> tuple[FoundShards, IndexedTable]:
+    found = find_shards(place, settings=settings)
+    table = IndexedTable.found(found, settings=settings)
+    assert table is not None
+    return found, table
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_reused_index_of_an_unchanged_table_is_whole_and_of_a_grown_one_has_its_old_files(
+    form: str, tmp_path: Path
+) -> None:
+    from deltalake import write_deltalake
+
+    rows, settings = FORMS[form]
+    write_deltalake(tmp_path / "t", rows)
+    place = documents_place(f"delta://{tmp_path}/t", {})
+    found, table = _found(place, settings)
+    index = indexed(place, settings=settings, found=found)
+    kept = kept_index(index, table)
+    reused, left = reuse_index(kept, table, found.shards, settings=settings)
+    assert reused.equals(index)
+    assert left == []
+    more = {"document_id": ["e"], "text": ["new"], "day": ["x"]} | ({"page": [1]} if form == "pages" else {})
+    write_deltalake(tmp_path / "t", pa.table(more), mode="append")
+    grown, now = _found(place, settings)
+    reused, left = reuse_index(kept, now, grown.shards, settings=settings)
+    assert reused["document_id"].to_pylist() == ([] if form == "pages" else list(PAGES))
+    assert sum(len(shard.paths) for shard in left) == (2 if form == "pages" else 1)
+
+
+def test_reused_index_of_other_settings_or_with_bad_rows_is_empty(tmp_path: Path) -> None:
+    from deltalake import write_deltalake
+
+    write_deltalake(tmp_path / "t", rows_table())
+    place, settings = documents_place(f"delta://{tmp_path}/t", {}), InputConfig()
+    found, table = _found(place, settings)
+    index = indexed(place, settings=settings)
+    other = InputConfig(carry_columns=("day",))
+    bad = index.set_column(
+        index.schema.get_field_index("error_type"),
+        index.schema.field("error_type"),
+        pa.array(["BadFileError", None, None, None], pa.large_string()),
+    )
+    for kept, now, asked in (
+        (kept_index(index, table), _found(place, other)[1], other),
+        (kept_index(bad, table), table, settings),
+    ):
+        reused, left = reuse_index(kept, now, found.shards, settings=asked)
+        assert (reused.num_rows, left) == (0, found.shards)

@@ -1,0 +1,411 @@
+import csv
+import json
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memagent_batch.config.sources import InputConfig
+from memagent_batch.documents.document_index import (
+    INDEX_SCHEMA,
+    index_schema,
+    require_carry_columns,
+    require_unique_ids,
+)
+from memagent_batch.documents.formats.formats import Format
+from memagent_batch.documents.indexing import index_shard
+from memagent_batch.documents.shards import list_shards
+from memagent_batch.documents.texts import FetchedText, fetch_texts
+from memagent_batch.domain.addresses import text_hash
+from memagent_batch.errors import DocumentError, InputError, TextUnavailableError
+from memagent_batch.store.location import Location
+from tests.documents.lake.forms import indexed
+
+PLAIN = InputConfig()
+
+HOSTILE_NAMES = (
+    "b.txt",
+    "b.txt::c.txt",
+    "2026::report.txt",
+    "simplecache::memory:.txt",
+    "a::b/c.txt",
+    "what?.txt",
+    "a.txt?version=b.txt",
+    "a#b.txt",
+    "a",
+    "100%.txt",
+    "a%20b.txt",
+    "a b.txt",
+    " .txt",
+    "*.txt",
+    "[1].txt",
+    "1.txt",
+    "{x}.txt",
+    "~.txt",
+    "a\\b.txt",
+    "file:.txt",
+    "line\nbreak.txt",
+    "tab\t.txt",
+    "quote'\".txt",
+    "\u00e9\u6f22\U0001f600.txt",
+    "e\u0301.txt",
+)
+"""Names that are something else to a shell, a URI, a glob or a chain of file systems."""
+
+
+def _table(texts: Sequence[str | None]) -> pa.Table:
+    return pa.table({"text": pa.array(texts, pa.string()), "document_id": [f"d{index}" for index in range(len(texts))]})
+
+
+def _write_parquet(texts: Sequence[str | None], folder: Path) -> None:
+    pq.write_table(_table(texts), folder / "a.parquet", row_group_size=3)
+
+
+def _write_arrow(texts: Sequence[str | None], folder: Path) -> None:
+    table = _table(texts)
+    with pa.ipc.new_file(str(folder / "a.arrow"), table.schema) as writer:
+        writer.write_table(table, max_chunksize=3)
+
+
+def _write_jsonl(texts: Sequence[str | None], folder: Path) -> None:
+    lines = [
+        json.dumps({"document_id": f"d{index}", "text": text}, ensure_ascii=index % 2 == 0) + "\n"
+        for index, text in enumerate(texts)
+    ]
+    (folder / "a.jsonl").write_bytes("".join(lines).encode())
+
+
+def _write_csv(texts: Sequence[str | None], folder: Path) -> None:
+    with (folder / "a.csv").open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["document_id", "text"])
+        writer.writerows([f"d{index}", text] for index, text in enumerate(texts))
+
+
+def _write_text(texts: Sequence[str | None], folder: Path) -> None:
+    for index, text in enumerate(texts):
+        (folder / f"d{index}").write_bytes((text or "").encode())
+
+
+WRITERS = {
+    Format.PARQUET: _write_parquet,
+    Format.ARROW: _write_arrow,
+    Format.JSONL: _write_jsonl,
+    Format.CSV: _write_csv,
+    Format.TEXT: _write_text,
+}
+EACH_FORMAT = pytest.mark.parametrize("format_", list(WRITERS))
+
+
+def _index(location: Location, values: InputConfig = PLAIN) -> pa.Table:
+    return indexed(location, settings=values)
+
+
+def _fetch(index: pa.Table, location: Location, values: InputConfig = PLAIN) -> list[FetchedText]:
+    fetched = fetch_texts(index, documents=location, settings=values)
+    return sorted(fetched, key=lambda item: item.row)
+
+
+@EACH_FORMAT
+@given(texts=st.lists(st.text(), min_size=1, max_size=8))
+def test_index_and_fetch_any_texts_come_back_with_ids_and_hashes(format_: Format, texts: list[str]) -> None:
+    if format_ is Format.TEXT:
+        texts = [text.removeprefix("\ufeff") for text in texts]
+    if format_ is Format.CSV:
+        texts = [text or " " for text in texts]  # an empty field is null
+    with tempfile.TemporaryDirectory() as folder:
+        WRITERS[format_](texts, Path(folder))
+        location = Location(uri=folder)
+        values = InputConfig(format=format_.value)
+        index = _index(location, values)
+        rows = {row["document_id"]: row for row in index.to_pylist()}
+        assert sorted(rows) == sorted(f"d{number}" for number in range(len(texts)))
+        fetched = _fetch(index, location, values)
+    ids = index["document_id"].to_pylist()
+    found = {ids[item.row]: item.text for item in fetched}
+    for number, text in enumerate(texts):
+        row = rows[f"d{number}"]
+        assert (row["document_hash"], row["num_bytes"]) == (text_hash(text), len(text.encode()))
+        assert found[f"d{number}"] == text
+
+
+@pytest.mark.parametrize("format_", [Format.PARQUET, Format.ARROW, Format.JSONL])
+def test_index_null_text_is_a_row_with_an_error(format_: Format, tmp_path: Path) -> None:
+    WRITERS[format_](["a", None, ""], tmp_path)
+    index = _index(Location(uri=str(tmp_path)))
+    assert index["document_hash"].to_pylist() == [text_hash("a"), None, text_hash("")]
+    errors = index["error"].to_pylist()
+    assert (errors[0], errors[2]) == (None, None)
+    assert "null" in errors[1]
+    missing = _fetch(index, Location(uri=str(tmp_path)))[1]
+    assert (missing.text, "null" in str(missing.error)) == (None, True)
+    assert isinstance(missing.error, DocumentError)
+
+
+def test_index_text_file_of_invalid_utf8_is_a_row_with_an_error_that_names_the_byte(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfgood")
+    (tmp_path / "b.txt").write_bytes(b"ab\xff")
+    good, bad = _index(Location(uri=str(tmp_path))).to_pylist()
+    assert (good["document_id"], good["document_hash"], good["error"]) == ("a.txt", text_hash("good"), None)
+    assert (bad["document_id"], bad["document_hash"]) == ("b.txt", None)
+    assert "b.txt: invalid UTF-8 at byte 3" in bad["error"]
+
+
+def test_index_text_files_of_a_folder_are_named_by_their_path_in_it(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "a b.txt").write_text("1")
+    (tmp_path / "c.md").write_text("2")
+    assert _index(Location(uri=str(tmp_path)))["document_id"].to_pylist() == ["c.md", "x/a b.txt"]
+    assert _index(Location(uri=f"{tmp_path}/x/a b.txt"))["document_id"].to_pylist() == ["a b.txt"]
+
+
+def _write_hostile(place: Location, names: Sequence[str] = HOSTILE_NAMES) -> None:
+    for name in names:
+        path = f"{place.path}/{name}"
+        place.fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+        place.fs.pipe_file(path, f"text of {name}".encode())
+
+
+def _require_own_texts(location: Location, names: Sequence[str] = HOSTILE_NAMES) -> None:
+    values = InputConfig(format="text")
+    index = _index(location, values)
+    ids = index["document_id"].to_pylist()
+    assert sorted(ids) == sorted(names)
+    assert index["document_hash"].to_pylist() == [text_hash(f"text of {name}") for name in ids]
+    assert [item.text for item in _fetch(index, location, values)] == [f"text of {name}" for name in ids]
+
+
+def test_index_and_fetch_hostile_file_names_each_file_has_its_own_text(tmp_path: Path) -> None:
+    _write_hostile(Location(uri=str(tmp_path)))
+    _require_own_texts(Location(uri=str(tmp_path)))
+    _require_own_texts(Location(uri=f"file://{tmp_path}/"))
+
+
+@pytest.mark.s3
+def test_index_and_fetch_hostile_keys_each_key_has_its_own_text(s3_bucket: Location) -> None:
+    names = [name for name in HOSTILE_NAMES if "\n" not in name]  # the server of the tests knows no such key
+    _write_hostile(s3_bucket / "in", names)
+    _require_own_texts(s3_bucket / "in", names)
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_index_and_fetch_table_of_a_hostile_name_is_read(ending: str, tmp_path: Path) -> None:
+    WRITERS[Format(ending)](["right"], tmp_path)
+    (tmp_path / f"a.{ending}").rename(tmp_path / f"b.{ending}::a?#[*].{ending}")
+    WRITERS[Format(ending)](["wrong"], tmp_path)
+    location = Location(uri=f"{tmp_path}/b*")
+    index = _index(location)
+    assert [item.text for item in _fetch(index, location)] == ["right"]
+
+
+def test_index_and_fetch_in_an_archive_that_the_user_names_texts_come_back(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for name in ("a.txt", "b::c.txt", "d?.txt"):
+            archive.writestr(name, name)
+    location = Location(uri=f"zip://*.txt::{tmp_path}/x.zip")
+    index = _index(location)
+    assert [item.text for item in _fetch(index, location)] == ["a.txt", "b::c.txt", "d?.txt"]
+
+
+@pytest.mark.s3
+def test_index_and_fetch_through_a_cache_that_the_user_names_texts_come_back(s3_bucket: Location) -> None:
+    for name in ("a.txt", "b::c.txt"):
+        s3_bucket.fs.pipe_file(f"{s3_bucket.path}/in/{name}", name.encode())
+    location = Location(uri=f"simplecache::{s3_bucket.uri}/in", storage_options={"s3": dict(s3_bucket.storage_options)})
+    index = _index(location)
+    assert [item.text for item in _fetch(index, location)] == ["a.txt", "b::c.txt"]
+
+
+def test_index_question_and_carried_columns_come_along_as_text(tmp_path: Path) -> None:
+    table = pa.table({"n": [1, 2], "ask": ["q?", "r?"], "body": ["a", "b"], "key": [7, 8], "day": [None, "mon"]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    values = InputConfig(
+        document_id_column="key", text_column="body", question_column="ask", carry_columns=("day", "n")
+    )
+    index = _index(Location(uri=str(tmp_path)), values)
+    assert index.schema.equals(index_schema(values))
+    assert index.column_names == [*INDEX_SCHEMA.names, "carry:day", "carry:n"]
+    columns = ["document_id", "question", "carry:day", "carry:n"]
+    assert index.select(columns).to_pylist() == [
+        {"document_id": "7", "question": "q?", "carry:day": None, "carry:n": "1"},
+        {"document_id": "8", "question": "r?", "carry:day": "mon", "carry:n": "2"},
+    ]
+    assert [item.text for item in _fetch(index, Location(uri=str(tmp_path)), values)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("question", [None, "", " "])
+def test_index_blank_question_beside_a_text_is_refused_with_its_row(question: str | None, tmp_path: Path) -> None:
+    table = pa.table({"document_id": ["a", "b"], "text": ["", ""], "ask": pa.array(["q", question])})
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=r"row 2: column 'ask'"):
+        _index(Location(uri=str(tmp_path)), InputConfig(question_column="ask"))
+
+
+def test_index_text_file_with_a_column_asked_for_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    with pytest.raises(InputError, match=r"no column 'day'; leave out --input\.carry-columns"):
+        _index(Location(uri=str(tmp_path)), InputConfig(carry_columns=("day",)))
+
+
+def test_index_many_rows_come_in_several_tables(tmp_path: Path) -> None:
+    _write_jsonl(["x"] * 2500, tmp_path)
+    (shard,) = list_shards(Location(uri=str(tmp_path)), settings=PLAIN)
+    tables = list(index_shard(shard, settings=PLAIN, storage_options={}))
+    assert sum(table.num_rows for table in tables) == 2500
+    assert max(table.num_rows for table in tables) <= 1024
+
+
+def test_index_file_without_documents_is_one_empty_table(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b"\n")
+    (shard,) = list_shards(Location(uri=str(tmp_path)), settings=PLAIN)
+    (table,) = index_shard(shard, settings=PLAIN, storage_options={})
+    assert table.num_rows == 0
+    assert table.schema.equals(INDEX_SCHEMA)
+
+
+def test_index_row_group_ranges_add_up_to_the_file(tmp_path: Path) -> None:
+    _write_parquet(list("abcdefgh"), tmp_path)
+    (shard,) = list_shards(Location(uri=str(tmp_path)), settings=PLAIN)
+    parts = [replace(shard, groups=groups) for groups in ((0, 1), (1, 3))]
+    tables = [table for part in parts for table in index_shard(part, settings=PLAIN, storage_options={})]
+    assert pa.concat_tables(tables).to_pylist() == _index(Location(uri=str(tmp_path))).to_pylist()
+
+
+@EACH_FORMAT
+def test_fetch_changed_document_is_an_error_of_its_own(format_: Format, tmp_path: Path) -> None:
+    values = InputConfig(format=format_.value)
+    location = Location(uri=str(tmp_path))
+    WRITERS[format_](["aaa", "bbb", "ccc"], tmp_path)
+    index = _index(location, values)
+    WRITERS[format_](["aaa", "bXb", "ccc"], tmp_path)
+    first, changed, last = _fetch(index, location, values)
+    assert (first.text, last.text) == ("aaa", "ccc")
+    assert changed.text is None
+    assert isinstance(changed.error, TextUnavailableError)
+    assert "changed since the plan was made" in str(changed.error)
+
+
+@EACH_FORMAT
+def test_fetch_file_that_is_gone_is_an_error_of_its_rows_only(format_: Format, tmp_path: Path) -> None:
+    values = InputConfig(format=format_.value)
+    for name in ("x", "y"):
+        (tmp_path / name).mkdir()
+        WRITERS[format_]([name], tmp_path / name)
+    location = Location(uri=str(tmp_path))
+    index = _index(location, values)
+    for path in (tmp_path / "x").iterdir():
+        path.unlink()
+    gone, there = _fetch(index, location, values)
+    assert there.text == "y"
+    assert isinstance(gone.error, TextUnavailableError)
+    assert "no such file" in str(gone.error)
+
+
+@EACH_FORMAT
+def test_fetch_file_with_fewer_rows_gives_every_row_once(format_: Format, tmp_path: Path) -> None:
+    values = InputConfig(format=format_.value)
+    location = Location(uri=str(tmp_path))
+    WRITERS[format_](["aaa", "bbb", "ccc", "ddd", "eee"], tmp_path)
+    index = _index(location, values)
+    for path in tmp_path.iterdir():
+        path.unlink()
+    WRITERS[format_](["aaa", "bbb"], tmp_path)
+    fetched = _fetch(index, location, values)
+    assert [item.row for item in fetched] == list(range(5))
+    assert [item.text for item in fetched] == ["aaa", "bbb", None, None, None]
+    assert all(item.error is not None for item in fetched[2:])
+
+
+def test_fetch_row_that_is_there_twice_is_given_twice(tmp_path: Path) -> None:
+    _write_parquet(["a", "b"], tmp_path)
+    index = _index(Location(uri=str(tmp_path)))
+    doubled = pa.concat_tables([index, index.slice(1)])
+    assert [item.text for item in _fetch(doubled, Location(uri=str(tmp_path)))] == ["a", "b", "b"]
+
+
+def test_require_unique_ids_distinct_ids_pass(tmp_path: Path) -> None:
+    _write_parquet(["a", "a"], tmp_path)
+    location = Location(uri=str(tmp_path))
+    require_unique_ids(_index(location), documents=location)
+
+
+def test_require_unique_ids_doubled_id_is_refused_with_both_places(tmp_path: Path) -> None:
+    _write_parquet(["a", "b", "c", "d"], tmp_path)
+    (tmp_path / "b.jsonl").write_text('{"document_id": "d3", "text": ""}')
+    location = Location(uri=str(tmp_path))
+    with pytest.raises(InputError, match=r"'d3'.*b\.jsonl, line 1.*a\.parquet, row group 2, row 1"):
+        require_unique_ids(_index(location), documents=location)
+
+
+@pytest.mark.parametrize("names", [("answer",), ("day", "day"), ("text",)])
+def test_require_carry_columns_name_that_can_not_stand_is_refused(names: tuple[str, ...]) -> None:
+    with pytest.raises(InputError, match=names[0]):
+        require_carry_columns(InputConfig(carry_columns=names), reserved={"answer"})
+
+
+def test_require_carry_columns_free_names_pass() -> None:
+    require_carry_columns(InputConfig(carry_columns=("day", "site")), reserved={"answer"})
+
+
+@pytest.mark.s3
+@EACH_FORMAT
+def test_index_and_fetch_in_a_bucket_texts_come_back(format_: Format, s3_bucket: Location, tmp_path: Path) -> None:
+    no_text = " " if format_ is Format.CSV else ""  # an empty field is null
+    texts = ["a,b", 'c"\nd', no_text, "é" * 100_000, "e"]
+    WRITERS[format_](texts, tmp_path)
+    s3_bucket.fs.put(f"{tmp_path}/", f"{s3_bucket.path}/in/", recursive=True)
+    values = InputConfig(format=format_.value)
+    index = _index(s3_bucket / "in", values)
+    assert index["document_hash"].to_pylist() == [text_hash(text) for text in texts]
+    assert [item.text for item in _fetch(index, s3_bucket, values)] == texts
+
+
+@pytest.mark.s3
+def test_index_in_a_bucket_with_options_from_the_environment_works(
+    s3_bucket: Location, s3_endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write_parquet(["a"], tmp_path)
+    (s3_bucket / "a.parquet").write_bytes((tmp_path / "a.parquet").read_bytes())
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_endpoint)
+    index = _index(Location(uri=s3_bucket.uri))
+    assert index["document_id"].to_pylist() == ["d0"]
+
+
+@pytest.mark.s3
+def test_index_truncated_parquet_in_a_bucket_is_refused_by_name(s3_bucket: Location) -> None:
+    (s3_bucket / "a.parquet").write_bytes(b"PAR1 and no more")
+    with pytest.raises(InputError, match=r"/a\.parquet can't be read"):
+        _index(s3_bucket)
+
+
+def _require_texts_of_several_places(places: list[Location]) -> None:
+    """Two folders with a file of the same name in each, and a file beside them."""
+    for place in (places[0] / "a.txt", places[1] / "a.txt", places[2]):
+        place.write_bytes(place.path.encode())
+    values = InputConfig()
+    (shard,) = list_shards(*places, settings=values)
+    index = pa.concat_tables(index_shard(shard, settings=values, storage_options=places[0].storage_options))
+    assert index["document_id"].to_pylist() == ["one/a.txt", "two/deep/a.txt", "two/z.txt"]
+    texts = [item.text for item in _fetch(index, places[0])]
+    assert texts == [f"{places[0].path}/a.txt", f"{places[1].path}/a.txt", places[2].path]
+
+
+def test_index_and_fetch_several_places_on_a_disk_each_has_its_own_text(tmp_path: Path) -> None:
+    folder = Location(uri=str(tmp_path))
+    _require_texts_of_several_places(
+        [folder / "one", Location(uri=f"file://{tmp_path}/two/deep"), folder / "two/z.txt"]
+    )
+
+
+@pytest.mark.s3
+def test_index_and_fetch_several_places_in_a_bucket_each_has_its_own_text(s3_bucket: Location) -> None:
+    _require_texts_of_several_places([s3_bucket / "one", s3_bucket / "two/deep", s3_bucket / "two/z.txt"])

@@ -1,0 +1,162 @@
+"""The table of `memagent convert` as documents: what its manifest lists, once its run has ended."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from memagent_batch.config.sources import InputConfig
+from memagent_batch.documents.formats.formats import UNKNOWN_REMEDY, format_of
+from memagent_batch.documents.lake.tables import documents_place
+from memagent_batch.documents.listing import HIDDEN_NAME, list_files
+from memagent_batch.documents.shards import list_shards
+from memagent_batch.errors import InputError
+from memagent_batch.store.location import Location
+
+
+def write_table(folder: Path, *, parts: Sequence[str], finished: str | None, run: str) -> None:
+    """An output of `memagent convert`: the run that has begun last, and the one that has finished last."""
+    (folder / "documents").mkdir()
+    for name in parts:
+        (folder / "documents" / name).write_text("rows")
+    (folder / "run.json").write_text(json.dumps({"format": "memagent-convert/1", "run_id": run}))
+    if finished is not None:
+        listed = [f"documents/{name}" for name in parts if finished in name]
+        (folder / "manifest.json").write_text(json.dumps({"run_id": finished, "files": {"documents": listed}}))
+
+
+@pytest.mark.parametrize("place", ["", "documents/", "documents/*.parquet"])
+def test_converted_table_is_what_its_manifest_lists(tmp_path: Path, place: str) -> None:
+    write_table(tmp_path, parts=["0-one.parquet", "0-two.parquet"], finished="two", run="two")
+    files = list_files(Location(uri=f"{tmp_path}/{place}"))
+    assert [Path(file.path).name for file in files] == ["0-two.parquet"]
+
+
+@pytest.mark.parametrize("finished", [None, "one"])
+@pytest.mark.parametrize("place", ["", "documents/", "documents/*.parquet"])
+def test_converted_table_of_a_run_that_has_not_ended_is_refused(
+    tmp_path: Path, place: str, finished: str | None
+) -> None:
+    write_table(tmp_path, parts=["0-one.parquet", "0-two.parquet"], finished=finished, run="two")
+    with pytest.raises(InputError, match=r"has not ended here.* run the same `memagent convert` again"):
+        list_files(Location(uri=f"{tmp_path}/{place}"))
+
+
+@pytest.mark.parametrize("record", ['{"format": "mine"}', "[1]", '{"a": 1}\n{"a": 2}'])
+def test_folder_with_another_file_of_that_name_is_read_as_it_is(tmp_path: Path, record: str) -> None:
+    (tmp_path / "run.json").write_text(record)
+    (tmp_path / "a.jsonl").write_text("{}")
+    assert [file.name for file in list_files(Location(uri=str(tmp_path)))] == ["a.jsonl", "run.json"]
+
+
+def test_listing_that_keeps_what_it_leaves_out_says_why(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    (docs / ".git" / "objects").mkdir(parents=True)
+    (tmp_path / "elsewhere.txt").write_text("x")
+    for name in ("a.txt", "_final.pdf", ".git/x", ".git/objects/y"):
+        (docs / name).write_text("x")
+    (docs / "link.txt").symlink_to(tmp_path / "elsewhere.txt")
+    (docs / "gone.txt").symlink_to(tmp_path / "gone.txt")
+    reasons = {file.name: file.left_out for file in list_files(Location(uri=str(docs)), keep_left_out=True)}
+    assert (reasons["a.txt"], reasons[".git"], reasons["_final.pdf"]) == (None, HIDDEN_NAME, HIDDEN_NAME)
+    assert "copy the file here" in (reasons["link.txt"] or "")
+    assert "not there" in (reasons["gone.txt"] or "")
+    assert len(reasons) == 5
+    with pytest.raises(InputError, match="is a link to"):
+        list_files(Location(uri=str(docs)))
+
+
+def test_file_of_a_converted_kind_is_refused_with_the_command_that_reads_it(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no known file ending .*with `memagent convert` first"):
+        format_of("a.pdf", where="a.pdf", remedy=UNKNOWN_REMEDY)
+
+
+DELTA = ("_delta_log/00000000000000000000.json", "part-00000.parquet", "day=1/part-00001.parquet")
+ICEBERG = ("metadata/v1.metadata.json", "metadata/snap-1.avro", "data/00000-0.parquet")
+ASKED = [
+    ("", "delta", DELTA),
+    ("/", "delta", DELTA),
+    ("/delta/*.parquet", "delta", DELTA),
+    ("/*/day=*/*.parquet", "delta", DELTA),
+    ("/delta/day=1", "delta", DELTA),
+    ("/delta/part-00000.parquet", "delta", DELTA),
+    ("/delta/_delta_log", "delta", DELTA),
+    ("", "deep/delta", DELTA),
+    ("", "iceberg", ICEBERG),
+    ("/iceberg/data", "iceberg", ICEBERG),
+    ("/**/*.parquet", "iceberg", ICEBERG),
+    ("/iceberg/data/00000-0.parquet", "iceberg", ICEBERG),
+]
+
+
+def _lake(root: Location, table: str, names: tuple[str, ...]) -> None:
+    (root / "plain/a.txt").write_bytes(b"a")
+    for name in names:
+        (root / f"{table}/{name}").write_bytes(b"x")
+
+
+def _refusal(root: Location, asked: str) -> str:
+    place = Location(uri=f"{root.uri}{asked}", storage_options=root.storage_options)
+    with pytest.raises(InputError) as refused:
+        list_shards(place, settings=InputConfig(format="text"))
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(("asked", "table", "names"), ASKED)
+def test_list_shards_table_among_above_or_below_is_refused_by_name(
+    asked: str, table: str, names: tuple[str, ...], tmp_path: Path
+) -> None:
+    _lake(Location(uri=str(tmp_path)), table, names)
+    message = _refusal(Location(uri=str(tmp_path)), asked)
+    kind, named = ("Delta", "delta://") if "delta" in table else ("Iceberg", "iceberg://CATALOG/")
+    assert f"{tmp_path}/{table} is a table of {kind}" in message
+    assert f"--documents {named}" in message
+
+
+@pytest.mark.parametrize(("asked", "table", "names"), [case for case in ASKED if case[0] != "/"])
+def test_list_shards_table_in_a_bucket_is_refused_by_name(
+    asked: str, table: str, names: tuple[str, ...], s3_bucket: Location
+) -> None:
+    _lake(s3_bucket, table, names)
+    assert f"{s3_bucket.uri}/{table} is a table of " in _refusal(s3_bucket, asked)
+
+
+def test_list_shards_table_that_is_damaged_is_refused_by_name(tmp_path: Path) -> None:
+    _lake(Location(uri=str(tmp_path)), "delta", DELTA[:1])
+    message = _refusal(Location(uri=str(tmp_path)), "/delta")
+    assert f"delta://{tmp_path}/delta can't be read as a Delta table" in message
+    assert "\n" not in message
+
+
+def test_list_shards_table_beside_other_places_is_refused_by_name(tmp_path: Path) -> None:
+    places = [Location(uri=f"{tmp_path}/a"), documents_place(f"delta://{tmp_path}/t", {})]
+    with pytest.raises(InputError, match=r"/t is a table among several places"):
+        list_shards(*places, settings=InputConfig())
+
+
+@pytest.mark.parametrize("name", ["metadata/about.json", "metadata.txt", "delta_log/1.json", "metadata/a/b.txt"])
+def test_list_shards_folder_that_only_looks_like_a_table_is_read(name: str, tmp_path: Path) -> None:
+    _lake(Location(uri=str(tmp_path)), "lake", (name, "b.txt"))
+    (shard,) = list_shards(Location(uri=str(tmp_path)), settings=InputConfig(format="text"))
+    assert shard.names == tuple(sorted(("plain/a.txt", "lake/b.txt", f"lake/{name}")))
+
+
+def test_list_shards_beside_a_table_is_read(tmp_path: Path) -> None:
+    _lake(Location(uri=str(tmp_path)), "delta", DELTA)
+    (shard,) = list_shards(Location(uri=f"{tmp_path}/plain"), settings=InputConfig())
+    assert shard.names == ("a.txt",)
+
+
+def test_list_shards_closed_folder_above_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _lake(Location(uri=str(tmp_path)), "lake", ("b.txt",))
+    place = Location(uri=f"{tmp_path}/lake")
+    info = type(place.fs).info
+
+    def closed(self: object, path: str, **options: object) -> object:
+        if path.startswith((f"{tmp_path}/_", f"{tmp_path}/metadata")):
+            raise PermissionError(path)
+        return info(self, path, **options)
+
+    monkeypatch.setattr(type(place.fs), "info", closed)
+    assert [shard.names for shard in list_shards(place, settings=InputConfig())] == [("b.txt",)]

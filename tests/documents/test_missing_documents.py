@@ -1,0 +1,74 @@
+"""Questions bound to documents that are not there: rows that say so, over several nights."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memagent_batch.runs.comparison import compare_runs
+from memagent_batch.runs.history import find_run
+from memagent_batch.runs.parts import plan_parts
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.index import TurnIndex
+from tests.runs.recorded_nights import Nights, plan_of
+
+ALL = {"q": "Why?"}
+BOUND = {("a", "r"): "Who?", ("b", "r"): "When?"}
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Nights:
+    return Nights(Location(uri=str(tmp_path / "run")))
+
+
+def rows_of(nights: Nights, document_id: str) -> list[tuple[Any, ...]]:
+    names = ("question_id", "status", "answer", "error_type", "document_hash")
+    return [tuple(row[name] for name in names) for row in nights.table("answers") if row["document_id"] == document_id]
+
+
+def test_missing_document_is_asked_its_own_questions_only() -> None:
+    plan = plan_of({"a": "one"}, ALL, bound=BOUND, samples=2)
+    assert (plan.num_documents, plan.num_readings) == (1, 6)
+    index = TurnIndex(fingerprint="f")
+    counts = plan.counts(index)
+    assert (counts.asked, counts.failed, counts.done) == (6, 2, 0)
+    (part,) = plan_parts(plan, index)
+    questions = plan.asked.table["question"].to_pylist()
+    asked = {
+        row["document_id"]: [questions[reading["question"]] for reading in row["readings"]] for row in part.to_pylist()
+    }
+    assert asked == {"a": ["Why?", "Why?", "Who?", "Who?"], "b": ["When?", "When?"]}
+    (bundle,) = plan.pending(index, retry_failed=True)
+    assert bundle["document_id"].to_pylist() == ["a"]
+
+
+def test_missing_document_is_a_failed_row_a_removed_document_and_a_difference(nights: Nights) -> None:
+    first = nights.run({"a": "one", "b": "two"}, ALL, bound=BOUND)
+    second = nights.run({"a": "one"}, ALL, bound=BOUND)
+    assert rows_of(nights, "b") == [("r", "failed", None, "DocumentMissingError", None)]
+    assert second["counts"]["asked"] == second["counts"]["answers_rows"] == 3
+    assert (second["counts"]["ok"], second["counts"]["failed"]) == (2, 1)
+    assert second["changes"]["documents"] == {"added": 0, "changed": 0, "removed": 1, "unchanged": 1}
+    assert second["changes"]["questions"]["unchanged"] == 3
+    assert second["changes"]["readings"] == {"read": 0, "kept": 2, "unreadable": 1, "not_read": 0}
+    assert [(row["document_id"], row["last_run_id"]) for row in nights.table("removed")] == [("b", first["run_id"])]
+    (table,) = compare_runs(find_run(nights.output, "previous"), find_run(nights.output, "latest"))
+    shown = [(row["document_id"], row["question_id"], row["change"], row["why"]) for row in table.to_pylist()]
+    assert shown == [("b", "r", "changed", ["document"]), ("b", "q", "removed", ["document"])]
+
+
+def test_missing_document_that_stays_away_changes_no_file_and_one_that_comes_back_is_not_read_again(
+    nights: Nights,
+) -> None:
+    for _ in range(2):
+        nights.run({"a": "one", "b": "two"}, ALL, bound=BOUND)
+    away = nights.run({"a": "one"}, ALL, bound=BOUND)
+    still = nights.run({"a": "one"}, ALL, bound=BOUND)
+    assert still["files"] == away["files"]
+    assert still["changes"]["documents"] == {"added": 0, "changed": 0, "removed": 0, "unchanged": 1}
+    assert list(compare_runs(find_run(nights.output, "previous"), find_run(nights.output, "latest"))) == []
+    back = nights.run({"a": "one", "b": "two"}, ALL, bound=BOUND)
+    assert back["changes"]["documents"] == {"added": 1, "changed": 0, "removed": 0, "unchanged": 1}
+    assert back["changes"]["readings"] == {"read": 0, "kept": 4, "unreadable": 0, "not_read": 0}
+    assert rows_of(nights, "b")[0][1:3] == ("ok", "two")
+    assert nights.table("removed") == []

@@ -1,0 +1,238 @@
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.config.sources import InputConfig
+from memagent_batch.documents.document_index import INDEX_SCHEMA
+from memagent_batch.documents.questions import (
+    NO_TYPE,
+    QUESTION_SCHEMA,
+    default_question_id,
+    given_questions,
+    inline_type,
+    missing_documents,
+    read_questions,
+    type_fields,
+    value_types,
+)
+from memagent_batch.domain.addresses import text_hash
+from memagent_batch.domain.follow_ups.answer_types import Bool, Label, Number
+from memagent_batch.errors import InputError, ValueTypeError
+from memagent_batch.store.location import Location
+
+PARTY = '{"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}'
+ROWS: list[dict[str, Any]] = [
+    {"question_id": "1", "document_id": None, "question": "a, b?", "references": ["x", "y"], **NO_TYPE},
+    {"question_id": "2", "document_id": "d", "question": 'c\n"d"?', "references": None, **NO_TYPE},
+    {"question_id": "3", "question": "e?", **NO_TYPE, "answer_type": "label", "labels": ["low", "high, or more"]},
+    {"question_id": "4", "question": "f?", **NO_TYPE, "answer_type": "number", "unit": "EUR", "not_stated": False},
+    {"question_id": "5", "question": "g?", **NO_TYPE, "answer_type": "json", "schema": PARTY, "not_stated": True},
+]
+ROWS[2:] = [{"document_id": None, "references": None, **row} for row in ROWS[2:]]
+
+
+def _read(path: Path, *ask: str) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = read_questions(Location(uri=str(path)), ask=ask).to_pylist()
+    return rows
+
+
+def _write(path: Path) -> None:
+    table = pa.Table.from_pylist(ROWS, schema=QUESTION_SCHEMA)
+    match path.suffix:
+        case ".parquet":
+            pq.write_table(table, path)
+        case ".arrow":
+            feather.write_feather(table, str(path))
+        case ".jsonl":
+            path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+        case ".csv":
+            with path.open("w", newline="") as stream:
+                writer = csv.DictWriter(stream, fieldnames=list(ROWS[0]))
+                writer.writeheader()
+                for row in ROWS:
+                    writer.writerow({name: _cell(value) for name, value in row.items()})
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return json.dumps(value) if isinstance(value, list) else str(value or "")
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "jsonl", "csv"])
+def test_read_questions_all_columns_are_the_same_in_every_format(ending: str, tmp_path: Path) -> None:
+    _write(tmp_path / f"q.{ending}")
+    table = read_questions(Location(uri=str(tmp_path / f"q.{ending}")), ask=())
+    assert table.schema.equals(QUESTION_SCHEMA)
+    assert table.to_pylist() == ROWS
+
+
+def test_read_questions_text_file_has_one_a_line(tmp_path: Path) -> None:
+    (tmp_path / "q.txt").write_bytes("\ufeffWho? \r\n\n \nWas ist\u2028das?".encode())
+    rows = _read(tmp_path / "q.txt")
+    assert [row["question"] for row in rows] == ["Who?", "Was ist\u2028das?"]
+    assert rows[0]["question_id"] == "q-" + text_hash("Who?")[:12]
+
+
+def test_read_questions_integers_and_one_reference_become_texts(tmp_path: Path) -> None:
+    (tmp_path / "q.jsonl").write_text('{"question_id": 5, "document_id": 7, "question": "a", "references": "r"}')
+    assert _read(tmp_path / "q.jsonl") == [
+        {"question_id": "5", "document_id": "7", "question": "a", "references": ["r"], **NO_TYPE}
+    ]
+
+
+def test_read_questions_asked_ones_come_after_the_file(tmp_path: Path) -> None:
+    (tmp_path / "q.txt").write_text("a")
+    assert [row["question"] for row in _read(tmp_path / "q.txt", "b", "c")] == ["a", "b", "c"]
+
+
+def test_read_questions_neither_file_nor_asked_is_an_empty_table() -> None:
+    table = read_questions(None, ask=())
+    assert table.num_rows == 0
+    assert table.schema.equals(QUESTION_SCHEMA)
+
+
+def test_default_question_id_same_text_is_the_same() -> None:
+    assert default_question_id("a") == default_question_id("a") != default_question_id("b")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("q.txt", b"\n \n", "no questions"),
+        ("q.jsonl", b"", "no questions"),
+        ("q.txt", b"a\xff", "q.txt: invalid UTF-8 at byte 2"),
+        ("q.txt", b"a\nb\na\n", "twice for every document: .*line 1.*line 3"),
+        ("q.xlsx", b"", r"q\.xlsx: no known file ending"),
+        ("q.jsonl", b'{"query": "a"}', "no column 'question'; its columns: 'query'"),
+        ("q.jsonl", b'{"question": "a"}\n{"question": null}', "line 2.*'question' is null"),
+        ("q.jsonl", b'{"question": " "}', "line 1.*'question' is empty"),
+        ("q.jsonl", b'{"question": 5}', "line 1.*'question' holds int"),
+        ("q.jsonl", b'{"question": "a", "references": [1.5]}', "'references' holds float"),
+        ("q.jsonl", b'{"question": "a", "document_id": 1.5}', "'document_id' holds float"),
+        ("q.csv", b"question,document_id\na,d\na,d\n", "twice for document_id 'd': .*line 2 and .*line 3"),
+        ("q.csv", b"question,document_id\na,d\na,\n", "asked of every document .*for document_id 'd' as well"),
+    ],
+)
+def test_read_questions_bad_file_is_refused_with_place_and_remedy(
+    name: str, data: bytes, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(InputError, match=message):
+        _read(tmp_path / name)
+
+
+def test_read_questions_missing_file_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"gone\.txt: no such file"):
+        _read(tmp_path / "gone.txt")
+
+
+def test_read_questions_empty_asked_one_is_refused_by_number() -> None:
+    with pytest.raises(InputError, match="question 2: "):
+        read_questions(None, ask=("a", " "))
+
+
+def test_read_questions_asked_one_that_the_file_has_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "q.txt").write_text("a")
+    with pytest.raises(InputError, match=r"line 1.*--ask, question 1"):
+        _read(tmp_path / "q.txt", "a")
+
+
+def _index(*ids: str) -> pa.Table:
+    rows = [{"document_id": name, "path": "f", "format": "text", "start": 0, "stop": 0, "num_bytes": 0} for name in ids]
+    return pa.Table.from_pylist(rows, schema=INDEX_SCHEMA)
+
+
+def _bound(*document_ids: str) -> pa.Table:
+    rows = [{"question_id": str(row), "document_id": name, "question": "Why?"} for row, name in enumerate(document_ids)]
+    return pa.Table.from_pylist(rows, schema=QUESTION_SCHEMA)
+
+
+def test_missing_documents_are_those_of_bound_questions_that_are_not_there() -> None:
+    questions = pa.Table.from_pylist(ROWS, schema=QUESTION_SCHEMA)
+    assert missing_documents(questions, pa.concat_tables([_index("c"), _index("d")])) == []
+    assert missing_documents(questions.slice(0, 1), _index()) == []
+    assert missing_documents(pa.concat_tables([questions, _bound("x", "d", "x")]), _index("c", "d")) == ["x"]
+
+
+def test_missing_documents_all_of_them_are_refused_with_question_and_document() -> None:
+    questions = pa.Table.from_pylist(ROWS, schema=QUESTION_SCHEMA)
+    with pytest.raises(InputError, match=r"'2' is bound to document_id 'd'.* so are all bound questions"):
+        missing_documents(questions, _index("e"))
+
+
+@pytest.mark.s3
+def test_read_questions_in_a_bucket_are_read(s3_bucket: Location) -> None:
+    (s3_bucket / "q.jsonl").write_bytes(b'{"question": "a"}')
+    assert read_questions(s3_bucket / "q.jsonl", ask=()).num_rows == 1
+
+
+def test_labels_of_a_csv_file_stand_between_bars(tmp_path: Path) -> None:
+    (tmp_path / "q.csv").write_text("question,answer_type,labels\nRisk?,label,low | high\nWho?,,\n")
+    table = read_questions(Location(uri=str(tmp_path / "q.csv")), ask=())
+    assert value_types(table) == [Label("low", "high"), None]
+
+
+def test_schema_may_stand_as_an_object_in_a_jsonl_file(tmp_path: Path) -> None:
+    row = {"question": "Who?", "answer_type": "json", "schema": json.loads(PARTY)}
+    (tmp_path / "q.jsonl").write_text(json.dumps(row))
+    (value_type,) = value_types(read_questions(Location(uri=str(tmp_path / "q.jsonl")), ask=()))
+    assert value_type is not None
+    assert json.loads(value_type.schema) == json.loads(PARTY)
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ({"answer_type": "nummer"}, "answer_type: 'nummer' is not one of text, bool, label"),
+        ({"answer_type": "label"}, "labels: there is none; name those"),
+        ({"answer_type": "label", "labels": ["a", " a"]}, "labels: label 2 is the same as label 1"),
+        ({"answer_type": "label", "labels": [f"label {number}" for number in range(501)]}, "500 are the most"),
+        ({"answer_type": "json", "schema": "{"}, "schema: it is not JSON"),
+        ({"answer_type": "json", "schema": '{"type": "strong"}'}, "schema at /type"),
+        ({"labels": ["a"]}, "labels: the question has no answer_type"),
+        ({"answer_type": "number"}, "unit: the list has units, and this number none"),
+    ],
+)
+def test_wrong_type_is_refused_with_its_row(row: dict[str, Any], problem: str, tmp_path: Path) -> None:
+    rows = [{"question": "How much?", "answer_type": "number", "unit": "EUR"}, {"question": "Which?", **row}]
+    (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(ValueTypeError) as raised:
+        read_questions(Location(uri=str(tmp_path / "q.jsonl")), ask=())
+    place, _, message = str(raised.value).partition(", line 2: ")
+    assert place.endswith("/q.jsonl")
+    assert problem in message
+
+
+def test_not_stated_that_is_no_truth_value_is_refused() -> None:
+    with pytest.raises(InputError, match="questions, number 1: column 'not_stated' is 'maybe'; write true or false"):
+        given_questions([{"question": "Who?", "answer_type": "bool", "not_stated": "maybe"}])
+
+
+def test_questions_of_a_job_file_may_have_types() -> None:
+    table = read_questions(None, ask=["Who?", {"question": "Is it?", "question_id": "is", "answer_type": "bool"}])
+    assert table["question_id"].to_pylist()[1] == "is"
+    assert value_types(table) == [None, Bool()]
+    with pytest.raises(ValueTypeError, match="--ask, question 1: answer_type: 'boolean' is none of"):
+        read_questions(None, ask=[{"question": "Is it?", "answer_type": "boolean"}])
+
+
+def test_type_of_inline_questions_is_that_of_the_settings() -> None:
+    settings = InputConfig(question_column="q", question_type={"answer_type": "number", "unit": "EUR"})
+    assert inline_type(settings) == Number(unit="EUR")
+    assert inline_type(InputConfig(question_column="q")) is None
+    with pytest.raises(ValueTypeError, match=r"input\.question_type: labels: there is none"):
+        inline_type(InputConfig(question_column="q", question_type={"answer_type": "label"}))
+    with pytest.raises(InputError, match=r"input\.question_column names none"):
+        inline_type(InputConfig(question_type={"answer_type": "bool"}))
+
+
+def test_type_fields_give_the_type_again() -> None:
+    for value_type in (None, Bool(not_stated=False), Label("a", "b"), Number(unit="days")):
+        assert value_types(given_questions([{"question": "q?", **type_fields(value_type)}])) == [value_type]

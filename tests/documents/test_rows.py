@@ -1,0 +1,240 @@
+"""Documents of many rows: pages and messages, wherever their rows lie."""
+
+import json
+import random
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memagent_batch.config.sources import InputConfig, OnBadFile
+from memagent_batch.domain.texts.locators import locators
+from memagent_batch.errors import InputError
+from memagent_batch.store.location import Location
+from tests.documents.lake.forms import fetched, indexed, read
+
+PAGED = InputConfig(order_columns=("page",), locator="page {page}")
+MAILS = InputConfig(
+    document_id_column="thread",
+    text_column="body",
+    order_columns=("sent_at", "n"),
+    header="{sender}, {sent_at}",
+    locator="message {n}",
+    separator="\n---\n",
+)
+
+
+def _write(folder: Path, rows: list[dict[str, Any]], *, num_files: int = 2, form: str = "parquet") -> Location:
+    folder.mkdir(exist_ok=True)
+    for number in range(num_files):
+        part, path = rows[number::num_files], folder / f"{number}.{form}"
+        if form == "parquet" and part:
+            pq.write_table(pa.Table.from_pylist(part), path, row_group_size=2)
+        elif part:
+            path.write_text("".join(f"{json.dumps(row)}\n" for row in part))
+    return Location(uri=str(folder))
+
+
+def _page(name: str, page: Any, text: str | None) -> dict[str, Any]:
+    return {"document_id": name, "page": page, "text": text}
+
+
+def _hash(place: Location, values: InputConfig = PAGED) -> str:
+    (row,) = indexed(place, settings=values).to_pylist()
+    return str(row["document_hash"])
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_index_and_fetch_rows_are_joined_in_order_with_their_headers_and_places(form: str, tmp_path: Path) -> None:
+    mails = [
+        {"thread": 7, "body": f"body {n}", "sender": "Änne" if n % 2 else None, "sent_at": f"2026-01-{n:02}", "n": n}
+        for n in range(1, 12)
+    ]
+    shuffled = random.Random(3).sample(mails, len(mails))
+    place = _write(tmp_path / "in", shuffled, num_files=3, form=form)
+    index = indexed(place, settings=MAILS)
+    found = fetched(index, place, settings=MAILS)["7"]
+    parts = [f"{mail['sender'] or ''}, {mail['sent_at']}\n{mail['body']}" for mail in mails]
+    assert found.text == "\n---\n".join(parts)
+    assert index["num_bytes"].to_pylist() == [len(found.text.encode())]
+    assert [row.locator for row in found.rows] == [f"message {n}" for n in range(1, 12)]
+    assert [found.text[row.char_start : row.char_end] for row in found.rows] == parts
+    start = found.text.index("body 4")
+    assert locators(found.rows, char_start=start, char_end=found.text.index("body 5") + 1) == ("message 4", "message 5")
+
+
+@pytest.mark.parametrize(
+    ("pages", "wanted"),
+    [
+        ([10, 9, 1], [1, 9, 10]),
+        (["10", "9", "1"], ["1", "9", "10"]),
+        (["2", "1.5", "-3"], ["-3", "1.5", "2"]),
+        (["b", "10", "09"], ["09", "10", "b"]),
+        (
+            ["2026-03-01T09:30:00+01:00", "2026-03-01T08:00:00-0500", "2026-03-01 09:00Z"],
+            ["2026-03-01T09:30:00+01:00", "2026-03-01 09:00Z", "2026-03-01T08:00:00-0500"],
+        ),
+        ([True, False], [False, True]),
+    ],
+)
+def test_index_numbers_are_ordered_as_numbers_and_texts_as_texts(
+    pages: list[Any], wanted: list[Any], tmp_path: Path
+) -> None:
+    place = _write(tmp_path / "in", [_page("a", page, f"<{page}>") for page in pages], num_files=1)
+    assert read(place.uri, PAGED)["a"] == "\n\n".join(f"<{page}>" for page in wanted)
+
+
+@pytest.mark.parametrize("unit", ["s", "us"])
+def test_index_times_with_a_zone_are_ordered_as_they_came(unit: str, tmp_path: Path) -> None:
+    began = datetime(2024, 10, 27, 0, 30, tzinfo=UTC)
+    times = {began + timedelta(minutes=20 * number): f"<{number}>" for number in range(6)}  # the clocks go back at 1:00
+    for number, zone in enumerate(("Europe/Berlin", "America/New_York")):
+        part = [*times.items()][number::2]
+        named = pa.array([time for time, _ in part], pa.timestamp("us" if number else unit, zone))
+        columns = {"document_id": ["a"] * len(part), "page": named, "text": [text for _, text in part]}
+        pq.write_table(pa.table(columns), tmp_path / f"{number}.parquet")
+    values = PAGED.model_copy(update={"locator": None})
+    assert read(str(tmp_path), values)["a"] == "\n\n".join(times.values())
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), "-Infinity"])
+def test_index_number_that_is_none_beside_numbers_is_refused(odd: Any, tmp_path: Path) -> None:
+    numbers = [str(number) if isinstance(odd, str) else float(number) for number in (1, 10, 2)]
+    pages = [_page("a", page, "x") for page in (*numbers, odd)]
+    place = _write(tmp_path / "in", pages, num_files=1)
+    with pytest.raises(InputError, match=r"document_id 'a': .*row group 2, row 2: page is (nan|inf|-Infinity), and"):
+        indexed(place, settings=PAGED)
+    alone = _write(tmp_path / "alone", [_page("b", "nan", "a name"), _page("b", "ann", "another")])
+    assert set(read(alone.uri, PAGED)) == {"b"}
+
+
+@pytest.mark.parametrize(
+    ("pages", "message"),
+    [
+        (["1", "2", "10", "10a"], r"row group 2, row 2: page is 10a, and its other rows have numbers"),
+        (
+            ["2026-03-01T09:30:00+01:00", "2026-03-01T09:00:00"],
+            r"row group 1, row 2: page is 2026-03-01T09:00:00, and its other rows have times with an offset; give this",
+        ),
+    ],
+)
+def test_index_values_that_texts_would_put_in_a_wrong_order_are_refused(
+    pages: list[str], message: str, tmp_path: Path
+) -> None:
+    place = _write(tmp_path / "in", [_page("a", page, "x") for page in pages], num_files=1)
+    with pytest.raises(InputError, match=message):
+        indexed(place, settings=PAGED)
+
+
+def test_index_hash_covers_texts_locators_and_rows_and_nothing_else(tmp_path: Path) -> None:
+    pages = [_page("a", number, f"text {number}") for number in range(4)]
+    first = _hash(_write(tmp_path / "one", pages, num_files=1))
+    assert _hash(_write(tmp_path / "moved", pages[::-1], num_files=3)) == first
+    assert _hash(_write(tmp_path / "jsonl", pages, form="jsonl")) == first
+    others = {
+        "missing page": pages[:1] + pages[2:],
+        "text": [*pages[:3], _page("a", 3, "other")],
+        "locator": [*pages[:3], _page("a", 4, "text 3")],
+    }
+    hashes = {name: _hash(_write(tmp_path / name, rows)) for name, rows in others.items()}
+    separator = PAGED.model_copy(update={"separator": "\n"})
+    assert len({first, *hashes.values(), _hash(Location(uri=f"{tmp_path}/one"), separator)}) == 5
+
+
+def test_index_tie_in_the_order_is_refused_with_both_rows(tmp_path: Path) -> None:
+    place = _write(tmp_path / "in", [_page("a", 1, "x"), _page("b", 1, "y"), _page("a", 1, "z")], num_files=2)
+    message = (
+        r"document_id 'a': two rows have the same place in its order \(page: 1\): .*0\.parquet, row group 1, row 1 and"
+    )
+    with pytest.raises(InputError, match=message):
+        indexed(place, settings=PAGED)
+    recorded = indexed(place, settings=PAGED.model_copy(update={"on_bad_file": OnBadFile.RECORD}))
+    errors = dict(zip(recorded["document_id"].to_pylist(), recorded["error"].to_pylist(), strict=True))
+    assert "two rows have the same place" in errors["a"]
+    assert errors["b"] is None
+
+
+def test_index_page_without_a_text_fails_its_document_alone(tmp_path: Path) -> None:
+    rows = [_page("a", 1, "x"), _page("a", 2, None), _page("b", 1, "y")]
+    place = _write(tmp_path / "in", rows, num_files=1)
+    found = fetched(indexed(place, settings=PAGED), place, settings=PAGED)
+    assert found["b"].text == "y"
+    assert "row group 1, row 2: the text is null" in str(found["a"].error)
+
+
+def test_index_empty_field_of_csv_is_a_blank_page_and_no_document(tmp_path: Path) -> None:
+    (tmp_path / "pages.csv").write_text("document_id,page,text\na,1,first\na,2,\na,3,third\n")
+    place = Location(uri=str(tmp_path))
+    (row,) = indexed(place, settings=PAGED).to_pylist()
+    assert row["error"] is None
+    assert fetched(indexed(place, settings=PAGED), place, settings=PAGED)["a"].text == "first\n\n\n\nthird"
+    (tmp_path / "pages.csv").write_text("document_id,text\nb,\n")
+    (row,) = indexed(place, settings=InputConfig()).to_pylist()
+    assert "line 2: the text is null" in row["error"]
+
+
+def test_index_row_without_a_place_in_the_order_is_refused(tmp_path: Path) -> None:
+    place = _write(tmp_path / "in", [_page("a", 1, "x"), _page("a", None, "y")], num_files=1)
+    with pytest.raises(InputError, match=r"row 2: column 'page' is null"):
+        indexed(place, settings=PAGED)
+
+
+def test_fetch_page_that_changed_since_the_index_is_not_read(tmp_path: Path) -> None:
+    pages = [_page("a", number, f"text {number}") for number in range(4)] + [_page("b", 0, "same")]
+    place = _write(tmp_path / "in", pages)
+    index = indexed(place, settings=PAGED)
+    _write(tmp_path / "in", [*pages[:2], _page("a", 2, "other"), *pages[3:]])
+    found = fetched(index, place, settings=PAGED)
+    assert "changed since the plan was made" in str(found["a"].error)
+    assert found["b"].text == "same"
+
+
+def test_index_rows_of_one_document_with_different_questions_are_refused(tmp_path: Path) -> None:
+    values = PAGED.model_copy(update={"question_column": "ask", "carry_columns": ("kind",)})
+    rows = [{**_page("a", number, "t"), "ask": "Who?", "kind": f"k{number}"} for number in (2, 1)]
+    (row,) = indexed(_write(tmp_path / "in", rows), settings=values).to_pylist()
+    assert (row["question"], row["carry:kind"]) == ("Who?", "k1")
+    rows[0]["ask"] = "Why?"
+    with pytest.raises(InputError, match="its rows have different questions"):
+        indexed(_write(tmp_path / "in", rows), settings=values)
+
+
+@pytest.mark.parametrize("template", ["page {}", "{0}", "{page.x}", "{page[0]}", "{page!r}", "{page:>9}", "{page"])
+def test_settings_template_that_names_more_than_a_column_is_refused(template: str) -> None:
+    with pytest.raises(ValueError, match="braces"):
+        InputConfig(order_columns=("page",), locator=template)
+
+
+def test_settings_header_without_an_order_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"name input\.order_columns"):
+        InputConfig(header="{sender}")
+
+
+@settings(max_examples=20)
+@given(
+    documents=st.dictionaries(
+        st.sampled_from("abc"),
+        st.lists(st.text(st.sampled_from("aé𝄞\n"), max_size=4), min_size=1, max_size=5),
+        min_size=1,
+    ),
+    seed=st.integers(0, 99),
+    separator=st.sampled_from(["", "\n", "\n\n", "é"]),
+)
+def test_index_and_fetch_any_pages_anywhere_rejoin_to_their_text(
+    documents: dict[str, list[str]], seed: int, separator: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    rows = [_page(name, number, text) for name, texts in documents.items() for number, text in enumerate(texts)]
+    random.Random(seed).shuffle(rows)
+    place = _write(tmp_path_factory.mktemp("rows") / "in", rows, num_files=1 + seed % 3)
+    values = PAGED.model_copy(update={"separator": separator})
+    found = fetched(indexed(place, settings=values), place, settings=values)
+    assert {name: text.text for name, text in found.items()} == {
+        name: separator.join(texts) for name, texts in documents.items()
+    }
+    for name, text in found.items():
+        assert [str(text.text)[row.char_start : row.char_end] for row in text.rows] == documents[name]

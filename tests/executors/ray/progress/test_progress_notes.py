@@ -1,0 +1,92 @@
+"""What a run notes of how far it is, and how `memagent status` draws it."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from memagent_batch.cli.status import progress_line
+from memagent_batch.errors import StorageError
+from memagent_batch.executors.ray.progress import progress
+from memagent_batch.executors.ray.progress.board import ProgressBoard, Report
+from memagent_batch.runs.plan import PendingWork
+from memagent_batch.runs.state import ProgressNote, read_progress, write_progress
+from memagent_batch.store.location import Location
+
+
+def test_notes_tell_share_rate_and_end_and_a_store_that_fails_stops_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(progress, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(progress, "NOTE_SECONDS", 0.05)
+    notes: list[ProgressNote] = []
+    written: list[ProgressNote] = []
+
+    def keep(note: ProgressNote) -> None:
+        notes.append(note)
+        if len(notes) == 1:
+            raise StorageError("full")
+        write_progress(note, output=Location(uri=str(tmp_path)), run_id="r")
+        written.append(note)
+
+    board = ProgressBoard()
+    counts = {"turns": 2, "prompt_tokens": 90, "completion_tokens": 10, "readings": 1, "document_bytes": 25}
+    asyncio.run(board.put(Report(counts=counts)))
+    pending = PendingWork(readings=4, num_bytes=100, follow_up_readings=0)
+    shown = progress.Progress(run_id="r", asked=10, model="m", policy="p").shown(
+        board, pending=pending, starting="", keep=keep
+    )
+    with shown:
+        deadline = time.monotonic() + 60
+        while not any(note["turns"] for note in written) and time.monotonic() < deadline:
+            time.sleep(0.02)
+    note = next(note for note in written if note["turns"])
+    assert (note["readings_done"], note["readings_asked"], note["share_read"]) == (7, 10, 0.25)
+    assert (note["tokens"], note["tokens_per_second"] > 0) == (100, True)
+    assert note["expected_end_at"] is None  # the first report says nothing of the pace
+    kept = read_progress(Location(uri=str(tmp_path)), run_id="r")
+    assert kept in notes  # the last one may still be on its way into `written`
+
+
+@pytest.mark.parametrize(
+    ("reports", "share", "has_end"),
+    [
+        ([(20, 0)], 0.2, False),
+        ([(20, 0), (80, 3)], 0.9999, True),
+        ([(20, 0), (110, 3)], 0.9999, True),
+        ([(20, 0), (80, 4)], 1.0, False),
+    ],
+)
+def test_end_is_expected_from_the_second_report_until_all_readings_have_ended(
+    monkeypatch: pytest.MonkeyPatch, reports: list[tuple[int, int]], share: float, has_end: bool
+) -> None:
+    monkeypatch.setattr(progress, "LOOK_SECONDS", 0.01)
+    board = ProgressBoard()
+    pending = PendingWork(readings=4, num_bytes=100, follow_up_readings=0)
+    shown = progress.Progress(run_id="r", asked=10, model="m", policy="p")
+    with shown.shown(board, pending=pending, starting=""):
+        for num_bytes, readings in reports:
+            before, deadline = shown.note()["share_read"], time.monotonic() + 60
+            asyncio.run(board.put(Report(counts={"document_bytes": num_bytes, "readings": readings})))
+            while shown.note()["share_read"] == before and time.monotonic() < deadline:
+                time.sleep(0.02)
+    note = shown.note()
+    assert (note["share_read"], note["expected_end_at"] is not None) == (share, has_end)
+
+
+def test_status_draws_a_bar_of_the_text_that_is_read() -> None:
+    note: ProgressNote = {
+        "readings_done": 1200,
+        "readings_asked": 40000,
+        "share_read": 0.5,
+        "turns": 9,
+        "tokens": 10,
+        "tokens_per_second": 9100.4,
+        "expected_end_at": "2026-01-01T04:12:33+00:00",
+        "at": "2026-01-01T03:00:00+00:00",
+    }
+    bar = "█" * 15 + " " * 15
+    line = f"readings 1,200/40,000  |{bar}| 50%  9,100 tokens/s  ends about 2026-01-01 04:12 UTC"
+    assert progress_line(note) == line
+    assert "ends" not in progress_line({**note, "expected_end_at": None})

@@ -1,0 +1,284 @@
+"""Values, evidence and support asked after the answers of a run: real Ray, a real S3 API, an engine without a model."""
+
+import json
+from collections import Counter
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.cli.settings import job_of
+from memagent_batch.config.job import JobConfig
+from memagent_batch.errors import InputError, SettingsError
+from memagent_batch.flows.answer import answer
+from memagent_batch.flows.check import check
+from memagent_batch.flows.plan import plan_checked
+from memagent_batch.runs.state import read_state
+from memagent_batch.runs.tables import ANSWERS, EVIDENCE, read_tables
+from memagent_batch.store.location import Location
+
+pytestmark = [pytest.mark.s3]
+
+TEXTS = {
+    "crlf": "The deed is old.\r\nIt was simulated in Rome.\r\nAnn signed it.\r\n" * 6,
+    "astral": "😀 smiles simulated at 𝔘𝔫𝔦. Cafe\u0301 au lait is on e\u0301tage 3. 👩‍👩‍👧 wave. " * 6,
+    "right_to_left": "هذا نص قصير. وقع علي العقد. שלום עולם. זה הסוף. " * 6,
+    "empty": "",
+}
+PARTY = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "shares": {"type": "array", "items": {"type": "integer"}}},
+    "required": ["name", "shares"],
+}
+FREE = {"question_id": "free", "question": "Who?"}
+TYPED: list[dict[str, Any]] = [
+    FREE,
+    {"question_id": "signed", "question": "Is it signed?", "answer_type": "bool"},
+    {"question_id": "risk", "question": "Which risk?", "answer_type": "label", "labels": ["low", "high"]},
+    {"question_id": "tags", "question": "Which tags?", "answer_type": "labels", "labels": ["a", "b"]},
+    {"question_id": "price", "question": "How much?", "answer_type": "number", "unit": "EUR"},
+    {"question_id": "day", "question": "When?", "answer_type": "date"},
+    {"question_id": "party", "question": "Who is it?", "answer_type": "json", "schema": PARTY},
+    {"question_id": "again", "question": "How much?", "answer_type": "bool"},
+]
+PLAIN = [{"question_id": row["question_id"], "question": row["question"]} for row in TYPED]
+OLD_COLUMNS = ANSWERS.names[: ANSWERS.names.index("answer_type")]
+FOLLOW_UPS = {"evidence": True, "support": True}
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Path:
+    rows = [{"document_id": name, "text": text} for name, text in TEXTS.items()]
+    pq.write_table(pa.Table.from_pylist([*rows, {"document_id": "none", "text": None}]), tmp_path / "d.parquet")
+    return tmp_path / "d.parquet"
+
+
+def job(documents: Path, model: str, output: Location, *, ask: list[Any], **values: Any) -> JobConfig:
+    given: dict[str, Any] = {
+        "documents": str(documents),
+        "ask": ask,
+        "output": output.uri,
+        "storage_options": output.storage_options,
+        "engine": "simulated",
+        "model": model,
+        "window_tokens": 1500,
+        "policy": {"chunk_tokens": 60, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
+        "follow_ups": {"json_tokens": 64},
+        "log": {"flush_seconds": 0.1},
+    }
+    return job_of(executor="local", **given | values)
+
+
+def table(output: Location, manifest: Any, name: str) -> pa.Table:
+    return read_tables(output, manifest["files"][name])
+
+
+def by_id(rows: pa.Table) -> dict[tuple[str, str], dict[str, Any]]:
+    return {(row["document_id"], row["question_id"]): row for row in rows.to_pylist()}
+
+
+def logged_kinds(output: Location) -> dict[str, Counter[str]]:
+    """Turns of each run by kind."""
+    found: dict[str, Counter[str]] = {}
+    for path in (output / "log/turns").files():
+        for row in pq.read_table(path, filesystem=output.fs, columns=["run_id", "kind"]).to_pylist():
+            found.setdefault(row["run_id"], Counter())[row["kind"]] += 1
+    return found
+
+
+def test_follow_up_turns_switched_on_ask_no_update_and_change_no_answer(
+    documents: Path, text_model: str, tmp_path: Path
+) -> None:
+    output = Location(uri=str(tmp_path / "scan"))
+    first = answer(job(documents, text_model, output, ask=PLAIN))
+    assert set(first["files"]) == {"answers", "memories", "removed"}
+    before = table(output, first, "answers")
+    assert all(before[name].null_count == before.num_rows for name in ANSWERS.names[len(OLD_COLUMNS) :])
+    follow_ups = job(documents, text_model, output, ask=TYPED, follow_ups={**FOLLOW_UPS, "json_tokens": 64})
+    planned = plan_checked(check(follow_ups))
+    num_answered = 8 * len(TEXTS)
+    assert (planned["readings_to_do"], planned["readings_to_close"]) == (0, num_answered)
+    assert (planned["turns"], planned["prompt_tokens_at_most"]) == (0, 0)
+    assert planned["follow_up_turns_at_most"] == 2 * num_answered + 7 * len(TEXTS)
+    second = answer(follow_ups)
+    kinds = logged_kinds(output)[second["run_id"]]
+    assert set(kinds) == {"value", "evidence", "support"}
+    assert kinds["value"] == 7 * len(TEXTS)
+    assert planned["follow_up_turns_at_most"] >= kinds.total()
+    answers = table(output, second, "answers")
+    assert answers.schema.equals(ANSWERS, check_metadata=True)
+    old, new = (
+        each.filter(pc.not_equal(each["document_id"], "none")).select(OLD_COLUMNS).combine_chunks()
+        for each in (before, answers)
+    )
+    assert new.equals(old)
+    state = read_state(output)
+    assert (state["turns"], state["follow_up_turns"]) == (logged_kinds(output)[first["run_id"]].total(), kinds.total())
+    _require_values(by_id(answers))
+    _require_evidence(table(output, second, "evidence"), by_id(answers))
+    _require_results(table(output, second, "results"))
+    _require_memories(table(output, second, "memories"))
+    third = answer(follow_ups)
+    assert third["run_id"] not in logged_kinds(output)
+    assert third["files"] == second["files"]
+    fresh = Location(uri=str(tmp_path / "fresh"))
+    at_once = answer(follow_ups.model_copy(update={"output": fresh.uri}))
+    for name in ("answers", "evidence", "results"):
+        _require_same(table(fresh, at_once, name), table(output, second, name))
+
+
+def _require_values(rows: dict[tuple[str, str], dict[str, Any]]) -> None:
+    """Each type has its value, in its own columns; the engine chooses the first entry of every menu."""
+    for name in TEXTS:
+        values = {question: rows[name, question] for document, question in rows if document == name}
+        assert {row["value_status"] for question, row in values.items() if question != "free"} == {"ok"}
+        assert values["free"]["value_status"] is None
+        assert (values["signed"]["value"], values["signed"]["value_bool"]) == ("true", True)
+        assert values["signed"]["confidence"] == pytest.approx(1 / 3)
+        assert (values["risk"]["value_label"], values["price"]["value_number"]) == ("low", 0.0)
+        assert (values["price"]["answer_type"], values["price"]["value_unit"]) == ("number", "EUR")
+        assert (values["again"]["value_bool"], values["again"]["value_number"]) == (True, None)
+        assert json.loads(values["party"]["value"]) == {"name": "", "shares": []}
+        assert {row["coverage"] for row in values.values()} == {1.0}
+        assert {row["follow_up_error"] for row in values.values()} == {None}
+    assert rows["none", "signed"]["status"] == "failed"
+    assert (rows["none", "signed"]["answer_type"], rows["none", "signed"]["value_status"]) == ("bool", None)
+
+
+def _require_evidence(evidence: pa.Table, answers: dict[tuple[str, str], dict[str, Any]]) -> None:
+    """A span is that of the text as stored, character for character; what is nowhere is shown as nowhere."""
+    assert evidence.schema.equals(EVIDENCE, check_metadata=True)
+    rows = evidence.to_pylist()
+    assert {row["document_id"] for row in rows if row["how"] == "chosen"} == TEXTS.keys() - {"empty"}
+    for row in rows:
+        if row["char_start"] is not None:
+            assert row["text"] == TEXTS[row["document_id"]][row["char_start"] : row["char_end"]]
+            assert row["text"] == row["text"].strip() != ""
+    aligned = {(row["document_id"], row["question_id"]): row for row in rows if row["how"] == "aligned"}
+    assert {row["quote"] for row in aligned.values()} == {"simulated"}
+    assert (aligned["crlf", "free"]["alignment"], aligned["crlf", "free"]["text"]) == ("exact", "simulated")
+    assert (aligned["right_to_left", "free"]["alignment"], aligned["right_to_left", "free"]["text"]) == ("none", None)
+    chosen = Counter((row["document_id"], row["question_id"]) for row in rows if row["how"] == "chosen")
+    for key, row in answers.items():
+        assert row["num_evidence"] == (None if row["status"] == "failed" else chosen[key])
+        assert (row["support"] is None) == (not row["num_evidence"])
+    assert answers["crlf", "free"]["support"] == "supported"
+    assert answers["crlf", "free"]["support_probability"] == pytest.approx(1 / 4)
+
+
+def _require_results(results: pa.Table) -> None:
+    kinds = dict(zip(results.schema.names, results.schema.types, strict=True))
+    assert kinds == {
+        "document_id": pa.string(),
+        "free": pa.string(),
+        "signed": pa.bool_(),
+        "risk": pa.string(),
+        "tags": pa.list_(pa.string()),
+        "price": pa.float64(),
+        "day": pa.date32(),
+        "party": pa.struct([("name", pa.string()), ("shares", pa.list_(pa.int64()))]),
+        "again": pa.bool_(),
+    }
+    rows = {row.pop("document_id"): row for row in results.to_pylist()}
+    assert rows.keys() == TEXTS.keys() | {"none"}
+    assert rows["crlf"] == {
+        "free": "simulated",
+        "signed": True,
+        "risk": "low",
+        "tags": [],
+        "price": 0.0,
+        "day": date(1000, 1, 1),
+        "party": {"name": "", "shares": []},
+        "again": True,
+    }
+    assert set(rows["none"].values()) == {None}
+
+
+def _require_memories(memories: pa.Table) -> None:
+    """Follow-up questions stand behind the answer, and leave the memory as it is."""
+    rows = [row for row in memories.to_pylist() if (row["document_id"], row["question_id"]) == ("crlf", "signed")]
+    assert [row["kind"] for row in rows][-4:] == ["answer", "value", "evidence", "support"]
+    assert {row["memory"] for row in rows[-4:]} == {rows[-4]["memory"]}
+    assert not any(row["changed"] for row in rows[-4:])
+
+
+def _require_same(one: pa.Table, other: pa.Table) -> None:
+    """The same rows, except for who read when."""
+    dropped = {"run_id", "started_at", "finished_at", "engine_seconds"}
+    tables = [
+        each.select([name for name in each.schema.names if name not in dropped]).to_pylist() for each in (one, other)
+    ]
+    ordered = [sorted(map(str, rows)) for rows in tables]
+    assert ordered[0] == ordered[1]
+
+
+def test_other_type_asks_the_value_alone(documents: Path, text_model: str, s3_bucket: Location) -> None:
+    ask = [{"question_id": "q", "question": "How much?", "answer_type": "bool"}]
+    values: dict[str, Any] = {"follow_ups": {"evidence": True, "json_tokens": 64}}
+    answer(job(documents, text_model, s3_bucket, ask=ask, **values))
+    ask[0]["answer_type"] = "number"
+    second = answer(job(documents, text_model, s3_bucket, ask=ask, **values))
+    assert logged_kinds(s3_bucket)[second["run_id"]] == {"value": len(TEXTS)}
+    assert table(s3_bucket, second, "answers")["value_number"].drop_null().to_pylist() == [0.0] * len(TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "problem"),
+    [
+        (
+            {"follow_ups": {"evidence": True, "evidence_tokens": 1400}},
+            SettingsError,
+            "follow-up question 'evidence' needs",
+        ),
+        ({"follow_ups": {"json_tokens": 1400}}, SettingsError, "follow-up question 'value' needs"),
+        ({"sampling": {"samples": 2}}, SettingsError, "2 greedy samples are all the same"),
+        ({"input": {"question_type": {"answer_type": "bool"}}}, InputError, "question_column names none"),
+    ],
+)
+def test_follow_up_turns_that_cannot_be_asked_are_refused_before_the_run(
+    values: dict[str, Any], error: type[Exception], problem: str, documents: Path, text_model: str, tmp_path: Path
+) -> None:
+    output = Location(uri=str(tmp_path / "out"))
+    with pytest.raises(error, match=problem):
+        check(job(documents, text_model, output, ask=TYPED, **values))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.vllm
+@pytest.mark.slow
+def test_follow_up_turns_of_the_shipped_policy_on_real_vllm_are_valid_and_replayed(
+    vllm_server: str, tiny_model: str, tmp_path: Path
+) -> None:
+    text = "It rained. The access code of quiet-harbour is 4071936.\r\nIt rained 😀 again. The code is old.\n"
+    pq.write_table(pa.table({"document_id": ["note"], "text": [text * 4]}), tmp_path / "d.parquet")
+    values: dict[str, Any] = {
+        "engine": "openai",
+        "openai": {"base_url": vllm_server},
+        "tokenizer": tiny_model,
+        "weights_version": "tiny",
+        "policy": {"chunk_tokens": 200, "question_tokens": 64, "memory_tokens": 64, "answer_tokens": 64},
+        "window_tokens": 1024,
+        "follow_ups": {**FOLLOW_UPS, "json_tokens": 96},
+    }
+    ask = [{**row, "question": "What is the access code of quiet-harbour?"} for row in TYPED]
+    settings = job(tmp_path / "d.parquet", "tiny", Location(uri=str(tmp_path / "out")), ask=ask, **values)
+    output, first = Location(uri=str(tmp_path / "out")), answer(settings)
+    rows = by_id(table(output, first, "answers"))
+    for name, row in rows.items():
+        assert (row["status"], row["coverage"]) == ("ok", 1.0)
+        cut = row["value_status"] == "invalid" and "cut" in row["follow_up_error"]
+        assert cut or row["value_status"] in (None, "ok", "not_stated"), name
+        assert row["follow_up_error"] is None or cut
+    assert rows["note", "price"]["value_status"] in ("ok", "not_stated")
+    assert 0 < rows["note", "signed"]["confidence"] <= 1
+    for each in table(output, first, "evidence").to_pylist():
+        if each["char_start"] is not None:
+            assert each["text"] == (text * 4)[each["char_start"] : each["char_end"]]
+    assert table(output, first, "results").num_rows == 1
+    again = answer(settings)
+    assert again["run_id"] not in logged_kinds(output)
+    assert again["files"] == first["files"]

@@ -1,0 +1,134 @@
+"""A driver leaves on a signal, and when its claim is lost, whatever its watching thread meets."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from memagent_batch.errors import OutputError, StorageOutageError, SupersededError, TerminatedError
+from memagent_batch.executors.ray import leaving
+from memagent_batch.executors.ray.leaving import GracefulShutdown, terminable
+
+MAX_SECONDS = 120.0
+"""After which a block counts as deaf to the signal."""
+
+
+@pytest.fixture(autouse=True)
+def short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaving, "CLAIM_SECONDS", 0.2)
+
+
+def wait_for_the_signal(look: Callable[[], None], striker: threading.Thread) -> None:
+    deadline = time.monotonic() + MAX_SECONDS
+    with terminable(), GracefulShutdown(require_claim=look):
+        striker.start()
+        while time.monotonic() < deadline:
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OutputError("run.json is not valid JSON"), StorageOutageError("no answer"), ZeroDivisionError("a bug")],
+)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_sigterm_is_heeded_after_the_claim_could_not_be_looked_at(error: Exception) -> None:
+    looked = threading.Event()
+
+    def look() -> None:
+        looked.set()
+        raise error
+
+    def strike() -> None:
+        looked.wait()
+        time.sleep(0.2)  # the thread that looked has died of it by then, if it does
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    striker = threading.Thread(target=strike)
+    with pytest.raises(TerminatedError):
+        wait_for_the_signal(look, striker)
+    striker.join()
+
+
+def sleep_through(*, num_interrupts: int, strikes: bool) -> None:
+    """Swallows some interrupts, as a library's callback does, and may strike itself before each."""
+    for _ in range(num_interrupts):
+        with contextlib.suppress(KeyboardInterrupt):
+            if strikes:
+                os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(MAX_SECONDS)
+            pytest.fail("nothing interrupted the main thread")
+
+
+def lost() -> None:
+    raise SupersededError("run 2 has the output")
+
+
+def swallow_loss() -> None:
+    with terminable(), GracefulShutdown(require_claim=lost):
+        sleep_through(num_interrupts=2, strikes=False)
+        time.sleep(MAX_SECONDS)
+
+
+def test_lost_claim_interrupts_again_where_a_library_swallowed_it() -> None:
+    with pytest.raises(SupersededError, match="run 2 has"):
+        swallow_loss()
+
+
+def swallow_signals() -> None:
+    with GracefulShutdown(require_claim=lambda: None):
+        sleep_through(num_interrupts=2, strikes=True)
+
+
+def test_each_sigint_interrupts_at_once_and_the_block_ends_with_it() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        swallow_signals()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+HANGING = """
+import os, signal, sys, threading
+from memagent_batch.errors import SupersededError
+from memagent_batch.executors.ray import leaving
+
+leaving.LEAVE_SECONDS, leaving.CLAIM_SECONDS = 0.5, 0.2
+kind = sys.argv[1]
+
+def look():
+    if kind == "lost":
+        raise SupersededError("run 2 has the output")
+
+def hang():
+    while True:  # a library that swallows every interrupt
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            pass
+
+with leaving.FORCED_EXIT, leaving.terminable(), leaving.GracefulShutdown(require_claim=look):
+    if kind != "lost":
+        threading.Timer(0.3, os.kill, (os.getpid(), getattr(signal, kind))).start()
+    hang()
+"""
+
+
+@pytest.mark.parametrize(("kind", "exit_code"), [("SIGINT", 130), ("SIGTERM", 143), ("lost", 3)])
+def test_run_that_never_gets_out_is_ended_by_force_with_its_exit_code(kind: str, exit_code: int) -> None:
+    ended = subprocess.run([sys.executable, "-c", HANGING, kind], capture_output=True, text=True, timeout=MAX_SECONDS)
+    assert ended.returncode == exit_code, ended.stderr
+    assert "stopped by force" in ended.stderr
+
+
+def test_run_that_left_in_time_is_not_ended_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaving, "LEAVE_SECONDS", 3.0)
+    ended = threading.Event()
+    monkeypatch.setattr(leaving, "_exit_by_force", lambda cause: ended.set())
+    with pytest.raises(SupersededError), leaving.FORCED_EXIT:
+        swallow_loss()
+    assert not ended.wait(4.0)

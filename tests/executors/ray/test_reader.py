@@ -1,0 +1,382 @@
+"""The reader on its own event loop, without Ray: what one fault costs."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.cli.settings import job_of
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import JobConfig, RunConfig
+from memagent_batch.config.sources import SourceConfig
+from memagent_batch.documents.indexing import index_shard
+from memagent_batch.documents.questions import read_questions
+from memagent_batch.documents.shards import list_shards
+from memagent_batch.domain.addresses import text_hash
+from memagent_batch.domain.document import Document
+from memagent_batch.domain.prompts import PromptTokens
+from memagent_batch.domain.readings import Outcome, QuestionTokens
+from memagent_batch.domain.turns import Completion, Prompt, Turns
+from memagent_batch.engines.simulated import SimulatedEngine
+from memagent_batch.errors import EngineRefusedError, EngineUnavailableError, MemagentError, StorageError
+from memagent_batch.executors.ray import actor
+from memagent_batch.executors.ray.actor import ReaderTask
+from memagent_batch.executors.ray.progress.board import Event, ProgressBoard, Report
+from memagent_batch.executors.ray.progress.reporter import Reporter
+from memagent_batch.executors.ray.reader import Reader
+from memagent_batch.executors.ray.tokenise import tokenise
+from memagent_batch.logs import EventKind
+from memagent_batch.policies.overwrite import OverwritePolicy
+from memagent_batch.reading import agent
+from memagent_batch.runs.parts import collect_not_read
+from memagent_batch.runs.plan import CALL_COLUMN, Plan, count_pending
+from memagent_batch.store.turn_log.index import scan_log
+from memagent_batch.store.turn_log.question_list import write_asked
+from memagent_batch.wiring import identify_reader, make_output
+from tests.engine_context import context_of
+
+RUN_ID = "20260101T000000.000Z"
+TEXTS = {"fine": "some text to read " * 30, "cursed": "two words", "other": "more text to read " * 20}
+
+
+class Board(ProgressBoard):
+    """A board that is in no hurry."""
+
+    async def put(self, report: Report) -> None:
+        await asyncio.sleep(0.2)
+        await super().put(report)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CursedPolicy(OverwritePolicy):
+    """Reads like `overwrite`, but breaks at a document of one chunk."""
+
+    async def read(
+        self, document: Document, question: QuestionTokens, *, prompts: PromptTokens, turns: Turns
+    ) -> Outcome:
+        if len(document.chunks(self.chunk_tokens)) == 1:
+            raise ZeroDivisionError("a bug in the policy")
+        return await OverwritePolicy.read(self, document, question, prompts=prompts, turns=turns)
+
+
+def cursed_policy(agent: AgentConfig) -> CursedPolicy:
+    return CursedPolicy(chunk_tokens=agent.policy.chunk_tokens, memory_tokens=40, answer_tokens=40)
+
+
+@pytest.fixture
+def job(text_model: str, tmp_path: Path) -> JobConfig:
+    rows = [{"document_id": name, "text": text} for name, text in TEXTS.items()]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "documents.parquet")
+    settings: dict[str, Any] = {
+        "policy": {"chunk_tokens": 30, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
+        "simulated": {"turn_seconds": 0.01},
+        "log": {"flush_seconds": 0.05},
+    }
+    return job_of(
+        documents=str(tmp_path / "documents.parquet"),
+        output=str(tmp_path / "run"),
+        ask=("Who?",),
+        model=text_model,
+        engine="simulated",
+        window_tokens=1000,
+        **settings,
+    )
+
+
+def planned(sources: SourceConfig) -> Plan:
+    """The plan that a run over the settings' documents would make."""
+    from memagent_batch.store.location import Location
+
+    shards = list_shards(Location(uri=sources.documents[0]), settings=sources.input)
+    tables = [table for shard in shards for table in index_shard(shard, settings=sources.input, storage_options={})]
+    return Plan(pa.concat_tables(tables), read_questions(None, ask=sources.ask), samples=1)
+
+
+def read_pending(
+    job: JobConfig, *, board: Board | None = None, together: bool = False
+) -> list[pa.Table | BaseException]:
+    """What one reader returns or raises for each document of the plan, or for all that go together in a call."""
+    output, plan = make_output(job), planned(job)
+    write_asked(output, plan.asked.hashed, run_id=RUN_ID)
+    index = scan_log(output, fingerprint=identify_reader(job.agent).fingerprint)
+    task = ReaderTask.of_job(
+        job,
+        run_id=RUN_ID,
+        fingerprint=identify_reader(job.agent).fingerprint,
+        board=board or Board(),
+    )
+    bundles = list(plan.pending(index, retry_failed=job.retry_failed))
+    if together:
+        bundles = [bundle.append_column(CALL_COLUMN, pa.array([0] * bundle.num_rows)) for bundle in bundles]
+    documents = [document for bundle in bundles for document in tokenise(bundle, agent=job.agent, sources=job)]
+
+    async def read() -> list[pa.Table | BaseException]:
+        reader = Reader(task)
+        return await asyncio.gather(*map(reader, documents), return_exceptions=True)
+
+    return asyncio.run(read())
+
+
+def statuses_in(results: Sequence[pa.Table | BaseException]) -> list[str]:
+    """Statuses of the rows; fails where the reader raised."""
+    tables = [result for result in results if isinstance(result, pa.Table)]
+    assert len(tables) == len(results)
+    return [status for table in tables for status in table["status"].to_pylist()]
+
+
+def outcomes_of(run: RunConfig) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(Path(run.output) / "log" / "outcomes").to_pylist()
+    return rows
+
+
+@pytest.mark.parametrize("kind", ["overwrite", "parallel", "truncate"])
+def test_reader_counts_what_the_plan_counts_and_all_of_it_at_the_end_alone(
+    job: JobConfig, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"document_id": name, "text": text.replace("text", "текст")} for name, text in TEXTS.items()]
+    pq.write_table(pa.Table.from_pylist(rows), job.documents[0])
+    policy = job.agent.policy.model_copy(update={"kind": kind, "rounds": 3, "overlap_tokens": 5})
+    job = job.with_agent(job.agent.model_copy(update={"policy": policy}))
+    counted, under_way = list[int](), list[int]()
+
+    class RecordingReporter(Reporter):
+        def count_read(self, num_bytes: int) -> None:
+            counted.append(num_bytes)
+
+        def count_turn(self, prompt: Prompt, completion: Completion) -> None:
+            under_way.append(sum(counted))
+
+    monkeypatch.setattr(actor, "Reporter", RecordingReporter)
+    index = scan_log(make_output(job), fingerprint=identify_reader(job.agent).fingerprint)
+    pending = count_pending(planned(job).pending(index, retry_failed=False))
+    statuses = statuses_in(read_pending(job))
+    assert statuses == ["ok"] * len(TEXTS)
+    assert sum(counted) == pending.num_bytes
+    assert under_way == sorted(under_way)
+    assert under_way[-1] < pending.num_bytes
+    assert len(set(under_way)) > (kind != "truncate")
+
+
+def test_reader_takes_small_documents_together_and_one_that_breaks_fails_alone(
+    job: JobConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = {"fine": "1" * 31, "cursed": "2" * 16, "other": "3" * 31}  # a digit is a token
+    rows = [{"document_id": name, "text": text} for name, text in texts.items()]
+    pq.write_table(pa.Table.from_pylist(rows), job.documents[0])
+    monkeypatch.setattr(agent, "make_policy", cursed_policy)
+    settings = {"policy": job.agent.policy.model_copy(update={"chunk_tokens": 20})}
+    (call,) = read_pending(job.with_agent(job.agent.model_copy(update=settings)), together=True)
+    assert isinstance(call, pa.Table)
+    statuses = {row["document_id"]: row["status"] for row in call.to_pylist()}
+    assert statuses == {"fine": "ok", "cursed": "failed", "other": "ok"}
+    assert len(outcomes_of(job)) == 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IllegiblePolicy(OverwritePolicy):
+    """Reads like `overwrite`, but answers a document of one chunk with what is not text."""
+
+    async def read(
+        self, document: Document, question: QuestionTokens, *, prompts: PromptTokens, turns: Turns
+    ) -> Outcome:
+        outcome = await OverwritePolicy.read(self, document, question, prompts=prompts, turns=turns)
+        return replace(outcome, response="\ud800") if len(document.chunks(self.chunk_tokens)) == 1 else outcome
+
+
+def illegible_policy(job: JobConfig) -> IllegiblePolicy:
+    return IllegiblePolicy(chunk_tokens=30, memory_tokens=40, answer_tokens=40)
+
+
+class OverflowingEngine(SimulatedEngine):
+    """Returns a token beyond 32 bits for a short prompt."""
+
+    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+        completion = await super().complete(prompt, seed=seed)
+        return replace(completion, token_ids=[2**33]) if prompt.span and prompt.span.token_end < 20 else completion
+
+
+def overflowing_engine(agent: AgentConfig) -> OverflowingEngine:
+    return OverflowingEngine(**dict(agent.simulated)).open(context_of(agent.model, window_tokens=agent.window_tokens))
+
+
+@pytest.mark.parametrize(
+    ("module", "maker", "replacement", "column"),
+    [
+        (agent, "make_policy", illegible_policy, "response"),
+        (actor, "make_engine", overflowing_engine, "token_ids"),
+    ],
+)
+def test_reader_reading_that_the_log_cannot_hold_fails_alone(
+    module: ModuleType, maker: str, replacement: Any, column: str, job: JobConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, maker, replacement)
+    assert sorted(statuses_in(read_pending(job))) == ["failed", "ok", "ok"]
+    (failed,) = [row for row in outcomes_of(job) if row["status"] == "failed"]
+    assert (failed["error_type"], failed["response"]) == ("LogRowError", None)
+    assert f"`{column}`" in failed["error_message"]
+
+
+def test_reader_reports_to_the_board_what_it_did_and_what_failed(
+    job: JobConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent, "make_policy", cursed_policy)
+    board = Board()
+    read_pending(job, board=board)
+    report = board.take()
+    sums, turns = report.counts, pq.read_table(Path(job.output) / "log" / "turns").to_pylist()
+    files = [path for path in (Path(job.output) / "log").glob("[to]*/*") if path.is_file()]
+    assert (sums["readings"], sums["failed"], sums["turns"]) == (3, 1, len(turns))
+    assert sums["prompt_tokens"] == sum(turn["num_prompt_tokens"] for turn in turns)
+    assert sums["completion_tokens"] == sum(len(turn["token_ids"]) for turn in turns)
+    assert sums["log_bytes"] == sum(path.stat().st_size for path in files)
+    assert sums["engine_restarts"] == 0
+    (event,) = report.events
+    assert (event.kind, event.fields["document_id"], event.fields["run_id"]) == ("reading_failed", "cursed", RUN_ID)
+    assert "ZeroDivisionError: a bug in the policy" in event.message
+
+
+def test_reader_memories_cut_at_their_budget_are_counted(job: JobConfig) -> None:
+    board = Board()
+    settings = {
+        "policy": job.agent.policy.model_copy(update={"memory_tokens": 5}),
+        "simulated": job.agent.simulated.model_copy(update={"completion_tokens": 16}),
+    }
+    read_pending(job.with_agent(job.agent.model_copy(update=settings)), board=board)
+    turns = pq.read_table(Path(job.output) / "log" / "turns").to_pylist()
+    sums = board.take().counts
+    assert sums["memory_truncations"] == sum(turn["kind"] == "update" for turn in turns) > 0
+
+
+def test_reader_retrying_after_the_policy_was_mended_reads_what_failed(
+    job: JobConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr(agent, "make_policy", cursed_policy)
+        read_pending(job)
+    assert read_pending(job) == []
+    assert statuses_in(read_pending(job.model_copy(update={"retry_failed": True}))) == ["ok"]
+    assert [
+        outcome.status
+        for outcome in scan_log(make_output(job), fingerprint=identify_reader(job.agent).fingerprint).outcomes.values()
+    ] == ["ok"] * 3
+
+
+def test_reader_whose_log_can_not_be_written_fails_every_reading_and_answers_none(job: JobConfig) -> None:
+    folder = Path(job.output) / "log"
+    folder.mkdir(parents=True)
+    for name in ("turns", "outcomes"):
+        (folder / name).write_text("a file where the folder should be")
+    assert [type(result) for result in read_pending(job)] == [StorageError] * 3
+
+
+def test_reader_document_that_changed_since_the_plan_is_not_read_and_waits_for_the_next_run(job: JobConfig) -> None:
+    output, plan = make_output(job), planned(job)
+    write_asked(output, plan.asked.hashed, run_id=RUN_ID)
+    fingerprint, board = identify_reader(job.agent).fingerprint, Board()
+    bundles = list(plan.pending(scan_log(output, fingerprint=fingerprint), retry_failed=False))
+    rows = [{"document_id": name, "text": text + "!" * (name == "other")} for name, text in TEXTS.items()]
+    pq.write_table(pa.Table.from_pylist(rows), job.documents[0])
+    task = ReaderTask.of_job(job, run_id=RUN_ID, fingerprint=fingerprint, board=board)
+
+    async def read() -> list[pa.Table]:
+        reader = Reader(task)
+        calls = [call for bundle in bundles for call in tokenise(bundle, agent=job.agent, sources=job)]
+        return await asyncio.gather(*map(reader, calls))
+
+    tables = asyncio.run(read())
+    statuses = {row["document_id"]: row["status"] for table in tables for row in table.to_pylist()}
+    assert statuses == {"fine": "ok", "cursed": "ok", "other": "not_read"}
+    (row,) = collect_not_read(tables).to_pylist()
+    assert (row["document_hash"], row["error_type"]) == (text_hash(TEXTS["other"]), "TextUnavailableError")
+    assert {outcome["document_hash"] for outcome in outcomes_of(job)} == {
+        text_hash(TEXTS[name]) for name in ("fine", "cursed")
+    }
+    sums = board.take().counts
+    assert (sums["readings"], sums["failed"], sums["not_read"]) == (2, 0, 1)
+    assert statuses_in(read_pending(job)) == ["ok"]
+
+
+def unfetched(document: str) -> Event:
+    """What a reader reports of a document that could not be fetched."""
+    fields = {"error_type": "TextUnavailableError", "error_message": f"{document}: can't be fetched"}
+    return Event(kind=EventKind.READING_NOT_READ, message=f"{document} not read", fields=fields)
+
+
+async def test_board_keeps_the_first_reading_not_read_for_each_reason_and_every_failed_one() -> None:
+    board = ProgressBoard()
+    failed = Event(kind=EventKind.READING_FAILED, message="failed")
+    await board.put(Report(counts={}, events=[unfetched("a/1.txt"), unfetched("a/2.txt"), failed]))
+    await board.put(Report(counts={}, events=[unfetched("a/3.txt"), failed]))
+    assert [event.message for event in board.take().events] == ["a/1.txt not read", "failed", "failed"]
+
+
+class TroubledEngine(SimulatedEngine):
+    """Raises an error at the second turn of the document with many chunks."""
+
+    error: ClassVar[MemagentError]
+
+    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
+        if prompt.path == "update/1":
+            raise self.error
+        return await super().complete(prompt, seed=seed)
+
+
+def troubled(error: MemagentError) -> Callable[[AgentConfig], TroubledEngine]:
+    def make(agent: AgentConfig) -> TroubledEngine:
+        TroubledEngine.error = error
+        return TroubledEngine(**dict(agent.simulated)).open(context_of(agent.model, window_tokens=agent.window_tokens))
+
+    return make
+
+
+def test_reader_whose_engine_is_away_keeps_the_turns_and_reads_the_rest_later(
+    job: JobConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = list[int]()
+    with monkeypatch.context() as away:
+        away.setattr(actor, "make_engine", troubled(EngineUnavailableError("the endpoint is away")))
+        away.setattr(Reporter, "count_read", lambda _, num_bytes: counted.append(num_bytes))
+        assert sorted(statuses_in(read_pending(job))) == ["not_read", "not_read", "ok"]
+    assert [row["status"] for row in outcomes_of(job)] == ["ok"]
+    assert sum(counted) < sum(len(text) for text in TEXTS.values()), "what is not read is still to do"
+    turns = pq.read_table(Path(job.output) / "log" / "turns").to_pylist()
+    assert [turn["path"] for turn in turns].count("update/0") == 3
+    assert statuses_in(read_pending(job)) == ["ok", "ok"]
+    assert sorted(row["num_replayed_turns"] for row in outcomes_of(job)) == [0, 1, 1]
+
+
+def test_reader_whose_engine_refuses_the_key_stops_and_keeps_what_is_finished(
+    job: JobConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(actor, "make_engine", troubled(EngineRefusedError("the endpoint answered 401")))
+    rows = [{"document_id": name, "text": TEXTS[name]} for name in ("fine", "other")]
+    pq.write_table(pa.Table.from_pylist(rows), job.documents[0])
+    never = job.model_copy(update={"log": job.log.model_copy(update={"flush_seconds": 600})})
+    assert [type(result) for result in read_pending(never)] == [EngineRefusedError] * 2
+    turns = pq.read_table(Path(job.output) / "log" / "turns").to_pylist()
+    assert [turn["path"] for turn in turns].count("update/0") == 2
+
+
+class BoundBoard(Board):
+    """Says soon that the run has met a bound."""
+
+    async def bound_met(self) -> str:
+        return await asyncio.sleep(0.5, "max_tokens")
+
+
+def test_reader_of_a_run_that_meets_a_bound_keeps_turns_under_way_and_the_next_run_asks_the_others_alone(
+    job: JobConfig,
+) -> None:
+    slow = job.agent.model_copy(update={"simulated": job.agent.simulated.model_copy(update={"turn_seconds": 1.0})})
+    bounded = job.with_agent(slow).model_copy(update={"max_tokens": 1})
+    assert set(statuses_in(read_pending(bounded, board=BoundBoard()))) == {"not_read"}
+    before = pq.read_table(Path(job.output) / "log" / "turns").num_rows
+    assert statuses_in(read_pending(job)) == ["ok"] * len(TEXTS)
+    turns = pq.read_table(Path(job.output) / "log" / "turns").to_pylist()
+    assert len({(row["document_hash"], row["path"]) for row in turns}) == len(turns) > before

@@ -1,0 +1,66 @@
+"""What a replica does after its engine started or failed to, without Ray."""
+
+import asyncio
+
+import pytest
+
+from memagent_batch.executors.ray.progress import ray_board
+from memagent_batch.executors.ray.progress.ray_board import NextStep, Starts
+
+
+async def end(of: Starts, replica: str, *, has_failed: bool = False) -> NextStep:
+    """A start of one of two replicas, from its begin to what follows."""
+    await of.begin(replica)
+    return await of.end(replica, num_replicas=2, has_failed=has_failed)
+
+
+async def test_replica_that_fails_beside_one_that_reads_starts_again_and_then_gives_up() -> None:
+    of = Starts()
+    steps = list(await asyncio.gather(end(of, "good"), end(of, "bad", has_failed=True)))
+    steps += [await end(of, "bad", has_failed=True) for _ in range(2)]
+    assert steps == [NextStep.READ, NextStep.START_AGAIN, NextStep.START_AGAIN, NextStep.GIVE_UP]
+
+
+async def test_replica_that_starts_at_its_second_try_reads() -> None:
+    of = Starts()
+    await asyncio.gather(end(of, "good"), end(of, "slow", has_failed=True))
+    assert await end(of, "slow") is NextStep.READ
+
+
+async def test_replicas_that_all_fail_go_on_to_show_their_error_at_once() -> None:
+    of = Starts()
+    steps = list(await asyncio.gather(*(end(of, replica, has_failed=True) for replica in ("one", "other"))))
+    assert steps == [NextStep.READ, NextStep.READ]
+
+
+async def test_failed_replica_waits_for_the_outcome_of_one_that_is_starting() -> None:
+    of = Starts()
+    await of.begin("slow")
+    failed = asyncio.ensure_future(end(of, "bad", has_failed=True))
+    await asyncio.sleep(0.05)
+    assert not failed.done()
+    assert await of.end("slow", num_replicas=2, has_failed=False) is NextStep.READ
+    assert await failed is NextStep.START_AGAIN
+
+
+async def test_ready_replica_waits_for_the_other_and_later_ones_wait_for_nobody() -> None:
+    of = Starts()
+    first = asyncio.ensure_future(end(of, "first"))
+    await asyncio.sleep(0.05)
+    assert not first.done()
+    assert await end(of, "second") is NextStep.READ
+    assert await first is NextStep.READ
+    await of.begin("fourth")
+    assert await end(of, "third") is NextStep.READ
+
+
+async def test_replica_that_read_and_can_not_start_again_shows_its_error_since_it_has_documents() -> None:
+    of = Starts()
+    await asyncio.gather(end(of, "good"), end(of, "dying"))
+    steps = [await end(of, "dying", has_failed=True) for _ in range(3)]
+    assert steps == [NextStep.START_AGAIN, NextStep.START_AGAIN, NextStep.READ]
+
+
+async def test_replica_that_fails_alone_waits_a_while_for_others_to_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_board, "OTHERS_SECONDS", 0.05)
+    assert await asyncio.wait_for(end(Starts(), "only", has_failed=True), 30) is NextStep.READ

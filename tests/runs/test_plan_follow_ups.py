@@ -1,0 +1,120 @@
+"""Readings that the log has answered and that are not closed are work, and read nothing again."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from memagent_batch.config.agent import AgentConfig, PolicyConfig
+from memagent_batch.config.follow_ups import FollowUpConfig
+from memagent_batch.documents.document_index import INDEX_SCHEMA
+from memagent_batch.documents.questions import given_questions, type_fields
+from memagent_batch.domain.addresses import text_hash
+from memagent_batch.domain.answers import Extraction
+from memagent_batch.domain.follow_ups.answer_types import Bool, Number
+from memagent_batch.domain.readings import Status
+from memagent_batch.reading.follow_ups import FollowUps, make_follow_ups
+from memagent_batch.runs.parts import plan_parts
+from memagent_batch.runs.plan import Plan, count_pending
+from memagent_batch.store.turn_log.index import LoggedOutcome, TurnIndex
+
+DOCUMENTS = ("a", "b")
+QUESTIONS: list[dict[str, Any]] = [
+    {"question_id": "free", "question": "Who?"},
+    {"question_id": "is", "question": "Is it?", **type_fields(Bool())},
+    {"question_id": "price", "question": "Is it?", **type_fields(Number())},
+]
+
+
+@pytest.fixture
+def agent(text_model: str) -> AgentConfig:
+    policy = PolicyConfig(chunk_tokens=60, question_tokens=60, memory_tokens=40, answer_tokens=40)
+    return AgentConfig(model=text_model, engine="simulated", window_tokens=1000, policy=policy)
+
+
+def follow_ups_of(agent: AgentConfig, **settings: Any) -> FollowUps:
+    return make_follow_ups(FollowUpConfig(**settings), agent, fingerprint="f")
+
+
+def plan_of(follow_ups: FollowUps | None) -> Plan:
+    place = {"path": "p", "format": "text", "start": 0, "stop": 9, "num_bytes": 9}
+    rows = [{"document_id": name, "document_hash": text_hash(name), **place} for name in DOCUMENTS]
+    documents = pa.Table.from_pylist(rows, schema=INDEX_SCHEMA)
+    return Plan(documents, given_questions(QUESTIONS), samples=1, follow_ups=follow_ups)
+
+
+def index_of(plan: Plan, *, statuses: dict[str, Status], closed: dict[tuple[str, str], bool]) -> TurnIndex:
+    """A log of questions that have ended so in every document, and of readings that were closed, or failed at it."""
+    index = TurnIndex(fingerprint="f")
+    asked = {row["question_id"]: row for row in plan.asked.hashed.to_pylist()}
+    for name in DOCUMENTS:
+        for question, status in statuses.items():
+            key = (text_hash(name), asked[question]["question_hash"], 0)
+            index.outcomes[key] = LoggedOutcome(status=status, file="o", run_id="r")
+    for (name, question), is_failed in closed.items():
+        key = (text_hash(name), asked[question]["question_hash"], 0)
+        of_kind = index.follow_up_readings.setdefault(asked[question]["follow_up_fingerprint"], {})
+        of_kind[key] = LoggedOutcome(file=f"c-{question}", status=Status.FAILED if is_failed else Status.OK, run_id="r")
+    return index
+
+
+def work(plan: Plan, index: TurnIndex, *, column: str, retry_failed: bool = False) -> set[tuple[str, str]]:
+    names = plan.asked.table["question_id"].to_pylist()
+    return {
+        (document["document_id"], names[reading["question"]])
+        for bundle in plan.pending(index, retry_failed=retry_failed)
+        for document in bundle.to_pylist()
+        for reading in document[column]
+    }
+
+
+def test_typed_questions_alone_are_closed_where_nothing_is_asked_of_every_reading(agent: AgentConfig) -> None:
+    plan = plan_of(follow_ups_of(agent))
+    index = index_of(plan, statuses={"free": Status.OK, "is": Status.OK}, closed={})
+    assert work(plan, index, column="readings") == set()
+    assert work(plan, index, column="closings") == {(name, id_) for name in DOCUMENTS for id_ in ("is", "price")}
+    assert plan.counts(index).to_close == 4
+    pending = count_pending(plan.pending(index, retry_failed=False))
+    assert (pending.readings, pending.follow_up_readings) == (4, 4)
+
+
+def test_closed_readings_are_no_work_and_those_that_failed_at_it_are_tried_again_on_demand(agent: AgentConfig) -> None:
+    plan = plan_of(follow_ups_of(agent, evidence=True))
+    closed = {(name, id_): name == "b" for name in DOCUMENTS for id_ in ("free", "is", "price")}
+    index = index_of(plan, statuses={"free": Status.OK, "is": Status.OK}, closed=closed)
+    assert work(plan, index, column="closings") == set()
+    again = work(plan, index, column="closings", retry_failed=True)
+    assert again == {("b", id_) for id_ in ("free", "is", "price")}
+    (part,) = plan_parts(plan, index)
+    assert part["follow_up_files"].to_pylist() == [["c-free", "c-is", "c-price"]] * 2
+
+
+def test_readings_to_do_and_failed_ones_are_not_to_close(agent: AgentConfig) -> None:
+    plan = plan_of(follow_ups_of(agent, evidence=True))
+    index = index_of(plan, statuses={"free": Status.FAILED}, closed={})
+    assert work(plan, index, column="closings") == set()
+    assert work(plan, index, column="readings") == {(name, id_) for name in DOCUMENTS for id_ in ("is", "price")}
+    assert plan.counts(index).to_close == 0
+
+
+def test_plan_without_follow_ups_names_none(agent: AgentConfig) -> None:
+    plan = plan_of(None)
+    assert (plan.asked.follow_up_readings, plan.asked.follow_up_turns, plan.asked.turns_by_follow_up()) == ([], [], {})
+    assert "follow_up_fingerprint" not in plan.asked.hashed.schema.names
+    index = index_of(plan, statuses={"free": Status.OK, "is": Status.OK}, closed={})
+    assert list(plan.pending(index, retry_failed=True)) == []
+
+
+def test_other_type_budget_and_extraction_are_other_follow_ups(agent: AgentConfig) -> None:
+    follow_ups = follow_ups_of(agent, evidence=True)
+    prints = {
+        follow_ups.of_type(Bool()),
+        follow_ups.of_type(Number()),
+        follow_ups.of_type(None),
+        follow_ups_of(agent).of_type(Bool()),
+        follow_ups_of(agent, evidence=True, support=True).of_type(Bool()),
+        follow_ups_of(agent, evidence=True, evidence_tokens=61).of_type(Bool()),
+        follow_ups_of(agent.model_copy(update={"extraction": Extraction.RAW}), evidence=True).of_type(Bool()),
+    }
+    assert len(prints) == 7
+    assert follow_ups_of(agent).of_type(None) is None

@@ -1,0 +1,520 @@
+import asyncio
+import threading
+import time
+import tracemalloc
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from aiobotocore.client import AioBaseClient
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memagent_batch.config.job import LogConfig
+from memagent_batch.domain import turns
+from memagent_batch.domain.addresses import ReadingAddress, text_hash, token_hash
+from memagent_batch.domain.document import ChunkSpan
+from memagent_batch.domain.readings import Status
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.errors import LogRowError, OutputError, StorageError
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log import writer as turn_log
+from memagent_batch.store.turn_log.index import read_outcomes, scan_log, scan_turn_files
+from memagent_batch.store.turn_log.rows import TURN_LOG, completion_of
+from memagent_batch.store.turn_log.turns import read_turns
+from memagent_batch.store.turn_log.writer import OUTCOMES_FOLDER, TURNS_FOLDER, TurnLogWriter, new_run_id
+
+KINDS = (turns.UPDATE, turns.ANSWER, turns.READ, turns.MERGE, turns.DIRECT)
+AT_ONCE = LogConfig(flush_seconds=0.01)
+IN_AN_HOUR = LogConfig(flush_seconds=3600)
+TOKENS = st.lists(st.integers(0, 2**31 - 1), max_size=8)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+def address_of(document: str = "text", *, sample: int = 0, fingerprint: str = "f") -> ReadingAddress:
+    return ReadingAddress(
+        document_hash=text_hash(document),
+        question_hash=text_hash("why?"),
+        sample=sample,
+        fingerprint=fingerprint,
+    )
+
+
+def turn_of(path: str = "update/0", *, text: str = "memory") -> tuple[Prompt, Completion]:
+    span = ChunkSpan(index=0, token_start=0, token_end=5, char_start=0, char_end=9)
+    prompt = Prompt(path=path, kind="update", token_ids=(1, 2), max_tokens=4, span=span)
+    return prompt, Completion(token_ids=(7, 8), text=text, finish_reason=FinishReason.STOP)
+
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+SECONDS = count()
+"""Each outcome ends a second after the one before."""
+
+
+def outcome_of(status: Status = Status.OK, *, response: str = "r", finished_at: datetime | None = None) -> Any:
+    """A row without the columns that may be null."""
+    return {
+        "status": status,
+        "response": response,
+        "memory_truncations": 0,
+        "num_turns": 1,
+        "num_replayed_turns": 0,
+        "num_prompt_tokens": 2,
+        "num_cached_prompt_tokens": 0,
+        "num_completion_tokens": 2,
+        "engine_seconds": 0.5,
+        "finished_at": finished_at or NOON + timedelta(seconds=next(SECONDS)),
+        "model": "m",
+    }
+
+
+def writer_at(
+    output: Location, *, log: LogConfig = AT_ONCE, run_id: str = "run", writer_id: str = "w"
+) -> TurnLogWriter:
+    return TurnLogWriter(output, run_id=run_id, writer_id=writer_id, settings=log)
+
+
+def output_at(folder: Path) -> Location:
+    return Location(uri=str(folder))
+
+
+def turns_in(output: Location, address: ReadingAddress) -> Mapping[str, Any]:
+    fingerprint = address.fingerprint
+    files = scan_log(output, fingerprint=fingerprint).turn_files.get((address.document_hash, address.question_hash), [])
+    readings = read_turns(output, files, fingerprint=fingerprint, document_hashes=[address.document_hash])
+    return readings.get((address.document_hash, address.question_hash, address.sample), {})
+
+
+def current_outcome(output: Location, address: ReadingAddress) -> Any:
+    index = scan_log(output, fingerprint=address.fingerprint)
+    key = (address.document_hash, address.question_hash, address.sample)
+    entry = index.outcomes[key]
+    row = read_outcomes(output, [entry.file], fingerprint=address.fingerprint)[key]
+    assert row["status"] == entry.status
+    return row
+
+
+async def write_turns(writer: TurnLogWriter, address: ReadingAddress, *turns: tuple[Prompt, Completion]) -> None:
+    for prompt, completion in turns:
+        writer.record_turn(address, prompt, completion)
+    await writer.close()
+
+
+def contents(folder: Path) -> dict[Path, tuple[bytes, int]]:
+    """Bytes and time of change of every file, hidden ones included."""
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
+
+
+async def wait_for_files(output: Location, *, count: int) -> float:
+    """Seconds until so many files are there."""
+    began = time.monotonic()
+    while len(output.files()) < count:
+        assert time.monotonic() - began < 20
+        await asyncio.sleep(0.01)
+    return time.monotonic() - began
+
+
+@st.composite
+def completions(draw: st.DrawFn) -> Completion:
+    token_ids = draw(TOKENS)
+    return Completion(
+        token_ids=token_ids,
+        text=draw(TEXTS),
+        finish_reason=draw(st.sampled_from(FinishReason)),
+        logprobs=draw(st.none() | st.just([-0.5] * len(token_ids))),
+        num_prompt_tokens=draw(st.integers(0, 2**40)),
+        num_cached_prompt_tokens=draw(st.integers(0, 2**40)),
+        engine_seconds=draw(st.floats(0, 1e6)),
+        num_markers=draw(st.none() | st.integers(0, 2**40)),
+        num_billed_tokens=draw(st.none() | st.integers(0, 2**40)),
+    )
+
+
+@st.composite
+def prompts(draw: st.DrawFn) -> Prompt:
+    places = st.integers(0, 2**40)
+    span = st.builds(
+        ChunkSpan,
+        index=st.integers(0, 2**31 - 1),
+        token_start=places,
+        token_end=places,
+        char_start=places,
+        char_end=places,
+    )
+    return Prompt(
+        path=draw(TEXTS),
+        kind=draw(TEXTS),
+        token_ids=draw(TOKENS),
+        max_tokens=1,
+        span=draw(st.none() | span),
+    )
+
+
+def test_turn_log_that_is_read_takes_less_than_a_python_number_for_each_token(tmp_path: Path) -> None:
+    num_turns, num_tokens = 20, 5000
+    completion = Completion(token_ids=range(1000, 1000 + num_tokens), text="x", finish_reason=FinishReason.STOP)
+    turns = [
+        (Prompt(path=f"update/{number}", kind="update", token_ids=(1,), max_tokens=1), completion)
+        for number in range(num_turns)
+    ]
+    asyncio.run(write_turns(writer_at(output_at(tmp_path)), address_of(), *turns))
+    tracemalloc.start()
+    rows = turns_in(output_at(tmp_path), address_of())
+    num_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert num_bytes < num_turns * num_tokens
+    assert list(rows["update/7"]["token_ids"]) == list(completion.token_ids)
+
+
+@given(turns=st.lists(st.tuples(prompts(), completions()), max_size=4, unique_by=lambda turn: turn[0].path))
+def test_turn_log_any_turns_come_back_as_they_were(
+    turns: list[tuple[Prompt, Completion]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    output, address = output_at(tmp_path_factory.mktemp("log")), address_of()
+    asyncio.run(write_turns(writer_at(output), address, *turns))
+    rows = turns_in(output, address)
+    assert set(rows) == {prompt.path for prompt, _ in turns}
+    for prompt, completion in turns:
+        assert completion_of(rows[prompt.path]) == replace(completion, replayed=True)
+        assert rows[prompt.path]["prompt_hash"] == token_hash(prompt.token_ids)
+        assert rows[prompt.path]["char_end"] == (prompt.span.char_end if prompt.span else None)
+        assert rows[prompt.path]["chunk_index"] == (prompt.span.index if prompt.span else None)
+
+
+async def test_turn_log_few_turns_appear_within_the_interval(tmp_path: Path) -> None:
+    writer = writer_at(output_at(tmp_path), log=LogConfig(flush_seconds=0.2))
+    writer.record_turn(address_of(), *turn_of())
+    assert not output_at(tmp_path).files()
+    assert await wait_for_files(output_at(tmp_path), count=1) < 10
+
+
+async def test_turn_log_turns_over_the_size_appear_before_the_interval(tmp_path: Path) -> None:
+    writer = writer_at(output_at(tmp_path), log=LogConfig(flush_seconds=3600, flush_bytes=2000))
+    for number in range(10):
+        writer.record_turn(address_of(), *turn_of(f"update/{number}", text="x" * 200))
+    await wait_for_files(output_at(tmp_path), count=1)
+
+
+async def test_turn_log_told_to_flush_soon_makes_the_outcome_durable_before_the_interval(tmp_path: Path) -> None:
+    writer, address = writer_at(output_at(tmp_path), log=IN_AN_HOUR), address_of()
+    durable = asyncio.ensure_future(writer.record_outcome(address, outcome_of()))
+    writer.flush_soon()
+    await asyncio.wait_for(durable, timeout=20)
+    assert current_outcome(output_at(tmp_path), address)["status"] == "ok"
+
+
+async def test_turn_log_outcome_is_awaited_until_it_and_its_turns_are_files(tmp_path: Path) -> None:
+    writer, address = writer_at(output_at(tmp_path)), address_of()
+    writer.record_turn(address, *turn_of())
+    await writer.record_outcome(address, outcome_of())
+    assert set(turns_in(output_at(tmp_path), address)) == {"update/0"}
+    assert current_outcome(output_at(tmp_path), address)["response"] == "r"
+
+
+async def test_turn_log_flushes_while_other_work_holds_every_thread_of_the_event_loop(tmp_path: Path) -> None:
+    loop, ranked = asyncio.get_running_loop(), threading.Event()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    ranking = asyncio.ensure_future(asyncio.to_thread(ranked.wait))
+    writer = writer_at(output_at(tmp_path), log=IN_AN_HOUR)
+    writer.record_turn(address_of(), *turn_of())
+    try:
+        await asyncio.wait_for(writer.flush(), timeout=20)
+        assert not ranking.done()
+    finally:
+        ranked.set()
+        await ranking
+    assert set(turns_in(output_at(tmp_path), address_of())) == {"update/0"}
+
+
+async def test_turn_log_later_flushes_leave_earlier_files_untouched_and_no_temporary_ones(tmp_path: Path) -> None:
+    writer, address = writer_at(output_at(tmp_path)), address_of()
+    await writer.record_outcome(address, outcome_of())
+    before = contents(tmp_path)
+    for number in range(3):
+        writer.record_turn(address, *turn_of(f"update/{number}"))
+        await writer.record_outcome(address, outcome_of())
+    after = contents(tmp_path)
+    assert before.items() <= after.items()
+    assert len(after) == 7
+    assert all(path.suffix == ".parquet" for path in after)
+
+
+@pytest.mark.parametrize("store", ["disk", pytest.param("s3", marks=pytest.mark.s3)])
+async def test_scan_of_one_writer_finds_its_files_alone(
+    store: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    output = output_at(tmp_path) if store == "disk" else request.getfixturevalue("s3_bucket") / "run"
+    for run_id, writer_id in (("run", "a-1"), ("run", "a-2"), ("run", "b-1"), ("other", "a-1")):
+        writer = writer_at(output, run_id=run_id, writer_id=writer_id)
+        await write_turns(writer, address_of(f"{run_id} {writer_id}"), turn_of())
+    found = scan_turn_files(output, fingerprints=["f"], begins="run-a-")
+    assert set(found) == {text_hash("run a-1"), text_hash("run a-2")}
+
+
+@pytest.mark.s3
+async def test_scan_of_a_log_in_a_bucket_asks_once_for_each_file(
+    s3_bucket: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = s3_bucket / "run"
+    for number in range(6):
+        writer = writer_at(output, writer_id=str(number))
+        await write_turns(writer, address_of(str(number)), turn_of())
+    asked: list[str] = []
+    send = AioBaseClient._make_api_call
+
+    async def noted(client: AioBaseClient, operation: str, arguments: dict[str, Any]) -> Any:
+        if ".parquet" in arguments.get("Key", ""):
+            asked.append(operation)
+        return await send(client, operation, arguments)
+
+    monkeypatch.setattr(AioBaseClient, "_make_api_call", noted)
+    assert len(scan_log(output, fingerprint="f").turn_files) == 6
+    assert asked == ["GetObject"] * len(output.files())
+
+
+async def test_turn_log_in_an_unwritable_place_fails_every_waiter_and_all_that_follows(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("a file where the folder should be")
+    writer = writer_at(output_at(tmp_path))
+    waiting = [writer.record_outcome(address_of(sample=sample), outcome_of()) for sample in range(3)]
+    results = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), timeout=20)
+    assert [type(result) for result in results] == [StorageError] * 3
+    with pytest.raises(StorageError, match="can't be written"):
+        writer.record_turn(address_of(), *turn_of())
+    with pytest.raises(StorageError):
+        await writer.record_outcome(address_of(), outcome_of())
+    with pytest.raises(StorageError):
+        await writer.close()
+
+
+async def test_turn_log_that_lost_turns_keeps_no_outcome_though_the_disk_recovers(tmp_path: Path) -> None:
+    blocker = tmp_path / "log"
+    blocker.write_text("a file where the folder should be")
+    writer, address = writer_at(output_at(tmp_path), log=LogConfig(flush_seconds=0.05)), address_of()
+    writer.record_turn(address, *turn_of())
+    writer.flush_soon()
+    waiting: list[asyncio.Future[None]] = []
+    while not (waiting and waiting[-1].done()):
+        waiting.append(asyncio.ensure_future(writer.record_outcome(address, outcome_of())))
+        await asyncio.sleep(0.001)
+    blocker.unlink()
+    results = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), timeout=20)
+    assert {type(result) for result in results} == {StorageError}
+    assert not output_at(tmp_path).files()
+
+
+@pytest.mark.parametrize(
+    ("change", "column"),
+    [
+        ({"token_ids": (2**33,)}, "token_ids"),
+        ({"finish_reason": None}, "finish_reason"),
+        ({"text": "\ud800"}, "text"),
+        ({"num_prompt_tokens": 2**70}, "num_prompt_tokens"),
+        ({"engine_seconds": "long"}, "engine_seconds"),
+    ],
+    ids=["big-token", "no-reason", "surrogate", "big-count", "no-number"],
+)
+async def test_turn_log_given_a_turn_that_does_not_fit_refuses_that_one_and_keeps_the_others(
+    change: dict[str, Any], column: str, tmp_path: Path
+) -> None:
+    writer = writer_at(output_at(tmp_path))
+    prompt, completion = turn_of()
+    writer.record_turn(address_of("fine"), prompt, completion)
+    with pytest.raises(LogRowError, match=f"`{column}`"):
+        writer.record_turn(address_of("cursed"), prompt, replace(completion, **change))
+    await writer.record_outcome(address_of("fine"), outcome_of())
+    assert set(turns_in(output_at(tmp_path), address_of("fine"))) == {"update/0"}
+    assert current_outcome(output_at(tmp_path), address_of("fine"))["status"] == "ok"
+
+
+async def test_turn_log_given_an_outcome_that_does_not_fit_refuses_that_one(tmp_path: Path) -> None:
+    writer = writer_at(output_at(tmp_path))
+    with pytest.raises(LogRowError, match="`num_turns`"):
+        await asyncio.wait_for(writer.record_outcome(address_of(), outcome_of() | {"num_turns": "many"}), timeout=20)
+    with pytest.raises(LogRowError, match="`model` is missing"):
+        await asyncio.wait_for(writer.record_outcome(address_of(), outcome_of() | {"model": None}), timeout=20)
+    await writer.record_outcome(address_of("fine"), outcome_of())
+    assert current_outcome(output_at(tmp_path), address_of("fine"))["status"] == "ok"
+
+
+async def test_turn_log_whose_flush_breaks_in_an_unknown_way_fails_every_waiter_and_hangs_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(table: object) -> bytes:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(turn_log, "parquet_bytes", broken)
+    writer = writer_at(output_at(tmp_path))
+    waiting = [writer.record_outcome(address_of(sample=sample), outcome_of()) for sample in range(3)]
+    results = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), timeout=20)
+    assert [type(result) for result in results] == [StorageError] * 3
+    assert "MemoryError: no room" in str(results[0])
+    with pytest.raises(StorageError):
+        await writer.close()
+
+
+async def test_turn_logged_twice_is_taken_as_it_was_first(tmp_path: Path) -> None:
+    output, address = output_at(tmp_path), address_of()
+    await write_turns(writer_at(output, writer_id="z"), address, turn_of(text="first"))
+    await write_turns(writer_at(output, writer_id="a"), address, turn_of(text="second"))
+    assert turns_in(output, address)["update/0"]["text"] == "first"
+
+
+@pytest.mark.parametrize("names", [("a", "b", "c"), ("c", "b", "a")])
+async def test_outcome_first_ok_stands_whatever_comes_later(tmp_path: Path, names: tuple[str, ...]) -> None:
+    output, address = output_at(tmp_path), address_of()
+    outcomes = [outcome_of(Status.FAILED), outcome_of(response="first ok"), outcome_of(response="second ok")]
+    for name, outcome in zip(names, outcomes, strict=True):
+        await writer_at(output, writer_id=name).record_outcome(address, outcome)
+    assert current_outcome(output, address)["response"] == "first ok"
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+async def test_outcome_of_failures_alone_is_the_last_one(tmp_path: Path, names: tuple[str, ...]) -> None:
+    output, address = output_at(tmp_path), address_of()
+    for name, response in zip(names, ("first", "last"), strict=True):
+        await writer_at(output, writer_id=name).record_outcome(address, outcome_of(Status.FAILED, response=response))
+    assert current_outcome(output, address)["response"] == "last"
+
+
+@pytest.mark.parametrize("name", ["fingerprint", "document_hash", "status"])
+async def test_log_file_without_a_column_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    output = output_at(tmp_path)
+    await writer_at(output).record_outcome(address_of(), outcome_of())
+    (file,) = (tmp_path / "log" / "outcomes").iterdir()
+    pq.write_table(pq.read_table(file).drop_columns([name]), file)
+    with pytest.raises(OutputError, match=f"outcomes/.*no column '{name}'; restore it"):
+        scan_log(output, fingerprint="f")
+
+
+async def test_log_of_another_reader_is_passed_over(tmp_path: Path) -> None:
+    output, other = output_at(tmp_path), address_of(fingerprint="other")
+    writer = writer_at(output)
+    writer.record_turn(other, *turn_of())
+    await writer.record_outcome(other, outcome_of())
+    index = scan_log(output, fingerprint="f")
+    assert not index.outcomes
+    assert not index.turn_files
+    files = [str(path) for path in (tmp_path / TURNS_FOLDER).iterdir()]
+    assert not read_turns(output, files, fingerprint="f", document_hashes=[other.document_hash])
+
+
+async def test_read_turns_gives_only_the_documents_that_were_asked_for(tmp_path: Path) -> None:
+    output, writer = output_at(tmp_path), writer_at(output_at(tmp_path))
+    for document in ("one", "two"):
+        writer.record_turn(address_of(document), *turn_of())
+    await writer.close()
+    files = scan_log(output, fingerprint="f").turn_files[text_hash("one"), text_hash("why?")]
+    readings = read_turns(output, files, fingerprint="f", document_hashes=[text_hash("one")])
+    assert {document_hash for document_hash, _, _ in readings} == {text_hash("one")}
+
+
+async def test_read_turns_without_tokens_tells_their_number(tmp_path: Path) -> None:
+    output = output_at(tmp_path)
+    await write_turns(writer_at(output), address_of(), turn_of())
+    files = output.files()
+    kept = {"fingerprint": "f", "document_hashes": [address_of().document_hash], "with_tokens": False}
+    ((row,),) = [reading.values() for reading in read_turns(output, files, **kept).values()]  # type: ignore[arg-type]
+    assert row["num_tokens"] == 2
+    assert row["text"] == "memory"
+
+
+def test_scan_log_truncated_file_is_named_with_a_remedy(tmp_path: Path) -> None:
+    asyncio.run(write_turns(writer_at(output_at(tmp_path)), address_of(), turn_of()))
+    (file,) = tmp_path.rglob("*.parquet")
+    file.write_bytes(file.read_bytes()[:-10])
+    with pytest.raises(OutputError, match=f"{file.name}.*restore it, or delete it"):
+        scan_log(output_at(tmp_path), fingerprint="f")
+
+
+@pytest.mark.parametrize("hours", [-1, 0, 1])
+def test_run_id_sorts_behind_the_run_before_whatever_the_clock_has_done(hours: int) -> None:
+    before = datetime.now(UTC) - timedelta(hours=hours)
+    after = before.strftime("%Y%m%dT%H%M%S.999Z") + ".ffff"
+    ids = [after]
+    for _ in range(1000):
+        ids.append(new_run_id(after=ids[-1]))
+    assert ids == sorted(set(ids))
+    assert all(datetime.strptime(run_id[:20], "%Y%m%dT%H%M%S.%fZ") for run_id in ids)
+
+
+def test_run_id_after_one_that_is_no_time_is_a_time() -> None:
+    assert new_run_id(after="run").startswith("2")
+
+
+RUNS = ("20260101T120000.000Z.aaaa", "20260101T120000.001Z.0000")
+"""An attempt, and the one after it, for which the clock went back an hour."""
+NOON, ELEVEN = datetime(2026, 1, 1, 12, tzinfo=UTC), datetime(2026, 1, 1, 11, tzinfo=UTC)
+
+
+async def test_outcome_of_the_later_run_stands_though_the_clock_went_back(tmp_path: Path) -> None:
+    output, address = output_at(tmp_path), address_of()
+    for run_id, moment, response in zip(RUNS, (NOON, ELEVEN), ("first", "last"), strict=True):
+        failed = outcome_of(Status.FAILED, response=response, finished_at=moment)
+        await writer_at(output, run_id=run_id).record_outcome(address, failed)
+    assert current_outcome(output, address)["response"] == "last"
+
+
+async def test_outcome_that_a_superseded_attempt_writes_late_changes_nothing(tmp_path: Path) -> None:
+    output, address = output_at(tmp_path), address_of()
+    for run_id, moment in zip(reversed(RUNS), (NOON, ELEVEN), strict=True):
+        done = outcome_of(response=f"of {run_id}", finished_at=moment)
+        await writer_at(output, run_id=run_id).record_outcome(address, done)
+    assert current_outcome(output, address)["response"] == f"of {RUNS[1]}"
+
+
+@pytest.mark.parametrize(("ended_by", "stands"), [({}, RUNS[1]), (RUNS[1], RUNS[1]), (RUNS[0], RUNS[0])])
+async def test_turn_of_two_runs_is_the_one_that_the_reading_went_by(tmp_path: Path, ended_by: Any, stands: str) -> None:
+    output, address = output_at(tmp_path), address_of()
+    for run_id in RUNS:
+        await write_turns(writer_at(output, run_id=run_id), address, turn_of(text=run_id))
+    key = (address.document_hash, address.question_hash, address.sample)
+    readings = read_turns(
+        output,
+        output.files(),
+        fingerprint="f",
+        document_hashes=[address.document_hash],
+        ended_by={key: ended_by} if ended_by else {},
+    )
+    assert readings[key]["update/0"]["text"] == stands
+
+
+@pytest.mark.parametrize("ended_by", ["a", "b"])
+async def test_turns_of_a_reader_that_was_cut_off_and_of_its_replacement_are_not_mixed(
+    tmp_path: Path, ended_by: str
+) -> None:
+    output, address = output_at(tmp_path), address_of()
+    writers = {name: writer_at(output, writer_id=name) for name in "ab"}
+    await write_turns(writers["a"], address, turn_of(text="first of a"))
+    await write_turns(writers["b"], address, turn_of(text="first of b"), turn_of("update/1", text="second of b"))
+    await write_turns(writers["a"], address, turn_of("update/1", text="second of a"))
+    await writers[ended_by].record_outcome(address, outcome_of())
+    outcomes = read_outcomes(output, (output / OUTCOMES_FOLDER).files(), fingerprint="f")
+    (reading,) = read_turns(
+        output,
+        (output / TURNS_FOLDER).files(),
+        fingerprint="f",
+        document_hashes=[address.document_hash],
+        ended_by={key: row["line"] for key, row in outcomes.items()},
+    ).values()
+    assert {row["text"] for row in reading.values()} == {f"first of {ended_by}", f"second of {ended_by}"}
+
+
+@pytest.mark.s3
+async def test_turn_log_in_a_bucket_comes_back_as_it_was(s3_bucket: Location) -> None:
+    output, address = s3_bucket / "runs" / "one", address_of()
+    writer = writer_at(output)
+    writer.record_turn(address, *turn_of())
+    await writer.record_outcome(address, outcome_of())
+    assert completion_of(turns_in(output, address)["update/0"]).text == "memory"
+    assert current_outcome(output, address)["status"] == "ok"
+
+
+def test_column_of_turn_kinds_names_each_kind() -> None:
+    description = TURN_LOG.field("kind").metadata[b"description"].decode()
+    assert [kind for kind in KINDS if kind not in description.replace(",", " ").replace(";", " ").split()] == []
