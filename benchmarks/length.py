@@ -24,7 +24,7 @@ from memagent_batch.cli.settings import job_of
 from memagent_batch.documents.indexing import index_shard
 from memagent_batch.documents.questions import read_questions
 from memagent_batch.documents.shards import list_shards
-from memagent_batch.executors.ray.tokenise import tokenise
+from memagent_batch.executors.tokenise import tokenise
 from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.runs.plan import Plan
 from memagent_batch.store.location import Location

@@ -13,9 +13,10 @@ import pytest
 import ray
 import yaml
 
-from memagent_batch.executors.ray.progress import progress, ray_board
-from memagent_batch.executors.ray.progress.board import KEPT_EVENTS, Event, ProgressBoard, Report
-from memagent_batch.executors.ray.progress.ray_board import BoardActor, RayBoard
+from memagent_batch.executors.progress import progress
+from memagent_batch.executors.progress.board import KEPT_EVENTS, Event, ProgressBoard, Report
+from memagent_batch.executors.ray import board as ray_board
+from memagent_batch.executors.ray.board import BoardActor, RayBoard
 from memagent_batch.logs import (
     CLEAR_LINE,
     LINE_BYTES,

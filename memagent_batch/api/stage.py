@@ -19,13 +19,13 @@ from memagent_batch.config.storage import Options, StorageOptions
 from memagent_batch.documents.document_index import require_carry_columns
 from memagent_batch.documents.questions import asked_types, most_questions
 from memagent_batch.errors import InputError
-from memagent_batch.executors.ray.actor import ReaderTask
-from memagent_batch.executors.ray.answers import AnswerReader
-from memagent_batch.executors.ray.logged_readings import LookUp
-from memagent_batch.executors.ray.progress.ray_board import start_board
+from memagent_batch.executors.actor import ReaderTask
+from memagent_batch.executors.answers import AnswerReader
+from memagent_batch.executors.logged_readings import LookUp
+from memagent_batch.executors.ray.board import start_board
 from memagent_batch.executors.ray.session import with_long_loops
 from memagent_batch.executors.ray.stages import read_calls, tokenised_rows
-from memagent_batch.executors.ray.tokenise import RowColumns
+from memagent_batch.executors.tokenise import RowColumns
 from memagent_batch.reading.follow_ups import checked_follow_ups, require_compiled
 from memagent_batch.runs.claim import require_log_place
 from memagent_batch.runs.tables import ANSWERS

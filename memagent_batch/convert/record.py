@@ -17,7 +17,7 @@ from memagent_batch.convert.table import BatchReport, SourceReport
 from memagent_batch.documents.listing import CONVERTED_FOLDER, CONVERTED_FORMAT, MANIFEST_FILE, RUN_FILE
 from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
 from memagent_batch.errors import CountsError, NotReadError, OutputError, StorageError, TooManyFailedError
-from memagent_batch.executors.ray.progress.progress import LOG_SECONDS
+from memagent_batch.executors.progress.progress import LOG_SECONDS
 from memagent_batch.logs import EventKind
 from memagent_batch.runs.claim import TableSet, publish
 from memagent_batch.runs.run import CLAIM_TRIES

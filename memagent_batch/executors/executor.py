@@ -11,8 +11,8 @@ import pyarrow as pa
 from memagent_batch.config.job import ExecutorKind, JobConfig, RunConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.errors import SettingsError
-from memagent_batch.executors.ray.actor import ReaderTask
-from memagent_batch.executors.ray.progress.board import Board
+from memagent_batch.executors.actor import ReaderTask
+from memagent_batch.executors.progress.board import Board
 
 LOCAL_BYTES = 64 << 20
 """Most bytes of files with which `auto` needs no Ray: some seconds of indexing and tokenising in one process."""

@@ -16,11 +16,11 @@ import pyarrow as pa
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.errors import EngineDeadError
-from memagent_batch.executors.ray.actor import LAST_FLUSH_SECONDS, LAST_STOP_SECONDS, ReaderProcess, ReaderTask
-from memagent_batch.executors.ray.leaving import FORCED_EXIT, terminable
-from memagent_batch.executors.ray.progress.board import ProgressBoard
-from memagent_batch.executors.ray.reader import Reader
-from memagent_batch.executors.ray.tokenise import tokenise
+from memagent_batch.executors.actor import LAST_FLUSH_SECONDS, LAST_STOP_SECONDS, ReaderProcess, ReaderTask
+from memagent_batch.executors.leaving import FORCED_EXIT, terminable
+from memagent_batch.executors.progress.board import ProgressBoard
+from memagent_batch.executors.reader import Reader
+from memagent_batch.executors.tokenise import tokenise
 from memagent_batch.logs import quiet_libraries
 
 CLOSE_SECONDS = LAST_FLUSH_SECONDS + LAST_STOP_SECONDS + 5

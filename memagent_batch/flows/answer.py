@@ -13,11 +13,11 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import BoundReachedError
+from memagent_batch.executors.actor import ReaderTask
 from memagent_batch.executors.executor import Executor
-from memagent_batch.executors.ray.actor import ReaderTask
-from memagent_batch.executors.ray.leaving import GracefulShutdown, noted_stop
-from memagent_batch.executors.ray.progress.progress import Progress
-from memagent_batch.executors.ray.write import write_tables
+from memagent_batch.executors.leaving import GracefulShutdown, noted_stop
+from memagent_batch.executors.progress.progress import Progress
+from memagent_batch.executors.write import write_tables
 from memagent_batch.flows.check import CheckedJob, check
 from memagent_batch.flows.plan import last_versions, make_plan, scan_plan
 from memagent_batch.plugins import engine_settings

@@ -33,7 +33,7 @@ from memagent_batch.convert.table import BatchReport
 from memagent_batch.documents.listing import HIDDEN_NAME, list_places
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.executors.executor import Executor, choose_executor
-from memagent_batch.executors.ray.leaving import GracefulShutdown
+from memagent_batch.executors.leaving import GracefulShutdown
 from memagent_batch.logs import EventKind, step
 from memagent_batch.plugins import CONVERTERS
 from memagent_batch.runs.claim import canonical, require_claim, require_disjoint

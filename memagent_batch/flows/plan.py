@@ -35,7 +35,7 @@ from memagent_batch.domain.readings import Cost
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import InputError
 from memagent_batch.executors.executor import Executor
-from memagent_batch.executors.ray.tokenise import CountedDocument, count_tokens
+from memagent_batch.executors.tokenise import CountedDocument, count_tokens
 from memagent_batch.flows.check import CheckedJob, Inputs, read_inputs
 from memagent_batch.logs import step
 from memagent_batch.models.shipped import warn_of_untaught

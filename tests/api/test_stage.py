@@ -31,9 +31,9 @@ from memagent_batch.errors import (
     OutputError,
     SettingsError,
 )
+from memagent_batch.executors.actor import ActorLife, ReaderTask
+from memagent_batch.executors.answers import AnswerReader
 from memagent_batch.executors.ray import stages
-from memagent_batch.executors.ray.actor import ActorLife, ReaderTask
-from memagent_batch.executors.ray.answers import AnswerReader
 from memagent_batch.executors.ray.replicas import this_process
 from memagent_batch.store.location import Location
 from memagent_batch.tokens.tokenizer import Tokenizer

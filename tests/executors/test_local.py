@@ -22,8 +22,8 @@ from memagent_batch.config.job import ExecutorKind, JobConfig
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import BoundReachedError, EngineDeadError, EngineStartError
-from memagent_batch.executors.ray import actor
-from memagent_batch.executors.ray.leaving import CLAIM_SECONDS
+from memagent_batch.executors import actor
+from memagent_batch.executors.leaving import CLAIM_SECONDS
 from memagent_batch.flows.answer import answer
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.runs.state import read_state

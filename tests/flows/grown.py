@@ -15,8 +15,8 @@ from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.errors import NotReadError
+from memagent_batch.executors.actor import ReaderTask
 from memagent_batch.executors.local import LocalExecutor
-from memagent_batch.executors.ray.actor import ReaderTask
 from memagent_batch.flows.answer import answer, answer_checked
 from memagent_batch.flows.check import check
 from memagent_batch.runs.manifest import Manifest, require_manifest

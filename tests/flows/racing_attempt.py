@@ -21,8 +21,8 @@ from memagent_batch.documents.document_index import INDEX_SCHEMA
 from memagent_batch.documents.questions import read_questions
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import SupersededError
-from memagent_batch.executors.ray import write
-from memagent_batch.executors.ray.write import write_tables
+from memagent_batch.executors import write
+from memagent_batch.executors.write import write_tables
 from memagent_batch.runs import claim
 from memagent_batch.runs import parts as planned_parts
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure

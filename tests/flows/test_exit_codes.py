@@ -16,8 +16,8 @@ from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineRefusedError
 from memagent_batch.executors import local
-from memagent_batch.executors.ray.actor import ActorLife, ReaderProcess, ReaderTask
-from memagent_batch.executors.ray.reader import Reader
+from memagent_batch.executors.actor import ActorLife, ReaderProcess, ReaderTask
+from memagent_batch.executors.reader import Reader
 from memagent_batch.flows import answer as pipeline
 from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
 from memagent_batch.prompts.files import save_prompt_set

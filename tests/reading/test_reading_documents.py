@@ -1,7 +1,7 @@
 import numpy as np
 import pyarrow as pa
 
-from memagent_batch.executors.ray.tokenise import CALL, TOKENISED
+from memagent_batch.executors.tokenise import CALL, TOKENISED
 from memagent_batch.reading.documents import planned_documents
 
 NUM_TOKENS = 1_000_000

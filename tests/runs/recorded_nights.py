@@ -16,7 +16,7 @@ from memagent_batch.documents.questions import QUESTION_SCHEMA, missing_document
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.follow_ups.answer_types import ValueType
 from memagent_batch.domain.readings import Status
-from memagent_batch.executors.ray.write import write_tables
+from memagent_batch.executors.write import write_tables
 from memagent_batch.reading.follow_ups import FollowUps
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers
 from memagent_batch.runs.history import (

@@ -14,7 +14,7 @@ import pytest
 from memagent_batch.cli.settings import job_of
 from memagent_batch.errors import SettingsError
 from memagent_batch.executors.local import LocalExecutor
-from memagent_batch.executors.ray.progress.progress import Progress
+from memagent_batch.executors.progress.progress import Progress
 from memagent_batch.flows import answer
 from memagent_batch.flows.check import check
 from memagent_batch.flows.plan import scan_plan

@@ -14,7 +14,7 @@ from memagent_batch.documents.document_index import INDEX_SCHEMA
 from memagent_batch.documents.questions import read_questions
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import CountsError, SupersededError
-from memagent_batch.executors.ray.write import write_tables
+from memagent_batch.executors.write import write_tables
 from memagent_batch.logs import begin_log
 from memagent_batch.runs import projection as looks
 from memagent_batch.runs import run as close

@@ -11,11 +11,11 @@ from ray.data import Dataset
 
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
-from memagent_batch.executors.ray.actor import ReaderTask
-from memagent_batch.executors.ray.progress.ray_board import RayBoard, start_board
-from memagent_batch.executors.ray.reader import Reader
+from memagent_batch.executors.actor import ReaderTask
+from memagent_batch.executors.ray.board import RayBoard, start_board
 from memagent_batch.executors.ray.session import CPU_SHARE, own_error, ray_session
 from memagent_batch.executors.ray.stages import read_calls, require_node, require_place, tokenised_plan
+from memagent_batch.executors.reader import Reader
 
 MAX_GROUPS = 256
 """Most parts that rows are grouped in, each by one task: 40,000 rows of ten million."""

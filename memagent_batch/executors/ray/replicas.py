@@ -18,10 +18,10 @@ import ray
 
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineStartError, MemagentError
-from memagent_batch.executors.ray.actor import LAST_STOP_SECONDS, ReaderProcess, ReaderTask
-from memagent_batch.executors.ray.progress.board import Event, Report
-from memagent_batch.executors.ray.progress.ray_board import MAX_STARTS, NextStep, RayBoard
-from memagent_batch.executors.ray.reader import Reader
+from memagent_batch.executors.actor import LAST_STOP_SECONDS, ReaderProcess, ReaderTask
+from memagent_batch.executors.progress.board import Event, Report
+from memagent_batch.executors.ray.board import MAX_STARTS, NextStep, RayBoard
+from memagent_batch.executors.reader import Reader
 from memagent_batch.logs import EventKind
 
 RESTART_SECONDS = 5.0

@@ -15,7 +15,7 @@ import ray
 from ray.data import DataContext, Dataset
 
 from memagent_batch.errors import MemagentError, RunFailedError, SettingsError
-from memagent_batch.executors.ray.leaving import FORCED_EXIT, handling, terminable
+from memagent_batch.executors.leaving import FORCED_EXIT, handling, terminable
 from memagent_batch.logs import rewritten_stderr, step
 
 LEVEL_VARIABLE = "RAY_BACKEND_LOG_LEVEL"

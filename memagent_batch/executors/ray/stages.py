@@ -13,13 +13,13 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import PoolConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.errors import RunFailedError, SettingsError
-from memagent_batch.executors.ray.actor import ReaderTask
-from memagent_batch.executors.ray.answers import AnswerReader
-from memagent_batch.executors.ray.progress.board import Board
-from memagent_batch.executors.ray.reader import Reader
+from memagent_batch.executors.actor import ReaderTask
+from memagent_batch.executors.answers import AnswerReader
+from memagent_batch.executors.progress.board import Board
 from memagent_batch.executors.ray.replicas import Replica
 from memagent_batch.executors.ray.session import CPU_SHARE, START_SECONDS
-from memagent_batch.executors.ray.tokenise import RowColumns, tokenise, tokenise_rows
+from memagent_batch.executors.reader import Reader
+from memagent_batch.executors.tokenise import RowColumns, tokenise, tokenise_rows
 from memagent_batch.plugins import engine_settings
 
 log = logging.getLogger(__name__)

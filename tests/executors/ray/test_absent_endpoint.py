@@ -7,9 +7,9 @@ import pytest
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.turns import Completion, Prompt
-from memagent_batch.executors.ray.progress.board import Event, ProgressBoard
-from memagent_batch.executors.ray.progress.progress import Absence
-from memagent_batch.executors.ray.progress.reporter import AWAY_SECONDS, Reporter
+from memagent_batch.executors.progress.board import Event, ProgressBoard
+from memagent_batch.executors.progress.progress import Absence
+from memagent_batch.executors.progress.reporter import AWAY_SECONDS, Reporter
 from memagent_batch.logs import EventKind
 from memagent_batch.store.turn_log.writer import TurnLogWriter
 from memagent_batch.wiring import make_output

@@ -15,11 +15,11 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig, PoolConfig
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineStartError, RunFailedError, SettingsError
+from memagent_batch.executors.actor import ReaderProcess, ReaderTask
 from memagent_batch.executors.ray import executor as executor
 from memagent_batch.executors.ray import replicas, stages
-from memagent_batch.executors.ray.actor import ReaderProcess, ReaderTask
-from memagent_batch.executors.ray.reader import Reader
 from memagent_batch.executors.ray.stages import require_node, require_place
+from memagent_batch.executors.reader import Reader
 from memagent_batch.flows import answer as pipeline
 from memagent_batch.runs.manifest import Manifest
 

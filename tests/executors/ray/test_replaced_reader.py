@@ -18,9 +18,9 @@ import pytest
 import ray
 
 from memagent_batch.cli.settings import job_of
+from memagent_batch.executors.actor import ReaderProcess, ReaderTask
 from memagent_batch.executors.ray import executor as executor
-from memagent_batch.executors.ray.actor import ReaderProcess, ReaderTask
-from memagent_batch.executors.ray.reader import Reader
+from memagent_batch.executors.reader import Reader
 from memagent_batch.flows import answer as pipeline
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.tokens.tokenizer import Tokenizer

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from memagent_batch.executors.ray.progress import ray_board
-from memagent_batch.executors.ray.progress.ray_board import NextStep, Starts
+from memagent_batch.executors.ray import board as ray_board
+from memagent_batch.executors.ray.board import NextStep, Starts
 
 
 async def end(of: Starts, replica: str, *, has_failed: bool = False) -> NextStep:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from infra.docs.settings_page import PAGE as SETTINGS_PAGE
 from memagent_batch.cli import main as cli
-from memagent_batch.executors.ray.progress.board import Event
+from memagent_batch.executors.progress.board import Event
 from memagent_batch.logs import EventKind, as_json
 
 ROOT = Path(__file__).parents[3]

@@ -7,7 +7,7 @@ import pytest
 import ray
 
 from memagent_batch.errors import OutputError
-from memagent_batch.executors.ray.progress.ray_board import start_board
+from memagent_batch.executors.ray.board import start_board
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import pytest
 
 from memagent_batch.errors import OutputError, StorageOutageError, SupersededError, TerminatedError
-from memagent_batch.executors.ray import leaving
-from memagent_batch.executors.ray.leaving import GracefulShutdown, terminable
+from memagent_batch.executors import leaving
+from memagent_batch.executors.leaving import GracefulShutdown, terminable
 
 MAX_SECONDS = 120.0
 """After which a block counts as deaf to the signal."""
@@ -95,7 +95,7 @@ def test_each_sigint_interrupts_at_once_and_the_block_ends_with_it() -> None:
 HANGING = """
 import os, signal, sys, threading
 from memagent_batch.errors import SupersededError
-from memagent_batch.executors.ray import leaving
+from memagent_batch.executors import leaving
 
 leaving.LEAVE_SECONDS, leaving.CLAIM_SECONDS = 0.5, 0.2
 kind = sys.argv[1]

@@ -12,8 +12,8 @@ from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Status, cost_of
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.errors import EngineDeadError, EngineRefusedError, NotReadError
-from memagent_batch.executors.ray.actor import ActorLife, ReaderProcess, ReaderTask, StartedActor
-from memagent_batch.executors.ray.progress.reporter import ReadingShare, Reporter
+from memagent_batch.executors.actor import ActorLife, ReaderProcess, ReaderTask, StartedActor
+from memagent_batch.executors.progress.reporter import ReadingShare, Reporter
 from memagent_batch.logs import EventKind
 from memagent_batch.reading.documents import PlannedDocument, planned_documents
 from memagent_batch.reading.follow_ups import Tracer, close_reading, unclosed

@@ -8,8 +8,8 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineDeadError
-from memagent_batch.executors.ray.progress.board import Board, Event, Report
-from memagent_batch.executors.ray.progress.metrics import READER_COUNTS, gauge, labels, turn_histogram
+from memagent_batch.executors.progress.board import Board, Event, Report
+from memagent_batch.executors.ray.metrics import READER_COUNTS, gauge, labels, turn_histogram
 from memagent_batch.logs import EventKind
 from memagent_batch.store.turn_log.writer import TurnLogWriter
 

@@ -25,12 +25,12 @@ from memagent_batch.domain.readings import Outcome, QuestionTokens
 from memagent_batch.domain.turns import Completion, Prompt, Turns
 from memagent_batch.engines.simulated import SimulatedEngine
 from memagent_batch.errors import EngineRefusedError, EngineUnavailableError, MemagentError, StorageError
-from memagent_batch.executors.ray import actor
-from memagent_batch.executors.ray.actor import ReaderTask
-from memagent_batch.executors.ray.progress.board import Event, ProgressBoard, Report
-from memagent_batch.executors.ray.progress.reporter import Reporter
-from memagent_batch.executors.ray.reader import Reader
-from memagent_batch.executors.ray.tokenise import tokenise
+from memagent_batch.executors import actor
+from memagent_batch.executors.actor import ReaderTask
+from memagent_batch.executors.progress.board import Event, ProgressBoard, Report
+from memagent_batch.executors.progress.reporter import Reporter
+from memagent_batch.executors.reader import Reader
+from memagent_batch.executors.tokenise import tokenise
 from memagent_batch.logs import EventKind
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.reading import agent

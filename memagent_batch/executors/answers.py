@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from memagent_batch.documents.document_index import CARRY_PREFIX
 from memagent_batch.domain.readings import Status
-from memagent_batch.executors.ray.actor import ReaderTask
-from memagent_batch.executors.ray.reader import Reader
+from memagent_batch.executors.actor import ReaderTask
 from memagent_batch.executors.ray.replicas import this_process
+from memagent_batch.executors.reader import Reader
 from memagent_batch.reading.agent import Questions
 from memagent_batch.reading.documents import PlannedDocument, planned_documents
 from memagent_batch.reading.follow_ups import FollowUps

@@ -10,7 +10,7 @@ from typing import Any
 
 import ray
 
-from memagent_batch.executors.ray.progress.board import ProgressBoard, Report
+from memagent_batch.executors.progress.board import ProgressBoard, Report
 from memagent_batch.executors.ray.session import START_SECONDS
 from memagent_batch.reading.suspects import TurnKey
 

@@ -13,8 +13,8 @@ from typing import Any
 from tqdm import tqdm
 
 from memagent_batch.errors import MemagentError
-from memagent_batch.executors.ray.progress.board import Board, Event, ProgressBoard, Report
-from memagent_batch.executors.ray.progress.metrics import COUNTERS, READER_COUNTS, counter, gauge, labels
+from memagent_batch.executors.progress.board import Board, Event, ProgressBoard, Report
+from memagent_batch.executors.ray.metrics import COUNTERS, READER_COUNTS, counter, gauge, labels
 from memagent_batch.logs import EventKind
 from memagent_batch.runs.bounds import Spent
 from memagent_batch.runs.plan import PendingWork

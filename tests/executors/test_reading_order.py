@@ -16,7 +16,7 @@ from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Outcome, QuestionTokens
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Turns
 from memagent_batch.errors import EngineRequestError
-from memagent_batch.executors.ray import actor
+from memagent_batch.executors import actor
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.reading import agent
 from memagent_batch.runs.parts import plan_parts
@@ -24,7 +24,7 @@ from memagent_batch.runs.projection import Projection, project
 from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.wiring import identify_reader, make_output, make_prompt_set
 from tests.engine_context import MadeEngine
-from tests.executors.ray.test_reader import planned, read_pending, statuses_in
+from tests.executors.test_reader import planned, read_pending, statuses_in
 
 
 class BackwardDocument(Document):

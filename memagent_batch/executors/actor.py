@@ -20,9 +20,9 @@ from memagent_batch.config.job import JobConfig, LogConfig, PoolConfig, RunConfi
 from memagent_batch.documents.questions import value_types
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineDeadError, StorageError
-from memagent_batch.executors.ray.logged_readings import LoggedReadings, LookUp
-from memagent_batch.executors.ray.progress.board import Board
-from memagent_batch.executors.ray.progress.reporter import Reporter
+from memagent_batch.executors.logged_readings import LoggedReadings, LookUp
+from memagent_batch.executors.progress.board import Board
+from memagent_batch.executors.progress.reporter import Reporter
 from memagent_batch.reading.agent import LoadedAgent, Questions, make_agent
 from memagent_batch.reading.follow_ups import FollowUps, make_follow_ups
 from memagent_batch.reading.places import TURNS_AT_ONCE, TurnPlaces

@@ -8,8 +8,8 @@ import pytest
 
 from memagent_batch.cli.status import progress_line
 from memagent_batch.errors import StorageError
-from memagent_batch.executors.ray.progress import progress
-from memagent_batch.executors.ray.progress.board import ProgressBoard, Report
+from memagent_batch.executors.progress import progress
+from memagent_batch.executors.progress.board import ProgressBoard, Report
 from memagent_batch.runs.plan import PendingWork
 from memagent_batch.runs.state import ProgressNote, read_progress, write_progress
 from memagent_batch.store.location import Location
