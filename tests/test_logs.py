@@ -14,7 +14,7 @@ import ray
 import yaml
 
 from memagent_batch.executors.progress import progress
-from memagent_batch.executors.progress.board import KEPT_EVENTS, Event, ProgressBoard, Report
+from memagent_batch.executors.progress.board import KEPT_EVENTS, ActorReport, Event, ProgressBoard
 from memagent_batch.executors.ray import board as ray_board
 from memagent_batch.executors.ray.board import BoardActor, RayBoard
 from memagent_batch.logs import (
@@ -241,16 +241,16 @@ def test_json_log_takes_the_object_of_a_library_for_a_text_and_masks_it() -> Non
 
 async def test_board_keeps_events_until_they_are_taken() -> None:
     board, failed = ProgressBoard(), Event(kind=EventKind.READING_FAILED, message=FAILED, fields=FIELDS)
-    await board.put(Report(counts={"turns": 2}, events=[failed]))
-    await board.put(Report(counts={"turns": 3}))
-    assert board.take() == Report(counts={"turns": 5}, events=[failed])
-    assert board.take() == Report(counts={}, events=[])
+    await board.put(ActorReport(counts={"turns": 2}, events=[failed]))
+    await board.put(ActorReport(counts={"turns": 3}))
+    assert board.take() == ActorReport(counts={"turns": 5}, events=[failed])
+    assert board.take() == ActorReport(counts={}, events=[])
 
 
 async def test_board_full_of_events_says_how_many_it_left_out() -> None:
     board, failed = ProgressBoard(), Event(kind=EventKind.READING_FAILED, message=FAILED)
-    await board.put(Report(counts={}, events=[failed] * KEPT_EVENTS))
-    await board.put(Report(counts={}, events=[failed] * 3))
+    await board.put(ActorReport(counts={}, events=[failed] * KEPT_EVENTS))
+    await board.put(ActorReport(counts={}, events=[failed] * 3))
     events = board.take().events
     assert len(events) == KEPT_EVENTS + 1
     assert events[-1].fields == {"left_out": 3}
@@ -356,7 +356,7 @@ class SlowBoard(BoardActor):
 
     _seconds = 2.0
 
-    async def take(self) -> Report:  # type: ignore[override]
+    async def take(self) -> ActorReport:  # type: ignore[override]
         report = super().take()
         seconds, self._seconds = self._seconds, 0.0
         await asyncio.sleep(seconds)
@@ -371,11 +371,11 @@ def test_last_look_takes_what_was_reported_after_a_look_that_timed_out(
     monkeypatch.setattr(progress, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(ray_board, "BOARD_ANSWER_SECONDS", 0.1)
     board = RayBoard(handle=ray.remote(num_cpus=0)(SlowBoard).remote())
-    ray.get(board.handle.put.remote(Report(counts={"turns": 2})))
+    ray.get(board.handle.put.remote(ActorReport(counts={"turns": 2})))
     pending = PendingWork(readings=1, num_bytes=1, follow_up_readings=0)
     with progress.Progress(run_id="r", asked=1, model="m", policy="p").shown(board, pending=pending, starting=""):
         time.sleep(0.5)
-        ray.get(board.handle.put.remote(Report(counts={"turns": 3})))
+        ray.get(board.handle.put.remote(ActorReport(counts={"turns": 3})))
         monkeypatch.setattr(ray_board, "BOARD_ANSWER_SECONDS", 10.0)
     assert caplog.records[-1].__dict__["turns"] == 5
 

@@ -10,7 +10,7 @@ from memagent_batch.review.labels import LABELS
 from memagent_batch.review.record import REVIEW_SAMPLE
 from memagent_batch.runs.comparison import DIFFERENCES
 from memagent_batch.runs.results import MAX_RESULT_COLUMNS, results_schema
-from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, REMOVED, RUN_PLAN
+from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, REMOVED_TABLE, RUN_PLAN
 from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG, TURN_LOG
 from memagent_batch.training.rollouts.table import ROLLOUTS
 
@@ -43,7 +43,7 @@ TABLES = (
     ),
     (
         "removed/",
-        REMOVED,
+        REMOVED_TABLE,
         "One row for each document that an earlier run found in the input and the latest did not.",
     ),
     (

@@ -34,7 +34,7 @@ RECORDED = frozenset({MANIFEST_FILE, SUMS_FILE, SIGNATURE_FILE, *RECORD_FILES})
 """Files of `runs/RUN_ID/` that are packed: all but the index of a table, which says where its files lie."""
 REVIEWED = frozenset({"review.json", "sample.parquet", "estimate.json", "estimate.md"})
 """Files of `review/ID/` that are packed: not the pages and sheets, which hold texts."""
-LABELS = f"{REVIEWS_FOLDER}/labels/"
+LABEL_FILES = f"{REVIEWS_FOLDER}/labels/"
 README = """# The record of run {run_id}
 
 `memagent verify` found nothing wrong with it before it was packed on {packed_at}. To check it without this software:
@@ -107,7 +107,7 @@ def _names(past: PastRun, *, with_tables: bool) -> Iterator[str]:
     for table in (ANSWERS_FOLDER, EVIDENCE_FOLDER) if with_tables else ():
         yield from files.get(table, [])
     for name in _below(past.output, REVIEWS_FOLDER):
-        if name.startswith(LABELS) or name.rpartition("/")[2] in REVIEWED:
+        if name.startswith(LABEL_FILES) or name.rpartition("/")[2] in REVIEWED:
             yield name
 
 

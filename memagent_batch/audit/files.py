@@ -72,10 +72,10 @@ class Unchecked:
     why: str
 
 
-Report: TypeAlias = Finding | Unchecked
+FileReport: TypeAlias = Finding | Unchecked
 
 
-def split(reports: Iterable[Report]) -> tuple[list[Finding], list[Unchecked]]:
+def split(reports: Iterable[FileReport]) -> tuple[list[Finding], list[Unchecked]]:
     """What is wrong, one finding for each place, and what could not be checked, each once."""
     each = list(dict.fromkeys(reports))
     found: dict[str, Finding] = {}
@@ -122,7 +122,7 @@ def published_manifest(output: Location) -> bytes | None:
 
 
 def check_files(
-    output: Location, *, all_runs: bool, allowed_signers: Path | None, reports: list[Report]
+    output: Location, *, all_runs: bool, allowed_signers: Path | None, reports: list[FileReport]
 ) -> CheckedFiles:
     """Hashes the files that the last run lists, or those of every run.
 
@@ -169,7 +169,12 @@ def _record_files(output: Location) -> dict[str, frozenset[str]]:
 
 
 def _check_run(
-    output: Location, checked: CheckedFiles, run_id: str, *, files: Mapping[str, frozenset[str]], reports: list[Report]
+    output: Location,
+    checked: CheckedFiles,
+    run_id: str,
+    *,
+    files: Mapping[str, frozenset[str]],
+    reports: list[FileReport],
 ) -> dict[str, str] | None:
     """Compares the files that a run lists, each once; returns its list, None if there is none to go by."""
     name, is_last = record_file(run_id, SUMS_FILE), run_id == checked.run_id
@@ -200,7 +205,7 @@ def _check_run(
     return wanted
 
 
-def _missing(name: str, run_id: str, *, is_last: bool, files: Mapping[str, frozenset[str]]) -> Report | None:
+def _missing(name: str, run_id: str, *, is_last: bool, files: Mapping[str, frozenset[str]]) -> FileReport | None:
     """What it means that a file is not there which a run lists; nothing for a table that a later run has replaced."""
     folder, _, rest = name.partition("/")
     other = rest.partition("/")[0]
@@ -225,7 +230,9 @@ def _last_manifest(copies: Iterable[bytes | None], *, run_id: str, recorded: str
     return None
 
 
-def _of_published(data: bytes | None, shown: Manifest | None, *, run_id: str, recorded: str | None) -> Iterator[Report]:
+def _of_published(
+    data: bytes | None, shown: Manifest | None, *, run_id: str, recorded: str | None
+) -> Iterator[FileReport]:
     """Whether the manifest that an output shows is the one of its last run."""
     if data is None:
         yield Finding(kind=FindingKind.GONE, where=MANIFEST_FILE, what="it is not there")
@@ -240,7 +247,7 @@ def _of_published(data: bytes | None, shown: Manifest | None, *, run_id: str, re
         yield Finding(kind=FindingKind.CHANGED, where=MANIFEST_FILE, what=what)
 
 
-def _unlisted(checked: CheckedFiles, wanted: Mapping[str, str]) -> Iterator[Report]:
+def _unlisted(checked: CheckedFiles, wanted: Mapping[str, str]) -> Iterator[FileReport]:
     """Files that the last run must list and does not: its record and its tables."""
     run_id, tables = checked.run_id, named_files(checked.manifest)
     record = [record_file(run_id, name) for name in (*RECORD_FILES, MANIFEST_FILE)]
@@ -251,7 +258,9 @@ def _unlisted(checked: CheckedFiles, wanted: Mapping[str, str]) -> Iterator[Repo
             )
 
 
-def _check_signature(output: Location, checked: CheckedFiles, *, allowed: Path | None, reports: list[Report]) -> None:
+def _check_signature(
+    output: Location, checked: CheckedFiles, *, allowed: Path | None, reports: list[FileReport]
+) -> None:
     """Whether one of the allowed signers has signed the last list, which covers those before it."""
     name, signed = record_file(checked.run_id, SUMS_FILE), record_file(checked.run_id, SIGNATURE_FILE)
     data = _bytes(output, signed)
@@ -273,7 +282,7 @@ def _check_older(
     runs: Sequence[str],
     *,
     files: Mapping[str, frozenset[str]],
-    reports: list[Report],
+    reports: list[FileReport],
 ) -> None:
     """Checks the runs before the last one, the newest first, and that each names the one before it."""
     older = [run_id for run_id in runs if run_id != checked.run_id][::-1]
@@ -282,7 +291,7 @@ def _check_older(
         _check_run(output, checked, run_id, files=files, reports=reports)
 
 
-def _link(output: Location, after: str, run_id: str) -> Iterator[Report]:
+def _link(output: Location, after: str, run_id: str) -> Iterator[FileReport]:
     """Whether the list of a run names the finished run before it, or one that has been deleted since."""
     name = record_file(after, SUMS_FILE)
     try:

@@ -35,7 +35,7 @@ from memagent_batch.store.turn_log.turns import read_turns_of
 from memagent_batch.store.turn_log.writer import TURNS_FOLDER
 from memagent_batch.wiring import identify_reader, make_engine, make_tokenizer
 
-COLUMNS = ["document_hash", "question_hash", "sample", "fingerprint", "path"]
+REREAD_COLUMNS = ["document_hash", "question_hash", "sample", "fingerprint", "path"]
 """What names a turn."""
 IN_FLIGHT = 64
 
@@ -77,9 +77,11 @@ def draw_turns(
 ) -> Sequence[DrawnTurn]:
     """The turns with the smallest numbers; holds no more than these and one file's names."""
     drawn: dict[DrawnTurn, str] = {}
-    columns, among = [*COLUMNS, "reused_from"], {(output / name).path for name in names}
+    columns, among = [*REREAD_COLUMNS, "reused_from"], {(output / name).path for name in names}
     for _, table in read_log(output / TURNS_FOLDER, columns=columns, fingerprints=fingerprints, among=among):
-        asked = table.filter(pc.is_null(table["reused_from"])).select(COLUMNS)  # not taken from an earlier version
+        asked = table.filter(pc.is_null(table["reused_from"])).select(
+            REREAD_COLUMNS
+        )  # not taken from an earlier version
         turns = [DrawnTurn(**row) for row in asked.to_pylist() if row["document_hash"] in document_hashes]
         drawn |= {turn: turn.number(seed) for turn in turns}
         drawn = dict(heapq.nsmallest(num, drawn.items(), key=lambda item: item[1]))

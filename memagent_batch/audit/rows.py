@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.audit.files import Finding, FindingKind, Report, Unchecked
+from memagent_batch.audit.files import FileReport, Finding, FindingKind, Unchecked
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
 from memagent_batch.runs.document_texts import DocumentTexts
@@ -113,7 +113,7 @@ class RowCheck:
     _num_without_text: int = 0
     """Documents whose texts could not be compared."""
 
-    def reports(self) -> Iterator[Report]:
+    def reports(self) -> Iterator[FileReport]:
         """What does not follow from the log."""
         index, asked = self._index(), asked_keys(self.past.questions)
         rows = {name: row for row, name in enumerate(self.past.plan["document_id"].to_pylist())}
@@ -147,7 +147,7 @@ class RowCheck:
         rows: Mapping[str, int],
         index: TurnIndex,
         asked: Sequence[AskedKey],
-    ) -> Iterator[Report]:
+    ) -> Iterator[FileReport]:
         planned = self._part(documents, index, asked)
         gone: list[str] = []
         if self._needs_texts:  # documents whose texts are not there
@@ -157,7 +157,7 @@ class RowCheck:
         readable = self._part(there, index, asked) if gone else planned
         yield from self._compared(part, planned, readable=readable, gone=gone)
 
-    def _is_own(self, report: Report, part: PartReport) -> bool:
+    def _is_own(self, report: FileReport, part: PartReport) -> bool:
         """Whether a report is not a mere consequence of what is wrong with another file of its part."""
         return isinstance(report, Unchecked) or report.where in self.wrong or not self._is_wrong(part)
 
@@ -194,7 +194,7 @@ class RowCheck:
 
     def _compared(
         self, part: PartReport, planned: pa.Table, *, readable: pa.Table, gone: Sequence[str]
-    ) -> Iterator[Report]:
+    ) -> Iterator[FileReport]:
         """What is other in the files of a part; `readable` is it without documents whose texts are `gone`."""
         try:
             answers = _valid(read_tables(self.past.output, [part["answers_file"]]), columns=OUTCOME_LOG.names)
@@ -222,7 +222,7 @@ class RowCheck:
 
     def _of_tables(
         self, part: PartReport, made: PartTables, *, gone: Sequence[str], hidden: Mapping[str, HiddenThoughts]
-    ) -> Iterator[Report]:
+    ) -> Iterator[FileReport]:
         tables = {
             "answers_file": made.answers,
             "memories_file": made.memories,
@@ -264,7 +264,7 @@ class RowCheck:
         with_texts = project(readable, projection=self.projection)
         return replace(plain, evidence=with_texts.evidence, is_whole=with_texts.is_whole)
 
-    def _unseen(self, seen: set[int]) -> Iterator[Report]:
+    def _unseen(self, seen: set[int]) -> Iterator[FileReport]:
         """Documents without a row in any table, though something was asked of them."""
         lengths = pc.list_value_length(self.past.plan["readings"]).to_pylist()
         if unseen := [row for row, length in enumerate(lengths) if length and row not in seen]:
@@ -273,7 +273,7 @@ class RowCheck:
             yield Finding(kind=FindingKind.ROWS, where="answers", what=what)
 
 
-def _twice(part: PartReport, documents: Sequence[int], seen: set[int]) -> Iterator[Report]:
+def _twice(part: PartReport, documents: Sequence[int], seen: set[int]) -> Iterator[FileReport]:
     if both := seen.intersection(documents):
         what = f"{len(both):,} documents have rows in another file of `answers` too"
         yield Finding(kind=FindingKind.ROWS, where=part["answers_file"], what=what)

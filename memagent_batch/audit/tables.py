@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.audit.files import CheckedFiles, Finding, FindingKind, Report, Unchecked
+from memagent_batch.audit.files import CheckedFiles, FileReport, Finding, FindingKind, Unchecked
 from memagent_batch.audit.rows import RowCheck, differences
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import InputError, OutputError
@@ -38,7 +38,7 @@ _FILES = {
 
 
 def check_tables(
-    output: Location, files: CheckedFiles, *, with_text: bool, reports: list[Report]
+    output: Location, files: CheckedFiles, *, with_text: bool, reports: list[FileReport]
 ) -> tuple[PastRun | None, int]:
     """Checks what the last manifest says of its tables.
 
@@ -63,7 +63,7 @@ def check_tables(
         return None, 0
 
 
-def texts_of(past: PastRun, reports: list[Report]) -> DocumentTexts | None:
+def texts_of(past: PastRun, reports: list[FileReport]) -> DocumentTexts | None:
     """The texts of the documents of a run; None if they can't be reached."""
     names = (past.plan[name].to_pylist() for name in ("document_id", "document_hash"))
     wanted = {name: value for name, value in zip(*names, strict=True) if value is not None}
@@ -114,7 +114,7 @@ def _removed(past: PastRun) -> Iterator[Finding]:
     yield from (Finding(kind=FindingKind.ROWS, where=names[0], what=line) for line in lines if names)
 
 
-def _against_log(past: PastRun, files: CheckedFiles, *, with_text: bool, reports: list[Report]) -> int:
+def _against_log(past: PastRun, files: CheckedFiles, *, with_text: bool, reports: list[FileReport]) -> int:
     """Rows that were compared with the log."""
     rows = "whether the rows follow from the log"
     if any(name.startswith(LOG_TABLES) for name in files.wrong):

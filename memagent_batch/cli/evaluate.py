@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _LENGTH = re.compile(r"([0-9]+|[0-9]+\.[0-9]+)([KM]?)", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1024, "M": 1024**2}
-ALL = ("all",)
+EVERY_TASK = ("all",)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """Names of variants, which name folders too."""
 SET_BY_SUITE = frozenset({"output", *SourceConfig.model_fields})
@@ -56,7 +56,7 @@ class Columns(Section):
     """Column of the documents with their texts."""
 
 
-class Make(StorageCommand):
+class MakeSuite(StorageCommand):
     """Writes a suite of documents and questions: at any list of lengths, from a seed; or your own questions."""
 
     command = "memagent evaluate make"
@@ -70,7 +70,7 @@ class Make(StorageCommand):
     """The suite's folder, or any fsspec URL."""
     model: Text = "tiny"
     """Lengths are counted in tokens of this model: `tiny`, a model folder or hub name."""
-    tasks: tuple[str, ...] = ALL
+    tasks: tuple[str, ...] = EVERY_TASK
     """Names, or all that have their file (default)."""
     lengths: tuple[str, ...] = ()
     """Tokens of a document: 4096, 8K (x1,024), 3.5M."""
@@ -148,7 +148,7 @@ class Make(StorageCommand):
         from memagent_batch.evaluation.tasks import TASKS
 
         tasks = tuple(dict.fromkeys(self.tasks))
-        if self.tasks == ALL:
+        if self.tasks == EVERY_TASK:
             tasks = all_tasks(given=[name for name in ("hotpotqa", "squad") if getattr(self, name)])
             tasks = tuple(name for name in tasks if self.num_documents or not TASKS[name].by_documents)
         _require_tasks(tasks, TASKS)
@@ -179,7 +179,7 @@ def parse_length(text: str) -> int:
     return length
 
 
-class Run(ReaderSettings, SuiteOptions, Command):
+class RunSuite(ReaderSettings, SuiteOptions, Command):
     """Reads a suite with one or several policies or models, and scores the answers."""
 
     command = "memagent evaluate run"
@@ -299,7 +299,7 @@ class Score(SuiteOptions, StorageCommand):
             log.warning(f"left out: {scored.num_unmatched} answers to questions that the suite does not ask")
 
 
-class Report(StorageCommand):
+class ReportEvaluation(StorageCommand):
     """Writes one page with scores, charts and every failure's memory trace; starts no engine."""
 
     command = "memagent evaluate report"

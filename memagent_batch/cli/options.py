@@ -90,7 +90,7 @@ PROBLEM_WORDS = {
 }
 """What pydantic's types of errors mean to a user."""
 NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?")
-SHOWN_CHARACTERS = 40
+HELP_CHARACTERS = 40
 """Longest value that a line shows."""
 SectionT = TypeVar("SectionT", bound=Section)
 
@@ -459,6 +459,6 @@ def _explanation(problem: Mapping[str, Any], *, name: str, where: str, names: li
 
 def _shown_input(value: Any) -> str:
     """A value that was given, as far as a line has room."""
-    if not isinstance(value, str | int | float) or len(str(value)) > SHOWN_CHARACTERS:
+    if not isinstance(value, str | int | float) or len(str(value)) > HELP_CHARACTERS:
         return "this"
     return value if isinstance(value, str) and NUMBER.fullmatch(value) else repr(value)

@@ -14,7 +14,7 @@ from memagent_batch.runs.bounds import Rates, endpoint_cost, estimate
 log = logging.getLogger(__name__)
 
 
-class Plan(JobSettings, Command):
+class PlanRun(JobSettings, Command):
     """Shows what `answer` would read and cost; starts no engine."""
 
     command = "memagent plan"

@@ -10,7 +10,7 @@ from memagent_batch.prompts.files import load_prompt_set, prompt_set_json, save_
 from memagent_batch.prompts.official import import_official
 
 
-class List(Command):
+class ListPrompts(Command):
     """Lists the built-in prompt sets: name, version, answer forms, hash."""
 
     command = "memagent prompts list"
@@ -26,7 +26,7 @@ class List(Command):
         print("\n`memagent prompts import FILE` adds the official ones, as a file.")
 
 
-class Show(Command):
+class ShowPrompts(Command):
     """Shows the texts of a prompt set, with its hash."""
 
     command = "memagent prompts show"
@@ -48,7 +48,7 @@ class Show(Command):
         )
 
 
-class Import(Command):
+class ImportPrompts(Command):
     """Makes a prompt set file from a Python file of the official code of MemAgent or PI-Mem.
 
     The file is parsed and never run. The published texts are recognised by their hashes.

@@ -13,7 +13,7 @@ from memagent_batch.domain.texts.escapes import unescaped
 from memagent_batch.review.labels import Purpose
 
 if TYPE_CHECKING:
-    from memagent_batch.flows.review import Calibration, ReviewPlan, ReviewRequest
+    from memagent_batch.flows.review import LearntCondition, ReviewPlan, ReviewRequest
 
 Share = Annotated[float, Field(gt=0, le=1)]
 PartShare = Annotated[float, Field(gt=0, lt=1)]
@@ -53,7 +53,7 @@ class AskedCommand(OutputCommand):
         )
 
 
-class Plan(AskedCommand):
+class PlanReview(AskedCommand):
     """Says how wide the 95 % intervals of recall and precision will be for so many labels, for several truths
     that may hold. If what is looked for is rare, it says that no sample of a size people can read helps.
     """
@@ -79,7 +79,7 @@ class Plan(AskedCommand):
         print(json.dumps(asdict(plan), indent=2) if self.as_json else "\n".join(lines))
 
 
-class Make(AskedCommand):
+class MakeReview(AskedCommand):
     """Draws a sample of the last finished run, and writes a page and a sheet to label it on: OUTPUT/review/ID/.
     Labels that are there already count. After an import, run it again: it writes what a second person should read.
     """
@@ -104,7 +104,7 @@ class Make(AskedCommand):
         print(json.dumps(make_review(self.location, asked), indent=2, ensure_ascii=False))
 
 
-class Import(OutputCommand):
+class ImportLabels(OutputCommand):
     """Takes labels in, from labels.csv files that the page or a spreadsheet saved: all rows or, if one is
     wrong, none. A label is never changed or lost; the same file twice changes nothing.
     """
@@ -129,7 +129,7 @@ class Import(OutputCommand):
         print(json.dumps(import_labels(self.location, sheets, reviewer=self.reviewer)))
 
 
-class Estimate(OutputCommand):
+class EstimateReview(OutputCommand):
     """Says how good the scan is by the labels of a review: precision, recall, F1, elusion, richness, error rate,
     each with its 95 % interval, and how far reviewers agree. Writes estimate.json and estimate.md into the review.
     """
@@ -157,7 +157,7 @@ class Estimate(OutputCommand):
         print(json.dumps(values, indent=2, ensure_ascii=False) if self.as_json else unescaped(page).rstrip("\n"))
 
 
-class Calibrate(OutputCommand):
+class CalibrateReview(OutputCommand):
     """Says by the labels of a review (--purpose develop) how sure a no must be to stand: what is answered by yes
     or read again then holds the wanted share of what is looked for. Prints the condition for a second pass.
     """
@@ -219,7 +219,7 @@ def _plan_lines(plan: "ReviewPlan", *, width: float) -> Iterator[str]:
         )
 
 
-def _sentences(learnt: "Calibration") -> str:
+def _sentences(learnt: "LearntCondition") -> str:
     """What the labels say, and the condition."""
     labels = f"by {learnt['num_labels']:,} labels, {learnt['num_positives']:,} of them positive"
     if learnt["num_positives"] < learnt["fewest_positives"]:

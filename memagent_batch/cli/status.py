@@ -13,7 +13,7 @@ BAR_CHARACTERS = 30
 """Length of the bar."""
 
 
-class Status(OutputCommand):
+class ShowStatus(OutputCommand):
     """Shows what a running, finished or dead run has done, from its log and manifest alone."""
 
     command = "memagent status"

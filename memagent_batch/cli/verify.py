@@ -119,14 +119,14 @@ def _lines_of_turns(again: "Reread") -> Iterator[str]:
             f"other from token {turn.first_difference:,} on"
         )
     if again.different:
-        yield "  " + DIFFERENCES
+        yield "  " + MAX_SHOWN_DIFFERENCES
     for why in again.not_asked[:SHOWN]:
         yield f"  not asked: {why}"
     if len(again.not_asked) > SHOWN:
         yield f"  not asked: {len(again.not_asked) - SHOWN:,} more"
 
 
-DIFFERENCES = (
+MAX_SHOWN_DIFFERENCES = (
     "On a GPU a token may depend on what else was in flight when it was computed, unless vllm.reproducible was on. "
     "Another machine, another version of the engine, or an endpoint's other weights give other tokens too"
 )

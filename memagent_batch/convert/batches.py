@@ -20,9 +20,9 @@ from memagent_batch.convert.process.worker import ConverterServer
 from memagent_batch.convert.sources import ChosenConverter, Source, SourceConverter, plain_row
 from memagent_batch.convert.table import (
     BatchReport,
-    Choice,
     ConvertedFile,
     ConvertedSource,
+    ConverterChoice,
     SourceReport,
     read_rows,
     read_sources,
@@ -245,7 +245,7 @@ class _Sources:
             return True  # no converter can have it
         return bool(report.choices) and all(map(self._is_same, report.choices))
 
-    def _is_same(self, choice: Choice) -> bool:
+    def _is_same(self, choice: ConverterChoice) -> bool:
         """Whether a kind of file has the same converter now, or none as before."""
         converters = self._task.converters
         chosen = converters.get(choice["ending"]) or converters.get(choice["kind"] or "")

@@ -12,7 +12,7 @@ from memagent_batch.errors import ConversionError, SettingsError
 
 _ENDING = re.compile(r"\.[a-z0-9]{1,10}")
 
-WHOLE = "text"
+WHOLE_SOURCE = "text"
 """Locator of the one part of a file without places, such as a text file."""
 
 

@@ -35,7 +35,7 @@ BOXES: dict[str, dict[int, str]] = {
 """Symbol fonts, and those of their characters that forms are filled in with, by their position."""
 SYMBOLS = range(0xF000, 0xF100)
 """Where Word writes the positions of a symbol font; other characters are what Unicode says."""
-REPLACED = "\ufffd"
+REPLACED_TAGS = "\ufffd"
 """What stands for a symbol that only its font knows."""
 REPLACED_SYMBOLS = "symbols that only their font knows are shown as U+FFFD"
 OFF = frozenset({"0", "false", "off"})
@@ -85,7 +85,7 @@ class DocxConverter:
 
 def _reason(text: str) -> str | None:
     """What to know of a text."""
-    return REPLACED_SYMBOLS if REPLACED in text else None
+    return REPLACED_SYMBOLS if REPLACED_TAGS in text else None
 
 
 def _require_bounds(file: Path) -> None:
@@ -179,11 +179,11 @@ def _symbol(element: Any) -> str:
         code = int(element.get(f"{W}char", ""), 16)
         character = chr(code)
     except (ValueError, OverflowError):
-        return REPLACED
+        return REPLACED_TAGS
     font = BOXES.get(element.get(f"{W}font", "").lower())
     if font is not None:
-        return font.get(code - SYMBOLS.start if code in SYMBOLS else code, REPLACED)
-    return REPLACED if code in SYMBOLS else character
+        return font.get(code - SYMBOLS.start if code in SYMBOLS else code, REPLACED_TAGS)
+    return REPLACED_TAGS if code in SYMBOLS else character
 
 
 def _form_field(field: Any) -> str:

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memagent_batch.convert.converter import WHOLE, Attachment, Part, PartStatus, package_version
+from memagent_batch.convert.converter import WHOLE_SOURCE, Attachment, Part, PartStatus, package_version
 from memagent_batch.convert.text import BYTE_ORDER_MARKS, decoded
 
 EDGE, CELL_END = "\v", "\f"
 """Stand for the beginning or end of a block, and for the end of a cell, until the text is put together."""
 CELLS_APART = "|"
 """Stands between the cells of a row."""
-NO_TEXT = frozenset({"title", "script", "style", "template"})
+TAGS_WITHOUT_TEXT = frozenset({"title", "script", "style", "template"})
 """Elements without text for a reader. Not `head`: a parser puts text there too if a page begins with a script."""
 SECTIONS = ("article", "aside", "body", "div", "fieldset", "footer", "form", "header", "main", "nav", "section")
 PARAGRAPHS = ("address", "blockquote", "center", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "p", "pre")
 LISTS = ("dd", "dl", "dt", "li", "ol", "table", "tr", "ul")
-BREAKS = {
+BREAK_TAGS = {
     **dict.fromkeys((*SECTIONS, *PARAGRAPHS, *LISTS), (EDGE, EDGE)),
     **dict.fromkeys(("td", "th"), ("", CELL_END)),
     "br": ("\n", ""),
@@ -28,7 +28,7 @@ BREAKS = {
 
 
 CHARSET = re.compile(rb"<(?:meta|\?xml)\b[^>]*?(?:charset|encoding)\s*=\s*[\"']?\s*([\w.:-]+)", re.I)
-HEAD_BYTES = 4 << 10
+ENCODING_BYTES = 4 << 10
 """Bytes of a page among which it names its character set."""
 WINDOWS_1252 = frozenset({"ascii", "iso8859-1"})
 """Character sets that browsers take for windows-1252."""
@@ -51,14 +51,14 @@ class HtmlConverter:
         page, note = _decoded_page(file.read_bytes())
         seen = visible_text(page)
         hidden = f"{seen.num_hidden:,} characters that the page hides are left out" if seen.num_hidden else None
-        yield Part(locator=WHOLE, text=seen.text, reason="; ".join(filter(None, (note, hidden))) or None)
+        yield Part(locator=WHOLE_SOURCE, text=seen.text, reason="; ".join(filter(None, (note, hidden))) or None)
         if seen.failure is not None:
             yield Part(locator="rest of the page", text="", status=PartStatus.FAILED, reason=seen.failure)
 
 
 def _decoded_page(data: bytes) -> tuple[str, str | None]:
     """The page in the character set that it names, else as any text."""
-    named = CHARSET.search(data[:HEAD_BYTES])
+    named = CHARSET.search(data[:ENCODING_BYTES])
     if named is not None and not data.startswith(tuple(BYTE_ORDER_MARKS)):
         try:
             name = codecs.lookup(named[1].decode("ascii")).name
@@ -105,8 +105,8 @@ def _pieces(walk: Any, hidden: list[str]) -> Iterator[str]:
     for event, element in walk:
         is_end = event == "end"
         num_verbatim += (element.tag == "pre") * (-1 if is_end else 1)
-        yield BREAKS.get(element.tag, ("", ""))[is_end]
-        if not is_end and element.tag in NO_TEXT:
+        yield BREAK_TAGS.get(element.tag, ("", ""))[is_end]
+        if not is_end and element.tag in TAGS_WITHOUT_TEXT:
             walk.skip_subtree()
         elif not is_end and _is_hidden(element):
             walk.skip_subtree()

@@ -13,7 +13,7 @@ from memagent_batch.convert.kinds import KINDS_VERSION, NoConverter
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.server import MAX_DOCUMENTS, SOURCE_TIMES
 from memagent_batch.convert.process.worker import Converted, ConverterServer
-from memagent_batch.convert.table import TEXT_STATUSES, Choice, ConvertedRow, ConvertedSource
+from memagent_batch.convert.table import TEXT_STATUSES, ConvertedRow, ConvertedSource, ConverterChoice
 
 MAX_DEPTH = 8
 """How deep attachments inside attachments are converted."""
@@ -73,7 +73,7 @@ class SourceConverter:
     def convert(self, file: Path, source: Source) -> ConvertedSource:
         """Converts a file and all that is attached to it. Never raises for what a file holds."""
         waiting = deque([_Document(document_id=source.name, name=source.name, file=file)])
-        rows, choices = list[ConvertedRow](), dict[tuple[str, str | None], Choice]()
+        rows, choices = list[ConvertedRow](), dict[tuple[str, str | None], ConverterChoice]()
         num_documents, ends_at = 0, time.monotonic() + WHOLE_TIMES * self._limits.seconds
         left_bytes = SOURCE_TIMES * self._limits.output_bytes
         while waiting:
@@ -99,7 +99,7 @@ class SourceConverter:
         return ConvertedSource(rows=rows, choices=[*choices.values()])
 
 
-def _choice(document: _Document, kind: str | None, converter: ChosenConverter | None) -> Choice:
+def _choice(document: _Document, kind: str | None, converter: ChosenConverter | None) -> ConverterChoice:
     """What is recorded of a document's converter, so that another one is noticed later."""
     ending = ending_of(document.name)
     if converter is None:

@@ -47,7 +47,7 @@ FILE_OUTCOMES = (PartStatus.NOT_READ, PartStatus.FAILED, PartStatus.NEEDS_OCR, P
 """How a whole file ended: the first of these that one of its rows has, else `empty`."""
 
 
-class Choice(TypedDict):
+class ConverterChoice(TypedDict):
     """Which converter a kind of file had, among the documents of a source."""
 
     ending: str
@@ -65,7 +65,7 @@ class ConvertedSource:
 
     rows: Sequence[ConvertedRow]
     """Its rows; at least one."""
-    choices: Sequence[Choice] = ()
+    choices: Sequence[ConverterChoice] = ()
     """The converters of its documents, each kind once; none where nothing looked at the file."""
 
 
@@ -77,7 +77,7 @@ class SourceReport:
     """Its path below the folder that was asked for."""
     source_hash: str | None
     """SHA-256 of its content; None where it was not read."""
-    choices: Sequence[Choice] = ()
+    choices: Sequence[ConverterChoice] = ()
     documents: int
     """Its documents: itself and its attachments."""
     parts: Mapping[str, int]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from memagent_batch.convert.converter import WHOLE, Attachment, Part
+from memagent_batch.convert.converter import WHOLE_SOURCE, Attachment, Part
 from memagent_batch.errors import ConversionError
 
 BYTE_ORDER_MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
@@ -24,7 +24,7 @@ class TextConverter:
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """One part."""
         text, note = decoded(file.read_bytes())
-        yield Part(locator=WHOLE, text=text, reason=note)
+        yield Part(locator=WHOLE_SOURCE, text=text, reason=note)
 
 
 class MarkdownConverter:
@@ -91,6 +91,6 @@ def _headed_lines(text: str) -> Iterator[tuple[str | None, str]]:
 
 def _locator(title: str | None, number: int) -> str:
     if title is None:
-        return WHOLE
+        return WHOLE_SOURCE
     shown = " ".join(title.split())
     return f"section {number}: {shown[:TITLE_CHARACTERS]}".rstrip(": ")

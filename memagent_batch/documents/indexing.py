@@ -26,8 +26,8 @@ from memagent_batch.documents.formats.columnar import (
 )
 from memagent_batch.documents.formats.formats import READERS, UNKNOWN_REMEDY, Format, format_of
 from memagent_batch.documents.formats.records import (
-    Column,
     ColumnKind,
+    InputColumn,
     Presence,
     Record,
     Unreadable,
@@ -147,7 +147,7 @@ def _text_or_null(value: Value) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def index_columns(settings: InputConfig) -> list[Column]:
+def index_columns(settings: InputConfig) -> list[InputColumn]:
     """The columns that are indexed: id, text, question where asked for, those to carry, and those of rows."""
     questions = [] if settings.question_column is None else [settings.question_column]
     return [
@@ -162,13 +162,13 @@ def index_columns(settings: InputConfig) -> list[Column]:
     ]
 
 
-def _columns(names: Sequence[str], kind: ColumnKind, presence: Presence, *, setting: str) -> list[Column]:
-    return [Column(name=name, kind=kind, presence=presence, setting=setting) for name in names]
+def _columns(names: Sequence[str], kind: ColumnKind, presence: Presence, *, setting: str) -> list[InputColumn]:
+    return [InputColumn(name=name, kind=kind, presence=presence, setting=setting) for name in names]
 
 
-def text_column(settings: InputConfig) -> Column:
+def text_column(settings: InputConfig) -> InputColumn:
     """The column with the text."""
-    return Column(
+    return InputColumn(
         name=settings.text_column,
         kind=ColumnKind.DOCUMENT,
         presence=Presence.SOME,
@@ -178,7 +178,7 @@ def text_column(settings: InputConfig) -> Column:
     )
 
 
-def shown_columns(settings: InputConfig) -> list[Column]:
+def shown_columns(settings: InputConfig) -> list[InputColumn]:
     """The columns that header and locator of a row name, in this order, each as often as they do."""
     header, locator = template_columns(settings.header or ""), template_columns(settings.locator or "")
     return [
@@ -192,7 +192,7 @@ class _Selection:
     """Which rows of a file count."""
 
     where: Condition | None
-    columns: Sequence[Column]
+    columns: Sequence[InputColumn]
     """The columns that the filter asks for, as the file may have them."""
     values: Mapping[str, pa.Scalar]
     """Columns of the filter that have one value in the whole file."""
@@ -223,8 +223,8 @@ def document_records(location: Location, *, name: str, shard: Shard, settings: I
 
 
 def _present(
-    columns: Sequence[Column], *, shard: Shard, file: TableFile | None, values: Mapping[str, pa.Scalar]
-) -> list[Column]:
+    columns: Sequence[InputColumn], *, shard: Shard, file: TableFile | None, values: Mapping[str, pa.Scalar]
+) -> list[InputColumn]:
     if file is None:
         return with_partition(columns, values) if values else list(columns)
     return stored_columns(columns, table=shard.table_columns, values=values, where=shard.documents)
@@ -255,7 +255,7 @@ def parsed_where(settings: InputConfig) -> Condition | None:
 _parsed = lru_cache(maxsize=8)(parse_where)
 
 
-def _text_records(location: Location, *, columns: Sequence[Column], name: str) -> Iterator[Record]:
+def _text_records(location: Location, *, columns: Sequence[InputColumn], name: str) -> Iterator[Record]:
     """The one record of a text file: its name, its text, and the keys of its folders."""
     others = columns[2:]
     lacking = next((column for column in others if column.absent is None), None)
@@ -273,7 +273,7 @@ def _text_records(location: Location, *, columns: Sequence[Column], name: str) -
 def _read_selected(
     location: Location,
     *,
-    columns: Sequence[Column],
+    columns: Sequence[InputColumn],
     groups: tuple[int, int] | None,
     selection: _Selection,
     keep_bad: bool,

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.documents.formats.formats import READERS, Format, format_of
-from memagent_batch.documents.formats.records import Column, ColumnKind, Presence, Unreadable, Value, column_value
+from memagent_batch.documents.formats.records import ColumnKind, InputColumn, Presence, Unreadable, Value, column_value
 from memagent_batch.documents.listing import list_files
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.follow_ups.answer_types import ValueType, parse_value_type
@@ -49,17 +49,17 @@ NO_TYPE: TypeFields = {"answer_type": None, "labels": None, "schema": None, "uni
 LABEL_MARK = "|"
 """Stands between labels in one text, as in a CSV file."""
 
-_QUESTION = Column(name="question", kind=ColumnKind.TEXT, presence=Presence.EVERY)
+_QUESTION = InputColumn(name="question", kind=ColumnKind.TEXT, presence=Presence.EVERY)
 _COLUMNS = (
-    Column(name="question_id", kind=ColumnKind.IDENTIFIER, presence=Presence.OPTIONAL),
-    Column(name="document_id", kind=ColumnKind.IDENTIFIER, presence=Presence.OPTIONAL),
+    InputColumn(name="question_id", kind=ColumnKind.IDENTIFIER, presence=Presence.OPTIONAL),
+    InputColumn(name="document_id", kind=ColumnKind.IDENTIFIER, presence=Presence.OPTIONAL),
     _QUESTION,
-    Column(name="references", kind=ColumnKind.REFERENCES, presence=Presence.OPTIONAL),
-    Column(name="answer_type", kind=ColumnKind.TEXT, presence=Presence.OPTIONAL),
-    Column(name="labels", kind=ColumnKind.REFERENCES, presence=Presence.OPTIONAL),
-    Column(name="schema", kind=ColumnKind.CARRIED, presence=Presence.OPTIONAL),
-    Column(name="unit", kind=ColumnKind.TEXT, presence=Presence.OPTIONAL),
-    Column(name="not_stated", kind=ColumnKind.CARRIED, presence=Presence.OPTIONAL),
+    InputColumn(name="references", kind=ColumnKind.REFERENCES, presence=Presence.OPTIONAL),
+    InputColumn(name="answer_type", kind=ColumnKind.TEXT, presence=Presence.OPTIONAL),
+    InputColumn(name="labels", kind=ColumnKind.REFERENCES, presence=Presence.OPTIONAL),
+    InputColumn(name="schema", kind=ColumnKind.CARRIED, presence=Presence.OPTIONAL),
+    InputColumn(name="unit", kind=ColumnKind.TEXT, presence=Presence.OPTIONAL),
+    InputColumn(name="not_stated", kind=ColumnKind.CARRIED, presence=Presence.OPTIONAL),
 )
 _NUM_PLAIN = 4
 """The columns before those of the type."""
@@ -286,7 +286,7 @@ def _read_question_files(location: Location) -> Iterator[tuple[str, QuestionRow]
 
 def _read_text(location: Location) -> Iterator[tuple[str, QuestionRow]]:
     """One question a line; blank lines are skipped."""
-    column = Column(name="question", kind=ColumnKind.DOCUMENT, presence=Presence.SOME)
+    column = InputColumn(name="question", kind=ColumnKind.DOCUMENT, presence=Presence.SOME)
     for record in READERS[Format.TEXT].read(location, columns=(column,), groups=None):
         text = record.values[0]
         if isinstance(text, Unreadable):

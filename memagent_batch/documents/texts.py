@@ -12,7 +12,7 @@ import pyarrow as pa
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.documents.document_index import ROWS_COLUMN
 from memagent_batch.documents.formats.formats import READERS, Format
-from memagent_batch.documents.formats.records import Column, Place, Record
+from memagent_batch.documents.formats.records import InputColumn, Place, Record
 from memagent_batch.documents.indexing import TEXT_THREADS, shown_columns, text_column, why_unreadable
 from memagent_batch.documents.lake.table import partition_values, stored_columns, with_partition
 from memagent_batch.documents.lake.tables import partition_in_table, table_columns
@@ -185,7 +185,7 @@ def _fetch_file(file: _Wanted, *, documents: Location, settings: InputConfig) ->
         yield Record(place=place, where=file.place.uri, values=(), error=gone)
 
 
-def _text_columns(file: _Wanted, *, documents: Location, settings: InputConfig) -> list[Column]:
+def _text_columns(file: _Wanted, *, documents: Location, settings: InputConfig) -> list[InputColumn]:
     """The columns of a text: the text's own, and those that its row shows."""
     shown = shown_columns(settings)
     columns = [text_column(settings), *shown]

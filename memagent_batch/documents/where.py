@@ -24,7 +24,7 @@ Literal = str | int | float | bool
 """What a column is compared with."""
 
 
-class Comparison(StrEnum):
+class ColumnComparison(StrEnum):
     """How a column is compared."""
 
     EQUAL = "="
@@ -43,7 +43,7 @@ class Compare:
     """A column compared with a value."""
 
     column: str
-    how: Comparison
+    how: ColumnComparison
     value: Literal
 
 
@@ -210,10 +210,10 @@ class _Parser:
         if self._takes("in"):
             found = self._one_of(column)
         elif self._takes("between"):
-            low = Compare(column=column, how=Comparison.AT_LEAST, value=self._value())
+            low = Compare(column=column, how=ColumnComparison.AT_LEAST, value=self._value())
             self._require("and")
-            found = And(left=low, right=Compare(column=column, how=Comparison.AT_MOST, value=self._value()))
-        elif self._token.text in (*Comparison, *_SIGNS) and not is_not:
+            found = And(left=low, right=Compare(column=column, how=ColumnComparison.AT_MOST, value=self._value()))
+        elif self._token.text in (*ColumnComparison, *_SIGNS) and not is_not:
             return self._compared(column)
         else:
             raise self._malformed(wanted="=, !=, <, <=, >, >=, ~, in, between or is null")
@@ -221,8 +221,8 @@ class _Parser:
 
     def _compared(self, column: str) -> Condition:
         sign = self._take().text
-        how = Comparison(_SIGNS.get(sign, sign))
-        if how is Comparison.MATCHES:
+        how = ColumnComparison(_SIGNS.get(sign, sign))
+        if how is ColumnComparison.MATCHES:
             self._require_expression()
         return Compare(column=column, how=how, value=self._value())
 
@@ -238,9 +238,9 @@ class _Parser:
 
     def _one_of(self, column: str) -> Condition:
         self._require("(")
-        tests: list[Condition] = [Compare(column=column, how=Comparison.EQUAL, value=self._value())]
+        tests: list[Condition] = [Compare(column=column, how=ColumnComparison.EQUAL, value=self._value())]
         while self._takes(","):
-            tests.append(Compare(column=column, how=Comparison.EQUAL, value=self._value()))
+            tests.append(Compare(column=column, how=ColumnComparison.EQUAL, value=self._value()))
         self._require(")")
         return reduce(lambda left, right: Or(left=left, right=right), tests)
 
@@ -301,14 +301,14 @@ def _malformed(text: str, token: _Token, *, wanted: str, option: str) -> InputEr
 Truth = bool | None
 """What a condition is for a row; None where a null makes it neither."""
 
-_COMPARE: Mapping[Comparison, Callable[..., pc.Expression]] = {
-    Comparison.EQUAL: pc.equal,
-    Comparison.DIFFERENT: pc.not_equal,
-    Comparison.BELOW: pc.less,
-    Comparison.AT_MOST: pc.less_equal,
-    Comparison.ABOVE: pc.greater,
-    Comparison.AT_LEAST: pc.greater_equal,
-    Comparison.MATCHES: lambda texts, expression: pc.match_substring_regex(texts, expression.as_py()),
+_COMPARE: Mapping[ColumnComparison, Callable[..., pc.Expression]] = {
+    ColumnComparison.EQUAL: pc.equal,
+    ColumnComparison.DIFFERENT: pc.not_equal,
+    ColumnComparison.BELOW: pc.less,
+    ColumnComparison.AT_MOST: pc.less_equal,
+    ColumnComparison.ABOVE: pc.greater,
+    ColumnComparison.AT_LEAST: pc.greater_equal,
+    ColumnComparison.MATCHES: lambda texts, expression: pc.match_substring_regex(texts, expression.as_py()),
 }
 
 _ROW_NUMBER = "row number"
@@ -356,7 +356,7 @@ def row_expression(
             type_ = _value_type(field.type)
             column = pc.field(field.name) if type_ == field.type else pc.field(field.name).cast(type_)
             value = _literal(condition, type_, option=option)
-            is_expression = condition.how is Comparison.MATCHES
+            is_expression = condition.how is ColumnComparison.MATCHES
             return _COMPARE[condition.how](column, value if is_expression else pc.scalar(value))
 
 
@@ -432,7 +432,7 @@ def _value_type(type_: pa.DataType) -> pa.DataType:
 def _literal(condition: Compare, type_: pa.DataType, *, option: str = "input.where") -> pa.Scalar:
     """The value of a comparison as the column's type."""
     value, is_number = condition.value, not isinstance(condition.value, str | bool)
-    is_expression = condition.how is Comparison.MATCHES
+    is_expression = condition.how is ColumnComparison.MATCHES
     is_fitting = (
         (isinstance(value, str) and (types.is_string(type_) or (types.is_temporal(type_) and not is_expression)))
         or (is_number and (types.is_integer(type_) or types.is_floating(type_) or types.is_decimal(type_)))

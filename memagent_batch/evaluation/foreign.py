@@ -14,7 +14,13 @@ from functools import partial
 from typing import Any
 
 from memagent_batch.documents.formats.jsonl import JsonObject, read_objects
-from memagent_batch.documents.formats.records import Column, ColumnKind, Presence, column_value, raise_missing_column
+from memagent_batch.documents.formats.records import (
+    ColumnKind,
+    InputColumn,
+    Presence,
+    column_value,
+    raise_missing_column,
+)
 from memagent_batch.documents.listing import InputFile, list_files
 from memagent_batch.documents.questions import type_fields
 from memagent_batch.domain.follow_ups.answer_types import NOT_STATED_ENTRY, AnswerType, Label, ValueType
@@ -253,14 +259,14 @@ def _record_id(record: JsonObject, file: InputFile) -> str:
 
 
 def _record_text(record: JsonObject, key: str) -> str:
-    column = Column(name=key, kind=ColumnKind.TEXT, presence=Presence.EVERY)
+    column = InputColumn(name=key, kind=ColumnKind.TEXT, presence=Presence.EVERY)
     if key not in record.value:
         raise_missing_column(column, there=tuple(record.value), where=record.where)
     return str(column_value(record.value[key], column=column, where=record.where))
 
 
 def _references(record: JsonObject, key: str) -> list[str]:
-    column = Column(name=key, kind=ColumnKind.REFERENCES, presence=Presence.EVERY)
+    column = InputColumn(name=key, kind=ColumnKind.REFERENCES, presence=Presence.EVERY)
     if key not in record.value:
         raise_missing_column(column, there=tuple(record.value), where=record.where)
     value = column_value(record.value[key], column=column, where=record.where)

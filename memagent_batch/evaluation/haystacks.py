@@ -27,7 +27,7 @@ TOLERANCE = 0.02
 """Largest distance of a document's length from the one asked for, as a part of it."""
 MAX_HIDDEN = 0.8
 """Largest part of a document that may be what is hidden in it, and not haystack."""
-MAX_SENTENCE_CHARS = 600
+MAX_HAYSTACK_SENTENCE_CHARS = 600
 """Longer sentences of a user's texts are cut, so that every depth has a border near it."""
 ESSAY_ENDINGS = (".txt", ".md")
 """Files of an essays folder that are read."""
@@ -214,7 +214,10 @@ def sentences_of(text: str) -> tuple[str, ...]:
     found = []
     for piece in _SENTENCE_END.split(text):
         sentence = " ".join(piece.split())
-        found += [sentence[start : start + MAX_SENTENCE_CHARS] for start in range(0, len(sentence), MAX_SENTENCE_CHARS)]
+        found += [
+            sentence[start : start + MAX_HAYSTACK_SENTENCE_CHARS]
+            for start in range(0, len(sentence), MAX_HAYSTACK_SENTENCE_CHARS)
+        ]
     return tuple(found)
 
 

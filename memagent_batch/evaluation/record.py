@@ -24,7 +24,7 @@ EVALUATION_FORMAT = "memagent-evaluation/1"
 """Changes with every change of layout that an older version can't read."""
 VARIANT_RUNS_FOLDER = "runs"
 SCORES_FOLDER = "scores"
-CONVERTED_FOLDER = "suite"
+SUITE_FOLDER = "suite"
 """Where a foreign suite lies in this project's layout."""
 REPEAT_REMEDY = "run `evaluate run` again with the same arguments; finished readings are not read again"
 """What brings back a file that is lost or broken."""
@@ -122,7 +122,7 @@ def claim_evaluation(output: Location, *, suite: Location, is_foreign: bool) -> 
         )
     if there is not None and there.suite == named:
         return there
-    folder = CONVERTED_FOLDER if is_foreign else named
+    folder = SUITE_FOLDER if is_foreign else named
     evaluation = Evaluation(suite=named, suite_folder=folder, variants=())
     write_evaluation(output, evaluation)
     return evaluation

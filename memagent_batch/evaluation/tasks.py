@@ -398,7 +398,7 @@ def _haystack(request: SampleRequest, materials: Materials, *, form: NeedleForm,
             return lines(state(key, make_value(request.rng, form.value), form.value) for key in keys)
 
 
-Make = Callable[[SampleRequest, Materials], SuiteSample]
+TaskMaker = Callable[[SampleRequest, Materials], SuiteSample]
 """Makes one sample."""
 
 
@@ -406,7 +406,7 @@ Make = Callable[[SampleRequest, Materials], SuiteSample]
 class SuiteTask:
     """One kind of test."""
 
-    make: Make
+    make: TaskMaker
     metric: Metric
     source: QuestionSource | None = None
     value_type: ValueType | None = None

@@ -14,7 +14,7 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.documents.document_index import CARRY_PREFIX
 from memagent_batch.documents.formats.columnar import batch_records
-from memagent_batch.documents.formats.records import Column, ColumnKind, Presence, Record
+from memagent_batch.documents.formats.records import ColumnKind, InputColumn, Presence, Record
 from memagent_batch.documents.indexing import why_unreadable
 from memagent_batch.documents.texts import FetchedText, fetch_texts
 from memagent_batch.domain.addresses import text_hash
@@ -88,12 +88,12 @@ class RowColumns:
     carry: Sequence[str] = ()
     """Columns to carry into the answers, as text."""
 
-    def to_read(self) -> list[Column]:
+    def to_read(self) -> list[InputColumn]:
         """The columns in this order, as the readers of files take them."""
         return [
-            Column(name=self.document_id, kind=ColumnKind.IDENTIFIER, presence=Presence.EVERY),
-            Column(name=self.text, kind=ColumnKind.DOCUMENT, presence=Presence.SOME),
-            *[Column(name=name, kind=ColumnKind.CARRIED, presence=Presence.SOME) for name in self.carry],
+            InputColumn(name=self.document_id, kind=ColumnKind.IDENTIFIER, presence=Presence.EVERY),
+            InputColumn(name=self.text, kind=ColumnKind.DOCUMENT, presence=Presence.SOME),
+            *[InputColumn(name=name, kind=ColumnKind.CARRIED, presence=Presence.SOME) for name in self.carry],
         ]
 
 

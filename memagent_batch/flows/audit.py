@@ -5,7 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memagent_batch.audit.bundle import README_FILE, Packed, write_bundle
-from memagent_batch.audit.files import CheckedFiles, Finding, Report, Unchecked, check_files, published_manifest, split
+from memagent_batch.audit.files import (
+    CheckedFiles,
+    FileReport,
+    Finding,
+    Unchecked,
+    check_files,
+    published_manifest,
+    split,
+)
 from memagent_batch.audit.reread import Reread, reread
 from memagent_batch.audit.tables import check_tables, texts_of
 from memagent_batch.config.job import JobConfig
@@ -78,7 +86,7 @@ def verify(
         StorageError: a file can't be read for a cause of its store.
         OutputChangedError: something is wrong, and a run has finished while it was looked at.
     """
-    reports: list[Report] = []
+    reports: list[FileReport] = []
     with output_errors(output.uri):
         read_run_record(output)
         published = published_manifest(output)
@@ -127,7 +135,7 @@ def bundle(output: Location, target: Location, *, with_tables: bool, with_text: 
 
 
 def _ask_again(
-    past: PastRun | None, files: CheckedFiles, drawn: RereadSample | None, reports: list[Report]
+    past: PastRun | None, files: CheckedFiles, drawn: RereadSample | None, reports: list[FileReport]
 ) -> tuple[Reread | None, MemagentError | None, str]:
     """What the engine says again; or why it was not asked, and the error if there was one.
 

@@ -42,7 +42,7 @@ from memagent_batch.wiring import make_documents
 
 FILE_BYTES = 256 << 20
 """Size from which a file is skipped by default."""
-LOCAL_FILES = 100
+MAX_LOCAL_SOURCES = 100
 """Most files that `auto` converts one after another in this process, some 0.2 s each."""
 UNREAD = ("not_read", "failed", "needs_ocr", "skipped")
 """Statuses of files that are logged by name, in this order."""
@@ -105,7 +105,7 @@ def convert(job: ConvertJob) -> ConvertManifest:
         )
     require_distinct(files)
     num_bytes = sum(file.size_bytes for file in files)
-    executor = choose_executor(job.executor, num_files=len(files), num_bytes=num_bytes, most_files=LOCAL_FILES)
+    executor = choose_executor(job.executor, num_files=len(files), num_bytes=num_bytes, most_files=MAX_LOCAL_SOURCES)
     with executor.session():
         run = begin_convert(output, documents=documents)
         _log_start(run, num_files=len(files))

@@ -16,8 +16,8 @@ from memagent_batch.errors import MemagentError
 from memagent_batch.evaluation.conversion import convert_suite
 from memagent_batch.evaluation.foreign import ForeignFormat, detect_format
 from memagent_batch.evaluation.record import (
-    CONVERTED_FOLDER,
     SCORES_FOLDER,
+    SUITE_FOLDER,
     VARIANT_RUNS_FOLDER,
     VariantRecord,
     claim_evaluation,
@@ -89,7 +89,7 @@ def evaluate(
         foreign_format = detect_format(suite)
     evaluation = claim_evaluation(output, suite=suite, is_foreign=foreign_format is not None)
     if foreign_format is not None:
-        suite = convert_suite(suite, target=output / CONVERTED_FOLDER, foreign_format=foreign_format)
+        suite = convert_suite(suite, target=output / SUITE_FOLDER, foreign_format=foreign_format)
     ready = load_suite(suite)
     jobs = {variant.name: job_of(variant, suite=ready, output=output) for variant in variants}
     readers = {name: identify_reader(job.agent) for name, job in jobs.items()}

@@ -44,14 +44,14 @@ from memagent_batch.store.location import Location, absolute
 from memagent_batch.training.rollouts.table import RolloutsRecord
 from memagent_batch.wiring import identify_reader, make_engine, make_output
 
-Place = str | PathLike[str]
-Result = TypeVar("Result", bound=Mapping[str, Any])
+PlaceOrPath = str | PathLike[str]
+CallResult = TypeVar("CallResult", bound=Mapping[str, Any])
 
 
 def convert_files(
-    documents: Place | Sequence[Place],
+    documents: PlaceOrPath | Sequence[PlaceOrPath],
     *,
-    output: Place,
+    output: PlaceOrPath,
     converters: Mapping[str, str] | None = None,
     retry_failed: bool = False,
     max_failed_share: float = 1.0,
@@ -183,7 +183,7 @@ def collect(
     *,
     documents: Documents,
     questions: GivenQuestions,
-    output: Place,
+    output: PlaceOrPath,
     agent: AgentConfig,
     rollouts: RolloutConfig = RolloutConfig(),  # noqa: B008
     input: InputConfig = InputConfig(),  # noqa: A002, B008
@@ -227,7 +227,11 @@ def collect(
 
 
 def export(
-    output: Place, *, to: Literal["verl", "trl", "skyrl"], into: Place, storage_options: Options | None = None
+    output: PlaceOrPath,
+    *,
+    to: Literal["verl", "trl", "skyrl"],
+    into: PlaceOrPath,
+    storage_options: Options | None = None,
 ) -> Mapping[str, int]:
     """Writes the rollouts of `collect` as a Parquet file for a trainer, as `memagent export` does; returns its counts.
 
@@ -239,7 +243,11 @@ def export(
 
 
 def page(
-    output: Place, *, to: Place | None = None, context: int | None = 2_000, storage_options: Options | None = None
+    output: PlaceOrPath,
+    *,
+    to: PlaceOrPath | None = None,
+    context: int | None = 2_000,
+    storage_options: Options | None = None,
 ) -> WrittenSite:
     """Writes the answers of the last finished run as pages, as `memagent page` does, however large they become.
 
@@ -258,7 +266,7 @@ def page(
 
 
 def make_review(
-    output: Place,
+    output: PlaceOrPath,
     *,
     question_id: str,
     labels: int | str = 750,
@@ -284,7 +292,7 @@ def make_review(
     return review.make_review(_location(output, storage_options), asked)
 
 
-def _location(place: Place, options: Options | None) -> Location:
+def _location(place: PlaceOrPath, options: Options | None) -> Location:
     return Location(uri=absolute(place), storage_options=StorageOptions(options))
 
 
@@ -293,7 +301,7 @@ def _listed(questions: GivenQuestions) -> GivenQuestions:
     return questions if isinstance(questions, str | PathLike) else list(questions)
 
 
-def _job(documents: Documents, questions: GivenQuestions, *, output: Place, **settings: Any) -> JobConfig:
+def _job(documents: Documents, questions: GivenQuestions, *, output: PlaceOrPath, **settings: Any) -> JobConfig:
     """The job; inputs that are not files have their place in its output."""
     place = absolute(output)
     return checked_section(
@@ -306,8 +314,8 @@ def _job(documents: Documents, questions: GivenQuestions, *, output: Place, **se
 
 
 def _run_job(
-    job: JobConfig, documents: Documents, questions: GivenQuestions, *, flow: Callable[[JobConfig], Result]
-) -> Result:
+    job: JobConfig, documents: Documents, questions: GivenQuestions, *, flow: Callable[[JobConfig], CallResult]
+) -> CallResult:
     """Runs a chain over the inputs; those that are not files are written first."""
     output = make_output(job)
     with log_of_program():

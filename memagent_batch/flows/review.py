@@ -245,7 +245,7 @@ def counted_labels(output: Location, review: Review, *, with_seen: bool) -> Coun
     )
 
 
-class Calibration(TypedDict):
+class LearntCondition(TypedDict):
     """What `memagent review calibrate` prints."""
 
     question_id: str
@@ -269,7 +269,7 @@ class Calibration(TypedDict):
     """The stratum that needs more labels before more of all labels can count; None if all count."""
 
 
-def calibrate(output: Location, question_id: str, *, review_id: str | None, target: Target) -> Calibration:
+def calibrate(output: Location, question_id: str, *, review_id: str | None, target: Target) -> LearntCondition:
     """The threshold of a question by the labels of a review, and the condition that it means.
 
     Without a review it is the only one of the last run that was made to develop by.

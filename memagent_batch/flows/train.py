@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 TRAINING_FORMAT = "memagent-training/1"
 METRICS_FILE = "metrics.jsonl"
 """A line for each step."""
-READ_COLUMNS = (*LEARNT_COLUMNS, "group_id", "sample", "reward", "weights_version", "tokenizer_hash")
+TRAINED_COLUMNS = (*LEARNT_COLUMNS, "group_id", "sample", "reward", "weights_version", "tokenizer_hash")
 
 
 class ParentWeights(TypedDict):
@@ -185,7 +185,7 @@ def checked_groups(table: Location, files: Sequence[str], *, training: TrainConf
     """
     version = training.weights_version or weights_version(model_sha256(str(model)))
     tokenizer = load_tokenizer(str(model)).sha256
-    for group in read_groups(table, files=files, columns=READ_COLUMNS):
+    for group in read_groups(table, files=files, columns=TRAINED_COLUMNS):
         named = group["weights_version"][0].as_py()
         if named != version and not training.allow_other_weights:
             raise SettingsError(

@@ -28,12 +28,12 @@ from memagent_batch.store.turn_log.index import Row
 
 REMEDY = "a later run of the output replaces the tables: repeat the command on the latest run"
 """What to do about a table file that is gone."""
-TURN_COLUMNS = (
+TRACE_COLUMNS = (
     *("turn", "kind", "chunk_index", "token_start", "token_end", "char_start", "char_end"),
     *("locator", "memory", "changed", "num_tokens", "finish_reason"),
 )
 """Columns of `memories` that a trace shows."""
-KEY_COLUMNS = ("document_id", "question_id", "sample")
+READING_COLUMNS = ("document_id", "question_id", "sample")
 """Columns that name a reading."""
 LIKENESS = 0.5
 """How alike an id must be to be suggested, 0 to 1."""
@@ -48,7 +48,7 @@ _WITHOUT_VALUE: Mapping[str | None, str] = {ValueStatus.NOT_STATED: NOT_STATED, 
 KEPT_CHARACTERS = 300
 """Of an earlier answer, characters that are held; `memagent diff` shows all of it."""
 
-ReadingKey = tuple[str, str, int]
+PageKey = tuple[str, str, int]
 """Values of `KEY_COLUMNS`."""
 
 
@@ -74,12 +74,12 @@ class RunReading:
         return str(self.answer["question_id"])
 
     @property
-    def key(self) -> ReadingKey:
+    def key(self) -> PageKey:
         """Document, question and sample."""
         return key_of(self.answer)
 
 
-def key_of(row: Row) -> ReadingKey:
+def key_of(row: Row) -> PageKey:
     """The reading that a row belongs to."""
     return str(row["document_id"]), str(row["question_id"]), int(row["sample"])
 
@@ -150,7 +150,7 @@ def column_names(place: Location) -> list[str]:
 def _part_readings(output: Location, part: PartReport) -> Iterator[RunReading]:
     """Rows of the tables of a part stand in the same order of readings."""
     evidence_file = part["evidence_file"]
-    turns = GroupedRows(output / part["memories_file"], columns=(*KEY_COLUMNS, *TURN_COLUMNS))
+    turns = GroupedRows(output / part["memories_file"], columns=(*READING_COLUMNS, *TRACE_COLUMNS))
     evidence = GroupedRows(output / evidence_file if evidence_file else None)
     for batch in table_rows(output / part["answers_file"]):
         for answer in batch.to_pylist():
@@ -169,7 +169,7 @@ class GroupedRows:
         self._groups = groupby((row for batch in batches for row in batch.to_pylist()), key=key_of)
         self._next = self._advance()
 
-    def take(self, key: ReadingKey) -> list[Row]:
+    def take(self, key: PageKey) -> list[Row]:
         """The rows of this reading, where they are next."""
         if self._next is None or self._next[0] != key:
             return []
@@ -189,7 +189,7 @@ class GroupedRows:
                 "which writes the tables again"
             )
 
-    def _advance(self) -> tuple[ReadingKey, list[Row]] | None:
+    def _advance(self) -> tuple[PageKey, list[Row]] | None:
         found = next(self._groups, None)
         return None if found is None else (found[0], list(found[1]))
 
@@ -291,7 +291,7 @@ class RunChanges:
 
     since: str | None
     """Id of the run before; None for a first run."""
-    readings: Mapping[ReadingKey, Change] = field(default_factory=dict)
+    readings: Mapping[PageKey, Change] = field(default_factory=dict)
     """Readings of the later run that are new, or have another answer, value or status."""
     num_removed: int = 0
     """Readings that only the earlier run asked for."""
@@ -309,7 +309,7 @@ def changes_of(output: Location, manifest: Manifest) -> RunChanges:
     since = manifest["changes"]["since"]
     if since is None:
         return RunChanges(since=None)
-    readings: dict[ReadingKey, Change] = {}
+    readings: dict[PageKey, Change] = {}
     num_removed = 0
     try:
         for table in compare_runs(find_run(output, since), find_run(output, manifest["run_id"])):

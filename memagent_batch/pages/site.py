@@ -53,14 +53,14 @@ LARGE_ANSWERS = 100_000
 """Answers above which a site is written only if the user allows it: at some 11 kB each it takes 1 GB."""
 ROWS_PER_FILE = 1_000
 """Most rows of the table in one file."""
-BATCH_READINGS = 200
+PAGE_BATCH_READINGS = 200
 """Readings whose texts are fetched together, about."""
 MAX_CELL_CHARACTERS = 240
 """Of an answer or question, characters in the table."""
 SHEET_TO_INDEX = "../../../index.html"
 """From a document's page to the index."""
-INDEX_FILE = "index.html"
-RECORD_FILE = "page.json"
+SITE_INDEX_FILE = "index.html"
+SITE_RECORD_FILE = "page.json"
 LAYOUT = "memagent-page/1"
 """Changes with every change of the files that an older version can't replace."""
 BUILD_PREFIX = "build-"
@@ -143,7 +143,7 @@ def write_site(output: Location, target: Location, *, context_chars: int | None,
     """
     with output_errors(output.uri):
         manifest = require_manifest(output)
-    read_owner_record(target, RECORD_FILE, layout=LAYOUT, remedy="choose an empty folder with --to")
+    read_owner_record(target, SITE_RECORD_FILE, layout=LAYOUT, remedy="choose an empty folder with --to")
     num_answers = manifest["counts"]["answers_rows"]
     if num_answers > LARGE_ANSWERS and not is_large_allowed:
         raise OutputError(
@@ -213,7 +213,7 @@ def _batches(sheets: Iterator[Sheet]) -> Iterator[list[Sheet]]:
     """Sheets whose texts are fetched together; the readings of a few documents."""
     for sheet in sheets:
         batch, num_readings = [sheet], len(sheet.readings)
-        while num_readings < BATCH_READINGS and (following := next(sheets, None)):
+        while num_readings < PAGE_BATCH_READINGS and (following := next(sheets, None)):
             batch.append(following)
             num_readings += len(following.readings)
         yield batch
@@ -315,8 +315,8 @@ def open_site(target: Location) -> Iterator[SiteFiles]:
 
     The caller ends it with `publish`.
     """
-    if not (target / RECORD_FILE).exists():
-        (target / RECORD_FILE).write_bytes(json_bytes({"format": LAYOUT}))
+    if not (target / SITE_RECORD_FILE).exists():
+        (target / SITE_RECORD_FILE).write_bytes(json_bytes({"format": LAYOUT}))
     with ThreadPoolExecutor(_THREADS) as threads:
         files = SiteFiles(target, threads)
         try:
@@ -336,7 +336,7 @@ def publish(target: Location, files: SiteFiles, index: bytes) -> None:
         StorageError: others replace the index again and again.
     """
     files.finish()
-    before = replace_shown(target / INDEX_FILE, index)
+    before = replace_shown(target / SITE_INDEX_FILE, index)
     root = f"{target.path.rstrip('/')}/"
     listed = [(path, path.removeprefix(root).split("/")[0]) for path in target.files(temporary=True)]
     abandoned = f"{BUILD_PREFIX}{datetime.now(UTC) - ABANDONED_AFTER:{_STAMP}}"

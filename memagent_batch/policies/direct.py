@@ -76,7 +76,7 @@ class DirectPolicy(ABC):
         )
 
 
-Rank = Callable[[Sequence[Sequence[int]], Sequence[int]], Sequence[float]]
+PassageRank = Callable[[Sequence[Sequence[int]], Sequence[int]], Sequence[float]]
 """Scores passages (token ids, views of the document) against a question (token ids), the higher the nearer; shape
 [num_passages]."""
 
@@ -88,7 +88,7 @@ class RetrievePolicy(DirectPolicy):
     kind: ClassVar[str] = "retrieve"
 
     passage_tokens: int
-    rank: Rank | None = None
+    rank: PassageRank | None = None
     """Scores how near passages are to a question; BM25 if there is none. It runs beside the event loop."""
 
     def __post_init__(self) -> None:
@@ -112,7 +112,7 @@ class RetrievePolicy(DirectPolicy):
         return await asyncio.to_thread(self._nearest, document, question, rank=rank, gap_tokens=len(prompts.gap))
 
     def _nearest(
-        self, document: Document, question: Sequence[int], *, rank: Rank, gap_tokens: int
+        self, document: Document, question: Sequence[int], *, rank: PassageRank, gap_tokens: int
     ) -> list[tuple[int, int]]:
         passages = document.chunks(self.passage_tokens, overlap_tokens=self.overlap_tokens)
         scores = rank([document.token_ids[start:end] for start, end in passages.windows], question)

@@ -14,7 +14,7 @@ from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 REQUIRED_KEYS = ("name", "version", "first_memory", "update", "answers")
 """Keys that a prompt set file must have."""
 
-KEYS = (*REQUIRED_KEYS, "direct", "keep_word", "merge", "note")
+PROMPT_KEYS = (*REQUIRED_KEYS, "direct", "keep_word", "merge", "note")
 """Keys that a prompt set file may have."""
 
 FORM_KEYS = frozenset({"answers", "direct"})
@@ -102,9 +102,9 @@ def _load_file(path: Path) -> Any:
 
 def _parse(content: Any, *, place: str) -> PromptSet:
     if not isinstance(content, Mapping):
-        raise PromptSetError(f"{place}: must hold a mapping with the keys {', '.join(KEYS)}")
+        raise PromptSetError(f"{place}: must hold a mapping with the keys {', '.join(PROMPT_KEYS)}")
     _require_keys(content, place=place)
-    given = [key for key in KEYS if key in content]
+    given = [key for key in PROMPT_KEYS if key in content]
     texts: Any = {key: _required_text(content[key], place=f"{place}, {key}") for key in given if key not in FORM_KEYS}
     if not texts["name"].strip():
         raise PromptSetError(f"{place}, name: is empty; give the set a name")
@@ -113,9 +113,9 @@ def _parse(content: Any, *, place: str) -> PromptSet:
 
 
 def _require_keys(content: Mapping[Any, Any], *, place: str) -> None:
-    unknown = [repr(key) for key in content if key not in KEYS]
+    unknown = [repr(key) for key in content if key not in PROMPT_KEYS]
     if unknown:
-        raise PromptSetError(f"{place}: unknown key {', '.join(unknown)}; known are {', '.join(KEYS)}")
+        raise PromptSetError(f"{place}: unknown key {', '.join(unknown)}; known are {', '.join(PROMPT_KEYS)}")
     missing = [key for key in REQUIRED_KEYS if key not in content]
     if missing:
         raise PromptSetError(f"{place}: missing key {', '.join(missing)}")

@@ -28,9 +28,18 @@ from memagent_batch.store.location import Location
 
 ALL, NONE = 1.0, 0.0
 """Thresholds at which all readings that are not flagged are read again, and none."""
-HALF = 0.5
+PRIOR = 0.5
 """By so many draws the first belief is above the claim."""
-COLUMNS = ("document_id", "question_id", "question_hash", "sample", "status", "value_status", "value", "confidence")
+CALIBRATION_COLUMNS = (
+    "document_id",
+    "question_id",
+    "question_hash",
+    "sample",
+    "status",
+    "value_status",
+    "value",
+    "confidence",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +94,7 @@ def capital(found: Iterable[bool], *, share: float) -> float:
         share: What is claimed at most, above 0 and below 1.
     """
     weight = 1 / min(share, 1 - share)  # draws that the first belief weighs: in as many, one is found or missed
-    believed = weight * share + HALF
+    believed = weight * share + PRIOR
     money = highest = 1.0
     num_found = 0
     for number, is_found in enumerate(found):
@@ -127,7 +136,7 @@ def scan_answers(output: Location, manifest: Manifest, *, question_id: str) -> d
         OutputError: a table file is gone or can't be read.
     """
     found: dict[str, ScanAnswer] = {}
-    for answers in answer_tables(output, manifest, columns=COLUMNS):
+    for answers in answer_tables(output, manifest, columns=CALIBRATION_COLUMNS):
         rows = answers.filter((pc.field("question_id") == question_id) & (pc.field("sample") == 0))
         found.update({row["document_id"]: _scan_answer(row) for row in rows.to_pylist()})
     return found

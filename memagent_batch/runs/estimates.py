@@ -20,7 +20,7 @@ MEASURES = ("recall", "precision", "f1", "elusion", "richness")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class EstimatedShare:
     """A measure with its 95 % interval, 0 to 1."""
 
     value: float | None
@@ -43,7 +43,7 @@ class ReviewEstimates:
     looked_for: str
     """The condition, or the value of a column, that counts as found."""
     num_labels: int
-    shares: Mapping[str, Share | None]
+    shares: Mapping[str, EstimatedShare | None]
     """By measure, allowing for errors of reviewers where that was estimated; error rate and evidence are of all values.
     None where nothing of the kind was labelled."""
     remarks: Sequence[str]
@@ -118,6 +118,6 @@ def _remarks_on_labels(labels: Mapping[str, int]) -> Iterator[str]:
         yield f"{number:,} readings count by labels that were given with the scan's answer in view"
 
 
-def _share(values: Mapping[str, Any]) -> Share:
+def _share(values: Mapping[str, Any]) -> EstimatedShare:
     value = None if values["value"] is None else float(values["value"])
-    return Share(value=value, low=float(values["low"]), high=float(values["high"]))
+    return EstimatedShare(value=value, low=float(values["low"]), high=float(values["high"]))

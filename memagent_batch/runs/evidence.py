@@ -35,7 +35,7 @@ class How(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class AnsweredReading:
     """A reading that has a row of `answers`."""
 
     row: int
@@ -75,7 +75,7 @@ class PartSpans:
 
 def spans_of_part(
     part: pa.Table,
-    answered: Sequence[Answered],
+    answered: Sequence[AnsweredReading],
     *,
     documents: Location | None,
     settings: InputConfig,
@@ -87,7 +87,7 @@ def spans_of_part(
     """
     if documents is None:
         return PartSpans(evidence=None, memories=[turn for each in answered for turn in each.turns], is_whole=True)
-    of_row: dict[int, list[Answered]] = {}
+    of_row: dict[int, list[AnsweredReading]] = {}
     for each in answered:
         of_row.setdefault(each.row, []).append(each)
     rows = [
@@ -141,7 +141,7 @@ def _locator(rows: Sequence[LocatedRow], char_start: int | None, char_end: int |
     return located(rows, char_start=char_start, char_end=char_end)
 
 
-def evidence_rows(answered: Answered, fetched: FetchedText) -> Iterator[EvidenceRow]:
+def evidence_rows(answered: AnsweredReading, fetched: FetchedText) -> Iterator[EvidenceRow]:
     """The rows of one reading: the sentences that were chosen, then the strings of the answer."""
     text = fetched.text
     for rank, span in enumerate(answered.sentences, start=1):

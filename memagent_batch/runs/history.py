@@ -19,7 +19,7 @@ from memagent_batch.documents.document_index import CARRY_PREFIX, is_document, k
 from memagent_batch.errors import OutputError
 from memagent_batch.runs.manifest import MANIFEST_FILE, Manifest, read_manifest
 from memagent_batch.runs.plan import Plan, ReadingLists
-from memagent_batch.runs.tables import REMOVED, RUN_PLAN
+from memagent_batch.runs.tables import REMOVED_TABLE, RUN_PLAN
 from memagent_batch.store.errors import output_errors, table_errors
 from memagent_batch.store.json_files import write_json
 from memagent_batch.store.location import Location
@@ -342,14 +342,14 @@ def find_changes(
 def removed_documents(plan: pa.Table, *, run_id: str, before: PastRun | None) -> pa.Table:
     """The documents that are gone at the run `run_id`, as `REMOVED`; one that came back is not among them."""
     if before is None:
-        return REMOVED.empty_table()
+        return REMOVED_TABLE.empty_table()
     there = plan.filter(is_document(plan))["document_id"].combine_chunks()
     gone = before.plan.filter(is_document(before.plan)).select(["document_id", "document_hash"])
     gone = gone.filter(pc.invert(pc.is_in(gone["document_id"], there)))
     for name, value in (("last_run_id", before.run_id), ("removed_run_id", run_id)):
         gone = gone.append_column(name, pa.array([value] * gone.num_rows, pa.string()))
     still = before.removed.filter(pc.invert(pc.is_in(before.removed["document_id"], there)))
-    return pa.concat_tables([still.cast(REMOVED), gone.cast(REMOVED)]).combine_chunks()
+    return pa.concat_tables([still.cast(REMOVED_TABLE), gone.cast(REMOVED_TABLE)]).combine_chunks()
 
 
 def _count(before: Mapping[Hashable, str | None], after: Mapping[Hashable, str | None]) -> ChangeCounts:

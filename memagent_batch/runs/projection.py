@@ -17,7 +17,7 @@ from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import FinishReason
 from memagent_batch.errors import DocumentError
-from memagent_batch.runs.evidence import Answered, spans_of_part
+from memagent_batch.runs.evidence import AnsweredReading, spans_of_part
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.results import ResultQuestion, result_questions, results_table, with_votes
 from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, AnswerRow, MemoryRow
@@ -118,7 +118,7 @@ class PartLog:
     """What follow-up questions brought, by fingerprint."""
     turns: Mapping[str, Mapping[ReadingKey, Mapping[str, TurnRow]]]
 
-    def reading(self, row: int, document: PartDocument, question: AskedQuestion, sample: int) -> Answered | None:
+    def reading(self, row: int, document: PartDocument, question: AskedQuestion, sample: int) -> AnsweredReading | None:
         """The rows of a reading of the document in this row of the part; None if the log lacks its end."""
         key = (document["document_hash"] or "", question["question_hash"], sample)
         outcome, closed = self.outcomes.get(key), self._closed_of(question, key)
@@ -127,7 +127,7 @@ class PartLog:
         if document["error"] is None and (outcome is None or (is_open and outcome["status"] == Status.OK)):
             return None
         turns = self._turns_of(question, key, outcome)
-        return Answered(
+        return AnsweredReading(
             row=row,
             answer=answer_row(document, question, outcome, sample=sample, origin=self.projection, closed=closed),
             sentences=(closed["evidence"] if closed else None) or (),
@@ -326,7 +326,7 @@ def project(part: pa.Table, *, projection: Projection, not_read: Sequence[Outcom
     `not_read`: what stands in for the outcomes of readings that were not read, as rows of `OUTCOME_LOG`.
     """
     held = load_part_log(part, projection=projection, not_read=not_read)
-    answered: list[Answered] = []
+    answered: list[AnsweredReading] = []
     missing: list[str] = []
     for row, document, question, sample in part_readings(part):
         reading = held.reading(row, document, question, sample)
@@ -363,7 +363,7 @@ def answers_table(rows: Sequence[AnswerRow], *, carried: Mapping[str, Sequence[s
     return table
 
 
-def carried_values(part: pa.Table, answered: Sequence[Answered]) -> dict[str, list[str | None]]:
+def carried_values(part: pa.Table, answered: Sequence[AnsweredReading]) -> dict[str, list[str | None]]:
     """The carried columns of a part of the plan, with a value for each of these readings."""
     rows = part.take(pa.array([each.row for each in answered], pa.int64()))
     return {name: rows[CARRY_PREFIX + name].to_pylist() for name in carried_columns(part.schema)}

@@ -209,7 +209,7 @@ class PlannedDocumentRow(TypedDict):
 ANSWERS = arrow_schema(AnswerRow)
 EVIDENCE = arrow_schema(EvidenceRow)
 MEMORIES = arrow_schema(MemoryRow)
-REMOVED = arrow_schema(RemovedRow)
+REMOVED_TABLE = arrow_schema(RemovedRow)
 RUN_PLAN = arrow_schema(PlannedDocumentRow)
 DOCUMENT_ID, QUESTION_ID, QUESTION = (ANSWERS.field(name) for name in ("document_id", "question_id", "question"))
 

@@ -17,10 +17,10 @@ from memagent_batch.cli.answer import Answer
 from memagent_batch.cli.collect import Collect
 from memagent_batch.cli.main import read_command, run_command
 from memagent_batch.cli.page import Page
-from memagent_batch.cli.plan import Plan
+from memagent_batch.cli.plan import PlanRun
 from memagent_batch.cli.settings import Command, JobSettings, TrainLoopSettings, TrainSettings
 from memagent_batch.cli.show import Show
-from memagent_batch.cli.status import Status
+from memagent_batch.cli.status import ShowStatus
 from memagent_batch.cli.train import Train, TrainLoop
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.job import JobConfig
@@ -146,12 +146,12 @@ def test_command_without_settings_takes_storage_options_of_the_environment_and_n
 ) -> None:
     monkeypatch.setenv("MEMAGENT_OUTPUT", "elsewhere")
     monkeypatch.setenv("MEMAGENT_STORAGE_OPTIONS", '{"key": "k", "secret": "hunter2"}')
-    status = read_command(Status, ["out", "--storage-options", '{"key": "other"}'])
+    status = read_command(ShowStatus, ["out", "--storage-options", '{"key": "other"}'])
     assert status.output == "out"
     assert status.storage_options == {"key": "other", "secret": "hunter2"}
     monkeypatch.setenv("MEMAGENT_STORAGE_OPTIONS", "hunter2")
     with pytest.raises(SettingsError, match="MEMAGENT_STORAGE_OPTIONS is not JSON") as refused:
-        read_command(Status, ["out"])
+        read_command(ShowStatus, ["out"])
     assert "hunter2" not in str(refused.value)
 
 
@@ -186,7 +186,7 @@ def test_words_go_to_the_options_that_have_no_value_yet() -> None:
 def test_option_of_the_command_line_alone_is_refused_in_a_job_file(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("tokens_per_second: 5\n")
     with pytest.raises(SettingsError, match="tokens_per_second: there is no such setting"):
-        read_command(Plan, [*GIVEN, f"--config={tmp_path / 'job.yaml'}"])
+        read_command(PlanRun, [*GIVEN, f"--config={tmp_path / 'job.yaml'}"])
 
 
 @pytest.mark.parametrize("line", ["api_key: hunter2: x", "api_key: *hunter2", 'api_key: "hunter2'])
@@ -230,7 +230,7 @@ def names_in(model: type[BaseModel], *, prefix: str = "") -> Iterator[str]:
     ("command", "settings", "unused"),
     [
         ("answer", JobSettings, ("rollouts",)),
-        ("plan", JobSettings, Plan.unused),
+        ("plan", JobSettings, PlanRun.unused),
         ("collect", JobSettings, Collect.unused),
         ("train", TrainSettings, ()),
         ("train loop", TrainLoopSettings, TrainLoop.unused),

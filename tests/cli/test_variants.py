@@ -3,14 +3,14 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.cli.evaluate import Run, policy_variants, read_variants, vary
+from memagent_batch.cli.evaluate import RunSuite, policy_variants, read_variants, vary
 from memagent_batch.cli.main import read_command
 from memagent_batch.cli.settings import ReaderSettings
 from memagent_batch.errors import SettingsError
 
 
 def base(*arguments: str) -> ReaderSettings:
-    return read_command(Run, ["--suite=s", "--output=o", *arguments]).part(ReaderSettings)
+    return read_command(RunSuite, ["--suite=s", "--output=o", *arguments]).part(ReaderSettings)
 
 
 def test_settings_that_the_suite_sets_may_stand_in_a_shared_job_file(

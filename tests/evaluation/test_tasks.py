@@ -6,7 +6,7 @@ import pytest
 
 from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.haystacks import (
-    MAX_SENTENCE_CHARS,
+    MAX_HAYSTACK_SENTENCE_CHARS,
     TOLERANCE,
     Materials,
     SuiteSample,
@@ -306,7 +306,7 @@ def test_length_without_room_for_the_needles_is_refused_with_the_least_one(text_
 
 def test_sentences_of_a_text_hold_all_its_words_in_pieces_of_bounded_length() -> None:
     assert sentences_of("One.  Two, 2.5!\n\nThree?四。五。 Six") == ("One.", "Two, 2.5!", "Three?四。", "五。", "Six")
-    assert [len(piece) for piece in sentences_of("a" * 700)] == [MAX_SENTENCE_CHARS, 100]
+    assert [len(piece) for piece in sentences_of("a" * 700)] == [MAX_HAYSTACK_SENTENCE_CHARS, 100]
 
 
 def test_texts_of_any_script_and_length_of_sentence_make_documents(tiny_tokenizer: Tokenizer) -> None:

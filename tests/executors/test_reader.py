@@ -27,7 +27,7 @@ from memagent_batch.engines.simulated import SimulatedEngine
 from memagent_batch.errors import EngineRefusedError, EngineUnavailableError, MemagentError, StorageError
 from memagent_batch.executors import actor
 from memagent_batch.executors.actor import ReaderTask
-from memagent_batch.executors.progress.board import Event, ProgressBoard, Report
+from memagent_batch.executors.progress.board import ActorReport, Event, ProgressBoard
 from memagent_batch.executors.progress.reporter import Reporter
 from memagent_batch.executors.reader import Reader
 from memagent_batch.executors.tokenise import tokenise
@@ -48,7 +48,7 @@ TEXTS = {"fine": "some text to read " * 30, "cursed": "two words", "other": "mor
 class Board(ProgressBoard):
     """A board that is in no hurry."""
 
-    async def put(self, report: Report) -> None:
+    async def put(self, report: ActorReport) -> None:
         await asyncio.sleep(0.2)
         await super().put(report)
 
@@ -311,8 +311,8 @@ def unfetched(document: str) -> Event:
 async def test_board_keeps_the_first_reading_not_read_for_each_reason_and_every_failed_one() -> None:
     board = ProgressBoard()
     failed = Event(kind=EventKind.READING_FAILED, message="failed")
-    await board.put(Report(counts={}, events=[unfetched("a/1.txt"), unfetched("a/2.txt"), failed]))
-    await board.put(Report(counts={}, events=[unfetched("a/3.txt"), failed]))
+    await board.put(ActorReport(counts={}, events=[unfetched("a/1.txt"), unfetched("a/2.txt"), failed]))
+    await board.put(ActorReport(counts={}, events=[unfetched("a/3.txt"), failed]))
     assert [event.message for event in board.take().events] == ["a/1.txt not read", "failed", "failed"]
 
 

@@ -17,7 +17,7 @@ from memagent_batch.cli.settings import job_of
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.runs.history import PastRun, write_plan, write_record_manifest
 from memagent_batch.runs.manifest import FORMAT, RUN_FILE, public_settings
-from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, REMOVED, RUN_PLAN
+from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, REMOVED_TABLE, RUN_PLAN
 from memagent_batch.store.json_files import write_json
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes
@@ -353,7 +353,7 @@ def _write_history(output: Location, manifest: Any, answers: list[Row]) -> None:
             manifest=manifest | {"run_id": run_id},
             plan=plan,
             questions=questions,
-            removed=REMOVED.empty_table(),
+            removed=REMOVED_TABLE.empty_table(),
         )
         write_plan(past)
         write_record_manifest(past)

@@ -7,7 +7,7 @@ from typing import Any
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.runs.estimates import ReviewEstimates, Share
+from memagent_batch.runs.estimates import EstimatedShare, ReviewEstimates
 from memagent_batch.runs.record import card
 from memagent_batch.store.location import Location
 from tests.runs.recorded_nights import FAILS, Nights
@@ -23,8 +23,8 @@ def card_of(nights: Nights, run_id: str) -> str:
 
 
 def test_share_is_certain_only_where_it_is() -> None:
-    assert str(Share(value=0.9996, low=0.9912, high=1.0)) == "99.96 % (99.12 to 100)"
-    assert str(Share(value=None, low=0.0, high=0.00001)) == "not known (0 to 0.01)"
+    assert str(EstimatedShare(value=0.9996, low=0.9912, high=1.0)) == "99.96 % (99.12 to 100)"
+    assert str(EstimatedShare(value=None, low=0.0, high=0.00001)) == "not known (0 to 0.01)"
 
 
 def test_card_says_what_was_asked_and_what_came_out(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_card_repeats_the_run_by_a_job_file(tmp_path: Path) -> None:
 def test_card_has_the_latest_estimates_first(tmp_path: Path) -> None:
     nights = Nights(Location(uri=str(tmp_path / "run")))
     nights.run({"a": "one"}, {"q": "Why?"})
-    share = Share(value=0.93, low=0.88, high=0.97)
+    share = EstimatedShare(value=0.93, low=0.88, high=0.97)
     told = ReviewEstimates(
         review_id="q-1",
         run_id="x",

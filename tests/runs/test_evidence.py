@@ -13,7 +13,7 @@ from memagent_batch.documents.texts import fetch_texts
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.texts.sentences import split_sentences
 from memagent_batch.runs import evidence
-from memagent_batch.runs.evidence import Answered, PartSpans, spans_of_part
+from memagent_batch.runs.evidence import AnsweredReading, PartSpans, spans_of_part
 from memagent_batch.runs.projection import NOT_CLOSED
 from memagent_batch.runs.tables import AnswerRow
 from memagent_batch.store.location import Location
@@ -62,7 +62,7 @@ def part_of(folder: Path, texts: dict[str, str]) -> tuple[pa.Table, Location]:
     return pa.Table.from_pylist(rows, schema=INDEX_SCHEMA), documents
 
 
-def rows_of(folder: Path, answered: list[Answered], *, texts: dict[str, str] = TEXTS) -> tuple[list[Any], bool]:
+def rows_of(folder: Path, answered: list[AnsweredReading], *, texts: dict[str, str] = TEXTS) -> tuple[list[Any], bool]:
     part, documents = part_of(folder, texts)
     spans = spans_of_part(part, answered, documents=documents, settings=InputConfig(), has_evidence=True)
     return spans.evidence or [], spans.is_whole
@@ -76,7 +76,7 @@ def test_chosen_sentences_have_their_text_character_for_character(tmp_path: Path
             {"char_start": start, "char_end": end, "chunk_index": place}
             for place, (start, end) in reversed(list(enumerate(map(sentences.span, range(len(sentences))))))
         ]
-        answered.append(Answered(row=row, answer=answer_of(name, None), sentences=spans))
+        answered.append(AnsweredReading(row=row, answer=answer_of(name, None), sentences=spans))
     rows, is_whole = rows_of(tmp_path, answered)
     assert is_whole
     found = {name: [row["text"] for row in rows if row["document_id"] == name] for name in TEXTS}
@@ -108,7 +108,7 @@ def test_strings_of_the_answer_are_looked_for_in_the_text(
     document_id: str, answer: str, alignment: str, text: str | None, tmp_path: Path
 ) -> None:
     row = list(TEXTS).index(document_id)
-    (found, *_), _ = rows_of(tmp_path, [Answered(row=row, answer=answer_of(document_id, answer), sentences=())])
+    (found, *_), _ = rows_of(tmp_path, [AnsweredReading(row=row, answer=answer_of(document_id, answer), sentences=())])
     assert (found["how"], found["quote"], found["alignment"], found["text"]) == ("aligned", answer, alignment, text)
     if text is not None:
         assert TEXTS[document_id][found["char_start"] : found["char_end"]] == text
@@ -116,12 +116,12 @@ def test_strings_of_the_answer_are_looked_for_in_the_text(
 
 def test_answer_that_says_not_stated_is_not_looked_for(tmp_path: Path) -> None:
     answer = answer_of("crlf", "not stated", value_status="not_stated")
-    assert rows_of(tmp_path, [Answered(row=0, answer=answer, sentences=())]) == ([], True)
+    assert rows_of(tmp_path, [AnsweredReading(row=0, answer=answer, sentences=())]) == ([], True)
 
 
 def test_text_that_changed_since_leaves_the_place_without_its_text(tmp_path: Path) -> None:
     span: Any = {"char_start": 6, "char_end": 20, "chunk_index": 0}
-    answered = [Answered(row=0, answer=answer_of("crlf", "Ann signed it."), sentences=[span])]
+    answered = [AnsweredReading(row=0, answer=answer_of("crlf", "Ann signed it."), sentences=[span])]
     (row,), is_whole = rows_of(tmp_path, answered, texts={**TEXTS, "crlf": "Other."})
     assert (row["how"], row["char_start"], row["char_end"], row["text"]) == ("chosen", 6, 20, None)
     assert not is_whole
@@ -147,7 +147,7 @@ def spans_of_pages(
     ]
     shown: Any = [dict(zip(("char_start", "char_end"), span or (None, None), strict=True)) for span in turns]
     answer: Any = {**answer_of("crlf", "Bob did not."), "document_id": "case"}
-    answered = Answered(row=0, answer=answer, sentences=spans, turns=shown)
+    answered = AnsweredReading(row=0, answer=answer, sentences=spans, turns=shown)
     if folder.joinpath("gone").exists():
         pq.write_table(pa.Table.from_pylist(rows[1:]), place.path)
     return spans_of_part(part, [answered], documents=place, settings=PAGED, has_evidence=has_evidence)
@@ -199,7 +199,7 @@ def test_documents_whose_rows_lie_mixed_are_fetched_some_at_a_time(
     part = indexed(place, settings=PAGED)
     turn: Any = {"char_start": 0, "char_end": 1}
     answer: Any = {"status": "failed", "answer": None, "value_status": None}
-    answered = [Answered(row=row, answer=answer, sentences=(), turns=[turn]) for row in range(3)]
+    answered = [AnsweredReading(row=row, answer=answer, sentences=(), turns=[turn]) for row in range(3)]
     fetched: list[int] = []
 
     def fetch(table: pa.Table, **settings: Any) -> Any:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from memagent_batch.errors import OutputError
 from memagent_batch.runs.history import find_run, finished_runs, recorded_plan
-from memagent_batch.runs.tables import REMOVED, RUN_PLAN
+from memagent_batch.runs.tables import REMOVED_TABLE, RUN_PLAN
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import TurnIndex
 from tests.runs.recorded_nights import AWAY, FAILS, Killed, Nights, plan_of
@@ -190,7 +190,7 @@ def test_removed_says_which_run_had_a_document_last_and_which_missed_it(nights: 
         "b": (runs[1], runs[2]),
     }
     assert removed["c"]["document_hash"] is None
-    assert set(removed["b"]) == set(REMOVED.names)
+    assert set(removed["b"]) == set(REMOVED_TABLE.names)
     assert set(nights.answers()) == {("a", "q"), ("a", "r")}
 
 

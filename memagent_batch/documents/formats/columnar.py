@@ -17,8 +17,8 @@ from pyarrow import types
 
 from memagent_batch.documents.formats.records import (
     Absent,
-    Column,
     ColumnKind,
+    InputColumn,
     Place,
     Presence,
     Record,
@@ -167,7 +167,12 @@ class ColumnarReader:
     """Reads Parquet and Arrow IPC files; which one is seen from the file. A place is (row group, row in it)."""
 
     def read(
-        self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None, keep_bad: bool = False
+        self,
+        location: Location,
+        *,
+        columns: Sequence[InputColumn],
+        groups: tuple[int, int] | None,
+        keep_bad: bool = False,
     ) -> Iterator[Record]:
         """See `RecordReader`."""
         with open_grouped(location) as file:
@@ -175,7 +180,7 @@ class ColumnarReader:
             for group in range(*(groups or (0, len(file.group_bytes)))):
                 yield from group_records(file, group, columns=columns, where=location.uri, keep_bad=keep_bad)
 
-    def fetch(self, location: Location, *, columns: Sequence[Column], places: Sequence[Place]) -> Iterator[Record]:
+    def fetch(self, location: Location, *, columns: Sequence[InputColumn], places: Sequence[Place]) -> Iterator[Record]:
         """See `RecordReader`. Reads each row group once, and no further than its last row that is wanted."""
         with open_grouped(location) as file:
             columns = present_columns(file.schema, columns=columns, where=location.uri)
@@ -185,7 +190,7 @@ class ColumnarReader:
                     yield from group_records(file, group, columns=columns, rows=rows, where=location.uri, keep_bad=True)
 
 
-def batch_records(batch: pa.RecordBatch, *, columns: Sequence[Column], where: str) -> Iterator[Record]:
+def batch_records(batch: pa.RecordBatch, *, columns: Sequence[InputColumn], where: str) -> Iterator[Record]:
     """Streams the records of a batch in memory, as of a file. A place is (0, row).
 
     Raises:
@@ -200,7 +205,7 @@ def group_records(
     file: GroupedFile,
     group: int,
     *,
-    columns: Sequence[Column],
+    columns: Sequence[InputColumn],
     where: str,
     rows: Sequence[int] | None = None,
     keep_bad: bool,
@@ -221,7 +226,7 @@ def group_records(
             return
 
 
-def present_columns(schema: pa.Schema, *, columns: Sequence[Column], where: str) -> list[Column]:
+def present_columns(schema: pa.Schema, *, columns: Sequence[InputColumn], where: str) -> list[InputColumn]:
     """The columns as the file has them: with their names in it, or with what stands for them where it lacks them.
 
     Raises:
@@ -230,7 +235,7 @@ def present_columns(schema: pa.Schema, *, columns: Sequence[Column], where: str)
     return [_present_column(schema, column, where=where) for column in columns]
 
 
-def _present_column(schema: pa.Schema, column: Column, *, where: str) -> Column:
+def _present_column(schema: pa.Schema, column: InputColumn, *, where: str) -> InputColumn:
     name = "" if column.is_partition else stored_name(schema, column, where=where)
     count = schema.names.count(name) if name else 0
     if count > 1:
@@ -245,7 +250,7 @@ def _present_column(schema: pa.Schema, column: Column, *, where: str) -> Column:
     return replace(column, stored_as=name)
 
 
-def stored_name(schema: pa.Schema, column: Column, *, where: str) -> str:
+def stored_name(schema: pa.Schema, column: InputColumn, *, where: str) -> str:
     """The name of a column in a file; empty where the file lacks it. A column with an id is found by that alone.
 
     Raises:
@@ -259,7 +264,7 @@ def stored_name(schema: pa.Schema, column: Column, *, where: str) -> str:
     return _mapped_name(schema, column, where=where)
 
 
-def _mapped_name(schema: pa.Schema, column: Column, *, where: str) -> str:
+def _mapped_name(schema: pa.Schema, column: InputColumn, *, where: str) -> str:
     """The name of a column in a file without ids, by what its table says of such files."""
     if column.mapped_names is None:
         raise InputError(
@@ -275,7 +280,7 @@ def _mapped_name(schema: pa.Schema, column: Column, *, where: str) -> str:
     return names[0] if names else ""
 
 
-def _stored_names(columns: Sequence[Column]) -> tuple[str, ...]:
+def _stored_names(columns: Sequence[InputColumn]) -> tuple[str, ...]:
     """Names to read, each once."""
     return tuple(dict.fromkeys(column.stored_as for column in columns if column.stored_as is not None))
 
@@ -313,7 +318,7 @@ def _records(
     batch: pa.RecordBatch,
     places: Sequence[Place],
     *,
-    columns: Sequence[Column],
+    columns: Sequence[InputColumn],
     first_row: int,
     prefix: str,
     keep_bad: bool,
@@ -327,7 +332,7 @@ def _records(
 
 
 def _values(
-    arrays: Sequence[pa.Array | None], index: int, *, columns: Sequence[Column], where: str
+    arrays: Sequence[pa.Array | None], index: int, *, columns: Sequence[InputColumn], where: str
 ) -> tuple[Value, ...]:
     return tuple(
         column_value(_item(array, index, column=column), column=column, where=where)
@@ -335,7 +340,7 @@ def _values(
     )
 
 
-def _arrays(batch: pa.RecordBatch, columns: Sequence[Column]) -> list[pa.Array | None]:
+def _arrays(batch: pa.RecordBatch, columns: Sequence[InputColumn]) -> list[pa.Array | None]:
     """The values of the columns in a batch; None of a column that the file lacks."""
     return [_column_array(batch.column(each.stored_as), kind=each.kind) if each.stored_as else None for each in columns]
 
@@ -363,7 +368,7 @@ def _plain_array(array: pa.Array) -> pa.Array:
     return _plain_array(array.cast(pa.string()))
 
 
-def _item(array: pa.Array | None, index: int, *, column: Column) -> Any:
+def _item(array: pa.Array | None, index: int, *, column: InputColumn) -> Any:
     if array is None:
         return column.substitute
     value = array[index].as_py()

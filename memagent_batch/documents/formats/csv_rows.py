@@ -9,8 +9,8 @@ from functools import partial
 
 from memagent_batch.documents.formats.byte_lines import ByteLines, fetch_lines, open_lines
 from memagent_batch.documents.formats.records import (
-    Column,
     ColumnKind,
+    InputColumn,
     Place,
     Presence,
     Record,
@@ -35,7 +35,12 @@ class CsvReader:
     """Reads CSV: commas, double quotes, a header row; quoted fields may hold line ends."""
 
     def read(
-        self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None, keep_bad: bool = False
+        self,
+        location: Location,
+        *,
+        columns: Sequence[InputColumn],
+        groups: tuple[int, int] | None,
+        keep_bad: bool = False,
     ) -> Iterator[Record]:
         """See `RecordReader`. A place is (first byte, byte after the last). Malformed CSV ends the file."""
         with open_lines(location, max_bytes=text_bound(columns)) as lines:
@@ -46,7 +51,7 @@ class CsvReader:
                 values = partial(_csv_values, row.cells, header=header, fields=fields, columns=columns, where=where)
                 yield make_record(values, place=row.place, where=where, keep_bad=keep_bad)
 
-    def fetch(self, location: Location, *, columns: Sequence[Column], places: Sequence[Place]) -> Iterator[Record]:
+    def fetch(self, location: Location, *, columns: Sequence[InputColumn], places: Sequence[Place]) -> Iterator[Record]:
         """See `RecordReader`."""
         with open_lines(location, max_bytes=text_bound(columns)) as lines:
             header = _csv_header(lines)
@@ -89,7 +94,7 @@ def _csv_header(lines: ByteLines) -> list[str]:
     raise InputError(f"{lines.path} is empty; a CSV file needs a header row with the column names")
 
 
-def _field(header: Sequence[str], *, column: Column, path: str) -> int | None:
+def _field(header: Sequence[str], *, column: InputColumn, path: str) -> int | None:
     """Position of a column; None where it is optional and absent, or a key of the file's folder."""
     if column.is_partition:
         return None
@@ -123,7 +128,7 @@ def _csv_values(
     *,
     header: Sequence[str],
     fields: Sequence[int | None],
-    columns: Sequence[Column],
+    columns: Sequence[InputColumn],
     where: str,
 ) -> tuple[Value, ...]:
     _require_width(row, header=header, where=where)
@@ -133,7 +138,7 @@ def _csv_values(
     )
 
 
-def _csv_value(row: Sequence[str], *, field: int | None, column: Column) -> object:
+def _csv_value(row: Sequence[str], *, field: int | None, column: InputColumn) -> object:
     """A field's value. CSV has no null: an empty field is one in an optional column, and as a document's text.
 
     A JSON list may be a value.
@@ -152,7 +157,7 @@ def _csv_value(row: Sequence[str], *, field: int | None, column: Column) -> obje
 
 
 def _row_values(
-    lines: ByteLines, *, header: Sequence[str], fields: Sequence[int | None], columns: Sequence[Column]
+    lines: ByteLines, *, header: Sequence[str], fields: Sequence[int | None], columns: Sequence[InputColumn]
 ) -> tuple[Value, ...]:
     """The values of the one row that is left."""
     for row in _placed_rows(lines):

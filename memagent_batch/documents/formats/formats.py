@@ -11,7 +11,7 @@ from memagent_batch.documents.formats.csv_rows import CsvReader
 from memagent_batch.documents.formats.jsonl import JsonlReader
 from memagent_batch.documents.formats.records import (
     BOM,
-    Column,
+    InputColumn,
     Place,
     Record,
     RecordReader,
@@ -99,7 +99,12 @@ class TextReader:
     """Reads a text file as one record of one column."""
 
     def read(
-        self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None, keep_bad: bool = False
+        self,
+        location: Location,
+        *,
+        columns: Sequence[InputColumn],
+        groups: tuple[int, int] | None,
+        keep_bad: bool = False,
     ) -> Iterator[Record]:
         """See `RecordReader`. The place is the whole file."""
         max_bytes = text_bound(columns)
@@ -110,7 +115,7 @@ class TextReader:
         values = tuple(column_value(text, column=column, where=location.uri) for column in columns)
         yield Record(place=Place(start=0, stop=len(data)), where=location.uri, values=values)
 
-    def fetch(self, location: Location, *, columns: Sequence[Column], places: Sequence[Place]) -> Iterator[Record]:
+    def fetch(self, location: Location, *, columns: Sequence[InputColumn], places: Sequence[Place]) -> Iterator[Record]:
         """See `RecordReader`."""
         for record in self.read(location, columns=columns, groups=None):
             yield from (replace(record, place=place) for place in places)

@@ -53,7 +53,7 @@ class Absent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class InputColumn:
     """A column to read."""
 
     name: str
@@ -127,7 +127,12 @@ class RecordReader(Protocol):
     """How one file format is read."""
 
     def read(
-        self, location: Location, *, columns: Sequence[Column], groups: tuple[int, int] | None, keep_bad: bool = False
+        self,
+        location: Location,
+        *,
+        columns: Sequence[InputColumn],
+        groups: tuple[int, int] | None,
+        keep_bad: bool = False,
     ) -> Iterator[Record]:
         """Streams the records of a file, or of its row groups `groups[0]` to `groups[1] - 1`.
 
@@ -138,7 +143,7 @@ class RecordReader(Protocol):
         """
         ...
 
-    def fetch(self, location: Location, *, columns: Sequence[Column], places: Sequence[Place]) -> Iterator[Record]:
+    def fetch(self, location: Location, *, columns: Sequence[InputColumn], places: Sequence[Place]) -> Iterator[Record]:
         """Streams the records at `places`, which are sorted; leaves out the places that are not there.
 
         A record that can't be read comes with its error.
@@ -163,7 +168,7 @@ def make_record(values: Callable[[], tuple[Value, ...]], *, place: Place, where:
         return Record(place=place, where=where, values=(), error=error)
 
 
-def column_value(value: object, *, column: Column, where: str) -> Value:
+def column_value(value: object, *, column: InputColumn, where: str) -> Value:
     """A value as the column's kind wants it.
 
     Args:
@@ -191,7 +196,7 @@ def column_value(value: object, *, column: Column, where: str) -> Value:
     return _require_text(value, column=column, where=where)
 
 
-def _require_text(value: object, *, column: Column, where: str) -> str:
+def _require_text(value: object, *, column: InputColumn, where: str) -> str:
     if column.kind in (ColumnKind.CARRIED, ColumnKind.ORDER) and not isinstance(value, str):
         value = _json_text(value, column=column, where=where)
     if (
@@ -207,7 +212,7 @@ def _require_text(value: object, *, column: Column, where: str) -> str:
     return value
 
 
-def _json_text(value: object, *, column: Column, where: str) -> str:
+def _json_text(value: object, *, column: InputColumn, where: str) -> str:
     if type(value) is int or not isinstance(value, bool | int | float | dict | list):
         return str(value)
     try:
@@ -230,7 +235,7 @@ def too_long(max_bytes: int) -> str:
     return f"it has more than {max_bytes:,} bytes, the bound of input.max_document_bytes"
 
 
-def text_bound(columns: Sequence[Column]) -> int | None:
+def text_bound(columns: Sequence[InputColumn]) -> int | None:
     """Most bytes of the text of a document among these columns; None for no bound."""
     return next((column.max_bytes for column in columns if column.max_bytes is not None), None)
 
@@ -243,7 +248,7 @@ def decode(data: bytes) -> str | Unreadable:
         return Unreadable(reason=f"invalid UTF-8 at byte {error.start + 1}")
 
 
-def raise_wrong_type(type_name: str, *, column: Column, where: str) -> NoReturn:
+def raise_wrong_type(type_name: str, *, column: InputColumn, where: str) -> NoReturn:
     """Says that a column is of a type that can't be used.
 
     Raises:
@@ -254,7 +259,7 @@ def raise_wrong_type(type_name: str, *, column: Column, where: str) -> NoReturn:
     raise InputError(f"{where}: column {column.name!r} holds {type_name}, not {wanted}; write it as text{remedy}")
 
 
-def raise_missing_column(column: Column, *, there: Sequence[str], where: str) -> NoReturn:
+def raise_missing_column(column: InputColumn, *, there: Sequence[str], where: str) -> NoReturn:
     """Says that a column is not in the file.
 
     Raises:

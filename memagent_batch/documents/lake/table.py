@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from memagent_batch.documents.formats.columnar import plain_value
-from memagent_batch.documents.formats.records import Absent, Column, Presence, raise_missing_column
+from memagent_batch.documents.formats.records import Absent, InputColumn, Presence, raise_missing_column
 from memagent_batch.errors import InputError
 from memagent_batch.store.location import Location
 
@@ -143,8 +143,8 @@ class Table:
 
 
 def stored_columns(
-    columns: Sequence[Column], *, table: TableColumns, values: Mapping[str, pa.Scalar], where: str
-) -> list[Column]:
+    columns: Sequence[InputColumn], *, table: TableColumns, values: Mapping[str, pa.Scalar], where: str
+) -> list[InputColumn]:
     """The columns to read as a file of the table may have them.
 
     Raises:
@@ -183,7 +183,7 @@ def partition_values(path: str, *, root: str) -> Mapping[str, pa.Scalar]:
     }
 
 
-def with_partition(columns: Sequence[Column], values: Mapping[str, pa.Scalar]) -> list[Column]:
+def with_partition(columns: Sequence[InputColumn], values: Mapping[str, pa.Scalar]) -> list[InputColumn]:
     """The columns, with those that are keys of the folders, whatever the file itself has under their names."""
     return [
         replace(column, absent=Absent(value=plain_value(values[column.name])), is_partition=True)

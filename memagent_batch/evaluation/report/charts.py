@@ -26,7 +26,7 @@ CHART_PIXELS = 900
 """Width of a chart."""
 PANEL_PIXELS = {1: 380, 2: 310, 3: 230}
 """Height of a panel, by how many stand beside each other."""
-REWARDS = {"mean_reward": "mean reward of the samples", "held_out_reward": "held-out questions, greedy"}
+REWARD_COLUMNS = {"mean_reward": "mean reward of the samples", "held_out_reward": "held-out questions, greedy"}
 """Lines of the learning curve, by their keys in `metrics.jsonl`."""
 
 
@@ -121,7 +121,7 @@ def chart_learning(steps: Sequence[Mapping[str, float | None]]) -> Chart | None:
     """The mean reward of each step's samples, and that of the held-out questions; None before the first."""
     lines = [
         [Point(x=step["step"] or 0, y=reward) for step in steps if (reward := step.get(key)) is not None]
-        for key in REWARDS
+        for key in REWARD_COLUMNS
     ]
     points = [point for line in lines for point in line]
     if not points:
@@ -131,10 +131,10 @@ def chart_learning(steps: Sequence[Mapping[str, float | None]]) -> Chart | None:
     panel = Panel(x=number_axis("step", [point.x for point in points]), y=y, lines=lines)
     words = "; ".join(
         f"{name}: {line[0].y:.3f} at first, {line[-1].y:.3f} at step {line[-1].x:g}"
-        for name, line in zip(REWARDS.values(), lines, strict=True)
+        for name, line in zip(REWARD_COLUMNS.values(), lines, strict=True)
         if line
     )
-    return Chart(name="curve", alternative=words, names=list(REWARDS.values()), panels=[panel])
+    return Chart(name="curve", alternative=words, names=list(REWARD_COLUMNS.values()), panels=[panel])
 
 
 def render_chart(chart: Chart) -> Markup:

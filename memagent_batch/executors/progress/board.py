@@ -34,7 +34,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class ActorReport:
     """What an actor did since its last report, or all of them since the driver's last look."""
 
     counts: Mapping[str, int]
@@ -45,10 +45,10 @@ class Report:
 class Board(Protocol):
     """A board as readers see it, wherever it is."""
 
-    def put(self, report: Report) -> Awaitable[None]:
+    def put(self, report: ActorReport) -> Awaitable[None]:
         """Adds a reader's report; what it returns ends when the board has it."""
 
-    def take(self) -> Report | None:
+    def take(self) -> ActorReport | None:
         """All reports since the last call, for the driver; None if they can't be had now."""
 
     def stop_turns(self, bound: str) -> None:
@@ -89,7 +89,7 @@ class ProgressBoard:
         self._deaths: list[TurnKey] = []
         self._bound = ""
 
-    async def put(self, report: Report) -> None:
+    async def put(self, report: ActorReport) -> None:
         """Adds a reader's report; of readings that were not read it keeps the first event for each reason."""
         with self._lock:
             self._counts.update(report.counts)
@@ -99,7 +99,7 @@ class ProgressBoard:
             self._events.extend(news[:room])
             self._num_left_out += len(news[room:])
 
-    def take(self) -> Report:
+    def take(self) -> ActorReport:
         """All reports since the last call; one more event gives the number of those that were left out."""
         with self._lock:
             counts, self._counts = self._counts, Counter[str]()
@@ -108,7 +108,7 @@ class ProgressBoard:
         if left_out:
             message = f"{left_out} more failed readings; the table `answers` has them all"
             events.append(Event(kind=EventKind.READING_FAILED, message=message, fields={"left_out": left_out}))
-        return Report(counts=counts, events=events)
+        return ActorReport(counts=counts, events=events)
 
     async def has_turns(self) -> bool:
         """Whether any reader has reported a turn."""

@@ -13,7 +13,7 @@ from typing import Any
 from tqdm import tqdm
 
 from memagent_batch.errors import MemagentError
-from memagent_batch.executors.progress.board import Board, Event, ProgressBoard, Report
+from memagent_batch.executors.progress.board import ActorReport, Board, Event, ProgressBoard
 from memagent_batch.executors.ray.metrics import COUNTERS, READER_COUNTS, counter, gauge, labels
 from memagent_batch.logs import EventKind
 from memagent_batch.runs.bounds import Spent
@@ -192,7 +192,7 @@ class Progress:
                     log.log(event.level, event.message, extra={"event": event.kind, **event.fields})
         self._show(is_last=is_last)
 
-    def _count(self, report: Report) -> None:
+    def _count(self, report: ActorReport) -> None:
         self._sums.update(report.counts)
         if self._first_read is None and self._sums["document_bytes"]:
             self._first_read = time.monotonic(), self._share

@@ -8,7 +8,7 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineDeadError
-from memagent_batch.executors.progress.board import Board, Event, Report
+from memagent_batch.executors.progress.board import ActorReport, Board, Event
 from memagent_batch.executors.ray.metrics import READER_COUNTS, gauge, labels, turn_histogram
 from memagent_batch.logs import EventKind
 from memagent_batch.store.turn_log.writer import TurnLogWriter
@@ -105,7 +105,7 @@ class Reporter:
         events, self._events = self._events, []
         if not events and not any(counts.values()):
             return asyncio.ensure_future(asyncio.sleep(0))
-        return asyncio.ensure_future(self._board.put(Report(counts=counts, events=events)))
+        return asyncio.ensure_future(self._board.put(ActorReport(counts=counts, events=events)))
 
     def _note_outage(self) -> None:
         """Adds one event when the endpoint is away, and one when it is back."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import ray
 
-from memagent_batch.executors.progress.board import ProgressBoard, Report
+from memagent_batch.executors.progress.board import ActorReport, ProgressBoard
 from memagent_batch.executors.ray.session import START_SECONDS
 from memagent_batch.reading.suspects import TurnKey
 
@@ -145,7 +145,7 @@ class RayBoard:
     handle: Any
     _answer: Any = field(default=None, init=False, repr=False)
 
-    def put(self, report: Report) -> Awaitable[None]:
+    def put(self, report: ActorReport) -> Awaitable[None]:
         """Adds a reader's report; it is on its way when this returns, and lost if the board has gone."""
         return _settled(self.handle.put.remote(report))
 
@@ -184,11 +184,11 @@ class RayBoard:
             raise error.cause from None
         return await made
 
-    def take(self) -> Report | None:
+    def take(self) -> ActorReport | None:
         """What the readers reported since the last look; None if the board does not answer."""
         self._answer = self._answer or self.handle.take.remote()
         try:
-            report: Report = ray.get(self._answer, timeout=BOARD_ANSWER_SECONDS)
+            report: ActorReport = ray.get(self._answer, timeout=BOARD_ANSWER_SECONDS)
         except TimeoutError:
             return None
         except ray.exceptions.RayError:  # the board restarts, or the cluster is going down: the run itself reports that

@@ -19,7 +19,7 @@ import ray
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineStartError, MemagentError
 from memagent_batch.executors.actor import LAST_STOP_SECONDS, ReaderProcess, ReaderTask
-from memagent_batch.executors.progress.board import Event, Report
+from memagent_batch.executors.progress.board import ActorReport, Event
 from memagent_batch.executors.ray.board import MAX_STARTS, NextStep, RayBoard
 from memagent_batch.executors.reader import Reader
 from memagent_batch.logs import EventKind
@@ -95,6 +95,6 @@ class Replica:
                     f"a replica is given up, and the others go on: its engine failed to start {MAX_STARTS} times: "
                 )
                 event = Event(kind=EventKind.REPLICA_GIVEN_UP, message=f"{message}{problem}")
-                await board.put.remote(Report(counts={}, events=[event]))
+                await board.put.remote(ActorReport(counts={}, events=[event]))
                 await board.run_ended.remote()
                 os._exit(1)

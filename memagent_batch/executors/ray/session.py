@@ -28,7 +28,7 @@ CPU_SHARE = 0.5
 RAY_NOTE = "\nFailed to apply UDF"
 """Begins the advice on retries that Ray Data adds to the message of every error in a task."""
 
-COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+LOG_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 """Escape sequences with which Ray colours its messages."""
 
 BLOCKS_AHEAD = 16
@@ -118,7 +118,7 @@ def own_error(error: ray.exceptions.RayError) -> MemagentError:
     cause = getattr(error, "cause", None)
     if isinstance(cause, MemagentError):
         return type(cause)(_without_advice(str(cause)))
-    message = _without_advice(COLOURS.sub("", str(error))).strip()
+    message = _without_advice(LOG_COLOURS.sub("", str(error))).strip()
     return RunFailedError(f"Ray stopped the run: {message}; the same command goes on from the log")
 
 

@@ -18,8 +18,8 @@ from memagent_batch.documents.formats.byte_lines import ByteLines, line_at
 from memagent_batch.documents.formats.csv_rows import CsvReader
 from memagent_batch.documents.formats.jsonl import JsonlReader
 from memagent_batch.documents.formats.records import (
-    Column,
     ColumnKind,
+    InputColumn,
     Place,
     Presence,
     Record,
@@ -30,12 +30,14 @@ from memagent_batch.errors import InputError
 from memagent_batch.store.location import Location
 from tests.documents.lake.forms import indexed, read
 
-TEXT = Column(name="text", kind=ColumnKind.DOCUMENT, presence=Presence.SOME, setting="input.text_column")
-ID = Column(name="document_id", kind=ColumnKind.IDENTIFIER, presence=Presence.EVERY, setting="input.document_id_column")
-REFERENCES = Column(name="r", kind=ColumnKind.REFERENCES, presence=Presence.OPTIONAL)
+TEXT = InputColumn(name="text", kind=ColumnKind.DOCUMENT, presence=Presence.SOME, setting="input.text_column")
+ID = InputColumn(
+    name="document_id", kind=ColumnKind.IDENTIFIER, presence=Presence.EVERY, setting="input.document_id_column"
+)
+REFERENCES = InputColumn(name="r", kind=ColumnKind.REFERENCES, presence=Presence.OPTIONAL)
 
 
-def _read(reader: RecordReader, path: Path, data: bytes, *columns: Column) -> list[Record]:
+def _read(reader: RecordReader, path: Path, data: bytes, *columns: InputColumn) -> list[Record]:
     path.write_bytes(data)
     return list(reader.read(Location(uri=str(path)), columns=columns, groups=None))
 

@@ -8,14 +8,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.documents.formats.columnar import ColumnarReader, open_grouped
-from memagent_batch.documents.formats.records import Column, ColumnKind, Place, Presence, Unreadable, Value
+from memagent_batch.documents.formats.records import ColumnKind, InputColumn, Place, Presence, Unreadable, Value
 from memagent_batch.errors import InputError
 from memagent_batch.store.location import Location
 
-TEXT = Column(name="text", kind=ColumnKind.DOCUMENT, presence=Presence.SOME, setting="input.text_column")
-ID = Column(name="document_id", kind=ColumnKind.IDENTIFIER, presence=Presence.EVERY, setting="input.document_id_column")
-CARRIED = Column(name="c", kind=ColumnKind.CARRIED, presence=Presence.SOME)
-REFERENCES = Column(name="r", kind=ColumnKind.REFERENCES, presence=Presence.OPTIONAL)
+TEXT = InputColumn(name="text", kind=ColumnKind.DOCUMENT, presence=Presence.SOME, setting="input.text_column")
+ID = InputColumn(
+    name="document_id", kind=ColumnKind.IDENTIFIER, presence=Presence.EVERY, setting="input.document_id_column"
+)
+CARRIED = InputColumn(name="c", kind=ColumnKind.CARRIED, presence=Presence.SOME)
+REFERENCES = InputColumn(name="r", kind=ColumnKind.REFERENCES, presence=Presence.OPTIONAL)
 
 
 def _write_parquet(table: pa.Table, path: Path) -> None:
@@ -35,7 +37,7 @@ WRITERS = pytest.mark.parametrize("write", [_write_parquet, _write_arrow, _write
 Write = Callable[[pa.Table, Path], None]
 
 
-def _read(path: Path, *columns: Column, groups: tuple[int, int] | None = None) -> list[tuple[Value, ...]]:
+def _read(path: Path, *columns: InputColumn, groups: tuple[int, int] | None = None) -> list[tuple[Value, ...]]:
     records = ColumnarReader().read(Location(uri=str(path)), columns=columns, groups=groups)
     return [record.values for record in records]
 
@@ -137,7 +139,7 @@ def test_read_integer_ids_become_text(tmp_path: Path) -> None:
     ],
 )
 def test_read_column_of_a_wrong_type_is_refused_with_its_type(
-    column: Column, array: pa.Array, type_name: str, tmp_path: Path
+    column: InputColumn, array: pa.Array, type_name: str, tmp_path: Path
 ) -> None:
     _write_parquet(pa.table({column.name: array}), tmp_path / "f")
     with pytest.raises(InputError, match=f"column {column.name!r} holds .*{type_name}"):

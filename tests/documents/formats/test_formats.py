@@ -1,7 +1,7 @@
 import pytest
 
 from memagent_batch.documents.formats.formats import Format, format_of
-from memagent_batch.documents.formats.records import Column, ColumnKind, Presence, Unreadable, column_value, decode
+from memagent_batch.documents.formats.records import ColumnKind, InputColumn, Presence, Unreadable, column_value, decode
 from memagent_batch.errors import InputError
 
 
@@ -37,8 +37,8 @@ def test_format_of_compressed_file_is_refused_with_unpacking(path: str) -> None:
         format_of(path, where=path, remedy="")
 
 
-def _column(kind: ColumnKind, presence: Presence = Presence.SOME) -> Column:
-    return Column(name="c", kind=kind, presence=presence, setting="input.c")
+def _column(kind: ColumnKind, presence: Presence = Presence.SOME) -> InputColumn:
+    return InputColumn(name="c", kind=kind, presence=presence, setting="input.c")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from memagent_batch.cli.status import progress_line
 from memagent_batch.errors import StorageError
 from memagent_batch.executors.progress import progress
-from memagent_batch.executors.progress.board import ProgressBoard, Report
+from memagent_batch.executors.progress.board import ActorReport, ProgressBoard
 from memagent_batch.runs.plan import PendingWork
 from memagent_batch.runs.state import ProgressNote, read_progress, write_progress
 from memagent_batch.store.location import Location
@@ -32,7 +32,7 @@ def test_notes_tell_share_rate_and_end_and_a_store_that_fails_stops_nothing(
 
     board = ProgressBoard()
     counts = {"turns": 2, "prompt_tokens": 90, "completion_tokens": 10, "readings": 1, "document_bytes": 25}
-    asyncio.run(board.put(Report(counts=counts)))
+    asyncio.run(board.put(ActorReport(counts=counts)))
     pending = PendingWork(readings=4, num_bytes=100, follow_up_readings=0)
     shown = progress.Progress(run_id="r", asked=10, model="m", policy="p").shown(
         board, pending=pending, starting="", keep=keep
@@ -68,7 +68,7 @@ def test_end_is_expected_from_the_second_report_until_all_readings_have_ended(
     with shown.shown(board, pending=pending, starting=""):
         for num_bytes, readings in reports:
             before, deadline = shown.note()["share_read"], time.monotonic() + 60
-            asyncio.run(board.put(Report(counts={"document_bytes": num_bytes, "readings": readings})))
+            asyncio.run(board.put(ActorReport(counts={"document_bytes": num_bytes, "readings": readings})))
             while shown.note()["share_read"] == before and time.monotonic() < deadline:
                 time.sleep(0.02)
     note = shown.note()
