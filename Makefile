@@ -40,7 +40,7 @@ demo: setup
 	$(PYTHON) -m memagent_batch.cli.demo --output $(DEMO_OUT)
 
 # Two processes; tests that share an engine or a Ray are in one of them (tests/README.md).
-PYTEST := $(PYTHON) -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+PYTEST := $(PYTHON) -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 test: tools namespaces setup
 	$(PYTEST) -m "not slow and not gpu"
 

@@ -1,5 +1,6 @@
 """Fixtures that several parts of the tests use."""
 
+import functools
 import json
 import os
 import shutil
@@ -11,7 +12,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import hypothesis
@@ -19,6 +20,7 @@ import psutil
 import pytest
 import pytest_asyncio
 from moto.server import ThreadedMotoServer
+from xdist.scheduler import LoadScopeScheduling
 
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.engines.engine import Engine
@@ -57,13 +59,35 @@ THOUGHT_TAGS = ("<|im_start|>", "<|endoftext|>")
 policy has no others."""
 
 
-def group_of(item: pytest.Item) -> str:
-    """Tests of one group run in one process: those that share an engine, a Ray or a cluster, and those of a file."""
-    for fixture in ("ray_here", "cluster"):
-        if fixture in getattr(item, "fixturenames", ()):
-            return fixture
-    is_engine_shared = item.get_closest_marker("vllm") and not item.get_closest_marker("ray")
-    return "vllm" if is_engine_shared else item.path.stem
+GROUPS = {
+    "ray_here": "ray",
+    "cluster:": "cluster",
+    "mark.ray": None,
+    "mark.vllm": "vllm",
+    "vllm_s": "vllm",
+    "browser:": "browser",
+}
+"""Words in files of tests that need the session's Ray, the loopback cluster, an engine or a browser: such files run in
+one process, so that each is started once. A file that starts its own Ray is a group by itself."""
+
+
+@functools.cache
+def group_of(nodeid: str) -> str:
+    """Tests of one group run in one process: those that share what is expensive to start, and those of a file."""
+    file = nodeid.partition("::")[0]
+    text = (Path(__file__).parents[1] / file).read_text(encoding="utf-8")
+    return next((group for word, group in GROUPS.items() if word in text), None) or file
+
+
+class GroupScheduling(LoadScopeScheduling):
+    """Hands whole groups to processes, in the order in which they were collected."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupScheduling:
+    return GroupScheduling(config, log)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -72,7 +96,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)  # after `-m` and `-k` have chosen
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Groups tests, and runs those groups first that take longest, so that both processes end at the same time."""
+    """Runs those groups first that take longest, so that both processes end at the same time."""
     record = recorded()
     took = {item: sum(by_test.get(item.nodeid, 0) for by_test in record.values()) for item in items}
     if (most := config.getoption("--most-seconds")) is not None:
@@ -80,9 +104,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if took[item] <= most]
     seconds: dict[str, float] = defaultdict(float)
     for item in items:
-        seconds[group_of(item)] += took[item]
-        item.add_marker(pytest.mark.xdist_group(group_of(item)))
-    items.sort(key=lambda item: (-seconds[group_of(item)], group_of(item)))
+        seconds[group_of(item.nodeid)] += took[item]
+    items.sort(key=lambda item: (-seconds[group_of(item.nodeid)], group_of(item.nodeid)))
 
 
 @pytest.fixture(autouse=True)

@@ -19,15 +19,9 @@ def recorded() -> dict[str, dict[str, float]]:
     return record
 
 
-def name_of(nodeid: str) -> str:
-    """The id of a test without the group that pytest-xdist adds."""
-    at = nodeid.rfind("@")
-    return nodeid[:at] if at > nodeid.rfind("]") else nodeid
-
-
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.when != "teardown" and report.duration >= MIN_SECONDS:
-        _seconds[report.when][name_of(report.nodeid)] = round(report.duration, 1)
+        _seconds[report.when][report.nodeid] = round(report.duration, 1)
 
 
 def pytest_sessionfinish() -> None:
