@@ -413,6 +413,7 @@ def lines_of(folder: Path, *arguments: str, code: int) -> list[dict[str, Any]]:
     return lines
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_run_with_json_log_writes_nothing_else_to_stderr(job: Path) -> None:
     lines = lines_of(job, "answer", "--config", "job.yaml", "--max-failed-share", "0.1", code=4)

@@ -58,7 +58,7 @@ EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
 """SIGTERM, as shells count it; the same command goes on."""
 
-EXIT_BY_ERROR: dict[type[Exception], tuple[str, int]] = {
+ENDING_BY_ERROR: dict[type[Exception], tuple[str, int]] = {
     UsageError: ("error", EXIT_USAGE),
     SupersededError: ("superseded", EXIT_SUPERSEDED),
     TerminatedError: ("stopped", EXIT_TERMINATED),
@@ -215,7 +215,7 @@ def _exit_code(command: Callable[[], object]) -> int:
 
 def _log_end(error: Exception) -> int:
     """Logs the error that ends a command; returns its exit code."""
-    word, exit_code = next(end for kind, end in EXIT_BY_ERROR.items() if isinstance(error, kind))
+    word, exit_code = next(end for kind, end in ENDING_BY_ERROR.items() if isinstance(error, kind))
     is_known = isinstance(error, MemagentError)
     fields = {"event": EventKind.RUN_STOPPED, "error_type": type(error).__name__, "exit_code": exit_code}
     message = f"{word}: {error}" if is_known else f"{word}: {type(error).__name__}: {error}"

@@ -216,7 +216,7 @@ def shown(reports: Iterable[BatchReport], *, run_id: str, num_files: int) -> Ite
     with tqdm(total=num_files, bar_format=FILES_BAR, dynamic_ncols=True, disable=not sys.stderr.isatty()) as bar:
         for report in reports:
             counts.update(source.status for source in report.sources)
-            counts.update(held=report.num_reused)
+            counts.update(reused=report.num_reused)
             bar.update(len(report.sources))
             bar.set_postfix_str(_counts_text(counts))
             if bar.disable and time.monotonic() - last >= LOG_SECONDS:
@@ -228,4 +228,4 @@ def shown(reports: Iterable[BatchReport], *, run_id: str, num_files: int) -> Ite
 
 
 def _counts_text(counts: Counter[str]) -> str:
-    return f"{counts['held']} held, {counts[PartStatus.FAILED]} failed, {counts[PartStatus.NEEDS_OCR]} need OCR"
+    return f"{counts['reused']} reused, {counts[PartStatus.FAILED]} failed, {counts[PartStatus.NEEDS_OCR]} need OCR"

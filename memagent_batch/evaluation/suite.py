@@ -322,7 +322,7 @@ def _require_value(row: SuiteQuestion, *, name: str) -> None:
         try:
             written_value(reference, value_type)
         except ValueError as error:
-            raise InputError(f"{name}: its reference is no {value_type.type.value}: {error}") from error
+            raise InputError(f"{name}: its reference is not a {value_type.type.value}: {error}") from error
 
 
 def claim_suite(output: Location, asked: Mapping[str, Any]) -> bool:

@@ -335,7 +335,7 @@ def find_changes(
         "questions": _count(_question_hashes(before.questions) if before else {}, _question_hashes(questions)),
         "readings": _count_readings(plan, since=since),
         "tables": {uri: {"before": versions.get(uri), "now": now} for uri, now in (tables or {}).items()},
-        "turns": {"asked": sum(each.asked for each in new), "held": sum(each.held for each in new)},
+        "turns": {"asked": sum(each.asked for each in new), "reused": sum(each.held for each in new)},
     }
 
 

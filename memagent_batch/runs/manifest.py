@@ -206,9 +206,9 @@ def read_run_record(output: Location) -> dict[str, Any] | None:
     return _read_record(output, RUN_FILE)
 
 
-def _read_record(folder: Location, name: str) -> dict[str, Any] | None:
+def _read_record(folder: Location, name: str, *, formats: Sequence[str] = (FORMAT,)) -> dict[str, Any] | None:
     record = read_json(folder / name)
-    if record is not None and record.get("format") != FORMAT:
+    if record is not None and record.get("format") not in formats:
         raise OutputError(
             f"output: {folder} has the layout {record.get('format')!r}, this version reads {FORMAT!r}; keep it to look "
             "at with the version that wrote it, and choose another output"
@@ -216,14 +216,14 @@ def _read_record(folder: Location, name: str) -> dict[str, Any] | None:
     return record
 
 
-def read_manifest(folder: Location) -> Manifest | None:
+def read_manifest(folder: Location, *, formats: Sequence[str] = (FORMAT,)) -> Manifest | None:
     """The manifest of an output or of a run's record; None if there is none."""
-    return cast("Manifest | None", _read_record(folder, MANIFEST_FILE))
+    return cast("Manifest | None", _read_record(folder, MANIFEST_FILE, formats=formats))
 
 
-def require_manifest(output: Location) -> Manifest:
+def require_manifest(output: Location, *, formats: Sequence[str] = (FORMAT,)) -> Manifest:
     """The manifest of an output in which a run has finished."""
-    manifest = read_manifest(output)
+    manifest = read_manifest(output, formats=formats)
     if manifest is None:
         raise OutputError(
             f"output: no run has finished at {output.uri} (no {MANIFEST_FILE}); run the same command to its end"

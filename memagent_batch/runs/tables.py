@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 
 from memagent_batch.config.job import TableFormat
 from memagent_batch.config.storage import Options
+from memagent_batch.documents.listing import CONVERTED_FORMAT
 from memagent_batch.errors import OutputError
-from memagent_batch.runs.manifest import require_manifest
+from memagent_batch.runs.manifest import FORMAT, require_manifest
 from memagent_batch.store.columns import Column, arrow_schema
 from memagent_batch.store.errors import output_errors, table_errors
 from memagent_batch.store.location import Location
@@ -235,7 +236,7 @@ def table_files(output: str, table: str, *, storage_options: Options | None = No
 
 def table_locations(output: Location, table: str) -> list[Location]:
     """The files that hold a table of the last finished run, as its manifest names them."""
-    manifest = require_manifest(output)
+    manifest = require_manifest(output, formats=(FORMAT, CONVERTED_FORMAT))
     if table not in manifest["files"]:
         raise OutputError(f"output: {output.uri} has no table {table!r}; it has {', '.join(sorted(manifest['files']))}")
     return [output / name for name in manifest["files"][table]]

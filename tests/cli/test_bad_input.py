@@ -137,6 +137,7 @@ def test_answer_missing_or_truncated_documents_are_named(refused: Run, tmp_path:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_real_command_line_with_bad_documents_shows_its_steps_and_nothing_of_rays(
     job: dict[str, str], tmp_path: Path

@@ -39,6 +39,7 @@ def test_command_beside_packages_of_the_same_name_starts_ours(project: Path) -> 
     assert run(project, "answer", "--help").stdout.startswith("usage: memagent answer")
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_collect_beside_packages_of_the_same_name_reads_and_finds_the_users_reward(
     project: Path, text_model: str
@@ -71,6 +72,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.parametrize("are_packages", [True, False])
 def test_answer_from_python_and_modules_of_the_users_own_pipelines_and_jobs(

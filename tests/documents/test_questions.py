@@ -219,7 +219,7 @@ def test_questions_of_a_job_file_may_have_types() -> None:
     table = read_questions(None, ask=["Who?", {"question": "Is it?", "question_id": "is", "answer_type": "bool"}])
     assert table["question_id"].to_pylist()[1] == "is"
     assert value_types(table) == [None, Bool()]
-    with pytest.raises(ValueTypeError, match="--ask, question 1: answer_type: 'boolean' is none of"):
+    with pytest.raises(ValueTypeError, match="--ask, question 1: answer_type: 'boolean' is not one of"):
         read_questions(None, ask=[{"question": "Is it?", "answer_type": "boolean"}])
 
 

@@ -74,7 +74,7 @@ def test_kill_in_the_middle_of_a_grown_night_asks_nothing_twice_and_ends_equal(t
     assert stream.tables(stream.manifest()) == new.tables(new.manifest())
     num_readings = len(NAMES) * len(QUESTIONS)
     turns = stream.manifest()["changes"]["turns"]
-    assert turns["held"] == 3 * num_readings  # whole chunks of the night before
+    assert turns["reused"] == 3 * num_readings  # whole chunks of the night before
     assert 4 * num_readings <= turns["asked"] <= 4 * num_readings + 2  # in flight at the kill: two readings
 
 

@@ -62,6 +62,7 @@ def test_a_bound_stops_a_run_midway_and_the_next_runs_end_with_the_tables_of_an_
     require_equal_after_stops(job, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_here")
 def test_a_bound_stops_two_replicas_midway(job: JobConfig, tmp_path: Path) -> None:

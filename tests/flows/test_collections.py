@@ -136,7 +136,7 @@ def test_notes_of_a_night_cost_the_chunks_that_they_fill(tmp_path: Path, text_mo
         }
         before = chunks
     assert min(first.values()) > 0
-    assert manifest["changes"]["turns"]["held"] > 0
+    assert manifest["changes"]["turns"]["reused"] > 0
     locators = {row["locator"] for row in rows_of(job, manifest, "evidence") if row["how"] == "chosen"}
     assert locators
     assert all(re.fullmatch(r"2026-01-0\d, note \d+", locator) for locator in locators)

@@ -134,9 +134,9 @@ def test_failed_files_stay_until_they_are_asked_for_again(tmp_path: Path) -> Non
     (tmp_path / "in" / "b.txt").write_text("fine")
     job = job_of(tmp_path, limits=Limits(seconds=3))
     assert endings(convert(job)) == {"converted": 2, "failed": 1, "ok": 1}
-    assert endings(convert(job)) == {"held": 2, "failed": 1, "ok": 1}
+    assert endings(convert(job)) == {"reused": 2, "failed": 1, "ok": 1}
     mended = replace(job, converters={".loop": "tests.convert.hostile:Quiet"}, retry_failed=True)
-    assert endings(convert(mended)) == {"held": 1, "converted": 1, "ok": 2}
+    assert endings(convert(mended)) == {"reused": 1, "converted": 1, "ok": 2}
     with pytest.raises(TooManyFailedError, match="1 of 2 files failed"):
         convert(replace(job, max_failed_share=0.1))
 
@@ -168,12 +168,12 @@ def test_converter_named_for_an_ending_converts_the_files_that_it_now_concerns_a
     assert endings(convert(plain)) == {"converted": 5, "skipped": 2, "needs_ocr": 1, "ok": 2}
 
     own = replace(plain, converters=dict.fromkeys((".rtf", ".log", ".png"), "tests.convert.hostile:Quiet"))
-    assert endings(convert(own)) == {"held": 1, "converted": 4, "ok": 5}
+    assert endings(convert(own)) == {"reused": 1, "converted": 4, "ok": 5}
     texts = {row["document_id"]: row["text"] for row in table_of(own).to_pylist()}
     assert (texts["a.rtf"], texts["a.log"], texts["a.png"]) == ("NONE", "TEXT", "BM PICTURE")
     assert (texts["a.eml/1-b.rtf"], texts["a.txt"]) == ("ATTACHED", "note")
-    assert endings(convert(own)) == {"held": 5, "ok": 5}
-    assert endings(convert(plain)) == {"held": 1, "converted": 4, "skipped": 2, "needs_ocr": 1, "ok": 2}
+    assert endings(convert(own)) == {"reused": 5, "ok": 5}
+    assert endings(convert(plain)) == {"reused": 1, "converted": 4, "skipped": 2, "needs_ocr": 1, "ok": 2}
 
 
 def test_run_goes_on_from_the_table_files_of_one_that_was_killed(tmp_path: Path) -> None:
@@ -317,7 +317,7 @@ def test_file_that_can_not_be_fetched_has_its_row_and_is_tried_again(
             convert(job)
     require_closed(table_of(job), {"gone.txt": "not_read", "there.txt": "ok"})
     (tmp_path / "in" / "gone.txt").write_text("back")
-    assert endings(convert(job)) == {"held": 1, "converted": 1, "ok": 2}
+    assert endings(convert(job)) == {"reused": 1, "converted": 1, "ok": 2}
 
 
 def test_output_of_other_files_is_refused(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_grown_document_asks_its_last_chunk_its_new_one_and_the_answers(text_mod
         new = {f"update/{days - 1}": times, f"update/{days}": times, "answer": NUM_QUESTIONS}
         assert stream.asked(manifest) == new
         held = (days - 1) * times
-        assert manifest["changes"]["turns"] == {"asked": sum(new.values()), "held": held}
+        assert manifest["changes"]["turns"] == {"asked": sum(new.values()), "reused": held}
     state = read_state(Location(uri=stream.job.output))
     assert (state["turns"], state["reused_turns"]) == (
         sum(row["reused_from"] is None for row in stream.logged()),
@@ -188,17 +188,17 @@ def test_documents_that_swap_their_ids_cost_nothing_and_grown_ones_take_no_turn_
     stream, texts = Stream(tmp_path, text_model), {name: text_of(name, days=2) for name in "ab"}
     stream.night(texts)
     swapped = stream.night({"a": texts["b"], "b": texts["a"]})
-    assert swapped["changes"]["turns"] == {"asked": 0, "held": 0}
+    assert swapped["changes"]["turns"] == {"asked": 0, "reused": 0}
     grown_texts = {"a": text_of("a", days=3), "b": text_of("b", days=3)}
     manifest = stream.night(grown_texts)
-    assert manifest["changes"]["turns"]["held"] == 0
+    assert manifest["changes"]["turns"]["reused"] == 0
     require_anew(stream, manifest, grown_texts)
 
 
 def test_sampled_readings_are_read_anew_with_the_seeds_of_their_text(text_model: str, tmp_path: Path) -> None:
     stream = Stream(tmp_path, text_model, sampling={"temperature": 0.7})
     stream.night({"a": text_of("a", days=2)})
-    assert (stream.night({"a": text_of("a", days=3)}))["changes"]["turns"]["held"] == 0
+    assert (stream.night({"a": text_of("a", days=3)}))["changes"]["turns"]["reused"] == 0
 
 
 def test_night_that_was_cut_off_asks_nothing_twice(
@@ -215,7 +215,7 @@ def test_night_that_was_cut_off_asks_nothing_twice(
         file.unlink()  # the kill came before these
     manifest = stream.night(texts)
     assert stream.asked(manifest) == {}
-    assert manifest["changes"]["turns"] == {"asked": 3 * NUM_QUESTIONS, "held": 2 * NUM_QUESTIONS}
+    assert manifest["changes"]["turns"] == {"asked": 3 * NUM_QUESTIONS, "reused": 2 * NUM_QUESTIONS}
     require_anew(stream, manifest, texts)
 
 

@@ -87,7 +87,7 @@ def test_three_nights_read_what_changed_and_tell_it(
         "questions": {"added": 0, "changed": 0, "removed": 0, "unchanged": 2},
         "readings": {"read": 4, "kept": 2, "unreadable": 0, "not_read": 0},
         "tables": {},
-        "turns": {"asked": 6, "held": 2},
+        "turns": {"asked": 6, "reused": 2},
     }
     assert {(row["document_id"], row["run_id"]) for row in scan.rows("answers")} == {
         ("a", monday["run_id"]),

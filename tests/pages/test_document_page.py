@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from memagent_batch.pages.document_page import NEAR_CHARACTERS, Mark, Window, shown_evidence, windows
 from memagent_batch.pages.readings import RunReading
+from memagent_batch.runs.tables import ANSWERS
 
 CHOSEN = {"how": "chosen", "rank": 0, "char_start": 3}
 NOWHERE = {"how": "aligned", "rank": 0, "char_start": None}
@@ -26,7 +27,8 @@ FOUND = {"how": "aligned", "rank": 1, "char_start": 9}
 def test_words_of_a_choice_that_the_document_lacks_are_no_evidence_to_show(
     columns: dict[str, object], shown: list[dict[str, object]]
 ) -> None:
-    assert shown_evidence(RunReading(answer=columns, turns=[], evidence=[FOUND, NOWHERE, CHOSEN])) == shown
+    row = dict.fromkeys(ANSWERS.names) | columns
+    assert shown_evidence(RunReading(answer=row, turns=[], evidence=[FOUND, NOWHERE, CHOSEN])) == shown
 
 
 def passage(window: Window) -> str:

@@ -1,6 +1,7 @@
 import pytest
 
 from memagent_batch.pages.readings import OUTCOMES, outcome_of, run_time, shown_value
+from memagent_batch.runs.tables import ANSWERS
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ from memagent_batch.pages.readings import OUTCOMES, outcome_of, run_time, shown_
     ],
 )
 def test_value_is_shown_as_a_person_reads_it(columns: dict[str, object], value: str, outcome: str) -> None:
-    row = {"status": "ok", "answer": "an answer", **columns}
+    row = {**dict.fromkeys(ANSWERS.names), "status": "ok", "answer": "an answer", **columns}
     assert (shown_value(row), outcome_of(row)) == (value, outcome)
     assert outcome in OUTCOMES
 

@@ -144,7 +144,7 @@ def test_changes_of_the_first_run_are_all_added(nights: Nights) -> None:
         "questions": counts(added=2),
         "readings": {"read": 2, "kept": 0, "unreadable": 2, "not_read": 0},
         "tables": {},
-        "turns": {"asked": 0, "held": 0},
+        "turns": {"asked": 0, "reused": 0},
     }
     assert nights.table("removed") == []
 
@@ -158,7 +158,7 @@ def test_changes_count_documents_questions_and_readings_since_the_run_before(nig
         "questions": counts(added=1, changed=1, unchanged=1),
         "readings": {"read": 8, "kept": 1, "unreadable": 3, "not_read": 0},
         "tables": {},
-        "turns": {"asked": 0, "held": 0},
+        "turns": {"asked": 0, "reused": 0},
     }
 
 

@@ -102,6 +102,7 @@ def num_starts(folder: Path) -> list[int]:
     return sorted(actors.count(actor) for actor in set(actors))
 
 
+@pytest.mark.slow
 def test_replica_that_can_not_start_is_given_up_and_the_other_reads_everything(
     text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,6 +126,7 @@ def test_run_of_which_no_replica_can_start_ends_with_the_error(
     assert num_starts(tmp_path) == [1] * num_replicas
 
 
+@pytest.mark.slow
 def test_replica_that_dies_and_can_not_start_again_ends_the_run_which_goes_on_without_it(
     text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
