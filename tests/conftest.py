@@ -79,7 +79,7 @@ def group_of(nodeid: str) -> str:
     return next((group for word, group in GROUPS.items() if word in text), None) or file
 
 
-class GroupScheduling(LoadScopeScheduling):
+class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
     """Hands whole groups to processes, in the order in which they were collected."""
 
     def _split_scope(self, nodeid: str) -> str:
