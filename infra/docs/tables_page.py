@@ -63,7 +63,7 @@ TABLES = (
         "One row for each reading that ended; the first `ok` stands, else the last `failed`.",
     ),
     (
-        "log/closings/",
+        "log/follow_ups/",
         FOLLOW_UP_LOG,
         "One row for each answered reading whose follow-up questions have ended.",
     ),

@@ -129,7 +129,7 @@ def tokenise_rows(
                 "readings": [{"question": row, "sample": sample} for row, sample in product(questions, range(samples))],
                 "turn_files": [],
                 "last_hashes": [],
-                "closings": [],
+                "follow_ups": [],
                 "ended_by": [],
                 **{CARRY_PREFIX + name: value for name, value in zip(columns.carry, record.values[2:], strict=True)},
             }

@@ -185,7 +185,7 @@ def _summary(counts: Mapping[str, int]) -> str:
     endings = ("ok", "needs_ocr", "empty", "failed", "skipped", "not_read")
     by_ending = ", ".join(f"{counts[f'files_{ending}']} {ending}" for ending in endings if counts[f"files_{ending}"])
     return (
-        f"{counts['files']} files ({by_ending}), {counts['files_reused']} of them held; {counts['documents']} "
+        f"{counts['files']} files ({by_ending}), {counts['files_reused']} of them reused; {counts['documents']} "
         f"documents, "
         f"{counts['rows']} rows" + (f"; {left_out} left out (names that start with . or _)" if left_out else "")
     )

@@ -276,7 +276,7 @@ def _follow_up_cost(plan: Plan, bundles: Sequence[pa.Table], *, agent: AgentConf
     """What the turns after the answers of all readings to do and to close take at most."""
     counts: Counter[int] = Counter()
     for bundle in bundles if plan.asked.follow_ups else ():
-        for name in ("readings", "closings"):
+        for name in ("readings", "follow_ups"):
             rows = pc.struct_field(pc.list_flatten(bundle[name]), "question").value_counts()
             counts.update({row["values"]: row["counts"] for row in rows.to_pylist()})
     config = plan.asked.follow_ups.config if plan.asked.follow_ups else FollowUpConfig()

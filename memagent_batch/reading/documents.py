@@ -70,7 +70,7 @@ def _planned_document(row: pa.Table) -> PlannedDocument:
         turn_files=values["turn_files"],
         num_bytes=values["num_bytes"] or 0,
         last_hashes=values["last_hashes"],
-        follow_up_readings=[(reading["question"], reading["sample"]) for reading in values["closings"]],
+        follow_up_readings=[(reading["question"], reading["sample"]) for reading in values["follow_ups"]],
         ended_by=values["ended_by"],
         sentences=Sentences(starts=starts, ends=ends),
         carried={name: value for name, value in values.items() if name.startswith(CARRY_PREFIX)},

@@ -78,7 +78,7 @@ class Cause(StrEnum):
     """How answers are taken out of responses."""
     TYPE = "type"
     """The type that the question asks for."""
-    FOLLOW_UPS = "closing"
+    FOLLOW_UPS = "follow_ups"
     """What is asked after the answer, of the same reader and type: its budgets and texts, evidence, support."""
     SAME_INPUTS = "same inputs"
     """None of these: a reading that failed or was not read was read again, or the engine gave another answer."""

@@ -171,8 +171,6 @@ class Manifest(TypedDict):
     again: NotRequired[AgainRecord]
     markers: NotRequired[MarkerCounts]
     """There where a chat API was sent what stands in documents, questions and memories."""
-    follow_up_texts: NotRequired[dict[str, str]]
-    """`follow_up_text_sha256` of each kind of follow-up question that was asked; there if one was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ WORK_COLUMNS = pa.schema(
     [
         pa.field("readings", pa.list_(pa.struct([("question", pa.int32()), ("sample", pa.int32())]))),
         pa.field("turn_files", pa.list_(pa.string())),
-        pa.field("closings", pa.list_(pa.struct([("question", pa.int32()), ("sample", pa.int32())]))),
+        pa.field("follow_ups", pa.list_(pa.struct([("question", pa.int32()), ("sample", pa.int32())]))),
         pa.field("ended_by", pa.list_(pa.string())),
         pa.field("last_hashes", pa.list_(pa.string())),
     ]
@@ -91,13 +91,13 @@ def count_pending(bundles: Iterable[pa.Table]) -> PendingWork:
         lengths = num_readings_of(bundle)
         readings += pc.sum(lengths).as_py()
         num_bytes += pc.sum(pc.multiply(bundle["num_bytes"], lengths)).as_py()
-        follow_up_readings += pc.sum(pc.list_value_length(bundle["closings"])).as_py()
+        follow_up_readings += pc.sum(pc.list_value_length(bundle["follow_ups"])).as_py()
     return PendingWork(readings=readings, num_bytes=num_bytes, follow_up_readings=follow_up_readings)
 
 
 def num_readings_of(bundle: pa.Table) -> pa.ChunkedArray:
     """Readings of each document, those to close among them."""
-    return pc.add(pc.list_value_length(bundle["readings"]), pc.list_value_length(bundle["closings"]))
+    return pc.add(pc.list_value_length(bundle["readings"]), pc.list_value_length(bundle["follow_ups"]))
 
 
 class PlannedQuestions:
@@ -367,7 +367,7 @@ class Plan:
 
     def _ended_by(self, bundle: pa.Table, index: TurnIndex) -> list[list[str]]:
         """Run and writer that ended each of the readings to close, by document."""
-        hashes, follow_up_readings = (bundle[name].to_pylist() for name in ("document_hash", "closings"))
+        hashes, follow_up_readings = (bundle[name].to_pylist() for name in ("document_hash", "follow_ups"))
         keys = (
             [(hash_, self.asked.hashes[each["question"]], each["sample"]) for each in readings]
             for hash_, readings in zip(hashes, follow_up_readings, strict=True)
@@ -399,7 +399,7 @@ class Plan:
             readings.end_document()
             follow_up_readings.end_document()
         kind = WORK_COLUMNS.field("readings").type
-        return {"readings": readings.column(kind), "closings": follow_up_readings.column(kind)}
+        return {"readings": readings.column(kind), "follow_ups": follow_up_readings.column(kind)}
 
     def _shared_texts(self) -> frozenset[str]:
         """Hashes that several documents have."""

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
-from memagent_batch.domain.follow_ups.prompts import EVIDENCE, SUPPORT, VALUE, follow_up_text_sha256
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
 from memagent_batch.domain.texts.shares import quantity
@@ -192,7 +191,7 @@ def close_run(
         removed_file=removed_file,
         changes=find_changes(recorded, questions, before=before, tables=run.record.tables, run_turns=run_turns),
     )
-    manifest = _with_own_parts(manifest, run, reports, questions=questions, spent=spent)
+    manifest = _with_own_parts(manifest, run, reports, spent=spent)
     past = PastRun(
         output=run.output, run_id=run.run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed
     )
@@ -269,10 +268,8 @@ def _manifest(
     }
 
 
-def _with_own_parts(
-    manifest: Manifest, run: Run, reports: Sequence[PartReport], *, questions: pa.Table, spent: Spent | None
-) -> Manifest:
-    """The manifest with what not every run has, from its markers to the texts of its follow-up questions."""
+def _with_own_parts(manifest: Manifest, run: Run, reports: Sequence[PartReport], *, spent: Spent | None) -> Manifest:
+    """The manifest with what not every run has, from its markers to its second pass."""
     manifest = manifest.copy()
     if markers := _sum_markers(reports):
         manifest["markers"] = markers
@@ -285,21 +282,7 @@ def _with_own_parts(
         manifest["sample"] = run.record.sample
     if run.record.again is not None:
         manifest["again"] = run.record.again
-    if follow_up_texts := _follow_up_texts(run, questions):
-        manifest["follow_up_texts"] = follow_up_texts
     return manifest
-
-
-def _follow_up_texts(run: Run, questions: pa.Table) -> dict[str, str]:
-    """Fingerprints of the texts of follow-up questions, by kind; none where nothing is asked after an answer."""
-    if not run.projection.follow_up_readings:
-        return {}
-    is_asked = {
-        VALUE: questions["answer_type"].null_count < questions.num_rows,
-        EVIDENCE: run.job.follow_ups.evidence,
-        SUPPORT: run.job.follow_ups.support,
-    }
-    return {kind: follow_up_text_sha256(kind) for kind in is_asked if is_asked[kind]}
 
 
 def _sum_markers(reports: Sequence[PartReport]) -> MarkerCounts | None:

@@ -155,13 +155,13 @@ def test_log_file_that_was_gone_when_a_later_run_closed_is_found_in_the_lists_be
     copied: Callable[[], Copy],
 ) -> None:
     copy = copied()
-    for folder in ("turns", "outcomes", "closings"):
+    for folder in ("turns", "outcomes", "follow_ups"):
         sorted((copy.folder / "log" / folder).iterdir())[-1].unlink()
     nights = Nights(Location(uri=str(copy.folder)))
     nights.run({"x": "one"}, {"q": "Why?"}, adopt_output=True)
     assert copy.verify().findings == []
     dropped = {where.rpartition("/")[0] for kind, where in found(copy.verify(all_runs=True)) if kind == "gone"}
-    assert dropped == {"log/turns", "log/outcomes", "log/closings"}
+    assert dropped == {"log/turns", "log/outcomes", "log/follow_ups"}
 
 
 def test_record_of_an_older_run_is_checked_with_all(copied: Callable[[], Copy]) -> None:

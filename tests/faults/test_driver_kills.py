@@ -93,9 +93,9 @@ def test_kill_in_the_middle_of_follow_up_turns_asks_no_chunk_again_and_ends_equa
     finish([*plain, *FOLLOW_UPS], output=left_alone)
     with KilledJob([*plain, *FOLLOW_UPS, "--output", str(killed)], output=killed) as job:
         job.start()
-        assert job.wait_until(lambda: len(rows_in(killed / "log/closings")) > 1)
+        assert job.wait_until(lambda: len(rows_in(killed / "log/follow_ups")) > 1)
         kill_driver(job)
-        assert 1 < len(rows_in(killed / "log/closings")) < NUM_DOCUMENTS
+        assert 1 < len(rows_in(killed / "log/follow_ups")) < NUM_DOCUMENTS
         job.start()
         assert job.finish() == 0, job.last_words()
     kinds, expected = (Counter(row["kind"] for row in rows_in(output / "log/turns")) for output in (killed, left_alone))

@@ -15,16 +15,13 @@ from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.job import LogConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.document import Document
-from memagent_batch.domain.follow_ups import prompts as follow_up_prompts
 from memagent_batch.domain.follow_ups.answer_types import Bool, Json, Label, Labels, Number, ValueType
 from memagent_batch.domain.follow_ups.evidence import MemoryTrace
 from memagent_batch.domain.follow_ups.prompts import (
     EVIDENCE,
-    FOLLOW_UP_TEXTS,
     SUPPORT,
     VALUE,
     Support,
-    follow_up_text_sha256,
 )
 from memagent_batch.domain.follow_ups.values import MENU_TYPES, ValueStatus
 from memagent_batch.domain.guides import GuideKind
@@ -422,16 +419,3 @@ async def test_shipped_policy_writes_valid_values_and_numbers_of_sentences_under
         assert result["value_status"] in (ValueStatus.OK, ValueStatus.NOT_STATED)
         assert (result["confidence"] is not None) == (value_type.type in MENU_TYPES)
         assert (result["support"] is None) == (result["evidence"] == [])
-
-
-def test_fingerprint_of_follow_up_texts_changes_with_their_own_text_and_the_version(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    before = {kind: follow_up_text_sha256(kind) for kind in FOLLOW_UP_TEXTS}
-    monkeypatch.setattr(
-        follow_up_prompts, "FOLLOW_UP_TEXTS", {**FOLLOW_UP_TEXTS, VALUE: FOLLOW_UP_TEXTS[VALUE] + " Now."}
-    )
-    assert follow_up_text_sha256(VALUE) != before[VALUE]
-    assert follow_up_text_sha256(EVIDENCE) == before[EVIDENCE]
-    monkeypatch.setattr(follow_up_prompts, "VERSION", "next")
-    assert follow_up_text_sha256(EVIDENCE) != before[EVIDENCE]

@@ -198,7 +198,7 @@ class Nights:
             }
             for bundle in plan.pending(index, retry_failed=mended)
             for document in bundle.to_pylist()
-            for reading in document["closings"]
+            for reading in document["follow_ups"]
         ]
         if rows:
             name = f"{FOLLOW_UPS_FOLDER}/{run.run_id}-w-000001.parquet"

@@ -224,7 +224,7 @@ def value_differences(nights: Nights, before: str, after: str) -> list[tuple[Any
 def test_value_that_was_cut_and_is_whole_with_a_larger_budget_has_changed(nights: Nights, text_model: str) -> None:
     first = night(nights, CUT, FIVE, json_tokens=64, model=text_model)
     second = night(nights, FIVE, FIVE, json_tokens=128, model=text_model)
-    changed = ("0", "changed", ["closing"])
+    changed = ("0", "changed", ["follow_ups"])
     assert value_differences(nights, first, second) == [(*changed, "invalid", None, "ok", '{"price":5}')]
     assert value_differences(nights, second, first) == [(*changed, "ok", '{"price":5}', "invalid", None)]
 

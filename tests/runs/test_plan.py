@@ -339,7 +339,7 @@ def bundle_of(sizes: Sequence[int], *, num_readings: int = 1) -> pa.Table:
             "document_id": [str(number) for number in range(len(sizes))],
             "num_bytes": pa.array(sizes, pa.int64()),
             "readings": pa.array([[READING] * num_readings] * len(sizes), WORK_COLUMNS.field("readings").type),
-            "closings": pa.array([[]] * len(sizes), WORK_COLUMNS.field("closings").type),
+            "follow_ups": pa.array([[]] * len(sizes), WORK_COLUMNS.field("follow_ups").type),
         }
     )
 

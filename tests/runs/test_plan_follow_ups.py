@@ -72,7 +72,7 @@ def test_typed_questions_alone_are_closed_where_nothing_is_asked_of_every_readin
     plan = plan_of(follow_ups_of(agent))
     index = index_of(plan, statuses={"free": Status.OK, "is": Status.OK}, closed={})
     assert work(plan, index, column="readings") == set()
-    assert work(plan, index, column="closings") == {(name, id_) for name in DOCUMENTS for id_ in ("is", "price")}
+    assert work(plan, index, column="follow_ups") == {(name, id_) for name in DOCUMENTS for id_ in ("is", "price")}
     assert plan.counts(index).to_close == 4
     pending = count_pending(plan.pending(index, retry_failed=False))
     assert (pending.readings, pending.follow_up_readings) == (4, 4)
@@ -82,8 +82,8 @@ def test_closed_readings_are_no_work_and_those_that_failed_at_it_are_tried_again
     plan = plan_of(follow_ups_of(agent, evidence=True))
     closed = {(name, id_): name == "b" for name in DOCUMENTS for id_ in ("free", "is", "price")}
     index = index_of(plan, statuses={"free": Status.OK, "is": Status.OK}, closed=closed)
-    assert work(plan, index, column="closings") == set()
-    again = work(plan, index, column="closings", retry_failed=True)
+    assert work(plan, index, column="follow_ups") == set()
+    again = work(plan, index, column="follow_ups", retry_failed=True)
     assert again == {("b", id_) for id_ in ("free", "is", "price")}
     (part,) = plan_parts(plan, index)
     assert part["follow_up_files"].to_pylist() == [["c-free", "c-is", "c-price"]] * 2
@@ -92,7 +92,7 @@ def test_closed_readings_are_no_work_and_those_that_failed_at_it_are_tried_again
 def test_readings_to_do_and_failed_ones_are_not_to_close(agent: AgentConfig) -> None:
     plan = plan_of(follow_ups_of(agent, evidence=True))
     index = index_of(plan, statuses={"free": Status.FAILED}, closed={})
-    assert work(plan, index, column="closings") == set()
+    assert work(plan, index, column="follow_ups") == set()
     assert work(plan, index, column="readings") == {(name, id_) for name in DOCUMENTS for id_ in ("is", "price")}
     assert plan.counts(index).to_close == 0
 

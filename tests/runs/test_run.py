@@ -200,7 +200,7 @@ def test_run_that_claims_later_has_the_later_id_whatever_its_clock_says(
     assert json.loads((tmp_path / "run" / "run.json").read_text())["run_id"] == run.run_id
 
 
-@pytest.mark.parametrize("folder", ["turns", "outcomes", "closings"])
+@pytest.mark.parametrize("folder", ["turns", "outcomes", "follow_ups"])
 def test_run_has_a_later_id_than_all_rows_of_the_log_of_which_run_json_knows_nothing(
     tmp_path: Path, folder: str
 ) -> None:

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from memagent_batch.domain.addresses import fingerprint
-from memagent_batch.domain.follow_ups.evidence import MAX_CHOSEN, MAX_SOURCES
 from memagent_batch.domain.guides import choice_guide
 from memagent_batch.domain.prompts import Decode, Encode, TokenTemplate
 
@@ -56,9 +54,6 @@ class FollowUpTokens:
     decode: Decode
 
 
-VERSION = "1"
-"""Changes with every change of a text."""
-
 FOLLOW_UP_TEXTS: Mapping[str, str] = {
     VALUE: (
         "Give the answer as a value.\n\n"
@@ -83,10 +78,3 @@ FOLLOW_UP_TEXTS: Mapping[str, str] = {
     ),
 }
 """Text of each kind of turn; slots as in a prompt set."""
-
-
-def follow_up_text_sha256(kind: str) -> str:
-    """What decides a follow-up question beside reader, question, document and settings, as 64 hex digits."""
-    return fingerprint(
-        {"version": VERSION, "kind": kind, "text": FOLLOW_UP_TEXTS[kind], "caps": [MAX_SOURCES, MAX_CHOSEN]}
-    )

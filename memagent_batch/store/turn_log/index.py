@@ -155,8 +155,8 @@ def scan_log(
 ) -> TurnIndex:
     """Reads the keys of the whole log: memory grows with readings, not with turns.
 
-    `closings` and `follow_up_turns` are the fingerprints under which closed readings and their turns are kept; with
-    `begins`, a run, or with `among`, paths, only those files are read.
+    `follow_up_readings` and `follow_up_turns` are the fingerprints under which closed readings and their turns are
+    kept; with `begins`, a run, or with `among`, paths, only those files are read.
     """
     index = TurnIndex(fingerprint=fingerprint)
     tables = read_log(

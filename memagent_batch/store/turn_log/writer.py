@@ -37,7 +37,7 @@ from memagent_batch.store.turn_log.rows import (
 
 TURNS_FOLDER = "log/turns"
 OUTCOMES_FOLDER = "log/outcomes"
-FOLLOW_UPS_FOLDER = "log/closings"
+FOLLOW_UPS_FOLDER = "log/follow_ups"
 TURN_ROW_BYTES = 300
 """Bytes that a row takes beside its tokens and text; only paces the flushes."""
 ROOM_FLUSHES = 8

@@ -193,7 +193,7 @@ class Projector:
 
 def _as_bundle(part: pa.Table) -> pa.Table:
     """A part of the plan as `tokenise` takes it: no follow-up questions, no turns of a last version."""
-    for column in map(WORK_COLUMNS.field, ("closings", "ended_by", "last_hashes")):
+    for column in map(WORK_COLUMNS.field, ("follow_ups", "ended_by", "last_hashes")):
         part = part.append_column(column, pa.array([[]] * part.num_rows, column.type))
     return part
 
