@@ -19,8 +19,6 @@ from enum import StrEnum
 from threading import Thread
 from typing import Any
 
-from pythonjsonlogger.json import JsonFormatter
-
 from memagent_batch.masking import CONTROL, mask_urls, printable
 
 CLEAR_LINE = "\r\x1b[K"
@@ -267,30 +265,23 @@ class _TextLines(logging.Formatter):
         return "\n  ".join([printable(first), *(printable(line.removeprefix("  ")) for line in others)])
 
 
-class _JsonLines(JsonFormatter):
+class _JsonLines(logging.Formatter):
     """Time, level and kind first, then the fields, then the message; characters that steer a terminal as escapes."""
 
-    def add_fields(self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]) -> None:
-        fields: dict[str, Any] = {}
-        super().add_fields(fields, record, message_dict)
-        kind, message = kind_of(record), fields.pop("message")
-        if fields.get("event") is kind:
-            del fields["event"]
-        for name in _of_every_record():
-            fields.pop(name, None)
+    def format(self, record: logging.LogRecord) -> str:
+        kind = kind_of(record)
+        fields = _own_fields(record) if kind != EventKind.OTHER else {"logger": record.name}
+        if record.exc_info:
+            fields["exc_info"] = self.formatException(record.exc_info)
         own = {"time": _time(record.created), "level": record.levelname.lower(), "event": kind}
-        if kind == EventKind.OTHER:
-            own["logger"] = record.name
-        log_data.update(_merged(own, fields, message))
-
-    def jsonify_log_record(self, log_data: dict[str, Any]) -> str:
-        return _json_line(log_data)
+        return _json_line({**own, **fields, "message": record.getMessage()})
 
 
-def _of_every_record() -> set[str]:
-    """What a library adds to every record, as vLLM does: it says nothing of an event."""
+def _own_fields(record: logging.LogRecord) -> dict[str, Any]:
+    """What was logged with a message, without what `logging`, or a library such as vLLM, adds to every record."""
     arguments: Any = ("", logging.INFO, "", 0, "", (), None)
-    return logging.getLogRecordFactory()(*arguments).__dict__.keys() - logging.LogRecord(*arguments).__dict__.keys()
+    every = {"event", "message", *logging.getLogRecordFactory()(*arguments).__dict__}
+    return {name: value for name, value in record.__dict__.items() if name not in every}
 
 
 def _bare(record: logging.LogRecord, error: Exception) -> logging.LogRecord:
@@ -312,12 +303,6 @@ def _own_line(text: str) -> dict[str, Any] | None:
         return None
     is_own = isinstance(fields, dict) and fields.get("event") in list(EventKind) and "message" in fields
     return fields if is_own else None
-
-
-def _merged(own: Mapping[str, Any], fields: Mapping[str, Any], message: object) -> dict[str, Any]:
-    """A line's object; a field of a library that has the name of one of ours gets another name."""
-    taken = {*own, "message"}
-    return {**own, **{f"other_{name}" if name in taken else name: fields[name] for name in fields}, "message": message}
 
 
 def _json_line(fields: Mapping[str, Any]) -> str:

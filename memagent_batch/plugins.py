@@ -3,7 +3,6 @@
 A kind is a built-in name, the name of an entry point of an installed package, or `package.module:Class`.
 """
 
-import difflib
 import importlib
 import inspect
 import sys
@@ -16,15 +15,12 @@ from typing import Any, cast
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
+from memagent_batch.config.problems import explanation, suggestion
 from memagent_batch.config.removed import removal
 from memagent_batch.domain.readings import Policy
 from memagent_batch.domain.rewards import BUILT_IN_REWARDS
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import SettingsError
-
-NAME_LIKENESS = 0.6
-"""How alike, from 0 to 1, a name must be to the one that was written, to be offered in its place."""
-
 
 INSIDE = frozenset({"memagent_batch", *sys.stdlib_module_names})
 """Top-level packages whose code is not a plug-in's own."""
@@ -70,7 +66,7 @@ class PluginRegistry:
         if gone := removal(f"{self.setting}={kind}"):
             raise SettingsError(f"{self.setting}: {kind!r} {gone}")
         names = [*self.built_in, *sorted(installed)]
-        raise SettingsError(f"{self.setting}: {kind!r} is not one of {_listed_names(names)}{nearest(kind, names)}")
+        raise SettingsError(f"{self.setting}: {kind!r} is not one of {_listed_names(names)}{suggestion(kind, names)}")
 
     def find(self, kind: str) -> Any:
         """What a kind names, imported.
@@ -157,12 +153,6 @@ def setting_names(plugin: type) -> frozenset[str]:
     return frozenset(field.name for field in fields(plugin)) if is_dataclass(plugin) else frozenset()
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """The end of a message on an unknown name: the most similar one, if there is one."""
-    found = difflib.get_close_matches(name, list(names), n=1, cutoff=NAME_LIKENESS)
-    return f"; did you mean {found[0]}?" if found else ""
-
-
 def make_policy(agent: AgentConfig) -> Policy:
     """The policy of an agent; see `built_policy`."""
     return built_policy(agent.policy)
@@ -203,7 +193,7 @@ def _built(plugin: type, settings: Mapping[str, Any], *, owner: str, setting: st
         if name not in names:
             raise SettingsError(
                 f"{setting}.{name}: the {owner} has no such setting; it has {', '.join(sorted(names))}"
-                f"{nearest(name, names)}"
+                f"{suggestion(name, names)}"
             )
     try:
         return TypeAdapter(plugin).validate_python(settings)
@@ -212,14 +202,9 @@ def _built(plugin: type, settings: Mapping[str, Any], *, owner: str, setting: st
         raise SettingsError("; ".join(problems)) from None  # its text shows values, which may be secrets
 
 
-def problem_message(problem: Any) -> str:
-    """What pydantic says of a wrong setting, without its own heading."""
-    return str(problem["msg"]).removeprefix("Value error, ")
-
-
 def _setting_problem(problem: Any, *, setting: str) -> str:
     place = ".".join([setting, *map(str, problem["loc"])])
-    message = problem_message(problem)
+    message = explanation(problem)
     return message if message.startswith(f"{setting}.") else f"{place}: {message}"
 
 

@@ -115,7 +115,7 @@ def test_policy_of_a_stranger_has_its_own_settings_and_those_that_it_shares(text
     ("settings", "message"),
     [
         ({"divisors": 3}, r"policy\.divisors: the policy '.*:TwicePolicy' has no such setting; it has .*divisor"),
-        ({"divisor": "many"}, r"policy\.divisor: Input should be a valid integer"),
+        ({"divisor": "many"}, r"policy\.divisor: this is not a whole number"),
     ],
 )
 def test_policy_of_a_stranger_with_a_wrong_setting_is_refused(settings: dict[str, Any], message: str) -> None:

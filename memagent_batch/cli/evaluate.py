@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from memagent_batch.cli.options import MODEL, nearest_name, read_yaml, readable
+from memagent_batch.cli.options import MODEL, read_yaml, readable
 from memagent_batch.cli.settings import Command, ReaderSettings, StorageCommand
 from memagent_batch.config.job import RunConfig
+from memagent_batch.config.problems import nearest_name
 from memagent_batch.config.section import Count, Section, Text, merged
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.domain.scores import TEXT_METRICS, Metric, ScoreOn

@@ -20,11 +20,11 @@ from memagent_batch.cli.options import (
     help_text,
     read_settings,
     read_yaml,
-    remedy,
     wants_help,
 )
 from memagent_batch.cli.settings import Command
 from memagent_batch.config.job import LogFormat
+from memagent_batch.config.problems import remedy
 from memagent_batch.errors import (
     BoundReachedError,
     MemagentError,

@@ -6,7 +6,6 @@ What is wrong is a SettingsError that names the option and what to do. Only this
 """
 
 import argparse
-import difflib
 import inspect
 import json
 import os
@@ -17,10 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from itertools import chain, takewhile
+from itertools import chain
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import Any, Literal, cast, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, SecretStr, ValidationError
@@ -29,11 +27,12 @@ from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings, EnvSettingsSource
 from pydantic_settings.exceptions import SettingsError as SourceError
 
-from memagent_batch.cli.settings import ALL_SETTINGS, Command, Settings
+from memagent_batch.cli.settings import ALL_SETTINGS, Command, ConfigT, Settings
+from memagent_batch.config.problems import fields_of, problem_line, remedy, setting_of
 from memagent_batch.config.removed import removal
 from memagent_batch.config.section import Section, merged
 from memagent_batch.errors import SettingsError
-from memagent_batch.plugins import ENGINES, NAME_LIKENESS, POLICIES, REWARDS, problem_message
+from memagent_batch.plugins import ENGINES, POLICIES, REWARDS
 
 HELP = frozenset({"-h", "--help"})
 HELP_ALL = "--help-all"
@@ -66,33 +65,6 @@ PACKAGE = Path(__file__).resolve().parents[1]
 JOB_FILES = PACKAGE / "jobs" if (PACKAGE / "jobs").is_dir() else PACKAGE.parent / "jobs"
 """The job files that come with the project: in the package of a wheel, at the top of a checkout."""
 ENV_PREFIX = "MEMAGENT_"
-PROBLEM_WORDS = {
-    "int_parsing": "{input} is not a whole number",
-    "int_type": "{input} is not a whole number",
-    "int_from_float": "{input} is not a whole number",
-    "float_parsing": "{input} is not a number",
-    "float_type": "{input} is not a number",
-    "finite_number": "{input} is not a number",
-    "bool_parsing": "{input} is neither true nor false",
-    "bool_type": "{input} is neither true nor false",
-    "greater_than_equal": "{input} is below {ge}, the least",
-    "greater_than": "{input} is not above {gt}",
-    "less_than_equal": "{input} is above {le}, the most",
-    "less_than": "{input} is not below {lt}",
-    "string_too_short": "this is empty",
-    "string_type": "this is not a text; put it in quotes",
-    "string_unicode": "this is not valid UTF-8; write it as UTF-8",
-    "tuple_type": "this is not a list; write it as [a, b]",
-    "list_type": "this is not a list; write it as [a, b]",
-    "dict_type": "this holds no names with values; write them as {{name: value}}",
-    "model_type": "this is a group of settings; write them as {{name: value}}",
-    "model_attributes_type": "this is a group of settings; write them as {{name: value}}",
-}
-"""What pydantic's types of errors mean to a user."""
-NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?")
-HELP_CHARACTERS = 40
-"""Longest value that a line shows."""
-SectionT = TypeVar("SectionT", bound=Section)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,14 +108,10 @@ CONFIG = Option(
 """The option of each command with settings."""
 
 
-def options_of(kind: type[BaseModel], *, below: str = "") -> Iterator[Option]:
+def options_of(kind: type[BaseModel]) -> Iterator[Option]:
     """All options, group by group."""
-    for field, info in kind.model_fields.items():
-        plain, name = _without_none(info.annotation), info.alias or field
-        if isinstance(plain, type) and issubclass(plain, BaseModel):
-            yield from options_of(plain, below=f"{below}{name}.")
-        else:
-            yield Option(name=below + name, kind=plain, info=info)
+    for name, plain, info in fields_of(kind):
+        yield Option(name=name, kind=plain, info=info)
 
 
 def given_values(kind: type[Command], words: Sequence[str]) -> dict[str, Any]:
@@ -158,8 +126,7 @@ def given_values(kind: type[Command], words: Sequence[str]) -> dict[str, Any]:
             continue
         flag = name.replace("_", "-")
         if flag not in options:
-            flags = dict.fromkeys(option.flag for option in options.values())
-            raise SettingsError(f"there is no option {flag}; {remedy(flag, flags, see=help_command(kind))}")
+            raise SettingsError(_unknown(flag, options, kind))
         option = options[flag]
         if equals and flag not in option.flags:
             raise SettingsError(f"{flag}: takes no value; see {kind.command} --help")
@@ -202,22 +169,7 @@ def help_text(kind: type[Command], *, is_whole: bool) -> str:
     return parser.format_help()
 
 
-def remedy(name: str, names: Iterable[str], *, see: str = HELP_ALL) -> str:
-    """What to do about an unknown name: the nearest one, or where all names are listed."""
-    nearest = nearest_name(name, names)
-    return f"did you mean {nearest}?" if nearest else f"see {see}"
-
-
-def nearest_name(name: str, names: Iterable[str]) -> str | None:
-    """The most similar name, or the only one with the same end: `--policy.chunk-tokens` for `--chunk-tokens`."""
-    others = list(names)
-    below = [other for other in others if other.rpartition(".")[2] == name.lstrip("-").rpartition(".")[2]]
-    if len(below) == 1:
-        return below[0]
-    return next(iter(difflib.get_close_matches(name, others, n=1, cutoff=NAME_LIKENESS)), None)
-
-
-def read_settings(kind: type[SectionT], given: Mapping[str, Any], *, config: str | None) -> SectionT:
+def read_settings(kind: type[ConfigT], given: Mapping[str, Any], *, config: str | None) -> ConfigT:
     """The settings: job file (`config`) < environment < command line (`given`), without those of other commands."""
     names = ALL_SETTINGS if issubclass(kind, Settings) else {"storage_options"}
     try:
@@ -257,6 +209,13 @@ def _options_by_flag(kind: type[Command]) -> dict[str, Option]:
     options = [*options_of(kind), *([CONFIG] if issubclass(kind, Settings) else [])]
     by_flag = {flag: option for option in options for flag in option.flags}
     return by_flag | {_negative(option): option for option in options if option.kind is bool}
+
+
+def _unknown(flag: str, options: Mapping[str, Option], kind: type[Command]) -> str:
+    if issubclass(kind, Settings) and (gone := removal(flag.removeprefix("--").replace("-", "_"))):
+        return f"{flag}: {gone}"
+    flags = dict.fromkeys(option.flag for option in options.values())
+    return f"there is no option {flag}; {remedy(flag, flags, see=help_command(kind))}"
 
 
 def _negative(option: Option) -> str:
@@ -379,16 +338,6 @@ def _choices(kind: Any) -> tuple[str, ...]:
     return tuple(kind) if isinstance(kind, type) and issubclass(kind, StrEnum) else ()
 
 
-def _without_none(annotation: Any) -> Any:
-    """The type of a value that is there."""
-    if get_origin(annotation) not in (Union, UnionType):
-        return annotation
-    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
-    if len(kinds) != 1:
-        return annotation
-    return get_args(kinds[0])[0] if get_origin(kinds[0]) is Annotated else kinds[0]
-
-
 def _job_file(config: str | None, kind: type[Section]) -> dict[str, Any]:
     """The settings of the job file."""
     if config is None:
@@ -398,7 +347,7 @@ def _job_file(config: str | None, kind: type[Section]) -> dict[str, Any]:
         raise SettingsError(f"--config: {config} holds no settings; write one on each line, as `name: value`")
     for name in settings or ():
         if name not in ALL_SETTINGS:
-            why = removal(name) or f"there is no such setting; {remedy(str(name), _names(kind))}"
+            why = removal(name) or f"there is no such setting; {remedy(str(name), _names(kind), see=HELP_ALL)}"
             raise SettingsError(f"{name}: {why}")
     return settings or {}
 
@@ -408,9 +357,9 @@ def _environment(kind: type[Section]) -> dict[str, Any]:
     for variable in os.environ if issubclass(kind, Settings) else ():
         name = variable.removeprefix(ENV_PREFIX).split("__")[0].lower()
         if variable.startswith(ENV_PREFIX) and name not in ALL_SETTINGS:
-            names = [f"{ENV_PREFIX}{each.upper().replace('.', '__')}" for each in _names(kind)]
-            advice = remedy(variable, names)
-            raise SettingsError(f"environment variable {variable}: there is no setting {name!r}; {advice}")
+            names = (f"{ENV_PREFIX}{each.upper().replace('.', '__')}" for each in _names(kind))
+            why = removal(name) or f"there is no setting {name!r}; {remedy(variable, names, see=HELP_ALL)}"
+            raise SettingsError(f"environment variable {variable}: {why}")
     source = EnvSettingsSource(cast(type[BaseSettings], kind), env_prefix=ENV_PREFIX, env_nested_delimiter="__")
     try:
         return source()
@@ -431,34 +380,10 @@ def _without_content(error: yaml.MarkedYAMLError) -> str:
 
 
 def _problem_line(problem: Mapping[str, Any], *, kind: type[BaseModel]) -> str:
-    named = takewhile(lambda part: isinstance(part, str), problem["loc"])  # behind a number stands the form of a value
-    name = ".".join(map(str, named))
-    which = "".join(f", number {part + 1}" for part in problem["loc"] if isinstance(part, int))
-    place, where = name, f"give --{name.replace('_', '-')}, or set it in the job file"
+    name = setting_of(problem)
+    place, flag = name, f"--{name.replace('_', '-')}"
+    missing = f"missing; give {flag}, or set it in the job file"
     if issubclass(kind, Command) and not (issubclass(kind, Settings) and name.split(".")[0] in ALL_SETTINGS):
-        place = name.upper() if name in kind.words else f"--{name.replace('_', '-')}"
-        where = f"see {kind.command} --help"
-    text = _explanation(problem, name=name, where=where, names=_names(kind))
-    return f"{place}{which}: {text}" if name else text
-
-
-def _explanation(problem: Mapping[str, Any], *, name: str, where: str, names: list[str]) -> str:
-    message, shown = problem_message(problem), _shown_input(problem["input"])
-    match problem["type"]:
-        case "extra_forbidden":
-            return removal(name) or f"there is no such setting; {remedy(name, names)}"
-        case "missing":
-            return f"missing; {where}"
-        case "enum" | "literal_error":
-            choices = message.removeprefix("Input should be ")
-            nearest = nearest_name(shown.strip("'"), choices.replace(" or ", ", ").replace("'", "").split(", "))
-            return f"{shown} is not one of {choices}" + (f"; did you mean {nearest}?" if nearest else "")
-    words = PROBLEM_WORDS.get(problem["type"])
-    return words.format(input=shown, **problem.get("ctx", {})) if words else message
-
-
-def _shown_input(value: Any) -> str:
-    """A value that was given, as far as a line has room."""
-    if not isinstance(value, str | int | float) or len(str(value)) > HELP_CHARACTERS:
-        return "this"
-    return value if isinstance(value, str) and NUMBER.fullmatch(value) else repr(value)
+        place = name.upper() if name in kind.words else flag
+        missing = f"missing; see {kind.command} --help"
+    return problem_line(problem, kind=kind, see=HELP_ALL, place=place, missing=missing)

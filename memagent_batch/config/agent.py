@@ -1,13 +1,11 @@
 """The agent: all that decides a result."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Self
-from urllib.parse import urlsplit
+from typing import Annotated, Self
 
 from pydantic import Field, JsonValue, model_validator
 
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig, SimulatedConfig, VllmConfig
-from memagent_batch.config.section import Count, Section, Text, merged
+from memagent_batch.config.section import Count, Section, Text
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.document import BreakAt
 from memagent_batch.domain.prompts import AnswerForm
@@ -102,18 +100,6 @@ class AgentConfig(Section):
     simulated: SimulatedConfig = SimulatedConfig()
     """Settings of engine `simulated`."""
 
-    def with_settings(self, settings: Mapping[str, Any]) -> "AgentConfig":
-        """The agent with these settings over those that were set; raises a ValidationError as any other.
-
-        Key and headers of an endpoint are its own: they go with no request to another server.
-        """
-        own = self.model_dump(exclude_unset=True)
-        agent = AgentConfig(**merged(own, settings))
-        if self.engine == "openai" and _server(agent.openai.base_url) != _server(self.openai.base_url):
-            own["openai"] = {name: own["openai"][name] for name in own.get("openai", {}).keys() - _CREDENTIALS}
-            agent = AgentConfig(**merged(own, settings))
-        return agent
-
     @model_validator(mode="after")
     def _check_policy(self) -> Self:
         if self.policy.overlap_tokens >= self.policy.chunk_tokens:
@@ -140,13 +126,3 @@ class AgentTask(Section):
     def with_agent(self, agent: AgentConfig) -> Self:
         """The same task for another agent."""
         return self.model_copy(update={"agent": agent})
-
-
-_CREDENTIALS = frozenset({"api_key", "headers"})
-"""Settings of an endpoint that only its own server may see."""
-
-
-def _server(url: str) -> tuple[str, str | None, int | None]:
-    """Scheme, host and port of a URL: what a credential is for."""
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port

@@ -11,10 +11,12 @@ REMOVED: Mapping[str, str] = {
     "policy.kind=shared": "set 'overwrite', which reads the questions of a document section by section",
     "policy.kind=shared-parallel": "set 'parallel', which reads the questions of a document section by section",
 }
-"""What to do in place of a setting, or of a value of one."""
+"""What to do in place of a setting, a group of settings, or a value of one."""
 
 
 def removal(setting: str) -> str | None:
-    """What an error says of a setting that was removed, or of `setting=value`; None if it never was one."""
-    advice = REMOVED.get(setting)
-    return None if advice is None else f"was removed; {advice}"
+    """What an error says of a setting, or of `setting=value`, if it or its group was removed."""
+    for name, advice in REMOVED.items():
+        if setting == name or setting.startswith(f"{name}."):
+            return f"was removed; {advice}"
+    return None

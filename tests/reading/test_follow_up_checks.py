@@ -59,6 +59,6 @@ def test_schema_that_cannot_be_compiled_is_refused_with_its_question(compiled: l
 
 
 def test_schemas_that_an_endpoint_is_sent_are_its_own_to_compile(compiled: list[str], agent: AgentConfig) -> None:
-    endpoint = agent.with_settings({"engine": "openai"})
+    endpoint = agent.model_copy(update={"engine": "openai"})
     require_compiled(asked_types(given_questions(QUESTIONS)), endpoint)
     assert compiled == []

@@ -1,0 +1,130 @@
+"""What is wrong with a setting, in words for its user: why, and what to do."""
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import takewhile
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from memagent_batch.config.removed import removal
+
+NAME_LIKENESS = 0.6
+"""How alike, from 0 to 1, a name must be to the one that was written, to be offered in its place."""
+PROBLEM_WORDS = {
+    "int_parsing": "{input} is not a whole number",
+    "int_type": "{input} is not a whole number",
+    "int_from_float": "{input} is not a whole number",
+    "float_parsing": "{input} is not a number",
+    "float_type": "{input} is not a number",
+    "finite_number": "{input} is not a number",
+    "bool_parsing": "{input} is neither true nor false",
+    "bool_type": "{input} is neither true nor false",
+    "greater_than_equal": "{input} is below {ge}, the least",
+    "greater_than": "{input} is not above {gt}",
+    "less_than_equal": "{input} is above {le}, the most",
+    "less_than": "{input} is not below {lt}",
+    "string_too_short": "this is empty",
+    "string_type": "this is not a text; put it in quotes",
+    "string_unicode": "this is not valid UTF-8; write it as UTF-8",
+    "tuple_type": "this is not a list; write it as [a, b]",
+    "list_type": "this is not a list; write it as [a, b]",
+    "dict_type": "this holds no names with values; write them as {{name: value}}",
+    "model_type": "this is a group of settings; write them as {{name: value}}",
+    "model_attributes_type": "this is a group of settings; write them as {{name: value}}",
+}
+"""What pydantic's types of errors mean to a user."""
+NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?")
+VALUE_CHARACTERS = 40
+"""Longest value that a line shows."""
+
+
+def fields_of(kind: type[BaseModel], *, below: str = "") -> Iterator[tuple[str, Any, FieldInfo]]:
+    """All settings, group by group: name with that of its group, type without None, and the field."""
+    for field, info in kind.model_fields.items():
+        plain, name = _without_none(info.annotation), below + (info.alias or field)
+        if isinstance(plain, type) and issubclass(plain, BaseModel):
+            yield from fields_of(plain, below=f"{name}.")
+        else:
+            yield name, plain, info
+
+
+def setting_of(problem: Mapping[str, Any]) -> str:
+    """The setting that a problem of pydantic's is about; behind a number stands the form of a value."""
+    return ".".join(takewhile(lambda part: isinstance(part, str), problem["loc"]))
+
+
+def problem_line(
+    problem: Mapping[str, Any], *, kind: type[BaseModel], see: str, place: str = "", missing: str = "missing"
+) -> str:
+    """One problem that pydantic found.
+
+    Args:
+        problem: One of `ValidationError.errors()`.
+        kind: The settings that it was found in.
+        see: Where all settings are listed.
+        place: What the setting is called; its name by default.
+        missing: What to say of a setting that must be given.
+    """
+    name = setting_of(problem)
+    which = "".join(f", number {part + 1}" for part in problem["loc"] if isinstance(part, int))
+    match problem["type"]:
+        case "extra_forbidden":
+            names = (each for each, _, _ in fields_of(kind))
+            text = removal(name) or f"there is no such setting; {remedy(name, names, see=see)}"
+        case "missing":
+            text = missing
+        case _:
+            text = explanation(problem)
+    return f"{place or name}{which}: {text}" if name else text
+
+
+def explanation(problem: Mapping[str, Any]) -> str:
+    """Why a value is refused."""
+    message, shown = str(problem["msg"]).removeprefix("Value error, "), _shown_input(problem.get("input"))
+    if problem["type"] in ("enum", "literal_error"):
+        choices = message.removeprefix("Input should be ")
+        names = choices.replace(" or ", ", ").replace("'", "").split(", ")
+        return f"{shown} is not one of {choices}{suggestion(shown.strip(chr(39)), names)}"
+    words = PROBLEM_WORDS.get(problem["type"])
+    return words.format(input=shown, **problem.get("ctx", {})) if words else message
+
+
+def remedy(name: str, names: Iterable[str], *, see: str) -> str:
+    """What to do about an unknown name: the nearest one, or where all names are listed."""
+    return suggestion(name, names).removeprefix("; ") or f"see {see}"
+
+
+def suggestion(name: str, names: Iterable[str]) -> str:
+    """The end of a message on an unknown name: the nearest one, if there is one."""
+    nearest = nearest_name(name, names)
+    return f"; did you mean {nearest}?" if nearest else ""
+
+
+def nearest_name(name: str, names: Iterable[str]) -> str | None:
+    """The most similar name, or the only one with the same end: `--policy.chunk-tokens` for `--chunk-tokens`."""
+    others = list(names)
+    below = [other for other in others if other.rpartition(".")[2] == name.lstrip("-").rpartition(".")[2]]
+    if len(below) == 1:
+        return below[0]
+    return next(iter(difflib.get_close_matches(name, others, n=1, cutoff=NAME_LIKENESS)), None)
+
+
+def _without_none(annotation: Any) -> Any:
+    """The type of a value that is there."""
+    if get_origin(annotation) not in (Union, UnionType):
+        return annotation
+    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
+    if len(kinds) != 1:
+        return annotation
+    return get_args(kinds[0])[0] if get_origin(kinds[0]) is Annotated else kinds[0]
+
+
+def _shown_input(value: Any) -> str:
+    """A value that was given, as far as a line has room."""
+    if not isinstance(value, str | int | float) or len(str(value)) > VALUE_CHARACTERS:
+        return "this"
+    return value if isinstance(value, str) and NUMBER.fullmatch(value) else repr(value)
