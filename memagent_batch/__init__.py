@@ -31,32 +31,22 @@ if TYPE_CHECKING:
     from memagent_batch.runs.tables import table_files
 
 _NAMES = {
-    "memagent_batch.api.question": ("Question",),
-    "memagent_batch.api.reader": (
-        "Agent",
-        "Answered",
-        "Gated",
-        "Overwrite",
-        "Parallel",
-        "PolicyConfig",
-        "Retrieve",
-        "Truncate",
-        "Turn",
-    ),
-    "memagent_batch.api.run": ("Run",),
-    "memagent_batch.api.stage": ("read",),
-    "memagent_batch.config.agent": ("SamplingConfig",),
-    "memagent_batch.config.follow_ups": ("FollowUpConfig",),
-    "memagent_batch.config.engines": ("OpenAIConfig", "VllmConfig"),
-    "memagent_batch.config.job": ("BoundsConfig", "LogConfig", "PoolConfig", "RolloutConfig", "TableFormat"),
-    "memagent_batch.config.sources": ("InputConfig",),
-    "memagent_batch.domain.follow_ups.answer_types": ("Bool", "Date", "Json", "Label", "Labels", "Number"),
-    "memagent_batch.runs.second_pass": ("merged_answers",),
-    "memagent_batch.runs.tables": ("table_files",),
-    "memagent_batch.flows.from_python": ("answer", "collect", "convert_files", "export", "make_review", "page"),
+    "api.question": "Question",
+    "api.reader": "Agent Answered Gated Overwrite Parallel PolicyConfig Retrieve Truncate Turn",
+    "api.run": "Run",
+    "api.stage": "read",
+    "config.agent": "SamplingConfig",
+    "config.engines": "OpenAIConfig VllmConfig",
+    "config.follow_ups": "FollowUpConfig",
+    "config.job": "BoundsConfig LogConfig PoolConfig RolloutConfig TableFormat",
+    "config.sources": "InputConfig",
+    "domain.follow_ups.answer_types": "Bool Date Json Label Labels Number",
+    "flows.from_python": "answer collect convert_files export make_review page",
+    "runs.second_pass": "merged_answers",
+    "runs.tables": "table_files",
 }
-"""The public names of each module."""
-_PLACES = {name: module for module, names in _NAMES.items() for name in names}
+"""The public names of each module of the package."""
+_PLACES = {name: f"memagent_batch.{module}" for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
     "Agent",

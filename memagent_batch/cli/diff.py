@@ -3,7 +3,7 @@
 import io
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -53,32 +53,29 @@ class Diff(OutputCommand):
         before = find_run(self.location, self.before or (LATEST if self.other else PREVIOUS))
         after = find_run(self.locate(self.other or self.output), self.after)
         counts: Counter[str] = Counter()
-        wanted = {"document_id": self.document, "question_id": self.question}
-        tables = _with_counts(_only(compare_runs(before, after), wanted), counts)
+        tables = self._chosen(compare_runs(before, after), counts)
+        rows = (row for table in tables for row in table.to_pylist())
         if self.to:
             self.locate(self.to).write_bytes(_parquet(tables))
         elif self.as_json:
-            _print_json(tables)
+            for row in rows:
+                print(json.dumps(row, ensure_ascii=False))
             return
         else:
-            _print_table(tables)
+            print(_cells_line({name: name for name in WIDTHS}))
+            for row in rows:
+                print("\n".join(_row_lines(row)))
         summary = _change_summary(before, after, counts)
         print(json.dumps(summary) if self.as_json else _summary_sentence(summary))
 
-
-def _only(tables: Iterable[pa.Table], wanted: Mapping[str, str | None]) -> Iterator[pa.Table]:
-    """The rows with these values, where one is given."""
-    for table in tables:
-        for name, value in wanted.items():
-            if value is not None:
-                table = table.filter(pc.equal(table[name], value))
-        yield table
-
-
-def _with_counts(tables: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Table]:
-    for table in tables:
-        counts.update(table["change"].to_pylist())
-        yield table
+    def _chosen(self, tables: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Table]:
+        """The rows that are asked for; counts them by their change."""
+        for table in tables:
+            for name, value in (("document_id", self.document), ("question_id", self.question)):
+                if value is not None:
+                    table = table.filter(pc.equal(table[name], value))
+            counts.update(table["change"].to_pylist())
+            yield table
 
 
 def _parquet(tables: Iterable[pa.Table]) -> bytes:
@@ -87,19 +84,6 @@ def _parquet(tables: Iterable[pa.Table]) -> bytes:
         for table in tables:
             writer.write_table(table)
     return sink.getvalue()
-
-
-def _print_json(tables: Iterable[pa.Table]) -> None:
-    for table in tables:
-        for row in table.to_pylist():
-            print(json.dumps(row, ensure_ascii=False))
-
-
-def _print_table(tables: Iterable[pa.Table]) -> None:
-    print(_cells_line({name: name for name in WIDTHS}))
-    for table in tables:
-        for row in table.to_pylist():
-            print("\n".join(_row_lines(row)))
 
 
 def _row_lines(row: DifferenceRow) -> Iterator[str]:
@@ -113,21 +97,16 @@ def _row_lines(row: DifferenceRow) -> Iterator[str]:
             "after": _answer_of(row["status_after"], row["answer_after"], error=row["error_message_after"]),
         }
     )
-    texts = {"memory before": row["memory_before"], "memory after": row["memory_after"]}
-    if row["question_before"] != row["question_after"]:
-        texts = {"question before": row["question_before"], "question after": row["question_after"], **texts}
-    for name, text in (_other_values(row) | texts).items():
-        if text:
-            yield f"    {name}: {cut(text, TEXT_WIDTH)}"
-
-
-def _other_values(row: DifferenceRow) -> dict[str, str]:
-    """The values of both runs, where they differ."""
-    values = values_of_both(row)
-    if values is None:
-        return {}
-    before, after = values
-    return {"value before": before or "(none)", "value after": after or "(none)"}
+    questions, values = (row["question_before"], row["question_after"]), values_of_both(row)
+    texts = {
+        "value": values and tuple(value or "(none)" for value in values),
+        "question": questions if questions[0] != questions[1] else None,
+        "memory": (row["memory_before"], row["memory_after"]),
+    }
+    for name, pair in texts.items():
+        for when, text in zip(("before", "after"), pair or (), strict=False):
+            if text:
+                yield f"    {name} {when}: {cut(text, TEXT_WIDTH)}"
 
 
 def _cells_line(cells: dict[str, str]) -> str:

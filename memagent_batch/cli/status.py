@@ -1,4 +1,4 @@
-"""`memagent status`: what a running, finished or dead run has done, from its log and manifest alone."""
+"""`memagent status` and `memagent partial`: what a running, finished or dead run has done, and its answers so far."""
 
 import json
 import sys
@@ -26,6 +26,21 @@ class ShowStatus(OutputCommand):
         print(json.dumps(state, indent=2, ensure_ascii=False))
         if state["progress"] and sys.stderr.isatty():
             print(progress_line(state["progress"]), file=sys.stderr)
+
+
+class Partial(OutputCommand):
+    """Writes the answers that a running or stopped run has so far to `partial/`, marked as incomplete.
+    The tables and the run stay as they are.
+    """
+
+    command = "memagent partial"
+    examples = ("memagent partial out/", "memagent partial s3://bucket/scan/")
+    page = "docs/how-to/nightly-scans.md"
+
+    def run(self) -> None:
+        from memagent_batch.runs.partial import write_partial
+
+        print(json.dumps(write_partial(self.location), indent=2))
 
 
 def progress_line(note: "ProgressNote") -> str:

@@ -13,8 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from memagent_batch.cli import main as cli
-from memagent_batch.cli.answer import Answer
-from memagent_batch.cli.collect import Collect
+from memagent_batch.cli.answer import Answer, Collect
 from memagent_batch.cli.main import read_command, run_command
 from memagent_batch.cli.page import Page
 from memagent_batch.cli.plan import PlanRun
@@ -382,7 +381,7 @@ print(json.dumps(loaded))
 
 def test_answer_and_collect_import_nothing_half_heavy_before_their_work() -> None:
     watched = f"""
-import json, sys, memagent_batch.cli.answer, memagent_batch.cli.collect, memagent_batch.cli.main
+import json, sys, memagent_batch.cli.answer, memagent_batch.cli.main
 memagent_batch.cli.main.main(["--help"])
 memagent_batch.cli.main.main(["answer", "--no-such-knob"])
 print(json.dumps([name for name in {[*HEAVY, *HALF_HEAVY]!r} if name in sys.modules]))

@@ -1,6 +1,7 @@
 """A finished scan of contracts with typed values, evidence and a night before it, written by hand with its schemas.
 
-`python -m tests.pages.reviewed_run FOLDER` writes one to look at; the pictures in the docs are made of it.
+`python -m tests.pages.reviewed_run FOLDER` writes one to look at. The pictures in the docs are made of it: by
+`memagent page`, and `chromium --headless --window-size=1240,790 --screenshot=page-answers.png .../page/index.html`.
 """
 
 import random
