@@ -1,4 +1,4 @@
-"""The command and `ma.answer` in a project with packages `jobs` and `pipelines` of its own: both are found."""
+"""The command in a project with packages `jobs` and `pipelines` of its own finds its package and the user's reward."""
 
 import json
 import os
@@ -35,10 +35,6 @@ def run(project: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return run_job(command, cwd=project, env=os.environ | {"PYTHONPATH": search})
 
 
-def test_command_beside_packages_of_the_same_name_starts_ours(project: Path) -> None:
-    assert run(project, "answer", "--help").stdout.startswith("usage: memagent answer")
-
-
 @pytest.mark.slow
 @pytest.mark.ray
 def test_collect_beside_packages_of_the_same_name_reads_and_finds_the_users_reward(
@@ -54,40 +50,3 @@ def test_collect_beside_packages_of_the_same_name_reads_and_finds_the_users_rewa
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["mean_reward"] == 0.25
-
-
-SCRIPT = """
-import memagent_batch as ma
-import pyarrow as pa
-from pipelines.clean import clean
-from jobs.nightly import KEY
-
-if __name__ == "__main__":
-    agent = ma.Agent(model={model!r}, engine="simulated", window_tokens=1000, policy=ma.Overwrite(
-        chunk_tokens=50, question_tokens=60, memory_tokens=40, answer_tokens=40))
-    texts = pa.table({{"document_id": [KEY], "text": [clean(" Ann signed. ")]}})
-    run = ma.answer(documents=texts, questions=["Who signed?"],
-                    output="out/", agent=agent, executor="ray")
-    print(run.answers().num_rows)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.ray
-@pytest.mark.parametrize("are_packages", [True, False])
-def test_answer_from_python_and_modules_of_the_users_own_pipelines_and_jobs(
-    tmp_path: Path, text_model: str, are_packages: bool
-) -> None:
-    for name, text in {
-        "pipelines/clean.py": "def clean(text):\n    return text.strip()\n",
-        "jobs/nightly.py": "KEY = 'a'\n",
-        "scan.py": SCRIPT.format(model=text_model),
-    }.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    if are_packages:
-        (tmp_path / "pipelines" / "__init__.py").write_text("")
-        (tmp_path / "jobs" / "__init__.py").write_text("")
-    done = run_job([sys.executable, "scan.py"], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["1"]

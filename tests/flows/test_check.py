@@ -13,12 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.cli.answer import Answer
-from memagent_batch.cli.main import read_command
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.errors import InputError, OutputError
+from memagent_batch.errors import InputError
 from memagent_batch.flows.check import check, read_inputs
 from memagent_batch.runs.claim import asked_documents, asked_questions
 from memagent_batch.runs.manifest import RUN_FILE, RunRecord, public_settings
@@ -65,31 +63,6 @@ def test_answer_refuses_a_column_without_ray_or_a_tokeniser() -> None:
     assert len(lines) == 2
     assert not modules & {"ray", "vllm", "torch", "transformers"}
     assert not Path("run").exists()
-
-
-@pytest.mark.usefixtures("inputs")
-@pytest.mark.parametrize(
-    ("documents", "option", "said"),
-    [
-        ("absent", "--model=tiny", "absent: no such file or folder; check the path"),
-        ("texts", "--questions=absent.csv", "absent.csv: no such file or folder; check the path"),
-        ("rows.jsonl", "--input.text-column=body", "has no column 'body'; its columns: 'document_id', 'text'"),
-        ("rows.jsonl", "--input.document-id-column=id", "has no column 'id'; its columns: 'document_id', 'text'"),
-        ("texts", "--output=texts/run", "lies inside the documents"),
-    ],
-)
-def test_check_refuses_a_path_or_column_with_its_place(documents: str, option: str, said: str) -> None:
-    arguments = [f"--documents={documents}", "--ask=Who?", "--output=run", option]
-    with pytest.raises((InputError, OutputError), match=said):
-        check(read_command(Answer, arguments).job())
-
-
-@pytest.mark.parametrize("arguments", [["--log-format=json"], []])
-def test_answer_tells_also_what_is_wrong_with_its_settings_as_json(arguments: list[str]) -> None:
-    environment = {} if arguments else {"MEMAGENT_LOG_FORMAT": "json"}
-    lines, _ = refused(*arguments, "--window-tokens=wide", **environment)
-    said = [json.loads(line) for line in lines]
-    assert [(line["event"], line["exit_code"]) for line in said] == [("run_stopped", 2)]
 
 
 def test_read_inputs_looks_into_the_first_file_of_each_format(tmp_path: Path) -> None:
