@@ -41,10 +41,10 @@ def question_table(questions: GivenQuestions, *, storage_options: Options) -> pa
     """
     if isinstance(questions, str | PathLike):
         return read_questions(Location(uri=absolute(questions), storage_options=storage_options), ask=())
-    return given_questions(_fields(questions))
+    return given_questions(_question_fields(questions))
 
 
-def _fields(questions: Iterable[str | Question | Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def _question_fields(questions: Iterable[str | Question | Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     for number, question in enumerate(questions, start=1):
         if isinstance(question, str):
             yield {"question": question}

@@ -223,7 +223,7 @@ class AgentReader:
 
         def observe(prompt: Prompt, completion: Completion) -> None:
             tracer(prompt, completion)
-            turns.append(_turn(prompt, completion))
+            turns.append(_shown_turn(prompt, completion))
 
         address = ReadingAddress(
             document_hash="" if text is None else text_hash(text),
@@ -332,7 +332,7 @@ def _with_follow_ups(answered: Answered, closed: ClosedRow, *, text: str) -> Ans
     )
 
 
-def _turn(prompt: Prompt, completion: Completion) -> Turn:
+def _shown_turn(prompt: Prompt, completion: Completion) -> Turn:
     span = prompt.span
     return Turn(
         path=prompt.path,

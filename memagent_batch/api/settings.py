@@ -1,13 +1,12 @@
 """Settings that a program gives, as configurations; what is wrong with them is this project's own error."""
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
 from memagent_batch.config.problems import problem_line
+from memagent_batch.config.section import ConfigT
 from memagent_batch.errors import SettingsError
-
-ConfigT = TypeVar("ConfigT", bound=BaseModel)
 
 
 class CheckedCall:

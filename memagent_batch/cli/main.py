@@ -119,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return supervise(words[1:])
     try:
-        code = run_command(partial(_run, words), words)
+        code = run_command(partial(_run_words, words), words)
         if sys.stdout is not None:  # else `run_command` has seen that its reader has gone
             sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output has gone, as in `| head`
@@ -165,7 +165,7 @@ def run_command(command: Callable[[], object], words: Sequence[str] = ()) -> int
         return _exit_code(command)
 
 
-def _run(words: list[str]) -> None:
+def _run_words(words: list[str]) -> None:
     """Runs a command, or prints its help."""
     name, rest = split_name(words)
     if "--version" in (*words[:1], *words[-1:]) and not any(word.startswith("-") for word in words[1:-1]):
@@ -209,11 +209,11 @@ def _exit_code(command: Callable[[], object]) -> int:
         log.error(message, extra={"event": EventKind.RUN_STOPPED, "exit_code": EXIT_INTERRUPTED})
         return EXIT_INTERRUPTED
     except Exception as error:  # noqa: BLE001 - each error gets its exit code here
-        return _log_end(error)
+        return _log_error(error)
     return 0
 
 
-def _log_end(error: Exception) -> int:
+def _log_error(error: Exception) -> int:
     """Logs the error that ends a command; returns its exit code."""
     word, exit_code = next(end for kind, end in ENDING_BY_ERROR.items() if isinstance(error, kind))
     is_known = isinstance(error, MemagentError)

@@ -27,10 +27,10 @@ from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings, EnvSettingsSource
 from pydantic_settings.exceptions import SettingsError as SourceError
 
-from memagent_batch.cli.settings import ALL_SETTINGS, Command, ConfigT, Settings
+from memagent_batch.cli.settings import ALL_SETTINGS, Command, Settings
 from memagent_batch.config.problems import fields_of, problem_line, remedy, setting_of
 from memagent_batch.config.removed import removal
-from memagent_batch.config.section import Section, merged
+from memagent_batch.config.section import ConfigT, merged
 from memagent_batch.errors import SettingsError
 from memagent_batch.plugins import ENGINES, POLICIES, REWARDS
 
@@ -134,7 +134,7 @@ def given_values(kind: type[Command], words: Sequence[str]) -> dict[str, Any]:
         texts[option.name] = [*texts.get(option.name, ()), *values] if option.is_list else values
     _place_words(kind, free, texts)
     by_name = {option.name: option for option in options.values()}
-    return _nested({name: _parsed(by_name[name], values) for name, values in texts.items()})
+    return _nested({name: _parsed_value(by_name[name], values) for name, values in texts.items()})
 
 
 def wants_help(words: Sequence[str]) -> bool:
@@ -152,7 +152,7 @@ def help_text(kind: type[Command], *, is_whole: bool) -> str:
     more = f"all options: {help_command(kind)}; see {kind.page}" if kind.common else f"see {kind.page}"
     parser = argparse.ArgumentParser(
         prog=kind.command,
-        usage=" ".join([kind.command, *(_place(kind, name) for name in kind.words), "[options]"]),
+        usage=" ".join([kind.command, *(_usage_word(kind, name) for name in kind.words), "[options]"]),
         description="\n\n".join([inspect.cleandoc(kind.__doc__ or ""), *_sources(kind)]),
         epilog="\n  ".join(["examples:", *kind.examples]) + f"\n\n{more}",
         formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=34),
@@ -173,7 +173,7 @@ def read_settings(kind: type[ConfigT], given: Mapping[str, Any], *, config: str 
     """The settings: job file (`config`) < environment < command line (`given`), without those of other commands."""
     names = ALL_SETTINGS if issubclass(kind, Settings) else {"storage_options"}
     try:
-        outside = merged(_job_file(config, kind), _environment(kind))
+        outside = merged(_job_file(config, kind), _environment_settings(kind))
         used = {name: value for name, value in outside.items() if name in names & kind.model_fields.keys()}
         return kind(**merged(used, given))
     except ValidationError as error:
@@ -208,7 +208,7 @@ def _options_by_flag(kind: type[Command]) -> dict[str, Option]:
     """The options by each of their names on the command line."""
     options = [*options_of(kind), *([CONFIG] if issubclass(kind, Settings) else [])]
     by_flag = {flag: option for option in options for flag in option.flags}
-    return by_flag | {_negative(option): option for option in options if option.kind is bool}
+    return by_flag | {_off_flag(option): option for option in options if option.kind is bool}
 
 
 def _unknown(flag: str, options: Mapping[str, Option], kind: type[Command]) -> str:
@@ -218,7 +218,7 @@ def _unknown(flag: str, options: Mapping[str, Option], kind: type[Command]) -> s
     return f"there is no option {flag}; {remedy(flag, flags, see=help_command(kind))}"
 
 
-def _negative(option: Option) -> str:
+def _off_flag(option: Option) -> str:
     return f"--no-{option.flag.removeprefix('--')}"
 
 
@@ -247,7 +247,7 @@ def _place_words(kind: type[Command], free: list[str], texts: dict[str, list[str
         raise SettingsError(f"{free[0]!r} belongs to no option; quote a value that has spaces or wildcards")
 
 
-def _parsed(option: Option, values: list[str]) -> Any:
+def _parsed_value(option: Option, values: list[str]) -> Any:
     """What the settings are made of: text stays text, which they read themselves; lists and objects are parsed."""
     if option.is_object:
         return _json(values[-1], option=option, example='{"key": "value"}')
@@ -288,7 +288,7 @@ def _sources(kind: type[Command]) -> list[str]:
     return [textwrap.fill(text, HELP_WIDTH, break_on_hyphens=False)]
 
 
-def _place(kind: type[Command], name: str) -> str:
+def _usage_word(kind: type[Command], name: str) -> str:
     """A word of the usage."""
     option = next(option for option in options_of(kind) if option.name == name)
     shown = f"{name.upper()}{' ...' if option.is_list else ''}"
@@ -338,7 +338,7 @@ def _choices(kind: Any) -> tuple[str, ...]:
     return tuple(kind) if isinstance(kind, type) and issubclass(kind, StrEnum) else ()
 
 
-def _job_file(config: str | None, kind: type[Section]) -> dict[str, Any]:
+def _job_file(config: str | None, kind: type[BaseModel]) -> dict[str, Any]:
     """The settings of the job file."""
     if config is None:
         return {}
@@ -347,17 +347,17 @@ def _job_file(config: str | None, kind: type[Section]) -> dict[str, Any]:
         raise SettingsError(f"--config: {config} holds no settings; write one on each line, as `name: value`")
     for name in settings or ():
         if name not in ALL_SETTINGS:
-            why = removal(name) or f"there is no such setting; {remedy(str(name), _names(kind), see=HELP_ALL)}"
+            why = removal(name) or f"there is no such setting; {remedy(str(name), _setting_names(kind), see=HELP_ALL)}"
             raise SettingsError(f"{name}: {why}")
     return settings or {}
 
 
-def _environment(kind: type[Section]) -> dict[str, Any]:
+def _environment_settings(kind: type[BaseModel]) -> dict[str, Any]:
     """The settings of the environment; a command without a job file takes only `storage_options` from there."""
     for variable in os.environ if issubclass(kind, Settings) else ():
         name = variable.removeprefix(ENV_PREFIX).split("__")[0].lower()
         if variable.startswith(ENV_PREFIX) and name not in ALL_SETTINGS:
-            names = (f"{ENV_PREFIX}{each.upper().replace('.', '__')}" for each in _names(kind))
+            names = (f"{ENV_PREFIX}{each.upper().replace('.', '__')}" for each in _setting_names(kind))
             why = removal(name) or f"there is no setting {name!r}; {remedy(variable, names, see=HELP_ALL)}"
             raise SettingsError(f"environment variable {variable}: {why}")
     source = EnvSettingsSource(cast(type[BaseSettings], kind), env_prefix=ENV_PREFIX, env_nested_delimiter="__")
@@ -368,7 +368,7 @@ def _environment(kind: type[Section]) -> dict[str, Any]:
         raise SettingsError(f"environment variable {variable} is not JSON: {error.__cause__}") from error
 
 
-def _names(kind: type[BaseModel]) -> list[str]:
+def _setting_names(kind: type[BaseModel]) -> list[str]:
     return [option.name for option in options_of(kind)]
 
 

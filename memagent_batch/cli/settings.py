@@ -1,21 +1,19 @@
 """What a command is: its fields are its options, its docstring is its help; and the settings of jobs."""
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic_settings import NoDecode
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig, RunConfig
-from memagent_batch.config.section import Section, Text, TextOrTexts
+from memagent_batch.config.section import ConfigT, Section, Text, TextOrTexts
 from memagent_batch.config.sources import SourceConfig, Storage
 from memagent_batch.config.training import LearnerConfig, LoopConfig, TrainConfig, TrainLoopConfig
 from memagent_batch.plugins import ENGINES, POLICIES, REWARDS
 
 if TYPE_CHECKING:
     from memagent_batch.store.location import Location
-
-ConfigT = TypeVar("ConfigT", bound=BaseModel)
 
 
 class Command(Section):

@@ -5,7 +5,7 @@ environment; `jobs/` alone reads job files, `MEMAGENT_...` variables and options
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -40,6 +40,9 @@ class Section(BaseModel):
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         """The settings for `repr` and `str`; URLs without secrets."""
         return [(name, _masked_value(value)) for name, value in super().__repr_args__()]
+
+
+ConfigT = TypeVar("ConfigT", bound=BaseModel)
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,10 +24,10 @@ def _question_form(question: Any) -> str:
     return "row" if isinstance(question, dict) else "text"
 
 
-_Question = Annotated[
+_TextOrRow = Annotated[
     Annotated[Text, Tag("text")] | Annotated[dict[str, JsonValue], Tag("row")], Discriminator(_question_form)
 ]
-Asked = Annotated[tuple[_Question, ...], BeforeValidator(as_tuple)]
+Asked = Annotated[tuple[_TextOrRow, ...], BeforeValidator(as_tuple)]
 """One question or several: texts, or rows of a question list."""
 
 _Bytes = Annotated[int, Field(ge=1, le=10**15)]

@@ -35,7 +35,7 @@ from memagent_batch.runs.manifest import Manifest, PartReport
 from memagent_batch.runs.parts import attach_not_read, collect_not_read, kept_parts, plan_parts
 from memagent_batch.runs.plan import Plan, count_pending, group_documents
 from memagent_batch.runs.record import list_log, used_files
-from memagent_batch.runs.run import Run, begin_run, close_run
+from memagent_batch.runs.run import ActiveRun, begin_run, close_run
 from memagent_batch.runs.state import write_progress
 from memagent_batch.store.turn_log.index import TurnIndex
 from memagent_batch.wiring import make_output
@@ -104,7 +104,9 @@ class ReadPlan:
     """Files of the log that were there when it was looked at; a later one has no part in the tables."""
 
 
-def read_plan(plan: Plan, *, run: Run, executor: Executor, progress: Progress, before: PastRun | None) -> ReadPlan:
+def read_plan(
+    plan: Plan, *, run: ActiveRun, executor: Executor, progress: Progress, before: PastRun | None
+) -> ReadPlan:
     """Reads what the log does not answer yet of a plan.
 
     Args:
@@ -132,7 +134,7 @@ def read_plan(plan: Plan, *, run: Run, executor: Executor, progress: Progress, b
 def read_documents(
     bundles: list[pa.Table],
     *,
-    run: Run,
+    run: ActiveRun,
     executor: Executor,
     progress: Progress,
     follow_ups: FollowUps | None = None,
@@ -174,7 +176,7 @@ def read_documents(
     return not_read
 
 
-def _bound_met(spent: Spent, *, run: Run) -> str | None:
+def _bound_met(spent: Spent, *, run: ActiveRun) -> str | None:
     """The setting of the bound that a run has met which has taken so much; None while its turns may start."""
     return bound_met(run.job, spent, seconds=time.monotonic() - run.began_seconds)
 
@@ -186,7 +188,7 @@ def _counted(ended: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Tab
         yield batch
 
 
-def write(plan: Plan, read: ReadPlan, *, run: Run, executor: Executor) -> list[PartReport]:
+def write(plan: Plan, read: ReadPlan, *, run: ActiveRun, executor: Executor) -> list[PartReport]:
     """Projects plan and log into the tables, beside those that are shown; returns a report for each part.
 
     Parts that are as they were in the last finished run keep their files.

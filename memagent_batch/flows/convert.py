@@ -142,10 +142,10 @@ def choose_converters(own: Mapping[str, str], *, allow_code: bool) -> dict[str, 
                 f"converter: {kind!r} is not one of {', '.join(DEFAULT_CONVERTERS)}, and no ending such as .rtf"
             )
     names = {kind.value: name for kind, name in DEFAULT_CONVERTERS.items()} | {**own}
-    return {kind: _chosen(name, allow_code=allow_code) for kind, name in names.items()}
+    return {kind: _converter(name, allow_code=allow_code) for kind, name in names.items()}
 
 
-def _chosen(name: str, *, allow_code: bool) -> ChosenConverter:
+def _converter(name: str, *, allow_code: bool) -> ChosenConverter:
     CONVERTERS.require(name, allows_code=allow_code)
     version = CONVERTERS.find(name)().version()
     return ChosenConverter(name=name, path=CONVERTERS.path(name), version=version)

@@ -336,7 +336,7 @@ def _write_inputs(job: JobConfig, documents: Documents, questions: GivenQuestion
         listed = question_table(questions, storage_options=job.storage_options)
         written["questions"] = [write_table(listed, folder=folder / "questions")]
     if not document_places(documents):
-        written["documents"] = write_documents(documents, folder=folder / "documents", columns=_columns(job.input))
+        written["documents"] = write_documents(documents, folder=folder / "documents", columns=_columns_read(job.input))
     return written
 
 
@@ -382,7 +382,7 @@ def _question_settings(questions: GivenQuestions, *, kept: str) -> dict[str, obj
     return {"ask": questions} if all(isinstance(each, str) for each in questions) else {"questions": kept}
 
 
-def _columns(input_: InputConfig) -> list[str]:
+def _columns_read(input_: InputConfig) -> list[str]:
     """The columns that a run reads, each once."""
     where = parsed_where(input_)
     filtered = sorted(columns_of(where)) if where is not None else []

@@ -86,7 +86,7 @@ COUNT_THREADS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class ActiveRun:
     """One execution over a plan."""
 
     record: RunRecord
@@ -105,7 +105,7 @@ class Run:
         return self.record.run_id
 
 
-def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan) -> Run:
+def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan: Plan) -> ActiveRun:
     """Writes `run.json`: from here on the location belongs to this job, and in it to this run."""
     record = _claim(
         output,
@@ -129,7 +129,7 @@ def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan:
     log.info(
         f"run {run_id}: {quantity(record.asked, 'reading')} asked", extra={"event": EventKind.RUN_STARTED, **fields}
     )
-    return Run(
+    return ActiveRun(
         record=record,
         output=output,
         job=job,
@@ -164,7 +164,7 @@ def _claim(output: Location, record: RunRecord) -> RunRecord:
 
 
 def close_run(
-    run: Run,
+    run: ActiveRun,
     *,
     reports: Sequence[PartReport],
     recorded: pa.Table,
@@ -210,7 +210,7 @@ def close_run(
     return manifest
 
 
-def _require_closed(run: Run, reports: Sequence[PartReport]) -> RunCounts:
+def _require_closed(run: ActiveRun, reports: Sequence[PartReport]) -> RunCounts:
     expected: dict[str, int | None] = {}
     for report in reports:
         expected |= rows_of_files(report)
@@ -232,7 +232,7 @@ def _require_closed(run: Run, reports: Sequence[PartReport]) -> RunCounts:
 
 
 def _manifest(
-    run: Run, reports: Sequence[PartReport], *, counts: RunCounts, removed_file: str, changes: Changes
+    run: ActiveRun, reports: Sequence[PartReport], *, counts: RunCounts, removed_file: str, changes: Changes
 ) -> Manifest:
     return {
         "format": FORMAT,
@@ -268,7 +268,9 @@ def _manifest(
     }
 
 
-def _with_own_parts(manifest: Manifest, run: Run, reports: Sequence[PartReport], *, spent: Spent | None) -> Manifest:
+def _with_own_parts(
+    manifest: Manifest, run: ActiveRun, reports: Sequence[PartReport], *, spent: Spent | None
+) -> Manifest:
     """The manifest with what not every run has, from its markers to its second pass."""
     manifest = manifest.copy()
     if markers := _sum_markers(reports):
@@ -336,7 +338,7 @@ def _log_closed(manifest: Manifest) -> None:
     log.info(line, extra={"event": EventKind.RUN_CLOSED, **fields})
 
 
-def _kept_removed(run: Run, removed: pa.Table, *, before: PastRun | None) -> str | None:
+def _kept_removed(run: ActiveRun, removed: pa.Table, *, before: PastRun | None) -> str | None:
     """The file of the last run, where it is there and would hold the same rows."""
     if before is None or not before.removed.equals(removed):
         return None
@@ -346,14 +348,14 @@ def _kept_removed(run: Run, removed: pa.Table, *, before: PastRun | None) -> str
     return names[0] if _rows_of_files(run, names) == {names[0]: removed.num_rows} else None
 
 
-def _write_removed(run: Run, removed: pa.Table) -> str:
+def _write_removed(run: ActiveRun, removed: pa.Table) -> str:
     """Writes the table of removed documents; returns the name of its file, which no other run's has."""
     name = f"{REMOVED_FOLDER}/part-00000-{run.run_id}.{run.job.table_format.value}"
     (run.output / name).write_bytes(table_bytes(removed, table_format=run.job.table_format))
     return name
 
 
-def _counts(run: Run, reports: Sequence[PartReport], *, rows: Mapping[str, int | None]) -> RunCounts:
+def _counts(run: ActiveRun, reports: Sequence[PartReport], *, rows: Mapping[str, int | None]) -> RunCounts:
     """Readings asked, ok, failed and not read, beside the rows that the files themselves hold."""
     ok = sum(report["num_ok"] for report in reports)
     not_read = sum(report["num_not_read"] for report in reports)
@@ -367,7 +369,7 @@ def _counts(run: Run, reports: Sequence[PartReport], *, rows: Mapping[str, int |
     }
 
 
-def _rows_of_files(run: Run, files: Sequence[str]) -> dict[str, int | None]:
+def _rows_of_files(run: ActiveRun, files: Sequence[str]) -> dict[str, int | None]:
     """Rows of files by their own footers; None where a file is gone."""
     with storage_errors(run.output.uri), ThreadPoolExecutor(COUNT_THREADS) as threads:
         counts = threads.map(lambda name: count_rows(run.output / name), files)

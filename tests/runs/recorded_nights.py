@@ -31,7 +31,7 @@ from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.parts import attach_not_read, kept_parts, plan_parts
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.record import list_log
-from memagent_batch.runs.run import Run, begin_run, close_run
+from memagent_batch.runs.run import ActiveRun, begin_run, close_run
 from memagent_batch.runs.tables import table_files
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes
@@ -141,7 +141,7 @@ class Nights:
         """Present answers by document and question."""
         return {(row["document_id"], row["question_id"]): row["answer"] for row in self.table("answers")}
 
-    def _read(self, run: Run, plan: Plan, texts: Mapping[str, str], *, mended: bool, away: bool) -> pa.Table:
+    def _read(self, run: ActiveRun, plan: Plan, texts: Mapping[str, str], *, mended: bool, away: bool) -> pa.Table:
         index: TurnIndex = scan_log(
             self.output, fingerprint=run.reader.fingerprint, follow_up_readings=plan.asked.follow_up_readings
         )
@@ -171,7 +171,7 @@ class Nights:
 
     def _close(
         self,
-        run: Run,
+        run: ActiveRun,
         plan: Plan,
         texts: Mapping[str, str],
         *,

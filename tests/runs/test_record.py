@@ -21,7 +21,7 @@ from memagent_batch.flows.plan import scan_plan
 from memagent_batch.runs.estimates import latest_estimates
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.record import list_log, parse_sums, signature
-from memagent_batch.runs.run import Run, begin_run, close_run
+from memagent_batch.runs.run import ActiveRun, begin_run, close_run
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes
 from memagent_batch.store.turn_log.index import TurnIndex
@@ -143,7 +143,7 @@ def test_log_file_that_lands_after_the_tables_were_planned_is_not_sealed(
 ) -> None:
     """As of an attempt that was superseded, and flushes late: it has other answers, which no table shows."""
 
-    def late(run: Run, **settings: Any) -> Manifest:
+    def late(run: ActiveRun, **settings: Any) -> Manifest:
         write_outcome(nights, run_id=run.run_id)
         return close_run(run, **settings)
 

@@ -24,7 +24,7 @@ from memagent_batch.runs.manifest import Manifest, PartReport
 from memagent_batch.runs.parts import attach_not_read, collect_not_read, plan_parts
 from memagent_batch.runs.plan import Plan
 from memagent_batch.runs.record import list_log
-from memagent_batch.runs.run import Run, begin_run, close_run
+from memagent_batch.runs.run import ActiveRun, begin_run, close_run
 from memagent_batch.runs.state import read_state
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log import writer as turn_log
@@ -46,7 +46,7 @@ def plan_of(*, readable: int, broken: int) -> Plan:
     return Plan(pa.Table.from_pylist(rows, schema=INDEX_SCHEMA), read_questions(None, ask=["Who?"]), samples=1)
 
 
-def begun(folder: Path, plan: Plan) -> Run:
+def begun(folder: Path, plan: Plan) -> ActiveRun:
     job = job_of(
         documents=str(folder / "docs"),
         output=str(folder / "run"),
@@ -57,11 +57,11 @@ def begun(folder: Path, plan: Plan) -> Run:
     return begin_run(Location(uri=job.output), job, reader=IDENTITY, plan=plan)
 
 
-def parts_of(run: Run, plan: Plan) -> Iterator[pa.Table]:
+def parts_of(run: ActiveRun, plan: Plan) -> Iterator[pa.Table]:
     return attach_not_read(plan_parts(plan, scan_log(run.output, fingerprint="f")), collect_not_read([]))
 
 
-def written(run: Run, plan: Plan) -> list[PartReport]:
+def written(run: ActiveRun, plan: Plan) -> list[PartReport]:
     """Writes the tables of the plan, as the tasks do."""
     return [
         row
@@ -70,7 +70,7 @@ def written(run: Run, plan: Plan) -> list[PartReport]:
     ]
 
 
-def closed(run: Run, plan: Plan, reports: list[PartReport]) -> Manifest:
+def closed(run: ActiveRun, plan: Plan, reports: list[PartReport]) -> Manifest:
     """Closes the first run of an output."""
     recorded = recorded_plan(plan, scan_log(run.output, fingerprint="f"))
     return close_run(run, reports=reports, recorded=recorded, log_files=set(list_log(run.output)), before=None)
