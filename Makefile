@@ -36,8 +36,13 @@ namespaces:
 	@unshare --user --map-root-user --mount true 2>/dev/null || echo "warning: this machine allows no user namespaces, so tests of a full disk will fail: \
 	set sysctl user.max_user_namespaces; in a container, start it with --security-opt seccomp=unconfined" >&2
 
+# 24 documents of up to 200 K tokens, of which 8 do not state what is asked; read, scored, and as pages.
 demo: setup
-	$(PYTHON) -m memagent_batch.cli.demo --output $(DEMO_OUT)
+	.venv/bin/memagent evaluate make --output $(DEMO_OUT)/suite --typed \
+	  --tasks niah_multikey_1 stated absent --lengths 2K 16K 64K 200K --samples 2
+	.venv/bin/memagent evaluate run --config tiny --suite $(DEMO_OUT)/suite --output $(DEMO_OUT)/results \
+	  --follow-ups.evidence --follow-ups.support
+	.venv/bin/memagent page $(DEMO_OUT)/results/runs/overwrite
 
 # Two processes; tests that share an engine or a Ray are in one of them (tests/README.md).
 PYTEST := $(PYTHON) -m pytest -n 2 --dist loadscope --no-loadscope-reorder

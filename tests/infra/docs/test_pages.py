@@ -8,7 +8,6 @@ import pytest
 from annotated_types import Ge, Gt
 
 from infra.docs import commands_page, settings_page, tables_page
-from memagent_batch.cli.main import COMMANDS
 from memagent_batch.cli.options import options_of
 from memagent_batch.cli.settings import JobSettings
 from memagent_batch.plugins import POLICIES, policy_class
@@ -45,12 +44,6 @@ def test_every_setting_has_a_description() -> None:
 
 def test_commands_page_in_docs_equals_the_commands() -> None:
     assert commands_page.PAGE.read_text(encoding="utf-8") == commands_page.commands_page()
-
-
-def test_commands_page_describes_an_option_of_several_commands_once() -> None:
-    lines = commands_page.commands_page().splitlines()
-    assert sum(line.startswith("- `--storage-options`") for line in lines) == 1
-    assert all(f"## `memagent {name}`" in lines for name in COMMANDS)
 
 
 def test_prompts_page_names_every_policy_that_takes_a_keep_word() -> None:
