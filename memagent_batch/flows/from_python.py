@@ -42,7 +42,7 @@ from memagent_batch.runs.claim import INPUT_FOLDER, claim_output, require_claim
 from memagent_batch.runs.manifest import require_success
 from memagent_batch.store.location import Location, absolute
 from memagent_batch.training.rollouts.table import RolloutsRecord
-from memagent_batch.wiring import identify_reader, make_engine, make_output
+from memagent_batch.wiring import identify_reader, make_engine
 
 PlaceOrPath = str | PathLike[str]
 CallResult = TypeVar("CallResult", bound=Mapping[str, Any])
@@ -153,8 +153,8 @@ def answer(
         SupersededError: a newer attempt has claimed the output.
         RunFailedError: the run stopped; the same call goes on from the log.
     """
-    questions = _listed(questions)
-    job = _job(
+    job, manifest = _run_chain(
+        chain.answer,
         documents,
         questions,
         output=output,
@@ -174,7 +174,6 @@ def answer(
         adopt_output=adopt_output,
         storage_options=StorageOptions(storage_options),
     )
-    manifest = _run_job(job, documents, questions, flow=chain.answer)
     require_success(manifest, max_failed_share=max_failed_share)
     return Run(output=job.output, run_id=manifest["run_id"], manifest=manifest, storage_options=job.storage_options)
 
@@ -207,8 +206,8 @@ def collect(
         NotReadError: some samples could not be read now, and no rollouts are written; the same call reads them.
         TooManyFailedError: more samples failed than `max_failed_share`, or all. The rollouts are written.
     """
-    questions = _listed(questions)
-    job = _job(
+    _, record = _run_chain(
+        collection.collect,
         documents,
         questions,
         output=output,
@@ -223,7 +222,7 @@ def collect(
         max_failed_share=max_failed_share,
         storage_options=StorageOptions(storage_options),
     )
-    return _run_job(job, documents, questions, flow=collection.collect)
+    return record
 
 
 def export(
@@ -296,83 +295,66 @@ def _location(place: PlaceOrPath, options: Options | None) -> Location:
     return Location(uri=absolute(place), storage_options=StorageOptions(options))
 
 
-def _listed(questions: GivenQuestions) -> GivenQuestions:
-    """Questions that can be gone through more than once."""
-    return questions if isinstance(questions, str | PathLike) else list(questions)
+def _run_chain(
+    flow: Callable[[JobConfig], CallResult],
+    documents: Documents,
+    questions: GivenQuestions,
+    *,
+    output: PlaceOrPath,
+    agent: AgentConfig,
+    **settings: Any,
+) -> tuple[JobConfig, CallResult]:
+    """Runs a chain over the inputs; those that are not files are written first, to a place in the output.
 
-
-def _job(documents: Documents, questions: GivenQuestions, *, output: PlaceOrPath, **settings: Any) -> JobConfig:
-    """The job; inputs that are not files have their place in its output."""
-    place = absolute(output)
-    return checked_section(
+    Returns the job, which names this place, and the result of the chain.
+    """
+    listed = questions if isinstance(questions, str | PathLike) else list(questions)
+    place = Location(uri=absolute(output), storage_options=settings["storage_options"])
+    inputs = place / INPUT_FOLDER
+    job = checked_section(
         JobConfig,
-        documents=document_places(documents) or (_kept(place, "documents"),),
-        **_question_settings(questions, kept=_kept(place, "questions")),
-        output=place,
+        documents=document_places(documents) or ((inputs / "documents").uri,),
+        **_question_settings(listed, kept=(inputs / "questions").uri),
+        output=place.uri,
+        agent=agent,
         **settings,
     )
-
-
-def _run_job(
-    job: JobConfig, documents: Documents, questions: GivenQuestions, *, flow: Callable[[JobConfig], CallResult]
-) -> CallResult:
-    """Runs a chain over the inputs; those that are not files are written first."""
-    output = make_output(job)
     with log_of_program():
-        claim_output(output, job)
-        _require_agent(job.agent)
-        before = (output / INPUT_FOLDER).files()
-        written = _write_inputs(job, documents, questions)
-        record = flow(job.model_copy(update=_places(written, output=job.output)))
-        _remove_stale(output, before, written=written, run_id=record["run_id"])
-        return record
+        claim_output(place, job)
+        make_engine(agent)  # an agent that can't work is refused before an input is written for it
+        identify_reader(fit_budgets_to_window(agent))
+        before = inputs.files()
+        written = _write_inputs(job, documents, listed, folder=inputs)
+        record = flow(job.model_copy(update=written))
+        _remove_stale(place, before, written=written, run_id=record["run_id"])
+    return job, record
 
 
-def _write_inputs(job: JobConfig, documents: Documents, questions: GivenQuestions) -> dict[str, Collection[str]]:
-    """Writes the inputs that are not files; returns the names of the files by input."""
-    written: dict[str, Collection[str]] = {}
-    folder = make_output(job) / INPUT_FOLDER
-    if job.questions == _kept(job.output, "questions"):
+def _write_inputs(
+    job: JobConfig, documents: Documents, questions: GivenQuestions, *, folder: Location
+) -> dict[str, Any]:
+    """Writes the inputs that are not files; returns the files as a job names them."""
+    written: dict[str, Any] = {}
+    if job.questions == (folder / "questions").uri:
         listed = question_table(questions, storage_options=job.storage_options)
-        written["questions"] = [write_table(listed, folder=folder / "questions")]
+        written["questions"] = (folder / "questions" / write_table(listed, folder=folder / "questions")).uri
     if not document_places(documents):
-        written["documents"] = write_documents(documents, folder=folder / "documents", columns=_columns_read(job.input))
+        place = folder / "documents"
+        names = write_documents(documents, folder=place, columns=_columns_read(job.input))
+        written["documents"] = tuple((place / name).uri for name in names)
     return written
 
 
-def _kept(output: str, name: str) -> str:
-    """Where inputs that are not files are kept: the folder of documents or questions."""
-    return f"{output.rstrip('/')}/{INPUT_FOLDER}/{name}"
-
-
-def _places(written: Mapping[str, Collection[str]], *, output: str) -> dict[str, Any]:
-    """The files of the input, as a job names them."""
-    places: dict[str, Any] = {
-        name: tuple(f"{_kept(output, name)}/{file}" for file in files) for name, files in written.items()
-    }
-    return {**places, **({"questions": places["questions"][0]} if "questions" in places else {})}
-
-
-def _remove_stale(
-    output: Location, before: Collection[str], *, written: Mapping[str, Collection[str]], run_id: str
-) -> None:
+def _remove_stale(output: Location, before: Collection[str], *, written: Mapping[str, Any], run_id: str) -> None:
     """Removes files that were there before this run's input was written and that it does not name.
 
     A newer attempt may read them again: if there is one, they stay.
     """
-    stale = []
-    for name, files in written.items():
-        folder = (output / f"{INPUT_FOLDER}/{name}").path
-        stale += [path for path in before if path.startswith(f"{folder}/") and path.rsplit("/", 1)[-1] not in files]
+    kept = {uri.rsplit("/", 1)[-1] for uri in (*written.get("documents", ()), written.get("questions", ""))}
+    stale = [path for path in before if path.split("/")[-2] in written and path.rsplit("/", 1)[-1] not in kept]
     with suppress(SupersededError):
         require_claim(output, run_id=run_id)
         output.delete_files(stale)
-
-
-def _require_agent(agent: AgentConfig) -> None:
-    """Refuses an agent that can't work, before an input is written for it."""
-    make_engine(agent)
-    identify_reader(fit_budgets_to_window(agent))
 
 
 def _question_settings(questions: GivenQuestions, *, kept: str) -> dict[str, object]:
