@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 
@@ -26,3 +28,10 @@ def small_settings(folder: Path | str, model: str, **settings: Any) -> dict[str,
 
 def small_job(folder: Path | str, model: str, **settings: Any) -> JobConfig:
     return job_of(**small_settings(folder, model, **settings))
+
+
+def small_arguments(folder: Path, model: str, **settings: Any) -> list[str]:
+    """The same settings on a command line, in a job file."""
+    file = folder / "job.yaml"
+    file.write_text(yaml.safe_dump(small_settings(folder, model, **settings)))
+    return ["--config", str(file)]

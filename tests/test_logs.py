@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import ray
-import yaml
 
 from memagent_batch.executors.progress import progress
 from memagent_batch.executors.progress.board import KEPT_EVENTS, ActorReport, Event, ProgressBoard
@@ -29,6 +28,7 @@ from memagent_batch.logs import (
 )
 from memagent_batch.runs.plan import PendingWork
 from tests.job_process import run_job
+from tests.jobs import small_arguments
 
 log = logging.getLogger("memagent_batch.tests")
 
@@ -384,22 +384,11 @@ def test_last_look_takes_what_was_reported_after_a_look_that_timed_out(
 def job(text_model: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a job over two documents, whose log lines are JSON."""
     folder = tmp_path_factory.mktemp("job")
-    (folder / "texts").mkdir()
-    (folder / "texts" / "a.txt").write_text("Ann signed.")
-    (folder / "texts" / "b.txt").write_bytes(b"\xff")
-    settings: dict[str, Any] = {
-        "documents": "texts",
-        "output": "run",
-        "ask": ["Who?"],
-        "engine": "simulated",
-        "model": text_model,
-        "window_tokens": 1000,
-        "policy": {"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
-        "log_format": "json",
-        "executor": "ray",
-    }
-    (folder / "job.yaml").write_text(yaml.safe_dump(settings))
-    (folder / "wrong.yaml").write_text(yaml.safe_dump({**settings, "documnets": "texts"}))
+    (folder / "in").mkdir()
+    (folder / "in" / "a.txt").write_text("Ann signed.")
+    (folder / "in" / "b.txt").write_bytes(b"\xff")
+    small_arguments(folder, text_model, ask="Who?", log_format="json", executor="ray")
+    (folder / "wrong.yaml").write_text((folder / "job.yaml").read_text() + "documnets: texts\n")
     return folder
 
 

@@ -12,6 +12,7 @@ from memagent_batch.cli.main import EXIT_TOO_MANY_FAILED, main
 from memagent_batch.cli.screen import ending
 from memagent_batch.config.job import TableFormat
 from memagent_batch.store.location import Location
+from tests.jobs import small_arguments
 from tests.runs.recorded_nights import FAILS, Nights
 
 
@@ -41,17 +42,10 @@ def test_ending_shows_three_answers_where_tables_are_and_what_to_do_next(
 def test_answer_on_a_terminal_ends_for_a_person_and_elsewhere_with_json_and_the_exit_code_is_the_same(
     text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "texts").mkdir()
-    (tmp_path / "texts" / "a.txt").write_text("some text")
-    (tmp_path / "texts" / "b.txt").write_bytes(b"\xff")
-    budgets = {"chunk-tokens": 50, "question-tokens": 60, "memory-tokens": 40, "answer-tokens": 40}
-    arguments = [
-        *("--documents", str(tmp_path / "texts"), "--ask", "Who?", "--output", str(tmp_path / "run")),
-        *("--engine", "simulated", "--model", text_model, "--window-tokens", "1000"),
-        *(f"--policy.{name}={value}" for name, value in budgets.items()),
-        "--max-failed-share=0.4",
-        "--executor=local",
-    ]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("some text")
+    (tmp_path / "in" / "b.txt").write_bytes(b"\xff")
+    arguments = small_arguments(tmp_path, text_model, ask="Who?", max_failed_share=0.4)
     assert main(["answer", *arguments]) == EXIT_TOO_MANY_FAILED
     assert json.loads(capsys.readouterr().out)["ok"] == 1
     reader, writer = os.openpty()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.job_process import run_job
+from tests.jobs import small_arguments
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,8 +22,8 @@ def project(tmp_path: Path) -> Path:
         (tmp_path / name / "__init__.py").write_text("raise ImportError('the package of the user')\n")
         (tmp_path / name / f"{module}.py").write_text("")
     (tmp_path / "rewards.py").write_text("def score(response: str, references: list[str]) -> float:\n    return 0.25\n")
-    (tmp_path / "texts").mkdir()
-    (tmp_path / "texts" / "a.txt").write_text("Ann signed the contract.")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("Ann signed the contract.")
     row = {"question": "Who signed?", "references": ["Ann"]}
     (tmp_path / "questions.jsonl").write_text(json.dumps(row))
     return tmp_path
@@ -40,13 +41,8 @@ def run(project: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
 def test_collect_beside_packages_of_the_same_name_reads_and_finds_the_users_reward(
     project: Path, text_model: str
 ) -> None:
-    budgets = {"chunk-tokens": 50, "question-tokens": 60, "memory-tokens": 40, "answer-tokens": 40}
-    done = run(
-        project,
-        *("collect", "--documents", "texts", "--questions", "questions.jsonl", "--output", "out"),
-        *("--engine", "simulated", "--model", text_model, "--window-tokens", "1000", "--sampling.temperature", "1"),
-        *("--rollouts.reward", "rewards:score", "--allow-code", "--rollouts.group-size", "2", "--executor", "ray"),
-        *(f"--policy.{name}={value}" for name, value in budgets.items()),
-    )
+    job = small_arguments(project, text_model, questions=str(project / "questions.jsonl"), executor="ray")
+    rewards = ("--rollouts.reward", "rewards:score", "--allow-code", "--rollouts.group-size", "2")
+    done = run(project, "collect", *job, *rewards)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["mean_reward"] == 0.25

@@ -25,6 +25,7 @@ from memagent_batch.runs.claim import remove_leftovers
 from memagent_batch.store.json_files import read_json, write_json
 from memagent_batch.store.location import Location
 from tests.engine_context import MadeEngine
+from tests.jobs import small_arguments
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not find the modules of tests
 
@@ -39,20 +40,8 @@ def arguments(text_model: str, tmp_path: Path) -> list[str]:
     """A job over three documents."""
     rows = [{"document_id": f"d{number}", "text": f"{number} and some words " * 20} for number in range(3)]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "documents.parquet")
-    settings: dict[str, Any] = {
-        "documents": tmp_path / "documents.parquet",
-        "output": tmp_path / "run",
-        "ask": "Who?",
-        "model": text_model,
-        "window-tokens": 1000,
-        "policy.chunk-tokens": 40,
-        "policy.question-tokens": 60,
-        "policy.memory-tokens": 40,
-        "policy.answer-tokens": 40,
-        "log.flush-seconds": 0.1,
-        "executor": "local",
-    }
-    return [part for name, value in settings.items() for part in (f"--{name}", str(value))]
+    documents = str(tmp_path / "documents.parquet")
+    return small_arguments(tmp_path, text_model, documents=documents, ask="Who?", policy={"chunk_tokens": 40})
 
 
 def claim(output: Path) -> None:
@@ -71,7 +60,7 @@ def test_job_superseded_while_it_writes_its_tables_ends_with_3_and_leaves_none(
         claim(output)
 
     monkeypatch.setattr(pipeline, "remove_leftovers", superseded)
-    assert main(["answer", *arguments, "--engine", "simulated"]) == 3
+    assert main(["answer", *arguments]) == 3
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("superseded: ")
     assert WINNER in last
@@ -100,7 +89,7 @@ def test_job_whose_prompt_set_is_edited_after_its_start_reads_nothing_under_the_
         return read(*bundles, **run)
 
     monkeypatch.setattr(pipeline, "read_documents", edited)
-    assert main(["answer", *arguments, "--engine", "simulated", "--prompt-set", str(prompts)]) == 1
+    assert main(["answer", *arguments, "--prompt-set", str(prompts)]) == 1
     assert "edited since the run began" in capsys.readouterr().err.splitlines()[-1]
     assert not list((tmp_path / "run").glob("log/turns/*"))
 
@@ -143,7 +132,7 @@ class ExpiringEngine(MadeEngine):
 def test_job_whose_key_expires_in_mid_run_stops_with_2_and_goes_on_with_another(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    slow_log = [*arguments, "--engine", "simulated", "--log.flush-seconds", "600"]
+    slow_log = [*arguments, "--log.flush-seconds", "600"]
     with monkeypatch.context() as expiring:
         expiring.setattr(local, "Reader", RefusedReader)
         assert main(["answer", *slow_log]) == 2
@@ -152,7 +141,7 @@ def test_job_whose_key_expires_in_mid_run_stops_with_2_and_goes_on_with_another(
     assert before.startswith("readings 0/3")
     assert pq.read_table(tmp_path / "run" / "log" / "turns").num_rows == 5
     assert not (tmp_path / "run" / "log" / "outcomes").exists()
-    assert main(["answer", *arguments, "--engine", "simulated"]) == 0
+    assert main(["answer", *arguments]) == 0
     rows = pq.read_table(tmp_path / "run" / "answers").to_pylist()
     assert sum(row["num_replayed_turns"] for row in rows) == 5
 
@@ -164,8 +153,7 @@ def test_job_whose_document_is_away_ends_with_1_and_the_same_command_reads_it(
     texts.mkdir()
     for name in ("a", "b", "c"):
         (texts / f"{name}.txt").write_text(f"{name} has some words. " * 20)
-    command = [*arguments, "--engine", "simulated"]
-    command[command.index("--documents") + 1] = str(texts)
+    command = [*arguments, "--documents", str(texts)]
 
     def away(*bundles: Any, **run: Any) -> Any:
         for name in ("b", "c"):
@@ -199,7 +187,7 @@ def test_job_in_which_every_reading_fails_writes_its_tables_and_ends_with_4(
 ) -> None:
     rows = [{"document_id": name, "text": None} for name in ("a", "b")]
     pq.write_table(pa.Table.from_pylist(rows, schema=TEXTS), tmp_path / "documents.parquet")
-    assert main(["answer", *arguments, "--engine", "simulated"]) == 4
+    assert main(["answer", *arguments]) == 4
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("failed: 2 of 2 readings failed (2 x DocumentError: ")
     assert "the text is null" in last
@@ -211,18 +199,16 @@ def test_job_with_a_share_of_failed_readings_ends_with_0_or_4_as_was_asked(
 ) -> None:
     rows = [{"document_id": "a", "text": None}, {"document_id": "b", "text": "some words"}]
     pq.write_table(pa.Table.from_pylist(rows, schema=TEXTS), tmp_path / "documents.parquet")
-    command = [*arguments, "--engine", "simulated"]
-    assert main(["answer", *command]) == 0
+    assert main(["answer", *arguments]) == 0
     follow_ups = capsys.readouterr().err.splitlines()[-1]
     assert "1 ok, 1 failed (1 x DocumentError: " in follow_ups
-    assert main(["answer", *command, "--max-failed-share", "0.4"]) == 4
+    assert main(["answer", *arguments, "--max-failed-share", "0.4"]) == 4
     assert "1 of 2 readings failed, max_failed_share is 0.4" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_job_stopped_at_a_bound_ends_with_6_and_the_same_command_without_it_goes_on(
     arguments: list[str], tmp_path: Path
 ) -> None:
-    command = [*arguments, "--engine", "simulated"]
-    assert main(["answer", *command, "--max-hours", "0.000001"]) == 6
+    assert main(["answer", *arguments, "--max-hours", "0.000001"]) == 6
     assert not (tmp_path / "run" / "manifest.json").exists()
-    assert main(["answer", *command]) == 0
+    assert main(["answer", *arguments]) == 0
