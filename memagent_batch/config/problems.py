@@ -2,15 +2,14 @@
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import takewhile
-from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Any
 
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from memagent_batch.config.removed import removal
+from memagent_batch.config.section import fields_of
 
 NAME_LIKENESS = 0.6
 """How alike, from 0 to 1, a name must be to the one that was written, to be offered in its place."""
@@ -40,16 +39,6 @@ PROBLEM_WORDS = {
 NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?")
 VALUE_CHARACTERS = 40
 """Longest value that a line shows."""
-
-
-def fields_of(kind: type[BaseModel], *, below: str = "") -> Iterator[tuple[str, Any, FieldInfo]]:
-    """All settings, group by group: name with that of its group, type without None, and the field."""
-    for field, info in kind.model_fields.items():
-        plain, name = _without_none(info.annotation), below + (info.alias or field)
-        if isinstance(plain, type) and issubclass(plain, BaseModel):
-            yield from fields_of(plain, below=f"{name}.")
-        else:
-            yield name, plain, info
 
 
 def setting_of(problem: Mapping[str, Any]) -> str:
@@ -87,8 +76,8 @@ def explanation(problem: Mapping[str, Any]) -> str:
     message, shown = str(problem["msg"]).removeprefix("Value error, "), _shown_input(problem.get("input"))
     if problem["type"] in ("enum", "literal_error"):
         choices = message.removeprefix("Input should be ")
-        names = choices.replace(" or ", ", ").replace("'", "").split(", ")
-        return f"{shown} is not one of {choices}{suggestion(shown.strip(chr(39)), names)}"
+        near = suggestion(shown.strip("'"), choices.replace(" or ", ", ").replace("'", "").split(", "))
+        return f"{shown} is not one of {choices}{near}"
     words = PROBLEM_WORDS.get(problem["type"])
     return words.format(input=shown, **problem.get("ctx", {})) if words else message
 
@@ -111,16 +100,6 @@ def nearest_name(name: str, names: Iterable[str]) -> str | None:
     if len(below) == 1:
         return below[0]
     return next(iter(difflib.get_close_matches(name, others, n=1, cutoff=NAME_LIKENESS)), None)
-
-
-def _without_none(annotation: Any) -> Any:
-    """The type of a value that is there."""
-    if get_origin(annotation) not in (Union, UnionType):
-        return annotation
-    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
-    if len(kinds) != 1:
-        return annotation
-    return get_args(kinds[0])[0] if get_origin(kinds[0]) is Annotated else kinds[0]
 
 
 def _shown_input(value: Any) -> str:

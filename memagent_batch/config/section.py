@@ -1,13 +1,15 @@
 """What all settings are made of: groups of settings, and texts and numbers with bounds.
 
 Plain values; no field can be set. Built in Python they hold what the call says and the defaults, and never look at the
-environment; `jobs/` alone reads job files, `MEMAGENT_...` variables and options, and makes these values of them.
+environment; `cli/` alone reads job files, `MEMAGENT_...` variables and options, and makes these values of them.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.fields import FieldInfo
 
 from memagent_batch.masking import mask_url
 
@@ -45,6 +47,16 @@ class Section(BaseModel):
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
 
 
+def fields_of(kind: type[BaseModel], *, below: str = "") -> Iterator[tuple[str, Any, FieldInfo]]:
+    """All settings, group by group: name with that of its group, type without None, and the field."""
+    for field, info in kind.model_fields.items():
+        plain, name = _without_none(info.annotation), below + (info.alias or field)
+        if isinstance(plain, type) and issubclass(plain, BaseModel):
+            yield from fields_of(plain, below=f"{name}.")
+        else:
+            yield name, plain, info
+
+
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Settings with others over them, group by group."""
     result = dict(base)
@@ -59,3 +71,13 @@ def _masked_value(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(_masked_value, value))
     return mask_url(value) if type(value) is str else value
+
+
+def _without_none(annotation: Any) -> Any:
+    """The type of a value that is there."""
+    if get_origin(annotation) not in (Union, UnionType):
+        return annotation
+    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
+    if len(kinds) != 1:
+        return annotation
+    return get_args(kinds[0])[0] if get_origin(kinds[0]) is Annotated else kinds[0]

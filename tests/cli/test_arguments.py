@@ -22,7 +22,7 @@ from memagent_batch.cli.status import ShowStatus
 from memagent_batch.cli.train import Train, TrainLoop
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.job import JobConfig
-from memagent_batch.config.problems import fields_of
+from memagent_batch.config.section import fields_of
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.errors import CountsError, OutputError, SettingsError, StorageError
 
