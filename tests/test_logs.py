@@ -187,6 +187,7 @@ def test_no_line_of_a_library_raises_where_it_is_logged(
     if is_json:
         written = json.loads(line)
         assert (written["event"], written["level"], written["logger"]) == ("other", "warning", "some.library")
+        assert set(written) == {"time", "level", "event", "logger", "message"}
         line = written["message"]
     assert line.startswith("connected")
 
