@@ -49,7 +49,8 @@ hypothesis.settings.load_profile("ci")
 os.environ["CXX"] = "no-compiler-for-c++"
 
 WINDOW_TOKENS = 1024
-LICENCE = Path(__file__).parents[1] / "LICENSE"
+CHECKOUT = Path(__file__).parents[1]
+LICENCE = CHECKOUT / "LICENSE"
 """A text that does not change: tests count on the tokens of a tokeniser that is trained on it."""
 GREEDY = SamplingConfig(logprobs=True)
 SAMPLED = SamplingConfig(temperature=2.0, logprobs=True)
@@ -72,18 +73,17 @@ one process, so that each is started once. A file that starts its own Ray is a g
 
 
 @functools.cache
-def group_of(nodeid: str) -> str:
+def group_of(file: Path) -> str:
     """Tests of one group run in one process: those that share what is expensive to start, and those of a file."""
-    file = nodeid.partition("::")[0]
-    text = (Path(__file__).parents[1] / file).read_text(encoding="utf-8")
-    return next((group for word, group in GROUPS.items() if word in text), None) or file
+    text = file.read_text(encoding="utf-8")
+    return next((group for word, group in GROUPS.items() if word in text), None) or str(file)
 
 
 class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
     """Hands whole groups to processes, in the order in which they were collected."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return group_of(nodeid)
+        return group_of(CHECKOUT / nodeid.partition("::")[0])
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupScheduling:
@@ -104,8 +104,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if took[item] <= most]
     seconds: dict[str, float] = defaultdict(float)
     for item in items:
-        seconds[group_of(item.nodeid)] += took[item]
-    items.sort(key=lambda item: (-seconds[group_of(item.nodeid)], group_of(item.nodeid)))
+        seconds[group_of(item.path)] += took[item]
+    items.sort(key=lambda item: (-seconds[group_of(item.path)], group_of(item.path)))
 
 
 @pytest.fixture(autouse=True)

@@ -172,7 +172,7 @@ def _most_within(moments: Sequence[float], *, seconds: float) -> int:
 
 def _job(corpus: Corpus, *, output: Path, replicas: int = 1) -> KilledJob:
     arguments = [
-        *(*corpus.arguments(), "--pool.replicas", str(replicas)),
+        *(*corpus.arguments(), "--executor", "ray", "--pool.replicas", str(replicas)),
         *("--pool.readings-in-flight", str(READINGS_IN_FLIGHT), "--log.flush-seconds", str(FLUSH_SECONDS)),
         *("--vllm.cpu-kv-cache-gib", "1", "--vllm.dtype", "float32"),
         *("--vllm.engine-args", json.dumps({"enable_log_requests": True}), "--output", str(output)),
