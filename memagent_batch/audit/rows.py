@@ -17,7 +17,7 @@ from memagent_batch.runs.manifest import MANIFEST_FILE, PartReport
 from memagent_batch.runs.parts import AskedKey, asked_keys, with_log_files
 from memagent_batch.runs.projection import PartTables, Projection, project
 from memagent_batch.runs.record import record_file
-from memagent_batch.runs.tables import read_tables
+from memagent_batch.runs.tables import READING_COLUMNS, read_tables
 from memagent_batch.store.turn_log.index import TurnIndex, scan_log
 from memagent_batch.store.turn_log.question_list import with_asked
 from memagent_batch.store.turn_log.rows import OUTCOME_LOG, OutcomeRow
@@ -25,11 +25,11 @@ from memagent_batch.store.turn_log.rows import OUTCOME_LOG, OutcomeRow
 SHOWN_ROWS = 5
 """Rows of a file that are named; the others are counted."""
 Key = tuple[Any, ...]
-READING = ("document_id", "question_id", "sample")
+
 KEYS = {
-    "answers_file": READING,
-    "memories_file": (*READING, "turn"),
-    "evidence_file": (*READING, "how", "rank"),
+    "answers_file": READING_COLUMNS,
+    "memories_file": (*READING_COLUMNS, "turn"),
+    "evidence_file": (*READING_COLUMNS, "how", "rank"),
     "results_file": ("document_id",),
 }
 """Columns that name a row, by the field of a part that names its file."""

@@ -15,7 +15,7 @@ from typing import Any
 import jinja2
 import pyarrow.compute as pc
 
-from memagent_batch.evaluation.report.templates import frame_page, page_bytes, page_environment
+from memagent_batch.evaluation.report.templates import frame_page, page_bytes, page_environment, page_style
 from memagent_batch.evaluation.report.visible import visible
 from memagent_batch.review.estimates import CountedLabels, LabelledUnit, contradicts
 from memagent_batch.review.population import DrawnUnit, answer_tables
@@ -57,7 +57,6 @@ def label_page(review: Review, units: Sequence[DrawnUnit], *, role: str) -> byte
 
     `role`: whose page it is: first, second or third; labels of each are kept apart in the browser.
     """
-    style = (files("memagent_batch.evaluation") / "report" / "page.css").read_text(encoding="utf-8")
     record = review.record
     items = [
         {
@@ -80,9 +79,9 @@ def label_page(review: Review, units: Sequence[DrawnUnit], *, role: str) -> byte
         "items": items,
     }
     return page_bytes(
-        _environment().get_template("label.html"),
+        _label_templates().get_template("label.html"),
         {"review": values},
-        style=style + _file_text("label.css"),
+        style=page_style(_file_text("label.css")),
         script=_file_text("label.js"),
         frames=True,
     )
@@ -90,7 +89,7 @@ def label_page(review: Review, units: Sequence[DrawnUnit], *, role: str) -> byte
 
 def document_part(text: str | None) -> bytes:
     """A document's file: its whole text, with a sign for each character that can't be seen; None where it is gone."""
-    return frame_page(_environment(), {"text": None if text is None else visible(text)})
+    return frame_page(_label_templates(), {"text": None if text is None else visible(text)})
 
 
 def answer_part(row: Mapping[str, Any] | None, evidence: Sequence[Mapping[str, Any]]) -> bytes:
@@ -105,7 +104,7 @@ def answer_part(row: Mapping[str, Any] | None, evidence: Sequence[Mapping[str, A
     ]
     value, answer = ("nothing: the reading is gone", "") if row is None else _answer_words(row)
     values = {"value": visible(value), "answer": visible(answer), "evidence": sentences}
-    return frame_page(_environment(), values)
+    return frame_page(_label_templates(), values)
 
 
 def part_name(drawn: DrawnUnit) -> str:
@@ -187,9 +186,8 @@ def _answer_words(row: Mapping[str, Any]) -> tuple[str, str]:
 
 
 @cache
-def _environment() -> jinja2.Environment:
-    packages = (("memagent_batch.review", "labelling"), ("memagent_batch.evaluation", "report"))
-    return page_environment(jinja2.ChoiceLoader([jinja2.PackageLoader(*each) for each in packages]))
+def _label_templates() -> jinja2.Environment:
+    return page_environment(("memagent_batch.review", "labelling"))
 
 
 @cache
