@@ -80,8 +80,9 @@ def _remarks_on_labels(counted: CountedLabels) -> Iterator[str]:
         "are not labelled yet; the intervals hold however often you look.": counted.num_left,
         "left people without an answer (`unclear`); they are left out.": counted.num_unclear,
         "have only labels that were given with the scan's answer in view; these are left out.": counted.num_seen,
-        "have only labels of another decision (another condition or other choices), or of an older version in a "
-        "review that is gone; these are left out.": counted.num_other,
+        "have only labels of another decision (another condition or other choices); these are left out.": (
+            counted.num_other
+        ),
         "of the sample were also used to develop by.": counted.num_develop,
     }
     yield from (f"- {number:,} readings {what}" for what, number in remarks.items() if number)

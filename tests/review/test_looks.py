@@ -34,12 +34,3 @@ def test_look_at_a_sample_that_another_review_names_is_not_named_as_anothers(out
     assert record_of(make_review(location, replace(SMALL, seed=1)))["grown"][0]["review_id"] == first
     grown = record_of(make_review(location, replace(SMALL, labels="150")))["grown"]
     assert [(each["is_after_look"], "review_id" in each) for each in grown] == [(True, False)]
-
-
-def test_damaged_sample_stops_no_review_of_another_decision(output: Path, location: Location) -> None:
-    write_run(output, MADE)
-    red = replace(SMALL, rule=rule_of("value_label = 'red'", by=None, unsure_below=None))
-    made = make_review(location, red)
-    estimate(location, made["review"], so_far=True, with_seen=False)
-    (Path(made["folder"]) / "sample.parquet").write_bytes(b"damaged")
-    assert record_of(make_review(location, SMALL))["grown"] == []
