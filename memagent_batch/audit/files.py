@@ -34,8 +34,8 @@ CLAIMED = "claimed_by"
 """Field that a later attempt adds to the manifest that is published, and to no other."""
 PART_FILES = ("answers_file", "memories_file", "evidence_file", "results_file")
 """Fields of a part of the tables that name its files."""
-_TABLES = tuple(f"{folder}/" for folder in ANSWER_TABLES.folders)
-_LOG = tuple(f"{folder}/" for folder in LOG_TABLES)
+_TABLE_FOLDERS = tuple(f"{folder}/" for folder in ANSWER_TABLES.folders)
+_LOG_FOLDERS = tuple(f"{folder}/" for folder in LOG_TABLES)
 
 
 class FindingKind(StrEnum):
@@ -115,7 +115,7 @@ class CheckedFiles:
 def published_manifest(output: Location) -> bytes | None:
     """The manifest that an output shows, as its run wrote it: without the mark of a later attempt."""
     data = _bytes(output, MANIFEST_FILE)
-    value = _parsed(data)
+    value = _json_object(data)
     if value is None or CLAIMED not in value or json_bytes(value) != data:
         return data
     return json_bytes({name: each for name, each in value.items() if name != CLAIMED})
@@ -145,7 +145,7 @@ def check_files(
     reports += _of_published(published, shown, run_id=last, recorded=recorded)
     if wanted is not None:
         reports += _unlisted(checked, wanted)
-        checked.log = [name for name in wanted if name.startswith(_LOG) and name not in checked.wrong]
+        checked.log = [name for name in wanted if name.startswith(_LOG_FOLDERS) and name not in checked.wrong]
     else:
         checked.log = [*list_log(output)]
     _check_signature(output, checked, allowed=allowed_signers, reports=reports)
@@ -215,7 +215,7 @@ def _missing(name: str, run_id: str, *, is_last: bool, files: Mapping[str, froze
     if name == record_file(run_id, MANIFEST_FILE) and is_last:
         why = f"its copy {name} is not there: the run was killed before it, and the next one makes it"
         return Unchecked(what="the manifest of the last run", why=why)
-    if name.startswith(_TABLES) and not is_last:
+    if name.startswith(_TABLE_FOLDERS) and not is_last:
         return None
     return Finding(kind=FindingKind.GONE, where=name, what=f"run {run_id} recorded it")
 
@@ -310,7 +310,7 @@ def _bytes(output: Location, name: str) -> bytes | None:
         return place.read_bytes_if_there()
 
 
-def _parsed(data: bytes | None) -> dict[str, Any] | None:
+def _json_object(data: bytes | None) -> dict[str, Any] | None:
     """A JSON object; None if it is something else."""
     try:
         value = json.loads(data or b"")
@@ -321,15 +321,15 @@ def _parsed(data: bytes | None) -> dict[str, Any] | None:
 
 def _manifest_of(data: bytes | None) -> Manifest | None:
     """The manifest in a file; None if it is not one, or names files outside the output."""
-    value = _parsed(data)
+    value = _json_object(data)
     if value is None or not isinstance(value.get("files"), dict) or not isinstance(value.get("parts"), list):
         return None
     run_id = value.get("run_id")
     is_run = is_below(run_id) and "/" not in str(run_id)
-    return cast("Manifest", value) if is_run and all(map(is_below, _named(value))) else None
+    return cast("Manifest", value) if is_run and all(map(is_below, _file_names(value))) else None
 
 
-def _named(value: Mapping[str, Any]) -> Iterable[Any]:
+def _file_names(value: Mapping[str, Any]) -> Iterable[Any]:
     lists = (names if isinstance(names, list) else [None] for names in value["files"].values())
     parts = (
         [part.get(column) or column for column in PART_FILES] if isinstance(part, dict) else [None]
