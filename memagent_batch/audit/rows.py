@@ -79,7 +79,8 @@ def _other_rows(expected: Sequence[Mapping[str, Any]], actual: Sequence[Mapping[
         other = [name for name in row if key in there and not _is_same(row[name], there[key][name])]
         if other:
             is_moved = False
-            yield f"{_row_name(key, keys)}: {', '.join(other)} {'is' if len(other) == 1 else 'are'} not what the log says"
+            verb = "is" if len(other) == 1 else "are"
+            yield f"{_row_name(key, keys)}: {', '.join(other)} {verb} not what the log says"
     if is_moved and not twice and wanted.keys() == there.keys() and list(wanted) != list(there):
         yield "its rows are in another order"
 

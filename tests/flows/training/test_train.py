@@ -208,11 +208,6 @@ def test_train_into_an_object_store_is_refused(tmp_path: Path) -> None:
         train(settings_of(tmp_path / "table", tmp_path).model_copy(update={"output": "s3://bucket/model"}))
 
 
-def test_learner_sure_above_with_a_reference_is_refused() -> None:
-    with pytest.raises(ValueError, match="set kl_weight to 0"):
-        LearnerConfig(skip_turns_above_probability=0.9)
-
-
 def test_read_groups_gives_each_group_whole_across_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memagent_batch.training.rollouts.table.ROLLOUT_FILE_BYTES", 700)
     monkeypatch.setattr("memagent_batch.training.rollouts.table.BATCH_ROWS", 3)
