@@ -224,7 +224,7 @@ def _looks_at_others(output: Location, record: ReviewRecord) -> list[Growth]:
         other = read_record(_folder(output, name))
         if name == record["review_id"] or not _decides_the_same(other, record):
             continue
-        looks = [
+        looks: list[Growth] = [
             {"review_id": name, **growth}
             for growth in other["grown"]
             if growth["is_after_look"] and growth.get("review_id") != record["review_id"]

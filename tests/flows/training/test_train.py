@@ -108,13 +108,6 @@ def test_train_rollouts_of_other_weights_are_refused_unless_allowed(tmp_path: Pa
     assert train(settings_of(table, tmp_path / "allowed", allow_other_weights=True))["num_steps"] == 1
 
 
-def test_train_table_that_is_not_whole_is_refused(tmp_path: Path) -> None:
-    table = write_table(tmp_path / "table", [[RIGHT, WRONG]])
-    (table / "rollouts.json").unlink()
-    with pytest.raises(InputError, match=r"there is no rollouts\.json.*`memagent collect`"):
-        train(settings_of(table, tmp_path / "model"))
-
-
 def test_train_output_that_is_there_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     with pytest.raises(OutputError, match="is there already"):
@@ -206,19 +199,3 @@ def test_train_turn_without_all_its_logprobs_is_refused_by_name(tmp_path: Path) 
 def test_train_into_an_object_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="a folder of this machine, not to s3://bucket/model"):
         train(settings_of(tmp_path / "table", tmp_path).model_copy(update={"output": "s3://bucket/model"}))
-
-
-def test_read_groups_gives_each_group_whole_across_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memagent_batch.training.rollouts.table.ROLLOUT_FILE_BYTES", 700)
-    monkeypatch.setattr("memagent_batch.training.rollouts.table.BATCH_ROWS", 3)
-    table = write_table(tmp_path / "table", [[RIGHT, WRONG], [WRONG] * 5, [None, RIGHT, WRONG]])
-    record = json.loads((table / "rollouts.json").read_text())
-    assert len(record["files"]) > 3
-    groups = list(read_groups(Location(uri=str(table)), files=record["files"], columns=["document_id", "sample"]))
-    found = [(group["document_id"].unique().to_pylist(), group["sample"].to_pylist()) for group in groups]
-    assert found == [(["d0"], [0, 0, 1, 1]), (["d1"], [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]), (["d2"], [0, 0, 1, 1, 2, 2])]
-
-
-def test_read_groups_file_that_is_gone_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"gone\.parquet can't be read"):
-        list(read_groups(Location(uri=str(tmp_path)), files=["rollouts/gone.parquet"], columns=["sample"]))
