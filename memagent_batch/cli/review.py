@@ -151,9 +151,9 @@ class EstimateReview(OutputCommand):
     """Print JSON."""
 
     def run(self) -> None:
-        from memagent_batch.flows.review import estimate
+        from memagent_batch.flows.review import make_estimate
 
-        values, page = estimate(self.location, self.review, so_far=self.so_far, with_seen=self.with_seen)
+        values, page = make_estimate(self.location, self.review, so_far=self.so_far, with_seen=self.with_seen)
         print(json.dumps(values, indent=2, ensure_ascii=False) if self.as_json else unescaped(page).rstrip("\n"))
 
 

@@ -84,7 +84,7 @@ def _reading_lines(reading: RunReading, *, is_full: bool, width: int) -> Iterato
     for number, item in enumerate(shown_evidence(reading)):
         label = "" if number else "evidence"
         yield from _labelled_text(label, _evidence_line(item), is_full=is_full, width=width)
-    yield from _trace_lines(reading.turns, is_full=is_full, width=width)
+    yield from _shown_trace(reading.turns, is_full=is_full, width=width)
 
 
 def _signs(row: Row) -> str:
@@ -115,7 +115,7 @@ def _evidence_line(row: Row) -> str:
     return f"{text} [characters {row['char_start']:,} to {row['char_end']:,}{chunk}{locator}{how}]"
 
 
-def _trace_lines(turns: Sequence[Row], *, is_full: bool, width: int) -> Iterator[str]:
+def _shown_trace(turns: Sequence[Row], *, is_full: bool, width: int) -> Iterator[str]:
     """The turns that changed the memory or wrote a note for it; those between are counted."""
     changed = [row for row in turns if row["changed"]]
     num_notes = sum(row["changed"] and is_note for row, is_note in zip(turns, notes_of(turns), strict=True))
@@ -126,13 +126,13 @@ def _trace_lines(turns: Sequence[Row], *, is_full: bool, width: int) -> Iterator
     yield from _labelled_text("memory", counts + notes, is_full=True, width=width)
     for number, row in enumerate(changed):
         if number not in left_out:
-            text = f"{_turn_place(row)}{row['memory']}"
+            text = f"{_place_of_turn(row)}{row['memory']}"
             yield from _labelled_text(f"  turn {row['turn']}", text, is_full=is_full, width=width)
         elif number == left_out.start:
             yield f"{'':<{LABEL_WIDTH}}… {len(left_out)} more turns; --full shows them"
 
 
-def _turn_place(row: Row) -> str:
+def _place_of_turn(row: Row) -> str:
     if row["char_start"] is None:
         return ""
     locator = "" if row.get("locator") is None else f", {row['locator']}"

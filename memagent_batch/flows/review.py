@@ -9,11 +9,11 @@ from memagent_batch.documents.where import matching_rows, parse_where
 from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.review.calibration import (
     Target,
+    answers_to_calibrate,
     fewest_draws,
     learn_threshold,
     limiting_stratum,
     positives_of,
-    read_answers,
     uniform_units,
 )
 from memagent_batch.review.estimate_page import estimate_page
@@ -184,7 +184,7 @@ def import_labels(output: Location, sheets: Sequence[Location], *, reviewer: str
     return {"labels": len(rows), "added": append_labels(output, rows), "reviewers": sorted(reviewers.values())}
 
 
-def estimate(output: Location, name: str | None, *, so_far: bool, with_seen: bool) -> tuple[dict[str, Any], str]:
+def make_estimate(output: Location, name: str | None, *, so_far: bool, with_seen: bool) -> tuple[dict[str, Any], str]:
     """What the labels say of the scan, as JSON and as Markdown; both are written into the review's folder.
 
     `so_far` looks before all is labelled: the intervals then hold however often one looks. `with_seen` counts labels
@@ -218,7 +218,7 @@ def estimate(output: Location, name: str | None, *, so_far: bool, with_seen: boo
             "other_decision": counted.num_other,
         },
         "with_seen": with_seen,
-        **_json_value(asdict(result)),
+        **_estimate_json(asdict(result)),
     }
     write_json(review.folder / ESTIMATE_FILE, values)
     (review.folder / ESTIMATE_PAGE).write_bytes(page.encode())
@@ -285,7 +285,7 @@ def calibrate(output: Location, question_id: str, *, review_id: str | None, targ
     review = open_review(output, review_id or _only_review_of(output, manifest, question_id=question_id))
     _require_learnable(review, manifest, question_id=question_id)
     counted = counted_labels(output, review, with_seen=False)
-    answers = read_answers(output, manifest, question_id=question_id)
+    answers = answers_to_calibrate(output, manifest, question_id=question_id)
     units = uniform_units(review, counted)
     limited_by = limiting_stratum(review, counted)
     if not units:
@@ -396,11 +396,11 @@ def _estimated_sentences(output: Location, review: Review) -> EvidenceEstimate |
     )
 
 
-def _json_value(value: Any) -> Any:
+def _estimate_json(value: Any) -> Any:
     """As JSON holds it: the votes of a stratum, whose keys are pairs, stay in the labels table."""
     if isinstance(value, dict):
-        return {str(key): _json_value(each) for key, each in value.items() if key != "votes"}
-    return [_json_value(each) for each in value] if isinstance(value, list | tuple) else value
+        return {str(key): _estimate_json(each) for key, each in value.items() if key != "votes"}
+    return [_estimate_json(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _only_review_of(output: Location, manifest: Manifest, *, question_id: str) -> str:

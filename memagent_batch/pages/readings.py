@@ -37,10 +37,10 @@ SUGGESTED_IDS = 3
 """Ids that an error suggests."""
 NO_UNIT = "1"
 """The unit of a number that has none."""
-NOT_STATED, INVALID, NO_ANSWER = "not stated", "invalid", "no answer"
-OUTCOMES = ("answered", NOT_STATED, NO_ANSWER, INVALID, "failed", "not read")
+NOT_STATED_OUTCOME, INVALID, NO_ANSWER = "not stated", "invalid", "no answer"
+OUTCOMES = ("answered", NOT_STATED_OUTCOME, NO_ANSWER, INVALID, "failed", "not read")
 """What becomes of a reading, as `outcome_of` says it."""
-_WITHOUT_VALUE: Mapping[str | None, str] = {ValueStatus.NOT_STATED: NOT_STATED, ValueStatus.INVALID: INVALID}
+_WITHOUT_VALUE: Mapping[str | None, str] = {ValueStatus.NOT_STATED: NOT_STATED_OUTCOME, ValueStatus.INVALID: INVALID}
 KEPT_CHARACTERS = 300
 """Of an earlier answer, characters that are held; `memagent diff` shows all of it."""
 

@@ -150,7 +150,7 @@ class AnswerTable:
     def _row(self, view: ReadingView, *, href: str) -> list[Any]:
         """A row as `grid.js` takes it."""
         answer = view.answer
-        question = (answer["question_id"], _cell_text(answer["question"]))
+        question = (answer["question_id"], _short_text(answer["question"]))
         change = view.change.kind.value.replace("added", "new") if view.change else "unchanged"
         said = answer["error_message"] if answer["status"] != Status.OK else answer["answer"]
         return [
@@ -159,9 +159,9 @@ class AnswerTable:
             answer["sample"],
             answer["status"],
             view.outcome,
-            _cell_text(view.value),
+            _short_text(view.value),
             answer["value_number"],
-            _cell_text(said or ""),
+            _short_text(said or ""),
             answer["confidence"],
             answer["support"],
             change if self._changes.is_known else None,
@@ -296,7 +296,7 @@ def _index_values(table: AnswerTable, *, output: Location, manifest: Manifest, c
     }
 
 
-def _cell_text(text: str) -> str:
+def _short_text(text: str) -> str:
     return shorten(" ".join(text.split()), characters=MAX_CELL_CHARACTERS)
 
 

@@ -89,7 +89,7 @@ def write_spreadsheet(output: Location, manifest: Manifest, *, to: SpreadsheetFo
     names = _column_names(output, manifest)
     with _WRITERS[to](file, cells) as write:
         write(names)
-        for row in _answer_rows(output, manifest):
+        for row in _exported_rows(output, manifest):
             write([_plain_cell(row.get(name)) for name in names])
             cells.num_rows += 1
     return cells
@@ -101,7 +101,7 @@ def _column_names(output: Location, manifest: Manifest) -> list[str]:
     return [*names, EVIDENCE_COLUMN] if EVIDENCE_FOLDER in manifest["files"] else names
 
 
-def _answer_rows(output: Location, manifest: Manifest) -> Iterator[Row]:
+def _exported_rows(output: Location, manifest: Manifest) -> Iterator[Row]:
     """The rows of `answers`; of a run with evidence, with what they rest on."""
     evidence_files = {part["answers_file"]: part["evidence_file"] for part in manifest["parts"]}
     for name in manifest["files"][ANSWERS_FOLDER]:

@@ -107,7 +107,7 @@ def fewest_draws(*, share: float, delta: float) -> int:
     return number
 
 
-def read_answers(output: Location, manifest: Manifest, *, question_id: str) -> pa.Table:
+def answers_to_calibrate(output: Location, manifest: Manifest, *, question_id: str) -> pa.Table:
     """What the scan says of each document, sample 0: `CALIBRATION_COLUMNS`.
 
     Raises:

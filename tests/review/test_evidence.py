@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memagent_batch.flows.review import estimate, import_labels, make_review
+from memagent_batch.flows.review import import_labels, make_estimate, make_review
 from memagent_batch.review.estimates import StratumSentences, estimate_evidence, sentence_labels
 from memagent_batch.review.labels import Decision, Label, LabelKey, Purpose
 from memagent_batch.store.location import Location
@@ -64,7 +64,7 @@ def test_estimate_says_of_which_strata_the_sentences_are(output: Path, location:
         span = {"char_start": text.index("The clause"), "char_end": len(text) - 1}
         writer.writerow({**row, **span, "label": "yes" if truth[row["document_id"]] else "no", "blind": "false"})
     import_labels(location, [take_in(output, sink.getvalue().encode())], reviewer=None)
-    values, page = estimate(location, None, so_far=False, with_seen=False)
+    values, page = make_estimate(location, None, so_far=False, with_seen=False)
     precision = values["values"][0]["measures"]["precision"]["value"]
     assert values["evidence"]["share"] == pytest.approx(precision), "answers that flag alone rest on a sentence here"
     assert values["evidence"]["strata"] == ["flagged"]

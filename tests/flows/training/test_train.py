@@ -31,8 +31,8 @@ from memagent_batch.training.rollouts.table import (
     ROLLOUTS,
     read_groups,
     read_rollouts_record,
-    write_record,
     write_rollouts,
+    write_rollouts_record,
 )
 from memagent_batch.wiring import identify_reader
 from tests.training.learner.loop_inputs import loop_config
@@ -72,7 +72,7 @@ def write_table(
         made.append(maker.group(asked, [sample_of(place, response=said) for place, said in enumerate(responses)]))
     output = Location(uri=str(folder))
     files = list(write_rollouts(output, (group for group in made if group is not None), part=0, run_id="run"))
-    write_record(output, maker.counts, files, sampling=agent.sampling, rollouts=rollouts, run_id="run")
+    write_rollouts_record(output, maker.counts, files, sampling=agent.sampling, rollouts=rollouts, run_id="run")
     return folder
 
 
