@@ -14,6 +14,8 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from memagent_batch.errors import InputError
+
 Array = npt.NDArray[Any]
 PAD = 0
 """Token id behind the end of a row; nothing before it sees it."""
@@ -76,12 +78,18 @@ class ConversationBatch:
 
 
 def conversations(rows: pa.Table) -> list[Conversation]:
-    """The rows of a rollouts table that are learnt from: those with an advantage, a response and a token unmasked."""
+    """The rows of a rollouts table that are learnt from: those with an advantage, a response and a token unmasked.
+
+    Raises:
+        InputError: a log-probability is not a number.
+    """
     rows = rows.select(LEARNT_COLUMNS).combine_chunks()
     prompts, responses, logprobs, masks = (_list_arrays(rows[name]) for name in LEARNT_COLUMNS[:4])
     found = []
     for place, advantage in enumerate(rows["advantage"].to_pylist()):
         if advantage is not None and masks[place].any():
+            if np.isnan(logprobs[place]).any():
+                raise InputError("rollouts: a log-probability is not a number; collect again with another engine")
             found.append(
                 Conversation(
                     prompt=prompts[place],

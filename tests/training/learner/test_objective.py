@@ -4,11 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 
 from memagent_batch.config.training import LearnerConfig
-from memagent_batch.training.learner.batches import Conversation, batches, to_batch
+from memagent_batch.errors import InputError
+from memagent_batch.training.learner.batches import Conversation, batches, conversations, to_batch
 from memagent_batch.training.learner.learner import Learner, response_logprobs
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -162,6 +164,12 @@ def test_text_that_no_network_drew_is_learnt_by_its_log_likelihood() -> None:
     negative_log_likelihood.backward()
     assert torch.allclose(found, gradients(), atol=1e-9)
     assert sums["nll"] == pytest.approx(float(negative_log_likelihood.detach()), abs=1e-9)
+
+
+def test_drawn_log_probability_that_is_no_number_is_refused() -> None:
+    columns = {"prompt_token_ids": [[1]], "response_token_ids": [[2]], "response_mask": [[1]], "advantage": [0.5]}
+    with pytest.raises(InputError, match="a log-probability is not a number"):
+        conversations(pa.table({**columns, "response_logprobs": [[math.nan]]}))
 
 
 def test_learner_without_reference_at_the_drawn_weights_has_ratio_one() -> None:
