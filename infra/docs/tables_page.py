@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from memagent_batch.convert.table import CONVERTED
 from memagent_batch.review.labels import LABELS
-from memagent_batch.review.record import REVIEW_SAMPLE
+from memagent_batch.review.population import REVIEW_SAMPLE
 from memagent_batch.runs.comparison import DIFFERENCES
 from memagent_batch.runs.results import MAX_RESULT_COLUMNS, results_schema
 from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, REMOVED_TABLE, RUN_PLAN

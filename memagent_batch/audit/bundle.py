@@ -32,7 +32,7 @@ from memagent_batch.store.turn_log.question_list import ASKED_FOLDER
 README_FILE = "README.md"
 RECORDED = frozenset({MANIFEST_FILE, SUMS_FILE, SIGNATURE_FILE, *RECORD_FILES})
 """Files of `runs/RUN_ID/` that are packed: all but the index of a table, which says where its files lie."""
-REVIEWED = frozenset({"review.json", "sample.parquet", "estimate.json", "estimate.md"})
+PACKED_OF_REVIEWS = frozenset({"review.json", "sample.parquet", "estimate.json", "estimate.md"})
 """Files of `review/ID/` that are packed: not the pages and sheets, which hold texts."""
 LABEL_FILES = f"{REVIEWS_FOLDER}/labels/"
 README = """# The record of run {run_id}
@@ -79,8 +79,8 @@ def write_bundle(past: PastRun, target: Location, *, with_tables: bool) -> Packe
         file = Path(folder) / "bundle.zip"
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             hashes: dict[str, str] = {}
-            for name in _names(past, with_tables=with_tables):
-                hashes[name] = _pack(archive, name, output / name)
+            for name in _packed_names(past, with_tables=with_tables):
+                hashes[name] = _pack_file(archive, name, output / name)
                 if recorded.get(name, hashes[name]) != hashes[name]:
                     raise OutputChangedError(f"{output / name} has changed while it was packed; run the command again")
             for name, text in ((CARD_FILE, run_card(past)), (README_FILE, _readme(past.run_id, run_sums))):
@@ -100,14 +100,14 @@ def _readme(run_id: str, run_sums: str) -> str:
     return README.format(run_id=run_id, packed_at=packed_at, sums=SUMS_FILE, run_sums=run_sums, namespace=NAMESPACE)
 
 
-def _names(past: PastRun, *, with_tables: bool) -> Iterator[str]:
+def _packed_names(past: PastRun, *, with_tables: bool) -> Iterator[str]:
     files: Mapping[str, list[str]] = past.manifest["files"]
     yield from (name for name in _below(past.output, f"{RUNS_FOLDER}/{past.run_id}") if name.split("/")[2] in RECORDED)
     yield f"{ASKED_FOLDER}/{past.run_id}.parquet"
     for table in (ANSWERS_FOLDER, EVIDENCE_FOLDER) if with_tables else ():
         yield from files.get(table, [])
     for name in _below(past.output, REVIEWS_FOLDER):
-        if name.startswith(LABEL_FILES) or name.rpartition("/")[2] in REVIEWED:
+        if name.startswith(LABEL_FILES) or name.rpartition("/")[2] in PACKED_OF_REVIEWS:
             yield name
 
 
@@ -116,7 +116,7 @@ def _below(output: Location, folder: str) -> list[str]:
     return [path[start:] for path in (output / folder).files()]
 
 
-def _pack(archive: zipfile.ZipFile, name: str, place: Location) -> str:
+def _pack_file(archive: zipfile.ZipFile, name: str, place: Location) -> str:
     digest = sha256()
     with (
         storage_errors(place.uri, of=FILE_ERRORS),

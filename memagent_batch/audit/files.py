@@ -1,7 +1,7 @@
 """Compares the bytes of an output's files with the lists that its runs left, `runs/RUN_ID/SHA256SUMS`."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import sha256
@@ -34,8 +34,8 @@ CLAIMED = "claimed_by"
 """Field that a later attempt adds to the manifest that is published, and to no other."""
 PART_FILES = ("answers_file", "memories_file", "evidence_file", "results_file")
 """Fields of a part of the tables that name its files."""
-_TABLES = tuple(f"{folder}/" for folder in ANSWER_TABLES.folders)
-_LOG = tuple(f"{folder}/" for folder in LOG_TABLES)
+_TABLE_FOLDERS = tuple(f"{folder}/" for folder in ANSWER_TABLES.folders)
+_LOG_FOLDERS = tuple(f"{folder}/" for folder in LOG_TABLES)
 
 
 class FindingKind(StrEnum):
@@ -90,7 +90,12 @@ def split(reports: Iterable[FileReport]) -> tuple[list[Finding], list[Unchecked]
 class CheckedFiles:
     """What came of the files of an output. Mutable: runs are checked one after another."""
 
+    output: Location
+    reports: list[FileReport]
+    """Gets what is wrong, and what can't be checked."""
     run_id: str
+    record_files: Mapping[str, frozenset[str]]
+    """The files in `runs/`, by run."""
     manifest: Manifest | None = None
     """Its manifest; None if neither copy can be read."""
     sha256: str = ""
@@ -111,11 +116,97 @@ class CheckedFiles:
         """Files that are as they were recorded."""
         return sum(1 for name, value in self.hashes.items() if value is not None and name not in self.wrong)
 
+    def check_run(self, run_id: str) -> dict[str, str] | None:
+        """Compares the files that a run lists, each once; returns its list, None if there is none to go by."""
+        name = record_file(run_id, SUMS_FILE)
+        data = _bytes(self.output, name)
+        if data is None:
+            self._find(FindingKind.GONE, name, f"run {run_id} recorded it")
+            return None
+        try:
+            wanted = parse_sums(data, name=name)
+        except OutputError as error:
+            self._find(FindingKind.CHANGED, name, str(error))
+            self.wrong.add(name)
+            return None
+        self.num_runs += 1
+        if run_id == self.run_id:
+            self.sha256 = sha256(data).hexdigest()
+        self.hashes |= file_hashes(self.output, wanted.keys() - self.hashes.keys())
+        for each in sorted(name for name in wanted if name not in self.wrong):
+            if self.hashes[each] is None:
+                self._missing(each, run_id)
+            elif self.hashes[each] != wanted[each]:
+                self._find(FindingKind.CHANGED, each, f"its bytes are not those that run {run_id} recorded")
+                self.wrong.add(each)
+        return wanted
+
+    def check_older(self) -> None:
+        """Checks the runs before the last one, the newest first, and that each names the one before it."""
+        runs = [run_id for run_id, names in self.record_files.items() if MANIFEST_FILE in names]
+        older = [run_id for run_id in runs if run_id != self.run_id][::-1]
+        for after, run_id in pairwise([self.run_id, *older]):
+            self._check_link(after, run_id)
+            self.check_run(run_id)
+
+    def check_listed(self, wanted: Mapping[str, str]) -> None:
+        """Looks for files that the last run must list and does not: its record and its tables."""
+        run_id, tables = self.run_id, named_files(self.manifest)
+        record = [record_file(run_id, name) for name in (*RECORD_FILES, MANIFEST_FILE)]
+        for name in dict.fromkeys([*record, f"{ASKED_FOLDER}/{run_id}.parquet", *tables]):
+            if name not in wanted:
+                self._find(FindingKind.CHANGED, record_file(run_id, SUMS_FILE), f"it does not list {name}")
+
+    def check_signature(self, allowed: Path | None) -> None:
+        """Whether one of the allowed signers has signed the last list, which covers those before it."""
+        name, signed = (record_file(self.run_id, file) for file in (SUMS_FILE, SIGNATURE_FILE))
+        data = _bytes(self.output, signed)
+        if allowed is None:
+            if data is not None:
+                self.reports.append(Unchecked(what=f"the signature {signed}", why="it needs --allowed-signers"))
+            return
+        try:
+            if data is None:
+                raise OutputError(f"it is not signed: there is no {signed}")
+            listed = _bytes(self.output, name) or b""  # no list: no signature of it
+            self.signer = signer_of(listed, data, allowed=allowed)
+        except OutputError as error:
+            self._find(FindingKind.SIGNATURE, name, str(error))
+
+    def _find(self, kind: FindingKind, where: str, what: str) -> None:
+        self.reports.append(Finding(kind=kind, where=where, what=what))
+
+    def _missing(self, name: str, run_id: str) -> None:
+        """Reports a file that a run lists and that is not there; not a table that a later run has replaced."""
+        folder, _, rest = name.partition("/")
+        other, is_last = rest.partition("/")[0], run_id == self.run_id
+        if folder == RUNS_FOLDER and other != run_id and other not in self.record_files:
+            why = f"the folder {RUNS_FOLDER}/{other} is not there; folders of old runs may be deleted"
+            self.reports.append(Unchecked(what=f"run {other}", why=why))
+        elif name == record_file(run_id, MANIFEST_FILE) and is_last:
+            why = f"its copy {name} is not there: the run was killed before it, and the next one makes it"
+            self.reports.append(Unchecked(what="the manifest of the last run", why=why))
+        elif is_last or not name.startswith(_TABLE_FOLDERS):
+            self._find(FindingKind.GONE, name, f"run {run_id} recorded it")
+            self.wrong.add(name)
+
+    def _check_link(self, after: str, run_id: str) -> None:
+        """Whether the list of a run names the finished run before it, or one that has been deleted since."""
+        name = record_file(after, SUMS_FILE)
+        try:
+            listed = parse_sums(_bytes(self.output, name) or b"", name=name)
+        except OutputError:
+            return
+        named = {each.split("/")[1] for each in listed if each.startswith(f"{RUNS_FOLDER}/")} - {after}
+        if listed and max(named, default="") < run_id:
+            what = f"run {after} does not name it as the run before"
+            self._find(FindingKind.CHAIN, record_file(run_id, SUMS_FILE), what)
+
 
 def published_manifest(output: Location) -> bytes | None:
     """The manifest that an output shows, as its run wrote it: without the mark of a later attempt."""
     data = _bytes(output, MANIFEST_FILE)
-    value = _parsed(data)
+    value = _json_object(data)
     if value is None or CLAIMED not in value or json_bytes(value) != data:
         return data
     return json_bytes({name: each for name, each in value.items() if name != CLAIMED})
@@ -137,24 +228,23 @@ def check_files(
     if published is None and not runs:
         raise OutputError(f"output: no run has finished at {output} (no {MANIFEST_FILE})")
     last = max([*runs, *([shown["run_id"]] if shown and shown["run_id"] in files else [])], default="")
-    checked = CheckedFiles(run_id=last)
-    wanted = _check_run(output, checked, last, files=files, reports=reports) if last else None
+    checked = CheckedFiles(output=output, reports=reports, run_id=last, record_files=files)
+    wanted = checked.check_run(last) if last else None
     recorded = (wanted or {}).get(record_file(last, MANIFEST_FILE))
     copies = [published, _bytes(output, record_file(last, MANIFEST_FILE)) if last else None]
     checked.manifest = _last_manifest(copies, run_id=last, recorded=recorded)
     reports += _of_published(published, shown, run_id=last, recorded=recorded)
+    checked.log = [*list_log(output)]
     if wanted is not None:
-        reports += _unlisted(checked, wanted)
-        checked.log = [name for name in wanted if name.startswith(_LOG) and name not in checked.wrong]
-    else:
-        checked.log = [*list_log(output)]
-    _check_signature(output, checked, allowed=allowed_signers, reports=reports)
+        checked.check_listed(wanted)
+        checked.log = [name for name in wanted if name.startswith(_LOG_FOLDERS) and name not in checked.wrong]
+    checked.check_signature(allowed_signers)
     left = len({*list_log(output)} - {*checked.log} - checked.wrong)
     if left:
         why = "no finished run rests on them: a run goes on, or was stopped"
         reports.append(Unchecked(what=f"{left:,} files of the log", why=why))
     if all_runs:
-        _check_older(output, checked, runs, files=files, reports=reports)
+        checked.check_older()
     return checked
 
 
@@ -166,58 +256,6 @@ def _record_files(output: Location) -> dict[str, frozenset[str]]:
         run_id, _, name = path[start:].partition("/")
         found.setdefault(run_id, set()).add(name)
     return {run_id: frozenset(found[run_id]) for run_id in sorted(found)}
-
-
-def _check_run(
-    output: Location,
-    checked: CheckedFiles,
-    run_id: str,
-    *,
-    files: Mapping[str, frozenset[str]],
-    reports: list[FileReport],
-) -> dict[str, str] | None:
-    """Compares the files that a run lists, each once; returns its list, None if there is none to go by."""
-    name, is_last = record_file(run_id, SUMS_FILE), run_id == checked.run_id
-    data = _bytes(output, name)
-    if data is None:
-        reports.append(Finding(kind=FindingKind.GONE, where=name, what=f"run {run_id} recorded it"))
-        return None
-    try:
-        wanted = parse_sums(data, name=name)
-    except OutputError as error:
-        reports.append(Finding(kind=FindingKind.CHANGED, where=name, what=str(error)))
-        checked.wrong.add(name)
-        return None
-    checked.num_runs += 1
-    if is_last:
-        checked.sha256 = sha256(data).hexdigest()
-    checked.hashes |= file_hashes(output, wanted.keys() - checked.hashes.keys())
-    for each in sorted(wanted):
-        value = checked.hashes[each]
-        if value != wanted[each] and each not in checked.wrong:
-            report = _missing(each, run_id, is_last=is_last, files=files) if value is None else None
-            if value is not None:
-                what = f"its bytes are not those that run {run_id} recorded"
-                report = Finding(kind=FindingKind.CHANGED, where=each, what=what)
-            if isinstance(report, Finding):
-                checked.wrong.add(each)
-            reports.extend([report] if report else [])
-    return wanted
-
-
-def _missing(name: str, run_id: str, *, is_last: bool, files: Mapping[str, frozenset[str]]) -> FileReport | None:
-    """What it means that a file is not there which a run lists; nothing for a table that a later run has replaced."""
-    folder, _, rest = name.partition("/")
-    other = rest.partition("/")[0]
-    if folder == RUNS_FOLDER and other != run_id and other not in files:
-        why = f"the folder {RUNS_FOLDER}/{other} is not there; folders of old runs may be deleted"
-        return Unchecked(what=f"run {other}", why=why)
-    if name == record_file(run_id, MANIFEST_FILE) and is_last:
-        why = f"its copy {name} is not there: the run was killed before it, and the next one makes it"
-        return Unchecked(what="the manifest of the last run", why=why)
-    if name.startswith(_TABLES) and not is_last:
-        return None
-    return Finding(kind=FindingKind.GONE, where=name, what=f"run {run_id} recorded it")
 
 
 def _last_manifest(copies: Iterable[bytes | None], *, run_id: str, recorded: str | None) -> Manifest | None:
@@ -247,70 +285,13 @@ def _of_published(
         yield Finding(kind=FindingKind.CHANGED, where=MANIFEST_FILE, what=what)
 
 
-def _unlisted(checked: CheckedFiles, wanted: Mapping[str, str]) -> Iterator[FileReport]:
-    """Files that the last run must list and does not: its record and its tables."""
-    run_id, tables = checked.run_id, named_files(checked.manifest)
-    record = [record_file(run_id, name) for name in (*RECORD_FILES, MANIFEST_FILE)]
-    for name in dict.fromkeys([*record, f"{ASKED_FOLDER}/{run_id}.parquet", *tables]):
-        if name not in wanted:
-            yield Finding(
-                kind=FindingKind.CHANGED, where=record_file(run_id, SUMS_FILE), what=f"it does not list {name}"
-            )
-
-
-def _check_signature(
-    output: Location, checked: CheckedFiles, *, allowed: Path | None, reports: list[FileReport]
-) -> None:
-    """Whether one of the allowed signers has signed the last list, which covers those before it."""
-    name, signed = record_file(checked.run_id, SUMS_FILE), record_file(checked.run_id, SIGNATURE_FILE)
-    data = _bytes(output, signed)
-    if allowed is None:
-        if data is not None:
-            reports.append(Unchecked(what=f"the signature {signed}", why="it needs --allowed-signers"))
-        return
-    try:
-        if data is None:
-            raise OutputError(f"it is not signed: there is no {signed}")
-        checked.signer = signer_of(_bytes(output, name) or b"", data, allowed=allowed)  # no list: no signature of it
-    except OutputError as error:
-        reports.append(Finding(kind=FindingKind.SIGNATURE, where=name, what=str(error)))
-
-
-def _check_older(
-    output: Location,
-    checked: CheckedFiles,
-    runs: Sequence[str],
-    *,
-    files: Mapping[str, frozenset[str]],
-    reports: list[FileReport],
-) -> None:
-    """Checks the runs before the last one, the newest first, and that each names the one before it."""
-    older = [run_id for run_id in runs if run_id != checked.run_id][::-1]
-    for after, run_id in pairwise([checked.run_id, *older]):
-        reports += _link(output, after, run_id)
-        _check_run(output, checked, run_id, files=files, reports=reports)
-
-
-def _link(output: Location, after: str, run_id: str) -> Iterator[FileReport]:
-    """Whether the list of a run names the finished run before it, or one that has been deleted since."""
-    name = record_file(after, SUMS_FILE)
-    try:
-        listed = parse_sums(_bytes(output, name) or b"", name=name)
-    except OutputError:
-        return
-    named = {each.split("/")[1] for each in listed if each.startswith(f"{RUNS_FOLDER}/")} - {after}
-    if listed and max(named, default="") < run_id:
-        what = f"run {after} does not name it as the run before"
-        yield Finding(kind=FindingKind.CHAIN, where=record_file(run_id, SUMS_FILE), what=what)
-
-
 def _bytes(output: Location, name: str) -> bytes | None:
     place = output / name
     with storage_errors(place.uri, of=FILE_ERRORS):
         return place.read_bytes_if_there()
 
 
-def _parsed(data: bytes | None) -> dict[str, Any] | None:
+def _json_object(data: bytes | None) -> dict[str, Any] | None:
     """A JSON object; None if it is something else."""
     try:
         value = json.loads(data or b"")
@@ -321,15 +302,15 @@ def _parsed(data: bytes | None) -> dict[str, Any] | None:
 
 def _manifest_of(data: bytes | None) -> Manifest | None:
     """The manifest in a file; None if it is not one, or names files outside the output."""
-    value = _parsed(data)
+    value = _json_object(data)
     if value is None or not isinstance(value.get("files"), dict) or not isinstance(value.get("parts"), list):
         return None
     run_id = value.get("run_id")
     is_run = is_below(run_id) and "/" not in str(run_id)
-    return cast("Manifest", value) if is_run and all(map(is_below, _named(value))) else None
+    return cast("Manifest", value) if is_run and all(map(is_below, _file_names(value))) else None
 
 
-def _named(value: Mapping[str, Any]) -> Iterable[Any]:
+def _file_names(value: Mapping[str, Any]) -> Iterable[Any]:
     lists = (names if isinstance(names, list) else [None] for names in value["files"].values())
     parts = (
         [part.get(column) or column for column in PART_FILES] if isinstance(part, dict) else [None]

@@ -3,17 +3,13 @@
 import asyncio
 import heapq
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
-
-import pyarrow.compute as pc
 
 from memagent_batch.budgets import fit_budgets_to_window
-from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.documents.questions import asked_types
-from memagent_batch.domain.addresses import ReadingAddress, token_hash
+from memagent_batch.domain.addresses import ReadingAddress, permanent_number
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.sentences import Sentences, split_sentences
 from memagent_batch.domain.turns import Completion, Prompt
@@ -21,71 +17,43 @@ from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import DocumentError, NotReadError, ReadingError, SettingsError
 from memagent_batch.logs import quiet_libraries
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
-from memagent_batch.reading.agent import LoadedAgent, Questions, make_agent
+from memagent_batch.reading.agent import Questions, make_agent
 from memagent_batch.reading.documents import unreadable, with_breaks
-from memagent_batch.reading.follow_ups import FollowUps, Tracer, checked_follow_ups, close_reading, require_compiled
+from memagent_batch.reading.follow_ups import Tracer, checked_follow_ups, close_reading, require_compiled
 from memagent_batch.reading.read import read
-from memagent_batch.reading.turns import NO_ROWS, LoggedTurns, ReadingTurns, ReplayOnly
+from memagent_batch.reading.turns import NO_ROWS, ReadingTurns, ReplayOnly
 from memagent_batch.runs.document_texts import DocumentText, DocumentTexts
 from memagent_batch.runs.history import PastRun
-from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.index import TurnIndex, read_log, scan_log
-from memagent_batch.store.turn_log.rows import TurnRow
+from memagent_batch.store.turn_log.index import reading_key, scan_log
 from memagent_batch.store.turn_log.turns import read_turns_of
-from memagent_batch.store.turn_log.writer import TURNS_FOLDER
 from memagent_batch.wiring import identify_reader, make_engine, make_tokenizer
 
-REREAD_COLUMNS = ["document_hash", "question_hash", "sample", "fingerprint", "path"]
-"""What names a turn."""
 IN_FLIGHT = 64
+"""Turns that the engine is asked at once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class DrawnTurn:
-    """A turn of the log, asked of the engine by some run."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnReading:
+    """A reading of the run, of which turns are asked again."""
 
-    document_hash: str
-    question_hash: str
-    sample: int
-    fingerprint: str
-    path: str
+    document_id: str
+    question: int
+    """Row of the question list."""
+    address: ReadingAddress
 
-    @property
-    def address(self) -> ReadingAddress:
-        """Where the log keeps it."""
-        return ReadingAddress(
-            document_hash=self.document_hash,
-            question_hash=self.question_hash,
-            sample=self.sample,
-            fingerprint=self.fingerprint,
-        )
-
-    def number(self, seed: int) -> str:
-        """Its permanent random number, hex."""
-        address = [self.document_hash, self.question_hash, str(self.sample), self.fingerprint, self.path]
-        return sha256("|".join([str(seed), *address]).encode()).hexdigest()
+    def number(self, seed: int, *, path: str = "") -> str:
+        """Its permanent random number, or that of one of its turns."""
+        at = self.address
+        return permanent_number(str(seed), at.document_hash, at.question_hash, str(at.sample), at.fingerprint, path)
 
 
-def draw_turns(
-    output: Location,
-    names: Iterable[str],
-    *,
-    num: int,
-    seed: int,
-    document_hashes: Collection[str],
-    fingerprints: Collection[str],
-) -> Sequence[DrawnTurn]:
-    """The turns with the smallest numbers; holds no more than these and one file's names."""
-    drawn: dict[DrawnTurn, str] = {}
-    columns, among = [*REREAD_COLUMNS, "reused_from"], {(output / name).path for name in names}
-    for _, table in read_log(output / TURNS_FOLDER, columns=columns, fingerprints=fingerprints, among=among):
-        asked = table.filter(pc.is_null(table["reused_from"])).select(
-            REREAD_COLUMNS
-        )  # not taken from an earlier version
-        turns = [DrawnTurn(**row) for row in asked.to_pylist() if row["document_hash"] in document_hashes]
-        drawn |= {turn: turn.number(seed) for turn in turns}
-        drawn = dict(heapq.nsmallest(num, drawn.items(), key=lambda item: item[1]))
-    return list(drawn)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LoggedTurn:
+    """A turn of the log with its prompt."""
+
+    reading: DrawnReading
+    prompt: Prompt
+    completion: Completion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,26 +72,14 @@ class DifferentTurn:
 class Reread:
     """What became of the turns that were drawn. Mutable: the turns end one after another."""
 
-    num_drawn: int
-    """Turns that were drawn: of the reader of all readings, and of what is asked after its answers."""
+    num_drawn: int = 0
+    """Turns that were drawn, those of follow-up questions among them."""
     num_asked: int = 0
     """Turns that the engine was asked again."""
     different: list[DifferentTurn] = field(default_factory=list)
     """Of these, turns with other tokens."""
     not_asked: list[str] = field(default_factory=list)
     """Why turns could not be asked."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Replayed:
-    """A turn of the log with its prompt."""
-
-    drawn: DrawnTurn
-    prompt: Prompt
-    seed: int
-    row: TurnRow
-    document_id: str
-    question_id: str
 
 
 def reread(past: PastRun, job: JobConfig, *, texts: DocumentTexts, log: Sequence[str], num: int, seed: int) -> Reread:
@@ -134,202 +90,173 @@ def reread(past: PastRun, job: JobConfig, *, texts: DocumentTexts, log: Sequence
         EngineStartError: the engine can't start.
         MemagentError: the engine is gone.
     """
-    job = job.with_agent(fit_budgets_to_window(_with_recorded_set(job.agent, past)))
-    identity = identify_reader(job.agent)
-    if identity.fingerprint != past.manifest["fingerprint"]:
-        raise SettingsError(_other_reader(identity.parts, past.manifest["reader"]))
-    replay = _Replay(past, job, texts=texts, log=log)
-    drawn = draw_turns(
-        past.output, log, num=num, seed=seed, document_hashes=replay.document_hashes, fingerprints=replay.fingerprints
-    )
-    result = Reread(num_drawn=len(drawn))
-    asyncio.run(_ask_again(replay, drawn, result))
+    replay, result = Replay(past, job_of_run(past, job), texts=texts, log=log), Reread()
+    asyncio.run(_ask_drawn(replay, result, num=num, seed=seed))
     return result
 
 
-def _with_recorded_set(agent: AgentConfig, past: PastRun) -> AgentConfig:
-    """The agent with the built-in prompt set that the run read with, if none is named: the run may have chosen it."""
-    recorded = past.manifest["settings"]["prompt_set"]
-    if agent.prompt_set is not None or recorded not in BUILT_IN_PROMPTS:
-        return agent
-    return agent.model_copy(update={"prompt_set": recorded})
+def job_of_run(past: PastRun, job: JobConfig) -> JobConfig:
+    """The job as the run read with it: a built-in prompt set may have been chosen by the run.
 
-
-def _other_reader(here: Mapping[str, object], then: Mapping[str, object]) -> str:
-    other = sorted(name for name in {*here, *then} if here.get(name) != then.get(name))
-    return (
+    Raises:
+        SettingsError: its agent is another one; names what differs.
+    """
+    agent, recorded = job.agent, past.manifest["settings"]["prompt_set"]
+    if agent.prompt_set is None and recorded in BUILT_IN_PROMPTS:
+        agent = agent.model_copy(update={"prompt_set": recorded})
+    job = job.with_agent(fit_budgets_to_window(agent))
+    identity, then = identify_reader(job.agent), past.manifest["reader"]
+    if identity.fingerprint == past.manifest["fingerprint"]:
+        return job
+    other = sorted(name for name in {*identity.parts, *then} if identity.parts.get(name) != then.get(name))
+    raise SettingsError(
         f"--reread: this is not the reader that the run was made by: {', '.join(other) or 'its name'} differ; put the "
         "same model, tokeniser and prompt set here, or give the job file with --job"
     )
 
 
-async def _ask_again(replay: "_Replay", drawn: Sequence[DrawnTurn], result: Reread) -> None:
-    replayed = await replay.turns(drawn, result)
-    if not replayed:
+async def _ask_drawn(replay: "Replay", result: Reread, *, num: int, seed: int) -> None:
+    drawn = await replay.draw_turns(num, seed=seed, not_asked=result.not_asked)
+    result.num_drawn = len(drawn) + len(result.not_asked)
+    if not drawn:
         return
     engine = make_engine(replay.job.agent)
     with quiet_libraries():
         await engine.start()
     try:
-        if kinds := {each.prompt.guide.kind for each in replayed if each.prompt.guide is not None}:
+        if kinds := {turn.prompt.guide.kind for turn in drawn if turn.prompt.guide is not None}:
             await engine.require_guides(kinds)
         places = asyncio.Semaphore(IN_FLIGHT)
-        await asyncio.gather(*(_compare(engine, each, places, result) for each in replayed))
+        await asyncio.gather(*(_compare_turn(engine, turn, replay, places, result) for turn in drawn))
     finally:
         await engine.stop()
 
 
-async def _compare(engine: Engine, turn: _Replayed, places: asyncio.Semaphore, result: Reread) -> None:
+async def _compare_turn(
+    engine: Engine, turn: _LoggedTurn, replay: "Replay", places: asyncio.Semaphore, result: Reread
+) -> None:
+    reading, path = turn.reading, turn.prompt.path
+    seed = reading.address.turn_seed(path, seed=replay.job.agent.sampling.seed)
     async with places:
         try:
-            completion = await engine.complete(turn.prompt, seed=turn.seed)
+            completion = await engine.complete(turn.prompt, seed=seed)
         except (ReadingError, NotReadError) as error:
-            result.not_asked.append(f"{turn.drawn.path} of document {turn.document_id!r}: {error}")
+            result.not_asked.append(f"{path} of document {reading.document_id!r}: {error}")
             return
     result.num_asked += 1
-    logged, now = list(turn.row["token_ids"]), list(completion.token_ids)
+    logged, now = list(turn.completion.token_ids), list(completion.token_ids)
     if logged == now:
         return
     pairs = zip(logged, now, strict=False)
-    first = next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(logged), len(now)))
     result.different.append(
         DifferentTurn(
-            document_id=turn.document_id,
-            question_id=turn.question_id,
-            sample=turn.drawn.sample,
-            path=turn.drawn.path,
-            first_difference=first,
+            document_id=reading.document_id,
+            question_id=replay.questions[reading.question].question_id,
+            sample=reading.address.sample,
+            path=path,
+            first_difference=next(
+                (place for place, (one, other) in enumerate(pairs) if one != other), min(len(logged), len(now))
+            ),
         )
     )
 
 
-class _Replay:
+class Replay:
     """Reads documents of a run again from its log alone, to have the prompts of its turns."""
 
     def __init__(self, past: PastRun, job: JobConfig, *, texts: DocumentTexts, log: Sequence[str]) -> None:
-        self.past, self.job, self._texts, self._log = past, job, texts, log
+        self.job = job
+        self._past, self._texts = past, texts
         self._fingerprint = past.manifest["fingerprint"]
-        self._questions = Questions(past.questions, fingerprint=self._fingerprint)
-        types = self._questions.types
+        self.questions = Questions(past.questions, fingerprint=self._fingerprint)
+        types = self.questions.types
         require_compiled(asked_types(past.questions), job.agent)
-        self._follow_ups: FollowUps | None = checked_follow_ups(
-            job.follow_ups, job.agent, types=types, fingerprint=self._fingerprint
-        )
-        self.fingerprints = {self._fingerprint, *(self._follow_ups.of_turns(types) if self._follow_ups else ())}
-        self._agent: LoadedAgent = make_agent(job.agent)
-        self._tokenizer = make_tokenizer(job.agent)
-        hashes = past.plan["document_hash"].to_pylist()
-        self._places: dict[str, list[int]] = defaultdict(list)
-        for place, document_hash in enumerate(hashes):
-            if document_hash is not None:
-                self._places[document_hash].append(place)
-        self.document_hashes = self._places.keys()
-        self._names: list[str] = past.plan["document_id"].to_pylist()
+        self._follow_ups = checked_follow_ups(job.follow_ups, job.agent, types=types, fingerprint=self._fingerprint)
+        self._agent, self._tokenizer = make_agent(job.agent), make_tokenizer(job.agent)
+        follow_ups = sorted(self._follow_ups.of_turns(types)) if self._follow_ups else []
+        self._fingerprints = [self._fingerprint, *follow_ups]
+        among = {(past.output / name).path for name in log}
+        self._index = scan_log(past.output, fingerprint=self._fingerprint, follow_up_turns=follow_ups, among=among)
 
-    async def turns(self, drawn: Sequence[DrawnTurn], result: Reread) -> list[_Replayed]:
-        """The drawn turns with their prompts; notes those that have none."""
-        by_document: dict[str, list[DrawnTurn]] = defaultdict(list)
-        for turn in drawn:
-            by_document[turn.document_hash].append(turn)
-        hashes = {self._names[place]: each for each in by_document for place in self._places[each]}
-        among = {(self.past.output / name).path for name in self._log}
-        fingerprints = sorted(self.fingerprints - {self._fingerprint})
-        index = scan_log(self.past.output, fingerprint=self._fingerprint, follow_up_turns=fingerprints, among=among)
-        found: list[_Replayed] = []
-        for fetched in self._texts.fetch(list(hashes)):
-            if of_text := by_document.pop(hashes[fetched.document_id], []):  # else one of the same text came before
-                found += await self._of_document(fetched, of_text, index, result)
-        for document_hash, of_text in by_document.items():
-            named = self._names[self._places[document_hash][0]]
-            result.not_asked += [f"the text of document {named!r} is gone or has changed"] * len(of_text)
-        return found
+    async def draw_turns(self, num: int, *, seed: int, not_asked: list[str]) -> list[_LoggedTurn]:
+        """So many turns, the same at every draw: one of each reading, further ones only if there are too few readings.
 
-    async def _of_document(
-        self, fetched: DocumentText, drawn: Sequence[DrawnTurn], index: TurnIndex, result: Reread
-    ) -> list[_Replayed]:
-        document_hash = drawn[0].document_hash
-        from_log = read_turns_of(
-            self.past.output,
-            sorted({file for key in index.turn_files if key[0] == document_hash for file in index.files_of(key)}),
-            fingerprints=sorted(self.fingerprints),
-            document_hashes=[document_hash],
-        )
-        prompts: dict[tuple[int, int], dict[tuple[str, str], Prompt]] = {}
-        replayed = []
-        for turn in drawn:
-            asked = self._rows_of(turn)
-            rows = list(asked)
-            for row in rows:
-                if (row, turn.sample) not in prompts:
-                    prompts[row, turn.sample] = await self._prompts(row, turn, fetched, from_log)
-            address = (turn.fingerprint, turn.path)
-            of_rows = [(row, found) for row in rows if (found := prompts[row, turn.sample].get(address))]
-            logged = from_log[turn.fingerprint].get((document_hash, turn.question_hash, turn.sample), NO_ROWS)
-            row, prompt = of_rows[0] if of_rows else (0, None)
-            known = logged.get(turn.path)
-            document_id = asked.get(row) or self._names[self._places[document_hash][0]]
-            if prompt is None or known is None or known["prompt_hash"] != token_hash(prompt.token_ids):
-                why = "its prompt can't be made again: by a run that was stopped, of other questions, or by other rules"
-                result.not_asked.append(f"{turn.path} of document {document_id!r}: {why}")
-                continue
-            replayed.append(
-                _Replayed(
-                    drawn=turn,
-                    prompt=prompt,
-                    seed=turn.address.turn_seed(turn.path, seed=self.job.agent.sampling.seed),
-                    row=known,
-                    document_id=document_id,
-                    question_id=self._questions[row].question_id,
+        Args:
+            num: How many.
+            seed: Another seed draws other readings, and other turns of each.
+            not_asked: Gets the readings that can't be replayed.
+        """
+        by_document: dict[str, list[DrawnReading]] = defaultdict(list)
+        for reading in heapq.nsmallest(num, self._readings(), key=lambda each: each.number(seed)):
+            by_document[reading.document_id].append(reading)
+        ranked: list[tuple[int, str, _LoggedTurn]] = []
+        for fetched in self._texts.fetch(list(by_document)):
+            for reading in by_document.pop(fetched.document_id):
+                turns = {
+                    reading.number(seed, path=turn.prompt.path): turn for turn in await self._turns(reading, fetched)
+                }
+                ranked += [(rank, number, turns[number]) for rank, number in enumerate(sorted(turns))]
+                if not turns:
+                    name = self.questions[reading.question].question_id
+                    why = "no turn of it was asked, or its prompts can't be made again"
+                    not_asked.append(f"question {name!r} of document {reading.document_id!r}: {why}")
+        for name, readings in by_document.items():
+            not_asked += [f"the text of document {name!r} is gone or has changed"] * len(readings)
+        return [turn for _, _, turn in sorted(ranked, key=lambda each: each[:2])[:num]]
+
+    def _readings(self) -> Iterator[DrawnReading]:
+        plan = self._past.plan.select(["document_id", "document_hash", "readings"])
+        for document in (row for batch in plan.to_batches() for row in batch.to_pylist() if row["document_hash"]):
+            for reading in document["readings"]:
+                address = self.questions.address(
+                    reading["question"], document_hash=document["document_hash"], sample=reading["sample"]
                 )
-            )
-        return replayed
+                yield DrawnReading(document_id=document["document_id"], question=reading["question"], address=address)
 
-    def _rows_of(self, turn: DrawnTurn) -> dict[int, str]:
-        """Rows of the question list that a turn may belong to, with a document of which it was asked."""
-        found: dict[int, str] = {}
-        for place in self._places[turn.document_hash]:
-            for reading in self.past.plan["readings"][place].as_py():
-                row: int = reading["question"]
-                address = self._questions.address(row, document_hash=turn.document_hash, sample=turn.sample)
-                if turn.question_hash == address.question_hash:
-                    found.setdefault(row, self._names[place])
-        return found
-
-    async def _prompts(
-        self, row: int, turn: DrawnTurn, fetched: DocumentText, from_log: Mapping[str, LoggedTurns]
-    ) -> dict[tuple[str, str], Prompt]:
-        """The prompts of a reading and of what closes it, by fingerprint and path, as far as the log answers them."""
-        prompts: dict[tuple[str, str], Prompt] = {}
+    async def _turns(self, drawn: DrawnReading, fetched: DocumentText) -> list[_LoggedTurn]:
+        """The turns of a reading, except for those that were taken from an earlier version of its document."""
+        address, found = drawn.address, list[_LoggedTurn]()
+        from_log = read_turns_of(
+            self._past.output,
+            sorted(set(self._index.files_of((address.document_hash, address.question_hash)))),
+            fingerprints=self._fingerprints,
+            document_hashes=[address.document_hash],
+        )
         tracer = Tracer(self._agent.prompts)
 
         def observe(prompt: Prompt, completion: Completion) -> None:
             tracer(prompt, completion)
-            prompts[prompt.fingerprint or self._fingerprint, prompt.path] = prompt
+            logged = from_log[prompt.fingerprint or self._fingerprint].get(reading_key(address), NO_ROWS)
+            if prompt.path in logged and logged[prompt.path]["reused_from"] is None:
+                found.append(_LoggedTurn(reading=drawn, prompt=prompt, completion=completion))
 
-        text = fetched.text
-        try:
-            document = self._tokenizer.document(text)
-            document = with_breaks(document, text, agent=self.job.agent, rows=fetched.rows)
-        except DocumentError as error:
-            document = unreadable(error)
         turns = ReadingTurns(
             engine=ReplayOnly(),
-            address=self._questions.address(row, document_hash=turn.document_hash, sample=turn.sample),
+            address=address,
             seed=self.job.agent.sampling.seed,
             from_log=from_log[self._fingerprint],
             logged_follow_ups=from_log,
             observe=observe,
         )
-        reading = await read(document, self._questions[row], agent=self._agent, turns=turns)
+        await self._read(drawn, fetched, turns=turns, tracer=tracer)
+        return found
+
+    async def _read(self, drawn: DrawnReading, fetched: DocumentText, *, turns: ReadingTurns, tracer: Tracer) -> None:
+        text, question = fetched.text, self.questions[drawn.question]
+        try:
+            document = self._tokenizer.document(text)
+            document = with_breaks(document, text, agent=self.job.agent, rows=fetched.rows)
+        except DocumentError as error:
+            document = unreadable(error)
+        reading = await read(document, question, agent=self._agent, turns=turns)
         if self._follow_ups is not None and reading.status is Status.OK:
             await close_reading(
                 reading,
-                self._questions.types[row],
-                question=self._questions[row].text,
+                self.questions.types[drawn.question],
+                question=question.text,
                 document=document,
                 sentences=split_sentences(text) if self._follow_ups.config.evidence else Sentences(),
                 trace=tracer.trace,
                 follow_ups=self._follow_ups,
                 turns=turns,
             )
-        return prompts

@@ -17,7 +17,7 @@ from memagent_batch.runs.manifest import MANIFEST_FILE, PartReport
 from memagent_batch.runs.parts import AskedKey, asked_keys, with_log_files
 from memagent_batch.runs.projection import PartTables, Projection, project
 from memagent_batch.runs.record import record_file
-from memagent_batch.runs.tables import read_tables
+from memagent_batch.runs.tables import READING_COLUMNS, read_tables
 from memagent_batch.store.turn_log.index import TurnIndex, scan_log
 from memagent_batch.store.turn_log.question_list import with_asked
 from memagent_batch.store.turn_log.rows import OUTCOME_LOG, OutcomeRow
@@ -25,11 +25,11 @@ from memagent_batch.store.turn_log.rows import OUTCOME_LOG, OutcomeRow
 SHOWN_ROWS = 5
 """Rows of a file that are named; the others are counted."""
 Key = tuple[Any, ...]
-READING = ("document_id", "question_id", "sample")
+
 KEYS = {
-    "answers_file": READING,
-    "memories_file": (*READING, "turn"),
-    "evidence_file": (*READING, "how", "rank"),
+    "answers_file": READING_COLUMNS,
+    "memories_file": (*READING_COLUMNS, "turn"),
+    "evidence_file": (*READING_COLUMNS, "how", "rank"),
     "results_file": ("document_id",),
 }
 """Columns that name a row, by the field of a part that names its file."""
@@ -37,11 +37,11 @@ OF_UNREADABLE = ("run_id", "finished_at")
 """Columns of a reading whose document can't be read: the log has nothing of it, and the run itself says when."""
 OF_TEXT = ("locator",)
 """Columns of a turn that say where its chunk stood in the document's source."""
-HiddenThoughts = tuple[Sequence[str], Sequence[str]]
+HiddenColumns = tuple[Sequence[str], Sequence[str]]
 """Columns, and the documents for which they are not compared."""
 
 
-def differences(expected: pa.Table, actual: pa.Table, *, keys: Sequence[str]) -> list[str]:
+def row_differences(expected: pa.Table, actual: pa.Table, *, keys: Sequence[str]) -> list[str]:
     """What is other in a table than it should be, one line each."""
     lines = list(_other_columns(expected, actual))
     shared = [name for name in expected.schema.names if name in actual.schema.names]
@@ -71,15 +71,16 @@ def _other_rows(expected: Sequence[Mapping[str, Any]], actual: Sequence[Mapping[
     wanted = {_key(row, keys): row for row in expected}
     there = {_key(row, keys): row for row in actual}
     twice = [key for key, count in Counter(_key(row, keys) for row in actual).items() if count > 1]
-    yield from (f"{_named(key, keys)}: its row is there twice" for key in twice)
-    yield from (f"{_named(key, keys)}: its row is not there" for key in wanted if key not in there)
-    yield from (f"{_named(key, keys)}: its row does not follow from the log" for key in there if key not in wanted)
+    yield from (f"{_row_name(key, keys)}: its row is there twice" for key in twice)
+    yield from (f"{_row_name(key, keys)}: its row is not there" for key in wanted if key not in there)
+    yield from (f"{_row_name(key, keys)}: its row does not follow from the log" for key in there if key not in wanted)
     is_moved = True
     for key, row in wanted.items():
         other = [name for name in row if key in there and not _is_same(row[name], there[key][name])]
         if other:
             is_moved = False
-            yield f"{_named(key, keys)}: {', '.join(other)} {'is' if len(other) == 1 else 'are'} not what the log says"
+            verb = "is" if len(other) == 1 else "are"
+            yield f"{_row_name(key, keys)}: {', '.join(other)} {verb} not what the log says"
     if is_moved and not twice and wanted.keys() == there.keys() and list(wanted) != list(there):
         yield "its rows are in another order"
 
@@ -92,7 +93,7 @@ def _key(row: Mapping[str, Any], keys: Sequence[str]) -> Key:
     return tuple(row[name] for name in keys)
 
 
-def _named(key: Key, keys: Sequence[str]) -> str:
+def _row_name(key: Key, keys: Sequence[str]) -> str:
     values = (repr(value) if isinstance(value, str) else str(value) for value in key)
     return ", ".join(f"{name} {value}" for name, value in zip(keys, values, strict=True))
 
@@ -221,7 +222,7 @@ class RowCheck:
         return self.texts is not None and (self.projection.has_evidence or self.projection.input.locator is not None)
 
     def _of_tables(
-        self, part: PartReport, made: PartTables, *, gone: Sequence[str], hidden: Mapping[str, HiddenThoughts]
+        self, part: PartReport, made: PartTables, *, gone: Sequence[str], hidden: Mapping[str, HiddenColumns]
     ) -> Iterator[FileReport]:
         tables = {
             "answers_file": made.answers,
@@ -243,7 +244,7 @@ class RowCheck:
                 yield Finding(kind=FindingKind.ROWS, where=name, what=line)
 
     def _differences(
-        self, name: str, expected: pa.Table, *, keys: Sequence[str], hidden: HiddenThoughts, gone: Sequence[str]
+        self, name: str, expected: pa.Table, *, keys: Sequence[str], hidden: HiddenColumns, gone: Sequence[str]
     ) -> list[str]:
         try:
             actual = _valid(read_tables(self.past.output, [name]), columns=())
@@ -252,7 +253,7 @@ class RowCheck:
         if "how" in keys:
             expected, actual = _of_others(expected, gone), _of_others(actual, gone)
         self.num_rows += actual.num_rows
-        return differences(_masked(expected, hidden), _masked(actual, hidden), keys=keys)
+        return row_differences(_masked(expected, hidden), _masked(actual, hidden), keys=keys)
 
     def _projected(self, planned: pa.Table, answers: pa.Table, *, readable: pa.Table) -> PartTables:
         """The rows of a part; evidence of documents whose texts are there."""
@@ -279,7 +280,7 @@ def _twice(part: PartReport, documents: Sequence[int], seen: set[int]) -> Iterat
         yield Finding(kind=FindingKind.ROWS, where=part["answers_file"], what=what)
 
 
-def _masked(table: pa.Table, hidden: HiddenThoughts) -> pa.Table:
+def _masked(table: pa.Table, hidden: HiddenColumns) -> pa.Table:
     """The table with null in the columns that can't be known of readings of some documents."""
     columns, document_ids = hidden
     if not document_ids or not set(columns) <= set(table.schema.names):

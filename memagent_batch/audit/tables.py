@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.audit.files import CheckedFiles, FileReport, Finding, FindingKind, Unchecked
-from memagent_batch.audit.rows import RowCheck, differences
+from memagent_batch.audit.rows import RowCheck, row_differences
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import InputError, OutputError
 from memagent_batch.runs.document_texts import DocumentTexts
@@ -29,7 +29,7 @@ from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.question_list import ASKED_FOLDER
 
 WITHOUT_TEXT = "--without-text"
-_FILES = {
+_TABLE_FIELDS = {
     ANSWERS_FOLDER: "answers_file",
     MEMORIES_FOLDER: "memories_file",
     EVIDENCE_FOLDER: "evidence_file",
@@ -54,8 +54,8 @@ def check_tables(
         return None, 0
     try:
         past = read_run(output, manifest)
-        reports += (each for each in _counts(past) if each.where not in files.wrong)
-        reports += (each for each in _removed(past) if each.where not in files.wrong)
+        reports += (each for each in _count_findings(past) if each.where not in files.wrong)
+        reports += (each for each in _removed_findings(past) if each.where not in files.wrong)
         return past, _against_log(past, files, with_text=with_text, reports=reports)
     except (OutputError, AttributeError, KeyError, TypeError, ValueError) as error:
         what = f"it can't be followed: {type(error).__name__}: {error}"
@@ -74,14 +74,14 @@ def texts_of(past: PastRun, reports: list[FileReport]) -> DocumentTexts | None:
         return None
 
 
-def _counts(past: PastRun) -> Iterator[Finding]:
+def _count_findings(past: PastRun) -> Iterator[Finding]:
     manifest, counts = past.manifest, past.manifest["counts"]
     planned = pc.sum(pc.list_value_length(past.plan["readings"])).as_py() or 0
     ended = counts["ok"] + counts["failed"] + counts["not_read"]
     if not planned == counts["asked"] == ended == counts["answers_rows"]:
         what = f"the counts do not close: {planned:,} readings are planned, and the manifest has {dict(counts)}"
         yield Finding(kind=FindingKind.COUNTS, where=record_file(past.run_id, PLAN_FILE), what=what)
-    for table, column in _FILES.items():
+    for table, column in _TABLE_FIELDS.items():
         files = [part[column] for part in manifest["parts"] if part[column]]  # type: ignore[literal-required]
         if files != manifest["files"].get(table, []):
             what = f"the parts of the table {table!r} have other files than the manifest lists"
@@ -103,14 +103,14 @@ def _num_rows(place: Location) -> int | None:
         return None
 
 
-def _removed(past: PastRun) -> Iterator[Finding]:
+def _removed_findings(past: PastRun) -> Iterator[Finding]:
     names = past.manifest["files"].get(REMOVED_FOLDER, [])
     try:
         actual: pa.Table = read_tables(past.output, names)
     except OutputError as error:
         lines = [str(error)]
     else:
-        lines = differences(past.removed, actual, keys=["document_id"])
+        lines = row_differences(past.removed, actual, keys=["document_id"])
     yield from (Finding(kind=FindingKind.ROWS, where=names[0], what=line) for line in lines if names)
 
 

@@ -15,8 +15,8 @@ from memagent_batch.review.labels import Purpose
 if TYPE_CHECKING:
     from memagent_batch.flows.review import LearntCondition, ReviewPlan, ReviewRequest
 
-Share = Annotated[float, Field(gt=0, le=1)]
-PartShare = Annotated[float, Field(gt=0, lt=1)]
+OptionShare = Annotated[float, Field(gt=0, le=1)]
+OptionPartShare = Annotated[float, Field(gt=0, lt=1)]
 
 
 class AskedCommand(OutputCommand):
@@ -31,7 +31,7 @@ class AskedCommand(OutputCommand):
     "answer ~ '(?i)^yes'"."""
     by: str | None = None
     """Review each value of a column apart, as of value_label."""
-    unsure: Share | None = None
+    unsure: OptionShare | None = None
     """Confidence below which what was not flagged is a separate stratum."""
     labels: str = "750"
     """Labels in all, or of each stratum as in flagged=150,not_flagged=600."""
@@ -64,9 +64,9 @@ class PlanReview(AskedCommand):
         "memagent review plan out/ --question risk --by value_label --labels 2000",
     )
 
-    precision: Share = 0.8
+    precision: OptionShare = 0.8
     """Share of what is flagged that is assumed to be right."""
-    width: Share = 0.2
+    width: OptionShare = 0.2
     """Wanted width of the interval of recall."""
     as_json: bool = Field(default=False, alias="json")
     """Print JSON."""
@@ -151,9 +151,9 @@ class EstimateReview(OutputCommand):
     """Print JSON."""
 
     def run(self) -> None:
-        from memagent_batch.flows.review import estimate
+        from memagent_batch.flows.review import make_estimate
 
-        values, page = estimate(self.location, self.review, so_far=self.so_far, with_seen=self.with_seen)
+        values, page = make_estimate(self.location, self.review, so_far=self.so_far, with_seen=self.with_seen)
         print(json.dumps(values, indent=2, ensure_ascii=False) if self.as_json else unescaped(page).rstrip("\n"))
 
 
@@ -173,9 +173,9 @@ class CalibrateReview(OutputCommand):
     """Question_id of the question."""
     review: str | None = None
     """ID of the review (default: the only one that fits)."""
-    recall: PartShare = 0.95
+    recall: OptionPartShare = 0.95
     """Share to be found, at least."""
-    delta: PartShare = 0.05
+    delta: OptionPartShare = 0.05
     """How often it may be missed."""
     as_json: bool = Field(default=False, alias="json")
     """Print JSON."""

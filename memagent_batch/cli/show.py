@@ -13,8 +13,9 @@ from memagent_batch.domain.texts.shares import percent
 from memagent_batch.evaluation.report.traces import notes_of
 from memagent_batch.evaluation.report.visible import visible
 from memagent_batch.masking import printable
-from memagent_batch.pages.document_page import CHOSEN, shown_evidence
+from memagent_batch.pages.document_page import shown_evidence
 from memagent_batch.pages.readings import RunReading, document_ids, find_readings, shown_value
+from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.turn_log.index import Row
@@ -107,7 +108,7 @@ def _row_problem(row: Row) -> str | None:
 def _evidence_line(row: Row) -> str:
     if row["char_start"] is None:
         return f"{row['quote']} [nowhere in the document]"
-    how = "" if row["how"] == CHOSEN else f"; words of the answer, {row['alignment']}"
+    how = "" if row["how"] == How.CHOSEN else f"; words of the answer, {row['alignment']}"
     chunk = "" if row["chunk_index"] is None else f", chunk {row['chunk_index']}"
     locator = "" if row["locator"] is None else f", {row['locator']}"
     text = "(the text could not be fetched)" if row["text"] is None else row["text"]

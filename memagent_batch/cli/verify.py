@@ -80,7 +80,7 @@ def _tell(result: "Verification", *, as_json: bool) -> None:
         del shown["failure"]
         print(json.dumps(shown, indent=2, ensure_ascii=False))
     else:
-        print("\n".join(map(printable, _lines(result))))
+        print("\n".join(map(printable, _result_lines(result))))
     if result.findings:
         number = len(result.findings)
         what = "1 thing is not as it was" if number == 1 else f"{number:,} things are not as they were"
@@ -89,7 +89,7 @@ def _tell(result: "Verification", *, as_json: bool) -> None:
         raise result.failure
 
 
-def _lines(result: "Verification") -> Iterator[str]:
+def _result_lines(result: "Verification") -> Iterator[str]:
     """What a person reads."""
     for each in result.findings:
         yield f"{each.kind.value.upper()} {each.where}: {each.what}"

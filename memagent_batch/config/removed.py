@@ -5,6 +5,7 @@ from collections.abc import Mapping
 REMOVED: Mapping[str, str] = {
     "closing": "it is called follow_ups now",
     "escalate": "read again with --again-from and --again-where, as a separate run",
+    "learner.skip_turns_above_probability": "leave it out: every turn goes through the network",
     "policy.reread": "leave it out, or install a policy such as `nominated` of the example",
     "vllm.speculation": "leave it out, or set vllm.engine_args.speculative_config",
     "policy.kind=reread": "install it as a plug-in, such as the example package of the documentation, or set 'gated'",

@@ -1,8 +1,8 @@
 """How weights are trained."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from memagent_batch.config.agent import AgentTask
 from memagent_batch.config.job import LogFormat, PoolConfig, RolloutConfig
@@ -36,25 +36,12 @@ class LearnerConfig(Section):
     """AdamW's weight decay."""
     clip_norm: Annotated[float, Field(gt=0)] = 1.0
     """Largest norm of a step's gradient."""
-    skip_turns_above_probability: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Skips turns in which every token was drawn with a higher probability than this: they have next to no gradient,
-    and count as unchanged. 1 skips none; a lower value needs `kl_weight` 0."""
     batch_tokens: Count = 16384
     """Tokens that go through the network at once, padding included; bounds memory, and changes no gradient."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where the network is updated; `auto` takes a GPU if the machine has one."""
     bf16: bool = False
     """Compute in bfloat16 (autocast); weights, gradients and log-probabilities stay in float32."""
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.skip_turns_above_probability < 1 and self.kl_weight > 0:
-            raise ValueError(
-                f"skip_turns_above_probability {self.skip_turns_above_probability:g} leaves turns out of the "
-                f"divergence from the reference; set kl_weight to "
-                "0, or leave out skip_turns_above_probability"
-            )
-        return self
 
 
 class LoopConfig(Section):

@@ -11,7 +11,14 @@ from memagent_batch.errors import OutputError
 from memagent_batch.evaluation.suite import SCORES
 from memagent_batch.masking import mask_url
 from memagent_batch.runs.manifest import MANIFEST_FILE
-from memagent_batch.runs.tables import ANSWERS_FOLDER, MEMORIES_FOLDER, table_locations
+from memagent_batch.runs.tables import (
+    ANSWERS_FOLDER,
+    MEMORIES_FOLDER,
+    READING_COLUMNS,
+    ReadingIds,
+    reading_ids,
+    table_locations,
+)
 from memagent_batch.store.claims import read_owner_record
 from memagent_batch.store.errors import output_errors, table_errors
 from memagent_batch.store.json_files import write_json
@@ -28,10 +35,6 @@ SUITE_FOLDER = "suite"
 """Where a foreign suite lies in this project's layout."""
 REPEAT_REMEDY = "run `evaluate run` again with the same arguments; finished readings are not read again"
 """What brings back a file that is lost or broken."""
-READING_COLUMNS = ("document_id", "question_id", "sample")
-"""What names a reading inside a run."""
-ReadingIds = tuple[str, str, int]
-"""Values of `READING_COLUMNS`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,9 +189,9 @@ def read_readings(run: Location, keys: Set[ReadingIds]) -> ReadingRows:
     """
     memories: dict[ReadingIds, list[Row]] = {}
     for row in _matching(run, MEMORIES_FOLDER, keys):
-        memories.setdefault(_reading_key(row), []).append(row)
+        memories.setdefault(reading_ids(row), []).append(row)
     return ReadingRows(
-        answers={_reading_key(row): row for row in _matching(run, ANSWERS_FOLDER, keys)},
+        answers={reading_ids(row): row for row in _matching(run, ANSWERS_FOLDER, keys)},
         memories={key: sorted(rows, key=lambda row: row["turn"]) for key, rows in memories.items()},
     )
 
@@ -222,8 +225,3 @@ def _found(
     for batch in file.batches(group, names=names):
         columns = (batch.column(name).to_pylist() for name in READING_COLUMNS)
         yield batch, [place for place, key in enumerate(zip(*columns, strict=True)) if key in keys]
-
-
-def _reading_key(row: Row) -> ReadingIds:
-    document_id, question_id, sample = (row[name] for name in READING_COLUMNS)
-    return document_id, question_id, sample

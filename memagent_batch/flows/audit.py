@@ -96,7 +96,7 @@ def verify(
     past, num_rows = check_tables(output, files, with_text=with_text, reports=reports)
     if split(reports)[0] and published_manifest(output) != published:
         raise OutputChangedError(f"a run has finished at {output} while it was looked at; run the same command again")
-    again, failure, not_asked = _ask_again(past, files, drawn, reports)
+    again, failure, not_asked = _reread_if_sound(past, files, drawn, reports)
     findings, unchecked = split(reports)
     return Verification(
         run_id=files.run_id,
@@ -134,7 +134,7 @@ def bundle(output: Location, target: Location, *, with_tables: bool, with_text: 
     return write_bundle(open_run(output, result.run_id), target, with_tables=with_tables)
 
 
-def _ask_again(
+def _reread_if_sound(
     past: PastRun | None, files: CheckedFiles, drawn: RereadSample | None, reports: list[FileReport]
 ) -> tuple[Reread | None, MemagentError | None, str]:
     """What the engine says again; or why it was not asked, and the error if there was one.

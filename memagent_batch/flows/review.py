@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypedDict
 
+from memagent_batch.documents.where import matching_rows, parse_where
 from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.review.calibration import (
     Target,
+    answers_to_calibrate,
     fewest_draws,
-    is_found,
     learn_threshold,
     limiting_stratum,
     positives_of,
-    scan_answers,
     uniform_units,
 )
 from memagent_batch.review.estimate_page import estimate_page
@@ -31,23 +31,21 @@ from memagent_batch.review.labels import (
     NO,
     NONE_OF_THESE,
     YES,
-    Label,
     Purpose,
     append_labels,
     as_labels,
-    key_of,
+    label_key,
     person,
     read_label_rows,
 )
 from memagent_batch.review.plan import PlanRow, plan_rows
-from memagent_batch.review.population import Population, StratumRule, draw, read_population, seed_text, shuffled
+from memagent_batch.review.population import Population, StratumRule, draw, read_population, seed_text
 from memagent_batch.review.record import (
     ANSWERED_BY_YES,
     REVIEW_FORMAT,
     Review,
     find_growth,
     find_reviews,
-    read_decision,
     read_record,
     read_review,
     review_id,
@@ -142,7 +140,7 @@ def make_review(output: Location, asked: ReviewRequest) -> dict[str, Any]:
     name = review_id(manifest["run_id"], asked.question_id, rule=asked.rule, seed=asked.seed, purpose=asked.purpose)
     folder = output / f"{REVIEWS_FOLDER}/{name}"
     seed = seed_text(asked.seed, asked.purpose)
-    sample = shuffled(draw(population.units, drawn, seed=seed, second_share=asked.second_share), seed=seed)
+    sample = draw(population.readings, drawn, seed=seed, second_share=asked.second_share)
     record: Any = {
         "review_id": name,
         "run_id": manifest["run_id"],
@@ -150,7 +148,7 @@ def make_review(output: Location, asked: ReviewRequest) -> dict[str, Any]:
         "drawn": drawn,
         **_asked_record(asked, population),
     }
-    record["grown"] = find_growth(output, record, population.units)
+    record["grown"] = find_growth(output, record)
     review = write_review(folder, record, sample)
     written = write_labelling(
         output, manifest, review, counted_labels(output, review, with_seen=False), with_page=asked.with_page
@@ -186,7 +184,7 @@ def import_labels(output: Location, sheets: Sequence[Location], *, reviewer: str
     return {"labels": len(rows), "added": append_labels(output, rows), "reviewers": sorted(reviewers.values())}
 
 
-def estimate(output: Location, name: str | None, *, so_far: bool, with_seen: bool) -> tuple[dict[str, Any], str]:
+def make_estimate(output: Location, name: str | None, *, so_far: bool, with_seen: bool) -> tuple[dict[str, Any], str]:
     """What the labels say of the scan, as JSON and as Markdown; both are written into the review's folder.
 
     `so_far` looks before all is labelled: the intervals then hold however often one looks. `with_seen` counts labels
@@ -204,7 +202,7 @@ def estimate(output: Location, name: str | None, *, so_far: bool, with_seen: boo
         record["readings"],
         num_unreadable=record["num_unreadable"],
         values=[choice for choice in record["choices"] if choice != NONE_OF_THESE] if record["by"] else [],
-        evidence=_evidence(output, review),
+        evidence=_estimated_sentences(output, review),
         is_sequence=so_far or review.is_changed_after_look,
     )
     page = estimate_page(review, counted, result)
@@ -220,7 +218,7 @@ def estimate(output: Location, name: str | None, *, so_far: bool, with_seen: boo
             "other_decision": counted.num_other,
         },
         "with_seen": with_seen,
-        **_plain(asdict(result)),
+        **_estimate_json(asdict(result)),
     }
     write_json(review.folder / ESTIMATE_FILE, values)
     (review.folder / ESTIMATE_PAGE).write_bytes(page.encode())
@@ -241,7 +239,11 @@ def open_review(output: Location, name: str | None) -> Review:
 def counted_labels(output: Location, review: Review, *, with_seen: bool) -> CountedLabels:
     """The labels that count for a review."""
     return count_labels(
-        review.sample, _labels(output), purpose=review.purpose, decision=review.decision, with_seen=with_seen
+        review.sample,
+        as_labels(read_label_rows(output)),
+        purpose=review.purpose,
+        decision=review.decision,
+        with_seen=with_seen,
     )
 
 
@@ -283,7 +285,7 @@ def calibrate(output: Location, question_id: str, *, review_id: str | None, targ
     review = open_review(output, review_id or _only_review_of(output, manifest, question_id=question_id))
     _require_learnable(review, manifest, question_id=question_id)
     counted = counted_labels(output, review, with_seen=False)
-    answers = scan_answers(output, manifest, question_id=question_id)
+    answers = answers_to_calibrate(output, manifest, question_id=question_id)
     units = uniform_units(review, counted)
     limited_by = limiting_stratum(review, counted)
     if not units:
@@ -291,15 +293,16 @@ def calibrate(output: Location, question_id: str, *, review_id: str | None, targ
         raise OutputError(f"review {review.record['review_id']}: no label is of a uniform sample of all{stratum}")
     positives = positives_of(units, answers)
     up_to = learn_threshold(positives, target)
+    where = condition_of(question_id, up_to=up_to)
     return {
         "question_id": question_id,
         "review_id": review.record["review_id"],
         "recall": target.recall,
         "delta": target.delta,
         "up_to": up_to,
-        "where": condition_of(question_id, up_to=up_to),
-        "readings": len(answers),
-        "read_again": sum(not each.is_yes and is_found(each.sure_no, up_to=up_to) for each in answers.values()),
+        "where": where,
+        "readings": answers.num_rows,
+        "read_again": len(matching_rows(answers, parse_where(where))),
         "num_labels": len(units),
         "num_positives": len(positives),
         "fewest_positives": fewest_draws(share=target.recall, delta=target.delta),
@@ -359,15 +362,6 @@ def _population(output: Location, asked: ReviewRequest) -> tuple[Manifest, Popul
     return manifest, read_population(output, manifest, question_id=asked.question_id, rule=asked.rule)
 
 
-def _labels(output: Location) -> list[Label]:
-    """All labels; what those of older versions decided stands in the records of their reviews alone."""
-    rows = read_label_rows(output)
-    names = {row["review_id"] for row in rows if row["decision"] is None}
-    with output_errors(output.uri):
-        found = {name: read_decision(output / f"{REVIEWS_FOLDER}/{name}") for name in names}
-    return as_labels(rows, decisions={name: decision for name, decision in found.items() if decision is not None})
-
-
 def _only_review(output: Location) -> str:
     names = find_reviews(output)
     if len(names) == 1:
@@ -377,17 +371,17 @@ def _only_review(output: Location) -> str:
     raise SettingsError(f"--review: {output} has several; name one of {', '.join(names)} with --review ID")
 
 
-def _evidence(output: Location, review: Review) -> EvidenceEstimate | None:
+def _estimated_sentences(output: Location, review: Review) -> EvidenceEstimate | None:
     """What people say of the sentences of the run that was reviewed, where its tables are still there."""
     with output_errors(output.uri):
         manifest = require_manifest(output)
     if manifest["run_id"] != review.record["run_id"]:
         return None
-    strata = {each.unit.document_id: each.unit.stratum for each in review.sample}
-    said = sentence_labels(_labels(output), purpose=review.purpose)
+    strata = {each["document_id"]: each["stratum"] for each in review.sample}
+    said = sentence_labels(as_labels(read_label_rows(output)), purpose=review.purpose)
     judged: dict[str, list[list[bool]]] = defaultdict(list)
     for document_id, rows in chosen_evidence(output, manifest, review).items():
-        keys = [key_of(row) for row in rows]
+        keys = [label_key(row) for row in rows]
         judged[strata[document_id]].append([said[key] == YES for key in keys if key in said])
     return estimate_evidence(
         {
@@ -402,11 +396,11 @@ def _evidence(output: Location, review: Review) -> EvidenceEstimate | None:
     )
 
 
-def _plain(value: Any) -> Any:
+def _estimate_json(value: Any) -> Any:
     """As JSON holds it: the votes of a stratum, whose keys are pairs, stay in the labels table."""
     if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items() if key != "votes"}
-    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+        return {str(key): _estimate_json(each) for key, each in value.items() if key != "votes"}
+    return [_estimate_json(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _only_review_of(output: Location, manifest: Manifest, *, question_id: str) -> str:

@@ -3,9 +3,10 @@
 import json
 import logging
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
@@ -101,7 +102,7 @@ def train(training: TrainConfig) -> WeightsRecord:
             "so every advantage is 0; no model was written. Collect more samples of each question, other questions, or "
             "with another reward"
         )
-    record = _record(training, model=model, collected=collected, num_steps=learner.num_steps)
+    record = _weights_record(training, model=model, collected=collected, num_steps=learner.num_steps)
     version = write_model(learner.network, partial, like=model, record=record)
     sync(partial)
     partial.rename(output)
@@ -123,14 +124,17 @@ def learn(
     Returns:
         The conversations with another advantage than 0.
     """
-    held, num_read, num_teaching = [first], 1, 0
-    for group in groups:
-        num_read += 1
-        if len(held) == training.learner.questions_per_optimiser_step:
-            num_teaching += take_step(learner, held, metrics=metrics, done=f"{num_read - 1} of {num_groups} questions")
-            held = []
-        held.append(group)
-    return num_teaching + take_step(learner, held, metrics=metrics, done=f"{num_read} of {num_groups} questions")
+    num_read = num_teaching = 0
+    for held in step_groups(chain([first], groups), size=training.learner.questions_per_optimiser_step):
+        num_read += len(held)
+        num_teaching += take_step(learner, held, metrics=metrics, done=f"{num_read} of {num_groups} questions")
+    return num_teaching
+
+
+def step_groups(groups: Iterable[pa.Table], *, size: int) -> Iterator[list[pa.Table]]:
+    """The groups of each step of the optimiser, in their order."""
+    remaining = iter(groups)
+    return iter(lambda: list(islice(remaining, size)), [])
 
 
 def take_step(learner: Learner, groups: Sequence[pa.Table], *, metrics: Path, done: str) -> int:
@@ -142,7 +146,7 @@ def take_step(learner: Learner, groups: Sequence[pa.Table], *, metrics: Path, do
     figures = learn_from(learner, groups)
     if figures is None:
         return 0
-    mean = mean_reward(pa.concat_tables(list(groups)))
+    mean = mean_table_reward(pa.concat_tables(list(groups)))
     line: Figures = {"step": learner.num_steps, "num_groups": len(groups), "mean_reward": mean, **rounded(figures)}
     with metrics.open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(line) + "\n")
@@ -170,7 +174,7 @@ def step_text(line: Figures) -> str:
     )
 
 
-def mean_reward(rows: pa.Table) -> float:
+def mean_table_reward(rows: pa.Table) -> float:
     """Mean reward of the samples that have one; `rows` are whole groups with `group_id`, `sample` and `reward`."""
     samples = rows.filter(pc.is_valid(rows["reward"])).group_by(["group_id", "sample"]).aggregate([("reward", "max")])
     return float(pc.mean(samples["reward_max"]).as_py())
@@ -224,7 +228,7 @@ def local_folder(output: str) -> Path:
     return Path(output)
 
 
-def _record(training: TrainConfig, *, model: Path, collected: RolloutsRecord, num_steps: int) -> dict[str, Any]:
+def _weights_record(training: TrainConfig, *, model: Path, collected: RolloutsRecord, num_steps: int) -> dict[str, Any]:
     """`training.json`, except for the version of the weights."""
     return {
         "format": TRAINING_FORMAT,

@@ -16,7 +16,15 @@ from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.report.charts import chart_learning, render_chart
 from memagent_batch.flows.collect import sampled_agent
-from memagent_batch.flows.train import TRAINING_FORMAT, learn_from, local_folder, model_folder, rounded, step_text
+from memagent_batch.flows.train import (
+    TRAINING_FORMAT,
+    learn_from,
+    local_folder,
+    model_folder,
+    rounded,
+    step_groups,
+    step_text,
+)
 from memagent_batch.logs import EventKind
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.writer import new_run_id
@@ -92,14 +100,14 @@ async def go_on(
     learner = load_learner(step.model if step.number else start, reference=start, settings=training.learner)
     if step.number:
         learner.load_state(torch.load(step.state, map_location="cpu", weights_only=True))
-    await evaluate(training, step, held_out, engine=engine)
+    await read_held_out_questions(training, step, held_out, engine=engine)
     while not is_spent(training, folder):
         before, step, began = step, Step(folder, step.number + 1), time.monotonic()
         await collect_step(training, before, step, tasks(step.number), engine=engine)
         update_step(training, learner, step, began=began)
         before.drop_weights(keep_model=is_kept(before, training))
         await engine.renew(str(step.model))
-        await evaluate(training, step, held_out, engine=engine)
+        await read_held_out_questions(training, step, held_out, engine=engine)
         report(folder)
     return {"model": str(place_model(step, folder, start=start)), **(report(folder) or {})}
 
@@ -177,7 +185,7 @@ def optimiser_steps(learner: Learner, groups: Sequence[pa.Table], *, size: int) 
 
     The first one's ratios compare learner and engine, since no weight has moved by then.
     """
-    steps = [learn_from(learner, groups[start : start + size]) for start in range(0, len(groups), size)]
+    steps = [learn_from(learner, of_step) for of_step in step_groups(groups, size=size)]
     return [figures for figures in steps if figures is not None]
 
 
@@ -194,7 +202,9 @@ def _warn_of_difference(training: TrainLoopConfig, step: Step, difference: float
         log.warning(message, extra={"event": EventKind.PROBABILITIES_DIFFER, **fields})
 
 
-async def evaluate(training: TrainLoopConfig, step: Step, held_out: Sequence[Task], *, engine: Engine) -> None:
+async def read_held_out_questions(
+    training: TrainLoopConfig, step: Step, held_out: Sequence[Task], *, engine: Engine
+) -> None:
     """Reads the held-out questions greedily, where they are due and not read yet."""
     if not held_out or step.number % training.loop.evaluate_every or step.evaluation() is not None:
         return

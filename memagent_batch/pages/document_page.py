@@ -9,10 +9,9 @@ from typing import Any
 
 from memagent_batch.evaluation.report.traces import Trace, make_trace
 from memagent_batch.pages.readings import Change, RunChanges, RunReading, outcome_of, shown_value
+from memagent_batch.runs.evidence import How
 from memagent_batch.store.turn_log.index import Row
 
-CHOSEN = "chosen"
-"""`how` of a sentence that the model pointed at."""
 MAX_SHEET_READINGS = 50
 """Most readings of one file: a document with more has several."""
 NEAR_CHARACTERS = 300
@@ -188,7 +187,7 @@ def shown_evidence(reading: RunReading) -> list[Row]:
     """
     is_choice = any(reading.answer[column] is not None for column in ("value_bool", "value_label"))
     rows = [row for row in reading.evidence if not (is_choice and row["char_start"] is None)]
-    return sorted(rows, key=lambda row: (row["how"] != CHOSEN, row["rank"]))
+    return sorted(rows, key=lambda row: (row["how"] != How.CHOSEN, row["rank"]))
 
 
 def _commands(reading: RunReading, *, output: str, before: str | None, run_id: str) -> tuple[str, ...]:
@@ -218,5 +217,5 @@ def template_values(sheet: Sheet, passages: Passages) -> dict[str, Any]:
             "support": any(row["support"] is not None for row in rows),
             "change": any(view.change for view in sheet.readings),
         },
-        "chosen": CHOSEN,
+        "chosen": How.CHOSEN,
     }

@@ -10,7 +10,6 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
-from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -22,34 +21,28 @@ from memagent_batch.errors import OutputError
 from memagent_batch.runs.comparison import AnswerChange, DifferenceRow, compare_runs
 from memagent_batch.runs.history import find_run
 from memagent_batch.runs.manifest import Manifest, PartReport
+from memagent_batch.runs.tables import MOVED_TABLES_REMEDY, READING_COLUMNS, ReadingIds, reading_ids
 from memagent_batch.store.errors import table_errors
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import Row
 
-REMEDY = "a later run of the output replaces the tables: repeat the command on the latest run"
-"""What to do about a table file that is gone."""
 TRACE_COLUMNS = (
     *("turn", "kind", "chunk_index", "token_start", "token_end", "char_start", "char_end"),
     *("locator", "memory", "changed", "num_tokens", "finish_reason"),
 )
 """Columns of `memories` that a trace shows."""
-READING_COLUMNS = ("document_id", "question_id", "sample")
-"""Columns that name a reading."""
 LIKENESS = 0.5
 """How alike an id must be to be suggested, 0 to 1."""
 SUGGESTED_IDS = 3
 """Ids that an error suggests."""
 NO_UNIT = "1"
 """The unit of a number that has none."""
-NOT_STATED, INVALID, NO_ANSWER = "not stated", "invalid", "no answer"
-OUTCOMES = ("answered", NOT_STATED, NO_ANSWER, INVALID, "failed", "not read")
+NOT_STATED_OUTCOME, INVALID, NO_ANSWER = "not stated", "invalid", "no answer"
+OUTCOMES = ("answered", NOT_STATED_OUTCOME, NO_ANSWER, INVALID, "failed", "not read")
 """What becomes of a reading, as `outcome_of` says it."""
-_WITHOUT_VALUE: Mapping[str | None, str] = {ValueStatus.NOT_STATED: NOT_STATED, ValueStatus.INVALID: INVALID}
+_WITHOUT_VALUE: Mapping[str | None, str] = {ValueStatus.NOT_STATED: NOT_STATED_OUTCOME, ValueStatus.INVALID: INVALID}
 KEPT_CHARACTERS = 300
 """Of an earlier answer, characters that are held; `memagent diff` shows all of it."""
-
-PageKey = tuple[str, str, int]
-"""Values of `KEY_COLUMNS`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,14 +67,9 @@ class RunReading:
         return str(self.answer["question_id"])
 
     @property
-    def key(self) -> PageKey:
+    def key(self) -> ReadingIds:
         """Document, question and sample."""
-        return key_of(self.answer)
-
-
-def key_of(row: Row) -> PageKey:
-    """The reading that a row belongs to."""
-    return str(row["document_id"]), str(row["question_id"]), int(row["sample"])
+        return reading_ids(self.answer)
 
 
 def stream_readings(output: Location, manifest: Manifest) -> Iterator[RunReading]:
@@ -103,7 +91,7 @@ def find_readings(
         OutputError: the run has no such document or question; names near ids.
     """
     for part in manifest["parts"]:
-        if document_id in _ids(output / part["answers_file"], "document_id"):
+        if document_id in _ids_in(output / part["answers_file"]):
             readings = [each for each in _part_readings(output, part) if each.document_id == document_id]
             found = [each for each in readings if question_id in {None, each.question_id}]
             if not found:
@@ -122,7 +110,7 @@ def document_ids(output: Location, manifest: Manifest) -> list[str]:
     Raises:
         OutputError: a table file is gone or can't be read; names it.
     """
-    return sorted({name for part in manifest["parts"] for name in _ids(output / part["answers_file"], "document_id")})
+    return sorted({name for part in manifest["parts"] for name in _ids_in(output / part["answers_file"])})
 
 
 def table_rows(place: Location, *, columns: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
@@ -131,7 +119,7 @@ def table_rows(place: Location, *, columns: Collection[str] | None = None) -> It
     Raises:
         OutputError: the file is gone or can't be read.
     """
-    with table_errors(place.uri, remedy=REMEDY), open_grouped(place) as file:
+    with table_errors(place.uri, remedy=MOVED_TABLES_REMEDY), open_grouped(place) as file:
         names = [name for name in file.schema.names if columns is None or name in columns]
         for group in range(len(file.group_bytes)):
             yield from (batch.select(names) for batch in file.batches(group, names=names))
@@ -143,7 +131,7 @@ def column_names(place: Location) -> list[str]:
     Raises:
         OutputError: the file is gone or can't be read.
     """
-    with table_errors(place.uri, remedy=REMEDY), open_grouped(place) as file:
+    with table_errors(place.uri, remedy=MOVED_TABLES_REMEDY), open_grouped(place) as file:
         return list(file.schema.names)
 
 
@@ -154,7 +142,7 @@ def _part_readings(output: Location, part: PartReport) -> Iterator[RunReading]:
     evidence = GroupedRows(output / evidence_file if evidence_file else None)
     for batch in table_rows(output / part["answers_file"]):
         for answer in batch.to_pylist():
-            key = key_of(answer)
+            key = reading_ids(answer)
             yield RunReading(answer=answer, turns=turns.take(key), evidence=evidence.take(key))
     for rows in (turns, evidence):
         rows.require_end()
@@ -166,10 +154,10 @@ class GroupedRows:
     def __init__(self, place: Location | None, *, columns: Collection[str] | None = None) -> None:
         batches: Iterable[pa.RecordBatch] = table_rows(place, columns=columns) if place else ()
         self._place = place
-        self._groups = groupby((row for batch in batches for row in batch.to_pylist()), key=key_of)
+        self._groups = groupby((row for batch in batches for row in batch.to_pylist()), key=reading_ids)
         self._next = self._advance()
 
-    def take(self, key: PageKey) -> list[Row]:
+    def take(self, key: ReadingIds) -> list[Row]:
         """The rows of this reading, where they are next."""
         if self._next is None or self._next[0] != key:
             return []
@@ -189,18 +177,13 @@ class GroupedRows:
                 "which writes the tables again"
             )
 
-    def _advance(self) -> tuple[PageKey, list[Row]] | None:
+    def _advance(self) -> tuple[ReadingIds, list[Row]] | None:
         found = next(self._groups, None)
         return None if found is None else (found[0], list(found[1]))
 
 
-def documents_of(readings: Iterable[RunReading]) -> Iterator[tuple[str, Iterator[RunReading]]]:
-    """The readings, document by document."""
-    return groupby(readings, key=attrgetter("document_id"))
-
-
-def _ids(place: Location, column: str) -> set[str]:
-    return {name for batch in table_rows(place, columns=(column,)) for name in batch.column(column).to_pylist()}
+def _ids_in(place: Location) -> set[str]:
+    return {name for batch in table_rows(place, columns=("document_id",)) for name in batch.column(0).to_pylist()}
 
 
 def _nearest(name: str, names: set[str]) -> str:
@@ -246,7 +229,7 @@ def _status_words(row: Row) -> str:
 def _value_words(status: str | None, value: str | None) -> str | None:
     """What a run has for a value, by its columns `value_status` and `value`; None where it has none."""
     if status == ValueStatus.OK and value is not None:
-        return _words(json.loads(value))
+        return _plain_words(json.loads(value))
     return _WITHOUT_VALUE.get(status)
 
 
@@ -256,7 +239,7 @@ def run_time(run_id: str) -> str:
     return "{}-{}-{} {}:{} UTC".format(*found.groups()) if found else run_id
 
 
-def _words(value: Any) -> str:
+def _plain_words(value: Any) -> str:
     match value:
         case bool():
             return "yes" if value else "no"
@@ -291,7 +274,7 @@ class RunChanges:
 
     since: str | None
     """Id of the run before; None for a first run."""
-    readings: Mapping[PageKey, Change] = field(default_factory=dict)
+    readings: Mapping[ReadingIds, Change] = field(default_factory=dict)
     """Readings of the later run that are new, or have another answer, value or status."""
     num_removed: int = 0
     """Readings that only the earlier run asked for."""
@@ -309,7 +292,7 @@ def changes_of(output: Location, manifest: Manifest) -> RunChanges:
     since = manifest["changes"]["since"]
     if since is None:
         return RunChanges(since=None)
-    readings: dict[PageKey, Change] = {}
+    readings: dict[ReadingIds, Change] = {}
     num_removed = 0
     try:
         for table in compare_runs(find_run(output, since), find_run(output, manifest["run_id"])):
@@ -319,7 +302,7 @@ def changes_of(output: Location, manifest: Manifest) -> RunChanges:
                     continue
                 before = row["answer_before"] or row["error_message_before"] or row["status_before"]
                 value, _ = values_of_both(row) or (None, None)
-                readings[key_of(row)] = Change(
+                readings[reading_ids(row)] = Change(
                     kind=AnswerChange(row["change"]),
                     why=tuple(row["why"]),
                     before=before and before[:KEPT_CHARACTERS],

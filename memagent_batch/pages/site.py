@@ -8,11 +8,11 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
-from itertools import islice
+from itertools import groupby, islice
+from operator import attrgetter
 from typing import Any, TypedDict
 
 import jinja2
@@ -21,7 +21,7 @@ from markupsafe import Markup
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.shares import percent
 from memagent_batch.errors import OutputError
-from memagent_batch.evaluation.report.templates import frame_page, inert_json, page_bytes, page_environment
+from memagent_batch.evaluation.report.templates import frame_page, inert_json, page_bytes, page_environment, page_style
 from memagent_batch.evaluation.report.visible import shorten, visible
 from memagent_batch.pages.document_page import (
     MAX_SHEET_READINGS,
@@ -36,7 +36,6 @@ from memagent_batch.pages.readings import (
     OUTCOMES,
     RunChanges,
     changes_of,
-    documents_of,
     run_time,
     stream_readings,
     table_rows,
@@ -57,6 +56,7 @@ PAGE_BATCH_READINGS = 200
 """Readings whose texts are fetched together, about."""
 MAX_CELL_CHARACTERS = 240
 """Of an answer or question, characters in the table."""
+TEXT_GONE = "The document changed or is gone since it was read, so that its text is not shown."
 SHEET_TO_INDEX = "../../../index.html"
 """From a document's page to the index."""
 SITE_INDEX_FILE = "index.html"
@@ -65,13 +65,13 @@ LAYOUT = "memagent-page/1"
 """Changes with every change of the files that an older version can't replace."""
 BUILD_PREFIX = "build-"
 """Begins the name of the folder that holds a build's files, all but the index."""
-_STAMP = "%Y%m%dT%H%M%S"
+_BUILD_TIME = "%Y%m%dT%H%M%S"
 _THREADS = 8
 """Files written at once: a store's answer, and a disk's sync, take milliseconds each."""
 _WAITING_FILES = 4 * _THREADS
 """Most files that are held in memory until they are written."""
 
-_HERE = resources.files("memagent_batch.pages")
+_PAGES = resources.files("memagent_batch.pages")
 
 
 class WrittenSite(TypedDict):
@@ -90,7 +90,7 @@ class SiteFiles:
     """Writes the files of one build; counts them."""
 
     def __init__(self, target: Location, threads: ThreadPoolExecutor) -> None:
-        self.build = f"{BUILD_PREFIX}{datetime.now(UTC):{_STAMP}}-{uuid.uuid4().hex[:6]}"
+        self.build = f"{BUILD_PREFIX}{datetime.now(UTC):{_BUILD_TIME}}-{uuid.uuid4().hex[:6]}"
         self.num_files = 0
         self.num_bytes = 0
         self._folder = target / self.build
@@ -111,20 +111,62 @@ class SiteFiles:
             self._waiting.popleft().result()
 
 
-@dataclass(slots=True, kw_only=True)
-class _Rows:
-    """The table of answers as it fills files: the one value here that changes."""
+class AnswerTable:
+    """The table of all answers, which fills a file after another."""
 
-    files: list[str] = field(default_factory=list)
-    """Files that are written."""
-    rows: list[list[Any]] = field(default_factory=list)
-    questions: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Ids and texts of the questions that they name, by their place in its list."""
-    outcomes: Counter[str] = field(default_factory=Counter)
-    question_ids: set[str] = field(default_factory=set)
-    """Of all files."""
-    num_readings: int = 0
-    num_documents: int = 0
+    def __init__(self, files: SiteFiles, *, changes: RunChanges) -> None:
+        self.paths: list[str] = []
+        """Files that are written."""
+        self.outcomes: Counter[str] = Counter()
+        """Answers, by what became of them."""
+        self.question_ids: set[str] = set()
+        self.num_documents = 0
+        self._files = files
+        self._changes = changes
+        self._rows: list[list[Any]] = []
+        self._questions: dict[tuple[str, str], int] = {}
+        """Ids and texts of the questions of a file, by their place in its list."""
+
+    def add(self, sheet: Sheet) -> None:
+        """Adds a row for each reading of a sheet."""
+        self.num_documents += not sheet.first
+        for place, view in enumerate(sheet.readings):
+            self._rows.append(self._row(view, href=f"{self._files.build}/{sheet.path}#r-{place}"))
+            self.outcomes[view.outcome] += 1
+            self.question_ids.add(view.answer["question_id"])
+            if len(self._rows) == ROWS_PER_FILE:
+                self.write()
+
+    def write(self) -> None:
+        """Writes the rows that no file has yet."""
+        if not self._rows:
+            return
+        path = f"rows/{len(self.paths):05d}.html"
+        data = {"questions": [list(question) for question in self._questions], "rows": self._rows}
+        self._files.write(path, frame_page(_page_templates(), data))
+        self.paths.append(f"{self._files.build}/{path}")
+        self._rows, self._questions = [], {}
+
+    def _row(self, view: ReadingView, *, href: str) -> list[Any]:
+        """A row as `grid.js` takes it."""
+        answer = view.answer
+        question = (answer["question_id"], _short_text(answer["question"]))
+        change = view.change.kind.value.replace("added", "new") if view.change else "unchanged"
+        said = answer["error_message"] if answer["status"] != Status.OK else answer["answer"]
+        return [
+            answer["document_id"],
+            self._questions.setdefault(question, len(self._questions)),
+            answer["sample"],
+            answer["status"],
+            view.outcome,
+            _short_text(view.value),
+            answer["value_number"],
+            _short_text(said or ""),
+            answer["confidence"],
+            answer["support"],
+            change if self._changes.is_known else None,
+            href,
+        ]
 
 
 def write_site(output: Location, target: Location, *, context_chars: int | None, is_large_allowed: bool) -> WrittenSite:
@@ -158,10 +200,9 @@ def _write_pages(output: Location, target: Location, *, manifest: Manifest, cont
     texts = DocumentTexts(output, manifest, wanted=wanted, without="--without-text") if wanted else None
     changes = changes_of(output, manifest)
     with open_site(target) as files:
-        rows = _Rows()
+        table = AnswerTable(files, changes=changes)
         without_text: set[str] = set()
-        sheets = _sheets(output, manifest, changes=changes)
-        for batch in _batches(sheets):
+        for batch in _sheet_batches(_sheets(output, manifest, changes=changes)):
             found = _passages(batch, texts=texts, context_chars=context_chars or 0)
             for sheet in batch:
                 passages = found[sheet.number]
@@ -169,15 +210,17 @@ def _write_pages(output: Location, target: Location, *, manifest: Manifest, cont
                     without_text.add(sheet.document_id)
                 values = {**template_values(sheet, passages), "since": changes.since}
                 files.write(sheet.path, render("document.html", {**values, "index": SHEET_TO_INDEX}))
-                _add_rows(rows, sheet, files=files, changes=changes)
-        _write_rows(rows, files)
-        index = _index(rows, files, output=output, manifest=manifest, changes=changes, without_text=len(without_text))
-        publish(target, files, index)
+                table.add(sheet)
+        table.write()
+        values = _index_values(table, output=output, manifest=manifest, changes=changes)
+        values |= {"num_without_text": len(without_text), "build": files.build}
+        index = render("index.html", values, script="grid.js", frames=True)
+        publish_site(target, files, index)
     return WrittenSite(
-        page=str(target / "index.html"),
+        page=str(target / SITE_INDEX_FILE),
         run_id=manifest["run_id"],
-        readings=rows.num_readings,
-        documents=rows.num_documents,
+        readings=table.outcomes.total(),
+        documents=table.num_documents,
         documents_without_text=len(without_text),
         files=files.num_files + 1,
         bytes=files.num_bytes + len(index),
@@ -197,7 +240,7 @@ def _documents_with_evidence(output: Location, manifest: Manifest) -> dict[str, 
 
 def _sheets(output: Location, manifest: Manifest, *, changes: RunChanges) -> Iterator[Sheet]:
     number = 0
-    for document_id, readings in documents_of(stream_readings(output, manifest)):
+    for document_id, readings in groupby(stream_readings(output, manifest), key=attrgetter("document_id")):
         views = (
             view_reading(reading, changes=changes, output=str(output).rstrip("/"), run_id=manifest["run_id"])
             for reading in readings
@@ -209,7 +252,7 @@ def _sheets(output: Location, manifest: Manifest, *, changes: RunChanges) -> Ite
             number, first, held = number + 1, first + len(held), following
 
 
-def _batches(sheets: Iterator[Sheet]) -> Iterator[list[Sheet]]:
+def _sheet_batches(sheets: Iterator[Sheet]) -> Iterator[list[Sheet]]:
     """Sheets whose texts are fetched together; the readings of a few documents."""
     for sheet in sheets:
         batch, num_readings = [sheet], len(sheet.readings)
@@ -221,14 +264,9 @@ def _batches(sheets: Iterator[Sheet]) -> Iterator[list[Sheet]]:
 
 def _passages(batch: Sequence[Sheet], *, texts: DocumentTexts | None, context_chars: int) -> dict[int, Passages]:
     """The passages of each sheet, by its number."""
-    if texts is None:
-        return {sheet.number: Passages() for sheet in batch}
-    wanted = [sheet for sheet in batch if any(view.marks for view in sheet.readings)]
-    found = {sheet.number: Passages() for sheet in batch}
-    for sheet in wanted:
-        missing = "The document changed or is gone since it was read, so that its text is not shown."
-        found[sheet.number] = Passages(missing=missing)
-    for fetched in texts.fetch([sheet.document_id for sheet in wanted]):
+    wanted = [sheet for sheet in batch if texts is not None and any(view.marks for view in sheet.readings)]
+    found = {sheet.number: Passages(missing=TEXT_GONE if sheet in wanted else None) for sheet in batch}
+    for fetched in texts.fetch([sheet.document_id for sheet in wanted]) if texts is not None else ():
         for sheet in wanted:
             if sheet.document_id == fetched.document_id:
                 shown = (windows(fetched.text, view.marks, context_chars=context_chars) for view in sheet.readings)
@@ -236,76 +274,29 @@ def _passages(batch: Sequence[Sheet], *, texts: DocumentTexts | None, context_ch
     return found
 
 
-def _add_rows(rows: _Rows, sheet: Sheet, *, files: SiteFiles, changes: RunChanges) -> None:
-    rows.num_documents += not sheet.first
-    for place, view in enumerate(sheet.readings):
-        rows.rows.append(_row(rows, view, href=f"{files.build}/{sheet.path}#r-{place}", changes=changes))
-        rows.outcomes[view.outcome] += 1
-        rows.question_ids.add(view.answer["question_id"])
-        rows.num_readings += 1
-        if len(rows.rows) == ROWS_PER_FILE:
-            _write_rows(rows, files)
-
-
-def _row(rows: _Rows, view: ReadingView, *, href: str, changes: RunChanges) -> list[Any]:
-    """A row as `grid.js` takes it."""
-    answer = view.answer
-    question = (answer["question_id"], _cell(answer["question"]))
-    change = view.change.kind.value.replace("added", "new") if view.change else "unchanged"
-    said = answer["error_message"] if answer["status"] != Status.OK else answer["answer"]
-    return [
-        answer["document_id"],
-        rows.questions.setdefault(question, len(rows.questions)),
-        answer["sample"],
-        answer["status"],
-        view.outcome,
-        _cell(view.value),
-        answer["value_number"],
-        _cell(said or ""),
-        answer["confidence"],
-        answer["support"],
-        change if changes.is_known else None,
-        href,
-    ]
-
-
-def _write_rows(rows: _Rows, files: SiteFiles) -> None:
-    if not rows.rows:
-        return
-    path = f"rows/{len(rows.files):05d}.html"
-    data = {"questions": [list(question) for question in rows.questions], "rows": rows.rows}
-    files.write(path, render_frame(data))
-    rows.files.append(f"{files.build}/{path}")
-    rows.rows, rows.questions = [], {}
-
-
-def _index(
-    rows: _Rows, files: SiteFiles, *, output: Location, manifest: Manifest, changes: RunChanges, without_text: int
-) -> bytes:
+def _index_values(table: AnswerTable, *, output: Location, manifest: Manifest, changes: RunChanges) -> dict[str, Any]:
     counted = Counter(change.kind.value.replace("added", "new") for change in changes.readings.values())
-    values = {
+    num_readings = table.outcomes.total()
+    return {
         "name": str(output).rstrip("/").rsplit("/", 1)[-1],
         "run_id": manifest["run_id"],
         "finished_at": manifest["finished_at"][:16].replace("T", " ") + " UTC",
         "model": manifest["settings"]["model"],
         "policy_kind": manifest["settings"]["policy"]["kind"],
         "changes": changes,
-        "num_without_text": without_text,
         "facts": {
-            "documents": rows.num_documents,
-            "questions": len(rows.question_ids),
-            "asked": rows.num_readings,
-            **{outcome: rows.outcomes[outcome] for outcome in OUTCOMES if rows.outcomes[outcome]},
+            "documents": table.num_documents,
+            "questions": len(table.question_ids),
+            "asked": num_readings,
+            **{outcome: table.outcomes[outcome] for outcome in OUTCOMES if table.outcomes[outcome]},
             **(dict.fromkeys(("changed", "new"), 0) | dict(counted) if changes.is_known else {}),
         },
         "estimates": latest_estimates(output),
-        "build": files.build,
-        "site": {"files": rows.files, "readings": rows.num_readings},
+        "site": {"files": table.paths, "readings": num_readings},
     }
-    return render("index.html", values, script="grid.js", frames=True)
 
 
-def _cell(text: str) -> str:
+def _short_text(text: str) -> str:
     return shorten(" ".join(text.split()), characters=MAX_CELL_CHARACTERS)
 
 
@@ -313,7 +304,7 @@ def _cell(text: str) -> str:
 def open_site(target: Location) -> Iterator[SiteFiles]:
     """Opens a new build. If the block fails, its files go again, and the site that was there stays.
 
-    The caller ends it with `publish`.
+    The caller ends it with `publish_site`.
     """
     if not (target / SITE_RECORD_FILE).exists():
         (target / SITE_RECORD_FILE).write_bytes(json_bytes({"format": LAYOUT}))
@@ -327,7 +318,7 @@ def open_site(target: Location) -> Iterator[SiteFiles]:
             raise
 
 
-def publish(target: Location, files: SiteFiles, index: bytes) -> None:
+def publish_site(target: Location, files: SiteFiles, index: bytes) -> None:
     """Shows the build: the one write of the index replaces the site that was there, whose files then go.
 
     Other builds may be written at the same time: their files stay, unless they were begun a day ago.
@@ -339,7 +330,7 @@ def publish(target: Location, files: SiteFiles, index: bytes) -> None:
     before = replace_shown(target / SITE_INDEX_FILE, index)
     root = f"{target.path.rstrip('/')}/"
     listed = [(path, path.removeprefix(root).split("/")[0]) for path in target.files(temporary=True)]
-    abandoned = f"{BUILD_PREFIX}{datetime.now(UTC) - ABANDONED_AFTER:{_STAMP}}"
+    abandoned = f"{BUILD_PREFIX}{datetime.now(UTC) - ABANDONED_AFTER:{_BUILD_TIME}}"
     target.delete_files(
         [
             path
@@ -351,20 +342,15 @@ def publish(target: Location, files: SiteFiles, index: bytes) -> None:
 
 def render(template: str, values: Mapping[str, Any], *, script: str | None = None, frames: bool = False) -> bytes:
     """A page, UTF-8."""
-    program = None if script is None else (_HERE / script).read_text(encoding="utf-8")
-    return page_bytes(_environment().get_template(template), values, style=_stylesheet(), script=program, frames=frames)
-
-
-def render_frame(data: Any) -> bytes:
-    """A file of data that the index shows in a frame."""
-    return frame_page(_environment(), data)
+    program = None if script is None else (_PAGES / script).read_text(encoding="utf-8")
+    return page_bytes(
+        _page_templates().get_template(template), values, style=_stylesheet(), script=program, frames=frames
+    )
 
 
 @cache
 def _stylesheet() -> str:
-    """The one style of all pages: that of the evaluation's report, and what these pages add."""
-    report = resources.files("memagent_batch.evaluation") / "report" / "page.css"
-    return report.read_text(encoding="utf-8") + (_HERE / "pages.css").read_text(encoding="utf-8")
+    return page_style((_PAGES / "pages.css").read_text(encoding="utf-8"))
 
 
 def seen_json(value: Any) -> Markup:
@@ -373,9 +359,8 @@ def seen_json(value: Any) -> Markup:
 
 
 @cache
-def _environment() -> jinja2.Environment:
-    packages = (("memagent_batch.pages", "."), ("memagent_batch.evaluation", "report"))
-    environment = page_environment(jinja2.ChoiceLoader([jinja2.PackageLoader(*each) for each in packages]))
+def _page_templates() -> jinja2.Environment:
+    environment = page_environment(("memagent_batch.pages", "."))
     environment.filters |= {"inert_json": seen_json, "percent": percent, "run_time": run_time}
     return environment
 

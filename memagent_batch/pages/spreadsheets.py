@@ -15,10 +15,10 @@ from typing import Any
 
 from memagent_batch.domain.texts.escapes import is_formula
 from memagent_batch.errors import OutputError, require_extra
-from memagent_batch.pages.document_page import CHOSEN
-from memagent_batch.pages.readings import GroupedRows, column_names, key_of, table_rows
+from memagent_batch.pages.readings import GroupedRows, column_names, table_rows
+from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import Manifest, require_manifest
-from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER
+from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, reading_ids
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import Row
@@ -86,12 +86,11 @@ def write_spreadsheet(output: Location, manifest: Manifest, *, to: SpreadsheetFo
             "pass --to csv, or read the Parquet files"
         )
     cells = WrittenCells()
-    rows = _rows(output, manifest)
     names = _column_names(output, manifest)
     with _WRITERS[to](file, cells) as write:
         write(names)
-        for row in rows:
-            write([_plain(row.get(name)) for name in names])
+        for row in _exported_rows(output, manifest):
+            write([_plain_cell(row.get(name)) for name in names])
             cells.num_rows += 1
     return cells
 
@@ -102,7 +101,7 @@ def _column_names(output: Location, manifest: Manifest) -> list[str]:
     return [*names, EVIDENCE_COLUMN] if EVIDENCE_FOLDER in manifest["files"] else names
 
 
-def _rows(output: Location, manifest: Manifest) -> Iterator[Row]:
+def _exported_rows(output: Location, manifest: Manifest) -> Iterator[Row]:
     """The rows of `answers`; of a run with evidence, with what they rest on."""
     evidence_files = {part["answers_file"]: part["evidence_file"] for part in manifest["parts"]}
     for name in manifest["files"][ANSWERS_FOLDER]:
@@ -110,12 +109,16 @@ def _rows(output: Location, manifest: Manifest) -> Iterator[Row]:
         evidence = GroupedRows(output / file) if file else None
         for batch in table_rows(output / name):
             for row in batch.to_pylist():
-                yield row if evidence is None else {EVIDENCE_COLUMN: _evidence(evidence.take(key_of(row))), **row}
+                yield (
+                    row
+                    if evidence is None
+                    else {EVIDENCE_COLUMN: _chosen_sentences(evidence.take(reading_ids(row))), **row}
+                )
 
 
-def _evidence(rows: Sequence[Row]) -> str | None:
+def _chosen_sentences(rows: Sequence[Row]) -> str | None:
     """The sentences that the model pointed at, a line each, with their places."""
-    chosen = sorted((row for row in rows if row["how"] == CHOSEN), key=lambda row: row["rank"])
+    chosen = sorted((row for row in rows if row["how"] == How.CHOSEN), key=lambda row: row["rank"])
     return "\n".join(map(_sentence, chosen)) or None
 
 
@@ -188,7 +191,7 @@ def _xlsx_text(text: str, cells: WrittenCells) -> str:
     return encoded[: 2 * (MAX_XLSX_CHARACTERS - len(note))].decode("utf-16-le", errors="ignore") + note
 
 
-def _plain(value: object) -> Cell:
+def _plain_cell(value: object) -> Cell:
     """A value as a cell: times in ISO 8601, lists and objects as JSON; numbers that are none as text."""
     match value:
         case float() if not math.isfinite(value):

@@ -14,32 +14,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.domain.follow_ups.values import ValueStatus
-from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
 from memagent_batch.review.estimates import CountedLabels, LabelledUnit
 from memagent_batch.review.labels import YES
-from memagent_batch.review.population import answer_tables
+from memagent_batch.review.population import rows_of_question
 from memagent_batch.review.record import Review
 from memagent_batch.runs.manifest import Manifest
+from memagent_batch.runs.tables import ANSWERS_FOLDER
 from memagent_batch.store.location import Location
 
-ALL, NONE = 1.0, 0.0
+ALL_AGAIN, NONE_AGAIN = 1.0, 0.0
 """Thresholds at which all readings that are not flagged are read again, and none."""
 PRIOR = 0.5
 """By so many draws the first belief is above the claim."""
-CALIBRATION_COLUMNS = (
-    "document_id",
-    "question_id",
-    "question_hash",
-    "sample",
-    "status",
-    "value_status",
-    "value",
-    "confidence",
-)
+CALIBRATION_COLUMNS = ("document_id", "value_status", "value_bool", "confidence")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +44,7 @@ class Target:
     """How often the threshold may miss this."""
 
 
-def is_found(confidence: float | None, *, up_to: float) -> bool:
+def is_covered(confidence: float | None, *, up_to: float) -> bool:
     """Whether a reading is flagged, or read again.
 
     Args:
@@ -63,7 +55,7 @@ def is_found(confidence: float | None, *, up_to: float) -> bool:
 
 
 def learn_threshold(positives: Sequence[float | None], target: Target) -> float:
-    """The lowest threshold that the labels allow; `ALL` where they are too few, or too much was missed with confidence.
+    """The lowest threshold that the labels allow; `ALL_AGAIN` if they are too few, or much was missed with confidence.
 
     Thresholds are tested from the highest down, each against "at most `recall` of all are found", until the first that
     is not refuted. Lower thresholds find less, so the first one that misses the target is tested before all others
@@ -75,9 +67,9 @@ def learn_threshold(positives: Sequence[float | None], target: Target) -> float:
             is of its "no", or None where it flags the reading or has no value for it.
         target: What the threshold must do.
     """
-    up_to = ALL
-    for level in (*sorted({each for each in positives if each is not None}, reverse=True), NONE):
-        if capital((is_found(each, up_to=level) for each in positives), share=target.recall) < 1 / target.delta:
+    up_to = ALL_AGAIN
+    for level in (*sorted({each for each in positives if each is not None}, reverse=True), NONE_AGAIN):
+        if capital((is_covered(each, up_to=level) for each in positives), share=target.recall) < 1 / target.delta:
             break
         up_to = level
     return up_to
@@ -115,31 +107,14 @@ def fewest_draws(*, share: float, delta: float) -> int:
     return number
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScanAnswer:
-    """What the scan says of a document."""
-
-    is_yes: bool
-    confidence: float | None
-    """How sure it is; None where it has no value, or its engine gives no probabilities."""
-
-    @property
-    def sure_no(self) -> float | None:
-        """How sure its "no" is; None where it says yes, or nothing."""
-        return None if self.is_yes else self.confidence
-
-
-def scan_answers(output: Location, manifest: Manifest, *, question_id: str) -> dict[str, ScanAnswer]:
-    """What the scan says of each document, sample 0.
+def answers_to_calibrate(output: Location, manifest: Manifest, *, question_id: str) -> pa.Table:
+    """What the scan says of each document, sample 0: `CALIBRATION_COLUMNS`.
 
     Raises:
         OutputError: a table file is gone or can't be read.
     """
-    found: dict[str, ScanAnswer] = {}
-    for answers in answer_tables(output, manifest, columns=CALIBRATION_COLUMNS):
-        rows = answers.filter((pc.field("question_id") == question_id) & (pc.field("sample") == 0))
-        found.update({row["document_id"]: _scan_answer(row) for row in rows.to_pylist()})
-    return found
+    rows = rows_of_question(output, manifest, ANSWERS_FOLDER, question_id=question_id, columns=CALIBRATION_COLUMNS)
+    return pa.concat_tables(rows)
 
 
 def uniform_units(review: Review, counted: CountedLabels) -> list[LabelledUnit]:
@@ -151,7 +126,7 @@ def uniform_units(review: Review, counted: CountedLabels) -> list[LabelledUnit]:
     Raises:
         OutputError: some of them are not labelled: those that are would be no fair sample of them.
     """
-    units = list(_in_order(review, counted))
+    units = list(_uniform_part(review, counted))
     num_left = sum(not unit.labels and not unit.is_unclear for unit in units)
     if num_left:
         raise OutputError(
@@ -163,36 +138,39 @@ def uniform_units(review: Review, counted: CountedLabels) -> list[LabelledUnit]:
 
 def limiting_stratum(review: Review, counted: CountedLabels) -> str | None:
     """The stratum that ends first of those that were not drawn whole: with more labels of it, more of all count."""
-    ends = _ends(review, counted)
+    ends = _largest_numbers(review, counted)
     return min(ends, key=lambda name: ends[name]) if ends else None
 
 
-def positives_of(units: Sequence[LabelledUnit], answers: Mapping[str, ScanAnswer]) -> list[float | None]:
+def positives_of(units: Sequence[LabelledUnit], answers: pa.Table) -> list[float | None]:
     """How sure the scan is of its "no" to those that people say are looked for; see `learn_threshold`."""
-    return [answers[unit.drawn.unit.document_id].sure_no for unit in units if unit.value == YES]
+    names = [unit.drawn["document_id"] for unit in units if unit.value == YES]
+    rows = answers.filter(pc.field("document_id").isin(names)).to_pylist()
+    sure_nos = {row["document_id"]: _sure_no(row) for row in rows}
+    return [sure_nos[name] for name in names]
 
 
-def _ends(review: Review, counted: CountedLabels) -> dict[str, str]:
+def _largest_numbers(review: Review, counted: CountedLabels) -> dict[str, str]:
     """The largest number in the sample of each stratum that was not drawn whole."""
     last: dict[str, str] = {}
     for unit in counted.units:
-        stratum = unit.drawn.unit.stratum
-        last[stratum] = max(last.get(stratum, ""), unit.drawn.number)
+        stratum = unit.drawn["stratum"]
+        last[stratum] = max(last.get(stratum, ""), unit.drawn["number"])
     record = review.record
     return {
         name: last.get(name, "") for name, size in record["readings"].items() if record["drawn"].get(name, 0) < size
     }
 
 
-def _in_order(review: Review, counted: CountedLabels) -> Iterator[LabelledUnit]:
+def _uniform_part(review: Review, counted: CountedLabels) -> Iterator[LabelledUnit]:
     """The readings of the sample up to the number at which the first stratum ends that was not drawn whole."""
-    end = min(_ends(review, counted).values(), default=None)
-    for unit in sorted(counted.units, key=lambda each: (each.drawn.number, each.drawn.unit.document_id)):
-        if end is None or unit.drawn.number <= end:
+    end = min(_largest_numbers(review, counted).values(), default=None)
+    for unit in sorted(counted.units, key=lambda each: (each.drawn["number"], each.drawn["document_id"])):
+        if end is None or unit.drawn["number"] <= end:
             yield unit
 
 
-def _scan_answer(row: Mapping[str, Any]) -> ScanAnswer:
-    if row["status"] != Status.OK or row["value_status"] == ValueStatus.INVALID:
-        return ScanAnswer(is_yes=False, confidence=None)
-    return ScanAnswer(is_yes=row["value"] == "true", confidence=row["confidence"])
+def _sure_no(row: Mapping[str, Any]) -> float | None:
+    """How sure an answer is of its "no"; None where it says yes, or has no value."""
+    is_no = row["value_bool"] is not True and row["value_status"] != ValueStatus.INVALID
+    return row["confidence"] if is_no else None

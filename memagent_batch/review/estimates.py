@@ -17,6 +17,7 @@ from memagent_batch.review.labels import (
     LabelKey,
     Purpose,
     current_labels_of,
+    label_key,
     verdict,
 )
 from memagent_batch.review.measures import (
@@ -33,7 +34,7 @@ from memagent_batch.review.measures import (
     estimate_error_rate,
     estimate_measures,
 )
-from memagent_batch.review.population import DrawnUnit
+from memagent_batch.review.population import SampleRow
 from memagent_batch.review.reviewers import draw_true_totals
 from memagent_batch.review.sequences import sequence_measures
 from memagent_batch.review.strata import UNANSWERED, VALUE_PREFIX, Stratum, is_found
@@ -115,7 +116,7 @@ def estimate_evidence(strata: Mapping[str, StratumSentences]) -> EvidenceEstimat
 class LabelledUnit:
     """A reading of the sample with the labels that count for it."""
 
-    drawn: DrawnUnit
+    drawn: SampleRow
     labels: Sequence[Label]
     """The last label of each person, unclear ones left out; the person who labelled first in front."""
     is_unclear: bool
@@ -138,7 +139,7 @@ class CountedLabels:
     num_seen: int
     """Readings whose labels were given with the answer in view, and don't count for that."""
     num_other: int
-    """Readings whose labels are of another decision, or of one that is not known, and don't count for that."""
+    """Readings whose labels are of another decision, and don't count for that."""
 
     @property
     def num_left(self) -> int:
@@ -158,12 +159,12 @@ class CountedLabels:
     @property
     def pairs(self) -> list[tuple[str, str]]:
         """First and second label of the readings that a second person reads by lot; not of those that contradict."""
-        both = [unit.labels for unit in self.units if unit.drawn.is_second and len(unit.labels) > 1]
+        both = [unit.labels for unit in self.units if unit.drawn["is_second"] and len(unit.labels) > 1]
         return [(labels[0].value, labels[1].value) for labels in both]
 
 
 def count_labels(
-    sample: Sequence[DrawnUnit], labels: Iterable[Label], *, purpose: Purpose, decision: Decision, with_seen: bool
+    sample: Sequence[SampleRow], labels: Iterable[Label], *, purpose: Purpose, decision: Decision, with_seen: bool
 ) -> CountedLabels:
     """The labels of each reading of a sample, whatever review they were made in.
 
@@ -177,22 +178,17 @@ def count_labels(
     of_key: dict[LabelKey, list[Label]] = defaultdict(list)
     for label in labels:
         of_key[label.key].append(label)
-    found = {each: of_key.get(label_key(each), []) for each in sample}
-    made_for = {each: [label for label in of_unit if label.purpose is purpose] for each, of_unit in found.items()}
-    fitting = {each: [label for label in of_unit if _fits(label, decision)] for each, of_unit in made_for.items()}
-    return CountedLabels(
-        units=[_labelled_unit(each, of_unit, with_seen=with_seen) for each, of_unit in fitting.items()],
-        num_develop=sum(any(label.purpose is Purpose.DEVELOP for label in of_unit) for of_unit in found.values()),
-        num_seen=0
-        if with_seen
-        else sum(bool(of_unit) and not any(label.blind for label in of_unit) for of_unit in fitting.values()),
-        num_other=sum(bool(made_for[each]) and not of_unit for each, of_unit in fitting.items()),
-    )
-
-
-def label_key(drawn: DrawnUnit) -> LabelKey:
-    """What a label of this reading's document and question is of."""
-    return LabelKey(document_hash=drawn.unit.document_hash, question_hash=drawn.unit.question_hash)
+    units: list[LabelledUnit] = []
+    num_develop = num_seen = num_other = 0
+    for row in sample:
+        of_unit = of_key.get(label_key(row), [])
+        made_for = [label for label in of_unit if label.purpose is purpose]
+        fitting = [label for label in made_for if label.decision.answers(decision, label.value)]
+        units.append(_labelled_unit(row, fitting, with_seen=with_seen))
+        num_develop += any(label.purpose is Purpose.DEVELOP for label in of_unit)
+        num_seen += not with_seen and bool(fitting) and not any(label.blind for label in fitting)
+        num_other += bool(made_for) and not fitting
+    return CountedLabels(units=units, num_develop=num_develop, num_seen=num_seen, num_other=num_other)
 
 
 def sentence_labels(labels: Iterable[Label], *, purpose: Purpose) -> Mapping[LabelKey, str]:
@@ -306,18 +302,13 @@ def contradicts(unit: LabelledUnit) -> bool:
     """Whether the label that counts says otherwise than the scan, so that a second person should look."""
     if unit.value is None:
         return False
-    decisions = [label.decision for label in unit.labels if label.decision is not None]
-    by_value = any(NONE_OF_THESE in decision.choices for decision in decisions)
-    stratum = unit.drawn.unit.stratum
-    agreeing = {_negative(by_value=by_value)} if stratum in UNANSWERED else _agreeing(stratum, by_value=by_value)
+    by_value = any(NONE_OF_THESE in label.decision.choices for label in unit.labels)
+    stratum = unit.drawn["stratum"]
+    agreeing = {_nothing_label(by_value=by_value)} if stratum in UNANSWERED else _agreeing(stratum, by_value=by_value)
     return unit.value not in agreeing
 
 
-def _fits(label: Label, decision: Decision) -> bool:
-    return label.decision is not None and label.decision.answers(decision, label.value)
-
-
-def _labelled_unit(drawn: DrawnUnit, labels: Sequence[Label], *, with_seen: bool) -> LabelledUnit:
+def _labelled_unit(drawn: SampleRow, labels: Sequence[Label], *, with_seen: bool) -> LabelledUnit:
     counted = current_labels_of(label for label in labels if label.blind or with_seen)
     clear = [label for label in counted if label.value != UNCLEAR]
     return LabelledUnit(drawn=drawn, labels=clear, is_unclear=bool(counted) and not clear)
@@ -375,10 +366,10 @@ def _agreeing(stratum: str, *, by_value: bool) -> set[str]:
         return set()
     if stratum.startswith(VALUE_PREFIX):
         return {stratum.removeprefix(VALUE_PREFIX)}
-    return {YES} if stratum == Stratum.FLAGGED else {_negative(by_value=by_value)}
+    return {YES} if stratum == Stratum.FLAGGED else {_nothing_label(by_value=by_value)}
 
 
-def _negative(*, by_value: bool) -> str:
+def _nothing_label(*, by_value: bool) -> str:
     """The label that says that nothing is there; in a review by values, `no` is a value like others."""
     return NONE_OF_THESE if by_value else NO
 
@@ -386,7 +377,7 @@ def _negative(*, by_value: bool) -> str:
 def _stratum_counts(
     name: str, size: int, units: Sequence[LabelledUnit], *, positive: set[str], found: bool
 ) -> StratumCounts:
-    labelled = [unit for unit in units if unit.drawn.unit.stratum == name and unit.labels]
+    labelled = [unit for unit in units if unit.drawn["stratum"] == name and unit.labels]
     votes = Counter((sum(label.value in positive for label in unit.labels), len(unit.labels)) for unit in labelled)
     return StratumCounts(
         name=name,

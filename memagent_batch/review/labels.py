@@ -9,8 +9,6 @@ from typing import Annotated, Any, TypedDict
 
 import pyarrow as pa
 
-from memagent_batch.documents.where import canonical, parse_where
-from memagent_batch.errors import InputError
 from memagent_batch.store.columns import Column, arrow_schema
 from memagent_batch.store.errors import table_errors
 from memagent_batch.store.location import Location
@@ -52,15 +50,13 @@ class LabelColumns(TypedDict):
     purpose: Annotated[str, Column("develop: to improve the scan by; validate: to measure it")]
     comment: Annotated[str | None, Column("the person's remark")]
     decision: Annotated[
-        str | None,
+        str,
         Column(
             "what was decided: the condition that the right answer fulfils where the value is yes, or the column whose "
-            "right value was chosen; null in rows of older versions, where `review.json` of `review_id` says it"
+            "right value was chosen"
         ),
     ]
-    choices: Annotated[
-        list[str] | None, Column("what could be chosen, except for unclear; null in rows of older versions")
-    ]
+    choices: Annotated[list[str], Column("what could be chosen, except for unclear")]
     review_id: Annotated[str, Column("the review that it was made in")]
     document_id: Annotated[str, Column("id that the document had then")]
     question_id: Annotated[str, Column("id that the question had then")]
@@ -70,8 +66,6 @@ class LabelColumns(TypedDict):
 LABELS = arrow_schema(LabelColumns)
 LabelRow = dict[str, Any]
 """A row of `LABELS`."""
-NO_DECISION: LabelRow = {"decision": None, "choices": None}
-"""Of a row of an older version."""
 SAID = tuple(name for name in LABELS.names if name not in {"decision", "choices", "imported_at"})
 """Columns that tell labels apart: what the person says, and where; the review says what was decided."""
 
@@ -127,8 +121,7 @@ class Label:
     blind: bool
     """Whether the person had not seen the scan's answer."""
     purpose: Purpose
-    decision: Decision | None
-    """What was decided; None where that is not known any more."""
+    decision: Decision
 
 
 def current_labels_of(labels: Iterable[Label]) -> list[Label]:
@@ -192,50 +185,36 @@ def read_label_rows(output: Location) -> list[LabelRow]:
     for path in folder.files():
         place = folder.at(path)
         with table_errors(place.uri, remedy="restore it: it holds people's work, and no command makes it again"):
-            table = read_parquet(place)
-            there = table.schema.names
-            table = table.select([name for name in LABELS.names if name not in NO_DECISION or name in there])
-        for row in ({**NO_DECISION, **each} for each in table.to_pylist()):
+            table = read_parquet(place).select(LABELS.names)
+        for row in table.to_pylist():
             rows.setdefault(_label_content(row), row)
     return list(rows.values())
 
 
-def as_labels(rows: Iterable[LabelRow], *, decisions: Mapping[str, Decision]) -> list[Label]:
-    """The rows as values.
-
-    Args:
-        rows: Rows of the table.
-        decisions: What was decided in the reviews that rows without a decision name, by id, as far as it is known.
-    """
+def as_labels(rows: Iterable[LabelRow]) -> list[Label]:
+    """The rows as values."""
     return [
         Label(
-            key=key_of(row),
+            key=label_key(row),
             value=row["value"],
             reviewer=row["reviewer"],
             labelled_at=row["labelled_at"],
             blind=row["blind"],
             purpose=Purpose(row["purpose"]),
-            decision=_decision(row) or decisions.get(row["review_id"]),
+            decision=Decision(about=row["decision"], choices=tuple(row["choices"])),
         )
         for row in rows
     ]
 
 
-def key_of(row: Mapping[str, Any]) -> LabelKey:
-    """What a row of `LABELS`, or of the table `evidence`, is of."""
-    return LabelKey(**{name: row[name] for name in ("document_hash", "question_hash", "char_start", "char_end")})
-
-
-def canonical_about(text: str) -> str:
-    """What people decide, as `StratumRule.about` writes it now; the name of a column stays as it is."""
-    try:
-        return canonical(parse_where(text))
-    except InputError:
-        return text
-
-
-def _decision(row: LabelRow) -> Decision | None:
-    return Decision(about=canonical_about(row["decision"]), choices=tuple(row["choices"])) if row["decision"] else None
+def label_key(row: Mapping[str, Any]) -> LabelKey:
+    """What a row of `LABELS` or of the table `evidence` is of, or what a label of a row of a sample is of."""
+    return LabelKey(
+        document_hash=row["document_hash"],
+        question_hash=row["question_hash"],
+        char_start=row.get("char_start"),
+        char_end=row.get("char_end"),
+    )
 
 
 def _label_content(row: LabelRow) -> tuple[Any, ...]:

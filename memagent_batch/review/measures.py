@@ -1,7 +1,7 @@
 """How good a scan is: precision, recall, elusion, richness, F1 and error rate, with 95 % intervals. Pure, seeded."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import nan
@@ -106,24 +106,31 @@ def estimate_measures(
         draws: Positives of each, as `draw_totals` gives them.
         is_point_of_draws: Whether the estimate is the median of the draws, and not what the labels say by themselves.
     """
-    sizes = np.array([stratum.num_readings for stratum in strata], float)
-    found = np.array([stratum.is_found for stratum in strata])
-    points = np.array([[stratum.total] for stratum in strata], float)
-    formulas: dict[Measure, Callable[[Numbers], Numbers]] = {
-        Measure.PRECISION: lambda totals: _ratio(totals[found].sum(0), sizes[found].sum()),
-        Measure.RECALL: lambda totals: _ratio(totals[found].sum(0), totals.sum(0)),
-        Measure.F1: lambda totals: _ratio(2 * totals[found].sum(0), totals.sum(0) + sizes[found].sum()),
-        Measure.ELUSION: lambda totals: _ratio(totals[~found].sum(0), sizes[~found].sum()),
-        Measure.RICHNESS: lambda totals: _ratio(totals.sum(0), sizes.sum()),
-    }
-    totals = draws.astype(float)
+    totals = np.array([[stratum.total] for stratum in strata], float)
     if is_point_of_draws:
-        known = np.where(np.isnan(points), np.nan, 1.0)
-        return {
-            name: _of_draws(formula(totals), is_known=not np.isnan(formula(known)[0]))
-            for name, formula in formulas.items()
-        }
-    return {name: _estimate_of_draws(formula(points), formula(totals)) for name, formula in formulas.items()}
+        totals = np.where(np.isnan(totals), np.nan, 1.0)  # of a point only whether it is known
+    points, of_draws = (_measures_of_totals(strata, each) for each in (totals, draws.astype(float)))
+    return {
+        name: _estimate_of_draws(points[name], of_draws[name], is_point_of_draws=is_point_of_draws) for name in points
+    }
+
+
+def measures_of(found: Numbers, missed: Numbers, *, num_found: float, num_missed: float) -> dict[Measure, Numbers]:
+    """All measures but the error rate, for each pair of totals.
+
+    Args:
+        found: Positives among what the scan found.
+        missed: Positives among what it did not find.
+        num_found: All readings that it found.
+        num_missed: All others.
+    """
+    return {
+        Measure.PRECISION: _ratio(found, num_found),
+        Measure.RECALL: _ratio(found, found + missed),
+        Measure.F1: _ratio(2 * found, found + missed + num_found),
+        Measure.ELUSION: _ratio(missed, num_missed),
+        Measure.RICHNESS: _ratio(found + missed, num_found + num_missed),
+    }
 
 
 def estimate_error_rate(strata: Sequence[StratumCounts], draws: Totals, *, num_unanswered: int) -> MeasureEstimate:
@@ -136,8 +143,8 @@ def estimate_error_rate(strata: Sequence[StratumCounts], draws: Totals, *, num_u
     """
     size = sum(stratum.num_readings for stratum in strata) + num_unanswered
     points = np.array([[stratum.total] for stratum in strata], float).reshape(len(strata), 1)
-    wrong = [_ratio(size - totals.sum(0), size) for totals in (points, draws.astype(float))]
-    return _estimate_of_draws(*wrong)
+    point, of_draws = (_ratio(size - totals.sum(0), size) for totals in (points, draws.astype(float)))
+    return _estimate_of_draws(point, of_draws)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +179,15 @@ def agreement_of(pairs: Sequence[tuple[str, str]]) -> Agreement:
     )
 
 
+def _measures_of_totals(strata: Sequence[StratumCounts], totals: Numbers) -> dict[Measure, Numbers]:
+    """The measures for totals of shape (strata, draws)."""
+    sizes = np.array([stratum.num_readings for stratum in strata], float)
+    found = np.array([stratum.is_found for stratum in strata])
+    return measures_of(
+        totals[found].sum(0), totals[~found].sum(0), num_found=sizes[found].sum(), num_missed=sizes[~found].sum()
+    )
+
+
 def _ratio(upper: Numbers, lower: Numbers | float) -> Numbers:
     """The quotient; NaN if nothing is known of it, or nothing is known of a part."""
     lower = np.broadcast_to(np.asarray(lower, float), upper.shape)
@@ -179,24 +195,17 @@ def _ratio(upper: Numbers, lower: Numbers | float) -> Numbers:
     return quotient
 
 
-def _estimate_of_draws(point: Numbers, draws: Numbers) -> MeasureEstimate:
+def _estimate_of_draws(point: Numbers, draws: Numbers, *, is_point_of_draws: bool = False) -> MeasureEstimate:
     """The middle of the draws. It holds the estimate: no wrong label among few leaves zero wrong ones possible."""
     value = None if np.isnan(point[0]) else float(point[0])
     draws = draws[~np.isnan(draws)]
     if not len(draws):
-        return MeasureEstimate(value=value, low=0.0, high=1.0)
-    low, high = (float(end) for end in np.quantile(draws, INTERVAL_ENDS))
+        return MeasureEstimate(value=None if is_point_of_draws else value, low=0.0, high=1.0)
+    low, middle, high = (float(end) for end in np.quantile(draws, (INTERVAL_ENDS[0], 0.5, INTERVAL_ENDS[1])))
     if value is None:
         return MeasureEstimate(value=None, low=low, high=high)
+    value = middle if is_point_of_draws else value
     return MeasureEstimate(value=value, low=min(low, value), high=max(high, value))
-
-
-def _of_draws(draws: Numbers, *, is_known: bool) -> MeasureEstimate:
-    draws = draws[~np.isnan(draws)]
-    if not len(draws):
-        return MeasureEstimate(value=None, low=0.0, high=1.0)
-    low, middle, high = (float(end) for end in np.quantile(draws, (INTERVAL_ENDS[0], 0.5, INTERVAL_ENDS[1])))
-    return MeasureEstimate(value=middle if is_known else None, low=low, high=high)
 
 
 def _kappa(pairs: Sequence[tuple[str, str]], *, num_equal: int) -> float | None:

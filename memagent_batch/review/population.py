@@ -1,61 +1,67 @@
 """What a sample is drawn from, and the draw: the readings of a question by permanent random numbers."""
 
-from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from hashlib import sha256
-from typing import Any
+from dataclasses import dataclass
+from functools import reduce
+from typing import Annotated, TypedDict
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.documents.where import Condition, canonical, columns_of, matching_rows
-from memagent_batch.domain.addresses import permanent_number
-from memagent_batch.domain.follow_ups.values import ValueStatus
-from memagent_batch.domain.readings import Status
 from memagent_batch.errors import SettingsError
 from memagent_batch.review.labels import NONE_OF_THESE, UNCLEAR, Purpose
 from memagent_batch.review.strata import UNANSWERED, VALUE_PREFIX, Stratum
 from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.tables import ANSWERS_FOLDER, read_table_columns
+from memagent_batch.runs.tables import ANSWERS_FOLDER, DocumentId, QuestionText, read_table_columns, read_tables
+from memagent_batch.store.columns import Column, arrow_schema
 from memagent_batch.store.location import Location
 
 MAX_VALUES = 50
 """Most values of a review by values: each is a stratum that needs labels of its own."""
-UNIT_COLUMNS = ("document_id", "document_hash", "question_id", "question_hash", "question", "sample", "status")
-TYPED_COLUMNS = ("answer", "value_status", "confidence")
-"""Columns that strata may follow from, where the run has them."""
+DRAWN_COLUMNS = ("document_id", "document_hash", "question_hash", "question")
+STRATUM_COLUMNS = ("status", "value_status", "confidence")
+"""Columns that strata follow from, besides those of the rule."""
+_STRATA = """
+select case
+    when status <> 'ok' then '{FAILED}'
+    when value_status = 'invalid' or (not has_value and value_status is distinct from 'not_stated') then '{NO_VALUE}'
+    when value is not null then '{prefix}' || value
+    when is_flagged then '{FLAGGED}'
+    when confidence < $unsure_below then '{UNSURE}'
+    else '{NOT_FLAGGED}' end as stratum
+from answers
+"""
+_DRAW = """
+with copies as (
+    select *, row_number() over (partition by document_hash, question_hash order by document_id) - 1 as copy
+    from readings),
+numbered as (
+    select *, sha256(concat_ws('|', $seed, document_hash, question_hash, nullif(copy, 0))) as number from copies),
+ranked as (
+    select *, row_number() over (partition by stratum order by number, document_id) - 1 as rank from numbered)
+select ranked.*, rank < ceil($second_share * size) as is_second
+from ranked join sizes using (stratum) where rank < size
+order by sha256(concat_ws('|', $seed, 'order', number)), number
+"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
-    """A reading of the population, as the draw needs it."""
+class SampleRow(TypedDict):
+    """One row for each reading that people label, in the order in which they read them."""
 
-    document_id: str
-    document_hash: str
-    question_hash: str
-    stratum: str
-    question: str = ""
-    copy: int = 0
-    """Place among the documents of the same text, by document_id, from 0: each is drawn on its own."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrawnUnit:
-    """A reading of the sample."""
-
-    unit: Unit
-    number: str
-    """Its permanent random number, 64 hex digits."""
-    rank: int
-    """Place in its stratum, by number, from 0."""
-    is_second: bool
-    """Whether a second person reads it too, so that their agreement can be measured."""
+    document_id: DocumentId
+    document_hash: Annotated[str, Column("SHA-256 of the document's text in UTF-8, hex")]
+    question_hash: Annotated[str, Column("hash of the question, as in `answers`")]
+    question: QuestionText
+    stratum: Annotated[str, Column("flagged, unsure, not_flagged, invalid, failed, or `value: V` of a value V")]
+    copy: Annotated[int, pa.int32(), Column("place among the documents of the same text, by document_id, from 0")]
+    number: Annotated[str, Column("permanent random number: SHA-256 of seed, document hash, question hash, hex")]
+    rank: Annotated[int, pa.int32(), Column("place in its stratum by this number, from 0")]
+    is_second: Annotated[bool, Column("whether a second person reads it too")]
 
 
-def number_of(unit: Unit, *, seed: str) -> str:
-    """Its permanent random number, of document hash and question hash; of a further copy also of its place."""
-    return permanent_number(seed, unit.document_hash, unit.question_hash, *([str(unit.copy)] if unit.copy else []))
+REVIEW_SAMPLE = arrow_schema(SampleRow)
 
 
 def seed_text(seed: int, purpose: Purpose) -> str:
@@ -63,31 +69,20 @@ def seed_text(seed: int, purpose: Purpose) -> str:
     return str(seed) if purpose is Purpose.VALIDATE else f"{seed}/{purpose.value}"
 
 
-def draw(units: Sequence[Unit], sizes: Mapping[str, int], *, seed: str, second_share: float) -> list[DrawnUnit]:
-    """The sample: of each stratum the readings with the smallest numbers.
+def draw(readings: pa.Table, sizes: Mapping[str, int], *, seed: str, second_share: float) -> pa.Table:
+    """The sample as `REVIEW_SAMPLE`: of each stratum the readings with the smallest numbers.
+
+    People read it in an order that is as random as the draw, and blind to strata.
 
     Args:
-        units: The population.
+        readings: The population, as `Population` has it.
         sizes: Readings to draw of each stratum.
         seed: As `seed_text` writes it.
         second_share: Share of each stratum's sample that a second person reads, 0 to 1.
     """
-    numbered: dict[str, list[tuple[str, Unit]]] = defaultdict(list)
-    for unit in units:
-        numbered[unit.stratum].append((number_of(unit, seed=seed), unit))
-    drawn = []
-    for stratum in sorted(numbered):
-        size = sizes.get(stratum, 0)
-        num_second = -int(-second_share * size // 1)
-        ordered = sorted(numbered[stratum], key=lambda pair: (pair[0], pair[1].document_id))[:size]
-        for rank, (number, unit) in enumerate(ordered):
-            drawn.append(DrawnUnit(unit=unit, number=number, rank=rank, is_second=rank < num_second))
-    return drawn
-
-
-def shuffled(drawn: Sequence[DrawnUnit], *, seed: str) -> list[DrawnUnit]:
-    """The sample in the order in which people read it: as random as the draw, and blind to strata."""
-    return sorted(drawn, key=lambda each: (sha256(f"{seed}|order|{each.number}".encode()).hexdigest(), each.number))
+    wanted = pa.table({"stratum": pa.array(sizes.keys(), pa.string()), "size": pa.array(sizes.values(), pa.int64())})
+    drawn = _query(_DRAW, {"readings": readings, "sizes": wanted}, seed=seed, second_share=second_share)
+    return drawn.select(REVIEW_SAMPLE.names).cast(REVIEW_SAMPLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +112,8 @@ class StratumRule:
 class Population:
     """What a sample is drawn from."""
 
-    units: Sequence[Unit]
-    """Readings of documents whose text could be read."""
+    readings: pa.Table
+    """Readings of documents whose text could be read: `DRAWN_COLUMNS` and `stratum`."""
     question: str
     """Text of the question, or of the first of several."""
     num_unreadable: int
@@ -127,7 +122,8 @@ class Population:
     @property
     def sizes(self) -> dict[str, int]:
         """Readings of each stratum."""
-        return dict(sorted(Counter(unit.stratum for unit in self.units).items()))
+        counted = pc.value_counts(self.readings["stratum"])
+        return dict(sorted(zip(*(each.to_pylist() for each in counted.flatten()), strict=True)))
 
     @property
     def values(self) -> list[str]:
@@ -142,29 +138,27 @@ def read_population(output: Location, manifest: Manifest, *, question_id: str, r
         OutputError: a table file is gone or can't be read.
         SettingsError: the run has no such question, or no such column.
     """
-    units: list[Unit] = []
-    question, num_unreadable, asked = "", 0, set[str]()
-    for answers in answer_tables(output, manifest, columns=(*UNIT_COLUMNS, *TYPED_COLUMNS, *rule.columns)):
-        asked.update(answers["question_id"].unique().to_pylist())
-        answers = answers.filter((pc.field("question_id") == question_id) & (pc.field("sample") == 0))
-        if not answers.num_rows:
-            continue
+    tables: list[pa.Table] = []
+    question, num_unreadable = "", 0
+    columns = {*DRAWN_COLUMNS, *STRATUM_COLUMNS, *rule.columns}
+    for answers in rows_of_question(output, manifest, ANSWERS_FOLDER, question_id=question_id, columns=columns):
         question = question or answers["question"][0].as_py()
         readable = answers.filter(pc.is_valid(answers["document_hash"]))
         num_unreadable += answers.num_rows - readable.num_rows
-        rows = readable.select(["document_id", "document_hash", "question_hash", "question"]).to_pylist()
-        units += [Unit(**row, stratum=name) for row, name in zip(rows, strata_of(readable, rule=rule), strict=True)]
+        tables.append(readable.select(DRAWN_COLUMNS).append_column("stratum", strata_of(readable, rule=rule)))
     if not question:
+        ids = read_tables(output, manifest["files"].get(ANSWERS_FOLDER, []), columns=["question_id"])["question_id"]
+        asked = sorted(ids.unique().to_pylist())[:10]
         raise SettingsError(
             f"--question: the run at {output} asked no question {question_id!r}; it asked "
-            f"{', '.join(map(repr, sorted(asked)[:10])) or 'nothing'}"
+            f"{', '.join(map(repr, asked)) or 'nothing'}"
         )
-    if all(unit.stratum in UNANSWERED for unit in units) and any(unit.stratum == Stratum.NO_VALUE for unit in units):
+    population = Population(readings=pa.concat_tables(tables), question=question, num_unreadable=num_unreadable)
+    if Stratum.NO_VALUE in population.sizes and population.sizes.keys() <= UNANSWERED:
         raise SettingsError(
             f"--flagged: no reading of question {question_id!r} has a value in {', '.join(rule.columns)}; flag a "
             "question without a type by its answer: answer ~ 'yes'"
         )
-    population = Population(units=_with_numbers(units), question=question, num_unreadable=num_unreadable)
     if len(population.values) > MAX_VALUES:
         raise SettingsError(
             f"--by: {rule.by} has {len(population.values)} values, more than {MAX_VALUES}; name with --flagged which "
@@ -174,26 +168,43 @@ def read_population(output: Location, manifest: Manifest, *, question_id: str, r
     return population
 
 
-def strata_of(answers: pa.Table, *, rule: StratumRule) -> list[str]:
+def strata_of(answers: pa.Table, *, rule: StratumRule) -> pa.Array:
     """The stratum of each row of a table of answers."""
-    flagged = set(matching_rows(answers, rule.flagged, option="--flagged").tolist()) if rule.flagged else set()
+    is_flagged = np.zeros(answers.num_rows, np.bool_)
+    if rule.flagged:
+        is_flagged[matching_rows(answers, rule.flagged, option="--flagged")] = True
     if rule.by and rule.by not in answers.schema.names:
         raise SettingsError(f"--by: the run's answers have no column {rule.by!r}; they have {answers.schema.names}")
-    columns = {name: answers[name].to_pylist() for name in answers.schema.names}
-    return [
-        str(_stratum({name: values[row] for name, values in columns.items()}, is_flagged=row in flagged, rule=rule))
-        for row in range(answers.num_rows)
-    ]
+    columns = {name: answers[name] for name in STRATUM_COLUMNS}
+    columns["has_value"] = reduce(pc.or_, (pc.is_valid(answers[name]) for name in rule.columns))
+    columns["value"] = answers[rule.by] if rule.by else pa.nulls(answers.num_rows, pa.string())
+    columns["is_flagged"] = pa.array(is_flagged)
+    query = _STRATA.format(**Stratum.__members__, prefix=VALUE_PREFIX)
+    return _query(query, {"answers": pa.table(columns)}, unsure_below=rule.unsure_below)["stratum"]
 
 
-def answer_tables(output: Location, manifest: Manifest, *, columns: Collection[str]) -> Iterator[pa.Table]:
-    """The files of `answers`, one after another, with those of the columns that they have.
+def _query(query: str, tables: Mapping[str, pa.Table], **values: object) -> pa.Table:
+    import duckdb  # few commands need it
+
+    with duckdb.connect() as database:
+        for name, table in tables.items():
+            database.register(name, table)
+        return database.sql(query, params=values).to_arrow_table()
+
+
+def rows_of_question(
+    output: Location, manifest: Manifest, table: str, *, question_id: str, columns: Collection[str]
+) -> Iterator[pa.Table]:
+    """The rows of a table for a question, sample 0, file by file; files without any are left out.
 
     Raises:
         OutputError: a file is gone or can't be read.
     """
-    for name in manifest["files"].get(ANSWERS_FOLDER, []):
-        yield read_table_columns(output / name, columns)
+    for name in manifest["files"].get(table, []):
+        rows = read_table_columns(output / name, {"question_id", "sample", *columns})
+        rows = rows.filter((pc.field("question_id") == question_id) & (pc.field("sample") == 0))
+        if rows.num_rows:
+            yield rows
 
 
 def _require_no_word_of_reviewers(values: Sequence[str], *, by: str | None) -> None:
@@ -206,30 +217,3 @@ def _require_no_word_of_reviewers(values: Sequence[str], *, by: str | None) -> N
             f"--by: {by} has the value {taken!r}, and labels say {UNCLEAR!r} and {NONE_OF_THESE!r} where a person "
             f"can't say, or no value is right; review each value by itself: --flagged \"{by} = '{taken}'\""
         )
-
-
-def _stratum(row: Mapping[str, Any], *, is_flagged: bool, rule: StratumRule) -> str:
-    if row["status"] != Status.OK:
-        return Stratum.FAILED
-    status, values = row.get("value_status"), [row[name] for name in rule.columns if row[name] is not None]
-    if status == ValueStatus.INVALID or (not values and status != ValueStatus.NOT_STATED):
-        return Stratum.NO_VALUE
-    if rule.by and values:
-        return f"{VALUE_PREFIX}{values[0]}"
-    if is_flagged:
-        return Stratum.FLAGGED
-    confidence = row.get("confidence")
-    if rule.unsure_below is not None and confidence is not None and confidence < rule.unsure_below:
-        return Stratum.UNSURE
-    return Stratum.NOT_FLAGGED
-
-
-def _with_numbers(units: list[Unit]) -> list[Unit]:
-    """In the order of their ids; documents of the same text with their places among these."""
-    seen: Counter[tuple[str, str]] = Counter()
-    numbered = []
-    for unit in sorted(units, key=lambda unit: unit.document_id):
-        key = (unit.document_hash, unit.question_hash)
-        numbered.append(replace(unit, copy=seen[key]) if seen[key] else unit)
-        seen[key] += 1
-    return numbered

@@ -1,7 +1,7 @@
 """What a review is, in `review/ID/`: `review.json` with its rule and sizes, and `sample.parquet`."""
 
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, NotRequired, TypedDict, cast
 
@@ -11,10 +11,8 @@ from memagent_batch.documents.where import parse_where
 from memagent_batch.domain.addresses import fingerprint
 from memagent_batch.errors import OutputError
 from memagent_batch.review.labels import UNCLEAR, Decision, Purpose
-from memagent_batch.review.population import DrawnUnit, StratumRule, Unit
+from memagent_batch.review.population import SampleRow, StratumRule
 from memagent_batch.runs.estimates import ESTIMATE_FILE, REVIEWS_FOLDER
-from memagent_batch.runs.tables import DOCUMENT_ID, QUESTION
-from memagent_batch.store.columns import column
 from memagent_batch.store.errors import table_errors
 from memagent_batch.store.json_files import json_bytes, read_json
 from memagent_batch.store.location import Location
@@ -26,20 +24,6 @@ RECORD_FILE = "review.json"
 SAMPLE_FILE = "sample.parquet"
 ANSWERED_BY_YES = "value_bool = true"
 """The condition that a person decides by answering the question itself."""
-REVIEW_SAMPLE = pa.schema(
-    [
-        DOCUMENT_ID,
-        column("document_hash", pa.string(), "SHA-256 of the document's text in UTF-8, hex"),
-        column("question_hash", pa.string(), "hash of the question, as in `answers`"),
-        QUESTION,
-        column("stratum", pa.string(), "flagged, unsure, not_flagged, invalid, failed, or `value: V` of a value V"),
-        column("copy", pa.int32(), "place among the documents of the same text, by document_id, from 0"),
-        column("number", pa.string(), "permanent random number: SHA-256 of seed, document hash, question hash, hex"),
-        column("rank", pa.int32(), "place in its stratum by this number, from 0"),
-        column("is_second", pa.bool_(), "whether a second person reads it too"),
-    ]
-)
-"""One row for each reading that people label, in the order in which they read them."""
 
 
 class Growth(TypedDict):
@@ -49,7 +33,7 @@ class Growth(TypedDict):
     is_after_look: bool
     """Whether an estimate had been made from it."""
     review_id: NotRequired[str]
-    """Of a sample of another review of the same readings."""
+    """Of a sample of another review for the same decision."""
 
 
 class ReviewRecord(TypedDict):
@@ -75,7 +59,7 @@ class ReviewRecord(TypedDict):
     """Readings of each stratum in the sample."""
     num_unreadable: int
     grown: list[Growth]
-    """Sizes that the sample had before, and samples of the same readings that had been estimated."""
+    """Sizes that the sample had before, and samples of the same decision that had been estimated."""
     sample_sha256: str
 
 
@@ -86,7 +70,7 @@ class Review:
     folder: Location
     """Where it lies."""
     record: ReviewRecord
-    sample: Sequence[DrawnUnit]
+    sample: Sequence[SampleRow]
     """In the order in which people read it."""
 
     @property
@@ -119,7 +103,7 @@ class Review:
 
     @property
     def is_changed_after_look(self) -> bool:
-        """Whether it was drawn after an estimate from another sample of the same readings."""
+        """Whether it was drawn after an estimate from another sample for the same decision."""
         return any(growth["is_after_look"] for growth in self.record["grown"])
 
 
@@ -149,19 +133,13 @@ def review_id(run_id: str, question_id: str, *, rule: StratumRule, seed: int, pu
     return f"{words.strip('-') or 'question'}-{fingerprint(parts)[:10]}"
 
 
-def sample_bytes(sample: Sequence[DrawnUnit]) -> bytes:
-    """The sample as `REVIEW_SAMPLE`, a Parquet file."""
-    rows = [{**asdict(each), **asdict(each.unit)} for each in sample]
-    return parquet_bytes(pa.Table.from_pylist(rows, schema=REVIEW_SAMPLE))
-
-
-def write_review(folder: Location, record: Mapping[str, Any], sample: Sequence[DrawnUnit]) -> Review:
-    """Writes the sample, then the record, which names its hash."""
-    data = sample_bytes(sample)
+def write_review(folder: Location, record: Mapping[str, Any], sample: pa.Table) -> Review:
+    """Writes the sample (`REVIEW_SAMPLE`), then the record, which names its hash."""
+    data = parquet_bytes(sample)
     (folder / SAMPLE_FILE).write_bytes(data)
     whole = cast("ReviewRecord", {**record, "sample_sha256": sha256(data).hexdigest()})
     (folder / RECORD_FILE).write_bytes(json_bytes(whole))
-    return Review(folder=folder, record=whole, sample=sample)
+    return Review(folder=folder, record=whole, sample=sample.to_pylist())
 
 
 def read_record(folder: Location) -> ReviewRecord:
@@ -193,19 +171,13 @@ def read_review(folder: Location) -> Review:
         data, table = place.read_bytes(), read_parquet(place)
     if sha256(data).hexdigest() != record["sample_sha256"]:
         raise OutputError(f"{place} is not the sample that {RECORD_FILE} names; run memagent review make again")
-    return Review(folder=folder, record=record, sample=[_drawn(row) for row in table.to_pylist()])
+    return Review(folder=folder, record=record, sample=table.to_pylist())
 
 
 def decision_of(record: ReviewRecord) -> Decision:
     """What people decide, as a record says."""
     rule = rule_of(record["flagged"], by=record["by"], unsure_below=record["unsure_below"])
     return Decision(about=rule.about, choices=tuple(record["choices"]))
-
-
-def read_decision(folder: Location) -> Decision | None:
-    """What people decide in a review; None where the review is gone."""
-    record = cast("ReviewRecord | None", read_json(folder / RECORD_FILE))
-    return decision_of(record) if record is not None else None
 
 
 def find_reviews(output: Location) -> list[str]:
@@ -215,16 +187,11 @@ def find_reviews(output: Location) -> list[str]:
     return sorted(place.removesuffix(suffix).rpartition("/")[2] for place in places if place.endswith(suffix))
 
 
-def find_growth(output: Location, record: ReviewRecord, units: Sequence[Unit]) -> list[Growth]:
-    """The sizes that a sample had before, and the samples of the same readings that were estimated.
-
-    Args:
-        output: The output.
-        record: The review's record, whatever it says of its growth.
-        units: Its population.
+def find_growth(output: Location, record: ReviewRecord) -> list[Growth]:
+    """The sizes that a sample had before, and the samples of the same decision that were estimated.
 
     Raises:
-        OutputError: the record of a review is damaged, or the sample of one of the same decision.
+        OutputError: the record of a review is damaged.
     """
     found: list[Growth] = []
     if record["review_id"] in find_reviews(output):
@@ -233,63 +200,46 @@ def find_growth(output: Location, record: ReviewRecord, units: Sequence[Unit]) -
         if before["drawn"] == record["drawn"] or _is_drawn_alike(before, record):
             return before["grown"]
         found = [*before["grown"], {"drawn": before["drawn"], "is_after_look": _is_estimated(folder)}]
-    return found + [look for look in _looks_at_others(output, record, units) if look not in found]
+    return found + [look for look in _looks_at_others(output, record) if look not in found]
 
 
 def with_looks(output: Location, review: Review) -> Review:
-    """The review, with the samples of the same readings that were estimated after it was made.
+    """The review, with the samples of the same decision that were estimated after it was made.
 
     Raises:
-        OutputError: the record of a review is damaged, or the sample of one of the same decision.
+        OutputError: the record of a review is damaged.
     """
     grown = review.record["grown"]
-    looks = _looks_at_others(output, review.record, [each.unit for each in review.sample])
-    return replace(review, record={**review.record, "grown": grown + [look for look in looks if look not in grown]})
+    looks = [look for look in _looks_at_others(output, review.record) if look not in grown]
+    return replace(review, record={**review.record, "grown": [*grown, *looks]})
 
 
-def _drawn(row: Mapping[str, Any]) -> DrawnUnit:
-    unit = Unit(**{field.name: row[field.name] for field in fields(Unit)})
-    return DrawnUnit(unit=unit, number=row["number"], rank=row["rank"], is_second=row["is_second"])
+def _looks_at_others(output: Location, record: ReviewRecord) -> list[Growth]:
+    """Samples for the same decision on the same question that were drawn otherwise and estimated, of any run.
 
-
-def _looks_at_others(output: Location, record: ReviewRecord, units: Sequence[Unit]) -> list[Growth]:
-    readings = _readings(units)
+    Each night serves the labels of the last one, so that a look at its sample counts for tonight's too.
+    """
     found: list[Growth] = []
     for name in find_reviews(output):
-        folder = _folder(output, name)
-        other = read_record(folder)
+        other = read_record(_folder(output, name))
         if name == record["review_id"] or not _decides_the_same(other, record):
             continue
-        looks = [each for each in _looks(folder, other, record) if each not in found]
-        if looks and _has_same_readings(folder, other, record, readings):
-            found += looks
+        looks: list[Growth] = [
+            {"review_id": name, **growth}
+            for growth in other["grown"]
+            if growth["is_after_look"] and growth.get("review_id") != record["review_id"]
+        ]
+        if _is_estimated(_folder(output, name)) and not _is_drawn_alike(other, record):
+            looks.append({"drawn": other["drawn"], "is_after_look": True, "review_id": name})
+        found += [look for look in looks if look not in found]
     return found
 
 
 def _decides_the_same(other: ReviewRecord, record: ReviewRecord) -> bool:
-    return other["purpose"] == record["purpose"] and decision_of(other).about == decision_of(record).about
-
-
-def _has_same_readings(
-    folder: Location, other: ReviewRecord, record: ReviewRecord, readings: Set[tuple[str, str]]
-) -> bool:
-    """Whether another review is of some of these readings; of another run only its sample says so."""
-    if (other["run_id"], other["question_id"]) == (record["run_id"], record["question_id"]):
-        return True
-    return not readings.isdisjoint(_readings([each.unit for each in read_review(folder).sample]))
-
-
-def _readings(units: Sequence[Unit]) -> set[tuple[str, str]]:
-    return {(unit.document_hash, unit.question_hash) for unit in units}
-
-
-def _looks(folder: Location, other: ReviewRecord, record: ReviewRecord) -> Iterator[Growth]:
-    """The looks at samples of another review that were drawn otherwise than this one."""
-    for growth in other["grown"]:
-        if growth["is_after_look"] and growth.get("review_id") != record["review_id"]:
-            yield {"review_id": other["review_id"], **growth}
-    if _is_estimated(folder) and not _is_drawn_alike(other, record):
-        yield {"drawn": other["drawn"], "is_after_look": True, "review_id": other["review_id"]}
+    pairs = (
+        (each["purpose"], each["question_id"], each["question"], decision_of(each).about) for each in (other, record)
+    )
+    return len(set(pairs)) == 1
 
 
 def _is_drawn_alike(one: ReviewRecord, other: ReviewRecord) -> bool:

@@ -25,7 +25,7 @@ SENSITIVITY_PRIOR = (9.0, 1.0)
 """Beta prior of how often a positive is labelled so: worth ten labels, nine of them right."""
 SPECIFICITY_PRIOR = (19.0, 1.0)
 """Beta prior of how often a negative is labelled so: worth twenty labels."""
-EDGE = 1e-9
+PROBABILITY_EDGE = 1e-9
 """How near to 0 or 1 a probability may come, so that none is a certainty in a chain."""
 
 
@@ -80,5 +80,5 @@ class _Chains:
         return self._beta(num_right, num_wrong)[:, None, None]
 
     def _beta(self, first: Numbers, second: Numbers) -> Numbers:
-        drawn: Numbers = np.clip(self._rng.beta(first, second), EDGE, 1 - EDGE)
+        drawn: Numbers = np.clip(self._rng.beta(first, second), PROBABILITY_EDGE, 1 - PROBABILITY_EDGE)
         return drawn

@@ -5,14 +5,31 @@ the result pleases, has many chances to be misled. A confidence sequence holds a
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from memagent_batch.review.measures import HALF, Measure, MeasureEstimate, StratumCounts
+import numpy as np
+
+from memagent_batch.review.measures import HALF, Measure, MeasureEstimate, Numbers, StratumCounts, measures_of
 
 ALPHA = 0.05
 """How often a sequence may ever miss the truth."""
+
+
+def sequence_measures(strata: Sequence[StratumCounts], *, alpha: float = ALPHA) -> dict[Measure, MeasureEstimate]:
+    """All measures but the error rate, with confidence sequences: each stratum gets its share of `alpha`."""
+    sides = {True: np.zeros(3), False: np.zeros(3)}
+    sizes = {True: 0, False: 0}
+    for stratum in strata:
+        bounds = total_bounds(stratum, alpha=alpha / len(strata))
+        sides[stratum.is_found] += (bounds.low, bounds.high, stratum.total)
+        sizes[stratum.is_found] += stratum.num_readings
+    (low, high, total), (missed_low, missed_high, missed_total) = sides[True], sides[False]
+    found = np.array([total, low, high, low, high])
+    missed = np.array([missed_total, missed_high, missed_low, missed_low, missed_high])
+    measures = measures_of(found, missed, num_found=sizes[True], num_missed=sizes[False])
+    return {name: _estimate_of_ends(values) for name, values in measures.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,24 +38,6 @@ class TotalBounds:
 
     low: int
     high: int
-
-
-def sequence_measures(strata: Sequence[StratumCounts], *, alpha: float = ALPHA) -> dict[Measure, MeasureEstimate]:
-    """All measures but the error rate, with confidence sequences: each stratum gets its share of `alpha`."""
-    bounds = {stratum.name: total_bounds(stratum, alpha=alpha / len(strata)) for stratum in strata}
-    sides = (False, True)
-    sizes = {side: sum(each.num_readings for each in strata if each.is_found is side) for side in sides}
-    ends = []
-    for found_end, missed_end in (("low", "high"), ("high", "low"), ("low", "low"), ("high", "high")):
-        found = sum(getattr(bounds[each.name], found_end) for each in strata if each.is_found)
-        missed = sum(getattr(bounds[each.name], missed_end) for each in strata if not each.is_found)
-        ends.append(_measures_of_total(found, missed, sizes=sizes))
-    missed_total, found_total = (sum(each.total for each in strata if each.is_found is side) for side in sides)
-    points = _measures_of_total(found_total, missed_total, sizes=sizes)
-    return {
-        name: MeasureEstimate(value=point, low=_end(ends, name, is_upper=False), high=_end(ends, name, is_upper=True))
-        for name, point in points.items()
-    }
 
 
 def total_bounds(stratum: StratumCounts, *, alpha: float) -> TotalBounds:
@@ -92,22 +91,11 @@ def _log_beta(first: float, second: float) -> float:
     return math.lgamma(first) + math.lgamma(second) - math.lgamma(first + second)
 
 
-def _measures_of_total(found: float, missed: float, *, sizes: Mapping[bool, int]) -> dict[Measure, float | None]:
-    return {
-        Measure.PRECISION: _ratio_or_none(found, sizes[True]),
-        Measure.RECALL: _ratio_or_none(found, found + missed),
-        Measure.F1: _ratio_or_none(2 * found, found + missed + sizes[True]),
-        Measure.ELUSION: _ratio_or_none(missed, sizes[False]),
-        Measure.RICHNESS: _ratio_or_none(found + missed, sizes[False] + sizes[True]),
-    }
-
-
-def _ratio_or_none(upper: float, lower: float) -> float | None:
-    return upper / lower if lower > 0 and not math.isnan(upper) else None
-
-
-def _end(ends: Sequence[Mapping[Measure, float | None]], name: Measure, *, is_upper: bool) -> float:
-    values = [value for end in ends if (value := end[name]) is not None]
-    if not values:
-        return 1.0 if is_upper else 0.0
-    return max(values) if is_upper else min(values)
+def _estimate_of_ends(values: Numbers) -> MeasureEstimate:
+    """The estimate of a point, which stands first, and of what is possible."""
+    point, ends = values[0], values[1:][~np.isnan(values[1:])]
+    return MeasureEstimate(
+        value=None if np.isnan(point) else float(point),
+        low=float(min(ends, default=0.0)),
+        high=float(max(ends, default=1.0)),
+    )

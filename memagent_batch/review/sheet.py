@@ -10,7 +10,7 @@ from typing import Any
 from memagent_batch.domain.texts.escapes import is_formula
 from memagent_batch.errors import InputError
 from memagent_batch.review.labels import NO, YES, LabelRow
-from memagent_batch.review.population import DrawnUnit
+from memagent_batch.review.population import SampleRow
 from memagent_batch.review.record import Review
 
 SHEET_COLUMNS = (
@@ -24,19 +24,19 @@ TRUTHS = {"": True, "true": True, "false": False, "1": True, "0": False}
 """How `blind` may be written. A sheet shows no answer, so that an empty cell is blind."""
 
 
-def sheet_bytes(units: Sequence[DrawnUnit], *, review: Review) -> bytes:
+def sheet_bytes(units: Sequence[SampleRow], *, review: Review) -> bytes:
     """A sheet with a row for each of the readings, without labels; with a byte order mark, which Excel needs."""
     sink = io.StringIO(newline="")
     writer = csv.writer(sink)
     writer.writerow(SHEET_COLUMNS)
     for each in units:
         cells = {
-            "document_id": each.unit.document_id,
-            "question": each.unit.question,
+            "document_id": each["document_id"],
+            "question": each["question"],
             "decision": review.instruction,
             "review_id": review.record["review_id"],
-            "document_hash": each.unit.document_hash,
-            "question_hash": each.unit.question_hash,
+            "document_hash": each["document_hash"],
+            "question_hash": each["question_hash"],
         }
         writer.writerow([quoted(cells.get(name, "")) for name in SHEET_COLUMNS])
     return sink.getvalue().encode("utf-8-sig", errors="backslashreplace")
@@ -65,7 +65,7 @@ def parse_sheet(data: bytes, *, name: str, reviews: Mapping[str, Review], review
     if missing:
         raise InputError(f"{name} has no column {missing[0]!r}; keep the columns of the labels.csv that was written")
     units = {
-        (name, each.unit.document_hash, each.unit.question_hash): each.unit.document_id
+        (name, each["document_hash"], each["question_hash"]): each["document_id"]
         for name, review in reviews.items()
         for each in review.sample
     }

@@ -1,8 +1,8 @@
 """The tables of an output: their columns and rows, and the files that hold them."""
 
 import io
-from collections.abc import Collection, Sequence
-from typing import Annotated, TypedDict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -43,6 +43,10 @@ EVIDENCE_FOLDER = "evidence"
 RESULTS_FOLDER = "results"
 MOVED_TABLES_REMEDY = "a later run of the output replaces the tables: repeat the command on the latest run"
 """What to do about a table file that is gone."""
+READING_COLUMNS = ("document_id", "question_id", "sample")
+"""Columns that name a reading inside a run."""
+ReadingIds = tuple[str, str, int]
+"""Values of `READING_COLUMNS`."""
 
 DocumentId = Annotated[str, Column("unique id of the document")]
 QuestionId = Annotated[str, Column("id of the question")]
@@ -240,6 +244,11 @@ def table_locations(output: Location, table: str) -> list[Location]:
     if table not in manifest["files"]:
         raise OutputError(f"output: {output.uri} has no table {table!r}; it has {', '.join(sorted(manifest['files']))}")
     return [output / name for name in manifest["files"][table]]
+
+
+def reading_ids(row: Mapping[str, Any]) -> ReadingIds:
+    """The reading that a row belongs to."""
+    return row["document_id"], row["question_id"], row["sample"]
 
 
 def read_table_columns(place: Location, names: Collection[str]) -> pa.Table:

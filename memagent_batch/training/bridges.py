@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-TOKENS, LOGPROBS, MASK = pa.list_(pa.int32()), pa.list_(pa.float32()), pa.list_(pa.int8())
+TOKENS, LOGPROBS, TOKEN_MASK = pa.list_(pa.int32()), pa.list_(pa.float32()), pa.list_(pa.int8())
 TURN_COLUMNS = {
     "prompt_token_ids": TOKENS,
     "response_token_ids": TOKENS,
     "response_logprobs": LOGPROBS,
-    "response_mask": MASK,
+    "response_mask": TOKEN_MASK,
     "finish_reason": pa.string(),
 }
 """What a turn has inside a row of a group: columns of `ROLLOUTS`."""
@@ -54,9 +54,9 @@ def _trl_rows(group: pa.Table) -> pa.Table:
             "group_id": group["group_id"],
             "sample": group["sample"],
             "turn": group["turn"],
-            "input_ids": _joined(prompts, responses),
-            "completion_mask": _joined(blanks, _cells(group["response_mask"])),
-            "old_log_probs": _joined(blanks, _cells(group["response_logprobs"])),
+            "input_ids": _concatenated(prompts, responses),
+            "completion_mask": _concatenated(blanks, _cells(group["response_mask"])),
+            "old_log_probs": _concatenated(blanks, _cells(group["response_logprobs"])),
             "advantage": group["advantage"],
             "reward": group["reward"],
         },
@@ -116,7 +116,7 @@ def _cells(column: pa.ChunkedArray) -> list[np.ndarray[Any, Any]]:
     return [cell.values.to_numpy(zero_copy_only=False) for cell in column]
 
 
-def _joined(before: Sequence[np.ndarray[Any, Any]], after: Sequence[np.ndarray[Any, Any]]) -> list[Any]:
+def _concatenated(before: Sequence[np.ndarray[Any, Any]], after: Sequence[np.ndarray[Any, Any]]) -> list[Any]:
     return [np.concatenate(pair) for pair in zip(before, after, strict=True)]
 
 
@@ -136,7 +136,7 @@ TRL = pa.schema(
         "sample": pa.int32(),
         "turn": pa.int32(),
         "input_ids": TOKENS,
-        "completion_mask": MASK,
+        "completion_mask": TOKEN_MASK,
         "old_log_probs": LOGPROBS,
         "advantage": pa.float64(),
         "reward": pa.float64(),

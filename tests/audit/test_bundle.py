@@ -11,7 +11,7 @@ from memagent_batch.cli.bundle import Bundle
 from memagent_batch.cli.main import read_command
 from memagent_batch.errors import NotVerifiedError, OutputError, SettingsError
 from memagent_batch.flows.audit import bundle
-from memagent_batch.flows.review import ReviewRequest, estimate
+from memagent_batch.flows.review import ReviewRequest, make_estimate
 from memagent_batch.review.record import rule_of
 from memagent_batch.store.location import Location
 from tests.audit.scan import Copy, verify_here
@@ -37,7 +37,7 @@ def names_of(folder: Path) -> set[str]:
 def reviewed(copy: Copy) -> Copy:
     """With a review whose labels and estimate are there."""
     label_all(copy.folder, {"a": True, "c": False, "d": True, "none": False}, asked=CLAUSE)
-    estimate(Location(uri=str(copy.folder)), None, so_far=False, with_seen=False)
+    make_estimate(Location(uri=str(copy.folder)), None, so_far=False, with_seen=False)
     return copy
 
 

@@ -8,8 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memagent_batch.audit.reread import draw_turns
+from memagent_batch.audit.reread import Replay, job_of_run
+from memagent_batch.audit.tables import texts_of
 from memagent_batch.errors import SettingsError
+from memagent_batch.runs.history import open_run
 from memagent_batch.store.json_files import json_bytes
 from memagent_batch.store.location import Location
 from tests.audit.scan import Copy, verify_here
@@ -48,19 +50,28 @@ def test_turn_with_other_tokens_is_named_with_its_place(copied: Callable[[], Cop
     assert {turn.document_id for turn in again.different} == {"a", "c", "d"}
 
 
-def test_draw_is_the_same_of_any_files_and_a_larger_one_holds_the_smaller(copied: Callable[[], Copy]) -> None:
+async def test_draw_is_the_same_and_a_larger_one_holds_the_smaller_and_takes_each_reading_first(
+    copied: Callable[[], Copy],
+) -> None:
     copy = copied()
-    rows = logged(copy)
-    given: dict[str, Any] = {
-        "document_hashes": {row["document_hash"] for row in rows},
-        "fingerprints": {row["fingerprint"] for row in rows},
-    }
-    output, names = Location(uri=str(copy.folder)), [name for name in copy.files() if name.startswith("log/turns")]
-    ten = draw_turns(output, names, num=10, seed=0, **given)
-    assert len(ten) == 10
-    assert draw_turns(output, reversed(names), num=10, seed=0, **given) == ten
-    assert set(draw_turns(output, names, num=20, seed=0, **given)) > set(ten)
-    assert set(draw_turns(output, names, num=10, seed=1, **given)) != set(ten)
+    past = open_run(Location(uri=str(copy.folder)), copy.runs[-1])
+    assert copy.job is not None
+    texts = texts_of(past, [])
+    assert texts is not None
+    replay = Replay(
+        past, job_of_run(past, copy.job), texts=texts, log=[name for name in copy.files() if name.startswith("log/")]
+    )
+
+    async def drawn(num: int, *, seed: int = 0) -> list[tuple[str, int, str]]:
+        turns = await replay.draw_turns(num, seed=seed, not_asked=[])
+        return [(turn.reading.document_id, turn.reading.question, turn.prompt.path) for turn in turns]
+
+    five, twenty = await drawn(5), await drawn(20)
+    assert (len(five), len({turn[:2] for turn in five})) == (5, 5)
+    assert await drawn(5) == five
+    assert set(twenty) > set(five)
+    assert len({turn[:2] for turn in twenty[:9]}) == 9, "three documents with three questions"
+    assert set(await drawn(5, seed=1)) != set(five)
 
 
 def test_another_reader_is_refused_before_an_engine_starts(copied: Callable[[], Copy]) -> None:

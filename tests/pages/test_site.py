@@ -154,7 +154,7 @@ def test_site_that_fails_on_the_way_leaves_the_one_before(scan: Location, monkey
     def fail(*_: Any, **__: Any) -> bytes:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(site, "_index", fail)
+    monkeypatch.setattr(site, "publish_site", fail)
     with pytest.raises(OSError, match="full"):
         write(scan, scan / "page")
     assert {path: Path(path).read_bytes() for path in (scan / "page").files()} == before

@@ -7,7 +7,7 @@ from threading import Barrier
 
 import pytest
 
-from memagent_batch.pages.site import open_site, publish
+from memagent_batch.pages.site import open_site, publish_site
 from memagent_batch.store.location import Location
 
 NUM_FILES = 5
@@ -21,7 +21,7 @@ def _build(target: Location, both: Barrier, num_builds: int) -> None:
                 files.write(f"rows/{number}.html", b"rows")
             files.finish()
             both.wait()
-            publish(target, files, files.build.encode())
+            publish_site(target, files, files.build.encode())
         both.wait()
         _require_whole(target)
         both.wait()
@@ -49,11 +49,11 @@ def test_publish_removes_the_build_before_and_one_that_was_stopped_long_ago_and_
     stopped = "build-20200101T000000-abcdef"
     (target / f"{stopped}/rows/0.html").write_bytes(b"half a site")
     with open_site(target) as first:
-        publish(target, first, first.build.encode())
+        publish_site(target, first, first.build.encode())
     with open_site(target) as begun, open_site(target) as second:
         begun.write("rows/0.html", b"rows")
         begun.finish()
         second.write("rows/0.html", b"rows")
-        publish(target, second, second.build.encode())
+        publish_site(target, second, second.build.encode())
         builds = {Path(path).relative_to(tmp_path).parts[0] for path in target.files() if "/rows/" in path}
         assert builds == {begun.build, second.build}

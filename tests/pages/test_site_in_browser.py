@@ -1,7 +1,6 @@
 """The site as a person opens it: files in a browser."""
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -233,9 +232,7 @@ def test_ten_thousand_readings_stay_usable(browser: webdriver.Chrome, tmp_path: 
     questions = {f"q-{number:02d}": f"Question {number}?" for number in range(50)}
     nights.run({f"document-{number:03d}": f"answer {number}" for number in range(200)}, questions)
     index = site_of(nights.output)
-    began = time.perf_counter()
     opened(browser, index.as_uri())
-    loaded = time.perf_counter()
     assert state(browser) == "10,000 answers in 200 documents"
     assert len(rows(browser)) == 50
     search(browser, "document-199 q-49")
@@ -245,7 +242,6 @@ def test_ten_thousand_readings_stay_usable(browser: webdriver.Chrome, tmp_path: 
     browser.find_element(By.ID, "columns-after").click()
     assert column(browser, 0)[0] == "document-050"
     assert "questions 7 – 12 of 50" in browser.find_element(By.CSS_SELECTOR, ".pager").text
-    print(f"10,000 readings: shown after {loaded - began:.1f} s; four steps {time.perf_counter() - loaded:.1f} s")
 
 
 class _Quiet(SimpleHTTPRequestHandler):

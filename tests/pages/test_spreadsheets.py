@@ -9,7 +9,6 @@ from xml.etree import ElementTree
 import pyarrow as pa
 import pytest
 
-from memagent_batch.domain.texts.escapes import is_formula
 from memagent_batch.errors import OutputError, SettingsError
 from memagent_batch.pages.spreadsheets import (
     MAX_XLSX_CHARACTERS,
@@ -92,16 +91,6 @@ def test_xlsx_of_more_rows_than_a_sheet_holds_is_refused(run: tuple[Location, An
     with pytest.raises(OutputError, match=r"1,048,576 answers.*--to csv"):
         write_spreadsheet(*run, to=SpreadsheetFormat.XLSX, file=tmp_path / "a.xlsx")
     assert not (tmp_path / "a.xlsx").exists()
-
-
-@pytest.mark.parametrize("text", FORMULAS)
-def test_formula_is_seen(text: str) -> None:
-    assert is_formula(text)
-
-
-@pytest.mark.parametrize("text", PLAIN)
-def test_plain_text_is_no_formula(text: str) -> None:
-    assert not is_formula(text)
 
 
 def test_xlsx_without_its_extra_is_refused_and_csv_needs_none(

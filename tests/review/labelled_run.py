@@ -69,6 +69,9 @@ def write_run(folder: Path, made: MadeRun) -> dict[str, bool]:
     of_id = dict(zip(truth, texts, strict=True))
     written = write_documents(documents, of_id, form=made.form, file="documents.parquet")
     rows = [row | {"document_hash": written.hashes[row["document_id"]]} for row in _answer_rows(made, truth)]
+    if not made.typed:
+        untyped = dict.fromkeys(name for name in ANSWERS.names if name.startswith(("value", "confidence")))
+        rows = [row | untyped for row in rows]
     evidence = [_evidence_row(row, text) for row, text in zip(rows, texts, strict=True) if row["answer"] == "Yes."]
     files: dict[str, list[str]] = {"answers": [], "evidence": ["evidence/part-0.parquet"]}
     (folder / "answers").mkdir(parents=True, exist_ok=True)
@@ -77,9 +80,8 @@ def write_run(folder: Path, made: MadeRun) -> dict[str, bool]:
     size = -(-len(rows) // made.num_parts)
     for part in range(made.num_parts):
         table = pa.Table.from_pylist(rows[part * size : (part + 1) * size], schema=ANSWERS)
-        columns = [name for name in ANSWERS.names if made.typed or not name.startswith(("value", "confidence"))]
         name = f"answers/part-{part}-{made.run_id}.parquet"
-        pq.write_table(table.select(columns), folder / name)
+        pq.write_table(table, folder / name)
         files["answers"].append(name)
     settings = {"input": {"text_column": "text", **written.input}, "documents": [str(documents)]}
     tables = {**written.tables}

@@ -5,7 +5,7 @@ A sequence looks after every twentieth of the labels, and a review is covered if
 err, and a second and third person read as `review make` says.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -26,7 +26,6 @@ from memagent_batch.review.strata import Stratum, allocate, is_found
 
 PRECISION = 0.8
 SHARE_FAILED = 0.02
-ERROR_RATES = (0.0, 0.02, 0.05)
 NUM_DRAWS = 1_000
 LOOKS = 20
 SECOND_SHARE = 0.1
@@ -57,67 +56,50 @@ class Cell:
         return {Stratum.FAILED: self.richness, Stratum.FLAGGED: PRECISION, Stratum.NOT_FLAGGED: self.elusion}
 
 
-def fixed_figures(cell: Cell, *, reviews: int, rng: np.random.Generator) -> Iterator[dict[str, Any]]:
-    """Coverage and width of the intervals of a sample of fixed size."""
-    covered, widths = [], []
+def coverage(cell: Cell, *, reviews: int, rng: np.random.Generator) -> dict[Measure, float]:
+    """Share of the reviews in which the interval of a sample of fixed size covers the truth, by measure."""
+    covered = []
     for _ in range(reviews):
         truth, counts = simulated(cell, rng=rng)
         true = true_measures(cell, truth)
         estimates = estimate_measures(counts, draw_totals(counts, seed=int(rng.integers(2**31)), num_draws=NUM_DRAWS))
         estimates[Measure.ERROR_RATE] = error_rate(cell, counts, rng=rng)
         covered.append([estimates[name].low <= true[name] <= estimates[name].high for name in true])
-        widths.append(estimates[Measure.RECALL].high - estimates[Measure.RECALL].low)
-    shares = np.mean(covered, axis=0)
-    yield {
-        "coverage": {name.value: round(float(share), 3) for name, share in zip(true, shares, strict=True)},
-        "recall_width": round(float(np.mean(widths)), 3),
-    }
+    return dict(zip(true, np.mean(covered, axis=0).tolist(), strict=True))
 
 
-def sequence_figures(cell: Cell, *, reviews: int, rng: np.random.Generator) -> Iterator[dict[str, Any]]:
-    """How often no look of many misses recall; and how often a fixed interval at the same looks never misses it."""
-    held, naive, widths = [], [], []
-    for _ in range(reviews):
+def coverage_at_all_looks(cell: Cell, *, reviews: int, rng: np.random.Generator) -> tuple[float, float]:
+    """How often no look of many misses recall: of confidence sequences, and of fixed intervals."""
+    missed = np.zeros((reviews, 2), np.bool_)
+    for review in range(reviews):
         truth, orders = simulated_orders(cell, rng=rng)
         true = true_measures(cell, truth)[Measure.RECALL]
-        misses = [False, False]
         for look in range(1, LOOKS + 1):
             counts = [_seen(cell, name, order[: -(-len(order) * look // LOOKS)]) for name, order in orders.items()]
             sequence = sequence_measures(counts)[Measure.RECALL]
             fixed = estimate_measures(counts, draw_totals(counts, num_draws=200))[Measure.RECALL]
-            misses = [
-                miss or not each.low <= true <= each.high for miss, each in zip(misses, (sequence, fixed), strict=True)
-            ]
-        held.append(not misses[0])
-        naive.append(not misses[1])
-        widths.append(sequence.high - sequence.low)
-    yield {
-        "recall_at_all_looks": round(float(np.mean(held)), 3),
-        "recall_at_all_looks_fixed": round(float(np.mean(naive)), 3),
-        "recall_width": round(float(np.mean(widths)), 3),
-    }
+            missed[review] |= [not each.low <= true <= each.high for each in (sequence, fixed)]
+    of_sequences, of_fixed = 1 - missed.mean(axis=0)
+    return float(of_sequences), float(of_fixed)
 
 
-def error_figures(cell: Cell, *, reviews: int, rng: np.random.Generator) -> Iterator[dict[str, Any]]:
-    """Coverage where people err: of one person's labels, of what most of three say, and allowing for errors."""
-    for error in ERROR_RATES:
-        covered: dict[str, list[bool]] = {}
-        widths = []
-        for _ in range(reviews):
-            truth, orders = simulated_orders(cell, rng=rng)
-            true = true_measures(cell, truth)
-            one, most = labelled(cell, orders, error=error, rng=rng)
-            ways: dict[str, Estimates] = {
-                "one": estimate_measures(one, draw_totals(one)),
-                "most": estimate_measures(most, draw_totals(most)),
-                "allowed": estimate_measures(most, draw_true_totals(most, seed=1), is_point_of_draws=True),
-            }
-            for way, name in product(ways, (Measure.RECALL, Measure.PRECISION)):
-                estimate = ways[way][name]
-                covered.setdefault(f"{name}_{way}", []).append(estimate.low <= true[name] <= estimate.high)
-            widths.append(ways["allowed"][Measure.RECALL].high - ways["allowed"][Measure.RECALL].low)
-        shares = {name: round(float(np.mean(each)), 3) for name, each in covered.items()}
-        yield {"error_rate_of_people": error, **shares, "recall_width_allowed": round(float(np.mean(widths)), 3)}
+def coverage_with_errors(
+    cell: Cell, *, error: float, reviews: int, rng: np.random.Generator
+) -> dict[tuple[str, Measure], float]:
+    """Coverage if people err: by `one` person's labels, and `allowed` for the errors that up to three people show."""
+    covered: dict[tuple[str, Measure], list[bool]] = {}
+    for _ in range(reviews):
+        truth, orders = simulated_orders(cell, rng=rng)
+        true = true_measures(cell, truth)
+        one, most = labelled(cell, orders, error=error, rng=rng)
+        ways: dict[str, Estimates] = {
+            "one": estimate_measures(one, draw_totals(one)),
+            "allowed": estimate_measures(most, draw_true_totals(most, seed=1), is_point_of_draws=True),
+        }
+        for way, name in product(ways, (Measure.RECALL, Measure.PRECISION)):
+            estimate = ways[way][name]
+            covered.setdefault((way, name), []).append(estimate.low <= true[name] <= estimate.high)
+    return {key: float(np.mean(each)) for key, each in covered.items()}
 
 
 def simulated(cell: Cell, *, rng: np.random.Generator) -> tuple[dict[str, int], list[StratumCounts]]:

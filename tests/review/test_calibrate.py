@@ -12,7 +12,7 @@ from memagent_batch.cli.main import main
 from memagent_batch.documents.where import matching_rows, parse_where
 from memagent_batch.errors import OutputError
 from memagent_batch.flows.review import ReviewRequest, calibrate, import_labels, make_review
-from memagent_batch.review.calibration import ALL, Target
+from memagent_batch.review.calibration import ALL_AGAIN, Target
 from memagent_batch.review.labels import Purpose
 from memagent_batch.review.record import rule_of
 from memagent_batch.store.location import Location
@@ -110,7 +110,7 @@ def test_labels_that_are_too_few_or_of_another_purpose_teach_no_threshold(
     arguments += ["--review", label(output, truth, asked=few)]
     assert main([*arguments, "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert shown["up_to"] == ALL
+    assert shown["up_to"] == ALL_AGAIN
     assert shown["num_positives"] < shown["fewest_positives"] == 36
     assert main(arguments) == 0
     said = capsys.readouterr().out

@@ -7,12 +7,12 @@ from itertools import combinations
 import pytest
 
 from memagent_batch.review.calibration import (
-    ALL,
-    NONE,
+    ALL_AGAIN,
+    NONE_AGAIN,
     Target,
     capital,
     fewest_draws,
-    is_found,
+    is_covered,
     learn_threshold,
 )
 
@@ -44,9 +44,9 @@ def test_more_labels_never_take_a_refutation_back() -> None:
 
 def test_threshold_of_few_labels_looks_at_everything_that_is_not_flagged() -> None:
     few = fewest_draws(share=0.9, delta=0.05) - 1
-    assert learn_threshold([None] * few, TARGET) == ALL
-    assert learn_threshold([None] * (few + 1), TARGET) == NONE
-    assert learn_threshold([], TARGET) == ALL
+    assert learn_threshold([None] * few, TARGET) == ALL_AGAIN
+    assert learn_threshold([None] * (few + 1), TARGET) == NONE_AGAIN
+    assert learn_threshold([], TARGET) == ALL_AGAIN
 
 
 def test_threshold_leaves_what_is_rarely_looked_for() -> None:
@@ -55,8 +55,8 @@ def test_threshold_leaves_what_is_rarely_looked_for() -> None:
     rng.shuffle(positives)
     up_to = learn_threshold(positives, TARGET)
     assert up_to == 0.6
-    assert sum(is_found(each, up_to=up_to) for each in positives) == 190
-    assert learn_threshold(positives, Target(recall=0.98, delta=0.05)) in (0.95, ALL)
+    assert sum(is_covered(each, up_to=up_to) for each in positives) == 190
+    assert learn_threshold(positives, Target(recall=0.98, delta=0.05)) in (0.95, ALL_AGAIN)
 
 
 def test_confident_misses_keep_the_threshold_above_them() -> None:

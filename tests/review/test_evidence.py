@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from memagent_batch.flows.review import estimate, import_labels, make_review
+from memagent_batch.flows.review import import_labels, make_estimate, make_review
 from memagent_batch.review.estimates import StratumSentences, estimate_evidence, sentence_labels
-from memagent_batch.review.labels import Label, LabelKey, Purpose
+from memagent_batch.review.labels import Decision, Label, LabelKey, Purpose
 from memagent_batch.store.location import Location
 from tests.review.labelled_run import MadeRun, fill_sheet, take_in, text_of, write_run
 from tests.review.test_review import ASKED
@@ -42,8 +42,9 @@ def test_each_stratum_counts_by_its_size_and_not_by_how_much_of_it_was_drawn() -
 def test_sentences_that_were_labelled_to_develop_by_do_not_count() -> None:
     key = LabelKey(document_hash="a", question_hash="q", char_start=0, char_end=9)
     at = datetime(2026, 11, 23, tzinfo=UTC)
+    decision = Decision(about="value_bool = true", choices=("yes", "no"))
     label = Label(
-        key=key, value="yes", reviewer="ada", labelled_at=at, blind=False, purpose=Purpose.DEVELOP, decision=None
+        key=key, value="yes", reviewer="ada", labelled_at=at, blind=False, purpose=Purpose.DEVELOP, decision=decision
     )
     assert sentence_labels([label], purpose=Purpose.VALIDATE) == {}
     assert sentence_labels([label, replace(label, purpose=Purpose.VALIDATE)], purpose=Purpose.VALIDATE) == {key: "yes"}
@@ -63,7 +64,7 @@ def test_estimate_says_of_which_strata_the_sentences_are(output: Path, location:
         span = {"char_start": text.index("The clause"), "char_end": len(text) - 1}
         writer.writerow({**row, **span, "label": "yes" if truth[row["document_id"]] else "no", "blind": "false"})
     import_labels(location, [take_in(output, sink.getvalue().encode())], reviewer=None)
-    values, page = estimate(location, None, so_far=False, with_seen=False)
+    values, page = make_estimate(location, None, so_far=False, with_seen=False)
     precision = values["values"][0]["measures"]["precision"]["value"]
     assert values["evidence"]["share"] == pytest.approx(precision), "answers that flag alone rest on a sentence here"
     assert values["evidence"]["strata"] == ["flagged"]

@@ -14,7 +14,7 @@ from memagent_batch.review.measures import (
 from memagent_batch.review.plan import expected_intervals
 from memagent_batch.review.reviewers import draw_true_totals
 from memagent_batch.review.sequences import sequence_measures, total_bounds
-from tests.review.simulated_reviews import Cell, error_figures, fixed_figures, sequence_figures
+from tests.review.simulated_reviews import Cell, coverage, coverage_at_all_looks, coverage_with_errors
 
 CELL = Cell(documents=10_000, richness=0.05, elusion=0.01, labels=750)
 
@@ -32,30 +32,29 @@ def stratum(size: int, labelled: int, positive: int, *, found: bool = False) -> 
 
 @pytest.mark.slow
 def test_intervals_of_simulated_reviews_cover_the_truth_as_often_as_they_say() -> None:
-    (figures,) = fixed_figures(CELL, reviews=800, rng=np.random.default_rng(3))
-    assert set(figures["coverage"]) == set(Measure)
-    for measure, share in figures["coverage"].items():
+    covered = coverage(CELL, reviews=800, rng=np.random.default_rng(3))
+    assert set(covered) == set(Measure)
+    for measure, share in covered.items():
         assert 0.93 <= share <= 0.98, measure
 
 
 @pytest.mark.slow
 def test_sequence_holds_at_all_looks_where_fixed_intervals_do_not() -> None:
     cell = Cell(documents=10_000, richness=0.2, elusion=0.05, labels=750)
-    (figures,) = sequence_figures(cell, reviews=120, rng=np.random.default_rng(5))
-    assert figures["recall_at_all_looks"] >= 0.95
-    assert figures["recall_at_all_looks_fixed"] < 0.9
+    of_sequences, of_fixed = coverage_at_all_looks(cell, reviews=120, rng=np.random.default_rng(5))
+    assert of_sequences >= 0.95
+    assert of_fixed < 0.9
 
 
 @pytest.mark.slow
 def test_errors_of_people_are_allowed_for_where_second_labels_show_them() -> None:
     cell = Cell(documents=2_000, richness=0.2, elusion=0.02, labels=750)
-    figures = {
-        each["error_rate_of_people"]: each for each in error_figures(cell, reviews=5, rng=np.random.default_rng(7))
-    }
-    assert figures[0.05]["recall_one"] < 0.5
-    for each in figures.values():
-        assert each["recall_allowed"] >= 0.8
-        assert each["precision_allowed"] >= 0.8
+    rng = np.random.default_rng(7)
+    of_rates = {error: coverage_with_errors(cell, error=error, reviews=5, rng=rng) for error in (0.0, 0.02, 0.05)}
+    assert of_rates[0.05]["one", Measure.RECALL] < 0.5
+    for covered in of_rates.values():
+        assert covered["allowed", Measure.RECALL] >= 0.8
+        assert covered["allowed", Measure.PRECISION] >= 0.8
 
 
 def test_recall_of_the_design_of_the_field_has_the_width_of_the_field() -> None:

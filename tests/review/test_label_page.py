@@ -13,7 +13,7 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from memagent_batch.flows.review import ReviewRequest, estimate, import_labels, make_review
+from memagent_batch.flows.review import ReviewRequest, import_labels, make_estimate, make_review
 from memagent_batch.review.record import rule_of
 from memagent_batch.review.sheet import unquoted
 from memagent_batch.store.location import Location
@@ -176,7 +176,7 @@ def test_saved_sheet_imports_and_estimates(opened: Opened) -> None:
     (sheet,) = opened.downloads.glob("*.csv")
     taken = import_labels(output, [Location(uri=str(sheet))], reviewer=None)
     assert (taken["labels"], taken["added"], len(taken["reviewers"])) == (NUM_LABELS + 2, NUM_LABELS + 2, 1)
-    values, page = estimate(output, None, so_far=False, with_seen=False)
+    values, page = make_estimate(output, None, so_far=False, with_seen=False)
     assert values["evidence"]["num_sentences"] == 1
     assert QUESTION in page
 

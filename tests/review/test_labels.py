@@ -25,7 +25,7 @@ from memagent_batch.review.labels import (
     current_labels_of,
     read_label_rows,
 )
-from memagent_batch.review.population import DrawnUnit, Unit
+from memagent_batch.review.population import SampleRow
 from memagent_batch.review.record import Review
 from memagent_batch.review.sheet import SHEET_COLUMNS, parse_sheet, quoted, sheet_bytes, unquoted
 from memagent_batch.store.location import Location
@@ -55,11 +55,18 @@ def row(document: str, value: str, **others: Any) -> dict[str, Any]:
     }
 
 
-def drawn(name: str) -> DrawnUnit:
-    unit = Unit(
-        document_id=name, document_hash=f"hash of {name}", question_hash="q", stratum="flagged", question="=Who?"
-    )
-    return DrawnUnit(unit=unit, number="0" * 64, rank=0, is_second=False)
+def drawn(name: str) -> SampleRow:
+    return {
+        "document_id": name,
+        "document_hash": f"hash of {name}",
+        "question_hash": "q",
+        "question": "=Who?",
+        "stratum": "flagged",
+        "copy": 0,
+        "number": "0" * 64,
+        "rank": 0,
+        "is_second": False,
+    }
 
 
 @pytest.fixture
@@ -110,17 +117,17 @@ def test_labels_without_a_time_are_new_only_where_they_say_something_else(output
     assert append_labels(output, [untimed], now=NOW + timedelta(1)) == 0
     assert append_labels(output, [{**untimed, "reviewer": "Ada"}], now=NOW + timedelta(1)) == 0
     assert append_labels(output, [{**untimed, "value": "no"}], now=NOW + timedelta(2)) == 1
-    assert [label.value for label in current_labels_of(as_labels(read_label_rows(output), decisions={}))] == ["no"]
+    assert [label.value for label in current_labels_of(as_labels(read_label_rows(output)))] == ["no"]
     assert append_labels(output, [{**untimed, "value": "no", "review_id": "s"}], now=NOW) == 1, "another decision"
 
 
 def test_label_file_without_a_column_that_it_needs_is_refused_and_further_columns_are_left(tmp_path: Path) -> None:
     output = Location(uri=str(tmp_path / "out"))
-    append_labels(output, [row("a", "yes", decision="value_number >= 1000.0")], now=NOW)
+    append_labels(output, [row("a", "yes")], now=NOW)
     (place,) = (tmp_path / "out" / LABELS_FOLDER).iterdir()
     table = pq.read_table(place)
     pq.write_table(table.append_column("later", [["what a later version adds"]]), place)
-    (label,) = as_labels(read_label_rows(output), decisions={})
+    (label,) = as_labels(read_label_rows(output))
     assert label.decision == DECISION
     pq.write_table(table.drop_columns(["blind"]), place)
     with pytest.raises(OutputError, match=r"blind.*restore it: it holds people's work"):
@@ -166,7 +173,7 @@ def test_sheet_of_a_spreadsheet_is_taken_with_its_hostile_cells(review: Review, 
         ("'quoted'", "yes", None, True),
     ]
     assert rows[0]["comment"] == 'a, "b"; c\nd'
-    assert as_labels(rows, decisions={})[0].decision == DECISION
+    assert as_labels(rows)[0].decision == DECISION
 
 
 def test_sheet_has_no_cell_that_is_a_formula(review: Review) -> None:
@@ -268,4 +275,3 @@ def test_label_counts_for_the_decision_that_it_was_given_by(asked: dict[str, Any
     counted = count([label(value)], decision=decision)
     assert counted.num_left == (not counts)
     assert counted.num_other == (not counts)
-    assert count([label(value, decision=None)], decision=decision).num_other == 1

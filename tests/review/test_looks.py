@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from memagent_batch.flows.review import estimate, make_review
+from memagent_batch.flows.review import make_estimate, make_review
 from memagent_batch.review.record import rule_of
 from memagent_batch.store.location import Location
 from tests.review.labelled_run import MadeRun, write_run
@@ -21,7 +21,7 @@ def test_samples_made_before_any_estimate_have_wider_intervals_once_another_is_e
     red = replace(SMALL, rule=rule_of("value_label = 'red'", by=None, unsure_below=None))
     other = label_all(output, truth, asked=red).name
     for name, expected in ((first, False), (second, True), (first, True), (other, False)):
-        values, page = estimate(location, name, so_far=False, with_seen=False)
+        values, page = make_estimate(location, name, so_far=False, with_seen=False)
         assert values["is_sequence"] is expected, name
         looked = first if name == second else second
         assert (f"estimated before ({looked})" in page) is expected
@@ -30,16 +30,7 @@ def test_samples_made_before_any_estimate_have_wider_intervals_once_another_is_e
 def test_look_at_a_sample_that_another_review_names_is_not_named_as_anothers(output: Path, location: Location) -> None:
     write_run(output, MADE)
     first = make_review(location, SMALL)["review"]
-    estimate(location, first, so_far=True, with_seen=False)
+    make_estimate(location, first, so_far=True, with_seen=False)
     assert record_of(make_review(location, replace(SMALL, seed=1)))["grown"][0]["review_id"] == first
     grown = record_of(make_review(location, replace(SMALL, labels="150")))["grown"]
     assert [(each["is_after_look"], "review_id" in each) for each in grown] == [(True, False)]
-
-
-def test_damaged_sample_stops_no_review_of_another_decision(output: Path, location: Location) -> None:
-    write_run(output, MADE)
-    red = replace(SMALL, rule=rule_of("value_label = 'red'", by=None, unsure_below=None))
-    made = make_review(location, red)
-    estimate(location, made["review"], so_far=True, with_seen=False)
-    (Path(made["folder"]) / "sample.parquet").write_bytes(b"damaged")
-    assert record_of(make_review(location, SMALL))["grown"] == []

@@ -7,16 +7,21 @@ import pyarrow as pa
 import pytest
 
 from memagent_batch.errors import InputError, SettingsError
-from memagent_batch.review.labels import Purpose, canonical_about
+from memagent_batch.review.labels import Purpose
 from memagent_batch.review.plan import plan_rows
-from memagent_batch.review.population import Unit, draw, number_of, seed_text, shuffled, strata_of
+from memagent_batch.review.population import draw, seed_text, strata_of
 from memagent_batch.review.record import rule_of
 from memagent_batch.review.strata import Stratum, allocate, parse_labels
 
-UNITS = [
-    Unit(document_id=f"d{place}", document_hash=f"{place:064x}", question_hash="q" * 64, stratum="ab"[place % 3 == 0])
-    for place in range(300)
-]
+READINGS = pa.table(
+    {
+        "document_id": [f"d{place:03}" for place in range(300)],
+        "document_hash": [f"{place:064x}" for place in range(300)],
+        "question_hash": ["q" * 64] * 300,
+        "question": ["Who?"] * 300,
+        "stratum": ["ab"[place % 3 == 0] for place in range(300)],
+    }
+)
 ANSWERS = pa.table(
     {
         "status": ["ok", "ok", "ok", "failed", "ok", "ok"],
@@ -30,36 +35,45 @@ ANSWERS = pa.table(
 )
 
 
+def drawn_ids(sizes: dict[str, int], *, readings: pa.Table = READINGS, seed: str = "0") -> set[str]:
+    return set(draw(readings, sizes, seed=seed, second_share=0.0)["document_id"].to_pylist())
+
+
 def test_permanent_number_is_the_hash_that_is_documented() -> None:
-    unit = Unit(document_id="d", document_hash="aa", question_hash="bb", stratum="flagged")
+    reading = READINGS.slice(0, 1).set_column(1, "document_hash", [["aa"]]).set_column(2, "question_hash", [["bb"]])
+    (number,) = draw(reading, {"b": 1}, seed="7", second_share=0.0)["number"].to_pylist()
     # printf '7|aa|bb' | sha256sum
-    assert number_of(unit, seed="7") == "22badceffbffc772f8addc291aaba3f5f585649b1824a01a127b662b3460d548"
+    assert number == "22badceffbffc772f8addc291aaba3f5f585649b1824a01a127b662b3460d548"
 
 
 def test_draw_is_the_same_in_any_order() -> None:
-    mixed = random.Random(4).sample(UNITS, len(UNITS))
+    mixed = READINGS.take(random.Random(4).sample(range(300), 300))
     sizes = {"a": 20, "b": 10}
-    first, second = (draw(units, sizes, seed="0", second_share=0.1) for units in (UNITS, mixed))
+    first, second = (draw(readings, sizes, seed="0", second_share=0.1) for readings in (READINGS, mixed))
     assert first == second
-    assert shuffled(first, seed="0") == shuffled(second[::-1], seed="0")
-    assert Counter(each.unit.stratum for each in first) == sizes
-    assert Counter(each.unit.stratum for each in first if each.is_second) == {"a": 2, "b": 1}
+    rows = first.to_pylist()
+    assert Counter(row["stratum"] for row in rows) == sizes
+    assert Counter(row["stratum"] for row in rows if row["is_second"]) == {"a": 2, "b": 1}
 
 
 def test_draw_grows_without_a_redraw_and_survives_changes_of_the_population() -> None:
-    few = {each.unit.document_id for each in draw(UNITS, {"a": 20, "b": 10}, seed="0", second_share=0.0)}
-    more = {each.unit.document_id for each in draw(UNITS, {"a": 60, "b": 40}, seed="0", second_share=0.0)}
+    few, more = drawn_ids({"a": 20, "b": 10}), drawn_ids({"a": 60, "b": 40})
     assert few < more
-    tonight = {each.unit.document_id for each in draw(UNITS[30:], {"a": 20, "b": 10}, seed="0", second_share=0.0)}
+    tonight = drawn_ids({"a": 20, "b": 10}, readings=READINGS.slice(30))
     assert len(few & tonight) >= len(few) - 6
-    other = {each.unit.document_id for each in draw(UNITS, {"a": 20, "b": 10}, seed="1", second_share=0.0)}
-    assert other != few
+    assert drawn_ids({"a": 20, "b": 10}, seed="1") != few
 
 
 def test_development_has_another_sample() -> None:
-    seeds = [seed_text(0, purpose) for purpose in Purpose]
-    drawn = [{each.unit.document_id for each in draw(UNITS, {"a": 30}, seed=seed, second_share=0.0)} for seed in seeds]
-    assert drawn[0] != drawn[1]
+    first, second = (drawn_ids({"a": 30}, seed=seed_text(0, purpose)) for purpose in Purpose)
+    assert first != second
+
+
+def test_documents_of_the_same_text_are_drawn_each_on_its_own() -> None:
+    same = READINGS.set_column(1, "document_hash", [["a" * 64] * 300])
+    sample = draw(same, {"a": 200, "b": 100}, seed="0", second_share=0.0)
+    assert len(sample["number"].unique()) == 300
+    assert drawn_ids({"b": 10}, readings=same) != set(READINGS["document_id"].to_pylist()[:30:3])
 
 
 @pytest.mark.parametrize(
@@ -72,11 +86,11 @@ def test_development_has_another_sample() -> None:
         ("value_label in ('a', 'b')", "value_label = 'a' or value_label = 'b'"),
         ("answer ~ '^it''s' and (x = 1 or y is null)", "(x = 1 or y is null) and answer ~ '^it''s'"),
         ('"an answer" = 1', '"an answer" = 1'),
-        ("value_label", "value_label"),
     ],
 )
 def test_condition_is_one_decision_however_it_is_written(text: str, same: str) -> None:
-    assert canonical_about(text) == same == canonical_about(same)
+    rules = [rule_of(each, by=None, unsure_below=None) for each in (text, same)]
+    assert {rule.about for rule in rules} == {same}
 
 
 @pytest.mark.parametrize(
@@ -93,18 +107,38 @@ def test_condition_that_does_not_fit_is_refused(text: str, message: str) -> None
         strata_of(ANSWERS, rule=rule_of(text, by=None, unsure_below=None))
 
 
-def test_strata_follow_from_the_output() -> None:
-    by_condition = rule_of("value_bool = true", by=None, unsure_below=0.8)
-    expected = ["flagged", "not_flagged", "unsure", "failed", "unsure", "invalid"]
-    assert strata_of(ANSWERS, rule=by_condition) == expected
-    by_answer = rule_of("answer ~ '(?i)yes'", by=None, unsure_below=None)
-    bare = ANSWERS.select(["status", "answer"])
-    assert strata_of(bare, rule=by_answer) == ["flagged", "not_flagged", "not_flagged", "failed", "invalid", "flagged"]
-    by_two = rule_of("value_label = 'red' or value_number >= 2", by=None, unsure_below=None)
-    assert strata_of(ANSWERS, rule=by_two) == ["flagged", "not_flagged", "flagged", "failed", "not_flagged", "invalid"]
-    by_value = rule_of(None, by="value_label", unsure_below=None)
-    assert strata_of(ANSWERS, rule=by_value)[:3] == ["value: red", "value: green", "value: am'ber"]
-    assert strata_of(ANSWERS, rule=by_value)[3:] == ["failed", "not_flagged", "invalid"]
+@pytest.mark.parametrize(
+    ("flagged", "by", "unsure_below", "strata"),
+    [
+        ("value_bool = true", None, 0.8, ["flagged", "not_flagged", "unsure", "failed", "unsure", "invalid"]),
+        ("answer ~ '(?i)yes'", None, None, ["flagged", *["not_flagged"] * 2, "failed", "not_flagged", "invalid"]),
+        (
+            "value_label = 'red' or value_number >= 2",
+            None,
+            None,
+            ["flagged", "not_flagged", "flagged", "failed", "not_flagged", "invalid"],
+        ),
+        (
+            None,
+            "value_label",
+            None,
+            ["value: red", "value: green", "value: am'ber", "failed", "not_flagged", "invalid"],
+        ),
+    ],
+)
+def test_strata_follow_from_the_output(
+    flagged: str | None, by: str | None, unsure_below: float | None, strata: list[str]
+) -> None:
+    rule = rule_of(flagged, by=by, unsure_below=unsure_below)
+    assert strata_of(ANSWERS, rule=rule).to_pylist() == strata
+
+
+def test_strata_of_answers_without_a_type_follow_from_the_answers() -> None:
+    nothing = {name: pa.nulls(6, ANSWERS.schema.field(name).type) for name in ("value_status", "confidence")}
+    bare = pa.table({"status": ANSWERS["status"], "answer": ANSWERS["answer"], **nothing})
+    rule = rule_of("answer ~ '(?i)yes'", by=None, unsure_below=0.5)
+    strata = ["flagged", "not_flagged", "not_flagged", "failed", "invalid", "flagged"]
+    assert strata_of(bare, rule=rule).to_pylist() == strata
 
 
 def test_allocation_reads_most_of_what_was_not_flagged() -> None:

@@ -265,7 +265,7 @@ def _labelled_ticks(axis: Axis, *, pixels: int) -> list[tuple[float, str]]:
 
 @cache
 def _template() -> jinja2.Template:
-    environment = page_environment(jinja2.PackageLoader("memagent_batch.evaluation", "report"))
+    environment = page_environment()
     environment.globals |= {
         "colour_of": colour_of,
         "dash_of": lambda place: DASHES[place % len(DASHES)],

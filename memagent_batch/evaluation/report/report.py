@@ -12,7 +12,6 @@ from enum import StrEnum
 from statistics import fmean
 from typing import Any, TypedDict
 
-import jinja2
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,7 +20,6 @@ from memagent_batch.domain.scores import Metric, ScoreOn
 from memagent_batch.evaluation.measures import compare, measure
 from memagent_batch.evaluation.record import (
     Evaluation,
-    ReadingIds,
     VariantRecord,
     open_evaluation,
     read_readings,
@@ -42,6 +40,7 @@ from memagent_batch.evaluation.report.templates import MAX_TEXT_CHARACTERS, page
 from memagent_batch.evaluation.report.traces import MAX_MEMORY_CHARACTERS, MAX_STEPS, make_trace
 from memagent_batch.evaluation.scoring import ALL_TASKS, CellSummary, Grouping, summarise
 from memagent_batch.evaluation.suite import STATUS_MISSING
+from memagent_batch.runs.tables import reading_ids
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import Row
 
@@ -150,7 +149,7 @@ def make_page(output: Location) -> dict[str, Any]:
 
 def render_report(page: dict[str, Any]) -> bytes:
     """The page, UTF-8; sections for which there is nothing are left out."""
-    environment = page_environment(jinja2.PackageLoader("memagent_batch.evaluation", "report"))
+    environment = page_environment()
     environment.filters |= {
         "length": length_label,
         "magnitude": magnitude,
@@ -238,7 +237,9 @@ def choose_failures(rows: Sequence[Row], *, limit: int = TRACES_PER_VARIANT) -> 
     chosen = [row for _, row in sorted(ranked, key=lambda pair: pair[0])[:limit]]
     faults = Counter(fault_of(row) for row in failures)
     return Failures(
-        shown=sorted(chosen, key=lambda row: (row["task"], row["length_tokens"] or 0, row["depth"] or 0, *_ids(row))),
+        shown=sorted(
+            chosen, key=lambda row: (row["task"], row["length_tokens"] or 0, row["depth"] or 0, *reading_ids(row))
+        ),
         total=len(failures),
         by_fault={fault: faults[fault] for fault in Fault if faults[fault]},
     )
@@ -269,25 +270,21 @@ def _variant_views(output: Location, scores: pa.Table, evaluation: Evaluation) -
 
 def _failure_views(output: Location, record: VariantRecord, failures: Failures, *, place: int) -> list[dict[str, Any]]:
     """The failures that are shown, each with its row of `answers` (None if the run has none) and its trace."""
-    readings = read_readings(output / record.run, {_ids(row) for row in failures.shown})
+    readings = read_readings(output / record.run, {reading_ids(row) for row in failures.shown})
     return [
         {
             "anchor": f"variant-{place}-failure-{number}",
             "row": row,
             "fault": fault_of(row),
-            "answer": readings.answers.get(_ids(row)),
+            "answer": readings.answers.get(reading_ids(row)),
             "trace": make_trace(
-                readings.memories.get(_ids(row), []),
+                readings.memories.get(reading_ids(row), []),
                 references=row["references"],
                 alternatives=row["metric"] != Metric.RULER_ALL,
             ),
         }
         for number, row in enumerate(failures.shown, start=1)
     ]
-
-
-def _ids(row: Row) -> ReadingIds:
-    return row["document_id"], row["question_id"], row["sample"]
 
 
 def _cell_order(cell: CellSummary, names: Sequence[str]) -> tuple[bool, str, bool, int, int]:

@@ -16,17 +16,18 @@ MAX_TEXT_CHARACTERS = 4_000
 """Of a question, answer, reference or response, characters that are shown."""
 MAX_SHORT_CHARACTERS = 120
 """Of the same in a list."""
-_HERE = files("memagent_batch.evaluation") / "report"
+_REPORT = files("memagent_batch.evaluation") / "report"
 _UNSAFE_IN_JSON = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 )
 """Characters of JSON that could end the element that holds it, or that older script engines end a line at."""
 
 
-def page_environment(loader: jinja2.BaseLoader) -> jinja2.Environment:
-    """Templates with the filters that all pages use."""
+def page_environment(*folders: tuple[str, str]) -> jinja2.Environment:
+    """The report's templates and those in folders of packages, with the filters that all pages use."""
+    loaders = [jinja2.PackageLoader(*each) for each in (*folders, ("memagent_batch.evaluation", "report"))]
     environment = jinja2.Environment(
-        loader=loader,
+        loader=jinja2.ChoiceLoader(loaders),
         autoescape=True,
         finalize=_shown_text,
         undefined=jinja2.StrictUndefined,
@@ -42,6 +43,11 @@ def page_environment(loader: jinja2.BaseLoader) -> jinja2.Environment:
         "span": _span_text,
     }
     return environment
+
+
+def page_style(own: str = "") -> str:
+    """The style of all pages, followed by a page's own."""
+    return (_REPORT / "page.css").read_text(encoding="utf-8") + own
 
 
 def page_bytes(
@@ -63,7 +69,7 @@ def page_bytes(
 
 def frame_page(environment: jinja2.Environment, data: Any) -> bytes:
     """A page that hands its data to the page that shows it in a frame."""
-    script = (_HERE / "frame.js").read_text(encoding="utf-8")
+    script = (_REPORT / "frame.js").read_text(encoding="utf-8")
     return page_bytes(environment.get_template("frame.html"), {"data": data}, style=None, script=script)
 
 

@@ -6,7 +6,7 @@ own, by its hash. A person who opens the files of answers by hand sees them: a s
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -15,16 +15,16 @@ from typing import Any
 import jinja2
 import pyarrow.compute as pc
 
-from memagent_batch.evaluation.report.templates import frame_page, page_bytes, page_environment
+from memagent_batch.evaluation.report.templates import frame_page, page_bytes, page_environment, page_style
 from memagent_batch.evaluation.report.visible import visible
 from memagent_batch.review.estimates import CountedLabels, LabelledUnit, contradicts
-from memagent_batch.review.population import DrawnUnit, answer_tables
+from memagent_batch.review.population import SampleRow, rows_of_question
 from memagent_batch.review.record import Review
 from memagent_batch.review.sheet import SHEET_COLUMNS, sheet_bytes
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.tables import read_table_columns
+from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import Row
 
@@ -33,41 +33,29 @@ DOCUMENT_FRAMES_FOLDER, ANSWER_FRAMES_FOLDER = "documents", "answers"
 NAME_DIGITS = 20
 """Digits of the permanent random number that name a part's file: they say nothing of the stratum."""
 _PAGE_FILES = files("memagent_batch.review") / "labelling"
-EVIDENCE_TABLE = "evidence"
-SHOWN_ANSWER_COLUMNS = (
-    "document_id",
-    "question_id",
-    "sample",
-    "status",
-    "answer",
-    "value",
-    "value_status",
-    "error_message",
-)
+SHOWN_ANSWER_COLUMNS = (*("document_id", "status", "answer", "value", "value_status", "error_message"),)
 SHOWN_EVIDENCE_COLUMNS = (
-    *("document_id", "question_id", "sample", "how", "rank", "char_start", "char_end", "text"),
-    *("document_hash", "question_hash"),
+    *("document_id", "how", "rank", "char_start", "char_end", "text", "document_hash", "question_hash"),
 )
 ROLES = ("first", "second", "third")
 """People who read, in the order in which they do."""
 
 
-def label_page(review: Review, units: Sequence[DrawnUnit], *, role: str) -> bytes:
+def label_page(review: Review, units: Sequence[SampleRow], *, role: str) -> bytes:
     """The page for these readings of a sample, in their order. It holds neither answer nor stratum.
 
     `role`: whose page it is: first, second or third; labels of each are kept apart in the browser.
     """
-    style = (files("memagent_batch.evaluation") / "report" / "page.css").read_text(encoding="utf-8")
     record = review.record
     items = [
         {
             "name": part_name(each),
-            "document_id": each.unit.document_id,
-            "shown": visible(each.unit.document_id),
-            "question": each.unit.question,
-            "shown_question": visible(each.unit.question),
-            "document_hash": each.unit.document_hash,
-            "question_hash": each.unit.question_hash,
+            "document_id": each["document_id"],
+            "shown": visible(each["document_id"]),
+            "question": each["question"],
+            "shown_question": visible(each["question"]),
+            "document_hash": each["document_hash"],
+            "question_hash": each["question_hash"],
         }
         for each in units
     ]
@@ -80,9 +68,9 @@ def label_page(review: Review, units: Sequence[DrawnUnit], *, role: str) -> byte
         "items": items,
     }
     return page_bytes(
-        _environment().get_template("label.html"),
+        _label_templates().get_template("label.html"),
         {"review": values},
-        style=style + _file_text("label.css"),
+        style=page_style(_file_text("label.css")),
         script=_file_text("label.js"),
         frames=True,
     )
@@ -90,7 +78,7 @@ def label_page(review: Review, units: Sequence[DrawnUnit], *, role: str) -> byte
 
 def document_part(text: str | None) -> bytes:
     """A document's file: its whole text, with a sign for each character that can't be seen; None where it is gone."""
-    return frame_page(_environment(), {"text": None if text is None else visible(text)})
+    return frame_page(_label_templates(), {"text": None if text is None else visible(text)})
 
 
 def answer_part(row: Mapping[str, Any] | None, evidence: Sequence[Mapping[str, Any]]) -> bytes:
@@ -105,12 +93,12 @@ def answer_part(row: Mapping[str, Any] | None, evidence: Sequence[Mapping[str, A
     ]
     value, answer = ("nothing: the reading is gone", "") if row is None else _answer_words(row)
     values = {"value": visible(value), "answer": visible(answer), "evidence": sentences}
-    return frame_page(_environment(), values)
+    return frame_page(_label_templates(), values)
 
 
-def part_name(drawn: DrawnUnit) -> str:
+def part_name(drawn: SampleRow) -> str:
     """Name of a reading's files."""
-    return drawn.number[:NAME_DIGITS]
+    return drawn["number"][:NAME_DIGITS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,12 +111,12 @@ class WrittenLabelling:
     """Of these, ones whose text is gone or has changed."""
 
 
-def units_left(counted: CountedLabels) -> dict[str, list[DrawnUnit]]:
+def units_left(counted: CountedLabels) -> dict[str, list[SampleRow]]:
     """Readings that the first, second and third reviewer have to label.
 
     A second person reads a share by lot, and all whose label contradicts the scan; a third one where two disagree.
     """
-    left: dict[str, list[DrawnUnit]] = {role: [] for role in ROLES}
+    left: dict[str, list[SampleRow]] = {role: [] for role in ROLES}
     for unit in counted.units:
         role = _role(unit)
         if role is not None:
@@ -158,16 +146,12 @@ def write_labelling(
 
 def chosen_evidence(output: Location, manifest: Manifest, review: Review) -> dict[str, list[Row]]:
     """The sentences that the answers of a sample rest on, by document_id, the best first."""
-    wanted = {each.unit.document_id for each in review.sample}
-    found: dict[str, list[Row]] = defaultdict(list)
-    for name in manifest["files"].get(EVIDENCE_TABLE, []):
-        table = read_table_columns(output / name, SHOWN_EVIDENCE_COLUMNS)
-        chosen = table.filter(
-            (pc.field("question_id") == review.record["question_id"])
-            & (pc.field("sample") == 0)
-            & (pc.field("how") == How.CHOSEN.value)
-        )
-        for row in chosen.to_pylist():
+    wanted = {each["document_id"] for each in review.sample}
+    question_id, found = review.record["question_id"], defaultdict[str, list[Row]](list)
+    for rows in rows_of_question(
+        output, manifest, EVIDENCE_FOLDER, question_id=question_id, columns=SHOWN_EVIDENCE_COLUMNS
+    ):
+        for row in rows.filter(pc.field("how") == How.CHOSEN.value).to_pylist():
             if row["document_id"] in wanted:
                 found[row["document_id"]].append(row)
     return {name: sorted(rows, key=lambda row: row["rank"]) for name, rows in found.items()}
@@ -187,9 +171,8 @@ def _answer_words(row: Mapping[str, Any]) -> tuple[str, str]:
 
 
 @cache
-def _environment() -> jinja2.Environment:
-    packages = (("memagent_batch.review", "labelling"), ("memagent_batch.evaluation", "report"))
-    return page_environment(jinja2.ChoiceLoader([jinja2.PackageLoader(*each) for each in packages]))
+def _label_templates() -> jinja2.Environment:
+    return page_environment(("memagent_batch.review", "labelling"))
 
 
 @cache
@@ -203,17 +186,17 @@ def _role(unit: LabelledUnit) -> str | None:
     values = [label.value for label in unit.labels]
     if not values:
         return ROLES[0]
-    if len(values) == 1 and (unit.drawn.is_second or contradicts(unit)):
+    if len(values) == 1 and (unit.drawn["is_second"] or contradicts(unit)):
         return ROLES[1]
     return ROLES[2] if len(values) == 2 and values[0] != values[1] else None
 
 
-def _write_parts(output: Location, manifest: Manifest, review: Review, needed: Sequence[DrawnUnit]) -> int:
+def _write_parts(output: Location, manifest: Manifest, review: Review, needed: Sequence[SampleRow]) -> int:
     """The parts of pages that are not there yet; returns how many texts are gone."""
-    units = {unit.unit.document_id: unit for unit in needed}
+    units = {unit["document_id"]: unit for unit in needed}
     there = {path.rpartition("/")[2] for path in (review.folder / DOCUMENT_FRAMES_FOLDER).files()}
     new = {name: unit for name, unit in units.items() if f"{part_name(unit)}.html" not in there}
-    wanted = {name: unit.unit.document_hash for name, unit in new.items()}
+    wanted = {name: unit["document_hash"] for name, unit in new.items()}
     if wanted:
         texts = DocumentTexts(output, manifest, wanted=wanted, without="--without-page")
         for fetched in texts.fetch(list(wanted)):
@@ -222,7 +205,7 @@ def _write_parts(output: Location, manifest: Manifest, review: Review, needed: S
     for unit in new.values():
         _frame_place(review, DOCUMENT_FRAMES_FOLDER, unit).write_bytes(document_part(None))
     evidence = chosen_evidence(output, manifest, review)
-    rows = _answers_by_unit(output, manifest, review, units)
+    rows = _answers_by_document(output, manifest, review, units)
     for name, unit in units.items():
         _frame_place(review, ANSWER_FRAMES_FOLDER, unit).write_bytes(
             answer_part(rows.get(name), evidence.get(name, []))
@@ -230,17 +213,17 @@ def _write_parts(output: Location, manifest: Manifest, review: Review, needed: S
     return len(new)
 
 
-def _answers_by_unit(
-    output: Location, manifest: Manifest, review: Review, units: Mapping[str, DrawnUnit]
+def _answers_by_document(
+    output: Location, manifest: Manifest, review: Review, document_ids: Collection[str]
 ) -> dict[str, Row]:
-    found = {}
-    for table in answer_tables(output, manifest, columns=SHOWN_ANSWER_COLUMNS):
-        mine = (pc.field("question_id") == review.record["question_id"]) & (pc.field("sample") == 0)
-        asked = table.filter(mine)
-        keep = [name in units for name in asked["document_id"].to_pylist()]
-        found.update({row["document_id"]: row for row in asked.filter(keep).to_pylist()})
+    question_id, found = review.record["question_id"], {}
+    for rows in rows_of_question(
+        output, manifest, ANSWERS_FOLDER, question_id=question_id, columns=SHOWN_ANSWER_COLUMNS
+    ):
+        mine = rows.filter(pc.field("document_id").isin(list(document_ids)))
+        found.update({row["document_id"]: row for row in mine.to_pylist()})
     return found
 
 
-def _frame_place(review: Review, folder: str, unit: DrawnUnit) -> Location:
+def _frame_place(review: Review, folder: str, unit: SampleRow) -> Location:
     return review.folder / f"{folder}/{part_name(unit)}.html"

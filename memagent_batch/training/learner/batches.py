@@ -14,6 +14,8 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from memagent_batch.errors import InputError
+
 Array = npt.NDArray[Any]
 PAD = 0
 """Token id behind the end of a row; nothing before it sees it."""
@@ -30,7 +32,10 @@ class Conversation:
     response: Array
     """Token ids; shape [num_response_tokens], at least one."""
     logprobs: Array
-    """Log-probability of each token of the response when it was drawn, nats; shape [num_response_tokens]."""
+    """Log-probability of each token of the response when it was drawn, nats; shape [num_response_tokens].
+
+    NaN for a token that no network drew: it counts as drawn by the one that learns from it. With an advantage of 1,
+    its gradient is that of supervised fine-tuning."""
     mask: Array
     """1 where a token of the response is learnt from; shape [num_response_tokens]."""
     advantage: float
@@ -44,10 +49,6 @@ class Conversation:
     def num_learnt_tokens(self) -> int:
         """Tokens of the response that are learnt from."""
         return int(self.mask.sum())
-
-    def least_logprob(self) -> float:
-        """Log-probability of the least likely token that is learnt from, when it was drawn, nats."""
-        return float(self.logprobs[self.mask != 0].min())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +66,7 @@ class ConversationBatch:
     text: Tensor
     """Which text each conversation is; shape [batch]."""
     logprobs: Tensor
-    """Log-probabilities when drawn, nats; float32, shape [batch, width]."""
+    """Log-probabilities when drawn, nats, NaN where a token was not drawn; float32, shape [batch, width]."""
     mask: Tensor
     """True where a token is learnt from; shape [batch, width]."""
     advantages: Tensor
@@ -77,12 +78,18 @@ class ConversationBatch:
 
 
 def conversations(rows: pa.Table) -> list[Conversation]:
-    """The rows of a rollouts table that are learnt from: those with an advantage, a response and a token unmasked."""
+    """The rows of a rollouts table that are learnt from: those with an advantage, a response and a token unmasked.
+
+    Raises:
+        InputError: a log-probability is not a number.
+    """
     rows = rows.select(LEARNT_COLUMNS).combine_chunks()
-    prompts, responses, logprobs, masks = (_arrays(rows[name]) for name in LEARNT_COLUMNS[:4])
+    prompts, responses, logprobs, masks = (_list_arrays(rows[name]) for name in LEARNT_COLUMNS[:4])
     found = []
     for place, advantage in enumerate(rows["advantage"].to_pylist()):
         if advantage is not None and masks[place].any():
+            if np.isnan(logprobs[place]).any():
+                raise InputError("rollouts: a log-probability is not a number; collect again with another engine")
             found.append(
                 Conversation(
                     prompt=prompts[place],
@@ -145,7 +152,7 @@ def _by_text(items: Sequence[Conversation]) -> list[list[Conversation]]:
     return list(texts.values())
 
 
-def _arrays(column: pa.ChunkedArray) -> list[Array]:
+def _list_arrays(column: pa.ChunkedArray) -> list[Array]:
     """The lists of a column, each a view of its values; an empty one if there is none."""
     lists = column.combine_chunks()
     lists = lists.chunk(0) if isinstance(lists, pa.ChunkedArray) and lists.num_chunks else lists

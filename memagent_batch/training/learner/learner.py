@@ -56,11 +56,8 @@ class StepFigures:
     num_learnt_tokens: int
     num_nonzero_advantage: int
     """Conversations with another advantage than 0: without one, the rewards of every question were equal."""
-    num_sure_conversations: int
-    """Those of them that did not go through the network: every token was drawn with more than
-    `skip_turns_above_probability`."""
     num_tokens: int
-    """Tokens of those that did, prompts included."""
+    """Tokens that went through the network, prompts included."""
     seconds: float
     tokens_per_second: float
     """`num_tokens` through the network and back in a second."""
@@ -95,7 +92,6 @@ def aggregate_steps(steps: Sequence[StepFigures]) -> StepFigures:
         num_conversations=sum(step.num_conversations for step in steps),
         num_learnt_tokens=num_learnt,
         num_nonzero_advantage=sum(step.num_nonzero_advantage for step in steps),
-        num_sure_conversations=sum(step.num_sure_conversations for step in steps),
         num_tokens=num_tokens,
         seconds=seconds,
         tokens_per_second=num_tokens / seconds,
@@ -168,9 +164,8 @@ class Learner:
         However the conversations are cut into batches, each token weighs the same: all are divided by one number.
         """
         num_learnt = sum(item.num_learnt_tokens for item in items)
-        unsure, sure = self._unsure_and_sure(items)
-        totals = unchanged_sums(sure, num_learnt=num_learnt)
-        for batch in batches(unsure, batch_tokens=self._settings.batch_tokens):
+        totals = {field.name: 0.0 for field in fields(TokenSums)}
+        for batch in batches(items, batch_tokens=self._settings.batch_tokens):
             sums = self._sums(batch.to(self._device))
             (sums.loss / num_learnt).backward()
             for name in totals.keys() - {"max_logprob_change"}:
@@ -191,15 +186,6 @@ class Learner:
         self.network.load_state_dict(state["network"])
         self._optimiser.load_state_dict(state["optimiser"])
         self.num_steps = state["num_steps"]
-
-    def _unsure_and_sure(self, items: Sequence[Conversation]) -> tuple[list[Conversation], list[Conversation]]:
-        above = self._settings.skip_turns_above_probability
-        limit = math.log(above) if above < 1.0 else math.inf
-        unsure: list[Conversation] = []
-        sure: list[Conversation] = []
-        for item in items:
-            (sure if item.least_logprob() > limit else unsure).append(item)
-        return unsure, sure
 
     def _sums(self, batch: ConversationBatch) -> TokenSums:
         with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._settings.bf16):
@@ -223,8 +209,7 @@ class Learner:
     def _figures(
         self, sums: dict[str, float], items: Sequence[Conversation], *, norm: float, rate: float, seconds: float
     ) -> StepFigures:
-        unsure, sure = self._unsure_and_sure(items)
-        num_tokens = sum(item.num_tokens for item in unsure)
+        num_tokens = sum(item.num_tokens for item in items)
         return StepFigures(
             loss=sums["loss"],
             kl=sums["kl"] if self._reference is not None else None,
@@ -237,21 +222,10 @@ class Learner:
             num_conversations=len(items),
             num_learnt_tokens=sum(item.num_learnt_tokens for item in items),
             num_nonzero_advantage=sum(item.advantage != 0 for item in items),
-            num_sure_conversations=len(sure),
             num_tokens=num_tokens,
             seconds=seconds,
             tokens_per_second=num_tokens / seconds,
         )
-
-
-def unchanged_sums(items: Sequence[Conversation], *, num_learnt: int) -> dict[str, float]:
-    """What `TokenSums` would be, divided by `num_learnt`, had no token's probability changed since it was drawn."""
-    totals = {field.name: 0.0 for field in fields(TokenSums)}
-    for item in items:
-        totals["loss"] -= item.advantage * item.num_learnt_tokens / num_learnt
-        totals["ratio"] += item.num_learnt_tokens / num_learnt
-        totals["nll"] -= float(item.logprobs[item.mask != 0].sum()) / num_learnt
-    return totals
 
 
 def load_learner(model: Path, *, reference: Path, settings: LearnerConfig) -> Learner:

@@ -47,12 +47,13 @@ def token_sums(
 
     Args:
         logprobs: log-probabilities of the drawn tokens now, nats; shape [batch, length].
-        drawn_logprobs: the same when they were drawn.
+        drawn_logprobs: the same when they were drawn; NaN for those that were not drawn.
         advantages: of each token's sample.
         mask: true where a token is learnt from; what stands elsewhere counts for nothing.
         reference_logprobs: log-probabilities under the reference; without them there is no such term.
         settings: clipping, and the weight of the divergence.
     """
+    drawn_logprobs = torch.where(drawn_logprobs.isnan(), logprobs.detach(), drawn_logprobs)
     change = (logprobs - drawn_logprobs).masked_fill(~mask, 0.0)
     ratio = change.exp()
     free = ratio * advantages

@@ -39,7 +39,7 @@ from memagent_batch.reading.turns import ReadingTurns
 from memagent_batch.runs.plan import Plan
 from memagent_batch.store.location import Location
 from memagent_batch.training.rollouts.groups import GroupMaker, GroupQuestion, GroupSample
-from memagent_batch.training.rollouts.table import ROLLOUTS_FOLDER, write_record, write_rollouts
+from memagent_batch.training.rollouts.table import ROLLOUTS_FOLDER, write_rollouts, write_rollouts_record
 from memagent_batch.wiring import identify_reader, make_documents, make_texts_place, make_tokenizer
 
 log = logging.getLogger(__name__)
@@ -273,7 +273,7 @@ def write_step_rollouts(
         files = list(write_rollouts(output, made, part=0, run_id=run_id))
     finally:
         maker.close()
-    write_record(
+    write_rollouts_record(
         output, maker.counts, files, sampling=training.agent.sampling, rollouts=training.rollouts, run_id=run_id
     )
 

@@ -111,7 +111,7 @@ def write_rollouts(output: Location, groups: Iterator[pa.Table], *, part: int, r
         yield _write_file(output, held, name=f"{name}-{number:04d}.parquet")
 
 
-def write_record(
+def write_rollouts_record(
     output: Location,
     counts: Mapping[str, Any],
     files: Sequence[str],
@@ -183,7 +183,7 @@ def read_groups(output: Location, *, files: Sequence[str], columns: Sequence[str
         InputError: a file is not there, or is not part of such a table.
     """
     names = list(dict.fromkeys(["group_id", *columns]))
-    return _whole(_batches(output, files, columns=names))
+    return _whole(_row_batches(output, files, columns=names))
 
 
 def require_logprobs(learnt: pa.Table) -> None:
@@ -202,7 +202,7 @@ def require_logprobs(learnt: pa.Table) -> None:
         )
 
 
-def _batches(output: Location, files: Sequence[str], *, columns: Sequence[str]) -> Iterator[pa.Table]:
+def _row_batches(output: Location, files: Sequence[str], *, columns: Sequence[str]) -> Iterator[pa.Table]:
     schema = pa.schema([ROLLOUTS.field(name) for name in columns])
     for name in files:
         place = output / name

@@ -31,8 +31,8 @@ from memagent_batch.training.rollouts.table import (
     ROLLOUTS,
     read_groups,
     read_rollouts_record,
-    write_record,
     write_rollouts,
+    write_rollouts_record,
 )
 from memagent_batch.wiring import identify_reader
 from tests.training.learner.loop_inputs import loop_config
@@ -72,7 +72,7 @@ def write_table(
         made.append(maker.group(asked, [sample_of(place, response=said) for place, said in enumerate(responses)]))
     output = Location(uri=str(folder))
     files = list(write_rollouts(output, (group for group in made if group is not None), part=0, run_id="run"))
-    write_record(output, maker.counts, files, sampling=agent.sampling, rollouts=rollouts, run_id="run")
+    write_rollouts_record(output, maker.counts, files, sampling=agent.sampling, rollouts=rollouts, run_id="run")
     return folder
 
 
@@ -106,13 +106,6 @@ def test_train_rollouts_of_other_weights_are_refused_unless_allowed(tmp_path: Pa
     assert not (tmp_path / "model").exists()
     assert train(settings_of(table, tmp_path / "named", weights_version="night-3"))["num_steps"] == 1
     assert train(settings_of(table, tmp_path / "allowed", allow_other_weights=True))["num_steps"] == 1
-
-
-def test_train_table_that_is_not_whole_is_refused(tmp_path: Path) -> None:
-    table = write_table(tmp_path / "table", [[RIGHT, WRONG]])
-    (table / "rollouts.json").unlink()
-    with pytest.raises(InputError, match=r"there is no rollouts\.json.*`memagent collect`"):
-        train(settings_of(table, tmp_path / "model"))
 
 
 def test_train_output_that_is_there_is_refused(tmp_path: Path) -> None:
@@ -206,24 +199,3 @@ def test_train_turn_without_all_its_logprobs_is_refused_by_name(tmp_path: Path) 
 def test_train_into_an_object_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="a folder of this machine, not to s3://bucket/model"):
         train(settings_of(tmp_path / "table", tmp_path).model_copy(update={"output": "s3://bucket/model"}))
-
-
-def test_learner_sure_above_with_a_reference_is_refused() -> None:
-    with pytest.raises(ValueError, match="set kl_weight to 0"):
-        LearnerConfig(skip_turns_above_probability=0.9)
-
-
-def test_read_groups_gives_each_group_whole_across_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memagent_batch.training.rollouts.table.ROLLOUT_FILE_BYTES", 700)
-    monkeypatch.setattr("memagent_batch.training.rollouts.table.BATCH_ROWS", 3)
-    table = write_table(tmp_path / "table", [[RIGHT, WRONG], [WRONG] * 5, [None, RIGHT, WRONG]])
-    record = json.loads((table / "rollouts.json").read_text())
-    assert len(record["files"]) > 3
-    groups = list(read_groups(Location(uri=str(table)), files=record["files"], columns=["document_id", "sample"]))
-    found = [(group["document_id"].unique().to_pylist(), group["sample"].to_pylist()) for group in groups]
-    assert found == [(["d0"], [0, 0, 1, 1]), (["d1"], [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]), (["d2"], [0, 0, 1, 1, 2, 2])]
-
-
-def test_read_groups_file_that_is_gone_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"gone\.parquet can't be read"):
-        list(read_groups(Location(uri=str(tmp_path)), files=["rollouts/gone.parquet"], columns=["sample"]))

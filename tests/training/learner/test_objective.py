@@ -4,11 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 
 from memagent_batch.config.training import LearnerConfig
-from memagent_batch.training.learner.batches import Conversation, batches, to_batch
+from memagent_batch.errors import InputError
+from memagent_batch.training.learner.batches import Conversation, batches, conversations, to_batch
 from memagent_batch.training.learner.learner import Learner, response_logprobs
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -130,17 +132,6 @@ def test_learner_dual_clip_and_divergence_limit_equal_the_formula(dual: float | 
         assert not torch.allclose(found, gradients(), atol=1e-3)
 
 
-@pytest.mark.parametrize(("ratio", "advantage", "clipped"), [(3.5, -1.0, 1), (2.5, -1.0, 0), (2.5, 1.0, 1)])
-def test_learner_dual_clip_bounds_what_a_bad_token_costs(ratio: float, advantage: float, clipped: int) -> None:
-    item = conversation(np.random.default_rng(5), spread=0.0, masked=0.0)
-    drawn = item.logprobs[:1] - np.float32(math.log(ratio))
-    moved = replace(item, response=item.response[:1], logprobs=drawn, mask=np.ones(1, np.int8), advantage=advantage)
-    sums = learner(kl_weight=0.0).accumulate([moved])
-    assert sums["clipped"] == clipped
-    assert sums["loss"] == pytest.approx({3.5: 3.0, 2.5: 2.5}[ratio] if advantage < 0 else -1.2, rel=1e-6)
-    assert bool(gradients().abs().max() == 0) == bool(clipped)
-
-
 @pytest.mark.parametrize(
     ("advantage", "drawn_lower", "clipped"), [(1.0, 1.0, 1), (1.0, -1.0, 0), (-1.0, 1.0, 0), (-1.0, -1.0, 1)]
 )
@@ -162,32 +153,23 @@ def test_learner_clips_only_what_has_moved_far_enough_already(
     assert sums["loss"] == pytest.approx(-advantage * bound, rel=1e-6)
 
 
-def test_sure_turns_stay_out_of_the_network_and_count_as_unchanged() -> None:
-    items = [conversation(np.random.default_rng(seed), spread=0.0, masked=0.0) for seed in range(4)]
-    least = sorted(math.exp(item.least_logprob()) for item in items)
-    between = (least[1] + least[2]) / 2
-    unsure = [item for item in items if math.exp(item.least_logprob()) < between]
-    every = sum(item.num_learnt_tokens for item in items)
-    some = sum(item.num_learnt_tokens for item in unsure)
-    whole = learner(kl_weight=0.0).accumulate(items)
-    learner(kl_weight=0.0).accumulate(unsure)
-    expected = gradients().clone() * some / every
-    found = learner(kl_weight=0.0, skip_turns_above_probability=between).accumulate(items)
-    assert torch.allclose(gradients(), expected, atol=1e-9)
-    assert found == pytest.approx({**whole, "max_logprob_change": found["max_logprob_change"]}, abs=1e-6)
-    figures = learner(kl_weight=0.0, skip_turns_above_probability=between, learning_rate=1e-12, weight_decay=0.0).step(
-        items
-    )
-    assert figures is not None
-    assert (figures.num_conversations, figures.num_sure_conversations) == (4, 2)
-    assert figures.num_tokens == sum(item.num_tokens for item in unsure)
+def test_text_that_no_network_drew_is_learnt_by_its_log_likelihood() -> None:
+    items = [conversation(np.random.default_rng(seed), spread=0.0, masked=0.3) for seed in range(3)]
+    items = [replace(item, advantage=1.0, logprobs=np.full_like(item.logprobs, np.nan)) for item in items]
+    sums = learner(kl_weight=0.0, batch_tokens=15).accumulate(items)
+    found = gradients()
+    NETWORK.zero_grad()
+    learnt = [all_logprobs(NETWORK, item)[torch.from_numpy(item.mask != 0)] for item in items]
+    negative_log_likelihood = -torch.cat(learnt).mean()
+    negative_log_likelihood.backward()
+    assert torch.allclose(found, gradients(), atol=1e-9)
+    assert sums["nll"] == pytest.approx(float(negative_log_likelihood.detach()), abs=1e-9)
 
 
-def test_by_default_no_turn_is_too_sure_for_the_network() -> None:
-    item = replace(conversation(np.random.default_rng(3), spread=0.0, masked=0.0), advantage=0.5)
-    certain = replace(item, logprobs=np.zeros_like(item.logprobs))
-    learner(kl_weight=0.0).accumulate([certain])
-    assert gradients().abs().max() > 0
+def test_drawn_log_probability_that_is_no_number_is_refused() -> None:
+    columns = {"prompt_token_ids": [[1]], "response_token_ids": [[2]], "response_mask": [[1]], "advantage": [0.5]}
+    with pytest.raises(InputError, match="a log-probability is not a number"):
+        conversations(pa.table({**columns, "response_logprobs": [[math.nan]]}))
 
 
 def test_learner_without_reference_at_the_drawn_weights_has_ratio_one() -> None:
