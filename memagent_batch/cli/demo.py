@@ -18,10 +18,9 @@ import pyarrow.parquet as pq
 
 from memagent_batch.api.run import Run
 from memagent_batch.cli.main import main as memagent
-from memagent_batch.domain.follow_ups.answer_types import AnswerType
+from memagent_batch.domain.follow_ups.answer_types import NOT_STATED_ENTRY, AnswerType
 from memagent_batch.domain.follow_ups.values import ValueStatus
 from memagent_batch.evaluation.needles import Haystack, NeedleTask, make_needle, make_task
-from memagent_batch.evaluation.tasks import NOT_STATED
 from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.runs.evidence import How
 from memagent_batch.tokens.tokenizer import load_tokenizer
@@ -90,7 +89,7 @@ def _question(number: int, task: NeedleTask) -> dict[str, Any]:
     return {
         "question": other.question,
         "answer_type": AnswerType.NUMBER if other.answer.isdigit() else AnswerType.TEXT,
-        "references": [NOT_STATED if is_absent else task.answer],
+        "references": [NOT_STATED_ENTRY if is_absent else task.answer],
     }
 
 
@@ -112,8 +111,8 @@ def _lines(folder: Path) -> Iterator[str]:
         )
         yield from (f"{'':<13}{_shown(each)}" for each in sentences if each["document_id"] == name)
     counts = run.manifest["counts"]
-    absent = [right for name, right in is_right.items() if references[name] == NOT_STATED]
-    stated = [right for name, right in is_right.items() if references[name] != NOT_STATED]
+    absent = [right for name, right in is_right.items() if references[name] == NOT_STATED_ENTRY]
+    stated = [right for name, right in is_right.items() if references[name] != NOT_STATED_ENTRY]
     yield f"\n{_share([*is_right.values()])} right"
     yield f"of questions that the document answers, {_share(stated)}; of the others, {_share(absent)}"
     ends = f"ok {counts['ok']} + failed {counts['failed']} + not read {counts['not_read']}"
@@ -123,7 +122,7 @@ def _lines(folder: Path) -> Iterator[str]:
 
 
 def _value(row: Mapping[str, Any]) -> str:
-    return NOT_STATED if row["value_status"] == ValueStatus.NOT_STATED else str(json.loads(row["value"] or '""'))
+    return NOT_STATED_ENTRY if row["value_status"] == ValueStatus.NOT_STATED else str(json.loads(row["value"] or '""'))
 
 
 def _shown(sentence: Mapping[str, Any]) -> str:

@@ -83,9 +83,7 @@ class MakeSuite(StorageCommand):
     essays: str | None = None
     """Folder of .txt or .md files to hide needles in; the project's own without it."""
     hotpotqa: str | None = None
-    """HotpotQA file, JSON; for qa_hotpot and ruler_hqa."""
-    squad: str | None = None
-    """SQuAD file, JSON; for qa_squad."""
+    """HotpotQA file, JSON; for ruler_hqa."""
     num_documents: tuple[Count, ...] = ()
     """Lengths for ruler_hqa: 50 to 25600."""
     from_questions: str | None = None
@@ -107,18 +105,14 @@ class MakeSuite(StorageCommand):
 
         plan = self._plan()
         inputs = read_suite_inputs(
-            model=self.model,
-            essays=self.essays,
-            hotpotqa=self.hotpotqa,
-            squad=self.squad,
-            storage_options=self.storage_options,
+            model=self.model, essays=self.essays, hotpotqa=self.hotpotqa, storage_options=self.storage_options
         )
         output = self.locate(self.output)
         is_new = make_suite(plan, inputs.materials, output, inputs=inputs.record, say=partial(print, flush=True))
         self._print_next(output, is_new=is_new)
 
     def _make_own(self, questions: str) -> None:
-        for name in ("lengths", "num_documents", "essays", "hotpotqa", "squad", "typed", "tasks"):
+        for name in ("lengths", "num_documents", "essays", "hotpotqa", "typed", "tasks"):
             if name in self.model_fields_set:
                 raise SettingsError(f"--{name.replace('_', '-')}: it does not belong to --from-questions; leave it out")
         if not self.documents:
@@ -144,13 +138,13 @@ class MakeSuite(StorageCommand):
             print(f"{output} holds this suite already; nothing to do")
 
     def _plan(self) -> "SuitePlan":
-        from memagent_batch.evaluation.make import SuitePlan, all_tasks
+        from memagent_batch.evaluation.make import SuitePlan
         from memagent_batch.evaluation.tasks import TASKS
 
         tasks = tuple(dict.fromkeys(self.tasks))
         if self.tasks == EVERY_TASK:
-            tasks = all_tasks(given=[name for name in ("hotpotqa", "squad") if getattr(self, name)])
-            tasks = tuple(name for name in tasks if self.num_documents or not TASKS[name].by_documents)
+            has_paragraphs = self.hotpotqa is not None and bool(self.num_documents)
+            tasks = tuple(name for name, task in TASKS.items() if has_paragraphs or not task.by_documents)
         _require_tasks(tasks, TASKS)
         for by_documents, option in ((False, "lengths"), (True, "num_documents")):
             needing = [name for name in tasks if TASKS[name].by_documents is by_documents]

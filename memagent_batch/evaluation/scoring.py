@@ -13,20 +13,23 @@ import pyarrow.compute as pc
 from memagent_batch.documents.formats.columnar import open_grouped
 from memagent_batch.documents.listing import list_files
 from memagent_batch.documents.questions import value_type_of
-from memagent_batch.domain.follow_ups.values import TypedValue, ValueStatus, values_equal
+from memagent_batch.domain.follow_ups.values import (
+    TypedValue,
+    ValueStatus,
+    says_not_stated,
+    values_equal,
+    written_value,
+)
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.scores import TEXT_METRICS, Metric, ScoredText, ScoreOn, score, scored_text
 from memagent_batch.errors import InputError
-from memagent_batch.evaluation.conversion import read_any_questions
-from memagent_batch.evaluation.foreign import ForeignFormat
+from memagent_batch.evaluation.foreign import ForeignFormat, read_any_questions
 from memagent_batch.evaluation.statistics import Span, mean_interval, span_scores
 from memagent_batch.evaluation.suite import (
     ANSWER_COLUMNS,
     SCORES,
     STATUS_MISSING,
     GoldSpanRow,
-    says_not_stated,
-    written_value,
 )
 from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE, require_manifest
@@ -408,10 +411,7 @@ def _value_and_references(
         status = answer.get("value_status")
         value = TypedValue(status=ValueStatus(status), value=answer["value"]) if status else None
         return value, references
-    try:
-        return (written_value(answer["answer"], value_type) if answer.get("answer") else None), references
-    except ValueError:
-        return TypedValue(status=ValueStatus.INVALID), references
+    return (written_value(answer["answer"], value_type) if answer.get("answer") else None), references
 
 
 def _evidence_scores(evidence: Sequence[Span], *, gold: Sequence[GoldSpanRow] | None) -> Row:

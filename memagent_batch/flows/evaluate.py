@@ -13,8 +13,7 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig, RunConfig
 from memagent_batch.domain.scores import ScoreOn
 from memagent_batch.errors import MemagentError
-from memagent_batch.evaluation.conversion import convert_suite
-from memagent_batch.evaluation.foreign import ForeignFormat, detect_format
+from memagent_batch.evaluation.foreign import ForeignFormat, convert_suite, detect_format
 from memagent_batch.evaluation.record import (
     SCORES_FOLDER,
     SUITE_FOLDER,

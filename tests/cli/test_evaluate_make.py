@@ -15,6 +15,7 @@ from memagent_batch.documents.questions import missing_documents, read_questions
 from memagent_batch.documents.shards import list_shards
 from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.suite import SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
+from memagent_batch.evaluation.tasks import TASKS
 from memagent_batch.store.location import Location
 
 Refused = Callable[..., str]
@@ -134,8 +135,7 @@ def test_make_over_half_a_suite_or_other_files_is_refused(tmp_path: Path, refuse
 def test_make_all_takes_what_needs_no_file_that_is_missing(tmp_path: Path) -> None:
     assert make(tmp_path / "suite", tasks="all", lengths="512") == 0
     tasks = set(pq.read_table(tmp_path / "suite" / "questions.parquet")["task"].to_pylist())
-    assert len(tasks) == 19
-    assert not tasks & {"qa_squad", "qa_hotpot", "ruler_hqa"}
+    assert tasks == set(TASKS) - {"ruler_hqa"}
 
 
 def test_make_with_essays_hides_needles_in_them(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_make_hqa_counts_documents_and_says_their_tokens(tmp_path: Path) -> None
         ((), {"lengths": "100"}, "--lengths: '100' is too short"),
         (("--samples", "0"), {}, "--samples: 0 is below 1, the least"),
         ((), {"tasks": "ruler_hqa"}, "--num-documents: missing; ruler_hqa needs at least one"),
-        ((), {"tasks": "qa_squad"}, "--squad: missing; give the file"),
+        (("--num-documents", "20"), {"tasks": "ruler_hqa"}, "--hotpotqa: missing; give the file"),
         (("--essays", "absent"), {}, "absent: no such file or folder"),
         (("--hotpotqa", "absent.json"), {}, "absent.json: no such file or folder"),
         (("--model", "tests"), {}, "the folder tests has no tokenizer.json"),

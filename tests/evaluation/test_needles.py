@@ -9,7 +9,6 @@ from memagent_batch.evaluation.needles import (
     WORDINGS,
     Haystack,
     make_needle,
-    make_rival,
     make_task,
 )
 
@@ -32,29 +31,6 @@ def test_task_of_any_kind_holds_its_needle_once_where_it_says(
     assert task.answer in task.needle
     assert len(task.distractors) == num_distractors
     assert all(distractor in task.document for distractor in task.distractors)
-
-
-@settings(max_examples=100, deadline=None)
-@given(seed=SEEDS)
-def test_rival_of_needle_never_answers_its_question(seed: int) -> None:
-    rng = random.Random(seed)
-    needle = make_needle(rng)
-
-    rivals = [make_rival(rng, needle) for _ in range(20)]
-
-    assert all((rival.key, rival.attribute) != (needle.key, needle.attribute) for rival in rivals)
-    assert all(rival.answer != needle.answer for rival in rivals)
-    assert all(rival.sentence != needle.sentence for rival in rivals)
-
-
-def test_rivals_of_needle_share_a_part_of_its_key_often() -> None:
-    rng = random.Random(7)
-    needle = make_needle(rng, key="green-anvil")
-
-    keys = [make_rival(rng, needle).key for _ in range(200)]
-
-    near = [key for key in keys if key.startswith("green-") or key.endswith("-anvil")]
-    assert 20 < len(near) < 200
 
 
 def test_task_with_same_seed_is_the_same_and_with_another_is_not() -> None:

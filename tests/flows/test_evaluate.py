@@ -102,32 +102,26 @@ def test_evaluate_run_settings_of_variants_are_told_without_secrets(finished: Pa
     assert not told
 
 
-def test_evaluate_run_scores_values_and_evidence_of_typed_questions(job: Path) -> None:
-    context = "Some words. " * 30 + "The fox is red."
-    asked = {"question": "Who?", "answers": [{"text": "fox", "answer_start": context.index("fox")}]}
-    qas = [asked | {"is_impossible": False}, {"question": "When?", "answers": [], "is_impossible": True}]
-    suite = {"version": "v2.0", "data": [{"paragraphs": [{"context": context, "qas": qas}]}]}
-    (job / "squad.json").write_text(json.dumps(suite))
+def test_evaluate_run_scores_values_and_evidence_of_typed_questions(job: Path, text_model: str) -> None:
+    made = ["--tasks", "stated", "absent", "--typed", "--lengths", "512", "--samples", "1", "--model", text_model]
+    assert cli.main(["evaluate", "make", "--output", str(job / "suite"), *made]) == 0
 
-    assert evaluate(job, "--follow-ups.evidence", suite="squad.json") == 0
+    assert evaluate(job, "--follow-ups.evidence", "--policy.question-tokens=100", suite="suite") == 0
 
     rows = pq.read_table(job / "out" / "scores" / "overwrite.parquet").to_pylist()
-    manifest = json.loads((job / "out" / "runs" / "overwrite" / "manifest.json").read_text())
-    evidence = [
-        row
-        for name in manifest["files"]["evidence"]
-        for row in pq.read_table(job / "out" / "runs" / "overwrite" / name).to_pylist()
-        if row["how"] == "chosen"
-    ]
-    gold = range(context.index("fox"), context.index("fox") + 3)
+    run = job / "out" / "runs" / "overwrite"
+    names = json.loads((run / "manifest.json").read_text())["files"]["evidence"]
+    evidence = [row for name in names for row in pq.read_table(run / name).to_pylist() if row["how"] == "chosen"]
     assert [(row["task"], row["answer_type"], row["is_absent"]) for row in rows] == [
-        ("squad", "text", False),
-        ("squad", "text", True),
+        ("stated", "number", False),
+        ("absent", "number", True),
     ]
-    assert all(row["value_status"] is not None and row["value_right"] is not None for row in rows)
-    for row in rows:
+    for row, asked in zip(rows, pq.read_table(job / "suite" / "questions.parquet").to_pylist(), strict=True):
         own = [each for each in evidence if each["question_id"] == row["question_id"]]
+        gold = [place for span in asked["gold_spans"] for place in range(span["char_start"], span["char_end"])]
         hit = any(place in gold for each in own for place in range(each["char_start"], each["char_end"]))
+        assert row["value_status"] is not None
+        assert row["value_right"] is not None
         assert row["num_evidence"] == len(own)
         assert row["evidence_hit"] == (None if row["is_absent"] else hit)
 
