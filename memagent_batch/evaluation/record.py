@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 
-from memagent_batch.documents.formats.columnar import GroupedFile, open_grouped
 from memagent_batch.domain.scores import ScoreOn
 from memagent_batch.errors import OutputError
 from memagent_batch.evaluation.suite import SCORES
@@ -28,10 +28,8 @@ SUITE_FOLDER = "suite"
 """Where a foreign suite lies in this project's layout."""
 REPEAT_REMEDY = "run `evaluate run` again with the same arguments; finished readings are not read again"
 """What brings back a file that is lost or broken."""
-READING_COLUMNS = ("document_id", "question_id", "sample")
-"""What names a reading inside a run."""
 ReadingIds = tuple[str, str, int]
-"""Values of `READING_COLUMNS`."""
+"""What names a reading inside a run: document, question, sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,16 +177,16 @@ def read_scores(output: Location, evaluation: Evaluation) -> pa.Table:
 
 
 def read_readings(run: Location, keys: Set[ReadingIds]) -> ReadingRows:
-    """What the run in this folder kept of some readings. Holds one batch of rows at a time, beside what it returns.
+    """What the run in this folder kept of some readings.
 
     Raises:
         OutputError: a table can't be read; names the file.
     """
     memories: dict[ReadingIds, list[Row]] = {}
     for row in _matching(run, MEMORIES_FOLDER, keys):
-        memories.setdefault(_reading_key(row), []).append(row)
+        memories.setdefault(reading_ids(row), []).append(row)
     return ReadingRows(
-        answers={_reading_key(row): row for row in _matching(run, ANSWERS_FOLDER, keys)},
+        answers={reading_ids(row): row for row in _matching(run, ANSWERS_FOLDER, keys)},
         memories={key: sorted(rows, key=lambda row: row["turn"]) for key, rows in memories.items()},
     )
 
@@ -207,23 +205,14 @@ def _read_scores(place: Location, variant: VariantRecord) -> pa.Table:
 
 def _matching(run: Location, table: str, keys: Set[ReadingIds]) -> Iterator[Row]:
     """Rows of these readings in a table of a run; none where the run's folder is no longer there."""
+    of_documents = ds.field("document_id").isin(sorted({document_id for document_id, *_ in keys}))
     for place in table_locations(run, table) if keys and (run / MANIFEST_FILE).exists() else ():
-        with table_errors(place.uri, remedy=REPEAT_REMEDY), open_grouped(place) as file:
-            for group in range(len(file.group_bytes)):
-                if any(places for _, places in _found(file, group, keys=keys, names=READING_COLUMNS)):
-                    for batch, places in _found(file, group, keys=keys, names=file.schema.names):
-                        yield from batch.take(pa.array(places, pa.int64())).to_pylist()
+        with table_errors(place.uri, remedy=REPEAT_REMEDY):
+            kind = "parquet" if place.path.endswith(".parquet") else "ipc"
+            rows = ds.dataset(place.path, filesystem=place.fs, format=kind).to_table(filter=of_documents)
+        yield from (row for row in rows.to_pylist() if reading_ids(row) in keys)
 
 
-def _found(
-    file: GroupedFile, group: int, *, keys: Set[ReadingIds], names: tuple[str, ...] | list[str]
-) -> Iterator[tuple[pa.RecordBatch, list[int]]]:
-    """Batches of a row group, with the places of the rows that are looked for."""
-    for batch in file.batches(group, names=names):
-        columns = (batch.column(name).to_pylist() for name in READING_COLUMNS)
-        yield batch, [place for place, key in enumerate(zip(*columns, strict=True)) if key in keys]
-
-
-def _reading_key(row: Row) -> ReadingIds:
-    document_id, question_id, sample = (row[name] for name in READING_COLUMNS)
-    return document_id, question_id, sample
+def reading_ids(row: Row) -> ReadingIds:
+    """What names the reading that a row is of."""
+    return row["document_id"], row["question_id"], row["sample"]

@@ -24,7 +24,7 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.scores import TEXT_METRICS, Metric, ScoredText, ScoreOn, score, scored_text
 from memagent_batch.errors import InputError
 from memagent_batch.evaluation.foreign import ForeignFormat, read_any_questions
-from memagent_batch.evaluation.statistics import Span, mean_interval, span_scores
+from memagent_batch.evaluation.statistics import mean_interval
 from memagent_batch.evaluation.suite import (
     ANSWER_COLUMNS,
     SCORES,
@@ -33,7 +33,7 @@ from memagent_batch.evaluation.suite import (
 )
 from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE, require_manifest
-from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, table_locations
+from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, read_table_columns, table_locations
 from memagent_batch.store.errors import input_errors
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import Row
@@ -93,6 +93,8 @@ class CellSummary:
     """Time inside the engine, summed over the turns of a reading."""
 
 
+Span = tuple[int, int]
+"""First code point of a place in a document, and the one after its last."""
 EvidenceSpans = Mapping[tuple[str, str, int], Sequence[Span]]
 """Spans of the evidence by reading; a reading without any is left out."""
 SPAN_COLUMNS = ["document_id", "question_id", "sample", "char_start", "char_end"]
@@ -301,7 +303,7 @@ def read_evidence(location: Location) -> EvidenceSpans:
         is_run = location.is_folder() and (location / MANIFEST_FILE).exists()
     has_evidence = is_run and EVIDENCE_FOLDER in require_manifest(location)["files"]
     places = table_locations(location, EVIDENCE_FOLDER) if has_evidence else []
-    return evidence_spans(_read_columns(place, ["how", *SPAN_COLUMNS]) for place in places)
+    return evidence_spans(read_table_columns(place, ["how", *SPAN_COLUMNS]) for place in places)
 
 
 def _answer_files(location: Location) -> list[Location]:
@@ -319,26 +321,19 @@ def _answer_files(location: Location) -> list[Location]:
 
 
 def _read_answer_file(place: Location) -> pa.Table:
-    with open_grouped(place) as table:
-        there = table.schema.names
-    missing = [name for name in REQUIRED_COLUMNS if name not in there]
-    if missing:
-        raise InputError(
-            f"{place.uri} has no column {missing[0]!r}; its columns: {', '.join(there) or 'none'}; "
-            "an answers table has document_id, question_id and answer"
-        )
-    return _as_answers(_read_columns(place, [name for name in ANSWER_COLUMNS.names if name in there]), path=place.uri)
-
-
-def _read_columns(place: Location, names: list[str]) -> pa.Table:
-    with open_grouped(place) as table:
-        batches = [
-            batch.select(names)
-            for group in range(len(table.group_bytes))
-            for batch in table.batches(group, names=names)
-        ]
-        schema = pa.schema([table.schema.field(name) for name in names])
-    return pa.Table.from_batches(batches, schema=schema)
+    with open_grouped(place) as file:
+        there = file.schema.names
+        missing = [name for name in REQUIRED_COLUMNS if name not in there]
+        if missing:
+            raise InputError(
+                f"{place.uri} has no column {missing[0]!r}; its columns: {', '.join(there) or 'none'}; "
+                "an answers table has document_id, question_id and answer"
+            )
+        names = [name for name in ANSWER_COLUMNS.names if name in there]
+        groups = (file.batches(group, names=names) for group in range(len(file.group_bytes)))
+        batches = [batch.select(names) for group in groups for batch in group]
+        schema = pa.schema([file.schema.field(name) for name in names])
+    return _as_answers(pa.Table.from_batches(batches, schema=schema), path=place.uri)
 
 
 def _as_answers(table: pa.Table, *, path: str) -> pa.Table:
@@ -415,6 +410,20 @@ def _value_and_references(
 
 
 def _evidence_scores(evidence: Sequence[Span], *, gold: Sequence[GoldSpanRow] | None) -> Row:
-    """The four columns of evidence; null if it was not asked for, or no right sentence is known."""
-    scores = span_scores(evidence, [(span["char_start"], span["char_end"]) for span in gold]) if gold else None
-    return {f"evidence_{name}": scores and getattr(scores, name) for name in ("precision", "recall", "f1", "hit")}
+    """The four columns of evidence, by overlap; null if it was not asked for, or no right sentence is known."""
+    if not gold:
+        return dict.fromkeys(("evidence_precision", "evidence_recall", "evidence_f1", "evidence_hit"))
+    right = [(span["char_start"], span["char_end"]) for span in gold]
+    met = sum(any(_overlap(span, other) for other in evidence) for span in right)
+    precision = sum(any(_overlap(span, other) for other in right) for span in evidence) / max(len(evidence), 1)
+    recall = met / len(right)
+    return {
+        "evidence_precision": precision,
+        "evidence_recall": recall,
+        "evidence_f1": 2 * precision * recall / (precision + recall) if met else 0.0,
+        "evidence_hit": met > 0,
+    }
+
+
+def _overlap(one: Span, other: Span) -> bool:
+    return one[0] < other[1] and other[0] < one[1]

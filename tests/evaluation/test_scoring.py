@@ -1,5 +1,6 @@
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -340,10 +341,12 @@ def test_value_measures_count_every_reading() -> None:
     )
     together, task = measure(table)
     assert (together.task, task.task) == (ALL_TASKS, "niah")
-    assert together.value is not None
-    assert together.value == task.value
-    assert (together.value.right.n, together.value.right.share, together.value.invalid.share) == (5, 0.2, 0.2)
-    assert together.value.macro_f1 == pytest.approx((2 / 6 + 0 + 0) / 3)
+    assert together == replace(task, task=ALL_TASKS)
+    right, invalid = together.values_right, together.values_invalid
+    assert right
+    assert invalid
+    assert (right.n, right.share, invalid.share) == (5, 0.2, 0.2)
+    assert together.macro_f1 == pytest.approx((2 / 6 + 0 + 0) / 3)
 
 
 def test_abstention_is_right_on_absent_and_lost_on_present_answers() -> None:
@@ -355,15 +358,11 @@ def test_abstention_is_right_on_absent_and_lost_on_present_answers() -> None:
         ],
         [answer(0, **silent), answer(1, **silent), answer(2, **told), answer(3, **told), answer(4, **silent)],
     )
-    abstention = measure(table)[0].abstention
-    assert abstention is not None
-    assert abstention.right is not None
-    assert abstention.lost is not None
-    assert abstention.no_evidence is not None
-    assert abstention.right.n == 3
-    assert abstention.right.share == pytest.approx(2 / 3)
-    assert (abstention.lost.n, abstention.lost.share) == (2, 0.5)
-    assert abstention.no_evidence.share == pytest.approx(2 / 3)
+    right, lost = measure(table)[0].absent_right, measure(table)[0].present_lost
+    assert right
+    assert lost
+    assert (right.n, right.share) == (3, pytest.approx(2 / 3))
+    assert (lost.n, lost.share) == (2, 0.5)
 
 
 def test_abstention_without_types_is_the_answer_in_words() -> None:
@@ -391,30 +390,18 @@ def test_evidence_is_scored_by_the_chosen_sentences_alone() -> None:
         evidence=evidence,
     )
     first, second, unknown = table.to_pylist()
-    assert (first["evidence_precision"], first["evidence_recall"], first["evidence_hit"]) == (0.5, 0.5, True)
+    assert [first[f"evidence_{name}"] for name in ("precision", "recall", "f1", "hit")] == [0.5, 0.5, 0.5, True]
     assert (second["evidence_f1"], second["evidence_hit"]) == (0.0, False)
     assert (unknown["evidence_f1"], unknown["num_evidence"]) == (None, 0)
-    measured = measure(table)[0].evidence
-    assert measured is not None
-    assert (measured.n, measured.f1, measured.hit.share) == (2, 0.25, 0.5)
+    measured = measure(table)[0]
+    assert measured.evidence_hit
+    assert (measured.evidence_f1, measured.evidence_hit.n, measured.evidence_hit.share) == (0.25, 2, 0.5)
 
 
 def test_reading_of_which_no_evidence_was_asked_is_not_measured() -> None:
     table = scored([question(0, gold_spans=spans((0, 9)))], [answer(0)])
     assert table["evidence_hit"].to_pylist() == [None]
     assert measure(table) == []
-
-
-def test_calibration_is_of_values_with_a_confidence() -> None:
-    questions = [question(number, **LABEL) for number in range(40)]
-    answers = [
-        answer(number, **value("open" if number % 4 else "closed", confidence=0.75 if number < 20 else None))
-        for number in range(40)
-    ]
-    found = measure(scored(questions, answers))[0].calibration
-    assert found is not None
-    assert [(each.n, each.accuracy, each.confidence) for each in found.bins] == [(20, 0.75, 0.75)]
-    assert found.error == 0
 
 
 def test_score_table_shows_measures_below_the_cells_only_where_there_are_some() -> None:

@@ -21,15 +21,14 @@ from memagent_batch.domain.scores import Metric, ScoreOn
 from memagent_batch.evaluation.measures import compare, measure
 from memagent_batch.evaluation.record import (
     Evaluation,
-    ReadingIds,
     VariantRecord,
     open_evaluation,
     read_readings,
     read_scores,
+    reading_ids,
 )
 from memagent_batch.evaluation.report.charts import (
     chart_accuracy,
-    chart_costs,
     chart_tasks,
     colour_of,
     length_label,
@@ -125,11 +124,7 @@ def make_page(output: Location) -> dict[str, Any]:
     scores = with_lengths(read_scores(output, evaluation))
     names = [record.name for record in evaluation.variants]
     cells, all_tasks = summarise(scores), summarise(scores, grouping=Grouping.LENGTH)
-    charts = (
-        chart_accuracy(all_tasks, names=names),
-        chart_tasks(cells, names=names),
-        chart_costs(all_tasks, names=names),
-    )
+    charts = (chart_accuracy(all_tasks, names=names), chart_tasks(cells, names=names))
     measures = measure(scores)
     return {
         "suite": evaluation.suite,
@@ -238,7 +233,9 @@ def choose_failures(rows: Sequence[Row], *, limit: int = TRACES_PER_VARIANT) -> 
     chosen = [row for _, row in sorted(ranked, key=lambda pair: pair[0])[:limit]]
     faults = Counter(fault_of(row) for row in failures)
     return Failures(
-        shown=sorted(chosen, key=lambda row: (row["task"], row["length_tokens"] or 0, row["depth"] or 0, *_ids(row))),
+        shown=sorted(
+            chosen, key=lambda row: (row["task"], row["length_tokens"] or 0, row["depth"] or 0, *reading_ids(row))
+        ),
         total=len(failures),
         by_fault={fault: faults[fault] for fault in Fault if faults[fault]},
     )
@@ -269,25 +266,21 @@ def _variant_views(output: Location, scores: pa.Table, evaluation: Evaluation) -
 
 def _failure_views(output: Location, record: VariantRecord, failures: Failures, *, place: int) -> list[dict[str, Any]]:
     """The failures that are shown, each with its row of `answers` (None if the run has none) and its trace."""
-    readings = read_readings(output / record.run, {_ids(row) for row in failures.shown})
+    readings = read_readings(output / record.run, {reading_ids(row) for row in failures.shown})
     return [
         {
             "anchor": f"variant-{place}-failure-{number}",
             "row": row,
             "fault": fault_of(row),
-            "answer": readings.answers.get(_ids(row)),
+            "answer": readings.answers.get(reading_ids(row)),
             "trace": make_trace(
-                readings.memories.get(_ids(row), []),
+                readings.memories.get(reading_ids(row), []),
                 references=row["references"],
                 alternatives=row["metric"] != Metric.RULER_ALL,
             ),
         }
         for number, row in enumerate(failures.shown, start=1)
     ]
-
-
-def _ids(row: Row) -> ReadingIds:
-    return row["document_id"], row["question_id"], row["sample"]
 
 
 def _cell_order(cell: CellSummary, names: Sequence[str]) -> tuple[bool, str, bool, int, int]:

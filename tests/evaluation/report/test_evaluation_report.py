@@ -66,7 +66,7 @@ def test_report_is_one_file_that_loads_nothing(tmp_path: Path) -> None:
     page = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
     assert written["page"] == f"{output.uri}/report/report.html"
     assert [file.name for file in (tmp_path / "report").iterdir()] == ["report.html"]
-    assert re.findall(r'id="chart-([^"]+)"', page) == ["accuracy", "accuracy-by-task", "cost"]
+    assert re.findall(r'id="chart-([^"]+)"', page) == ["accuracy", "accuracy-by-task"]
     assert {address[0] for address in Tags(page).outside} == {"#"}
     assert {link[1:] for link in Tags(page).links} <= set(Tags(page).ids)
 
@@ -75,7 +75,7 @@ def test_report_is_one_file_that_loads_nothing(tmp_path: Path) -> None:
     ("made", "names"),
     [
         (Made(with_depth=False, outcomes=["failed"], share_right=lambda *_: 0), ["accuracy"]),
-        (Made(lengths=[None]), ["accuracy", "cost"]),
+        (Made(lengths=[None]), ["accuracy"]),
         (Made(lengths=[None], outcomes=["missing"], share_right=lambda *_: 0), []),
     ],
 )
@@ -207,13 +207,12 @@ def written(folder: Path, made: Made) -> str:
     return (folder / "report" / "report.html").read_text()
 
 
-def test_report_of_typed_questions_shows_values_evidence_and_calibration(tmp_path: Path) -> None:
+def test_report_of_typed_questions_shows_values_and_evidence(tmp_path: Path) -> None:
     page = written(tmp_path, Made(variants=["a", "b"], tasks=["aardvark", "zebra"], typed=True, per_cell=12))
 
     section = page.split('id="measures"')[1].split("<h2")[0]
     rows = [re.sub(r"<[^>]+>", " ", row).split() for row in section.split("<tr>")[2:]]
     assert [row[:2] for row in rows[:4]] == [["all", "tasks"], ["a", "0.750"], ["b", "0.750"], ["aardvark"]]
-    assert "Expected calibration error, by the confidence of the values: a 0.150" in " ".join(section.split())
     assert section.index("all tasks") < section.index("aardvark") < section.index("zebra")
     assert 'id="depth"' in page
 
