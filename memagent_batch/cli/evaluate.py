@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationError
 
@@ -16,7 +16,7 @@ from memagent_batch.cli.settings import Command, ReaderSettings, StorageCommand
 from memagent_batch.config.job import RunConfig
 from memagent_batch.config.section import Count, Section, Text, merged
 from memagent_batch.config.sources import SourceConfig
-from memagent_batch.domain.scores import TEXT_METRICS, Metric, ScoreOn
+from memagent_batch.domain.scores import TEXT_METRICS, Metric
 from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.foreign import ForeignFormat
 from memagent_batch.masking import mask_url
@@ -36,15 +36,12 @@ log = logging.getLogger(__name__)
 
 
 class SuiteOptions(Section):
-    """The suite, its format, and which text is scored."""
+    """The suite and its format."""
 
     suite: Text
     """Folder of `evaluate make`, or files of a foreign suite."""
     format: ForeignFormat | None = None
     """Format of a foreign suite (default: by its records)."""
-    score_on: Literal[ScoreOn.METRIC, ScoreOn.RESPONSE, ScoreOn.ANSWER] = ScoreOn.METRIC
-    """Score the whole response, the answer taken out of it, or what each metric's authors score: the response by `all`
-    and `any` (RULER), the answer by the others."""
 
 
 class Columns(Section):
@@ -177,7 +174,7 @@ class RunSuite(ReaderSettings, SuiteOptions, Command):
     """Reads a suite with one or several policies or models, and scores the answers."""
 
     command = "memagent evaluate run"
-    common = ("suite", "output", "policies", "variants", *MODEL, "format", "score_on")
+    common = ("suite", "output", "policies", "variants", *MODEL, "format")
     unused = ("rollouts", "table_format", "adopt_output")
     examples = (
         "memagent evaluate run --suite suite/ --output eval/ --config job.yaml --policies overwrite truncate",
@@ -196,7 +193,7 @@ class RunSuite(ReaderSettings, SuiteOptions, Command):
         changes = policy_variants(self.policies) | listed or policy_variants([base.policy.kind])
         settings = {name: vary(base, changed, name=name) for name, changed in changes.items()}
         from memagent_batch.evaluation.measures import score_table
-        from memagent_batch.flows.evaluate import Variant, evaluate, require_variants
+        from memagent_batch.flows.evaluate import Variant, evaluate_suite, require_variants
         from memagent_batch.store.location import Location
 
         variants = [
@@ -204,12 +201,11 @@ class RunSuite(ReaderSettings, SuiteOptions, Command):
             for name, each in settings.items()
         ]
         output = Location(uri=base.output, storage_options=base.storage_options)
-        scores = evaluate(
+        scores = evaluate_suite(
             variants,
             suite=Location(uri=self.suite, storage_options=base.storage_options),
             foreign_format=self.format,
             output=output,
-            score_on=self.score_on,
         )
         print(score_table(scores))
         place = mask_url(base.output.rstrip("/"))
@@ -277,7 +273,6 @@ class Score(SuiteOptions, StorageCommand):
             suite=self.locate(self.suite),
             foreign_format=self.format,
             variant=self.variant,
-            score_on=self.score_on,
         )
         if self.output:
             from memagent_batch.store.parquet import parquet_bytes

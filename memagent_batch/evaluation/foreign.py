@@ -200,7 +200,7 @@ def _ruler(record: JsonObject, *, file: InputFile) -> ForeignSample:
             "of RULER's; write both apart, as `context` and `input` (--format memagent)"
         )
     text, question = parts
-    return _sample(
+    return _foreign_sample(
         record,
         file=file,
         text=text,
@@ -218,7 +218,7 @@ def _memagent(record: JsonObject, *, file: InputFile) -> ForeignSample:
     task = named["task"] if named and named["length"] else stem
     key = "answers" if "answers" in record.value else "outputs"
     plain = Metric.RULER_ANY if task.startswith("qa") else Metric.RULER_ALL
-    return _sample(
+    return _foreign_sample(
         record,
         file=file,
         text=_record_text(record, "context"),
@@ -230,7 +230,7 @@ def _memagent(record: JsonObject, *, file: InputFile) -> ForeignSample:
     )
 
 
-def _sample(
+def _foreign_sample(
     record: JsonObject,
     *,
     file: InputFile,

@@ -48,9 +48,9 @@ def read_hotpotqa(location: Location) -> HotpotQA:
         data = location.read_bytes()
     numbers: dict[str, int] = {}
     questions = []
-    for number, record in enumerate(_records(data, location.uri), start=1):
+    for number, record in enumerate(_hotpot_records(data, location.uri), start=1):
         with _published_errors(f"{location.uri}, record {number}"):
-            questions.append(_question(record, numbers))
+            questions.append(_hotpot_question(record, numbers))
     if not questions:
         raise InputError(f"{location.uri} holds no question; give the file as it was published")
     return HotpotQA(
@@ -61,7 +61,7 @@ def read_hotpotqa(location: Location) -> HotpotQA:
     )
 
 
-def _records(data: bytes, uri: str) -> list[Any]:
+def _hotpot_records(data: bytes, uri: str) -> list[Any]:
     if data.lstrip().startswith(b"["):
         records: list[Any] = _published_json(data, uri)
         return records
@@ -89,21 +89,21 @@ def _published_errors(where: str) -> Iterator[None]:
         raise InputError(f"{where}: {reason}; give the file as it was published") from error
 
 
-def _question(record: Any, numbers: dict[str, int]) -> HotpotQuestion:
+def _hotpot_question(record: Any, numbers: dict[str, int]) -> HotpotQuestion:
     """The question of a record.
 
     Args:
         record: As published.
         numbers: Paragraphs with their numbers; those of the record are added.
     """
-    context = dict(_pairs(record["context"], ("title", "sentences")))
+    context = dict(_title_pairs(record["context"], ("title", "sentences")))
     if not context:
         raise ValueError("'context' has no paragraph")
     places = {
         title: numbers.setdefault(_text(f"{title}\n{''.join(sentences)}"), len(numbers))
         for title, sentences in context.items()
     }
-    facts = _pairs(record["supporting_facts"], ("title", "sent_id"))
+    facts = _title_pairs(record["supporting_facts"], ("title", "sent_id"))
     titles = dict.fromkeys(title for title, _ in facts)
     unknown = [title for title in titles if title not in places]
     if unknown or not titles:
@@ -135,7 +135,7 @@ def _sentence_span(title: str, sentences: list[str], number: int) -> tuple[int, 
     return start, start + len(sentence.strip())
 
 
-def _pairs(value: Any, names: tuple[str, str]) -> list[tuple[Any, Any]]:
+def _title_pairs(value: Any, names: tuple[str, str]) -> list[tuple[Any, Any]]:
     """Pairs, also where they are written as two columns."""
     if isinstance(value, Mapping):
         value = list(zip(value[names[0]], value[names[1]], strict=True))

@@ -40,7 +40,7 @@ COMPARISON_HEADER = ("VARIANT", "TASK", "BETTER", "WORSE", "EQUAL", "CHANCE, COR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class CountedShare:
     """A part of some readings."""
 
     n: int
@@ -58,9 +58,9 @@ class Measures:
     variant: str
     task: str
     """Name of the task; `ALL_TASKS` where they are taken together."""
-    values_right: Share | None
+    values_right: CountedShare | None
     """Values that equal a reference, among all readings of typed questions."""
-    values_invalid: Share | None
+    values_invalid: CountedShare | None
     """Values that do not fit their type."""
     macro_f1: float | None
     """Mean over the classes of yes and no, or labels, `not stated` among them."""
@@ -69,13 +69,13 @@ class Measures:
     evidence_recall: float | None
     """Mean share of the right sentences that evidence overlaps."""
     evidence_f1: float | None
-    evidence_hit: Share | None
+    evidence_hit: CountedShare | None
     """Readings with evidence on a right sentence."""
-    evidence_hit_where_right: Share | None
+    evidence_hit_where_right: CountedShare | None
     """The same among readings that score 1."""
-    absent_right: Share | None
+    absent_right: CountedShare | None
     """Answers that say `not stated`, among questions whose answer the document does not state."""
-    present_lost: Share | None
+    present_lost: CountedShare | None
     """The same among the others, whose answer it does state: answers that are lost."""
 
 
@@ -136,13 +136,13 @@ def _task_measures(rows: Sequence[Row], *, variant: str, task: str) -> Measures 
 
 def _classes(row: Row) -> Iterator[tuple[list[str], list[str]]]:
     """Classes that a value gives, and the right ones; a reading without a value gives none."""
-    given = _named(row["value"]) if row["value_status"] in {ValueStatus.OK, ValueStatus.NOT_STATED} else []
-    wanted = _named(row["reference_value"])
+    given = _class_names(row["value"]) if row["value_status"] in {ValueStatus.OK, ValueStatus.NOT_STATED} else []
+    wanted = _class_names(row["reference_value"])
     if given or wanted:
         yield given, wanted
 
 
-def _named(value: str | None) -> list[str]:
+def _class_names(value: str | None) -> list[str]:
     """A value as names of classes."""
     if value is None:
         return [NOT_STATED_ENTRY]
@@ -150,12 +150,12 @@ def _named(value: str | None) -> list[str]:
     return [str(each) for each in parsed] if isinstance(parsed, list) else [str(parsed)]
 
 
-def _share_of(rows: Sequence[Row], members: Sequence[bool]) -> Share | None:
+def _share_of(rows: Sequence[Row], members: Sequence[bool]) -> CountedShare | None:
     """The part of the rows that are members; None of no rows."""
     if not rows:
         return None
     interval = mean_interval(by_document(rows, [float(member) for member in members]))
-    return Share(n=len(rows), share=sum(members) / len(rows), interval=interval)
+    return CountedShare(n=len(rows), share=sum(members) / len(rows), interval=interval)
 
 
 def _mean(rows: Sequence[Row], name: str) -> float | None:
@@ -168,8 +168,8 @@ def compare(scores: pa.Table) -> list[Comparison]:
     base, *others = dict.fromkeys(row["variant"] for row in rows)
     tasks = sorted({row["task"] for row in rows})
     documents = _document_scores(rows)
-    totals = _compared(documents, [(variant, ALL_TASKS) for variant in others], base=base)
-    by_task = _compared(documents, [(variant, task) for variant in others for task in tasks], base=base)
+    totals = _corrected(documents, [(variant, ALL_TASKS) for variant in others], base=base)
+    by_task = _corrected(documents, [(variant, task) for variant in others for task in tasks], base=base)
     return [each for variant in others for each in (*totals, *by_task) if each.variant == variant]
 
 
@@ -182,7 +182,7 @@ def _document_scores(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, flo
     return {cell: {name: fmean(values) for name, values in of_cell.items()} for cell, of_cell in scores.items()}
 
 
-def _compared(
+def _corrected(
     documents: Mapping[tuple[str, str], Mapping[str, float]], cells: Sequence[tuple[str, str]], *, base: str
 ) -> list[Comparison]:
     """The comparisons of these variants and tasks, corrected for each other."""
@@ -245,7 +245,7 @@ def _measures_row(each: Measures) -> tuple[str, ...]:
         each.task,
         f"{each.values_right.n:,}" if each.values_right else "-",
         *(
-            _number_label(value.share if isinstance(value, Share) else value)
+            _number_label(value.share if isinstance(value, CountedShare) else value)
             for value in (
                 each.values_right,
                 each.macro_f1,

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from memagent_batch.domain.scores import ScoreOn
 from memagent_batch.errors import OutputError
 from memagent_batch.evaluation.suite import SCORES
 from memagent_batch.masking import mask_url
@@ -20,7 +19,7 @@ from memagent_batch.store.parquet import read_parquet
 from memagent_batch.store.turn_log.index import Row
 
 EVALUATION_FILE = "evaluation.json"
-EVALUATION_FORMAT = "memagent-evaluation/1"
+EVALUATION_FORMAT = "memagent-evaluation/2"
 """Changes with every change of layout that an older version can't read."""
 VARIANT_RUNS_FOLDER = "runs"
 SCORES_FOLDER = "scores"
@@ -52,8 +51,6 @@ class VariantRecord:
     suite_sha256: str
     """Hash of the suite's description and questions when it was read, hex."""
     finished_at: str
-    score_on: str = ScoreOn.ANSWER.value
-    """Which text of a reading its scores are of, a `ScoreOn`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from memagent_batch.domain.follow_ups.values import (
     written_value,
 )
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.scores import TEXT_METRICS, Metric, ScoredText, ScoreOn, score, scored_text
+from memagent_batch.domain.scores import TEXT_METRICS, Metric, ScoredOn, score, scored_on
 from memagent_batch.errors import InputError
 from memagent_batch.evaluation.foreign import ForeignFormat, read_any_questions
 from memagent_batch.evaluation.statistics import mean_interval
@@ -117,7 +117,6 @@ def score_run(
     suite: Location,
     foreign_format: ForeignFormat | None,
     variant: str,
-    score_on: ScoreOn = ScoreOn.METRIC,
 ) -> ScoredRun:
     """Scores an answers table; a question was read as often as the one that was read most.
 
@@ -127,11 +126,7 @@ def score_run(
     questions = read_any_questions(suite, foreign_format=foreign_format)
     table = read_answers(answers)
     samples = 1 + max(table["sample"].to_pylist())
-    if score_on is ScoreOn.RESPONSE and table["response"].null_count == table.num_rows:
-        raise InputError(f"{answers.uri} has no responses to score; add a column `response`, or score on `answer`")
-    scores = score_answers(
-        questions, table, variant=variant, samples=samples, score_on=score_on, evidence=read_evidence(answers)
-    )
+    scores = score_answers(questions, table, variant=variant, samples=samples, evidence=read_evidence(answers))
     num_known = sum(status != STATUS_MISSING for status in scores["status"].to_pylist())
     return ScoredRun(scores=scores, num_unmatched=table.num_rows - num_known)
 
@@ -142,7 +137,6 @@ def score_answers(
     *,
     variant: str,
     samples: int,
-    score_on: ScoreOn = ScoreOn.METRIC,
     evidence: EvidenceSpans = MappingProxyType({}),
 ) -> pa.Table:
     """A table of `SCORES`: each question of the suite in its order, each of its samples.
@@ -161,7 +155,7 @@ def score_answers(
             answer = answered.get(key)
             ended = answer if answer and answer["status"] == Status.OK else {}
             follow_ups = follow_up_scores(question, ended, evidence=evidence.get(key, ()), has_values=has_values)
-            rows.append(_score_row(question, answer, sample=sample, score_on=score_on, follow_ups=follow_ups))
+            rows.append(_score_row(question, answer, sample=sample, follow_ups=follow_ups))
     return pa.Table.from_pylist([{**row, "variant": variant} for row in rows], schema=SCORES)
 
 
@@ -212,13 +206,15 @@ def _by_reading(answers: pa.Table) -> dict[tuple[str, str, int], Row]:
     return rows
 
 
-def _score_row(question: Row, answer: Row | None, *, sample: int, score_on: ScoreOn, follow_ups: Row) -> Row:
+def _score_row(question: Row, answer: Row | None, *, sample: int, follow_ups: Row) -> Row:
     ended = answer if answer and answer["status"] == Status.OK else {}
     texts = {name: text if (text := ended.get(name)) and text.strip() else None for name in ("answer", "response")}
-    scored = {metric: scored_text(metric, **texts, score_on=score_on) for metric in TEXT_METRICS}
-    metrics = {metric.value: score(metric, scored[metric].text, question["references"]) for metric in TEXT_METRICS}
+    metrics = {
+        metric.value: score(metric, texts[scored_on(metric, **texts)], question["references"])
+        for metric in TEXT_METRICS
+    }
     metric = Metric(question["metric"])
-    own = scored[metric] if metric in scored else ScoredText(basis=ScoreOn.VALUE, text=follow_ups["value_status"])
+    basis = ScoredOn.VALUE if metric is Metric.VALUE else scored_on(metric, **texts)
     costs = dict.fromkeys(COSTS, 0) if answer is None else {name: answer[name] for name in COSTS}
     kept = {name: value for name, value in question.items() if name in SCORES.names}
     return {
@@ -228,9 +224,9 @@ def _score_row(question: Row, answer: Row | None, *, sample: int, score_on: Scor
         **follow_ups,
         "sample": sample,
         "score": float(bool(follow_ups["value_right"])) if metric is Metric.VALUE else metrics[metric.value],
-        "scored_on": own.basis.value,
+        "scored_on": basis.value,
         "status": answer["status"] if answer else STATUS_MISSING,
-        "answered": own.text is not None,
+        "answered": (texts | {"value": follow_ups["value_status"]})[basis] is not None,
         "answer": texts["answer"],
         "num_document_tokens": answer and answer["num_document_tokens"],
     }

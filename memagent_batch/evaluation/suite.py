@@ -44,7 +44,7 @@ class SuiteDocument(TypedDict):
     text: Annotated[str, Column("the document")]
 
 
-class _AskedColumns(TypedDict):
+class _SuiteQuestionColumns(TypedDict):
     question_id: QuestionId
     document_id: DocumentId
     question: QuestionText
@@ -60,7 +60,7 @@ class CellColumns(TypedDict):
     metric: Annotated[str, Column("the task's own metric: " + ", ".join(Metric))]
 
 
-class SuiteQuestion(_AskedColumns, CellColumns, TypeFields):
+class SuiteQuestion(_SuiteQuestionColumns, CellColumns, TypeFields):
     """One row for each question."""
 
     is_absent: Annotated[bool, Column("whether the document does not state the answer")]

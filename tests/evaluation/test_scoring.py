@@ -9,7 +9,6 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.domain.scores import ScoreOn
 from memagent_batch.errors import InputError
 from memagent_batch.evaluation.measures import measure, score_table
 from memagent_batch.evaluation.scoring import (
@@ -47,7 +46,6 @@ def scored(
     answers: list[dict[str, Any]],
     *,
     samples: int = 1,
-    score_on: ScoreOn = ScoreOn.METRIC,
     evidence: EvidenceSpans | None = None,
 ) -> pa.Table:
     return score_answers(
@@ -55,7 +53,6 @@ def scored(
         pa.Table.from_pylist(answers, schema=ANSWER_COLUMNS),
         variant="v",
         samples=samples,
-        score_on=score_on,
         evidence=evidence or {},
     )
 
@@ -93,26 +90,21 @@ BOTH: dict[str, Any] = {"text": "1", "response": "The numbers are 1, 2, 3 and 4.
 
 
 @pytest.mark.parametrize(
-    ("score_on", "metric", "columns", "score", "scored_on", "answered"),
+    ("metric", "columns", "score", "scored_on", "answered"),
     [
-        (ScoreOn.METRIC, "ruler_all", BOTH, 1.0, "response", True),
-        (ScoreOn.METRIC, "ruler_any", BOTH, 1.0, "response", True),
-        (ScoreOn.METRIC, "em", BOTH, 1.0, "answer", True),
-        (ScoreOn.METRIC, "ruler_all", {"text": None, "response": "1, 2, 3, 4"}, 1.0, "response", True),
-        (ScoreOn.METRIC, "ruler_all", {"text": "1, 2", "response": None}, 0.5, "answer", True),
-        (ScoreOn.METRIC, "em", {"text": None, "response": "1"}, 0.0, "answer", False),
-        (ScoreOn.METRIC, "ruler_all", {**BOTH, "status": "failed"}, 0.0, "response", False),
-        (ScoreOn.ANSWER, "ruler_all", BOTH, 0.25, "answer", True),
-        (ScoreOn.RESPONSE, "ruler_all", BOTH, 1.0, "response", True),
-        (ScoreOn.RESPONSE, "em", BOTH, 0.0, "response", True),
+        ("ruler_all", BOTH, 1.0, "response", True),
+        ("ruler_any", BOTH, 1.0, "response", True),
+        ("em", BOTH, 1.0, "answer", True),
+        ("ruler_all", {"text": None, "response": "1, 2, 3, 4"}, 1.0, "response", True),
+        ("ruler_all", {"text": "1, 2", "response": None}, 0.5, "answer", True),
+        ("em", {"text": None, "response": "1"}, 0.0, "answer", False),
+        ("ruler_all", {**BOTH, "status": "failed"}, 0.0, "response", False),
     ],
 )
-def test_score_answers_scores_the_text_that_is_asked_for(
-    score_on: ScoreOn, metric: str, columns: dict[str, Any], score: float, scored_on: str, answered: bool
+def test_score_answers_scores_what_the_metrics_authors_score(
+    metric: str, columns: dict[str, Any], score: float, scored_on: str, answered: bool
 ) -> None:
-    [row] = scored(
-        [question(0, metric=metric, references=["1", "2", "3", "4"])], [answer(0, **columns)], score_on=score_on
-    ).to_pylist()
+    [row] = scored([question(0, metric=metric, references=["1", "2", "3", "4"])], [answer(0, **columns)]).to_pylist()
     assert (row["score"], row["scored_on"], row["answered"]) == (score, scored_on, answered)
 
 

@@ -82,10 +82,9 @@ def cells(said: str) -> list[list[str]]:
 def test_evaluate_run_scores_each_variant_and_keeps_its_run(finished: Path) -> None:
     assert scores(finished, "small") == scores(finished, "large") == [1.0, 0.0, 0.0, 1.0]
     found = evaluation(finished / "out")
-    assert (found["format"], found["suite_folder"]) == ("memagent-evaluation/1", "suite")
+    assert (found["format"], found["suite_folder"]) == ("memagent-evaluation/2", "suite")
     assert found["suite"].endswith("/eval_50.json")
     for variant in found["variants"]:
-        assert variant["score_on"] == "metric"
         manifest = json.loads((finished / "out" / variant["run"] / "manifest.json").read_text())
         assert (finished / "out" / variant["scores"]).exists()
         for key in ("run_id", "fingerprint", "finished_at", "seconds"):

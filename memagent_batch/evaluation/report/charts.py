@@ -123,7 +123,7 @@ def chart_learning(steps: Sequence[Mapping[str, float | None]]) -> Chart | None:
 
 def render_chart(chart: Chart) -> Markup:
     """The chart as an SVG element, which is also a file of its own."""
-    return Markup(_template().render(chart=chart, width=CHART_PIXELS, panel_height=PANEL_PIXELS[chart.columns]))
+    return Markup(_chart_template().render(chart=chart, width=CHART_PIXELS, panel_height=PANEL_PIXELS[chart.columns]))
 
 
 def colour_of(place: int) -> str:
@@ -225,7 +225,7 @@ def _labelled_ticks(axis: Axis, *, pixels: int) -> list[tuple[float, str]]:
 
 
 @cache
-def _template() -> jinja2.Template:
+def _chart_template() -> jinja2.Template:
     environment = page_environment(jinja2.PackageLoader("memagent_batch.evaluation", "report"))
     environment.globals |= {
         "colour_of": colour_of,

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.scores import Metric, ScoreOn
+from memagent_batch.domain.scores import Metric
 from memagent_batch.evaluation.measures import compare, measure
 from memagent_batch.evaluation.record import (
     Evaluation,
@@ -53,11 +53,6 @@ MAX_REFERENCES = 20
 """Of a question, references that are shown."""
 NUM_BANDS = 10
 """Bands of a needle's depth, each a tenth of the document."""
-SCORED_ON = {
-    ScoreOn.METRIC: "the whole response by RULER's metrics, the extracted answer by the others",
-    ScoreOn.RESPONSE: "the whole response",
-    ScoreOn.ANSWER: "the extracted answer",
-}
 
 
 class Fault(StrEnum):
@@ -154,12 +149,11 @@ def render_report(page: dict[str, Any]) -> bytes:
         "score": score_label,
         "short": short_name,
     }
-    names, variants = page["names"], page["variants"]
+    names = page["names"]
     text = environment.get_template("page.html").render(
         page=page,
         charts=page["charts"],
         names=names,
-        scored_on={view["record"].name: SCORED_ON[ScoreOn(view["record"].score_on)] for view in variants},
         colours={name: colour_of(place) for place, name in enumerate(names)},
         caps={
             "traces": TRACES_PER_VARIANT,

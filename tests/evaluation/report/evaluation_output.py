@@ -36,7 +36,6 @@ class Made:
     typed: bool = False
     """Whether labels and evidence were asked for; every fourth question is not answered by its document."""
     metric: Metric = Metric.RULER_ALL
-    score_on: Sequence[str] = ("answer",)
     chunk_tokens: int = 1024
     hostile: str = ""
     """Stands in memory, answer, response, ids and names."""
@@ -70,7 +69,6 @@ def write_evaluation(folder: Path, made: Made) -> Path:
                 "settings": {},
                 "suite_sha256": "s",
                 "finished_at": "2026-11-21T04:31:00+00:00",
-                "score_on": made.score_on[place % len(made.score_on)],
             }
         )
     suite = "s3://suites/ruler" + made.hostile

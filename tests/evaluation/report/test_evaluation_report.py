@@ -99,18 +99,6 @@ def test_report_header_says_suite_models_dates_and_totals(tmp_path: Path) -> Non
     assert "Read by 2026-11-21 04:31 UTC" in words
 
 
-@pytest.mark.parametrize(
-    ("score_on", "said"),
-    [
-        (("answer",), "What is scored: the extracted answer."),
-        (("metric",), "What is scored: the whole response by RULER's metrics, the extracted answer by"),
-        (("response", "answer"), "What is scored: a: the whole response; b: the extracted answer."),
-    ],
-)
-def test_report_says_what_was_scored(tmp_path: Path, score_on: tuple[str, ...], said: str) -> None:
-    assert said in words_of(page_of(tmp_path, Made(variants=["a", "b"], score_on=score_on)))
-
-
 def test_report_table_has_n_score_interval_and_counts_of_each_cell(tmp_path: Path) -> None:
     words = words_of(page_of(tmp_path, Made(lengths=[1024, 4096], outcomes=["failed", "unanswered"])))
     assert "niah_single_1 1K overwrite 8 0.750 0.409 – 0.929 1 1 0" in words
