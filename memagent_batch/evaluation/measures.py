@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from memagent_batch.domain.follow_ups.answer_types import NOT_STATED_ENTRY, AnswerType
 from memagent_batch.domain.follow_ups.values import ValueStatus
-from memagent_batch.evaluation.scoring import ALL_TASKS, CellSummary, Grouping, by_document, summarise
+from memagent_batch.evaluation.scoring import ALL_TASKS, CellSummary, by_document, summarise
 from memagent_batch.evaluation.statistics import Interval, holm, macro_f1, mean_interval, sign_test
 from memagent_batch.evaluation.suite import FOLLOW_UP_SCORES
 from memagent_batch.store.turn_log.index import Row
@@ -207,7 +207,7 @@ def score_table(scores: pa.Table) -> str:
 
     Below, the further variants against the first one, and what was asked after the answer.
     """
-    cells = [*summarise(scores), *summarise(scores, grouping=Grouping.VARIANT)]
+    cells = [*summarise(scores), *summarise(scores, by=())]
     blocks = [[TABLE_HEADER, *(_table_row(cell) for cell in cells)]]
     if comparisons := compare(scores):
         blocks.append([COMPARISON_HEADER, *(_comparison_row(each) for each in comparisons)])

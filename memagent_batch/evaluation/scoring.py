@@ -1,10 +1,9 @@
 """Answers to scores: one row for each reading that a suite asks for, and what the cells come to. None is left out."""
 
-import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from statistics import fmean
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -25,12 +24,7 @@ from memagent_batch.domain.scores import TEXT_METRICS, Metric, ScoredOn, score, 
 from memagent_batch.errors import InputError
 from memagent_batch.evaluation.foreign import ForeignFormat, read_any_questions
 from memagent_batch.evaluation.statistics import mean_interval
-from memagent_batch.evaluation.suite import (
-    ANSWER_COLUMNS,
-    SCORES,
-    STATUS_MISSING,
-    GoldSpanRow,
-)
+from memagent_batch.evaluation.suite import ANSWER_COLUMNS, SCORES, STATUS_MISSING, GoldSpanRow
 from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE, require_manifest
 from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, read_table_columns, table_locations
@@ -48,16 +42,6 @@ ABSENT = {"sample": 0, "status": Status.OK.value} | dict.fromkeys(
     field.name for field in ANSWER_COLUMNS if field.nullable
 )
 """What a missing column stands for; 0 where it is not named here."""
-
-
-class Grouping(StrEnum):
-    """What makes a cell of a summary, beside the variant."""
-
-    TASK_AND_LENGTH = "task_and_length"
-    LENGTH = "length"
-    """Each length, all tasks together."""
-    VARIANT = "variant"
-    """Nothing else: one cell for each variant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,13 +95,7 @@ class ScoredRun:
     """Rows of answers to questions that the suite does not ask; they are in no score."""
 
 
-def score_run(
-    answers: Location,
-    *,
-    suite: Location,
-    foreign_format: ForeignFormat | None,
-    variant: str,
-) -> ScoredRun:
+def score_run(answers: Location, *, suite: Location, foreign_format: ForeignFormat | None, variant: str) -> ScoredRun:
     """Scores an answers table; a question was read as often as the one that was read most.
 
     Raises:
@@ -175,14 +153,20 @@ def require_same_suite(asked: Sequence[Row], answered: dict[tuple[str, str, int]
         )
 
 
-def summarise(scores: pa.Table, *, grouping: Grouping = Grouping.TASK_AND_LENGTH) -> list[CellSummary]:
-    """The cells of a table of `SCORES`: variants in their order, tasks by name, lengths from short to long."""
+def summarise(scores: pa.Table, *, by: Collection[str] = ("task", "length_tokens")) -> list[CellSummary]:
+    """The cells of a table of `SCORES`: variants in their order, tasks by name, lengths from short to long.
+
+    Args:
+        scores: What is summarised.
+        by: Columns that make a cell beside the variant: task, length_tokens, both, or none.
+    """
     cells: dict[tuple[str, str, int | None], list[Row]] = defaultdict(list)
     for row in scores.drop_columns(["answer", "references"]).to_pylist():
-        cells[_cell_summary(row, grouping)].append(row)
+        task = row["task"] if "task" in by else ALL_TASKS
+        cells[row["variant"], task, row["length_tokens"] if "length_tokens" in by else None].append(row)
     variants = list(dict.fromkeys(scores["variant"].to_pylist()))
     ordered = sorted(cells, key=lambda cell: (variants.index(cell[0]), cell[1], cell[2] is None, cell[2] or 0))
-    return [_variant_summary(cell, cells[cell]) for cell in ordered]
+    return [_cell_summary(cell, cells[cell]) for cell in ordered]
 
 
 def by_document(rows: Sequence[Row], values: Sequence[float]) -> list[list[float]]:
@@ -232,17 +216,7 @@ def _score_row(question: Row, answer: Row | None, *, sample: int, follow_ups: Ro
     }
 
 
-def _cell_summary(row: Row, grouping: Grouping) -> tuple[str, str, int | None]:
-    match grouping:
-        case Grouping.TASK_AND_LENGTH:
-            return row["variant"], row["task"], row["length_tokens"]
-        case Grouping.LENGTH:
-            return row["variant"], ALL_TASKS, row["length_tokens"]
-        case Grouping.VARIANT:
-            return row["variant"], ALL_TASKS, None
-
-
-def _variant_summary(cell: tuple[str, str, int | None], rows: Sequence[Row]) -> CellSummary:
+def _cell_summary(cell: tuple[str, str, int | None], rows: Sequence[Row]) -> CellSummary:
     interval = mean_interval(by_document(rows, [row["score"] for row in rows]))
     states = [row["status"] for row in rows]
     known = [row for row in rows if row["status"] != STATUS_MISSING]
@@ -251,16 +225,13 @@ def _variant_summary(cell: tuple[str, str, int | None], rows: Sequence[Row]) -> 
         task=cell[1],
         length_tokens=cell[2],
         n=len(rows),
-        score=math.fsum(row["score"] for row in rows) / len(rows),
+        score=fmean(row["score"] for row in rows),
         low=interval.low,
         high=interval.high,
         num_failed=states.count(Status.FAILED),
         num_unanswered=sum(row["status"] == Status.OK and not row["answered"] for row in rows),
         num_missing=states.count(STATUS_MISSING),
-        **{
-            f"mean_{name.removeprefix('num_')}": math.fsum(row[name] for row in known) / len(known) if known else None
-            for name in COSTS
-        },
+        **{f"mean_{name.removeprefix('num_')}": fmean(row[name] for row in known) if known else None for name in COSTS},
     )
 
 

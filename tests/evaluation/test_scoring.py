@@ -14,7 +14,6 @@ from memagent_batch.evaluation.measures import measure, score_table
 from memagent_batch.evaluation.scoring import (
     ALL_TASKS,
     EvidenceSpans,
-    Grouping,
     evidence_spans,
     read_answers,
     score_answers,
@@ -180,9 +179,9 @@ def test_summarise_cells_are_in_order_and_lengths_may_be_unknown() -> None:
     assert [(cell.variant, cell.task, cell.length_tokens) for cell in summarise(both)] == [
         (variant, *cell) for variant in ("v", "a") for cell in ordered
     ]
-    by_length = [(cell.task, cell.length_tokens) for cell in summarise(first, grouping=Grouping.LENGTH)]
+    by_length = [(cell.task, cell.length_tokens) for cell in summarise(first, by=("length_tokens",))]
     assert by_length == [(ALL_TASKS, 1000), (ALL_TASKS, 2000), (ALL_TASKS, 4000), (ALL_TASKS, None)]
-    [together] = summarise(first, grouping=Grouping.VARIANT)
+    [together] = summarise(first, by=())
     assert (together.task, together.n, together.length_tokens) == (ALL_TASKS, 4, None)
 
 

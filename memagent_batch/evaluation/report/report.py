@@ -39,7 +39,7 @@ from memagent_batch.evaluation.report.charts import (
 )
 from memagent_batch.evaluation.report.templates import MAX_TEXT_CHARACTERS, page_environment
 from memagent_batch.evaluation.report.traces import MAX_MEMORY_CHARACTERS, MAX_STEPS, make_trace
-from memagent_batch.evaluation.scoring import ALL_TASKS, CellSummary, Grouping, summarise
+from memagent_batch.evaluation.scoring import ALL_TASKS, CellSummary, summarise
 from memagent_batch.evaluation.suite import STATUS_MISSING
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import Row
@@ -118,7 +118,7 @@ def make_page(output: Location) -> dict[str, Any]:
     evaluation = open_evaluation(output)
     scores = with_lengths(read_scores(output, evaluation))
     names = [record.name for record in evaluation.variants]
-    cells, all_tasks = summarise(scores), summarise(scores, grouping=Grouping.LENGTH)
+    cells, all_tasks = summarise(scores), summarise(scores, by=("length_tokens",))
     charts = (chart_accuracy(all_tasks, names=names), chart_tasks(cells, names=names))
     measures = measure(scores)
     return {
@@ -243,7 +243,7 @@ def score_label(score: float) -> str:
 
 
 def _variant_views(output: Location, scores: pa.Table, evaluation: Evaluation) -> list[dict[str, Any]]:
-    totals = {cell.variant: cell for cell in summarise(scores, grouping=Grouping.VARIANT)}
+    totals = {cell.variant: cell for cell in summarise(scores, by=())}
     views = []
     for place, record in enumerate(evaluation.variants):
         failures = choose_failures(scores.filter(pc.equal(scores["variant"], record.name)).to_pylist())
