@@ -18,6 +18,7 @@ from memagent_batch.domain.scores import Metric
 from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.haystacks import (
     Facts,
+    HaystackUnits,
     Hidden,
     Materials,
     SampleRequest,
@@ -129,13 +130,11 @@ def needle_facts(rng: random.Random, depth: float, *, form: NeedleForm) -> Facts
         )
         for place, value in enumerate(values)
     ]
-    match form.haystack:
-        case HaystackKind.NOISE:
-            haystack = noise()
-        case HaystackKind.ESSAY:
-            haystack = None
-        case HaystackKind.NEEDLES:
-            haystack = lines(state(key, make_value(rng, form.value), form.value) for key in keys)
+    haystack: HaystackUnits | None = None
+    if form.haystack is HaystackKind.NOISE:
+        haystack = noise()
+    elif form.haystack is HaystackKind.NEEDLES:
+        haystack = lines(state(key, make_value(rng, form.value), form.value) for key in keys)
     return Facts(
         hidden=hidden,
         question=question_on(names[: form.num_asked], form.value, alone=alone),
