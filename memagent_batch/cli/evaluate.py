@@ -18,7 +18,6 @@ from memagent_batch.config.section import Count, Section, Text, merged
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.domain.scores import TEXT_METRICS, Metric
 from memagent_batch.errors import SettingsError
-from memagent_batch.evaluation.foreign import ForeignFormat
 from memagent_batch.masking import mask_url
 
 if TYPE_CHECKING:
@@ -33,15 +32,6 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 SET_BY_SUITE = frozenset({"output", *SourceConfig.model_fields})
 """Settings that are the same for all variants, or the evaluation's to set."""
 log = logging.getLogger(__name__)
-
-
-class SuiteOptions(Section):
-    """The suite and its format."""
-
-    suite: Text
-    """Folder of `evaluate make`, or files of a foreign suite."""
-    format: ForeignFormat | None = None
-    """Format of a foreign suite (default: by its records)."""
 
 
 class Columns(Section):
@@ -170,11 +160,11 @@ def parse_length(text: str) -> int:
     return length
 
 
-class RunSuite(ReaderSettings, SuiteOptions, Command):
+class RunSuite(ReaderSettings, Command):
     """Reads a suite with one or several policies or models, and scores the answers."""
 
     command = "memagent evaluate run"
-    common = ("suite", "output", "policies", "variants", *MODEL, "format")
+    common = ("suite", "output", "policies", "variants", *MODEL)
     unused = ("rollouts", "table_format", "adopt_output")
     examples = (
         "memagent evaluate run --suite suite/ --output eval/ --config job.yaml --policies overwrite truncate",
@@ -182,6 +172,8 @@ class RunSuite(ReaderSettings, SuiteOptions, Command):
     )
     page = "docs/how-to/evaluation.md"
 
+    suite: Text
+    """Folder of `evaluate make`, or files of RULER's or MemAgent's."""
     policies: tuple[str, ...] = ()
     """One variant for each kind of policy."""
     variants: Path | None = None
@@ -204,7 +196,6 @@ class RunSuite(ReaderSettings, SuiteOptions, Command):
         scores = evaluate_suite(
             variants,
             suite=Location(uri=self.suite, storage_options=base.storage_options),
-            foreign_format=self.format,
             output=output,
         )
         print(score_table(scores))
@@ -245,7 +236,7 @@ def vary(base: ReaderSettings, settings: Mapping[str, Any], *, name: str) -> Rea
         raise SettingsError(f"variant {name!r}: {error}") from error
 
 
-class Score(SuiteOptions, StorageCommand):
+class Score(StorageCommand):
     """Scores any answers table against a suite."""
 
     command = "memagent evaluate score"
@@ -257,6 +248,8 @@ class Score(SuiteOptions, StorageCommand):
 
     answers: Text
     """Output of a run, or Parquet or Arrow files with the columns document_id, question_id and answer."""
+    suite: Text
+    """Folder of `evaluate make`, or files of RULER's or MemAgent's."""
     variant: str = "answers"
     """Name of what is scored."""
     output: str | None = None
@@ -271,7 +264,6 @@ class Score(SuiteOptions, StorageCommand):
         scored = score_run(
             self.locate(self.answers),
             suite=self.locate(self.suite),
-            foreign_format=self.format,
             variant=self.variant,
         )
         if self.output:

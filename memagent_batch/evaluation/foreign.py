@@ -6,9 +6,8 @@ it is unique whatever ids the records bring, and leads back to the record.
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import pyarrow as pa
@@ -60,15 +59,6 @@ GROUP_CHARS = 4 * 1024 * 1024
 """Text of a row group, characters: what is in memory at once, beside one document."""
 
 
-class ForeignFormat(StrEnum):
-    """Formats of suites that others made."""
-
-    RULER = "ruler"
-    """RULER's JSONL: `input` holds document and question, `outputs` the right answers."""
-    MEMAGENT = "memagent"
-    """MemAgent's evaluation: `context`, `input`, and `answers` or `outputs`."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignSample:
     """One record of a suite that others made."""
@@ -82,27 +72,7 @@ class ForeignSample:
         return {"document_id": self.question["document_id"], "text": self.text}
 
 
-def detect_format(suite: Location) -> ForeignFormat:
-    """The format, by the first record.
-
-    Raises:
-        InputError: it is not one of the known ones.
-    """
-    file = _suite_files(suite)[0]
-    for record in read_objects(suite.at(file.path)):
-        keys = set(record.value)
-        if {"context", "input"} <= keys and keys & {"answers", "outputs"}:
-            return ForeignFormat.MEMAGENT
-        if {"input", "outputs"} <= keys:
-            return ForeignFormat.RULER
-        raise InputError(
-            f"{record.where}: this is a record of no known suite; its keys: {', '.join(record.value) or 'none'}; known "
-            f"are {', '.join(ForeignFormat)} (--format), and suites of `memagent evaluate make`"
-        )
-    raise InputError(f"{suite.at(file.path).uri}: the suite is empty; give a file with records")
-
-
-def convert_suite(suite: Location, *, target: Location, foreign_format: ForeignFormat) -> Location:
+def convert_suite(suite: Location, *, target: Location) -> Location:
     """Writes a foreign suite as one of ours, unless it lies there already, and returns where it lies.
 
     Streams: holds one row group of documents, and the questions.
@@ -111,14 +81,14 @@ def convert_suite(suite: Location, *, target: Location, foreign_format: ForeignF
         InputError: the suite is empty, or a record is malformed.
         StorageError: the target can't be written.
     """
-    source = _converted_source(suite, foreign_format=foreign_format)
+    source = _converted_source(suite)
     there = read_json(target / SUITE_FILE)
     if there is not None and there.get("source") == source:
         return target
     target.delete()
     questions: list[SuiteQuestion] = []
     with open_row_groups(target / DOCUMENTS_FOLDER / CONVERTED_FILE, schema=SUITE_DOCUMENTS) as documents:
-        for group in _groups(_read_samples(suite, foreign_format=foreign_format)):
+        for group in _groups(_read_samples(suite)):
             documents.write([sample.document_row for sample in group])
             questions += [sample.question for sample in group]
     require_scorable(questions, where=suite.uri)
@@ -127,16 +97,15 @@ def convert_suite(suite: Location, *, target: Location, foreign_format: ForeignF
     return target
 
 
-def read_any_questions(suite: Location, *, foreign_format: ForeignFormat | None) -> pa.Table:
+def read_any_questions(suite: Location) -> pa.Table:
     """The questions of a suite of ours or of others, a table of `SUITE_QUESTIONS`; converts nothing.
 
     Raises:
         InputError: the suite is empty, not whole or malformed.
     """
-    if foreign_format is None and is_suite(suite):
+    if is_suite(suite):
         return read_suite_questions(suite)
-    samples = _read_samples(suite, foreign_format=foreign_format or detect_format(suite))
-    questions = [sample.question for sample in samples]
+    questions = [sample.question for sample in _read_samples(suite)]
     require_scorable(questions, where=suite.uri)
     return pa.Table.from_pylist(questions, schema=SUITE_QUESTIONS)
 
@@ -153,9 +122,9 @@ def _suite_files(suite: Location) -> list[InputFile]:
     return chosen or files
 
 
-def _converted_source(suite: Location, *, foreign_format: ForeignFormat) -> dict[str, Any]:
+def _converted_source(suite: Location) -> list[dict[str, Any]]:
     """What was converted, as `suite.json` says it, so that a changed file is converted again."""
-    files = [
+    return [
         {
             "path": mask_url(suite.at(file.path).uri),
             "size_bytes": file.size_bytes,
@@ -163,7 +132,6 @@ def _converted_source(suite: Location, *, foreign_format: ForeignFormat) -> dict
         }
         for file in _suite_files(suite)
     ]
-    return {"format": foreign_format.value, "files": files}
 
 
 def _groups(samples: Iterator[ForeignSample]) -> Iterator[list[ForeignSample]]:
@@ -180,12 +148,20 @@ def _groups(samples: Iterator[ForeignSample]) -> Iterator[list[ForeignSample]]:
         yield group
 
 
-def _read_samples(suite: Location, *, foreign_format: ForeignFormat) -> Iterator[ForeignSample]:
+def _read_samples(suite: Location) -> Iterator[ForeignSample]:
     """Streams the records of a suite, one file after another."""
-    read: Callable[..., ForeignSample] = _ruler if foreign_format is ForeignFormat.RULER else _memagent
     for file in _suite_files(suite):
         for record in read_objects(suite.at(file.path)):
-            yield read(record, file=file)
+            if {"context", "input"} <= record.value.keys():
+                yield _memagent(record, file=file)
+            elif "input" in record.value:
+                yield _ruler(record, file=file)
+            else:
+                raise InputError(
+                    f"{record.where}: this is a record of no known suite; its keys: "
+                    f"{', '.join(record.value) or 'none'}; known are RULER's and MemAgent's, and suites of `memagent "
+                    "evaluate make`"
+                )
 
 
 def _ruler(record: JsonObject, *, file: InputFile) -> ForeignSample:
@@ -197,7 +173,7 @@ def _ruler(record: JsonObject, *, file: InputFile) -> ForeignSample:
     if parts is None:
         raise InputError(
             f"{record.where}: `input` can't be taken apart into document and question: its last line is not a question "
-            "of RULER's; write both apart, as `context` and `input` (--format memagent)"
+            "of RULER's; write both apart, as `context` and `input`"
         )
     text, question = parts
     return _foreign_sample(

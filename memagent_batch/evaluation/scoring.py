@@ -22,7 +22,7 @@ from memagent_batch.domain.follow_ups.values import (
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.scores import TEXT_METRICS, Metric, ScoredOn, score, scored_on
 from memagent_batch.errors import InputError
-from memagent_batch.evaluation.foreign import ForeignFormat, read_any_questions
+from memagent_batch.evaluation.foreign import read_any_questions
 from memagent_batch.evaluation.statistics import mean_interval
 from memagent_batch.evaluation.suite import ANSWER_COLUMNS, SCORES, STATUS_MISSING, GoldSpanRow
 from memagent_batch.runs.evidence import How
@@ -95,13 +95,13 @@ class ScoredRun:
     """Rows of answers to questions that the suite does not ask; they are in no score."""
 
 
-def score_run(answers: Location, *, suite: Location, foreign_format: ForeignFormat | None, variant: str) -> ScoredRun:
+def score_run(answers: Location, *, suite: Location, variant: str) -> ScoredRun:
     """Scores an answers table; a question was read as often as the one that was read most.
 
     Raises:
         InputError: suite or answers can't be read, or do not belong together.
     """
-    questions = read_any_questions(suite, foreign_format=foreign_format)
+    questions = read_any_questions(suite)
     table = read_answers(answers)
     samples = 1 + max(table["sample"].to_pylist())
     scores = score_answers(questions, table, variant=variant, samples=samples, evidence=read_evidence(answers))

@@ -12,7 +12,7 @@ from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig, RunConfig
 from memagent_batch.errors import MemagentError
-from memagent_batch.evaluation.foreign import ForeignFormat, convert_suite, detect_format
+from memagent_batch.evaluation.foreign import convert_suite
 from memagent_batch.evaluation.record import (
     SCORES_FOLDER,
     SUITE_FOLDER,
@@ -71,7 +71,6 @@ def evaluate_suite(
     variants: Sequence[Variant],
     *,
     suite: Location,
-    foreign_format: ForeignFormat | None,
     output: Location,
 ) -> pa.Table:
     """Reads and scores the suite with each variant, and returns the scores of all, a table of `SCORES`.
@@ -82,11 +81,10 @@ def evaluate_suite(
         UsageError: the user's mistake, found before an engine starts.
         CountsError: the tables of a run do not hold one row for each reading.
     """
-    if foreign_format is None and not is_suite(suite):
-        foreign_format = detect_format(suite)
-    evaluation = claim_evaluation(output, suite=suite, is_foreign=foreign_format is not None)
-    if foreign_format is not None:
-        suite = convert_suite(suite, target=output / SUITE_FOLDER, foreign_format=foreign_format)
+    is_foreign = not is_suite(suite)
+    evaluation = claim_evaluation(output, suite=suite, is_foreign=is_foreign)
+    if is_foreign:
+        suite = convert_suite(suite, target=output / SUITE_FOLDER)
     ready = load_suite(suite)
     jobs = {variant.name: variant_job(variant, suite=ready, output=output) for variant in variants}
     readers = {name: identify_reader(job.agent) for name, job in jobs.items()}

@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 
 from memagent_batch.errors import InputError
 from memagent_batch.evaluation.foreign import (
-    ForeignFormat,
     convert_suite,
-    detect_format,
     read_any_questions,
     split_prompt,
 )
@@ -33,8 +31,8 @@ def write_lines(path: Path, *records: dict[str, Any]) -> Location:
     return Location(uri=str(path))
 
 
-def converted(suite: Location, target: Path, *, foreign_format: ForeignFormat | None = None) -> list[dict[str, Any]]:
-    convert_suite(suite, target=Location(uri=str(target)), foreign_format=foreign_format or detect_format(suite))
+def converted(suite: Location, target: Path) -> list[dict[str, Any]]:
+    convert_suite(suite, target=Location(uri=str(target)))
     rows: list[dict[str, Any]] = pq.read_table(target / "questions.parquet").to_pylist()
     return rows
 
@@ -105,34 +103,33 @@ def test_convert_suite_memagent_array_has_task_and_length_of_its_name(
 
 
 @pytest.mark.parametrize(
-    ("records", "foreign_format", "message"),
+    ("records", "message"),
     [
-        ([], None, r"a\.jsonl: the suite is empty"),
-        ([], ForeignFormat.RULER, r"a\.jsonl: the suite is empty"),
-        ([{"text": "a"}], None, r"line 1.*no known suite; its keys: text; known are ruler, memagent"),
-        ([NEEDLE, {"input": NEEDLE["input"]}], None, r"a\.jsonl, line 2.*no column 'outputs'"),
-        ([{**NEEDLE, "input": "one line"}], None, "line 1.*can't be taken apart .*--format memagent"),
-        ([{**NEEDLE, "input": "Noise.\n\nTell me."}], None, "line 1.*last line is not a question of RULER's"),
-        ([{**NEEDLE, "outputs": []}], None, "line 1.*'outputs' holds no reference"),
-        ([{**NEEDLE, "outputs": [" "]}], None, "line 1.*'outputs' holds no reference"),
-        ([{**NEEDLE, "outputs": [1.5]}], None, "line 1.*'outputs' holds float"),
-        ([{**HQA, "context": [1, 2]}], None, "line 1.*'context' holds list"),
-        ([{**HQA, "context": "\ud800"}], None, "line 1.*'context' .*surrogate"),
-        ([{**HQA, "context": " "}], None, "line 1.*'context' is empty"),
+        ([], r"a\.jsonl: the suite is empty"),
+        ([{"text": "a"}], r"line 1.*no known suite; its keys: text; known are RULER's"),
+        ([NEEDLE, {"input": NEEDLE["input"]}], r"a\.jsonl, line 2.*no column 'outputs'"),
+        ([{**NEEDLE, "input": "one line"}], "line 1.*can't be taken apart .*as `context` and `input`"),
+        ([{**NEEDLE, "input": "Noise.\n\nTell me."}], "line 1.*last line is not a question of RULER's"),
+        ([{**NEEDLE, "outputs": []}], "line 1.*'outputs' holds no reference"),
+        ([{**NEEDLE, "outputs": [" "]}], "line 1.*'outputs' holds no reference"),
+        ([{**NEEDLE, "outputs": [1.5]}], "line 1.*'outputs' holds float"),
+        ([{**HQA, "context": [1, 2]}], "line 1.*'context' holds list"),
+        ([{**HQA, "context": "\ud800"}], "line 1.*'context' .*surrogate"),
+        ([{**HQA, "context": " "}], "line 1.*'context' is empty"),
     ],
 )
 def test_convert_suite_bad_record_is_refused_with_file_line_and_remedy(
-    tmp_path: Path, records: list[dict[str, Any]], foreign_format: ForeignFormat | None, message: str
+    tmp_path: Path, records: list[dict[str, Any]], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        converted(write_lines(tmp_path / "a.jsonl", *records), tmp_path / "suite", foreign_format=foreign_format)
+        converted(write_lines(tmp_path / "a.jsonl", *records), tmp_path / "suite")
     assert not (tmp_path / "suite" / "suite.json").exists()
 
 
 def test_convert_suite_folder_without_records_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("a")
     with pytest.raises(InputError, match=r"neither a suite of this project nor \.jsonl"):
-        detect_format(Location(uri=str(tmp_path)))
+        converted(Location(uri=str(tmp_path)), tmp_path / "suite")
 
 
 def test_convert_suite_again_is_not_done_again_until_a_file_changes(tmp_path: Path) -> None:
@@ -147,15 +144,15 @@ def test_convert_suite_again_is_not_done_again_until_a_file_changes(tmp_path: Pa
 
 def test_read_any_questions_are_those_of_the_converted_suite(tmp_path: Path) -> None:
     suite = write_lines(tmp_path / "a.jsonl", HQA, HQA)
-    converted(suite, tmp_path / "suite", foreign_format=ForeignFormat.MEMAGENT)
-    questions = read_any_questions(suite, foreign_format=ForeignFormat.MEMAGENT)
+    converted(suite, tmp_path / "suite")
+    questions = read_any_questions(suite)
     assert questions.equals(read_suite_questions(Location(uri=str(tmp_path / "suite"))))
 
 
 @pytest.mark.s3
 def test_convert_suite_in_a_bucket_is_written_there(s3_bucket: Location) -> None:
     (s3_bucket / "in/eval_50.json").write_bytes(json.dumps([HQA]).encode())
-    convert_suite(s3_bucket / "in", target=s3_bucket / "out/suite", foreign_format=ForeignFormat.MEMAGENT)
+    convert_suite(s3_bucket / "in", target=s3_bucket / "out/suite")
     [row] = read_suite_questions(s3_bucket / "out/suite").to_pylist()
     assert row["document_id"] == "eval_50.json:0"
 

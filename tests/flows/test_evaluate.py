@@ -173,8 +173,6 @@ def test_evaluate_run_failed_samples_stay_in_the_n_until_the_suite_is_mended(
         (["--ask", "Who?"], "there is no option --ask"),
         (["--policies", "guess"], "variant 'guess': policy"),
         (["--window-tokens=50"], "lower one of these in policy, or raise window_tokens"),
-        (["--format", "ruler"], "can't be taken apart"),
-        (["--format", "msmarco"], "--format: 'msmarco' is not one of 'ruler'"),
         (["--suite", "gone"], "gone: no such file or folder"),
         (["--colour=blue"], "there is no option --colour"),
     ],
