@@ -95,7 +95,7 @@ class MakeSuite(StorageCommand):
             model=self.model, essays=self.essays, hotpotqa=self.hotpotqa, storage_options=self.storage_options
         )
         output = self.locate(self.output)
-        is_new = make_suite(plan, inputs.materials, output, inputs=inputs.record, say=partial(print, flush=True))
+        is_new = make_suite(plan, inputs, output, say=partial(print, flush=True))
         self._print_next(output, is_new=is_new)
 
     def _make_own(self, questions: str) -> None:

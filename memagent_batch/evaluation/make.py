@@ -5,7 +5,6 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median_low
-from typing import TypedDict
 
 from memagent_batch.config.storage import Options
 from memagent_batch.documents.questions import type_fields
@@ -73,29 +72,12 @@ class SuiteCell:
     """Tokens, or paragraphs where the task counts them."""
 
 
-class CellRecord(TypedDict):
-    """A finished cell, as `suite.json` describes it."""
-
-    task: str
-    length_tokens: int
-    paragraphs: int | None
-    tokens_least: int
-    tokens_most: int
-
-
-class InputRecord(TypedDict):
-    """An input, as `suite.json` names it."""
-
-    name: str
-    sha256: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteInputs:
     """What documents are made of, and what `suite.json` says of it."""
 
     materials: Materials
-    record: dict[str, InputRecord]
+    record: dict[str, dict[str, str]]
     """Name and hash of each input."""
 
 
@@ -109,12 +91,12 @@ def read_suite_inputs(*, model: str, essays: str | None, hotpotqa: str | None, s
     tokenizer = load_tokenizer(resolve_model(model))
     texts = read_essays(Location(uri=essays, storage_options=storage_options)) if essays else prose()
     record = {
-        "tokenizer": InputRecord(name=model, sha256=tokenizer.sha256),
-        "essays": InputRecord(name=mask_url(essays) if essays else OWN, sha256=_texts_sha256(texts)),
+        "tokenizer": {"name": model, "sha256": tokenizer.sha256},
+        "essays": {"name": mask_url(essays) if essays else OWN, "sha256": _texts_sha256(texts)},
     }
     corpus = read_hotpotqa(Location(uri=hotpotqa, storage_options=storage_options)) if hotpotqa else None
     if corpus:
-        record["hotpotqa"] = InputRecord(name=mask_url(corpus.name), sha256=corpus.sha256)
+        record["hotpotqa"] = {"name": mask_url(corpus.name), "sha256": corpus.sha256}
     materials = Materials(meter=TokenMeter(tokenizer), texts=texts, hotpotqa=corpus)
     return SuiteInputs(materials=materials, record=record)
 
@@ -123,9 +105,7 @@ def _texts_sha256(texts: EssayTexts) -> str:
     return hashlib.sha256("\0".join("\n".join(text) for text in texts).encode()).hexdigest()
 
 
-def make_suite(
-    plan: SuitePlan, materials: Materials, output: Location, *, inputs: dict[str, InputRecord], say: Say
-) -> bool:
+def make_suite(plan: SuitePlan, inputs: SuiteInputs, output: Location, *, say: Say) -> bool:
     """Writes the suite; returns False where it is there already, made from the same.
 
     Takes memory for one document at a time, whatever the number of samples. What is written is deleted again where
@@ -135,24 +115,26 @@ def make_suite(
         OutputError: the folder holds something else.
         SettingsError: a task can't be made at a length, or not so many samples of it.
     """
-    asked = asked_of(plan, inputs)
+    asked = _asked(plan, inputs)
     if claim_suite(output, asked):
         return False
     for request in _trials(plan):
-        TASKS[request.task].make(request, materials)
+        TASKS[request.task].make(request, inputs.materials)
     cells = []
     with (
         unfinished_deleted(output),
         open_row_groups(output / QUESTIONS_FILE, schema=SUITE_QUESTIONS) as questions,
     ):
         for cell in cells_of(plan):
-            cells.append(_write_cell(cell, plan, materials, output, questions=questions))
+            cells.append(_write_cell(cell, plan, inputs.materials, output, questions=questions))
             say(f"{cell.name}: {plan.samples} documents of {cells[-1]['tokens_most']:,} tokens")
-    write_suite_record(output, {ASKED_ENTRY: asked, "inputs": inputs, "cells": cells, "versions": package_versions()})
+    write_suite_record(
+        output, {ASKED_ENTRY: asked, "inputs": inputs.record, "cells": cells, "versions": package_versions()}
+    )
     return True
 
 
-def asked_of(plan: SuitePlan, inputs: dict[str, InputRecord]) -> dict[str, object]:
+def _asked(plan: SuitePlan, inputs: SuiteInputs) -> dict[str, object]:
     """All that decides what is in a suite, as JSON gives it back."""
     return {
         "generator": GENERATOR,
@@ -162,7 +144,7 @@ def asked_of(plan: SuitePlan, inputs: dict[str, InputRecord]) -> dict[str, objec
         "samples": plan.samples,
         "seed": plan.seed,
         "typed": plan.typed,
-        **{f"{name}_sha256": value["sha256"] for name, value in inputs.items()},
+        **{f"{name}_sha256": value["sha256"] for name, value in inputs.record.items()},
     }
 
 
@@ -200,7 +182,8 @@ def _trials(plan: SuitePlan) -> Iterator[SampleRequest]:
 
 def _write_cell(
     cell: SuiteCell, plan: SuitePlan, materials: Materials, output: Location, *, questions: RowGroupWriter
-) -> CellRecord:
+) -> dict[str, object]:
+    """Writes the documents of a cell and their questions; returns how `suite.json` describes it."""
     task = TASKS[cell.task]
     rows, num_tokens = [], []
     place = output / DOCUMENTS_FOLDER / f"{cell.name}.parquet"
@@ -213,13 +196,13 @@ def _write_cell(
             num_tokens.append(sample.num_tokens)
     length_tokens = median_low(num_tokens) if task.by_documents else cell.length
     questions.write([{**row, "length_tokens": length_tokens} for row in rows])
-    return CellRecord(
-        task=cell.task,
-        length_tokens=length_tokens,
-        paragraphs=cell.length if task.by_documents else None,
-        tokens_least=min(num_tokens),
-        tokens_most=max(num_tokens),
-    )
+    return {
+        "task": cell.task,
+        "length_tokens": length_tokens,
+        "paragraphs": cell.length if task.by_documents else None,
+        "tokens_least": min(num_tokens),
+        "tokens_most": max(num_tokens),
+    }
 
 
 def _question_row(sample: SuiteSample, *, document_id: str, task: str, typed: bool) -> SuiteQuestion:

@@ -19,7 +19,7 @@ def test_suite_that_stops_on_the_way_leaves_nothing_and_can_be_made_again(error:
         raise error
 
     with pytest.raises(type(error)):
-        make_suite(PLAN, inputs.materials, output, inputs=inputs.record, say=stop)
+        make_suite(PLAN, inputs, output, say=stop)
 
     assert not output.files()
-    assert make_suite(PLAN, inputs.materials, output, inputs=inputs.record, say=print)
+    assert make_suite(PLAN, inputs, output, say=print)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from statistics import fmean
-from typing import Any, TypedDict
+from typing import Any
 
 import jinja2
 import pyarrow as pa
@@ -70,16 +70,6 @@ class Fault(StrEnum):
     PARTLY = "partly right"
 
 
-class WrittenReport(TypedDict):
-    """Where a report is, and what it shows."""
-
-    page: str
-    questions: int
-    readings: int
-    failures: int
-    traces: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failures:
     """The readings of one variant that score below 1."""
@@ -91,7 +81,7 @@ class Failures:
     """All failures, by what is wrong."""
 
 
-def write_report(output: Location, *, target: Location) -> WrittenReport:
+def write_report(output: Location, *, target: Location) -> dict[str, str | int]:
     """Writes `report.html`; returns where it is and what it shows.
 
     Raises:
@@ -100,13 +90,14 @@ def write_report(output: Location, *, target: Location) -> WrittenReport:
     """
     page = make_page(output)
     (target / PAGE_FILE).write_bytes(render_report(page))
-    return WrittenReport(
-        page=str(target / PAGE_FILE),
-        questions=page["num_questions"],
-        readings=sum(view["total"].n for view in page["variants"]),
-        failures=sum(view["failures"].total for view in page["variants"]),
-        traces=sum(len(view["shown"]) for view in page["variants"]),
-    )
+    views = page["variants"]
+    return {
+        "page": str(target / PAGE_FILE),
+        "questions": page["num_questions"],
+        "readings": sum(view["total"].n for view in views),
+        "failures": sum(view["failures"].total for view in views),
+        "traces": sum(len(view["shown"]) for view in views),
+    }
 
 
 def make_page(output: Location) -> dict[str, Any]:
