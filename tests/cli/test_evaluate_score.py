@@ -112,11 +112,3 @@ def test_evaluate_score_unfit_questions_are_refused(suite: Path, capsys: pytest.
     pq.write_table(questions.slice(0, 0), suite / "questions.parquet")
     assert evaluate_score(suite) == 2
     assert "the suite is empty" in capsys.readouterr().err
-
-
-def test_evaluate_report_folder_without_evaluation_is_a_users_mistake(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["evaluate", "report", str(tmp_path)]) == 2
-    assert "there is no evaluation.json; name the folder" in capsys.readouterr().err
-    assert not any(tmp_path.iterdir())

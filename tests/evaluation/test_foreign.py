@@ -149,14 +149,6 @@ def test_read_any_questions_are_those_of_the_converted_suite(tmp_path: Path) -> 
     assert questions.equals(read_suite_questions(Location(uri=str(tmp_path / "suite"))))
 
 
-@pytest.mark.s3
-def test_convert_suite_in_a_bucket_is_written_there(s3_bucket: Location) -> None:
-    (s3_bucket / "in/eval_50.json").write_bytes(json.dumps([HQA]).encode())
-    convert_suite(s3_bucket / "in", target=s3_bucket / "out/suite")
-    [row] = read_suite_questions(s3_bucket / "out/suite").to_pylist()
-    assert row["document_id"] == "eval_50.json:0"
-
-
 HAYSTACK = "Some special magic numbers are hidden in here.\nNoise.\nQuestion: is this noise? Yes.\n\nMore noise."
 ONE = "What is the special magic number for red-cat mentioned in the provided text?"
 MANY = "What are all the special magic words for red-cat, and blue-dog mentioned in the provided text?"

@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memagent_batch.evaluation.needles import (
-    NOISE,
     WORDINGS,
     Haystack,
     make_needle,
@@ -53,13 +52,6 @@ def test_distractors_of_long_document_are_spread_over_the_whole() -> None:
     places = [task.document.index(distractor) / len(task.document) for distractor in task.distractors]
 
     assert all(any(tenth <= 10 * place < tenth + 1 for place in places) for tenth in range(10))
-
-
-def test_noise_haystack_repeats_the_noise_paragraph_alone() -> None:
-    task = make_task(random.Random(5), length=20, haystack=Haystack.NOISE)
-
-    assert task.document.replace(task.needle, "").split("\n").count(NOISE) >= 18
-    assert task.document.count(NOISE) == 20
 
 
 def test_wording_of_every_kind_fills_all_its_slots() -> None:

@@ -1,5 +1,4 @@
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -65,11 +64,6 @@ def test_score_answers_right_one_has_its_row_and_costs() -> None:
     assert (row["num_prompt_tokens"], row["engine_seconds"], row["num_document_tokens"]) == (100, 1.5, 990)
 
 
-def test_score_answers_score_is_the_tasks_own_metric() -> None:
-    rows = scored([question(0, metric="em"), question(1, metric="f1")], [answer(0, "red fox"), answer(1, "red fox")])
-    assert rows["score"].to_pylist() == [0.0, pytest.approx(2 / 3)]
-
-
 @pytest.mark.parametrize(
     ("row", "status"),
     [
@@ -120,11 +114,6 @@ def test_score_answers_question_or_sample_without_a_row_is_missing_and_wrong() -
     ]
 
 
-def test_score_answers_same_question_of_another_document_is_no_answer() -> None:
-    rows = scored([question(0), question(1)], [answer(0), answer(1, document_id="d0", question_id="q9")]).to_pylist()
-    assert [row["status"] for row in rows] == ["ok", "missing"]
-
-
 def test_score_answers_of_another_suite_are_refused_with_an_example_of_each() -> None:
     with pytest.raises(InputError, match=r"answers of another suite: 2 of 3 .*'d7'.*'d0'"):
         scored([question(0)], [answer(0), answer(7), answer(8)])
@@ -154,19 +143,6 @@ def test_summarise_samples_of_a_question_are_of_one_document() -> None:
     [cell] = summarise(scored([question(0), question(1)], answers, samples=2))
     expected = mean_interval([[1.0, 0.0], [1.0, 1.0]])
     assert (cell.n, cell.score, cell.low, cell.high) == (4, 0.75, expected.low, expected.high)
-
-
-def test_summarise_questions_of_one_document_tell_less_than_questions_of_many() -> None:
-    def width(document: Callable[[int], str]) -> float:
-        questions = [question(number, document_id=document(number)) for number in range(40)]
-        answers = [
-            answer(number, "fox" if number % 10 < 5 else "dog", document_id=document(number)) for number in range(40)
-        ]
-        [cell] = summarise(scored(questions, answers))
-        assert cell.score == 0.5
-        return cell.high - cell.low
-
-    assert width(lambda number: f"d{number // 5}") > 1.5 * width(lambda number: f"d{number}")
 
 
 def test_summarise_cells_are_in_order_and_lengths_may_be_unknown() -> None:
@@ -248,13 +224,6 @@ def test_read_answers_bad_table_is_refused_with_column_and_remedy(
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
     with pytest.raises(InputError, match=message):
         read(tmp_path)
-
-
-@pytest.mark.s3
-def test_read_answers_in_a_bucket_are_read(s3_bucket: Location, tmp_path: Path) -> None:
-    pq.write_table(pa.table(PLAIN), tmp_path / "a.parquet")
-    (s3_bucket / "answers/a.parquet").write_bytes((tmp_path / "a.parquet").read_bytes())
-    assert read_answers(s3_bucket / "answers").num_rows == 2
 
 
 def test_read_answers_leaves_out_what_was_not_read(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,9 @@ UNTYPED = dict.fromkeys(["answer_type", "labels", "schema", "unit", "not_stated"
 LABELLED = QUESTION | {"answer_type": "label", "labels": ["fox", "dog"], "metric": "value"}
 
 
-def write_suite(folder: Path, *questions: dict[str, Any], description: Any = None) -> Location:
+def write_suite(folder: Path, *questions: dict[str, Any]) -> Location:
     pq.write_table(pa.Table.from_pylist(list(questions), schema=SUITE_QUESTIONS), folder / "questions.parquet")
-    (folder / "suite.json").write_text(json.dumps(description or {"format": SUITE_FORMAT}))
+    (folder / "suite.json").write_text(json.dumps({"format": SUITE_FORMAT}))
     return Location(uri=str(folder))
 
 
@@ -57,24 +58,24 @@ def test_read_suite_questions_that_cannot_be_scored_are_refused(
         read_suite_questions(write_suite(tmp_path, *questions))
 
 
-def test_read_suite_questions_half_made_suite_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("break_it", "message"),
+    [
+        (lambda folder: (folder / "suite.json").unlink(), r"no suite\.json, so it is not whole"),
+        (lambda folder: (folder / "suite.json").write_text('{"format": "memagent-suite/9"}'), "memagent-suite/9"),
+        (
+            lambda folder: pq.write_table(pa.table({"question_id": ["q"]}), folder / "questions.parquet"),
+            "no column 'document_id'",
+        ),
+    ],
+)
+def test_read_suite_questions_of_half_a_suite_or_another_version_are_refused(
+    tmp_path: Path, break_it: Callable[[Path], object], message: str
+) -> None:
     suite = write_suite(tmp_path, QUESTION)
-    (tmp_path / "suite.json").unlink()
+    break_it(tmp_path)
     assert is_suite(suite)
-    with pytest.raises(InputError, match=r"no suite\.json, so it is not whole"):
-        read_suite_questions(suite)
-
-
-def test_read_suite_questions_of_another_version_are_refused(tmp_path: Path) -> None:
-    suite = write_suite(tmp_path, QUESTION, description={"format": "memagent-suite/9"})
-    with pytest.raises(InputError, match="memagent-suite/9"):
-        read_suite_questions(suite)
-
-
-def test_read_suite_questions_missing_column_is_named(tmp_path: Path) -> None:
-    suite = write_suite(tmp_path, QUESTION)
-    pq.write_table(pa.table({"question_id": ["q"]}), tmp_path / "questions.parquet")
-    with pytest.raises(InputError, match="no column 'document_id'"):
+    with pytest.raises(InputError, match=message):
         read_suite_questions(suite)
 
 
