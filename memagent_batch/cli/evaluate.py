@@ -188,10 +188,7 @@ class RunSuite(ReaderSettings, Command):
         from memagent_batch.flows.evaluate import Variant, evaluate_suite, require_variants
         from memagent_batch.store.location import Location
 
-        variants = [
-            Variant(name=name, settings=changes[name], agent=each.agent, run=each.part(RunConfig))
-            for name, each in settings.items()
-        ]
+        variants = [Variant(name=name, agent=each.agent, run=each.part(RunConfig)) for name, each in settings.items()]
         output = Location(uri=base.output, storage_options=base.storage_options)
         scores = evaluate_suite(
             variants,

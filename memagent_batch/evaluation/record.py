@@ -1,6 +1,6 @@
 """`evaluation.json`: which suite was read by which variants, and where their runs and scores lie."""
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Set
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
@@ -42,8 +42,6 @@ class VariantRecord:
     """File of its scores, below the evaluation."""
     model: str
     policy: str
-    settings: dict[str, object]
-    """What sets it apart from the base settings, without secrets."""
     seconds: float
     """Wall clock of its run, seconds; of all attempts that came to an end."""
     fingerprint: str
@@ -126,23 +124,6 @@ def claim_evaluation(output: Location, *, suite: Location, is_foreign: bool) -> 
 def write_evaluation(output: Location, evaluation: Evaluation) -> None:
     """Writes `evaluation.json`, over one that is there."""
     write_json(output / EVALUATION_FILE, {"format": EVALUATION_FORMAT, **asdict(evaluation)})
-
-
-def settings_without_secrets(settings: Mapping[str, object], *, public: Mapping[str, object]) -> dict[str, object]:
-    """Of a variant's settings those that a manifest shows, with the values that it shows.
-
-    Args:
-        settings: Settings that were given, some of them groups.
-        public: All settings without secrets, as `public_settings` makes them.
-    """
-    found: dict[str, object] = {}
-    for name, value in settings.items():
-        match value, public.get(name):
-            case dict(), dict(below):
-                found[name] = settings_without_secrets(value, public=below)
-            case _ if name in public:
-                found[name] = public[name]
-    return found
 
 
 def open_evaluation(output: Location) -> Evaluation:

@@ -2,7 +2,7 @@
 
 import hashlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -19,7 +19,6 @@ from memagent_batch.evaluation.record import (
     VARIANT_RUNS_FOLDER,
     VariantRecord,
     claim_evaluation,
-    settings_without_secrets,
     write_evaluation,
 )
 from memagent_batch.evaluation.scoring import read_answers, read_evidence, score_answers
@@ -47,8 +46,6 @@ class Variant:
 
     name: str
     """Its name, and that of its folder."""
-    settings: Mapping[str, object]
-    """What sets it apart from the base settings."""
     agent: AgentConfig
     run: RunConfig
     """How it runs; the output is the evaluation's to set."""
@@ -67,12 +64,7 @@ class Suite:
     """Name and hash of the tokeniser in whose tokens its lengths are counted; None where the suite does not say."""
 
 
-def evaluate_suite(
-    variants: Sequence[Variant],
-    *,
-    suite: Location,
-    output: Location,
-) -> pa.Table:
+def evaluate_suite(variants: Sequence[Variant], *, suite: Location, output: Location) -> pa.Table:
     """Reads and scores the suite with each variant, and returns the scores of all, a table of `SCORES`.
 
     A variant that has been read already, with the same settings and weights, costs nothing.
@@ -203,7 +195,6 @@ def read_variant(variant: Variant, job: JobConfig, *, suite: Suite, before: Vari
         scores=f"{SCORES_FOLDER}/{variant.name}.parquet",
         model=job.agent.model,
         policy=job.agent.policy.kind,
-        settings=settings_without_secrets(variant.settings, public=public_settings(job)),
         seconds=round(spent + manifest["seconds"], 3),
         fingerprint=manifest["fingerprint"],
         run_id=manifest["run_id"],
