@@ -111,6 +111,7 @@ def measure(scores: pa.Table) -> list[Measures]:
 def _task_measures(rows: Sequence[Row], *, variant: str, task: str) -> Measures | None:
     typed = [row for row in rows if row["value_right"] is not None]
     cited = [row for row in rows if row["evidence_f1"] is not None]
+    right = [row for row in cited if row["score"] == 1]
     absent = [row for row in rows if row["is_absent"]]
     may_abstain = absent or any(row["answer_type"] is not None for row in rows)
     present = [row for row in rows if not row["is_absent"]] if may_abstain else []
@@ -126,9 +127,7 @@ def _task_measures(rows: Sequence[Row], *, variant: str, task: str) -> Measures 
         evidence_recall=_mean(cited, "evidence_recall"),
         evidence_f1=_mean(cited, "evidence_f1"),
         evidence_hit=_share_of(cited, [row["evidence_hit"] for row in cited]),
-        evidence_hit_where_right=_share_of(
-            right := [row for row in cited if row["score"] == 1], [row["evidence_hit"] for row in right]
-        ),
+        evidence_hit_where_right=_share_of(right, [row["evidence_hit"] for row in right]),
         absent_right=_share_of(absent, [row["abstained"] for row in absent]),
         present_lost=_share_of(present, [row["abstained"] for row in present]),
     )
