@@ -115,7 +115,7 @@ def make_suite(plan: SuitePlan, inputs: SuiteInputs, output: Location, *, say: S
         OutputError: the folder holds something else.
         SettingsError: a task can't be made at a length, or not so many samples of it.
     """
-    asked = _asked(plan, inputs)
+    asked = _requested(plan, inputs)
     if claim_suite(output, asked):
         return False
     for request in _trials(plan):
@@ -134,7 +134,7 @@ def make_suite(plan: SuitePlan, inputs: SuiteInputs, output: Location, *, say: S
     return True
 
 
-def _asked(plan: SuitePlan, inputs: SuiteInputs) -> dict[str, object]:
+def _requested(plan: SuitePlan, inputs: SuiteInputs) -> dict[str, object]:
     """All that decides what is in a suite, as JSON gives it back."""
     return {
         "generator": GENERATOR,
