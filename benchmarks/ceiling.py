@@ -12,7 +12,6 @@ the end of its last one, as the turn log has them; of vLLM alone from the call t
 
 import argparse
 import asyncio
-import shutil
 import statistics
 import tempfile
 import time
@@ -23,7 +22,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from benchmarks.harness import make_tasks, spread, write_tasks
+from benchmarks.harness import copy_tokenizer, engine_of, make_tasks, spread, write_tasks
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.engines import VllmConfig
@@ -32,7 +31,6 @@ from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.readings import Question
 from memagent_batch.domain.turns import Prompt
 from memagent_batch.engines.vllm import orphan_guard
-from memagent_batch.engines.vllm.start import engine_arguments, engine_environment
 from memagent_batch.flows.answer import answer
 from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.reading.agent import make_agent
@@ -41,7 +39,7 @@ from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
 from memagent_batch.store.turn_log.index import reading_key
 from memagent_batch.store.turn_log.rows import TurnRow
 from memagent_batch.store.turn_log.turns import LoggedRows
-from memagent_batch.wiring import make_tokenizer, resolve_model
+from memagent_batch.wiring import make_tokenizer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +115,7 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 def _settings(folder: Path, name: str, *, load: Load, num_documents: int) -> JobConfig:
     model = "tiny" if name == "tiny" else _save_random_model(folder / "model")
-    write_tasks(folder, make_tasks(num_documents, num_tokens=int((load.chunks - 0.5) * load.policy.chunk_tokens)))
+    write_tasks(folder, make_tasks([int((load.chunks - 0.5) * load.policy.chunk_tokens)] * num_documents))
     return job_of(
         documents=str(folder / "documents.parquet"),
         questions=str(folder / "questions.parquet"),
@@ -185,17 +183,11 @@ def _vllm_alone(job: JobConfig, turns: Sequence[RecordedTurn]) -> tuple[Speed, i
     from vllm import LLM, SamplingParams
     from vllm.inputs import tokens_input
 
-    arguments = engine_arguments(
-        job.agent.vllm,
-        model=resolve_model(job.agent.model),
-        tokenizer=job.agent.tokenizer,
-        window_tokens=job.agent.window_tokens,
-        sampling=job.agent.sampling,
-    )
+    arguments, environment = engine_of(job.agent)
     prompts = [tokens_input(list(turn.prompt.token_ids)) for turn in turns]
     params = [SamplingParams(temperature=0, max_tokens=turn.prompt.max_tokens, detokenize=False) for turn in turns]
     failure_file = Path(job.output) / "failure.txt"
-    with orphan_guard.environment(engine_environment(arguments) | orphan_guard.guarded(failure_file)):
+    with orphan_guard.environment({**environment} | orphan_guard.guarded(failure_file)):
         llm = LLM(**(arguments | {"disable_log_stats": False}))  # without statistics it reports no ends of requests
     try:
         began = time.monotonic()
@@ -283,6 +275,5 @@ def _save_random_model(folder: Path) -> str:
         dtype="bfloat16",
     )
     Qwen2ForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
-    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
-        shutil.copy(TINY_MODEL / name, folder / name)
+    copy_tokenizer(folder)
     return str(folder)

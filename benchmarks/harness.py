@@ -1,8 +1,9 @@
 """What several measurements share: corpora, the jobs that read them, and the form of repeated figures."""
 
 import random
+import shutil
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memagent_batch.cli.settings import job_of
-from memagent_batch.config.agent import PolicyConfig
+from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.job import JobConfig
+from memagent_batch.engines.vllm.start import engine_arguments, engine_environment
 from memagent_batch.evaluation.needles import Haystack, NeedleTask, make_task
 from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.tokens.tokenizer import load_tokenizer
-from memagent_batch.wiring import make_tokenizer
+from memagent_batch.wiring import make_tokenizer, resolve_model
 
 ROOT = Path(__file__).parents[1]
 """The checkout."""
@@ -33,8 +35,8 @@ def spread(name: str, values: Sequence[float], *, digits: int) -> dict[str, floa
     }
 
 
-def make_tasks(num_documents: int, *, num_tokens: int, seed: int = 0) -> list[NeedleTask]:
-    """Documents of a little over `num_tokens` tokens of the tiny policy's tokeniser, three distracting needles each."""
+def make_tasks(lengths: Sequence[int], *, seed: int = 0) -> list[NeedleTask]:
+    """Documents of a little over these lengths in tokens of the tiny policy, each with three distracting needles."""
     rng = random.Random(seed)
     tokenizer = load_tokenizer(str(TINY_MODEL))
     return [
@@ -45,16 +47,39 @@ def make_tasks(num_documents: int, *, num_tokens: int, seed: int = 0) -> list[Ne
             haystack=list(Haystack)[number % len(Haystack)],
             num_distractors=3,
         )
-        for number in range(num_documents)
+        for number, num_tokens in enumerate(lengths)
     ]
 
 
 def write_tasks(folder: Path, tasks: list[NeedleTask]) -> None:
-    """Writes `documents.parquet` and `questions.parquet`."""
-    documents = [{"document_id": f"d{number}", "text": task.document} for number, task in enumerate(tasks)]
-    questions = [{"document_id": f"d{number}", "question": task.question} for number, task in enumerate(tasks)]
+    """Writes `documents.parquet` and `questions.parquet`; document and question of a task have the same id."""
+    ids = [{"document_id": f"d{number:04d}"} for number in range(len(tasks))]
+    documents = [each | {"text": task.document} for each, task in zip(ids, tasks, strict=True)]
+    questions = [
+        each | {"question_id": each["document_id"], "question": task.question}
+        for each, task in zip(ids, tasks, strict=True)
+    ]
     pq.write_table(pa.Table.from_pylist(documents), folder / "documents.parquet")
     pq.write_table(pa.Table.from_pylist(questions), folder / "questions.parquet")
+
+
+def copy_tokenizer(folder: Path) -> None:
+    """Copies the tiny policy's tokeniser alone: without `config.json`, which transformers would read it by."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(TINY_MODEL / name, folder)
+
+
+def engine_of(agent: AgentConfig) -> tuple[dict[str, Any], Mapping[str, str]]:
+    """Arguments and environment of the job's engine, from the engine itself, so that they can't drift apart."""
+    arguments = engine_arguments(
+        agent.vllm,
+        model=resolve_model(agent.model),
+        tokenizer=agent.tokenizer,
+        window_tokens=agent.window_tokens,
+        sampling=agent.sampling,
+    )
+    return arguments, engine_environment(arguments)
 
 
 def simulated_job(place: Path, *, chunk_tokens: int, **settings: Any) -> JobConfig:

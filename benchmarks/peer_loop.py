@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 Ask = Callable[[str, int], Awaitable[str]]
 """One turn: a user message and the most tokens of its completion in, the text of the completion out."""
@@ -49,7 +50,7 @@ class Work:
 
 @dataclass(slots=True, kw_only=True)
 class Clock:
-    """From the first request to the last result. Mutable: the running extent of one run."""
+    """From the first request to the last response. Mutable: the running extent of one run."""
 
     began: float = field(default=float("inf"))
     """When the first request was sent, Unix time."""
@@ -64,6 +65,10 @@ class Clock:
         self.ended = time.time()
         self.num_turns += 1
         return text
+
+    def result(self, responses: dict[str, str]) -> "PeerResult":
+        """The run's result, when all is read."""
+        return PeerResult(seconds=self.ended - self.began, num_turns=self.num_turns, responses=responses)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,21 +95,24 @@ def remember(memory: str, written: str) -> str:
     return written if written.strip() else memory
 
 
-def peer_options(description: str | None) -> argparse.Namespace:
-    """Options that every peer takes."""
-    options = argparse.ArgumentParser(description=description)
-    options.add_argument("--work", type=Path, required=True, help="the work, as JSON")
-    options.add_argument("--url", required=True, help="address of the server, up to the port")
-    options.add_argument("--model", required=True, help="name that the server gives the model")
-    options.add_argument("--concurrency", type=int, help="most requests at once; the peer's own default without it")
-    options.add_argument("--output", type=Path, required=True, help="where the result goes")
-    return options.parse_args()
+def chat_body(model: str, message: str, max_tokens: int) -> dict[str, Any]:
+    """A greedy request of one user message to a chat API."""
+    messages = [{"role": "user", "content": message}]
+    return {"model": model, "messages": messages, "max_tokens": max_tokens, "temperature": 0.0}
 
 
-def load_work(path: Path) -> Work:
-    """The work of a JSON file."""
-    work = json.loads(path.read_text(encoding="utf-8"))
-    return Work(**{**work, "documents": [TextDocument(**document) for document in work["documents"]]})
+def run_as_command(description: str | None, run: Callable[[Work, argparse.Namespace], PeerResult]) -> None:
+    """The command of a peer: reads the work, runs it, and writes the result."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--work", type=Path, required=True, help="the work, as JSON")
+    parser.add_argument("--url", required=True, help="address of the server, up to the port")
+    parser.add_argument("--model", required=True, help="name that the server gives the model")
+    parser.add_argument("--concurrency", type=int, help="most requests at once; the peer's own default without it")
+    parser.add_argument("--output", type=Path, required=True, help="where the result goes")
+    options = parser.parse_args()
+    work = json.loads(options.work.read_text(encoding="utf-8"))
+    documents = [TextDocument(**document) for document in work["documents"]]
+    save(run(Work(**work | {"documents": documents}), options), options.output)
 
 
 def save(value: Work | PeerResult, path: Path) -> None:

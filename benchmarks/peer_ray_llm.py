@@ -5,6 +5,7 @@ that still have a k-th chunk. Its stage is the one that sends HTTP requests: the
 engine again in each execution, by its source.
 """
 
+import argparse
 import os
 import time
 from functools import partial
@@ -14,18 +15,25 @@ import ray
 from ray.data import DataContext
 from ray.data.llm import HttpRequestProcessorConfig, build_processor
 
-from benchmarks.peer_loop import PeerResult, TextDocument, Work, load_work, peer_options, remember, save
+from benchmarks.peer_loop import PeerResult, TextDocument, Work, chat_body, remember, run_as_command
 
 BATCHES_AT_ONCE = 4
 """Batches that Ray Data gives an async stage at once; times the batch size, that is the requests in flight."""
 Row = dict[str, Any]
 
 
-def run(work: Work, *, url: str, model: str, concurrency: int | None) -> PeerResult:
-    """Reads every document."""
-    batch = {} if concurrency is None else {"batch_size": max(1, concurrency // BATCHES_AT_ONCE)}
-    config = HttpRequestProcessorConfig(url=f"{url}/v1/chat/completions", concurrency=1, **batch)
-    processor = build_processor(config, preprocess=partial(_request, model=model), postprocess=_response)
+def run(work: Work, options: argparse.Namespace) -> PeerResult:
+    """Reads every document in a session of Ray's."""
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    with ray.init(include_dashboard=False, log_to_driver=False):
+        DataContext.get_current().enable_progress_bars = False
+        return _read_all(work, options)
+
+
+def _read_all(work: Work, options: argparse.Namespace) -> PeerResult:
+    batch = {} if options.concurrency is None else {"batch_size": max(1, options.concurrency // BATCHES_AT_ONCE)}
+    config = HttpRequestProcessorConfig(url=f"{options.url}/v1/chat/completions", concurrency=1, **batch)
+    processor = build_processor(config, preprocess=partial(_request, model=options.model), postprocess=_response)
     _round(processor, [("warm-up", "Hello.", 1)])  # starts Ray's worker processes, before the clock
     began, num_turns = time.time(), 0
     memories = {document.question_id: work.first_memory for document in work.documents}
@@ -56,28 +64,12 @@ def _round(processor: Any, requests: list[tuple[str, str, int]]) -> dict[str, st
 
 
 def _request(row: Row, *, model: str) -> Row:
-    body = {
-        "model": model,
-        "messages": [{"role": "user", "content": row["message"]}],
-        "max_tokens": row["max_tokens"],
-        "temperature": 0.0,
-    }
-    return {"payload": body}
+    return {"payload": chat_body(model, row["message"], row["max_tokens"])}
 
 
 def _response(row: Row) -> Row:
     return {"question_id": row["question_id"], "text": row["http_response"]["choices"][0]["message"]["content"] or ""}
 
 
-def main() -> None:
-    options = peer_options(__doc__)
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    ray.init(include_dashboard=False, log_to_driver=False)
-    DataContext.get_current().enable_progress_bars = False
-    result = run(load_work(options.work), url=options.url, model=options.model, concurrency=options.concurrency)
-    ray.shutdown()
-    save(result, options.output)
-
-
 if __name__ == "__main__":
-    main()
+    run_as_command(__doc__, run)

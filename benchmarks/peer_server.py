@@ -23,9 +23,9 @@ STOP_SECONDS = 10.0
 class VllmServer:
     """`python -m vllm.entrypoints.openai.api_server`; the `vllm` command of the CPU wheel does not run."""
 
-    def __init__(self, *, model: str, arguments: Mapping[str, Any], environment: Mapping[str, str], log: Path) -> None:
-        """Nothing runs yet."""
-        self.model = model
+    def __init__(self, *, arguments: Mapping[str, Any], environment: Mapping[str, str], log: Path) -> None:
+        """Nothing runs yet; `model` is among the engine arguments."""
+        self.model = str(arguments["model"])
         self.start_seconds = 0.0
         """From its start to its first healthy response."""
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -40,8 +40,8 @@ class VllmServer:
         began = time.monotonic()
         command = [
             *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
-            *("--model", self.model, "--host", "127.0.0.1", "--port", str(self._port)),
-            *("--disable-uvicorn-access-log", *_flags(self._arguments)),
+            *("--host", "127.0.0.1", "--port", str(self._port), "--disable-uvicorn-access-log"),
+            *_flags(self._arguments),
         ]
         variables = {"VLLM_NO_USAGE_STATS": "1", "VLLM_SERVER_DEV_MODE": "1"}  # the latter for `forget`
         with self._log.open("wb") as log:

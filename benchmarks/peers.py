@@ -8,7 +8,6 @@ import argparse
 import math
 import os
 import random
-import shutil
 import signal
 import statistics
 import subprocess
@@ -21,10 +20,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.harness import ROOT, TINY_JOB, spread
+from benchmarks.harness import ROOT, TINY_JOB, copy_tokenizer, engine_of, make_tasks, spread, write_tasks
 from benchmarks.peer_loop import PeerResult, TextDocument, Work, load_result, save
 from benchmarks.peer_server import VllmServer
 from memagent_batch.cli.answer import Answer
@@ -32,8 +30,7 @@ from memagent_batch.cli.main import read_command
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.document import token_windows
-from memagent_batch.engines.vllm.start import GIB_BYTES, engine_arguments, engine_environment
-from memagent_batch.evaluation.needles import Haystack, make_task
+from memagent_batch.engines.vllm.start import GIB_BYTES
 from memagent_batch.wiring import make_prompt_set, make_tokenizer, resolve_model
 
 
@@ -229,37 +226,15 @@ def run_peer(peer: Peer, mode: Mode, made: MadeCorpus, *, server: VllmServer, ou
 
 def make_server(mode: Mode, *, folder: Path) -> VllmServer:
     """The peers' server, not started; its files go to the folder."""
-    job = job_settings(mode)
-    if mode == Mode.SAME:
-        arguments, environment = engine_of(job.agent)
-    else:
-        kv_cache = job.agent.vllm.cpu_kv_cache_gib * GIB_BYTES
-        arguments = {"max_model_len": job.agent.window_tokens, "kv_cache_memory_bytes": kv_cache}
+    agent = job_settings(mode).agent
+    arguments, environment = engine_of(agent)
+    if mode == Mode.SHIPPED:
+        kv_cache = agent.vllm.cpu_kv_cache_gib * GIB_BYTES
+        arguments = {"max_model_len": agent.window_tokens, "kv_cache_memory_bytes": kv_cache}
         environment = {}
-    arguments |= {"tokenizer": _bare_tokenizer(resolve_model(job.agent.model), folder / "tokenizer")}
-    return VllmServer(
-        model=resolve_model(job.agent.model), arguments=arguments, environment=environment, log=folder / "server.log"
-    )
-
-
-def _bare_tokenizer(model: str, folder: Path) -> str:
-    """The tokeniser alone: beside a config.json of Qwen2, transformers 5 splits text in its own way instead."""
-    folder.mkdir(parents=True)
-    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
-        shutil.copy(Path(model) / name, folder)
-    return str(folder)
-
-
-def engine_of(agent: AgentConfig) -> tuple[dict[str, Any], Mapping[str, str]]:
-    """Arguments and environment of the job's engine, from the engine itself, so that they can't drift apart."""
-    arguments = engine_arguments(
-        agent.vllm,
-        model=resolve_model(agent.model),
-        tokenizer=agent.tokenizer,
-        window_tokens=agent.window_tokens,
-        sampling=agent.sampling,
-    )
-    return {name: value for name, value in arguments.items() if name != "model"}, engine_environment(arguments)
+    copy_tokenizer(folder / "tokenizer")
+    arguments = arguments | {"model": resolve_model(agent.model), "tokenizer": str(folder / "tokenizer")}
+    return VllmServer(arguments=arguments, environment=environment, log=folder / "server.log")
 
 
 def _run(command: Sequence[str], *, log: Path) -> None:
@@ -303,26 +278,15 @@ def chunk_counts(corpus: Corpus, *, num_documents: int) -> list[int]:
 def make_corpus(folder: Path, corpus: Corpus, *, num_documents: int, agent: AgentConfig) -> MadeCorpus:
     """Writes the corpus; chunks are cut as the job cuts them, with the policy's chunk size and overlap."""
     folder.mkdir()
-    rng, tokenizer = random.Random(SEED), make_tokenizer(agent)
     stride = agent.policy.chunk_tokens - agent.policy.overlap_tokens
-    rows, questions, documents = [], [], []
-    for number, count in enumerate(chunk_counts(corpus, num_documents=num_documents)):
-        task = make_task(
-            rng,
-            length=count * stride - stride // 2,  # some way into the last chunk
-            length_of=lambda text: len(tokenizer.encode_document(text).token_ids),
-            haystack=list(Haystack)[number % len(Haystack)],
-            num_distractors=3,
-        )
-        name = f"d{number:04d}"
-        rows.append({"document_id": name, "text": task.document})
-        questions.append({"document_id": name, "question_id": name, "question": task.question})
-        documents.append(
-            TextDocument(question_id=name, question=task.question, chunks=chunk_texts(task.document, agent))
-        )
+    counts = chunk_counts(corpus, num_documents=num_documents)
+    tasks = make_tasks([count * stride - stride // 2 for count in counts], seed=SEED)  # some way into the last chunk
+    write_tasks(folder, tasks)
+    documents = [
+        TextDocument(question_id=f"d{number:04d}", question=task.question, chunks=chunk_texts(task.document, agent))
+        for number, task in enumerate(tasks)
+    ]
     made = MadeCorpus(folder=folder, num_turns=sum(len(document.chunks) + 1 for document in documents))
-    pq.write_table(pa.Table.from_pylist(rows), made.documents)
-    pq.write_table(pa.Table.from_pylist(questions), made.questions)
     save(_work(agent, documents), made.work)
     return made
 

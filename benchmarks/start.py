@@ -61,7 +61,7 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 def _run(folder: Path) -> dict[str, float]:
     """Seconds of each part of one run."""
-    write_tasks(folder, make_tasks(1, num_tokens=512))
+    write_tasks(folder, make_tasks([512]))
     arguments = [
         *("--config", str(TINY_JOB), "--log-format", "json", "--output", str(folder / "run")),
         *("--documents", str(folder / "documents.parquet"), "--questions", str(folder / "questions.parquet")),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationError
 
@@ -17,9 +17,8 @@ from memagent_batch.config.job import RunConfig
 from memagent_batch.config.problems import nearest_name
 from memagent_batch.config.section import Count, Section, Text, merged
 from memagent_batch.config.sources import SourceConfig
-from memagent_batch.domain.scores import TEXT_METRICS, Metric, ScoreOn
+from memagent_batch.domain.scores import TEXT_METRICS, Metric
 from memagent_batch.errors import SettingsError
-from memagent_batch.evaluation.foreign import ForeignFormat
 from memagent_batch.masking import mask_url
 
 if TYPE_CHECKING:
@@ -34,18 +33,6 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 SET_BY_SUITE = frozenset({"output", *SourceConfig.model_fields})
 """Settings that are the same for all variants, or the evaluation's to set."""
 log = logging.getLogger(__name__)
-
-
-class SuiteOptions(Section):
-    """The suite, its format, and which text is scored."""
-
-    suite: Text
-    """Folder of `evaluate make`, or files of a foreign suite."""
-    format: ForeignFormat | None = None
-    """Format of a foreign suite (default: by its records)."""
-    score_on: Literal[ScoreOn.METRIC, ScoreOn.RESPONSE, ScoreOn.ANSWER] = ScoreOn.METRIC
-    """Score the whole response, the answer taken out of it, or what each metric's authors score: the response by `all`
-    and `any` (RULER), the answer by the others."""
 
 
 class Columns(Section):
@@ -84,9 +71,7 @@ class MakeSuite(StorageCommand):
     essays: str | None = None
     """Folder of .txt or .md files to hide needles in; the project's own without it."""
     hotpotqa: str | None = None
-    """HotpotQA file, JSON; for qa_hotpot and ruler_hqa."""
-    squad: str | None = None
-    """SQuAD file, JSON; for qa_squad."""
+    """HotpotQA file, JSON; for ruler_hqa."""
     num_documents: tuple[Count, ...] = ()
     """Lengths for ruler_hqa: 50 to 25600."""
     from_questions: str | None = None
@@ -108,18 +93,14 @@ class MakeSuite(StorageCommand):
 
         plan = self._plan()
         inputs = read_suite_inputs(
-            model=self.model,
-            essays=self.essays,
-            hotpotqa=self.hotpotqa,
-            squad=self.squad,
-            storage_options=self.storage_options,
+            model=self.model, essays=self.essays, hotpotqa=self.hotpotqa, storage_options=self.storage_options
         )
         output = self.locate(self.output)
-        is_new = make_suite(plan, inputs.materials, output, inputs=inputs.record, say=partial(print, flush=True))
+        is_new = make_suite(plan, inputs, output, say=partial(print, flush=True))
         self._print_next(output, is_new=is_new)
 
     def _make_own(self, questions: str) -> None:
-        for name in ("lengths", "num_documents", "essays", "hotpotqa", "squad", "typed", "tasks"):
+        for name in ("lengths", "num_documents", "essays", "hotpotqa", "typed", "tasks"):
             if name in self.model_fields_set:
                 raise SettingsError(f"--{name.replace('_', '-')}: it does not belong to --from-questions; leave it out")
         if not self.documents:
@@ -145,13 +126,13 @@ class MakeSuite(StorageCommand):
             print(f"{output} holds this suite already; nothing to do")
 
     def _plan(self) -> "SuitePlan":
-        from memagent_batch.evaluation.make import SuitePlan, all_tasks
+        from memagent_batch.evaluation.make import SuitePlan
         from memagent_batch.evaluation.tasks import TASKS
 
         tasks = tuple(dict.fromkeys(self.tasks))
         if self.tasks == EVERY_TASK:
-            tasks = all_tasks(given=[name for name in ("hotpotqa", "squad") if getattr(self, name)])
-            tasks = tuple(name for name in tasks if self.num_documents or not TASKS[name].by_documents)
+            has_paragraphs = self.hotpotqa is not None and bool(self.num_documents)
+            tasks = tuple(name for name, task in TASKS.items() if has_paragraphs or not task.by_documents)
         _require_tasks(tasks, TASKS)
         for by_documents, option in ((False, "lengths"), (True, "num_documents")):
             needing = [name for name in tasks if TASKS[name].by_documents is by_documents]
@@ -180,11 +161,11 @@ def parse_length(text: str) -> int:
     return length
 
 
-class RunSuite(ReaderSettings, SuiteOptions, Command):
+class RunSuite(ReaderSettings, Command):
     """Reads a suite with one or several policies or models, and scores the answers."""
 
     command = "memagent evaluate run"
-    common = ("suite", "output", "policies", "variants", *MODEL, "format", "score_on")
+    common = ("suite", "output", "policies", "variants", *MODEL)
     unused = ("rollouts", "table_format", "adopt_output")
     examples = (
         "memagent evaluate run --suite suite/ --output eval/ --config job.yaml --policies overwrite truncate",
@@ -192,6 +173,8 @@ class RunSuite(ReaderSettings, SuiteOptions, Command):
     )
     page = "docs/how-to/evaluation.md"
 
+    suite: Text
+    """Folder of `evaluate make`, or files of RULER's or MemAgent's."""
     policies: tuple[str, ...] = ()
     """One variant for each kind of policy."""
     variants: Path | None = None
@@ -203,20 +186,15 @@ class RunSuite(ReaderSettings, SuiteOptions, Command):
         changes = policy_variants(self.policies) | listed or policy_variants([base.policy.kind])
         settings = {name: vary(base, changed, name=name) for name, changed in changes.items()}
         from memagent_batch.evaluation.measures import score_table
-        from memagent_batch.flows.evaluate import Variant, evaluate, require_variants
+        from memagent_batch.flows.evaluate import Variant, evaluate_suite, require_variants
         from memagent_batch.store.location import Location
 
-        variants = [
-            Variant(name=name, settings=changes[name], agent=each.agent, run=each.part(RunConfig))
-            for name, each in settings.items()
-        ]
+        variants = [Variant(name=name, agent=each.agent, run=each.part(RunConfig)) for name, each in settings.items()]
         output = Location(uri=base.output, storage_options=base.storage_options)
-        scores = evaluate(
+        scores = evaluate_suite(
             variants,
             suite=Location(uri=self.suite, storage_options=base.storage_options),
-            foreign_format=self.format,
             output=output,
-            score_on=self.score_on,
         )
         print(score_table(scores))
         place = mask_url(base.output.rstrip("/"))
@@ -256,7 +234,7 @@ def vary(base: ReaderSettings, settings: Mapping[str, Any], *, name: str) -> Rea
         raise SettingsError(f"variant {name!r}: {error}") from error
 
 
-class Score(SuiteOptions, StorageCommand):
+class Score(StorageCommand):
     """Scores any answers table against a suite."""
 
     command = "memagent evaluate score"
@@ -268,6 +246,8 @@ class Score(SuiteOptions, StorageCommand):
 
     answers: Text
     """Output of a run, or Parquet or Arrow files with the columns document_id, question_id and answer."""
+    suite: Text
+    """Folder of `evaluate make`, or files of RULER's or MemAgent's."""
     variant: str = "answers"
     """Name of what is scored."""
     output: str | None = None
@@ -282,9 +262,7 @@ class Score(SuiteOptions, StorageCommand):
         scored = score_run(
             self.locate(self.answers),
             suite=self.locate(self.suite),
-            foreign_format=self.format,
             variant=self.variant,
-            score_on=self.score_on,
         )
         if self.output:
             from memagent_batch.store.parquet import parquet_bytes

@@ -9,7 +9,6 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 ARTICLES = re.compile(r"\b(?:a|an|the)\b")
@@ -51,17 +50,15 @@ class Metric(StrEnum):
     """Whether the typed value equals one of them."""
 
 
-class ScoreOn(StrEnum):
-    """Which text of a reading is scored."""
+class ScoredOn(StrEnum):
+    """What of a reading a metric scores."""
 
-    METRIC = "metric"
-    """The one that the metric's authors score: the response by RULER's metrics, the answer by the others."""
     RESPONSE = "response"
     """The whole response of the answer turn."""
     ANSWER = "answer"
-    """The answer that was taken out of it."""
+    """The answer that was extracted from it."""
     VALUE = "value"
-    """The typed value, which the metric `value` scores whatever is asked for."""
+    """The typed value."""
 
 
 TEXT_METRICS = tuple(metric for metric in Metric if metric is not Metric.VALUE)
@@ -75,16 +72,6 @@ CONTAINMENT_METRICS = (Metric.SUB_EM, *RULER_METRICS, Metric.MEMAGENT_SUB_EM)
 
 CLOSED_ANSWERS = ("yes", "no", "noanswer")
 """Answers that HotpotQA's F1 compares as a whole."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoredText:
-    """The text of a reading that a metric scores."""
-
-    basis: ScoreOn
-    """`response` or `answer`."""
-    text: str | None
-    """The text; None if there is none."""
 
 
 def score(metric: Metric, answer: str | None, references: Sequence[str]) -> float:
@@ -103,19 +90,15 @@ def score(metric: Metric, answer: str | None, references: Sequence[str]) -> floa
     return max(float(_AGAINST_ONE[metric](answer, reference)) for reference in references)
 
 
-def scored_text(metric: Metric, *, response: str | None, answer: str | None, score_on: ScoreOn) -> ScoredText:
-    """The text that a metric scores. By `ScoreOn.METRIC`, an answers table without responses is scored on its answers.
+def scored_on(metric: Metric, *, response: str | None, answer: str | None) -> ScoredOn:
+    """What a metric scores, as its authors do: the response by RULER's metrics, if there is one; the answer by others.
 
     Args:
-        metric: How it is scored.
+        metric: How it is scored; one of `TEXT_METRICS`.
         response: The whole response; None if there is none.
-        answer: The answer that was taken out of it; None if there is none.
-        score_on: Which of them.
+        answer: The answer that was extracted from it; None if there is none.
     """
-    basis = score_on
-    if basis is ScoreOn.METRIC:
-        basis = ScoreOn.RESPONSE if metric in RULER_METRICS and (response or not answer) else ScoreOn.ANSWER
-    return ScoredText(basis=basis, text=response if basis is ScoreOn.RESPONSE else answer)
+    return ScoredOn.RESPONSE if metric in RULER_METRICS and (response or not answer) else ScoredOn.ANSWER
 
 
 def normalise(text: str) -> str:

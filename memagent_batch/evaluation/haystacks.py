@@ -1,4 +1,4 @@
-"""Documents of a length in tokens with sentences hidden in them, and what every family of tasks takes and gives.
+"""Documents of a length in tokens with sentences hidden in them, and what every task takes and gives.
 
 Units of text are counted once each and put together by sums; a final measure corrects the budget. Each hidden sentence
 stands at the border of units that is nearest to its depth.
@@ -7,15 +7,15 @@ stands at the border of units that is nearest to its depth.
 import random
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache
 from itertools import accumulate, repeat
 from math import ceil
 
 from memagent_batch.documents.listing import list_files
 from memagent_batch.errors import InputError, SettingsError
-from memagent_batch.evaluation.corpora import Corpus
+from memagent_batch.evaluation.hotpotqa import HotpotQA
 from memagent_batch.evaluation.needles import NOISE
 from memagent_batch.store.errors import input_errors
 from memagent_batch.store.location import Location
@@ -29,6 +29,8 @@ MAX_HIDDEN = 0.8
 """Largest part of a document that may be what is hidden in it, and not haystack."""
 MAX_HAYSTACK_SENTENCE_CHARS = 600
 """Longer sentences of a user's texts are cut, so that every depth has a border near it."""
+COUNTS_KEPT = 100_000
+"""Units whose tokens are remembered; those of essays and noise come again."""
 ESSAY_ENDINGS = (".txt", ".md")
 """Files of an essays folder that are read."""
 _ROUNDS = 8
@@ -45,18 +47,12 @@ class TokenMeter:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._counts: dict[str, int] = {}
+        self.count_unit: Callable[[str], int] = lru_cache(COUNTS_KEPT)(self.count)
+        """Tokens of a text that may come again."""
 
     def count(self, text: str) -> int:
         """Tokens of a text of any length."""
         return len(self._tokenizer.encode_document(text).token_ids)
-
-    def count_once(self, text: str) -> int:
-        """Tokens of a text that comes again: a sentence of an essay, a paragraph of a corpus. Keeps the count."""
-        count = self._counts.get(text)
-        if count is None:
-            count = self._counts[text] = self.count(text)
-        return count
 
     def cut(self, text: str, num_tokens: int) -> str:
         """The first tokens of a text."""
@@ -71,8 +67,7 @@ class Materials:
     meter: TokenMeter
     texts: EssayTexts
     """Haystack of the tasks that hide needles in running text."""
-    hotpotqa: Corpus | None = None
-    squad: Corpus | None = None
+    hotpotqa: HotpotQA | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,27 +99,8 @@ class SuiteSample:
     """Length of the document, measured, tokens."""
     depth: float | None = None
     """Where the only needle that matters begins, from 0 to 1; None if several matter, or none."""
-    gold: tuple[GoldSpan, ...] | None = None
-    """Sentences that support the answer together, in the order of the text; none if the document does not state it,
-    None if they are not known."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
-    """A document on its way to its length."""
-
-    text: str
-    starts: tuple[int, ...] = ()
-    """First character of each thing hidden in it, in the order in which they were given."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fitted:
-    """A document of the length that was asked for."""
-
-    draft: Draft
-    num_tokens: int
-    """Its length, measured, tokens."""
+    gold: tuple[GoldSpan, ...]
+    """Sentences that support the answer together, in the order of the text; none if the document does not state it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,11 +120,30 @@ class HaystackUnits:
     """Units, each with the space or line break that parts it from its neighbours."""
     form: str
     """How a needle is written as a unit; slot `{}`."""
-    recurs: bool
-    """Whether units come again, so that each is counted once."""
 
 
-class Stock:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What a document states and is asked, before there is a document."""
+
+    hidden: Sequence[Hidden]
+    question: str
+    references: Sequence[str]
+    gold: Sequence[int]
+    """Indices of the hidden sentences that support the answer; none if nothing states it."""
+    haystack: HaystackUnits | None = None
+    """What they are hidden in; running text without it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Draft:
+    text: str
+    starts: Sequence[int]
+    """First character of each hidden sentence."""
+    num_tokens: int
+
+
+class _Stock:
     """Units with the sums of their tokens, drawn from a source as far as needed and kept for another round."""
 
     def __init__(self, units: Iterator[str], *, count: Callable[[str], int]) -> None:
@@ -158,55 +153,22 @@ class Stock:
         self._sums = [0]
 
     def take(self, num_tokens: int) -> tuple[list[str], int]:
-        """The first units with at least so many tokens together, all where the source ends; and their tokens."""
+        """The first units with at least so many tokens together, and their tokens."""
         while self._sums[-1] < num_tokens:
-            unit = next(self._source, None)
-            if unit is None:
-                break
-            self._units.append(unit)
-            self._sums.append(self._sums[-1] + self._count(unit))
-        num_units = min(bisect_left(self._sums, num_tokens), len(self._units))
+            self._units.append(next(self._source))
+            self._sums.append(self._sums[-1] + self._count(self._units[-1]))
+        num_units = bisect_left(self._sums, num_tokens)
         return self._units[:num_units], self._sums[num_units]
-
-
-def fit(build: Callable[[int], Draft], request: SampleRequest, *, meter: TokenMeter) -> Fitted:
-    """The document that `build` makes for a budget of tokens, the budget corrected until the measure is right.
-
-    Raises:
-        SettingsError: no budget leads to within `TOLERANCE` of the length.
-    """
-    budget = request.length
-    best: Fitted | None = None
-    for _ in range(_ROUNDS):
-        draft = build(budget)
-        made = Fitted(draft=draft, num_tokens=meter.count(draft.text))
-        excess = made.num_tokens - request.length
-        if best is None or abs(excess) < abs(best.num_tokens - request.length):
-            best = made
-        if abs(excess) <= TOLERANCE / 2 * request.length:
-            break
-        budget -= excess
-    if best is None or abs(best.num_tokens - request.length) > TOLERANCE * request.length:
-        raise SettingsError(
-            f"--lengths: {request.task} at {request.length} tokens comes no nearer than "
-            f"{best.num_tokens if best else 0} tokens; ask for a greater length"
-        )
-    return best
 
 
 def noise() -> HaystackUnits:
     """RULER's noise paragraph, again and again, one to a line."""
-    return HaystackUnits(units=repeat(NOISE + "\n"), form="{}\n", recurs=True)
-
-
-def running_text(rng: random.Random, texts: EssayTexts) -> HaystackUnits:
-    """Whole texts in a random order, and in another one when all were used."""
-    return HaystackUnits(units=_running(rng, texts), form=" {}", recurs=True)
+    return HaystackUnits(units=repeat(NOISE + "\n"), form="{}\n")
 
 
 def lines(units: Iterator[str]) -> HaystackUnits:
-    """Sentences that are all different, one to a line."""
-    return HaystackUnits(units=(f"{unit}\n" for unit in units), form="{}\n", recurs=False)
+    """Sentences, one to a line."""
+    return HaystackUnits(units=(f"{unit}\n" for unit in units), form="{}\n")
 
 
 def sentences_of(text: str) -> tuple[str, ...]:
@@ -221,50 +183,30 @@ def sentences_of(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def hide_in_text(hidden: Sequence[Hidden], request: SampleRequest, materials: Materials) -> Fitted:
-    """A document of running text with every sentence in it; see `hide`."""
-    return hide(hidden, running_text(request.rng, materials.texts), request, materials)
-
-
-def hide(hidden: Sequence[Hidden], haystack: HaystackUnits, request: SampleRequest, materials: Materials) -> Fitted:
-    """A document of the length with every sentence in it; its `starts` are in the order of `hidden`.
+def hide(facts: Facts, request: SampleRequest, materials: Materials) -> SuiteSample:
+    """A document of the length with every hidden sentence in it.
 
     Raises:
-        SettingsError: the length has no room for the sentences.
+        SettingsError: the length has no room for the sentences, or can't be met.
     """
-    meter = materials.meter
-    units = [haystack.form.format(item.sentence) for item in hidden]
-    needed = sum(meter.count(unit) for unit in units)
-    if needed > MAX_HIDDEN * request.length:
-        raise SettingsError(
-            f"--lengths: {request.length} tokens are too few for {request.task}, which hides {needed} tokens; "
-            f"ask for {ceil(needed / MAX_HIDDEN)} or more, or leave out the task"
-        )
-    stock = Stock(haystack.units, count=meter.count_once if haystack.recurs else meter.count)
-    build = partial(_build, stock, units, [item.depth for item in hidden], taken=needed, meter=meter)
-    return fit(build, request, meter=meter)
-
-
-def hidden_sample(
-    fitted: Fitted, hidden: Sequence[Hidden], *, question: str, references: Sequence[str], gold: Iterable[int]
-) -> SuiteSample:
-    """The sample of a document with hidden sentences; its depth is known if one of them supports the answer alone.
-
-    `gold` are the indices of the hidden sentences that support the answer.
-    """
-    starts = fitted.draft.starts
-    spans = tuple(sorted((starts[index], starts[index] + len(hidden[index].sentence)) for index in gold))
+    haystack = facts.haystack or HaystackUnits(units=_running(request.rng, materials.texts), form=" {}")
+    needles = [haystack.form.format(item.sentence) for item in facts.hidden]
+    draft = _fitted(needles, [item.depth for item in facts.hidden], haystack, request, materials.meter)
+    spans = sorted(
+        (draft.starts[index], draft.starts[index] + len(facts.hidden[index].sentence)) for index in facts.gold
+    )
     return SuiteSample(
-        document=fitted.draft.text,
-        question=question,
-        references=tuple(references),
-        num_tokens=fitted.num_tokens,
-        depth=spans[0][0] / len(fitted.draft.text) if len(spans) == 1 else None,
-        gold=spans,
+        document=draft.text,
+        question=facts.question,
+        references=tuple(facts.references),
+        num_tokens=draft.num_tokens,
+        depth=spans[0][0] / len(draft.text) if len(spans) == 1 else None,
+        gold=tuple(spans),
     )
 
 
 def _running(rng: random.Random, texts: EssayTexts) -> Iterator[str]:
+    """Sentences of whole texts in a random order, and in another one when all were used."""
     order = list(texts)
     while True:
         rng.shuffle(order)
@@ -273,22 +215,42 @@ def _running(rng: random.Random, texts: EssayTexts) -> Iterator[str]:
                 yield f" {sentence}"
 
 
-def _build(
-    stock: Stock, needles: Sequence[str], depths: Sequence[float], budget: int, *, taken: int, meter: TokenMeter
-) -> Draft:
-    room = max(budget - taken, 1)
-    (*units, last), tokens = stock.take(room)
-    return _join(units, meter.cut(last, meter.count(last) - (tokens - room)), needles, depths)
+def _fitted(
+    needles: Sequence[str], depths: Sequence[float], haystack: HaystackUnits, request: SampleRequest, meter: TokenMeter
+) -> _Draft:
+    """The needles in haystack, its budget corrected until the measure is right."""
+    needed = sum(map(meter.count, needles))
+    if needed > MAX_HIDDEN * request.length:
+        raise SettingsError(
+            f"--lengths: {request.length} tokens are too few for {request.task}, which hides {needed} tokens; "
+            f"ask for {ceil(needed / MAX_HIDDEN)} or more, or leave out the task"
+        )
+    stock = _Stock(haystack.units, count=meter.count_unit)
+    room, drafts = request.length - needed, []
+    for _ in range(_ROUNDS):
+        drafts.append(_build(stock, needles, depths, room=max(room, 1), meter=meter))
+        excess = drafts[-1].num_tokens - request.length
+        if abs(excess) <= TOLERANCE / 2 * request.length:
+            break
+        room -= excess
+    best = min(drafts, key=lambda draft: abs(draft.num_tokens - request.length))
+    if abs(best.num_tokens - request.length) > TOLERANCE * request.length:
+        raise SettingsError(
+            f"--lengths: {request.task} at {request.length} tokens comes no nearer than {best.num_tokens} tokens; "
+            "ask for a greater length"
+        )
+    return best
 
 
-def _join(units: Sequence[str], last: str, needles: Sequence[str], depths: Sequence[float]) -> Draft:
-    """The units with each needle at the border nearest to its depth, in the order of depths; none after the cut one."""
+def _build(stock: _Stock, needles: Sequence[str], depths: Sequence[float], *, room: int, meter: TokenMeter) -> _Draft:
+    """The needles, each at the border of units nearest to its depth, among so many tokens; none after the cut unit."""
+    (*units, last), num_tokens = stock.take(room)
+    last = meter.cut(last, meter.count(last) - (num_tokens - room))
     borders = [0, *accumulate(len(unit) for unit in units)]
-    order = sorted(range(len(needles)), key=lambda index: depths[index])
     starts = [0] * len(needles)
     parts: list[str] = []
     used = length = 0
-    for index in order:
+    for index in sorted(range(len(needles)), key=depths.__getitem__):
         place = _nearest_border(borders, depths[index] * (borders[-1] + len(last)))
         parts += [*units[used:place], needles[index]]
         length += borders[place] - borders[used]
@@ -297,7 +259,8 @@ def _join(units: Sequence[str], last: str, needles: Sequence[str], depths: Seque
         used = place
     text = "".join([*parts, *units[used:], last])
     lead = len(text) - len(text.lstrip())
-    return Draft(text=text.strip(), starts=tuple(start - lead for start in starts))
+    text = text.strip()
+    return _Draft(text=text, starts=[start - lead for start in starts], num_tokens=meter.count(text))
 
 
 def _nearest_border(borders: Sequence[int], place: float) -> int:

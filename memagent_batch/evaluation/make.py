@@ -2,15 +2,12 @@
 
 import hashlib
 import random
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median_low
-from typing import TypedDict
 
 from memagent_batch.config.storage import Options
 from memagent_batch.documents.questions import type_fields
-from memagent_batch.evaluation.corpora import Corpus, read_hotpotqa, read_squad
 from memagent_batch.evaluation.haystacks import (
     EssayTexts,
     Materials,
@@ -19,6 +16,7 @@ from memagent_batch.evaluation.haystacks import (
     TokenMeter,
     read_essays,
 )
+from memagent_batch.evaluation.hotpotqa import read_hotpotqa
 from memagent_batch.evaluation.needles import prose
 from memagent_batch.evaluation.suite import (
     ASKED_ENTRY,
@@ -33,7 +31,7 @@ from memagent_batch.evaluation.suite import (
     unfinished_deleted,
     write_suite_record,
 )
-from memagent_batch.evaluation.tasks import TASKS, SuiteTask
+from memagent_batch.evaluation.tasks import TASKS
 from memagent_batch.masking import mask_url
 from memagent_batch.runs.manifest import package_versions
 from memagent_batch.store.location import Location
@@ -43,10 +41,8 @@ from memagent_batch.wiring import resolve_model
 
 OWN = "own"
 """Name of the essays that come with the project."""
-GENERATOR = 3
-"""Rises with every change after which the same arguments make other documents. A suite of 1 does not say so."""
-PROGRESS_SECONDS = 15.0
-"""Pause between lines of progress within a cell."""
+GENERATOR = 4
+"""Rises with every change after which the same arguments make other documents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,35 +72,16 @@ class SuiteCell:
     """Tokens, or paragraphs where the task counts them."""
 
 
-class CellRecord(TypedDict):
-    """A finished cell, as `suite.json` describes it."""
-
-    task: str
-    length_tokens: int
-    paragraphs: int | None
-    tokens_least: int
-    tokens_most: int
-
-
-class InputRecord(TypedDict):
-    """An input, as `suite.json` names it."""
-
-    name: str
-    sha256: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteInputs:
     """What documents are made of, and what `suite.json` says of it."""
 
     materials: Materials
-    record: dict[str, InputRecord]
+    record: dict[str, dict[str, str]]
     """Name and hash of each input."""
 
 
-def read_suite_inputs(
-    *, model: str, essays: str | None, hotpotqa: str | None, squad: str | None, storage_options: Options
-) -> SuiteInputs:
+def read_suite_inputs(*, model: str, essays: str | None, hotpotqa: str | None, storage_options: Options) -> SuiteInputs:
     """Loads the tokeniser and reads the files.
 
     Raises:
@@ -112,34 +89,23 @@ def read_suite_inputs(
         SettingsError: the model has no tokeniser.
     """
     tokenizer = load_tokenizer(resolve_model(model))
-    places = {
-        name: Location(uri=uri, storage_options=storage_options)
-        for name, uri in (("essays", essays), ("hotpotqa", hotpotqa), ("squad", squad))
-        if uri
-    }
-    texts = read_essays(places["essays"]) if essays else prose()
-    hotpot = read_hotpotqa(places["hotpotqa"]) if hotpotqa else None
-    stanford = read_squad(places["squad"]) if squad else None
+    texts = read_essays(Location(uri=essays, storage_options=storage_options)) if essays else prose()
     record = {
-        "tokenizer": InputRecord(name=model, sha256=tokenizer.sha256),
-        "essays": InputRecord(name=mask_url(essays) if essays else OWN, sha256=_texts_sha256(texts)),
-        **{name: _input_record(corpus) for name, corpus in (("hotpotqa", hotpot), ("squad", stanford)) if corpus},
+        "tokenizer": {"name": model, "sha256": tokenizer.sha256},
+        "essays": {"name": mask_url(essays) if essays else OWN, "sha256": _texts_sha256(texts)},
     }
-    materials = Materials(meter=TokenMeter(tokenizer), texts=texts, hotpotqa=hotpot, squad=stanford)
+    corpus = read_hotpotqa(Location(uri=hotpotqa, storage_options=storage_options)) if hotpotqa else None
+    if corpus:
+        record["hotpotqa"] = {"name": mask_url(corpus.name), "sha256": corpus.sha256}
+    materials = Materials(meter=TokenMeter(tokenizer), texts=texts, hotpotqa=corpus)
     return SuiteInputs(materials=materials, record=record)
-
-
-def _input_record(corpus: Corpus) -> InputRecord:
-    return InputRecord(name=mask_url(corpus.name), sha256=corpus.sha256)
 
 
 def _texts_sha256(texts: EssayTexts) -> str:
     return hashlib.sha256("\0".join("\n".join(text) for text in texts).encode()).hexdigest()
 
 
-def make_suite(
-    plan: SuitePlan, materials: Materials, output: Location, *, inputs: dict[str, InputRecord], say: Say
-) -> bool:
+def make_suite(plan: SuitePlan, inputs: SuiteInputs, output: Location, *, say: Say) -> bool:
     """Writes the suite; returns False where it is there already, made from the same.
 
     Takes memory for one document at a time, whatever the number of samples. What is written is deleted again where
@@ -149,24 +115,26 @@ def make_suite(
         OutputError: the folder holds something else.
         SettingsError: a task can't be made at a length, or not so many samples of it.
     """
-    asked = asked_of(plan, inputs)
+    asked = _requested(plan, inputs)
     if claim_suite(output, asked):
         return False
-    for request, task in _trials(plan):
-        task.make(request, materials)
+    for request in _trials(plan):
+        TASKS[request.task].make(request, inputs.materials)
     cells = []
     with (
         unfinished_deleted(output),
         open_row_groups(output / QUESTIONS_FILE, schema=SUITE_QUESTIONS) as questions,
     ):
         for cell in cells_of(plan):
-            cells.append(_write_cell(cell, plan, materials, output, questions=questions, say=say))
+            cells.append(_write_cell(cell, plan, inputs.materials, output, questions=questions))
             say(f"{cell.name}: {plan.samples} documents of {cells[-1]['tokens_most']:,} tokens")
-    write_suite_record(output, {ASKED_ENTRY: asked, "inputs": inputs, "cells": cells, "versions": package_versions()})
+    write_suite_record(
+        output, {ASKED_ENTRY: asked, "inputs": inputs.record, "cells": cells, "versions": package_versions()}
+    )
     return True
 
 
-def asked_of(plan: SuitePlan, inputs: dict[str, InputRecord]) -> dict[str, object]:
+def _requested(plan: SuitePlan, inputs: SuiteInputs) -> dict[str, object]:
     """All that decides what is in a suite, as JSON gives it back."""
     return {
         "generator": GENERATOR,
@@ -176,7 +144,7 @@ def asked_of(plan: SuitePlan, inputs: dict[str, InputRecord]) -> dict[str, objec
         "samples": plan.samples,
         "seed": plan.seed,
         "typed": plan.typed,
-        **{f"{name}_sha256": value["sha256"] for name, value in inputs.items()},
+        **{f"{name}_sha256": value["sha256"] for name, value in inputs.record.items()},
     }
 
 
@@ -203,21 +171,21 @@ def sample_requests(cell: SuiteCell, plan: SuitePlan) -> Iterator[SampleRequest]
         )
 
 
-def _trials(plan: SuitePlan) -> Iterator[tuple[SampleRequest, SuiteTask]]:
-    """Samples that fail first if any does: the last of the shortest length, and of the longest where sources end."""
+def _trials(plan: SuitePlan) -> Iterator[SampleRequest]:
+    """Samples that fail first if any does: of the shortest length of each task, and of the most paragraphs."""
     for name in plan.tasks:
-        task = TASKS[name]
         cells = [cell for cell in cells_of(plan) if cell.task == name]
-        for cell in {cells[0].name: cells[0], cells[-1].name: cells[-1]}.values() if task.source else cells[:1]:
-            *_, request = sample_requests(cell, plan)
-            yield request, task
+        yield next(sample_requests(cells[0], plan))
+        if TASKS[name].by_documents:
+            yield next(sample_requests(cells[-1], plan))
 
 
 def _write_cell(
-    cell: SuiteCell, plan: SuitePlan, materials: Materials, output: Location, *, questions: RowGroupWriter, say: Say
-) -> CellRecord:
+    cell: SuiteCell, plan: SuitePlan, materials: Materials, output: Location, *, questions: RowGroupWriter
+) -> dict[str, object]:
+    """Writes the documents of a cell and their questions; returns how `suite.json` describes it."""
     task = TASKS[cell.task]
-    rows, num_tokens, reported = [], [], time.monotonic()
+    rows, num_tokens = [], []
     place = output / DOCUMENTS_FOLDER / f"{cell.name}.parquet"
     with open_row_groups(place, schema=SUITE_DOCUMENTS) as documents:
         for request in sample_requests(cell, plan):
@@ -226,18 +194,15 @@ def _write_cell(
             documents.write([{"document_id": document_id, "text": sample.document}])
             rows.append(_question_row(sample, document_id=document_id, task=cell.task, typed=plan.typed))
             num_tokens.append(sample.num_tokens)
-            if time.monotonic() - reported > PROGRESS_SECONDS:
-                reported = time.monotonic()
-                say(f"{cell.name}: {len(rows)} of {plan.samples} documents")
     length_tokens = median_low(num_tokens) if task.by_documents else cell.length
     questions.write([{**row, "length_tokens": length_tokens} for row in rows])
-    return CellRecord(
-        task=cell.task,
-        length_tokens=length_tokens,
-        paragraphs=cell.length if task.by_documents else None,
-        tokens_least=min(num_tokens),
-        tokens_most=max(num_tokens),
-    )
+    return {
+        "task": cell.task,
+        "length_tokens": length_tokens,
+        "paragraphs": cell.length if task.by_documents else None,
+        "tokens_least": min(num_tokens),
+        "tokens_most": max(num_tokens),
+    }
 
 
 def _question_row(sample: SuiteSample, *, document_id: str, task: str, typed: bool) -> SuiteQuestion:
@@ -252,11 +217,6 @@ def _question_row(sample: SuiteSample, *, document_id: str, task: str, typed: bo
         depth=sample.depth,
         metric=TASKS[task].metric.value,
         **type_fields(TASKS[task].value_type if typed else None),
-        is_absent=sample.gold == (),
+        is_absent=not sample.gold,
         gold_spans=span_rows(sample.gold),
     )
-
-
-def all_tasks(*, given: Sequence[str]) -> tuple[str, ...]:
-    """Names of all tasks that need no file, or one that is given."""
-    return tuple(name for name, task in TASKS.items() if task.source is None or task.source in given)

@@ -1,26 +1,17 @@
 """What typed values, evidence and `not stated` come to for each variant and task, from the scores of its readings."""
 
 import json
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import pyarrow as pa
 
 from memagent_batch.domain.follow_ups.answer_types import NOT_STATED_ENTRY, AnswerType
 from memagent_batch.domain.follow_ups.values import ValueStatus
-from memagent_batch.evaluation.scoring import ALL_TASKS, CellSummary, Grouping, by_document, summarise
-from memagent_batch.evaluation.statistics import (
-    Calibration,
-    Interval,
-    Paired,
-    calibration,
-    holm,
-    macro_f1,
-    mean_interval,
-    paired,
-)
+from memagent_batch.evaluation.scoring import ALL_TASKS, CellSummary, by_document, summarise
+from memagent_batch.evaluation.statistics import Interval, holm, macro_f1, mean_interval, sign_test
 from memagent_batch.evaluation.suite import FOLLOW_UP_SCORES
 from memagent_batch.store.turn_log.index import Row
 
@@ -37,21 +28,19 @@ SCORE_COLUMNS = [
     *(field.name for field in FOLLOW_UP_SCORES),
 ]
 """Columns of the scores that are used."""
-_DocumentScores = Mapping[tuple[str, str], Mapping[str, float]]
 TABLE_HEADER = ("VARIANT", "TASK", "LENGTH", "N", "SCORE", "95 % INTERVAL", "FAILED", "NO ANSWER", "MISSING")
 NUM_TEXT_COLUMNS = 2
 """Columns from the left whose values begin at the left."""
 
 MEASURES_HEADER = (
     "VARIANT", "TASK", "VALUES", "RIGHT", "MACRO F1", "INVALID", "EVIDENCE F1", "HIT", "ABSENT RIGHT", "PRESENT LOST",
-    "CALIBRATION ERROR",
 )  # fmt: skip
 
 COMPARISON_HEADER = ("VARIANT", "TASK", "BETTER", "WORSE", "EQUAL", "CHANCE, CORRECTED")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class CountedShare:
     """A part of some readings."""
 
     n: int
@@ -63,61 +52,31 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ValueMeasures:
-    """Typed values."""
-
-    right: Share
-    """Values that equal a reference, among all readings of typed questions."""
-    invalid: Share
-    """Values that do not fit their type."""
-    macro_f1: float | None
-    """Mean over the classes of yes and no, or labels, `not stated` among them; None if there are no such types."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvidenceMeasures:
-    """Evidence, where the right sentences are known and there are some."""
-
-    n: int
-    precision: float
-    """Mean share of the evidence that overlaps a right sentence."""
-    recall: float
-    """Mean share of the right sentences that evidence overlaps."""
-    f1: float
-    hit: Share
-    """Readings with evidence on a right sentence."""
-    hit_where_right: Share | None
-    """The same among readings that score 1."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Abstention:
-    """Answers that say `not stated`."""
-
-    right: Share | None
-    """Among questions whose answer the document does not state; None where none are asked."""
-    lost: Share | None
-    """Among the others, whose answer it does state: answers that are lost."""
-    no_evidence: Share | None
-    """Readings without evidence, among questions whose answer is not stated; None where no evidence was asked for."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Measures:
     """What a variant reached in a task; each part is None where nothing of the kind was asked."""
 
     variant: str
     task: str
     """Name of the task; `ALL_TASKS` where they are taken together."""
-    value: ValueMeasures | None
-    evidence: EvidenceMeasures | None
-    abstention: Abstention | None
-    calibration: Calibration | None
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing of all this was asked."""
-        return not (self.value or self.evidence or self.abstention)
+    values_right: CountedShare | None
+    """Values that equal a reference, among all readings of typed questions."""
+    values_invalid: CountedShare | None
+    """Values that do not fit their type."""
+    macro_f1: float | None
+    """Mean over the classes of yes and no, or labels, `not stated` among them."""
+    evidence_precision: float | None
+    """Mean share of the evidence that overlaps a right sentence."""
+    evidence_recall: float | None
+    """Mean share of the right sentences that evidence overlaps."""
+    evidence_f1: float | None
+    evidence_hit: CountedShare | None
+    """Readings with evidence on a right sentence."""
+    evidence_hit_where_right: CountedShare | None
+    """The same among readings that score 1."""
+    absent_right: CountedShare | None
+    """Answers that say `not stated`, among questions whose answer the document does not state."""
+    present_lost: CountedShare | None
+    """The same among the others, whose answer it does state: answers that are lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,65 +87,61 @@ class Comparison:
     base: str
     task: str
     """Name of the task; `ALL_TASKS` where they are taken together."""
-    documents: Paired
-    """Documents that it reads better, worse, and equally well."""
+    num_better: int
+    """Documents that it reads better, of those that both have a score of."""
+    num_worse: int
+    num_equal: int
     p_corrected: float
-    """The chance, corrected (Holm) for all comparisons of single tasks, or for those of all tasks together."""
+    """Chance of a split at least so uneven if neither is better (sign test), corrected (Holm) for all comparisons of
+    single tasks, or for those of all tasks together."""
 
 
 def measure(scores: pa.Table) -> list[Measures]:
     """The measures of each variant: all tasks together, then each task by name; those that are empty are left out."""
-    rows = scores.select(SCORE_COLUMNS).to_pylist()
-    variants = list(dict.fromkeys(row["variant"] for row in rows))
-    tasks = [ALL_TASKS, *sorted({row["task"] for row in rows})]
-    found = (
-        _task_measures(
-            [row for row in rows if row["variant"] == variant and task in {ALL_TASKS, row["task"]}], task=task
-        )
-        for variant in variants
-        for task in tasks
-    )
-    return [measures for measures in found if measures is not None and not measures.is_empty]
+    cells: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in scores.select(SCORE_COLUMNS).to_pylist():
+        cells[row["variant"], ALL_TASKS].append(row)
+        cells[row["variant"], row["task"]].append(row)
+    variants = list(dict.fromkeys(variant for variant, _ in cells))
+    ordered = sorted(cells, key=lambda cell: (variants.index(cell[0]), cell[1] != ALL_TASKS, cell[1]))
+    found = (_task_measures(cells[cell], variant=cell[0], task=cell[1]) for cell in ordered)
+    return [measures for measures in found if measures is not None]
 
 
-def _task_measures(rows: Sequence[Row], *, task: str) -> Measures | None:
-    if not rows:
+def _task_measures(rows: Sequence[Row], *, variant: str, task: str) -> Measures | None:
+    typed = [row for row in rows if row["value_right"] is not None]
+    cited = [row for row in rows if row["evidence_f1"] is not None]
+    right = [row for row in cited if row["score"] == 1]
+    absent = [row for row in rows if row["is_absent"]]
+    may_abstain = absent or any(row["answer_type"] is not None for row in rows)
+    present = [row for row in rows if not row["is_absent"]] if may_abstain else []
+    if not (typed or cited or may_abstain):
         return None
-    sure = [
-        (row["confidence"], bool(row["value_right"]))
-        for row in rows
-        if row["confidence"] is not None and row["value_right"] is not None
-    ]
     return Measures(
-        variant=rows[0]["variant"],
+        variant=variant,
         task=task,
-        value=_value_measures([row for row in rows if row["value_right"] is not None]),
-        evidence=_evidence_measures([row for row in rows if row["evidence_f1"] is not None]),
-        abstention=_abstention(rows),
-        calibration=calibration(sure),
-    )
-
-
-def _value_measures(rows: Sequence[Row]) -> ValueMeasures | None:
-    if not rows:
-        return None
-    classes = [pair for row in rows if row["answer_type"] in LABEL_TYPES for pair in _classes(row)]
-    return ValueMeasures(
-        right=_share_of(rows, [row["value_right"] for row in rows]),
-        invalid=_share_of(rows, [row["value_status"] == ValueStatus.INVALID for row in rows]),
-        macro_f1=macro_f1(classes) if classes else None,
+        values_right=_share_of(typed, [row["value_right"] for row in typed]),
+        values_invalid=_share_of(typed, [row["value_status"] == ValueStatus.INVALID for row in typed]),
+        macro_f1=macro_f1([pair for row in typed if row["answer_type"] in LABEL_TYPES for pair in _classes(row)]),
+        evidence_precision=_mean(cited, "evidence_precision"),
+        evidence_recall=_mean(cited, "evidence_recall"),
+        evidence_f1=_mean(cited, "evidence_f1"),
+        evidence_hit=_share_of(cited, [row["evidence_hit"] for row in cited]),
+        evidence_hit_where_right=_share_of(right, [row["evidence_hit"] for row in right]),
+        absent_right=_share_of(absent, [row["abstained"] for row in absent]),
+        present_lost=_share_of(present, [row["abstained"] for row in present]),
     )
 
 
 def _classes(row: Row) -> Iterator[tuple[list[str], list[str]]]:
     """Classes that a value gives, and the right ones; a reading without a value gives none."""
-    given = _named(row["value"]) if row["value_status"] in {ValueStatus.OK, ValueStatus.NOT_STATED} else []
-    wanted = _named(row["reference_value"])
+    given = _class_names(row["value"]) if row["value_status"] in {ValueStatus.OK, ValueStatus.NOT_STATED} else []
+    wanted = _class_names(row["reference_value"])
     if given or wanted:
         yield given, wanted
 
 
-def _named(value: str | None) -> list[str]:
+def _class_names(value: str | None) -> list[str]:
     """A value as names of classes."""
     if value is None:
         return [NOT_STATED_ENTRY]
@@ -194,41 +149,16 @@ def _named(value: str | None) -> list[str]:
     return [str(each) for each in parsed] if isinstance(parsed, list) else [str(parsed)]
 
 
-def _evidence_measures(rows: Sequence[Row]) -> EvidenceMeasures | None:
+def _share_of(rows: Sequence[Row], members: Sequence[bool]) -> CountedShare | None:
+    """The part of the rows that are members; None of no rows."""
     if not rows:
         return None
-    right = [row for row in rows if row["score"] == 1]
-    return EvidenceMeasures(
-        n=len(rows),
-        precision=_mean(rows, "evidence_precision"),
-        recall=_mean(rows, "evidence_recall"),
-        f1=_mean(rows, "evidence_f1"),
-        hit=_share_of(rows, [row["evidence_hit"] for row in rows]),
-        hit_where_right=_share_of(right, [row["evidence_hit"] for row in right]) if right else None,
-    )
-
-
-def _abstention(rows: Sequence[Row]) -> Abstention | None:
-    """None where nothing absent is asked, and no question may be answered with `not stated` by its type."""
-    absent = [row for row in rows if row["is_absent"]]
-    present = [row for row in rows if not row["is_absent"]]
-    if not absent and all(row["answer_type"] is None for row in rows):
-        return None
-    asked = [row for row in absent if row["num_evidence"] is not None]
-    return Abstention(
-        right=_share_of(absent, [row["abstained"] for row in absent]) if absent else None,
-        lost=_share_of(present, [row["abstained"] for row in present]) if present else None,
-        no_evidence=_share_of(asked, [row["num_evidence"] == 0 for row in asked]) if asked else None,
-    )
-
-
-def _share_of(rows: Sequence[Row], members: Sequence[bool]) -> Share:
     interval = mean_interval(by_document(rows, [float(member) for member in members]))
-    return Share(n=len(rows), share=sum(members) / len(rows), interval=interval)
+    return CountedShare(n=len(rows), share=sum(members) / len(rows), interval=interval)
 
 
-def _mean(rows: Sequence[Row], name: str) -> float:
-    return float(sum(row[name] for row in rows)) / len(rows)
+def _mean(rows: Sequence[Row], name: str) -> float | None:
+    return fmean(row[name] for row in rows) if rows else None
 
 
 def compare(scores: pa.Table) -> list[Comparison]:
@@ -237,30 +167,37 @@ def compare(scores: pa.Table) -> list[Comparison]:
     base, *others = dict.fromkeys(row["variant"] for row in rows)
     tasks = sorted({row["task"] for row in rows})
     documents = _document_scores(rows)
-    totals = _compared(documents, [(variant, ALL_TASKS) for variant in others], base=base)
-    by_task = _compared(documents, [(variant, task) for variant in others for task in tasks], base=base)
+    totals = _corrected(documents, [(variant, ALL_TASKS) for variant in others], base=base)
+    by_task = _corrected(documents, [(variant, task) for variant in others for task in tasks], base=base)
     return [each for variant in others for each in (*totals, *by_task) if each.variant == variant]
 
 
-def _document_scores(rows: Sequence[Row]) -> _DocumentScores:
+def _document_scores(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, float]]:
     """The mean score of each document, by variant and task."""
     scores: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         for task in (row["task"], ALL_TASKS):
             scores[row["variant"], task][row["document_id"]].append(row["score"])
-    return {
-        cell: {name: math.fsum(values) / len(values) for name, values in of_cell.items()}
-        for cell, of_cell in scores.items()
-    }
+    return {cell: {name: fmean(values) for name, values in of_cell.items()} for cell, of_cell in scores.items()}
 
 
-def _compared(documents: _DocumentScores, cells: Sequence[tuple[str, str]], *, base: str) -> list[Comparison]:
+def _corrected(
+    documents: Mapping[tuple[str, str], Mapping[str, float]], cells: Sequence[tuple[str, str]], *, base: str
+) -> list[Comparison]:
     """The comparisons of these variants and tasks, corrected for each other."""
-    pairs = [paired(documents.get(cell, {}), documents.get((base, cell[1]), {})) for cell in cells]
-    corrected = holm([pair.p for pair in pairs])
+    counts = []
+    for variant, task in cells:
+        scores, others = documents.get((variant, task), {}), documents.get((base, task), {})
+        shared = scores.keys() & others.keys()
+        better = sum(scores[name] > others[name] for name in shared)
+        worse = sum(scores[name] < others[name] for name in shared)
+        counts.append((better, worse, len(shared) - better - worse))
+    corrected = holm([sign_test(better, worse) for better, worse, _ in counts])
     return [
-        Comparison(variant=variant, base=base, task=task, documents=pair, p_corrected=p)
-        for (variant, task), pair, p in zip(cells, pairs, corrected, strict=True)
+        Comparison(
+            variant=variant, base=base, task=task, num_better=better, num_worse=worse, num_equal=equal, p_corrected=p
+        )
+        for (variant, task), (better, worse, equal), p in zip(cells, counts, corrected, strict=True)
     ]
 
 
@@ -269,7 +206,7 @@ def score_table(scores: pa.Table) -> str:
 
     Below, the further variants against the first one, and what was asked after the answer.
     """
-    cells = [*summarise(scores), *summarise(scores, grouping=Grouping.VARIANT)]
+    cells = [*summarise(scores), *summarise(scores, by=())]
     blocks = [[TABLE_HEADER, *(_table_row(cell) for cell in cells)]]
     if comparisons := compare(scores):
         blocks.append([COMPARISON_HEADER, *(_comparison_row(each) for each in comparisons)])
@@ -296,26 +233,28 @@ def _table_row(cell: CellSummary) -> tuple[str, ...]:
 
 
 def _comparison_row(each: Comparison) -> tuple[str, ...]:
-    documents = each.documents
-    counts = (documents.num_better, documents.num_worse, documents.num_equal)
+    counts = (each.num_better, each.num_worse, each.num_equal)
     variant = f"{each.variant} against {each.base}"
     return (variant, each.task, *(f"{count:,}" for count in counts), f"{each.p_corrected:.4f}")
 
 
 def _measures_row(each: Measures) -> tuple[str, ...]:
-    value, evidence, abstention = each.value, each.evidence, each.abstention
     return (
         each.variant,
         each.task,
-        f"{value.right.n:,}" if value else "-",
-        _number_label(value.right.share if value else None),
-        _number_label(value.macro_f1 if value else None),
-        _number_label(value.invalid.share if value else None),
-        _number_label(evidence.f1 if evidence else None),
-        _number_label(evidence.hit.share if evidence else None),
-        _number_label(abstention.right.share if abstention and abstention.right else None),
-        _number_label(abstention.lost.share if abstention and abstention.lost else None),
-        _number_label(each.calibration.error if each.calibration else None),
+        f"{each.values_right.n:,}" if each.values_right else "-",
+        *(
+            _number_label(value.share if isinstance(value, CountedShare) else value)
+            for value in (
+                each.values_right,
+                each.macro_f1,
+                each.values_invalid,
+                each.evidence_f1,
+                each.evidence_hit,
+                each.absent_right,
+                each.present_lost,
+            )
+        ),
     )
 
 

@@ -67,12 +67,6 @@ NUMBER_ATTRIBUTES = (
 WORD_ATTRIBUTES = ("call sign", "cover name", "password", "secret word")
 NUMBERS_SHARE = 0.97
 """Part of the facts whose value is a number; the others are words."""
-NEAR_KEY_SHARE = 0.6
-"""Part of the rivals that state the same of a key that is near to the needle's."""
-SAME_KEY_SHARE = 0.15
-"""Part of the others that state something else of the same key."""
-NEAR_PART_SHARE = 0.15
-"""Part of the near keys that have the first part of the needle's key, and of those that have its last part."""
 BLOCK_UNITS = 16
 """Haystack units measured in one call of `length_of`."""
 LengthOf = Callable[[str], int]
@@ -125,7 +119,6 @@ class Needle:
     key: str
     wording: int
     """Index into `WORDINGS`."""
-    attribute: str
 
 
 class Haystack(StrEnum):
@@ -189,8 +182,8 @@ def make_task(
     )
 
 
-def make_needle(rng: random.Random, *, key: str | None = None, wording: int | None = None) -> Needle:
-    """A random fact; about this key, and in this wording (an index into `WORDINGS`), if they are given."""
+def make_needle(rng: random.Random, *, wording: int | None = None) -> Needle:
+    """A random fact; in this wording (an index into `WORDINGS`), if it is given."""
     number = rng.randrange(len(WORDINGS)) if wording is None else wording
     numeric = rng.random() < NUMBERS_SHARE
     if number < len(MAGIC_WORDINGS):
@@ -198,7 +191,14 @@ def make_needle(rng: random.Random, *, key: str | None = None, wording: int | No
     else:
         attribute = rng.choice(NUMBER_ATTRIBUTES if numeric else WORD_ATTRIBUTES)
     value = _make_number(rng) if numeric else make_key(rng)
-    return _needle(rng, wording=number, attribute=attribute, key=key or make_key(rng), value=value)
+    key, form = make_key(rng), WORDINGS[number]
+    return Needle(
+        sentence=form.sentence.format(attribute=attribute, key=key, value=value),
+        question=rng.choice(form.questions).format(attribute=attribute, key=key),
+        answer=value,
+        key=key,
+        wording=number,
+    )
 
 
 def make_other(rng: random.Random, needle: Needle) -> Needle:
@@ -207,22 +207,6 @@ def make_other(rng: random.Random, needle: Needle) -> Needle:
         other = make_needle(rng, wording=needle.wording)
         if other.key != needle.key and other.answer != needle.answer and needle.key not in other.answer:
             return other
-
-
-def make_rival(rng: random.Random, needle: Needle) -> Needle:
-    """A distractor with a key or attribute that is near to the needle's but not the same."""
-    same_form = rng.random() < NEAR_KEY_SHARE
-    key = _near_key(rng, needle.key)
-    while True:
-        if same_form:
-            value = _make_number(rng) if needle.answer.isdigit() else make_key(rng)
-            rival = _needle(rng, wording=needle.wording, attribute=needle.attribute, key=key, value=value)
-        else:
-            rival = make_needle(rng, key=needle.key if rng.random() < SAME_KEY_SHARE else key)
-        differs = (rival.key, rival.attribute) != (needle.key, needle.attribute)
-        if differs and rival.answer != needle.answer and needle.key not in rival.answer:
-            return rival
-        same_form, key = False, make_key(rng)
 
 
 def make_key(rng: random.Random) -> str:
@@ -293,30 +277,7 @@ def _join_sentences(units: list[str], places: list[int], sentences: tuple[str, .
     return "".join(parts)[1:]
 
 
-def _needle(rng: random.Random, *, wording: int, attribute: str, key: str, value: str) -> Needle:
-    form = WORDINGS[wording]
-    return Needle(
-        sentence=form.sentence.format(attribute=attribute, key=key, value=value),
-        question=rng.choice(form.questions).format(attribute=attribute, key=key),
-        answer=value,
-        key=key,
-        wording=wording,
-        attribute=attribute,
-    )
-
-
 def _make_number(rng: random.Random) -> str:
     """A number of 7 digits in most cases, else of 5 to 8."""
     digits = 7 if rng.random() < 0.7 else rng.choice((5, 6, 8))
     return str(rng.randrange(10 ** (digits - 1), 10**digits))
-
-
-def _near_key(rng: random.Random, key: str) -> str:
-    """Another key, often with one part of this one."""
-    first, dash, last = key.partition("-")
-    kind = rng.random()
-    if dash and kind < NEAR_PART_SHARE:
-        return f"{first}-{rng.choice(NOUNS)}"
-    if dash and kind < 2 * NEAR_PART_SHARE:
-        return f"{rng.choice(ADJECTIVES)}-{last}"
-    return make_key(rng)

@@ -16,6 +16,7 @@ from memagent_batch.documents.indexing import index_shard
 from memagent_batch.documents.questions import missing_documents, read_questions, type_fields, value_type_of
 from memagent_batch.documents.shards import list_shards
 from memagent_batch.documents.texts import fetch_texts
+from memagent_batch.domain.follow_ups.values import says_not_stated
 from memagent_batch.domain.scores import CONTAINMENT_METRICS, Metric
 from memagent_batch.errors import InputError
 from memagent_batch.evaluation.suite import (
@@ -28,7 +29,6 @@ from memagent_batch.evaluation.suite import (
     SuiteQuestion,
     claim_suite,
     require_scorable,
-    says_not_stated,
     unfinished_deleted,
     write_suite_record,
 )

@@ -1,12 +1,11 @@
 """`evaluation.json`: which suite was read by which variants, and where their runs and scores lie."""
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Set
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 
-from memagent_batch.documents.formats.columnar import GroupedFile, open_grouped
-from memagent_batch.domain.scores import ScoreOn
 from memagent_batch.errors import OutputError
 from memagent_batch.evaluation.suite import SCORES
 from memagent_batch.masking import mask_url
@@ -14,7 +13,6 @@ from memagent_batch.runs.manifest import MANIFEST_FILE
 from memagent_batch.runs.tables import (
     ANSWERS_FOLDER,
     MEMORIES_FOLDER,
-    READING_COLUMNS,
     ReadingIds,
     reading_ids,
     table_locations,
@@ -27,7 +25,7 @@ from memagent_batch.store.parquet import read_parquet
 from memagent_batch.store.turn_log.index import Row
 
 EVALUATION_FILE = "evaluation.json"
-EVALUATION_FORMAT = "memagent-evaluation/1"
+EVALUATION_FORMAT = "memagent-evaluation/2"
 """Changes with every change of layout that an older version can't read."""
 VARIANT_RUNS_FOLDER = "runs"
 SCORES_FOLDER = "scores"
@@ -48,8 +46,6 @@ class VariantRecord:
     """File of its scores, below the evaluation."""
     model: str
     policy: str
-    settings: dict[str, object]
-    """What sets it apart from the base settings, without secrets."""
     seconds: float
     """Wall clock of its run, seconds; of all attempts that came to an end."""
     fingerprint: str
@@ -57,8 +53,6 @@ class VariantRecord:
     suite_sha256: str
     """Hash of the suite's description and questions when it was read, hex."""
     finished_at: str
-    score_on: str = ScoreOn.ANSWER.value
-    """Which text of a reading its scores are of, a `ScoreOn`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,23 +130,6 @@ def write_evaluation(output: Location, evaluation: Evaluation) -> None:
     write_json(output / EVALUATION_FILE, {"format": EVALUATION_FORMAT, **asdict(evaluation)})
 
 
-def settings_without_secrets(settings: Mapping[str, object], *, public: Mapping[str, object]) -> dict[str, object]:
-    """Of a variant's settings those that a manifest shows, with the values that it shows.
-
-    Args:
-        settings: Settings that were given, some of them groups.
-        public: All settings without secrets, as `public_settings` makes them.
-    """
-    found: dict[str, object] = {}
-    for name, value in settings.items():
-        match value, public.get(name):
-            case dict(), dict(below):
-                found[name] = settings_without_secrets(value, public=below)
-            case _ if name in public:
-                found[name] = public[name]
-    return found
-
-
 def open_evaluation(output: Location) -> Evaluation:
     """What `evaluation.json` says; at least one variant has been read.
 
@@ -182,7 +159,7 @@ def read_scores(output: Location, evaluation: Evaluation) -> pa.Table:
 
 
 def read_readings(run: Location, keys: Set[ReadingIds]) -> ReadingRows:
-    """What the run in this folder kept of some readings. Holds one batch of rows at a time, beside what it returns.
+    """What the run in this folder kept of some readings.
 
     Raises:
         OutputError: a table can't be read; names the file.
@@ -210,18 +187,9 @@ def _read_scores(place: Location, variant: VariantRecord) -> pa.Table:
 
 def _matching(run: Location, table: str, keys: Set[ReadingIds]) -> Iterator[Row]:
     """Rows of these readings in a table of a run; none where the run's folder is no longer there."""
+    of_documents = ds.field("document_id").isin(sorted({document_id for document_id, *_ in keys}))
     for place in table_locations(run, table) if keys and (run / MANIFEST_FILE).exists() else ():
-        with table_errors(place.uri, remedy=REPEAT_REMEDY), open_grouped(place) as file:
-            for group in range(len(file.group_bytes)):
-                if any(places for _, places in _found(file, group, keys=keys, names=READING_COLUMNS)):
-                    for batch, places in _found(file, group, keys=keys, names=file.schema.names):
-                        yield from batch.take(pa.array(places, pa.int64())).to_pylist()
-
-
-def _found(
-    file: GroupedFile, group: int, *, keys: Set[ReadingIds], names: tuple[str, ...] | list[str]
-) -> Iterator[tuple[pa.RecordBatch, list[int]]]:
-    """Batches of a row group, with the places of the rows that are looked for."""
-    for batch in file.batches(group, names=names):
-        columns = (batch.column(name).to_pylist() for name in READING_COLUMNS)
-        yield batch, [place for place, key in enumerate(zip(*columns, strict=True)) if key in keys]
+        with table_errors(place.uri, remedy=REPEAT_REMEDY):
+            kind = "parquet" if place.path.endswith(".parquet") else "ipc"
+            rows = ds.dataset(place.path, filesystem=place.fs, format=kind).to_table(filter=of_documents)
+        yield from (row for row in rows.to_pylist() if reading_ids(row) in keys)

@@ -1,10 +1,9 @@
 """Answers to scores: one row for each reading that a suite asks for, and what the cells come to. None is left out."""
 
-import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from statistics import fmean
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -13,24 +12,22 @@ import pyarrow.compute as pc
 from memagent_batch.documents.formats.columnar import open_grouped
 from memagent_batch.documents.listing import list_files
 from memagent_batch.documents.questions import value_type_of
-from memagent_batch.domain.follow_ups.values import TypedValue, ValueStatus, values_equal
-from memagent_batch.domain.readings import Status
-from memagent_batch.domain.scores import TEXT_METRICS, Metric, ScoredText, ScoreOn, score, scored_text
-from memagent_batch.errors import InputError
-from memagent_batch.evaluation.conversion import read_any_questions
-from memagent_batch.evaluation.foreign import ForeignFormat
-from memagent_batch.evaluation.statistics import Span, mean_interval, span_scores
-from memagent_batch.evaluation.suite import (
-    ANSWER_COLUMNS,
-    SCORES,
-    STATUS_MISSING,
-    GoldSpanRow,
+from memagent_batch.domain.follow_ups.values import (
+    TypedValue,
+    ValueStatus,
     says_not_stated,
+    values_equal,
     written_value,
 )
+from memagent_batch.domain.readings import Status
+from memagent_batch.domain.scores import TEXT_METRICS, Metric, ScoredOn, score, scored_on
+from memagent_batch.errors import InputError
+from memagent_batch.evaluation.foreign import read_any_questions
+from memagent_batch.evaluation.statistics import mean_interval
+from memagent_batch.evaluation.suite import ANSWER_COLUMNS, SCORES, STATUS_MISSING, GoldSpanRow
 from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE, require_manifest
-from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, table_locations
+from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, read_table_columns, table_locations
 from memagent_batch.store.errors import input_errors
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import Row
@@ -45,16 +42,6 @@ ABSENT = {"sample": 0, "status": Status.OK.value} | dict.fromkeys(
     field.name for field in ANSWER_COLUMNS if field.nullable
 )
 """What a missing column stands for; 0 where it is not named here."""
-
-
-class Grouping(StrEnum):
-    """What makes a cell of a summary, beside the variant."""
-
-    TASK_AND_LENGTH = "task_and_length"
-    LENGTH = "length"
-    """Each length, all tasks together."""
-    VARIANT = "variant"
-    """Nothing else: one cell for each variant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +77,8 @@ class CellSummary:
     """Time inside the engine, summed over the turns of a reading."""
 
 
+Span = tuple[int, int]
+"""First code point of a place in a document, and the one after its last."""
 EvidenceSpans = Mapping[tuple[str, str, int], Sequence[Span]]
 """Spans of the evidence by reading; a reading without any is left out."""
 SPAN_COLUMNS = ["document_id", "question_id", "sample", "char_start", "char_end"]
@@ -106,27 +95,16 @@ class ScoredRun:
     """Rows of answers to questions that the suite does not ask; they are in no score."""
 
 
-def score_run(
-    answers: Location,
-    *,
-    suite: Location,
-    foreign_format: ForeignFormat | None,
-    variant: str,
-    score_on: ScoreOn = ScoreOn.METRIC,
-) -> ScoredRun:
+def score_run(answers: Location, *, suite: Location, variant: str) -> ScoredRun:
     """Scores an answers table; a question was read as often as the one that was read most.
 
     Raises:
         InputError: suite or answers can't be read, or do not belong together.
     """
-    questions = read_any_questions(suite, foreign_format=foreign_format)
+    questions = read_any_questions(suite)
     table = read_answers(answers)
     samples = 1 + max(table["sample"].to_pylist())
-    if score_on is ScoreOn.RESPONSE and table["response"].null_count == table.num_rows:
-        raise InputError(f"{answers.uri} has no responses to score; add a column `response`, or score on `answer`")
-    scores = score_answers(
-        questions, table, variant=variant, samples=samples, score_on=score_on, evidence=read_evidence(answers)
-    )
+    scores = score_answers(questions, table, variant=variant, samples=samples, evidence=read_evidence(answers))
     num_known = sum(status != STATUS_MISSING for status in scores["status"].to_pylist())
     return ScoredRun(scores=scores, num_unmatched=table.num_rows - num_known)
 
@@ -137,7 +115,6 @@ def score_answers(
     *,
     variant: str,
     samples: int,
-    score_on: ScoreOn = ScoreOn.METRIC,
     evidence: EvidenceSpans = MappingProxyType({}),
 ) -> pa.Table:
     """A table of `SCORES`: each question of the suite in its order, each of its samples.
@@ -156,7 +133,7 @@ def score_answers(
             answer = answered.get(key)
             ended = answer if answer and answer["status"] == Status.OK else {}
             follow_ups = follow_up_scores(question, ended, evidence=evidence.get(key, ()), has_values=has_values)
-            rows.append(_score_row(question, answer, sample=sample, score_on=score_on, follow_ups=follow_ups))
+            rows.append(_score_row(question, answer, sample=sample, follow_ups=follow_ups))
     return pa.Table.from_pylist([{**row, "variant": variant} for row in rows], schema=SCORES)
 
 
@@ -176,14 +153,20 @@ def require_same_suite(asked: Sequence[Row], answered: dict[tuple[str, str, int]
         )
 
 
-def summarise(scores: pa.Table, *, grouping: Grouping = Grouping.TASK_AND_LENGTH) -> list[CellSummary]:
-    """The cells of a table of `SCORES`: variants in their order, tasks by name, lengths from short to long."""
+def summarise(scores: pa.Table, *, by: Collection[str] = ("task", "length_tokens")) -> list[CellSummary]:
+    """The cells of a table of `SCORES`: variants in their order, tasks by name, lengths from short to long.
+
+    Args:
+        scores: What is summarised.
+        by: Columns that make a cell beside the variant: task, length_tokens, both, or none.
+    """
     cells: dict[tuple[str, str, int | None], list[Row]] = defaultdict(list)
     for row in scores.drop_columns(["answer", "references"]).to_pylist():
-        cells[_cell_summary(row, grouping)].append(row)
+        task = row["task"] if "task" in by else ALL_TASKS
+        cells[row["variant"], task, row["length_tokens"] if "length_tokens" in by else None].append(row)
     variants = list(dict.fromkeys(scores["variant"].to_pylist()))
     ordered = sorted(cells, key=lambda cell: (variants.index(cell[0]), cell[1], cell[2] is None, cell[2] or 0))
-    return [_variant_summary(cell, cells[cell]) for cell in ordered]
+    return [_cell_summary(cell, cells[cell]) for cell in ordered]
 
 
 def by_document(rows: Sequence[Row], values: Sequence[float]) -> list[list[float]]:
@@ -207,13 +190,15 @@ def _by_reading(answers: pa.Table) -> dict[tuple[str, str, int], Row]:
     return rows
 
 
-def _score_row(question: Row, answer: Row | None, *, sample: int, score_on: ScoreOn, follow_ups: Row) -> Row:
+def _score_row(question: Row, answer: Row | None, *, sample: int, follow_ups: Row) -> Row:
     ended = answer if answer and answer["status"] == Status.OK else {}
     texts = {name: text if (text := ended.get(name)) and text.strip() else None for name in ("answer", "response")}
-    scored = {metric: scored_text(metric, **texts, score_on=score_on) for metric in TEXT_METRICS}
-    metrics = {metric.value: score(metric, scored[metric].text, question["references"]) for metric in TEXT_METRICS}
+    metrics = {
+        metric.value: score(metric, texts[scored_on(metric, **texts)], question["references"])
+        for metric in TEXT_METRICS
+    }
     metric = Metric(question["metric"])
-    own = scored[metric] if metric in scored else ScoredText(basis=ScoreOn.VALUE, text=follow_ups["value_status"])
+    basis = ScoredOn.VALUE if metric is Metric.VALUE else scored_on(metric, **texts)
     costs = dict.fromkeys(COSTS, 0) if answer is None else {name: answer[name] for name in COSTS}
     kept = {name: value for name, value in question.items() if name in SCORES.names}
     return {
@@ -223,25 +208,15 @@ def _score_row(question: Row, answer: Row | None, *, sample: int, score_on: Scor
         **follow_ups,
         "sample": sample,
         "score": float(bool(follow_ups["value_right"])) if metric is Metric.VALUE else metrics[metric.value],
-        "scored_on": own.basis.value,
+        "scored_on": basis.value,
         "status": answer["status"] if answer else STATUS_MISSING,
-        "answered": own.text is not None,
+        "answered": (texts | {"value": follow_ups["value_status"]})[basis] is not None,
         "answer": texts["answer"],
         "num_document_tokens": answer and answer["num_document_tokens"],
     }
 
 
-def _cell_summary(row: Row, grouping: Grouping) -> tuple[str, str, int | None]:
-    match grouping:
-        case Grouping.TASK_AND_LENGTH:
-            return row["variant"], row["task"], row["length_tokens"]
-        case Grouping.LENGTH:
-            return row["variant"], ALL_TASKS, row["length_tokens"]
-        case Grouping.VARIANT:
-            return row["variant"], ALL_TASKS, None
-
-
-def _variant_summary(cell: tuple[str, str, int | None], rows: Sequence[Row]) -> CellSummary:
+def _cell_summary(cell: tuple[str, str, int | None], rows: Sequence[Row]) -> CellSummary:
     interval = mean_interval(by_document(rows, [row["score"] for row in rows]))
     states = [row["status"] for row in rows]
     known = [row for row in rows if row["status"] != STATUS_MISSING]
@@ -250,16 +225,13 @@ def _variant_summary(cell: tuple[str, str, int | None], rows: Sequence[Row]) -> 
         task=cell[1],
         length_tokens=cell[2],
         n=len(rows),
-        score=math.fsum(row["score"] for row in rows) / len(rows),
+        score=fmean(row["score"] for row in rows),
         low=interval.low,
         high=interval.high,
         num_failed=states.count(Status.FAILED),
         num_unanswered=sum(row["status"] == Status.OK and not row["answered"] for row in rows),
         num_missing=states.count(STATUS_MISSING),
-        **{
-            f"mean_{name.removeprefix('num_')}": math.fsum(row[name] for row in known) / len(known) if known else None
-            for name in COSTS
-        },
+        **{f"mean_{name.removeprefix('num_')}": fmean(row[name] for row in known) if known else None for name in COSTS},
     )
 
 
@@ -298,7 +270,7 @@ def read_evidence(location: Location) -> EvidenceSpans:
         is_run = location.is_folder() and (location / MANIFEST_FILE).exists()
     has_evidence = is_run and EVIDENCE_FOLDER in require_manifest(location)["files"]
     places = table_locations(location, EVIDENCE_FOLDER) if has_evidence else []
-    return evidence_spans(_read_columns(place, ["how", *SPAN_COLUMNS]) for place in places)
+    return evidence_spans(read_table_columns(place, ["how", *SPAN_COLUMNS]) for place in places)
 
 
 def _answer_files(location: Location) -> list[Location]:
@@ -316,26 +288,19 @@ def _answer_files(location: Location) -> list[Location]:
 
 
 def _read_answer_file(place: Location) -> pa.Table:
-    with open_grouped(place) as table:
-        there = table.schema.names
-    missing = [name for name in REQUIRED_COLUMNS if name not in there]
-    if missing:
-        raise InputError(
-            f"{place.uri} has no column {missing[0]!r}; its columns: {', '.join(there) or 'none'}; "
-            "an answers table has document_id, question_id and answer"
-        )
-    return _as_answers(_read_columns(place, [name for name in ANSWER_COLUMNS.names if name in there]), path=place.uri)
-
-
-def _read_columns(place: Location, names: list[str]) -> pa.Table:
-    with open_grouped(place) as table:
-        batches = [
-            batch.select(names)
-            for group in range(len(table.group_bytes))
-            for batch in table.batches(group, names=names)
-        ]
-        schema = pa.schema([table.schema.field(name) for name in names])
-    return pa.Table.from_batches(batches, schema=schema)
+    with open_grouped(place) as file:
+        there = file.schema.names
+        missing = [name for name in REQUIRED_COLUMNS if name not in there]
+        if missing:
+            raise InputError(
+                f"{place.uri} has no column {missing[0]!r}; its columns: {', '.join(there) or 'none'}; "
+                "an answers table has document_id, question_id and answer"
+            )
+        names = [name for name in ANSWER_COLUMNS.names if name in there]
+        groups = (file.batches(group, names=names) for group in range(len(file.group_bytes)))
+        batches = [batch.select(names) for group in groups for batch in group]
+        schema = pa.schema([file.schema.field(name) for name in names])
+    return _as_answers(pa.Table.from_batches(batches, schema=schema), path=place.uri)
 
 
 def _as_answers(table: pa.Table, *, path: str) -> pa.Table:
@@ -408,13 +373,24 @@ def _value_and_references(
         status = answer.get("value_status")
         value = TypedValue(status=ValueStatus(status), value=answer["value"]) if status else None
         return value, references
-    try:
-        return (written_value(answer["answer"], value_type) if answer.get("answer") else None), references
-    except ValueError:
-        return TypedValue(status=ValueStatus.INVALID), references
+    return (written_value(answer["answer"], value_type) if answer.get("answer") else None), references
 
 
 def _evidence_scores(evidence: Sequence[Span], *, gold: Sequence[GoldSpanRow] | None) -> Row:
-    """The four columns of evidence; null if it was not asked for, or no right sentence is known."""
-    scores = span_scores(evidence, [(span["char_start"], span["char_end"]) for span in gold]) if gold else None
-    return {f"evidence_{name}": scores and getattr(scores, name) for name in ("precision", "recall", "f1", "hit")}
+    """The four columns of evidence, by overlap; null if it was not asked for, or no right sentence is known."""
+    if not gold:
+        return dict.fromkeys(("evidence_precision", "evidence_recall", "evidence_f1", "evidence_hit"))
+    right = [(span["char_start"], span["char_end"]) for span in gold]
+    met = sum(any(_overlap(span, other) for other in evidence) for span in right)
+    precision = sum(any(_overlap(span, other) for other in right) for span in evidence) / max(len(evidence), 1)
+    recall = met / len(right)
+    return {
+        "evidence_precision": precision,
+        "evidence_recall": recall,
+        "evidence_f1": 2 * precision * recall / (precision + recall) if met else 0.0,
+        "evidence_hit": met > 0,
+    }
+
+
+def _overlap(one: Span, other: Span) -> bool:
+    return one[0] < other[1] and other[0] < one[1]

@@ -1,28 +1,15 @@
-"""95 % intervals of a mean score: how far it may be off, since few documents were read. Pure."""
+"""How far a mean score may be off, since few documents were read; whether two differ; classes. Pure."""
 
 import math
-import random
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
+from statistics import fmean
 
 Z_95 = 1.959963984540054
 """Standard deviations on both sides of the mean that hold 95 % of a normal distribution."""
 ALIKE = 1e-12
 """Sum of squares below which documents differ by rounding alone."""
-MAX_BINS = 10
-"""Most bins of a reliability curve."""
-MIN_IN_BIN = 10
-"""Least answers in a bin, if there are so many: with fewer, its interval holds nearly everything."""
-NUM_RESAMPLES = 1_000
-"""Bootstrap samples. With so many, the ends move by less than a hundredth of the interval's width between seeds."""
-RESAMPLING_SEED = 0
-"""Seed of the bootstrap, so that the same answers always have the same interval."""
-Span = tuple[int, int]
-"""First code point of a place in a document, and the one after its last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,54 +20,6 @@ class Interval:
     """Lower end, from 0 to 1."""
     high: float
     """Upper end, from 0 to 1."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Paired:
-    """What two readers reached where both have a score."""
-
-    num_better: int
-    """Where the first one is better."""
-    num_worse: int
-    num_equal: int
-    p: float
-    """Chance of a split at least so uneven if neither is better: the exact sign test, both sides."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpanScores:
-    """Evidence of a reading against the sentences that support the answer."""
-
-    precision: float
-    """Share of the evidence that overlaps a right sentence; 0 if there is no evidence."""
-    recall: float
-    """Share of the right sentences that evidence overlaps."""
-    f1: float
-    hit: bool
-    """Whether any evidence overlaps a right sentence."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReliabilityBin:
-    """Answers of about the same confidence."""
-
-    n: int
-    confidence: float
-    accuracy: float
-    """Share of them that is right."""
-    interval: Interval
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration:
-    """Whether answers are right as often as their confidence says."""
-
-    bins: tuple[ReliabilityBin, ...]
-    """About as many answers in each, by rising confidence."""
-    error: float
-    """Expected calibration error: mean distance of accuracy and confidence over the bins."""
-    interval: Interval
-    """The middle 95 % of it over bootstrap samples. Chance alone gives some error, so few answers look worse."""
 
 
 def mean_interval(scores_by_document: Sequence[Sequence[float]]) -> Interval:
@@ -119,14 +58,6 @@ def wilson(num_right: float, num_scores: float, *, quantile: float = Z_95) -> In
     return Interval(low=max(0.0, min(share, centre - half)), high=min(1.0, max(share, centre + half)))
 
 
-def percentile(ordered: Sequence[float], share: float) -> float:
-    """The value below which a share of sorted values lies; linear between the two next to it."""
-    place = share * (len(ordered) - 1)
-    below = math.floor(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
-
-
 def _student_95(degrees: int) -> float:
     """The 97.5 % quantile of Student's t distribution; above two degrees of freedom an expansion, right to 0.03."""
     if degrees == 1:
@@ -140,14 +71,6 @@ def _student_95(degrees: int) -> float:
         + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
         + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * n**3)
     )
-
-
-def paired(scores: Mapping[Any, float], others: Mapping[Any, float]) -> Paired:
-    """Compares the scores of two readers under the keys that both have; the keys must be independent observations."""
-    keys: set[Hashable] = scores.keys() & others.keys()
-    more = sum(scores[key] > others[key] for key in keys)
-    less = sum(scores[key] < others[key] for key in keys)
-    return Paired(num_better=more, num_worse=less, num_equal=len(keys) - more - less, p=sign_test(more, less))
 
 
 def sign_test(num_more: int, num_less: int) -> float:
@@ -167,27 +90,11 @@ def holm(chances: Sequence[float]) -> list[float]:
     return corrected
 
 
-def span_scores(found: Sequence[Span], gold: Sequence[Span]) -> SpanScores:
-    """Scores of evidence by overlap.
+def macro_f1(pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> float | None:
+    """The mean over all classes of the harmonic mean of precision and recall; None if there are no classes.
 
     Args:
-        found: Spans of the evidence.
-        gold: Spans of the right sentences; at least one.
-    """
-    right = sum(any(_overlap(span, other) for other in gold) for span in found)
-    met = sum(any(_overlap(span, other) for other in found) for span in gold)
-    precision, recall = right / len(found) if found else 0.0, met / len(gold)
-    both = precision + recall
-    return SpanScores(
-        precision=precision, recall=recall, f1=2 * precision * recall / both if both else 0.0, hit=met > 0
-    )
-
-
-def macro_f1(pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> float:
-    """The mean over all classes of the harmonic mean of precision and recall.
-
-    Args:
-        pairs: For each answer the classes that it gives, and the right ones; at least one class in all.
+        pairs: For each answer the classes that it gives, and the right ones.
     """
     given, wanted, right = Counter[str](), Counter[str](), Counter[str]()
     for answered, reference in pairs:
@@ -195,45 +102,4 @@ def macro_f1(pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> float:
         wanted.update(set(reference))
         right.update(set(answered) & set(reference))
     names = sorted(given | wanted)
-    return math.fsum(2 * right[name] / (given[name] + wanted[name]) for name in names) / len(names)
-
-
-def calibration(answers: Sequence[tuple[float, bool]]) -> Calibration | None:
-    """The reliability curve in bins of equal count, and its error; None if there are no answers.
-
-    Args:
-        answers: Confidence of each, and whether it is right.
-    """
-    if not answers:
-        return None
-    bins = _bins(sorted(answers))
-    rng = random.Random(RESAMPLING_SEED)
-    ordered = sorted(answers)
-    errors = sorted(_error(_bins(sorted(rng.choices(ordered, k=len(ordered))))) for _ in range(NUM_RESAMPLES))
-    interval = Interval(low=percentile(errors, 0.025), high=percentile(errors, 0.975))
-    return Calibration(bins=bins, error=_error(bins), interval=interval)
-
-
-def _bins(answers: Sequence[tuple[float, bool]]) -> tuple[ReliabilityBin, ...]:
-    """Bins of sorted answers, with as many in each as can be: answers of equal confidence are in one bin."""
-    num_bins = max(1, min(MAX_BINS, len(answers) // MIN_IN_BIN))
-    confidences = [confidence for confidence, _ in answers]
-    ends = (
-        bisect_right(confidences, confidences[place * len(answers) // num_bins - 1]) for place in range(1, num_bins + 1)
-    )
-    borders = [0, *dict.fromkeys(ends)]
-    return tuple(_reliability_bin(answers[first:end]) for first, end in pairwise(borders))
-
-
-def _reliability_bin(answers: Sequence[tuple[float, bool]]) -> ReliabilityBin:
-    n, num_right = len(answers), sum(right for _, right in answers)
-    confidence = math.fsum(confidence for confidence, _ in answers) / n
-    return ReliabilityBin(n=n, confidence=confidence, accuracy=num_right / n, interval=wilson(num_right, n))
-
-
-def _error(bins: Sequence[ReliabilityBin]) -> float:
-    return math.fsum(each.n * abs(each.accuracy - each.confidence) for each in bins) / sum(each.n for each in bins)
-
-
-def _overlap(one: Span, other: Span) -> bool:
-    return one[0] < other[1] and other[0] < one[1]
+    return fmean(2 * right[name] / (given[name] + wanted[name]) for name in names) if names else None

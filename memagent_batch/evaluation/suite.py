@@ -3,19 +3,14 @@
 A suite is ordinary input of the main job: `documents/*.parquet` and `questions.parquet`, beside `suite.json`.
 """
 
-import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import date
 from typing import Annotated, Any, TypedDict
 
 import pyarrow as pa
 
-from memagent_batch.documents.questions import LABEL_MARK, TypeFields, value_type_of
-from memagent_batch.domain.follow_ups.answer_types import NOT_STATED_ENTRY, AnswerType, ValueType
-from memagent_batch.domain.follow_ups.json_schemas import misfit
-from memagent_batch.domain.follow_ups.values import NONE, NOTHING_STATED, TypedValue, ValueStatus, text_value
+from memagent_batch.documents.questions import TypeFields, value_type_of
+from memagent_batch.domain.follow_ups.values import written_value
 from memagent_batch.domain.scores import TEXT_METRICS, Metric
 from memagent_batch.errors import InputError, MemagentError, OutputError, ValueTypeError
 from memagent_batch.runs.tables import DOCUMENT_ID, QUESTION_ID, DocumentId, QuestionId, QuestionText
@@ -49,7 +44,7 @@ class SuiteDocument(TypedDict):
     text: Annotated[str, Column("the document")]
 
 
-class _AskedColumns(TypedDict):
+class _SuiteQuestionColumns(TypedDict):
     question_id: QuestionId
     document_id: DocumentId
     question: QuestionText
@@ -65,7 +60,7 @@ class CellColumns(TypedDict):
     metric: Annotated[str, Column("the task's own metric: " + ", ".join(Metric))]
 
 
-class SuiteQuestion(_AskedColumns, CellColumns, TypeFields):
+class SuiteQuestion(_SuiteQuestionColumns, CellColumns, TypeFields):
     """One row for each question."""
 
     is_absent: Annotated[bool, Column("whether the document does not state the answer")]
@@ -73,21 +68,13 @@ class SuiteQuestion(_AskedColumns, CellColumns, TypeFields):
         list[GoldSpanRow] | None,
         Column(
             "sentences that support the answer, as spans of code points; empty where the document does not state it, "
-            "null "
-            "where they are not known"
+            "null where they are not known"
         ),
     ]
 
 
-class ConvertedQuestion(SuiteQuestion):
-    """A question of a converted suite."""
-
-    split: Annotated[str, Column("how question and document were distinguished: given, template or last_paragraph")]
-
-
 SUITE_DOCUMENTS = arrow_schema(SuiteDocument)
 SUITE_QUESTIONS = arrow_schema(SuiteQuestion)
-CONVERTED_QUESTIONS = arrow_schema(ConvertedQuestion)
 CELL = [*arrow_schema(CellColumns)]
 REFERENCES, ANSWER_TYPE, IS_ABSENT = map(SUITE_QUESTIONS.field, ("references", "answer_type", "is_absent"))
 ASKED_ENTRY = "asked"
@@ -171,85 +158,11 @@ ANSWER_COLUMNS = pa.schema(
     ]
 )
 """What of an answers table is scored."""
-_YES, _NO = frozenset({"yes", "true"}), frozenset({"no", "false"})
-_SIGNED_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
 def span_rows(spans: Sequence[tuple[int, int]] | None) -> list[GoldSpanRow] | None:
     """Places in a document as a column of a question."""
     return None if spans is None else [GoldSpanRow(char_start=start, char_end=end) for start, end in spans]
-
-
-def says_not_stated(text: str) -> bool:
-    """Whether a text is the statement that the document does not say, and nothing else."""
-    return " ".join(text.casefold().split()).rstrip(".") == NOT_STATED_ENTRY
-
-
-def written_value(text: str, value_type: ValueType) -> TypedValue:
-    """A reference, or an answer as text, as a value of the type.
-
-    Args:
-        text: `yes` or `no`, a label, labels as a JSON list or with `|` between them, a number, a date as YYYY-MM-DD,
-            JSON, or `not stated`.
-        value_type: the type that the question asks for.
-
-    Raises:
-        ValueError: it is not such a value.
-    """
-    if value_type.not_stated and says_not_stated(text):
-        return NOTHING_STATED
-    if value_type.type is AnswerType.TEXT:
-        return text_value(text)
-    return TypedValue(
-        status=ValueStatus.OK,
-        value=json.dumps(_VALUE_READERS[value_type.type](text.strip(), value_type), ensure_ascii=False),
-    )
-
-
-def _bool_value(text: str, _: ValueType) -> bool:
-    if text.casefold() not in _YES | _NO:
-        raise ValueError(f"{text!r} is neither yes nor no")
-    return text.casefold() in _YES
-
-
-def _label_value(text: str, value_type: ValueType) -> str:
-    labels = {label.strip().casefold(): label.strip() for label in value_type.labels}
-    if text.casefold() not in labels:
-        raise ValueError(f"{text!r} is not one of the labels {', '.join(labels.values())}")
-    return labels[text.casefold()]
-
-
-def _labels_value(text: str, value_type: ValueType) -> list[str]:
-    names = json.loads(text) if text.startswith("[") else [] if text == NONE else text.split(LABEL_MARK)
-    chosen = {_label_value(str(name).strip(), value_type) for name in names}
-    return [label.strip() for label in value_type.labels if label.strip() in chosen]
-
-
-def _number_value(text: str, _: ValueType) -> int | float:
-    if not _SIGNED_NUMBER.fullmatch(text):
-        raise ValueError(f"{text!r} is not a number; write digits, with a full stop before decimals")
-    return float(text) if not text.lstrip("+-").isdigit() else int(text)
-
-
-def _date_value(text: str, _: ValueType) -> str:
-    return date.fromisoformat(text).isoformat()
-
-
-def _json_value(text: str, value_type: ValueType) -> Any:
-    value = json.loads(text)
-    if (problem := misfit(value, schema=value_type.sent_schema())) is not None:
-        raise ValueError(problem)
-    return value
-
-
-_VALUE_READERS: dict[AnswerType, Callable[[str, ValueType], Any]] = {
-    AnswerType.BOOL: _bool_value,
-    AnswerType.LABEL: _label_value,
-    AnswerType.LABELS: _labels_value,
-    AnswerType.NUMBER: _number_value,
-    AnswerType.DATE: _date_value,
-    AnswerType.JSON: _json_value,
-}
 
 
 def is_suite(location: Location) -> bool:
@@ -319,10 +232,8 @@ def _require_value(row: SuiteQuestion, *, name: str) -> None:
             raise InputError(f"{name} has the metric value and asks for no type; give it an answer_type")
         return
     for reference in row["references"]:
-        try:
-            written_value(reference, value_type)
-        except ValueError as error:
-            raise InputError(f"{name}: its reference is not a {value_type.type.value}: {error}") from error
+        if (problem := written_value(reference, value_type).problem) is not None:
+            raise InputError(f"{name}: its reference is not a {value_type.type.value}: {problem}")
 
 
 def claim_suite(output: Location, asked: Mapping[str, Any]) -> bool:

@@ -7,70 +7,61 @@ a memory does with facts that change, that are mixed up easily, or that the docu
 import random
 import string
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, partial
-from itertools import pairwise
+from itertools import islice, pairwise
 
-from memagent_batch.domain.follow_ups.answer_types import Label, Number, ValueType
+from memagent_batch.domain.follow_ups.answer_types import NOT_STATED_ENTRY, Label, Number, ValueType
 from memagent_batch.domain.scores import Metric
-from memagent_batch.evaluation.corpora import QuestionSource
+from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.haystacks import (
+    Facts,
     HaystackUnits,
     Hidden,
     Materials,
     SampleRequest,
     SuiteSample,
-    hidden_sample,
     hide,
-    hide_in_text,
     lines,
     noise,
-    running_text,
 )
+from memagent_batch.evaluation.hotpotqa import HotpotQA, HotpotQuestion
 from memagent_batch.evaluation.needles import (
     ADJECTIVES,
     MAGIC_ASKED,
     NOUNS,
     NUMBER_ATTRIBUTES,
     WORDINGS,
-    Needle,
-    make_needle,
-    make_rival,
     make_word,
 )
-from memagent_batch.evaluation.questions import make_hqa, make_qa
 
 STATED = "The {attribute} of {key} is {value}."
-CHANGED = "The {attribute} of {key} was changed to {value}."
 CORRECTED = "Correction: from now on, the special magic number for {key} is: {value}."
 LINKED = "The {attribute} of {key} is the same as that of {origin}."
 ASKED = "What is the {attribute} of {key}?"
-ASKED_LATEST = "What is the latest {attribute} of {key}?"
 MANY_ASKED = "What are all the special magic {attribute}s for {keys} mentioned in the provided text?"
 CHAIN_ASKED = (
     "Memorize and track the chain(s) of variable assignment hidden in the text. "
     "Find all variables that are assigned the value {value} in the text above."
 )
-NOT_STATED = "not stated"
-"""The right answer if the document does not say."""
-OR_NOT = " If the text does not state it, answer: " + NOT_STATED + "."
+OR_NOT = f" If the text does not state it, answer: {NOT_STATED_ENTRY}."
 """Follows a question that may have no answer."""
 STATUSES = ("open", "closed", "pending", "frozen", "expired")
-NUM_OTHERS = 3
-"""Keys beside the asked one: four in all, as in niah_multikey_1."""
+NUM_KEYS = 4
+"""Keys of a document, the asked one among them, as in niah_multikey_1."""
 NUM_CORRECTED = 2
 """Keys of `conflict` with a corrected number, the one in the question among them."""
-NUM_CHANGES = 3
-"""Changes of each key in `latest`."""
 NUM_FACTS, NUM_CHAINS = 3, 2
-"""Sentences of a chain in `chain_...`, the last one with the value; and chains of a document, the asked one first."""
+"""Sentences of a chain in `chain`, the last one with the value; and chains of a document, the asked one first."""
 NUM_HOPS = 4
 """Assignments from a variable to the next one in `vt`; the chain has one variable more."""
 NUM_KEY_ADJECTIVES, NUM_KEY_NOUNS = 912, 6782
 """Words that keys among other needles are made of: as many as RULER has. The lists give 42 and 40 of them, the others
 are made up."""
+_GAP = "\n\n"
+"""Between the paragraphs of `ruler_hqa`."""
 
 
 class HaystackKind(StrEnum):
@@ -81,17 +72,6 @@ class HaystackKind(StrEnum):
     """Running text."""
     NEEDLES = "needles"
     """Other needles."""
-
-
-class Order(StrEnum):
-    """The order in which facts that lead to each other stand in the document."""
-
-    FORWARD = "forward"
-    """Each after the one that leads to it."""
-    REVERSED = "reversed"
-    """Each before the one that leads to it."""
-    ANY = "any"
-    """At random."""
 
 
 class Wordform(StrEnum):
@@ -127,51 +107,76 @@ FORMS = {
     "niah_single_1": NeedleForm(haystack=HaystackKind.NOISE),
     "niah_single_2": NeedleForm(),
     "niah_single_3": NeedleForm(value=Wordform.UUID),
-    "niah_multikey_1": NeedleForm(num_keys=4),
+    "niah_multikey_1": NeedleForm(num_keys=NUM_KEYS),
     "niah_multikey_2": NeedleForm(haystack=HaystackKind.NEEDLES),
     "niah_multikey_3": NeedleForm(haystack=HaystackKind.NEEDLES, key=Wordform.UUID, value=Wordform.UUID),
     "niah_multivalue": NeedleForm(num_values=4),
-    "niah_multiquery": NeedleForm(num_keys=4, num_asked=4),
+    "niah_multiquery": NeedleForm(num_keys=NUM_KEYS, num_asked=NUM_KEYS),
 }
 """RULER's eight needle tasks (scripts/synthetic.yaml)."""
 
 
-def make_niah(request: SampleRequest, materials: Materials, *, form: NeedleForm) -> SuiteSample:
-    """A sample of one of RULER's needle tasks; the asked keys come first among the hidden ones."""
-    rng, keys = request.rng, _keys(request.rng, form)
-    names = [next(keys) for _ in range(form.num_keys)]
+def needle_facts(rng: random.Random, depth: float, *, form: NeedleForm) -> Facts:
+    """One of RULER's needle tasks; the asked keys come first among the hidden ones."""
+    keys = different_keys(rng, form)
+    names = list(islice(keys, form.num_keys))
     values = [make_value(rng, form.value) for _ in range(form.num_keys * form.num_values)]
-    sentences = [
-        state(name, values[index * form.num_values + each], form.value)
-        for index, name in enumerate(names)
-        for each in range(form.num_values)
-    ]
     num_references = form.num_asked * form.num_values
     alone = num_references == 1
-    depths = [request.depth if alone and not index else rng.random() for index in range(len(sentences))]
-    hidden = [Hidden(sentence=sentence, depth=depth) for sentence, depth in zip(sentences, depths, strict=True)]
-    fitted = hide(hidden, _haystack(request, materials, form=form, keys=keys), request, materials)
-    question = ask(names[: form.num_asked], form.value, alone=alone)
-    return hidden_sample(
-        fitted, hidden, question=question, references=values[:num_references], gold=range(num_references)
+    hidden = [
+        Hidden(
+            sentence=state(names[place // form.num_values], value, form.value),
+            depth=depth if alone and not place else rng.random(),
+        )
+        for place, value in enumerate(values)
+    ]
+    haystack: HaystackUnits | None = None
+    if form.haystack is HaystackKind.NOISE:
+        haystack = noise()
+    elif form.haystack is HaystackKind.NEEDLES:
+        haystack = lines(state(key, make_value(rng, form.value), form.value) for key in keys)
+    return Facts(
+        hidden=hidden,
+        question=question_on(names[: form.num_asked], form.value, alone=alone),
+        references=values[:num_references],
+        gold=range(num_references),
+        haystack=haystack,
     )
 
 
-def make_near(request: SampleRequest, materials: Materials) -> SuiteSample:
-    """As niah_multikey_1, but every other key shares a word with the asked one, or is it, with another attribute."""
-    rng = request.rng
-    needle, rivals = make_rivals(rng, num=NUM_OTHERS)
-    hidden = [
-        Hidden(sentence=needle.sentence, depth=request.depth),
-        *(Hidden(sentence=rival.sentence, depth=rng.random()) for rival in rivals),
+def near_facts(rng: random.Random, depth: float, *, is_stated: bool = True, may_be_absent: bool = False) -> Facts:
+    """As niah_multikey_1, but the other keys share a word with the asked one, or are it, with another attribute.
+
+    Args:
+        rng: Source of every choice.
+        depth: Where the asked fact begins.
+        is_stated: Whether the document states it.
+        may_be_absent: Whether the question says what to answer if it does not.
+    """
+    key, value = make_value(rng, Wordform.WORD), make_value(rng, Wordform.NUMBER)
+    first, last = key.split("-")
+    rivals = [
+        state(f"{first}-{_other(rng, NOUNS, last)}", make_value(rng, Wordform.NUMBER), Wordform.NUMBER),
+        state(f"{_other(rng, ADJECTIVES, first)}-{last}", make_value(rng, Wordform.NUMBER), Wordform.NUMBER),
+        state(key, make_word(rng), Wordform.WORD),
     ]
-    question = ask([needle.key], Wordform.NUMBER, alone=True)
-    return _hidden_sample(request, materials, hidden, question=question, answer=needle.answer, gold=[0])
+    hidden = [Hidden(sentence=rival, depth=rng.random()) for rival in rivals]
+    if is_stated:
+        hidden.append(Hidden(sentence=state(key, value, Wordform.NUMBER), depth=depth))
+    return Facts(
+        hidden=hidden,
+        question=question_on([key], Wordform.NUMBER, alone=True) + (OR_NOT if may_be_absent else ""),
+        references=[value if is_stated else NOT_STATED_ENTRY],
+        gold=[len(rivals)] if is_stated else [],
+    )
 
 
-def make_chain(request: SampleRequest, materials: Materials) -> SuiteSample:
+def _other(rng: random.Random, words: tuple[str, ...], word: str) -> str:
+    return rng.choice([each for each in words if each != word])
+
+
+def variable_facts(rng: random.Random, _: float) -> Facts:
     """RULER's variable tracking: a chain of assignments in noise, each after the one that it follows from."""
-    rng = request.rng
     names: dict[str, None] = {}
     while len(names) < NUM_HOPS + 1:
         names["".join(rng.choices(string.ascii_uppercase, k=5))] = None
@@ -179,164 +184,66 @@ def make_chain(request: SampleRequest, materials: Materials) -> SuiteSample:
     origins = [value, *(f"VAR {name}" for name in names)]
     sentences = [f"VAR {name} = {origin}" for name, origin in zip(names, origins, strict=False)]
     depths = sorted(rng.random() for _ in sentences)
-    hidden = [Hidden(sentence=sentence, depth=depth) for sentence, depth in zip(sentences, depths, strict=True)]
-    fitted = hide(hidden, noise(), request, materials)
-    question = CHAIN_ASKED.format(value=value)
-    return hidden_sample(fitted, hidden, question=question, references=list(names), gold=range(len(hidden)))
+    return Facts(
+        hidden=[Hidden(sentence=sentence, depth=depth) for sentence, depth in zip(sentences, depths, strict=True)],
+        question=CHAIN_ASKED.format(value=value),
+        references=list(names),
+        gold=range(len(sentences)),
+        haystack=noise(),
+    )
 
 
-def make_linked(request: SampleRequest, materials: Materials, *, order: Order) -> SuiteSample:
-    """Two chains of facts that lead to each other, each fact in another part of the document.
+def chain_facts(rng: random.Random, _: float) -> Facts:
+    """Two chains of facts that lead to each other, each fact in another part of the document, in any order.
 
     The question names the first key alone, and word search with it finds the first sentence alone. The value stands
     with the last key, among sentences of the same form.
     """
-    rng = request.rng
-    depths = [(part + rng.random()) / NUM_FACTS for _ in range(NUM_CHAINS) for part in _parts(order, rng)]
     attribute = rng.choice(NUMBER_ATTRIBUTES)
-    keys = different_keys(rng, NUM_FACTS * NUM_CHAINS)
-    values = [make_value(rng, Wordform.NUMBER) for _ in range(NUM_CHAINS)]
-    sentences = []
-    for number, value in enumerate(values):
-        chain = keys[number * NUM_FACTS : (number + 1) * NUM_FACTS]
-        sentences += [LINKED.format(attribute=attribute, key=key, origin=origin) for key, origin in pairwise(chain)]
-        sentences.append(STATED.format(attribute=attribute, key=chain[-1], value=value))
-    hidden = [Hidden(sentence=sentence, depth=depth) for sentence, depth in zip(sentences, depths, strict=True)]
-    question = ASKED.format(attribute=attribute, key=keys[0])
-    return _hidden_sample(request, materials, hidden, question=question, answer=values[0], gold=range(NUM_FACTS))
+    keys = different_keys(rng)
+    hidden, values, asked = [], [], ""
+    for _ in range(NUM_CHAINS):
+        chain = list(islice(keys, NUM_FACTS))
+        asked = asked or chain[0]
+        values.append(make_value(rng, Wordform.NUMBER))
+        sentences = [LINKED.format(attribute=attribute, key=key, origin=origin) for key, origin in pairwise(chain)]
+        sentences.append(STATED.format(attribute=attribute, key=chain[-1], value=values[-1]))
+        parts = rng.sample(range(NUM_FACTS), NUM_FACTS)
+        hidden += [
+            Hidden(sentence=sentence, depth=(part + rng.random()) / NUM_FACTS)
+            for sentence, part in zip(sentences, parts, strict=True)
+        ]
+    question = ASKED.format(attribute=attribute, key=asked)
+    return Facts(hidden=hidden, question=question, references=values[:1], gold=range(NUM_FACTS))
 
 
-def _parts(order: Order, rng: random.Random) -> list[int]:
-    """The parts of the document in which the facts of a chain stand."""
-    parts = list(range(NUM_FACTS))
-    match order:
-        case Order.FORWARD:
-            return parts
-        case Order.REVERSED:
-            return parts[::-1]
-        case Order.ANY:
-            return rng.sample(parts, NUM_FACTS)
-
-
-def make_latest(request: SampleRequest, materials: Materials) -> SuiteSample:
-    """A value is stated and changed several times, and so is that of another key; the last change is right."""
-    rng = request.rng
-    attribute = rng.choice(NUMBER_ATTRIBUTES)
-    keys = different_keys(rng, 2)
-    values = [[make_value(rng, Wordform.NUMBER) for _ in range(NUM_CHANGES + 1)] for _ in keys]
-    hidden = [
-        Hidden(sentence=(CHANGED if place else STATED).format(attribute=attribute, key=key, value=value), depth=depth)
-        for key, of_key in zip(keys, values, strict=True)
-        for place, (value, depth) in enumerate(zip(of_key, sorted(rng.random() for _ in of_key), strict=True))
-    ]
-    question = ASKED_LATEST.format(attribute=attribute, key=keys[0])
-    return _hidden_sample(request, materials, hidden, question=question, answer=values[0][-1], gold=[NUM_CHANGES])
-
-
-def make_conflict(request: SampleRequest, materials: Materials) -> SuiteSample:
+def corrected_facts(rng: random.Random, _: float) -> Facts:
     """Two keys are stated and later corrected, two are stated once; the question is about a corrected one."""
-    rng = request.rng
-    keys = different_keys(rng, NUM_OTHERS + 1)
-    old, new = ([make_value(rng, Wordform.NUMBER) for _ in keys] for _ in range(2))
-    depths = [sorted((rng.random(), rng.random())) for _ in keys]
-    hidden = [
-        Hidden(sentence=WORDINGS[1].sentence.format(attribute="number", key=key, value=value), depth=depth[0])
-        for key, value, depth in zip(keys, old, depths, strict=True)
-    ]
-    hidden += [
-        Hidden(sentence=CORRECTED.format(key=key, value=value), depth=depth[1])
-        for key, value, depth in list(zip(keys, new, depths, strict=True))[:NUM_CORRECTED]
-    ]
-    question = ask(keys[:1], Wordform.NUMBER, alone=True)
-    return _hidden_sample(request, materials, hidden, question=question, answer=new[0], gold=[len(keys)])
+    keys = list(islice(different_keys(rng), NUM_KEYS))
+    hidden, answers = [], []
+    for place, key in enumerate(keys):
+        first, later = sorted((rng.random(), rng.random()))
+        stated, corrected = make_value(rng, Wordform.NUMBER), make_value(rng, Wordform.NUMBER)
+        sentence = WORDINGS[1].sentence.format(attribute="number", key=key, value=stated)
+        hidden.append(Hidden(sentence=sentence, depth=first))
+        if place < NUM_CORRECTED:
+            hidden.append(Hidden(sentence=CORRECTED.format(key=key, value=corrected), depth=later))
+            answers.append(corrected)
+    question = question_on(keys[:1], Wordform.NUMBER, alone=True)
+    return Facts(hidden=hidden, question=question, references=answers[:1], gold=[1])
 
 
-def make_stated(request: SampleRequest, materials: Materials, *, is_stated: bool) -> SuiteSample:
-    """The document states some keys, the one in the question among them or not; the question allows for both."""
-    rng = request.rng
-    asked, *others = different_keys(rng, NUM_OTHERS + 1)
-    value = make_value(rng, Wordform.NUMBER)
-    hidden = [
-        Hidden(sentence=state(key, make_value(rng, Wordform.NUMBER), Wordform.NUMBER), depth=rng.random())
-        for key in others
-    ]
-    if is_stated:
-        hidden.append(Hidden(sentence=state(asked, value, Wordform.NUMBER), depth=request.depth))
-    return _hidden_sample(
-        request,
-        materials,
-        hidden,
-        question=ask([asked], Wordform.NUMBER, alone=True) + OR_NOT,
-        answer=value if is_stated else NOT_STATED,
-        gold=[NUM_OTHERS] if is_stated else (),
-    )
-
-
-def make_status(request: SampleRequest, materials: Materials) -> SuiteSample:
+def status_facts(rng: random.Random, depth: float) -> Facts:
     """Several keys have a status out of a few; the question is about one of them."""
-    rng = request.rng
-    keys = different_keys(rng, NUM_OTHERS + 1)
+    keys = list(islice(different_keys(rng), NUM_KEYS))
     values = [rng.choice(STATUSES) for _ in keys]
-    depths = [request.depth, *(rng.random() for _ in range(NUM_OTHERS))]
+    depths = [depth, *(rng.random() for _ in keys[1:])]
     hidden = [
         Hidden(sentence=STATED.format(attribute="status", key=key, value=value), depth=depth)
         for key, value, depth in zip(keys, values, depths, strict=True)
     ]
     question = ASKED.format(attribute="status", key=keys[0])
-    return _hidden_sample(request, materials, hidden, question=question, answer=values[0], gold=[0])
-
-
-def make_absent_near(request: SampleRequest, materials: Materials) -> SuiteSample:
-    """As `absent`, but every key that is there shares a word with the asked one, or is it, with another attribute."""
-    needle, rivals = make_rivals(request.rng, num=NUM_OTHERS)
-    hidden = [Hidden(sentence=rival.sentence, depth=request.rng.random()) for rival in rivals]
-    question = ask([needle.key], Wordform.NUMBER, alone=True) + OR_NOT
-    return _hidden_sample(request, materials, hidden, question=question, answer=NOT_STATED, gold=())
-
-
-def _hidden_sample(
-    request: SampleRequest,
-    materials: Materials,
-    hidden: list[Hidden],
-    *,
-    question: str,
-    answer: str,
-    gold: Iterable[int],
-) -> SuiteSample:
-    fitted = hide_in_text(hidden, request, materials)
-    return hidden_sample(fitted, hidden, question=question, references=[answer], gold=gold)
-
-
-def make_rivals(rng: random.Random, *, num: int) -> tuple[Needle, list[Needle]]:
-    """A needle, and others whose key shares a word with its key, or is it, with another attribute."""
-    needle = _magic_needle(rng)
-    rivals: dict[tuple[str, str], Needle] = {}
-    while len(rivals) < num:
-        rival = make_rival(rng, needle)
-        if set(rival.key.split("-")) & set(needle.key.split("-")):
-            rivals.setdefault((rival.key, rival.attribute), rival)
-    return needle, list(rivals.values())
-
-
-def _magic_needle(rng: random.Random) -> Needle:
-    while True:
-        needle = make_needle(rng, key=make_value(rng, Wordform.WORD), wording=0)
-        if needle.answer.isdigit() and len(needle.answer) == 7:
-            return needle
-
-
-def different_keys(rng: random.Random, num: int) -> list[str]:
-    """Keys that are all different."""
-    keys: dict[str, None] = {}
-    while len(keys) < num:
-        keys[make_value(rng, Wordform.WORD)] = None
-    return list(keys)
-
-
-def make_crowded_key(rng: random.Random) -> str:
-    """A key as it is among thousands of others: an adjective and a noun out of so many, listed or made up."""
-    adjectives, nouns = _key_words()
-    return f"{rng.choice(adjectives)}-{rng.choice(nouns)}"
+    return Facts(hidden=hidden, question=question, references=values[:1], gold=[0])
 
 
 def make_value(rng: random.Random, form: Wordform) -> str:
@@ -355,7 +262,7 @@ def state(key: str, value: str, form: Wordform) -> str:
     return WORDINGS[0].sentence.format(attribute=form.value, key=key, value=value)
 
 
-def ask(keys: list[str], form: Wordform, *, alone: bool) -> str:
+def question_on(keys: list[str], form: Wordform, *, alone: bool) -> str:
     """The question for all values of these keys."""
     if alone:
         return MAGIC_ASKED[0].format(attribute=form.value, key=keys[0])
@@ -363,15 +270,22 @@ def ask(keys: list[str], form: Wordform, *, alone: bool) -> str:
     return MANY_ASKED.format(attribute=form.value, keys=listed)
 
 
-def _keys(rng: random.Random, form: NeedleForm) -> Iterator[str]:
+def different_keys(rng: random.Random, form: NeedleForm | None = None) -> Iterator[str]:
     """Keys that are all different. Asked ones and others are drawn alike, so that none stands out by its words."""
-    taken: set[str] = set()
+    form = form or NeedleForm()
+    seen: set[str] = set()
     crowded = form.haystack is HaystackKind.NEEDLES and form.key is Wordform.WORD
     while True:
         key = make_crowded_key(rng) if crowded else make_value(rng, form.key)
-        if key not in taken:
-            taken.add(key)
+        if key not in seen:
+            seen.add(key)
             yield key
+
+
+def make_crowded_key(rng: random.Random) -> str:
+    """A key as it is among thousands of others: an adjective and a noun out of so many, listed or made up."""
+    adjectives, nouns = _key_words()
+    return f"{rng.choice(adjectives)}-{rng.choice(nouns)}"
 
 
 @cache
@@ -388,59 +302,85 @@ def _with_made_up(rng: random.Random, listed: tuple[str, ...], *, num: int) -> t
     return tuple(words)
 
 
-def _haystack(request: SampleRequest, materials: Materials, *, form: NeedleForm, keys: Iterator[str]) -> HaystackUnits:
-    match form.haystack:
-        case HaystackKind.NOISE:
-            return noise()
-        case HaystackKind.ESSAY:
-            return running_text(request.rng, materials.texts)
-        case HaystackKind.NEEDLES:
-            return lines(state(key, make_value(request.rng, form.value), form.value) for key in keys)
+def make_hqa(request: SampleRequest, materials: Materials) -> SuiteSample:
+    """RULER-HQA: so many whole paragraphs, those that answer at random places among others."""
+    corpus = materials.hotpotqa
+    if corpus is None:
+        raise SettingsError("--hotpotqa: missing; give the file, or leave out the tasks that need it")
+    questions = random.Random(request.questions_seed).sample(corpus.questions, len(corpus.questions))
+    asked = questions[request.number % len(questions)]
+    if not len(asked.gold) < request.length <= len(corpus.paragraphs):
+        raise SettingsError(
+            f"--num-documents: {request.length} can't be had for {request.task}: {corpus.name} holds "
+            f"{len(corpus.paragraphs)} paragraphs, of which {len(asked.gold)} answer; ask for a number between them"
+        )
+    chosen = [*asked.gold, *islice(_others(request.rng, asked, corpus), request.length - len(asked.gold))]
+    request.rng.shuffle(chosen)
+    parts: list[str] = []
+    gold, start = [], 0
+    for place, number in enumerate(chosen, start=1):
+        parts.append(f"Document {place}:\n{corpus.paragraphs[number]}")
+        end = start + len(parts[-1])
+        offset = end - len(corpus.paragraphs[number])
+        gold += [(offset + first, offset + last) for first, last in asked.gold.get(number, ())]
+        start = end + len(_GAP)
+    document = _GAP.join(parts)
+    return SuiteSample(
+        document=document,
+        question=asked.question,
+        references=(asked.answer,),
+        num_tokens=materials.meter.count(document),
+        gold=tuple(gold),
+    )
 
 
-TaskMaker = Callable[[SampleRequest, Materials], SuiteSample]
-"""Makes one sample."""
+def _others(rng: random.Random, asked: HotpotQuestion, corpus: HotpotQA) -> Iterator[int]:
+    """All paragraphs that do not answer, the question's own first, each once."""
+    yield from rng.sample(asked.related, len(asked.related))
+    own = {*asked.gold, *asked.related}
+    yield from (
+        number for number in rng.sample(range(len(corpus.paragraphs)), len(corpus.paragraphs)) if number not in own
+    )
+
+
+def make_hidden(
+    request: SampleRequest, materials: Materials, *, facts: Callable[[random.Random, float], Facts]
+) -> SuiteSample:
+    """A sample of a task that hides facts."""
+    return hide(facts(request.rng, request.depth), request, materials)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteTask:
     """One kind of test."""
 
-    make: TaskMaker
+    make: Callable[[SampleRequest, Materials], SuiteSample]
+    """Makes one sample."""
     metric: Metric
-    source: QuestionSource | None = None
     value_type: ValueType | None = None
     """Type of its answers, which the questions of a typed suite ask for; None if they have none."""
     by_documents: bool = False
-    """Whether its length is a number of paragraphs, and not of tokens."""
+    """Whether its length is a number of paragraphs of a HotpotQA file, and not of tokens."""
 
 
-_one_number = partial(SuiteTask, metric=Metric.EM, value_type=Number())
+def _hiding(
+    facts: Callable[[random.Random, float], Facts], metric: Metric, value_type: ValueType | None = None
+) -> SuiteTask:
+    return SuiteTask(make=partial(make_hidden, facts=facts), metric=metric, value_type=value_type)
+
 
 TASKS: dict[str, SuiteTask] = {
     **{
-        name: SuiteTask(
-            make=partial(make_niah, form=form),
-            metric=Metric.RULER_ALL,
-            value_type=Number() if form.has_one_number else None,
-        )
+        name: _hiding(partial(needle_facts, form=form), Metric.RULER_ALL, Number() if form.has_one_number else None)
         for name, form in FORMS.items()
     },
-    "niah_near": SuiteTask(make=make_near, metric=Metric.RULER_ALL, value_type=Number()),
-    "vt": SuiteTask(make=make_chain, metric=Metric.RULER_ALL),
-    **{f"chain_{order}": _one_number(make=partial(make_linked, order=order)) for order in Order},
-    "latest": _one_number(make=make_latest),
-    "conflict": _one_number(make=make_conflict),
-    "status": SuiteTask(make=make_status, metric=Metric.EM, value_type=Label(*STATUSES)),
-    "stated": _one_number(make=partial(make_stated, is_stated=True)),
-    "absent": _one_number(make=partial(make_stated, is_stated=False)),
-    "absent_near": _one_number(make=make_absent_near),
-    "qa_squad": SuiteTask(
-        make=partial(make_qa, source=QuestionSource.SQUAD), metric=Metric.RULER_ANY, source=QuestionSource.SQUAD
-    ),
-    "qa_hotpot": SuiteTask(
-        make=partial(make_qa, source=QuestionSource.HOTPOTQA), metric=Metric.RULER_ANY, source=QuestionSource.HOTPOTQA
-    ),
-    "ruler_hqa": SuiteTask(make=make_hqa, metric=Metric.SUB_EM, source=QuestionSource.HOTPOTQA, by_documents=True),
+    "niah_near": _hiding(near_facts, Metric.RULER_ALL, Number()),
+    "vt": _hiding(variable_facts, Metric.RULER_ALL),
+    "chain": _hiding(chain_facts, Metric.EM, Number()),
+    "conflict": _hiding(corrected_facts, Metric.EM, Number()),
+    "status": _hiding(status_facts, Metric.EM, Label(*STATUSES)),
+    "stated": _hiding(partial(near_facts, may_be_absent=True), Metric.EM, Number()),
+    "absent": _hiding(partial(near_facts, may_be_absent=True, is_stated=False), Metric.EM, Number()),
+    "ruler_hqa": SuiteTask(make=make_hqa, metric=Metric.SUB_EM, by_documents=True),
 }
 """Every task, in the order in which a suite holds them."""

@@ -2,26 +2,23 @@
 
 import hashlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig, RunConfig
-from memagent_batch.domain.scores import ScoreOn
 from memagent_batch.errors import MemagentError
-from memagent_batch.evaluation.conversion import convert_suite
-from memagent_batch.evaluation.foreign import ForeignFormat, detect_format
+from memagent_batch.evaluation.foreign import convert_suite
 from memagent_batch.evaluation.record import (
     SCORES_FOLDER,
     SUITE_FOLDER,
     VARIANT_RUNS_FOLDER,
     VariantRecord,
     claim_evaluation,
-    settings_without_secrets,
     write_evaluation,
 )
 from memagent_batch.evaluation.scoring import read_answers, read_evidence, score_answers
@@ -49,8 +46,6 @@ class Variant:
 
     name: str
     """Its name, and that of its folder."""
-    settings: Mapping[str, object]
-    """What sets it apart from the base settings."""
     agent: AgentConfig
     run: RunConfig
     """How it runs; the output is the evaluation's to set."""
@@ -69,14 +64,7 @@ class Suite:
     """Name and hash of the tokeniser in whose tokens its lengths are counted; None where the suite does not say."""
 
 
-def evaluate(
-    variants: Sequence[Variant],
-    *,
-    suite: Location,
-    foreign_format: ForeignFormat | None,
-    output: Location,
-    score_on: ScoreOn = ScoreOn.METRIC,
-) -> pa.Table:
+def evaluate_suite(variants: Sequence[Variant], *, suite: Location, output: Location) -> pa.Table:
     """Reads and scores the suite with each variant, and returns the scores of all, a table of `SCORES`.
 
     A variant that has been read already, with the same settings and weights, costs nothing.
@@ -85,13 +73,12 @@ def evaluate(
         UsageError: the user's mistake, found before an engine starts.
         CountsError: the tables of a run do not hold one row for each reading.
     """
-    if foreign_format is None and not is_suite(suite):
-        foreign_format = detect_format(suite)
-    evaluation = claim_evaluation(output, suite=suite, is_foreign=foreign_format is not None)
-    if foreign_format is not None:
-        suite = convert_suite(suite, target=output / SUITE_FOLDER, foreign_format=foreign_format)
+    is_foreign = not is_suite(suite)
+    evaluation = claim_evaluation(output, suite=suite, is_foreign=is_foreign)
+    if is_foreign:
+        suite = convert_suite(suite, target=output / SUITE_FOLDER)
     ready = load_suite(suite)
-    jobs = {variant.name: job_of(variant, suite=ready, output=output) for variant in variants}
+    jobs = {variant.name: variant_job(variant, suite=ready, output=output) for variant in variants}
     readers = {name: identify_reader(job.agent) for name, job in jobs.items()}
     for name, job in jobs.items():
         warn_of_tokenizer(name, job, suite=ready, reader=readers[name])
@@ -102,8 +89,7 @@ def evaluate(
         log.info(message, extra={"event": EventKind.PROGRESS, "variant": variant.name})
         if known is None or not is_finished(known, job, fingerprint=readers[variant.name].fingerprint, suite=ready):
             known = read_variant(variant, job, suite=ready, before=known)
-        scores.append(score_variant(variant.name, job, suite=ready, place=output / known.scores, score_on=score_on))
-        known = replace(known, score_on=score_on.value)
+        scores.append(score_variant(variant.name, job, suite=ready, place=output / known.scores))
         evaluation = evaluation.with_variant(known)
         write_evaluation(output, evaluation)
     return pa.concat_tables(scores)
@@ -167,7 +153,7 @@ def _with_prompt_set(agent: AgentConfig) -> AgentConfig:
     return agent.model_copy(update={"prompt_set": "default"})
 
 
-def job_of(variant: Variant, *, suite: Suite, output: Location) -> JobConfig:
+def variant_job(variant: Variant, *, suite: Suite, output: Location) -> JobConfig:
     """The variant's job over the suite, with budgets that fit its model, and an output in the evaluation."""
     run = {name: getattr(variant.run, name) for name in RunConfig.model_fields}
     return JobConfig(
@@ -209,7 +195,6 @@ def read_variant(variant: Variant, job: JobConfig, *, suite: Suite, before: Vari
         scores=f"{SCORES_FOLDER}/{variant.name}.parquet",
         model=job.agent.model,
         policy=job.agent.policy.kind,
-        settings=settings_without_secrets(variant.settings, public=public_settings(job)),
         seconds=round(spent + manifest["seconds"], 3),
         fingerprint=manifest["fingerprint"],
         run_id=manifest["run_id"],
@@ -218,14 +203,13 @@ def read_variant(variant: Variant, job: JobConfig, *, suite: Suite, before: Vari
     )
 
 
-def score_variant(name: str, job: JobConfig, *, suite: Suite, place: Location, score_on: ScoreOn) -> pa.Table:
+def score_variant(name: str, job: JobConfig, *, suite: Suite, place: Location) -> pa.Table:
     """Scores a variant's answers and writes them; a table of `SCORES`."""
     scores = score_answers(
         suite.questions,
         read_answers(make_output(job)),
         variant=name,
         samples=job.agent.sampling.samples,
-        score_on=score_on,
         evidence=read_evidence(make_output(job)),
     )
     place.write_bytes(parquet_bytes(scores))

@@ -3,7 +3,7 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.peer_loop import Clock, PeerResult, TextDocument, Work, read
+from benchmarks.peer_loop import PeerResult, TextDocument, Work, read
 from benchmarks.peers import (
     MAX_CHUNKS,
     MEDIAN_CHUNKS,
@@ -52,15 +52,6 @@ def test_text_loop_with_a_blank_update_keeps_the_memory() -> None:
     scribe = Scribe("first", " \n", "third", "Ada")
     asyncio.run(read(WORK.documents[0], WORK, ask=scribe))
     assert scribe.asked[2] == ("Who?|first|three", 7)
-
-
-async def test_clock_of_two_turns_reaches_from_the_first_request_to_the_last_result() -> None:
-    clock, scribe = Clock(), Scribe("a", "b")
-    await clock.time(scribe, "m", 1)
-    first = (clock.began, clock.ended)
-    await clock.time(scribe, "m", 1)
-    assert (clock.began, clock.num_turns) == (first[0], 2)
-    assert clock.ended >= first[1] >= first[0]
 
 
 def test_heavy_tail_has_its_median_and_few_documents_of_fifty_times_that() -> None:

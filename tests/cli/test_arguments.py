@@ -247,7 +247,7 @@ def test_help_fits_on_a_screen_and_shows_no_types_of_the_code(command: str, caps
     [
         ("answer", "Options can also stand in a YAML file"),
         ("plan", "Options other than --tokens-per-second can also stand in a YAML file"),
-        ("evaluate run", "Options other than --suite, --format, --score-on, --policies, --variants can also stand"),
+        ("evaluate run", "Options other than --suite, --policies, --variants can also stand"),
     ],
 )
 def test_help_says_which_options_a_job_file_may_hold(

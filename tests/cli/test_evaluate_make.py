@@ -2,19 +2,14 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli import main as cli
 from memagent_batch.cli.evaluate import parse_length
-from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.document_index import require_unique_ids
-from memagent_batch.documents.indexing import index_shard
-from memagent_batch.documents.questions import missing_documents, read_questions
-from memagent_batch.documents.shards import list_shards
 from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.suite import SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
+from memagent_batch.evaluation.tasks import TASKS
 from memagent_batch.store.location import Location
 
 Refused = Callable[..., str]
@@ -27,20 +22,6 @@ def make(output: Path | str, *arguments: str, tasks: str = "niah_multikey_1 vt",
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def index_of(documents: Path) -> pa.Table:
-    """What the main job's plan knows of the documents, by id; checked against the suite's questions."""
-    settings = InputConfig()
-    location = Location(uri=str(documents))
-    shards = list_shards(location, settings=settings)
-    index = pa.concat_tables(
-        table for shard in shards for table in index_shard(shard, settings=settings, storage_options={})
-    )
-    require_unique_ids(index, documents=location)
-    questions = read_questions(Location(uri=str(documents.parent / "questions.parquet")), ask=())
-    assert missing_documents(questions, index) == []
-    return index.sort_by("document_id")
 
 
 @pytest.fixture
@@ -72,7 +53,7 @@ def test_length_that_makes_no_sense_is_refused_by_name(text: str) -> None:
         parse_length(text)
 
 
-def test_make_suite_is_input_of_the_main_job_with_a_row_group_for_each_document(tmp_path: Path) -> None:
+def test_make_suite_has_a_row_group_for_each_document_and_a_question_of_it(tmp_path: Path) -> None:
     assert make(tmp_path / "suite") == 0
 
     questions = pq.read_table(tmp_path / "suite" / "questions.parquet")
@@ -83,9 +64,8 @@ def test_make_suite_is_input_of_the_main_job_with_a_row_group_for_each_document(
     ]
     assert questions.schema.equals(SUITE_QUESTIONS)
     assert all(file.schema_arrow.equals(SUITE_DOCUMENTS) and file.num_row_groups == 3 for file in documents)
-    assert index_of(tmp_path / "suite" / "documents")["document_id"].to_pylist() == sorted(
-        questions["document_id"].to_pylist()
-    )
+    documents_asked = [name for file in documents for name in file.read()["document_id"].to_pylist()]
+    assert sorted(documents_asked) == sorted(questions["document_id"].to_pylist())
 
 
 def test_make_suite_record_says_what_it_was_made_from(tmp_path: Path) -> None:
@@ -134,8 +114,7 @@ def test_make_over_half_a_suite_or_other_files_is_refused(tmp_path: Path, refuse
 def test_make_all_takes_what_needs_no_file_that_is_missing(tmp_path: Path) -> None:
     assert make(tmp_path / "suite", tasks="all", lengths="512") == 0
     tasks = set(pq.read_table(tmp_path / "suite" / "questions.parquet")["task"].to_pylist())
-    assert len(tasks) == 19
-    assert not tasks & {"qa_squad", "qa_hotpot", "ruler_hqa"}
+    assert tasks == set(TASKS) - {"ruler_hqa"}
 
 
 def test_make_with_essays_hides_needles_in_them(tmp_path: Path) -> None:
@@ -172,7 +151,7 @@ def test_make_hqa_counts_documents_and_says_their_tokens(tmp_path: Path) -> None
         ((), {"lengths": "100"}, "--lengths: '100' is too short"),
         (("--samples", "0"), {}, "--samples: 0 is below 1, the least"),
         ((), {"tasks": "ruler_hqa"}, "--num-documents: missing; ruler_hqa needs at least one"),
-        ((), {"tasks": "qa_squad"}, "--squad: missing; give the file"),
+        (("--num-documents", "20"), {"tasks": "ruler_hqa"}, "--hotpotqa: missing; give the file"),
         (("--essays", "absent"), {}, "absent: no such file or folder"),
         (("--hotpotqa", "absent.json"), {}, "absent.json: no such file or folder"),
         (("--model", "tests"), {}, "the folder tests has no tokenizer.json"),

@@ -142,5 +142,5 @@ def test_own_suite_is_scored_like_any_other(make: Make, tmp_path: Path, capsys: 
     assert cli.main(["evaluate", "score", *arguments]) == 0
     scores = json.loads(capsys.readouterr().out)
     assert {(cell["task"], cell["score"]) for cell in scores["cells"]} == {("price", 0.5), ("gold", 1.0)}
-    assert scores["measures"][0]["abstention"]["right"]["share"] == 1.0
-    assert scores["measures"][0]["abstention"]["lost"]["share"] == 0.0
+    assert scores["measures"][0]["absent_right"]["share"] == 1.0
+    assert scores["measures"][0]["present_lost"]["share"] == 0.0

@@ -76,22 +76,20 @@ def test_evaluate_score_foreign_suite_is_scored_as_it_is(tmp_path: Path, capsys:
     assert (cell["task"], cell["length_tokens"], cell["score"]) == ("eval_50", None, 1.0)
 
 
-def test_evaluate_score_on_the_response_counts_what_no_box_holds(
+def test_evaluate_score_by_a_metric_of_rulers_counts_what_no_box_holds(
     suite: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [
         {"document_id": f"d{n}", "question_id": "q", "answer": None, "response": f"It is fox {n}."} for n in range(6)
     ]
     pq.write_table(pa.Table.from_pylist(rows), suite.parent / "answers.parquet")
-    for arguments, expected in ((), 1.0), (("--score-on", "response"), 1.0), (("--score-on", "answer"), 0.0):
-        assert evaluate_score(suite, "--json", *arguments) == 0
-        assert {cell["score"] for cell in json.loads(capsys.readouterr().out)["cells"]} == {expected}
+    assert evaluate_score(suite, "--json") == 0
+    assert {cell["score"] for cell in json.loads(capsys.readouterr().out)["cells"]} == {1.0}
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--score-on=response"], "has no responses to score; add a column `response`"),
         (["--suite=gone"], "no such file or folder"),
         (["--answers=gone"], "no such file or folder"),
     ],
@@ -114,11 +112,3 @@ def test_evaluate_score_unfit_questions_are_refused(suite: Path, capsys: pytest.
     pq.write_table(questions.slice(0, 0), suite / "questions.parquet")
     assert evaluate_score(suite) == 2
     assert "the suite is empty" in capsys.readouterr().err
-
-
-def test_evaluate_report_folder_without_evaluation_is_a_users_mistake(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["evaluate", "report", str(tmp_path)]) == 2
-    assert "there is no evaluation.json; name the folder" in capsys.readouterr().err
-    assert not any(tmp_path.iterdir())

@@ -112,7 +112,7 @@ async def read(engine: Engine, *, tokenizer: Tokenizer) -> dict[str, list[int]]:
             prompts=prompts,
             turns=ReadingTurns(engine=engine, address=ADDRESS, seed=0, observe=partial(keep, token_ids, number)),
         )
-        for number, task in enumerate(make_tasks(4, num_tokens=900))
+        for number, task in enumerate(make_tasks([900] * 4))
     ]
     await asyncio.gather(*readings)
     return token_ids

@@ -33,12 +33,7 @@ def test_compare_counts_documents_by_task_and_corrects_for_all_tasks_and_variant
     found = by_task(scores)
     assert list(found) == [(name, task) for name in ("good", "same") for task in (ALL_TASKS, "even", "odd")]
     even = found["good", "even"]
-    assert (even.base, even.documents.num_better, even.documents.num_worse, even.documents.num_equal) == (
-        "base",
-        10,
-        0,
-        0,
-    )
+    assert (even.base, even.num_better, even.num_worse, even.num_equal) == ("base", 10, 0, 0)
     assert even.p_corrected == 4 * sign_test(10, 0)
     assert found["good", ALL_TASKS].p_corrected == 2 * sign_test(10, 0)
     assert found["same", "odd"].p_corrected == 1.0
@@ -46,7 +41,7 @@ def test_compare_counts_documents_by_task_and_corrects_for_all_tasks_and_variant
 
 def test_compare_questions_of_one_document_are_one_observation() -> None:
     scores = pa.concat_tables([variant("base", set(), documents=2), variant("good", set(range(0, 20, 2)), documents=2)])
-    total = by_task(scores)["good", ALL_TASKS].documents
+    total = by_task(scores)["good", ALL_TASKS]
     assert (total.num_better, total.num_worse, total.num_equal) == (1, 0, 1)
 
 

@@ -8,8 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent_batch.errors import InputError
-from memagent_batch.evaluation.conversion import convert_suite, read_any_questions
-from memagent_batch.evaluation.foreign import ForeignFormat, Separation, SplitPrompt, detect_format, split_prompt
+from memagent_batch.evaluation.foreign import (
+    convert_suite,
+    read_any_questions,
+    split_prompt,
+)
 from memagent_batch.evaluation.suite import SUITE_DOCUMENTS, read_suite_questions
 from memagent_batch.store.location import Location
 
@@ -20,7 +23,6 @@ NEEDLE = {
     "length": 4010,
 }
 HQA = {"context": "Document 1:\nParis.", "input": "Where?", "answers": ["Paris"]}
-LONGBENCH = {**HQA, "dataset": "hotpotqa", "length": 9000, "_id": "x"}
 
 
 def write_lines(path: Path, *records: dict[str, Any]) -> Location:
@@ -29,8 +31,8 @@ def write_lines(path: Path, *records: dict[str, Any]) -> Location:
     return Location(uri=str(path))
 
 
-def converted(suite: Location, target: Path, *, foreign_format: ForeignFormat | None = None) -> list[dict[str, Any]]:
-    convert_suite(suite, target=Location(uri=str(target)), foreign_format=foreign_format or detect_format(suite))
+def converted(suite: Location, target: Path) -> list[dict[str, Any]]:
+    convert_suite(suite, target=Location(uri=str(target)))
     rows: list[dict[str, Any]] = pq.read_table(target / "questions.parquet").to_pylist()
     return rows
 
@@ -49,7 +51,6 @@ def test_convert_suite_ruler_records_become_documents_and_questions(tmp_path: Pa
         "metric": "ruler_all",
         **dict.fromkeys(["answer_type", "labels", "schema", "unit", "not_stated", "gold_spans"]),
         "is_absent": False,
-        "split": "template",
     }
     assert [row["length_tokens"] for row in rows] == [4096, 4096]
     documents = pq.read_table(tmp_path / "suite" / "documents")
@@ -84,12 +85,6 @@ def test_convert_suite_ruler_length_is_the_one_that_was_asked_for(
     assert converted(suite, tmp_path / "suite")[0]["length_tokens"] == expected
 
 
-def test_convert_suite_ruler_prompt_of_unknown_form_says_how_it_was_split(tmp_path: Path) -> None:
-    rows = converted(write_lines(tmp_path / "a.jsonl", {**NEEDLE, "input": "Noise.\n\nTell me."}), tmp_path / "suite")
-    assert (rows[0]["question"], rows[0]["split"]) == ("Tell me.", "last_paragraph")
-    assert json.loads((tmp_path / "suite" / "suite.json").read_text())["splits"] == {"last_paragraph": 1}
-
-
 @pytest.mark.parametrize(
     ("name", "record", "task", "length", "metric"),
     [
@@ -105,47 +100,36 @@ def test_convert_suite_memagent_array_has_task_and_length_of_its_name(
     rows = converted(Location(uri=str(tmp_path / name)), tmp_path / "suite")
     assert [row["document_id"] for row in rows] == [f"{name}:0", f"{name}:1"]
     assert (rows[0]["task"], rows[0]["length_tokens"], rows[0]["metric"]) == (task, length, metric)
-    assert rows[0]["split"] == "given"
-
-
-def test_convert_suite_longbench_has_data_set_as_task_and_no_length(tmp_path: Path) -> None:
-    rows = converted(write_lines(tmp_path / "hotpotqa.jsonl", LONGBENCH), tmp_path / "suite")
-    assert (rows[0]["task"], rows[0]["length_tokens"], rows[0]["metric"]) == ("hotpotqa", None, "squad_f1")
 
 
 @pytest.mark.parametrize(
-    ("records", "foreign_format", "message"),
+    ("records", "message"),
     [
-        ([], None, r"a\.jsonl: the suite is empty"),
-        ([], ForeignFormat.RULER, r"a\.jsonl: the suite is empty"),
-        ([{"text": "a"}], None, r"line 1.*no known suite; its keys: text; known are ruler, memagent, longbench"),
-        ([NEEDLE, {"input": "a\nb"}], None, r"a\.jsonl, line 2.*no column 'outputs'"),
-        ([{**NEEDLE, "input": "one line"}], None, "line 1.*can't be taken apart .*put an empty line before"),
-        ([{**NEEDLE, "outputs": []}], None, "line 1.*'outputs' holds no reference"),
-        ([{**NEEDLE, "outputs": [" "]}], None, "line 1.*'outputs' holds no reference"),
-        ([{**NEEDLE, "outputs": [1.5]}], None, "line 1.*'outputs' holds float"),
-        ([{**HQA, "context": [1, 2]}], None, "line 1.*'context' holds list"),
-        ([{**HQA, "context": "\ud800"}], None, "line 1.*'context' .*surrogate"),
-        ([{**HQA, "context": " "}], None, "line 1.*'context' is empty"),
-        ([{**LONGBENCH, "input": "", "dataset": "gov_report"}], None, "'gov_report' can't be scored .*ROUGE"),
-        ([LONGBENCH, {**LONGBENCH, "dataset": "trec"}], None, "line 2: .*'trec' .*its list of classes.*leave its"),
-        ([{**LONGBENCH, "dataset": "passage_count"}], None, "'passage_count' .*LongBench's own prompt"),
-        ([{**LONGBENCH, "dataset": "dureader"}], None, "'dureader' .*Chinese"),
-        ([{**LONGBENCH, "dataset": "mine"}], None, "'mine' .*only narrativeqa, .*--format memagent"),
+        ([], r"a\.jsonl: the suite is empty"),
+        ([{"text": "a"}], r"line 1.*no known suite; its keys: text; known are RULER's"),
+        ([NEEDLE, {"input": NEEDLE["input"]}], r"a\.jsonl, line 2.*no column 'outputs'"),
+        ([{**NEEDLE, "input": "one line"}], "line 1.*can't be taken apart .*as `context` and `input`"),
+        ([{**NEEDLE, "input": "Noise.\n\nTell me."}], "line 1.*last line is not a question of RULER's"),
+        ([{**NEEDLE, "outputs": []}], "line 1.*'outputs' holds no reference"),
+        ([{**NEEDLE, "outputs": [" "]}], "line 1.*'outputs' holds no reference"),
+        ([{**NEEDLE, "outputs": [1.5]}], "line 1.*'outputs' holds float"),
+        ([{**HQA, "context": [1, 2]}], "line 1.*'context' holds list"),
+        ([{**HQA, "context": "\ud800"}], "line 1.*'context' .*surrogate"),
+        ([{**HQA, "context": " "}], "line 1.*'context' is empty"),
     ],
 )
 def test_convert_suite_bad_record_is_refused_with_file_line_and_remedy(
-    tmp_path: Path, records: list[dict[str, Any]], foreign_format: ForeignFormat | None, message: str
+    tmp_path: Path, records: list[dict[str, Any]], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        converted(write_lines(tmp_path / "a.jsonl", *records), tmp_path / "suite", foreign_format=foreign_format)
+        converted(write_lines(tmp_path / "a.jsonl", *records), tmp_path / "suite")
     assert not (tmp_path / "suite" / "suite.json").exists()
 
 
 def test_convert_suite_folder_without_records_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("a")
     with pytest.raises(InputError, match=r"neither a suite of this project nor \.jsonl"):
-        detect_format(Location(uri=str(tmp_path)))
+        converted(Location(uri=str(tmp_path)), tmp_path / "suite")
 
 
 def test_convert_suite_again_is_not_done_again_until_a_file_changes(tmp_path: Path) -> None:
@@ -159,93 +143,10 @@ def test_convert_suite_again_is_not_done_again_until_a_file_changes(tmp_path: Pa
 
 
 def test_read_any_questions_are_those_of_the_converted_suite(tmp_path: Path) -> None:
-    suite = write_lines(tmp_path / "a.jsonl", HQA, LONGBENCH)
-    converted(suite, tmp_path / "suite", foreign_format=ForeignFormat.MEMAGENT)
-    questions = read_any_questions(suite, foreign_format=ForeignFormat.MEMAGENT)
+    suite = write_lines(tmp_path / "a.jsonl", HQA, HQA)
+    converted(suite, tmp_path / "suite")
+    questions = read_any_questions(suite)
     assert questions.equals(read_suite_questions(Location(uri=str(tmp_path / "suite"))))
-
-
-@pytest.mark.s3
-def test_convert_suite_in_a_bucket_is_written_there(s3_bucket: Location) -> None:
-    (s3_bucket / "in/eval_50.json").write_bytes(json.dumps([HQA]).encode())
-    convert_suite(s3_bucket / "in", target=s3_bucket / "out/suite", foreign_format=ForeignFormat.MEMAGENT)
-    [row] = read_suite_questions(s3_bucket / "out/suite").to_pylist()
-    assert row["document_id"] == "eval_50.json:0"
-
-
-def squad_file(**qa: Any) -> dict[str, Any]:
-    """A file of one article with one paragraph and two questions, one of which has no answer."""
-    context = "Ada met 🦊 Bo in Paris.\nThey left for Rome."
-    asked = {"id": "1", "question": "Where?", "answers": [{"text": "Paris", "answer_start": 16}]} | qa
-    absent = {"id": "2", "question": "When?", "answers": [], "is_impossible": True}
-    paragraphs = [{"context": context, "qas": [asked | {"is_impossible": False}, absent]}]
-    return {"version": "v2.0", "data": [{"title": "t", "paragraphs": paragraphs}]}
-
-
-def nli_file(**annotation: Any) -> dict[str, Any]:
-    """A file of one contract with two hypotheses, one of which it does not mention."""
-    annotations = {
-        "nda-1": {"choice": "Contradiction", "spans": [1]} | annotation,
-        "nda-2": {"choice": "NotMentioned", "spans": []},
-    }
-    text = "Confidential. Copies are allowed."
-    document = {"id": 7, "text": text, "spans": [[0, 13], [14, 33]], "annotation_sets": [{"annotations": annotations}]}
-    labels = {name: {"hypothesis": f"Hypothesis {name}."} for name in annotations}
-    return {"documents": [document, document], "labels": labels}
-
-
-def write_json(path: Path, value: object, **form: Any) -> Location:
-    path.write_text(json.dumps(value, **form))
-    return Location(uri=str(path))
-
-
-@pytest.mark.parametrize("form", [{}, {"indent": 2}])
-def test_convert_suite_squad_has_a_document_for_each_paragraph_and_its_places(
-    tmp_path: Path, form: dict[str, Any]
-) -> None:
-    rows = converted(write_json(tmp_path / "CUAD_v1.json", squad_file(), **form), tmp_path / "suite")
-
-    documents = pq.read_table(tmp_path / "suite" / "documents").to_pylist()
-    assert [row["document_id"] for row in documents] == ["CUAD_v1.json:0"]
-    stated, absent = rows
-    assert [row["question_id"] for row in rows] == ["CUAD_v1.json:0:0", "CUAD_v1.json:0:1"]
-    assert {(row["document_id"], row["task"], row["answer_type"]) for row in rows} == {
-        ("CUAD_v1.json:0", "CUAD_v1", "text")
-    }
-    [span] = stated["gold_spans"]
-    assert documents[0]["text"][span["char_start"] : span["char_end"]] == "Paris"
-    assert (stated["is_absent"], stated["references"], stated["not_stated"]) == (False, ["Paris"], True)
-    assert (absent["is_absent"], absent["references"], absent["gold_spans"]) == (True, ["not stated"], [])
-    assert read_suite_questions(Location(uri=str(tmp_path / "suite"))).num_rows == 2
-
-
-def test_convert_suite_contract_nli_asks_hypotheses_as_labels(tmp_path: Path) -> None:
-    rows = converted(write_json(tmp_path / "test.json", nli_file()), tmp_path / "suite")
-
-    assert len(rows) == 4
-    contradicted, absent, *_ = rows
-    assert contradicted["question"].endswith(" Hypothesis nda-1.")
-    assert (contradicted["answer_type"], contradicted["labels"]) == ("label", ["Entailment", "Contradiction"])
-    assert (contradicted["references"], contradicted["metric"]) == (["Contradiction"], "value")
-    assert contradicted["gold_spans"] == [{"char_start": 14, "char_end": 33}]
-    assert (absent["is_absent"], absent["references"], absent["gold_spans"]) == (True, ["not stated"], [])
-    assert read_suite_questions(Location(uri=str(tmp_path / "suite"))).num_rows == 4
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (squad_file(answers=[{"text": "Paris", "answer_start": 3}]), "document 1: the answer 'Paris' does not stand"),
-        (squad_file(question=None), "document 1: expected a text, found None"),
-        ({"version": "v2.0", "data": [{}]}, "no list 'paragraphs'"),
-        (nli_file(choice="Perhaps"), "document 1: nda-1 has the choice 'Perhaps'"),
-        (nli_file(spans=[9]), "document 1: list index out of range"),
-        ({"documents": []}, "no object 'labels' of hypotheses"),
-    ],
-)
-def test_convert_suite_malformed_annotations_are_refused_by_place(tmp_path: Path, value: object, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        converted(write_json(tmp_path / "a.json", value), tmp_path / "suite")
 
 
 HAYSTACK = "Some special magic numbers are hidden in here.\nNoise.\nQuestion: is this noise? Yes.\n\nMore noise."
@@ -275,44 +176,29 @@ WHO = "Who wrote it: A, or B?"
     ],
 )
 def test_split_prompt_templates_of_ruler_are_known_by_their_question(tail: str, question: str) -> None:
-    assert split_prompt(HAYSTACK + tail) == SplitPrompt(
-        document=HAYSTACK + tail[: tail.rstrip().rindex("\n")], question=question, split=Separation.TEMPLATE
-    )
+    assert split_prompt(HAYSTACK + tail) == (HAYSTACK + tail[: tail.rstrip().rindex("\n")], question)
 
 
 def test_split_prompt_answer_prefix_is_no_part_of_either() -> None:
-    parts = split_prompt(f"{HAYSTACK}\nTell me. It is", answer_prefix=" It is")
-    assert parts is not None
-    assert parts.question == "More noise.\nTell me."
-    assert parts.split is Separation.LAST_PARAGRAPH
+    assert split_prompt(f"{HAYSTACK}\nQuestion: {WHO} It is", answer_prefix=" It is") == (HAYSTACK, WHO)
 
 
 def test_split_prompt_worked_example_before_the_real_question_stays_in_the_document() -> None:
     example = f"VAR A = 1\nQuestion: {TRACKED} Answer: A\n\n"
     parts = split_prompt(f"{example}{'VAR B = 2. ' * 200}\nQuestion: {TRACKED}")
     assert parts is not None
-    assert parts.document.startswith(example)
-    assert parts.split is Separation.TEMPLATE
+    assert parts[0].startswith(example)
 
 
-@pytest.mark.parametrize(
-    ("prompt", "document", "question"),
-    [("one\n\ntwo\nthree", "one", "two\nthree"), ("one\ntwo\nthree", "one\ntwo", "three")],
-)
-def test_split_prompt_unknown_template_takes_the_last_paragraph_and_says_so(
-    prompt: str, document: str, question: str
-) -> None:
-    assert split_prompt(prompt) == SplitPrompt(document=document, question=question, split=Separation.LAST_PARAGRAPH)
-
-
-@pytest.mark.parametrize("prompt", ["", "one line", "\n\nonly", f"\n{ONE}", f"Question: {WHO}"])
-def test_split_prompt_nothing_before_the_question_is_refused(prompt: str) -> None:
+@pytest.mark.parametrize("prompt", ["", "one line", "\n\nonly", "one\n\ntwo", f"\n{ONE}", f"Question: {WHO}"])
+def test_split_prompt_without_document_or_question_of_rulers_is_refused(prompt: str) -> None:
     assert split_prompt(prompt) is None
 
 
-@given(st.text(min_size=1))
-def test_split_prompt_document_is_the_beginning_unchanged(prompt: str) -> None:
+@given(st.text(min_size=1), st.text(alphabet="ab 1?", min_size=1))
+def test_split_prompt_document_is_the_beginning_unchanged(text: str, question: str) -> None:
+    prompt = f"{text}\nQuestion: {question}"
     parts = split_prompt(prompt)
     if parts is not None:
-        assert prompt.startswith(parts.document)
-        assert parts.question in prompt[len(parts.document) :]
+        assert prompt.startswith(parts[0])
+        assert parts[1] in prompt[len(parts[0]) :]

@@ -11,7 +11,7 @@ PLAN = SuitePlan(tasks=("vt", "niah_single_1"), lengths=(512,), num_documents=()
 
 @pytest.mark.parametrize("error", [StorageError("the disk is full"), KeyboardInterrupt()])
 def test_suite_that_stops_on_the_way_leaves_nothing_and_can_be_made_again(error: BaseException, tmp_path: Path) -> None:
-    inputs = read_suite_inputs(model="tiny", essays=None, hotpotqa=None, squad=None, storage_options={})
+    inputs = read_suite_inputs(model="tiny", essays=None, hotpotqa=None, storage_options={})
     output = Location(uri=str(tmp_path / "suite"))
 
     def stop(_: str) -> None:
@@ -19,7 +19,7 @@ def test_suite_that_stops_on_the_way_leaves_nothing_and_can_be_made_again(error:
         raise error
 
     with pytest.raises(type(error)):
-        make_suite(PLAN, inputs.materials, output, inputs=inputs.record, say=stop)
+        make_suite(PLAN, inputs, output, say=stop)
 
     assert not output.files()
-    assert make_suite(PLAN, inputs.materials, output, inputs=inputs.record, say=print)
+    assert make_suite(PLAN, inputs, output, say=print)

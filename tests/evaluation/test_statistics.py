@@ -6,14 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent_batch.evaluation.statistics import (
-    MAX_BINS,
-    calibration,
     holm,
     macro_f1,
     mean_interval,
-    paired,
     sign_test,
-    span_scores,
     wilson,
 )
 
@@ -71,31 +67,6 @@ def test_mean_interval_anything_is_around_the_mean_within_zero_and_one(documents
     assert mean - 1e-9 <= interval.high <= 1.0
 
 
-SPANS = st.lists(st.tuples(st.integers(0, 50), st.integers(1, 9)).map(lambda span: (span[0], span[0] + span[1])))
-
-
-def test_span_scores_count_spans_that_overlap() -> None:
-    scores = span_scores([(0, 10), (20, 30), (90, 95)], [(5, 25), (40, 50)])
-    assert scores.precision == pytest.approx(2 / 3)
-    assert (scores.recall, scores.hit) == (0.5, True)
-    assert scores.f1 == pytest.approx(4 / 7)
-
-
-def test_span_scores_without_evidence_are_zero() -> None:
-    scores = span_scores([], [(0, 3)])
-    assert (scores.precision, scores.recall, scores.f1, scores.hit) == (0.0, 0.0, 0.0, False)
-
-
-@given(SPANS, SPANS.filter(bool))
-def test_span_scores_are_shares_and_one_for_the_right_spans(
-    found: list[tuple[int, int]], gold: list[tuple[int, int]]
-) -> None:
-    scores = span_scores(found, gold)
-    assert 0 <= scores.f1 <= 1
-    assert scores.hit == (scores.precision > 0) == (scores.recall > 0)
-    assert span_scores(gold, gold).f1 == 1
-
-
 def test_macro_f1_weighs_a_rare_label_like_a_frequent_one() -> None:
     pairs = [(["a"], ["a"])] * 8 + [(["a"], ["b"])] * 2
     assert macro_f1(pairs) == pytest.approx((2 * 8 / 18 + 0) / 2)
@@ -105,46 +76,11 @@ def test_macro_f1_of_several_labels_an_answer_counts_each() -> None:
     assert macro_f1([(["a", "b"], ["a"]), (["b"], ["b", "a"])]) == pytest.approx((2 / 3 + 2 / 3) / 2)
 
 
-def test_calibration_of_nothing_is_none() -> None:
-    assert calibration([]) is None
-
-
-def test_calibration_bins_hold_as_many_answers_each_and_all_of_them() -> None:
-    rng = random.Random(0)
-    answers = [(rng.random(), rng.random() < 0.5) for _ in range(107)]
-    found = calibration(answers)
-    assert found is not None
-    assert len(found.bins) == MAX_BINS
-    assert sum(each.n for each in found.bins) == 107
-    assert {each.n for each in found.bins} == {10, 11}
-    assert [each.confidence for each in found.bins] == sorted(each.confidence for each in found.bins)
-
-
-def test_calibration_error_is_the_distance_of_confidence_and_accuracy() -> None:
-    sure = calibration([(0.9, number % 2 == 0) for number in range(100)])
-    assert sure is not None
-    assert sure.error == pytest.approx(0.4)
-    assert sure.interval.low < 0.4 < sure.interval.high
-
-
-def test_calibration_answers_of_equal_confidence_share_a_bin_whatever_their_order() -> None:
-    answers = [(1.0, number % 4 > 0) for number in range(80)] + [(0.5, False)] * 20
-    found = calibration(answers)
-    assert found is not None
-    assert [(each.n, each.accuracy) for each in found.bins] == [(20, 0.0), (80, 0.75)]
-    assert found == calibration(answers[::-1])
-
-
 @pytest.mark.parametrize(
     ("more", "less", "chance"), [(0, 0, 1.0), (5, 5, 1.0), (5, 0, 2 / 32), (0, 5, 2 / 32), (8, 2, 2 * 56 / 1024)]
 )
 def test_sign_test_is_exact(more: int, less: int, chance: float) -> None:
     assert sign_test(more, less) == pytest.approx(chance)
-
-
-def test_paired_counts_only_what_both_have() -> None:
-    found = paired({"a": 1.0, "b": 0.5, "c": 0.0, "own": 1.0}, {"a": 0.0, "b": 0.5, "c": 1.0, "other": 1.0})
-    assert (found.num_better, found.num_worse, found.num_equal, found.p) == (1, 1, 1, 1.0)
 
 
 def test_holm_worked_case_is_as_computed_by_hand() -> None:

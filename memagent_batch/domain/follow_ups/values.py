@@ -159,6 +159,37 @@ def parse_value(completion: Completion, value_type: ValueType, *, answer: str | 
     return _date_value(written)
 
 
+def written_value(text: str, value_type: ValueType) -> TypedValue:
+    """A reference, or an answer without a value turn, as a value.
+
+    Args:
+        text: `yes` or `no`, a label, labels as a JSON list or with `|` between them, a number, a date as YYYY-MM-DD,
+            JSON, or `not stated`.
+        value_type: The type that the question asks for.
+    """
+    written = text.strip()
+    if value_type.not_stated and says_not_stated(text):
+        return NOTHING_STATED
+    match value_type.type:
+        case AnswerType.TEXT:
+            return text_value(text)
+        case AnswerType.BOOL | AnswerType.LABEL:
+            return _written_choice(written, value_type)
+        case AnswerType.LABELS:
+            return _written_labels(written, value_type)
+        case AnswerType.NUMBER:
+            return _number_value(written)
+        case AnswerType.DATE:
+            return _date_value(written)
+        case AnswerType.JSON:
+            return _value_of_json(written, value_type)
+
+
+def says_not_stated(text: str) -> bool:
+    """Whether a text is the statement that the document does not say, and nothing else."""
+    return " ".join(text.casefold().split()).rstrip(".") == NOT_STATED_ENTRY
+
+
 def text_value(answer: str | None) -> TypedValue:
     """The answer as it is, as a value."""
     if answer is None:
@@ -259,6 +290,36 @@ def _labels_value(written: str, value_type: ValueType) -> TypedValue:
         return _invalid(f"it has more than {MAX_UNORDERED_LABELS} labels, and may have been cut there")
     labels = [numbers[number] for number in sorted(chosen, key=int)]
     return TypedValue(status=ValueStatus.OK, value=json.dumps(labels, ensure_ascii=False))
+
+
+def _written_choice(written: str, value_type: ValueType) -> TypedValue:
+    aliases = {"true": "yes", "false": "no"} if value_type.type is AnswerType.BOOL else {}
+    choices = {number: choice for number, choice in menu(value_type).items() if choice is not None}
+    number = _number_of(aliases.get(written.casefold(), written), choices)
+    return _unknown_choice(written, choices) if number is None else _menu_value(number, value_type, answer=None)
+
+
+def _written_labels(written: str, value_type: ValueType) -> TypedValue:
+    try:
+        names = json.loads(written) if written.startswith("[") else written.split("|")
+    except ValueError as error:
+        return _invalid(f"it is not a JSON list: {error}")
+    choices, chosen = _menu_numbers(value_type), set()
+    for name in names if written.casefold() != NONE else ():
+        if (number := _number_of(str(name), choices)) is None:
+            return _unknown_choice(str(name), choices)
+        chosen.add(number)
+    return _labels_value(", ".join(sorted(chosen, key=int)) or NONE, value_type)
+
+
+def _number_of(word: str, choices: Mapping[str, str]) -> str | None:
+    """The number that stands for a choice of a menu, whatever its case."""
+    wanted = word.strip().casefold()
+    return next((number for number, choice in choices.items() if choice.casefold() == wanted), None)
+
+
+def _unknown_choice(word: str, choices: Mapping[str, str]) -> TypedValue:
+    return _invalid(f"{word!r} is not one of {', '.join(choices.values())}")
 
 
 def _number_value(written: str) -> TypedValue:

@@ -1,7 +1,7 @@
 """The charts of the report and of training, as SVG: lines with intervals, in panels under one legend."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -84,7 +84,7 @@ def chart_accuracy(cells: Sequence[CellSummary], *, names: Sequence[str]) -> Cha
     cells = _with_length(cells)
     if not cells:
         return None
-    panel = Panel(x=_length_axis(cells), y=share_axis("mean score"), lines=_lines(cells, names, _score_point))
+    panel = _score_panel(cells, names, axis=length_axis(_lengths(cells)))
     return Chart(name="accuracy", alternative=_in_words(cells), names=names, panels=[panel])
 
 
@@ -94,27 +94,11 @@ def chart_tasks(cells: Sequence[CellSummary], *, names: Sequence[str]) -> Chart 
     tasks = sorted({cell.task for cell in cells})
     if len(tasks) < 2:
         return None
+    axis = length_axis(_lengths(cells), label="tokens")
     panels = [
-        Panel(
-            title=task,
-            x=_length_axis(cells, label="tokens"),
-            y=share_axis("mean score"),
-            lines=_lines([cell for cell in cells if cell.task == task], names, _score_point),
-        )
-        for task in tasks
+        _score_panel([cell for cell in cells if cell.task == task], names, title=task, axis=axis) for task in tasks
     ]
     return Chart(name="accuracy-by-task", alternative=_in_words(cells), names=names, panels=panels, columns=3)
-
-
-def chart_costs(cells: Sequence[CellSummary], *, names: Sequence[str]) -> Chart | None:
-    """Tokens and engine seconds a question against length; None if nothing was spent, or no length is known."""
-    cells = [cell for cell in _with_length(cells) if num_tokens(cell)]
-    if not cells:
-        return None
-    costs = {"tokens a question": num_tokens, "engine seconds a question": _engine_seconds}
-    words = "; ".join(f"{cell.variant} at {cell.length_tokens} tokens: {num_tokens(cell):.0f}" for cell in cells)
-    panels = [_cost_panel(title, cells, names, cost=cost) for title, cost in costs.items()]
-    return Chart(name="cost", alternative=f"Tokens a question. {words}", names=names, panels=panels, columns=2)
 
 
 def chart_learning(steps: Sequence[Mapping[str, float | None]]) -> Chart | None:
@@ -139,7 +123,7 @@ def chart_learning(steps: Sequence[Mapping[str, float | None]]) -> Chart | None:
 
 def render_chart(chart: Chart) -> Markup:
     """The chart as an SVG element, which is also a file of its own."""
-    return Markup(_template().render(chart=chart, width=CHART_PIXELS, panel_height=PANEL_PIXELS[chart.columns]))
+    return Markup(_chart_template().render(chart=chart, width=CHART_PIXELS, panel_height=PANEL_PIXELS[chart.columns]))
 
 
 def colour_of(place: int) -> str:
@@ -202,48 +186,25 @@ def number_axis(label: str, values: Sequence[float]) -> Axis:
     return Axis(label=label, low=first * step, high=last * step, ticks=ticks)
 
 
-def magnitude_axis(label: str, values: Sequence[float]) -> Axis:
-    """A logarithmic axis that holds the values, all above 0, with two round ticks at least."""
-    steps = [digit * 10.0**power for power in range(-12, 19) for digit in (1, 2, 5)]
-    first = max(number for number, step in enumerate(steps) if step <= min(values))
-    last = max(first + 1, min(number for number, step in enumerate(steps) if step >= max(values)))
-    ticks = steps[first : last + 1]
-    if len(ticks) > 6:
-        ticks = [tick for tick in ticks if f"{tick:e}".startswith("1")]
-    named = {tick: magnitude(tick) for tick in ticks}
-    return Axis(label=label, low=steps[first], high=steps[last], ticks=named, is_log=True)
-
-
-def _engine_seconds(cell: CellSummary) -> float:
-    return cell.mean_engine_seconds or 0.0
-
-
 def _with_length(cells: Sequence[CellSummary]) -> list[CellSummary]:
     """The cells with a known length, from short to long."""
     return sorted((cell for cell in cells if cell.length_tokens), key=lambda cell: cell.length_tokens or 0)
 
 
-def _length_axis(cells: Sequence[CellSummary], *, label: str = "length of the document, tokens") -> Axis:
-    return length_axis([cell.length_tokens or 0 for cell in cells], label=label)
+def _lengths(cells: Sequence[CellSummary]) -> list[int]:
+    return [cell.length_tokens or 0 for cell in cells]
 
 
-def _lines(
-    cells: Sequence[CellSummary], names: Sequence[str], point: Callable[[CellSummary], Point]
-) -> list[list[Point]]:
-    return [[point(cell) for cell in cells if cell.variant == name] for name in names]
-
-
-def _score_point(cell: CellSummary) -> Point:
-    return Point(x=cell.length_tokens or 0, y=cell.score, low=cell.low, high=cell.high)
-
-
-def _cost_panel(
-    title: str, cells: Sequence[CellSummary], names: Sequence[str], *, cost: Callable[[CellSummary], float]
-) -> Panel:
-    spent = [cell for cell in cells if cost(cell) > 0]
-    lines = _lines(spent, names, lambda cell: Point(x=cell.length_tokens or 0, y=cost(cell)))
-    y = magnitude_axis("", [cost(cell) for cell in spent] or [1.0])
-    return Panel(title=title, x=_length_axis(cells), y=y, lines=lines)
+def _score_panel(cells: Sequence[CellSummary], names: Sequence[str], *, axis: Axis, title: str = "") -> Panel:
+    lines = [
+        [
+            Point(x=cell.length_tokens or 0, y=cell.score, low=cell.low, high=cell.high)
+            for cell in cells
+            if cell.variant == name
+        ]
+        for name in names
+    ]
+    return Panel(title=title, x=axis, y=share_axis("mean score"), lines=lines)
 
 
 def _in_words(cells: Sequence[CellSummary]) -> str:
@@ -264,7 +225,7 @@ def _labelled_ticks(axis: Axis, *, pixels: int) -> list[tuple[float, str]]:
 
 
 @cache
-def _template() -> jinja2.Template:
+def _chart_template() -> jinja2.Template:
     environment = page_environment()
     environment.globals |= {
         "colour_of": colour_of,

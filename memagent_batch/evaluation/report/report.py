@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from statistics import fmean
-from typing import Any, TypedDict
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.scores import Metric, ScoreOn
+from memagent_batch.domain.scores import Metric
 from memagent_batch.evaluation.measures import compare, measure
 from memagent_batch.evaluation.record import (
     Evaluation,
@@ -27,7 +27,6 @@ from memagent_batch.evaluation.record import (
 )
 from memagent_batch.evaluation.report.charts import (
     chart_accuracy,
-    chart_costs,
     chart_tasks,
     colour_of,
     length_label,
@@ -38,7 +37,7 @@ from memagent_batch.evaluation.report.charts import (
 )
 from memagent_batch.evaluation.report.templates import MAX_TEXT_CHARACTERS, page_environment
 from memagent_batch.evaluation.report.traces import MAX_MEMORY_CHARACTERS, MAX_STEPS, make_trace
-from memagent_batch.evaluation.scoring import ALL_TASKS, CellSummary, Grouping, summarise
+from memagent_batch.evaluation.scoring import ALL_TASKS, CellSummary, summarise
 from memagent_batch.evaluation.suite import STATUS_MISSING
 from memagent_batch.runs.tables import reading_ids
 from memagent_batch.store.location import Location
@@ -53,11 +52,6 @@ MAX_REFERENCES = 20
 """Of a question, references that are shown."""
 NUM_BANDS = 10
 """Bands of a needle's depth, each a tenth of the document."""
-SCORED_ON = {
-    ScoreOn.METRIC: "the whole response by RULER's metrics, the extracted answer by the others",
-    ScoreOn.RESPONSE: "the whole response",
-    ScoreOn.ANSWER: "the extracted answer",
-}
 
 
 class Fault(StrEnum):
@@ -75,16 +69,6 @@ class Fault(StrEnum):
     PARTLY = "partly right"
 
 
-class WrittenReport(TypedDict):
-    """Where a report is, and what it shows."""
-
-    page: str
-    questions: int
-    readings: int
-    failures: int
-    traces: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failures:
     """The readings of one variant that score below 1."""
@@ -96,7 +80,7 @@ class Failures:
     """All failures, by what is wrong."""
 
 
-def write_report(output: Location, *, target: Location) -> WrittenReport:
+def write_report(output: Location, *, target: Location) -> dict[str, str | int]:
     """Writes `report.html`; returns where it is and what it shows.
 
     Raises:
@@ -105,13 +89,14 @@ def write_report(output: Location, *, target: Location) -> WrittenReport:
     """
     page = make_page(output)
     (target / PAGE_FILE).write_bytes(render_report(page))
-    return WrittenReport(
-        page=str(target / PAGE_FILE),
-        questions=page["num_questions"],
-        readings=sum(view["total"].n for view in page["variants"]),
-        failures=sum(view["failures"].total for view in page["variants"]),
-        traces=sum(len(view["shown"]) for view in page["variants"]),
-    )
+    views = page["variants"]
+    return {
+        "page": str(target / PAGE_FILE),
+        "questions": page["num_questions"],
+        "readings": sum(view["total"].n for view in views),
+        "failures": sum(view["failures"].total for view in views),
+        "traces": sum(len(view["shown"]) for view in views),
+    }
 
 
 def make_page(output: Location) -> dict[str, Any]:
@@ -123,12 +108,8 @@ def make_page(output: Location) -> dict[str, Any]:
     evaluation = open_evaluation(output)
     scores = with_lengths(read_scores(output, evaluation))
     names = [record.name for record in evaluation.variants]
-    cells, all_tasks = summarise(scores), summarise(scores, grouping=Grouping.LENGTH)
-    charts = (
-        chart_accuracy(all_tasks, names=names),
-        chart_tasks(cells, names=names),
-        chart_costs(all_tasks, names=names),
-    )
+    cells, all_tasks = summarise(scores), summarise(scores, by=("length_tokens",))
+    charts = (chart_accuracy(all_tasks, names=names), chart_tasks(cells, names=names))
     measures = measure(scores)
     return {
         "suite": evaluation.suite,
@@ -158,12 +139,11 @@ def render_report(page: dict[str, Any]) -> bytes:
         "score": score_label,
         "short": short_name,
     }
-    names, variants = page["names"], page["variants"]
+    names = page["names"]
     text = environment.get_template("page.html").render(
         page=page,
         charts=page["charts"],
         names=names,
-        scored_on={view["record"].name: SCORED_ON[ScoreOn(view["record"].score_on)] for view in variants},
         colours={name: colour_of(place) for place, name in enumerate(names)},
         caps={
             "traces": TRACES_PER_VARIANT,
@@ -253,7 +233,7 @@ def score_label(score: float) -> str:
 
 
 def _variant_views(output: Location, scores: pa.Table, evaluation: Evaluation) -> list[dict[str, Any]]:
-    totals = {cell.variant: cell for cell in summarise(scores, grouping=Grouping.VARIANT)}
+    totals = {cell.variant: cell for cell in summarise(scores, by=())}
     views = []
     for place, record in enumerate(evaluation.variants):
         failures = choose_failures(scores.filter(pc.equal(scores["variant"], record.name)).to_pylist())

@@ -16,7 +16,7 @@ MAX_TEXT_CHARACTERS = 4_000
 """Of a question, answer, reference or response, characters that are shown."""
 MAX_SHORT_CHARACTERS = 120
 """Of the same in a list."""
-_REPORT = files("memagent_batch.evaluation") / "report"
+_REPORT_FILES = files("memagent_batch.evaluation") / "report"
 _UNSAFE_IN_JSON = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 )
@@ -29,7 +29,7 @@ def page_environment(*folders: tuple[str, str]) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(loaders),
         autoescape=True,
-        finalize=_shown_text,
+        finalize=_visible_value,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -47,7 +47,7 @@ def page_environment(*folders: tuple[str, str]) -> jinja2.Environment:
 
 def page_style(own: str = "") -> str:
     """The style of all pages, followed by a page's own."""
-    return (_REPORT / "page.css").read_text(encoding="utf-8") + own
+    return (_REPORT_FILES / "page.css").read_text(encoding="utf-8") + own
 
 
 def page_bytes(
@@ -69,7 +69,7 @@ def page_bytes(
 
 def frame_page(environment: jinja2.Environment, data: Any) -> bytes:
     """A page that hands its data to the page that shows it in a frame."""
-    script = (_REPORT / "frame.js").read_text(encoding="utf-8")
+    script = (_REPORT_FILES / "frame.js").read_text(encoding="utf-8")
     return page_bytes(environment.get_template("frame.html"), {"data": data}, style=None, script=script)
 
 
@@ -95,7 +95,7 @@ def brief(text: str) -> str:
     return shorten(" ".join(text.split()), characters=MAX_SHORT_CHARACTERS)
 
 
-def _shown_text(value: object) -> object:
+def _visible_value(value: object) -> object:
     """Each value on its way into the page, before it is escaped."""
     return visible(value) if type(value) is str else value
 

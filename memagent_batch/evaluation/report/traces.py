@@ -112,7 +112,7 @@ def make_trace(turns: Sequence[Row], *, references: Sequence[str], alternatives:
     texts = _texts_of(turns, references)
     num_changed = sum(text.row["changed"] and not text.is_note for text in texts)
     return Trace(
-        steps=tuple(_trace_lines(texts, shown=_shown_turns(texts))),
+        steps=tuple(_make_steps(texts, shown=_shown_turns(texts))),
         num_turns=len(turns),
         num_changed=num_changed,
         verdict=_line_verdict(texts, has_memory=num_changed > 0, references=references, alternatives=alternatives),
@@ -180,7 +180,7 @@ def _shown_turns(texts: Sequence[_Text]) -> frozenset[int]:
     return frozenset(list(dict.fromkeys([*turning, *ends]))[:MAX_STEPS])
 
 
-def _trace_lines(texts: Sequence[_Text], *, shown: frozenset[int]) -> Iterator[TraceLine]:
+def _make_steps(texts: Sequence[_Text], *, shown: frozenset[int]) -> Iterator[TraceLine]:
     for kind, run in groupby(range(len(texts)), key=lambda place: _line_kind(texts, place, shown=shown)):
         rows = [texts[place] for place in run]
         if kind in {StepKind.UNCHANGED, StepKind.OMITTED}:
@@ -188,7 +188,7 @@ def _trace_lines(texts: Sequence[_Text], *, shown: frozenset[int]) -> Iterator[T
         elif kind is StepKind.ANSWER:
             yield from (_step(kind, text.row, text.row) for text in rows)
         else:
-            yield from map(_changed, rows)
+            yield from map(_changed_line, rows)
 
 
 def _line_kind(texts: Sequence[_Text], place: int, *, shown: frozenset[int]) -> StepKind:
@@ -200,10 +200,10 @@ def _line_kind(texts: Sequence[_Text], place: int, *, shown: frozenset[int]) -> 
     return StepKind.CHANGED if place in shown else StepKind.OMITTED
 
 
-def _changed(text: _Text) -> TraceLine:
+def _changed_line(text: _Text) -> TraceLine:
     row, before = text.row, text.before.row["memory"] if text.before else ""
     after = shorten(row["memory"], characters=MAX_MEMORY_CHARACTERS)
-    pieces = differences(shorten(before, characters=MAX_MEMORY_CHARACTERS), after)
+    pieces = word_differences(shorten(before, characters=MAX_MEMORY_CHARACTERS), after)
     is_elided = any(piece.change is WordChange.ELIDED for piece in pieces)
     return _step(
         StepKind.CHANGED,
@@ -234,7 +234,7 @@ def _step(kind: StepKind, first: Row, last: Row, **details: Any) -> TraceLine:
     )
 
 
-def differences(before: str, after: str) -> list[Stretch]:
+def word_differences(before: str, after: str) -> list[Stretch]:
     """Words added, removed and kept, in reading order; long unchanged stretches elided.
 
     What both begin and end with is taken off first: it makes the comparison of a memory with a copy of itself linear,
@@ -246,7 +246,7 @@ def differences(before: str, after: str) -> list[Stretch]:
     old_middle, new_middle = old[head : len(old) - tail], new[head : len(new) - tail]
     pieces = [
         (WordChange.KEPT, new[:head]),
-        *_compare(old_middle, new_middle),
+        *_word_changes(old_middle, new_middle),
         (WordChange.KEPT, new[len(new) - tail :]),
     ]
     return list(_shorten([(change, words) for change, words in pieces if words]))
@@ -260,7 +260,7 @@ def _common(one: Sequence[str], other: Sequence[str]) -> int:
     return min(len(one), len(other))
 
 
-def _compare(old: list[str], new: list[str]) -> Iterator[tuple[WordChange, list[str]]]:
+def _word_changes(old: list[str], new: list[str]) -> Iterator[tuple[WordChange, list[str]]]:
     for tag, old_start, old_end, new_start, new_end in SequenceMatcher(None, old, new).get_opcodes():
         if tag == "equal":
             yield WordChange.KEPT, new[new_start:new_end]

@@ -35,6 +35,7 @@ from memagent_batch.domain.follow_ups.values import (
     text_value,
     values_equal,
     vote,
+    written_value,
 )
 from memagent_batch.domain.guides import GuideKind, menu_logprobs
 from memagent_batch.domain.turns import Completion, FinishReason
@@ -367,3 +368,47 @@ def test_form_of_json_shows_the_descriptions_of_its_fields_and_the_guide_leaves_
         assert text not in sent
     assert str(10**15) in sent
     assert str(10**15) not in form
+
+
+@pytest.mark.parametrize(
+    ("text", "value_type", "value"),
+    [
+        ("Yes", Bool(), "true"),
+        ("false", Bool(), "false"),
+        ("B ", Label("a", "b"), '"b"'),
+        ("c|A", Labels("a", "b", "c"), '["a", "c"]'),
+        ('["b"]', Labels("a", "b", "c"), '["b"]'),
+        ("None", Labels("a", "b"), "[]"),
+        ("-1200", Number(unit="EUR"), "-1200"),
+        ("2.50", Number(), "2.50"),
+        ("2026-11-23", Date(), '"2026-11-23"'),
+        ('{"n": 3}', Json(SCHEMA), '{"n":3}'),
+        ("Ada", ValueType(), '"Ada"'),
+        (" Not  stated.", Number(), None),
+    ],
+)
+def test_written_value_of_each_type(text: str, value_type: ValueType, value: str | None) -> None:
+    written = written_value(text, value_type)
+    assert written.value == value
+    assert written.status is (ValueStatus.NOT_STATED if value is None else ValueStatus.OK)
+
+
+@pytest.mark.parametrize(
+    ("text", "value_type", "problem"),
+    [
+        ("perhaps", Bool(), "'perhaps' is not one of yes, no"),
+        ("true", Label("a", "b"), "'true' is not one of a, b"),
+        ("a|c", Labels("a", "b"), "'c' is not one of a, b"),
+        ('["a"', Labels("a", "b"), "it is not a JSON list"),
+        ("1,200", Number(), "'1,200' is not a number"),
+        ("nan", Number(), "'nan' is not a number"),
+        ("23.11.2026", Date(), "'23.11.2026' is not a date"),
+        ('{"n": "3"}', Json(SCHEMA), "n"),
+        ("{", Json(SCHEMA), "it is not JSON"),
+        ("not stated", Number(not_stated=False), "'not stated' is not a number"),
+    ],
+)
+def test_written_value_that_does_not_fit_its_type_is_invalid(text: str, value_type: ValueType, problem: str) -> None:
+    written = written_value(text, value_type)
+    assert written.status is ValueStatus.INVALID
+    assert problem in (written.problem or "")

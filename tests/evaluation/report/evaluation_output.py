@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memagent_batch.domain.scores import TEXT_METRICS, Metric
 from memagent_batch.evaluation.record import EVALUATION_FORMAT
-from memagent_batch.evaluation.suite import SCORES
+from memagent_batch.evaluation.scoring import EvidenceSpans, score_answers
+from memagent_batch.evaluation.suite import ANSWER_COLUMNS, SUITE_QUESTIONS
 from memagent_batch.runs.manifest import FORMAT
 from memagent_batch.runs.tables import ANSWERS, MEMORIES
 
@@ -35,8 +35,6 @@ class Made:
     with_depth: bool = True
     typed: bool = False
     """Whether labels and evidence were asked for; every fourth question is not answered by its document."""
-    metric: Metric = Metric.RULER_ALL
-    score_on: Sequence[str] = ("answer",)
     chunk_tokens: int = 1024
     hostile: str = ""
     """Stands in memory, answer, response, ids and names."""
@@ -46,7 +44,9 @@ def write_evaluation(folder: Path, made: Made) -> Path:
     """Writes the output and returns its folder."""
     variants = []
     for place, name in enumerate(made.variants):
-        scores, answers, memories = _tables(made, place)
+        readings = list(_readings(made, place))
+        answers = [row for reading in readings for row in reading.answer_rows()]
+        memories = [row for reading in readings for row in reading.memory_rows()]
         run = folder / "runs" / f"variant-{place}"
         for table, rows, schema in (("answers", answers, ANSWERS), ("memories", memories, MEMORIES)):
             (run / table).mkdir(parents=True)
@@ -56,7 +56,14 @@ def write_evaluation(folder: Path, made: Made) -> Path:
         files = {table: [f"{table}/part-0.parquet"] for table in ("answers", "memories")}
         (run / "manifest.json").write_text(json.dumps({"format": FORMAT, "files": files}))
         (folder / "scores").mkdir(exist_ok=True)
-        pq.write_table(pa.Table.from_pylist(scores, schema=SCORES), folder / "scores" / f"variant-{place}.parquet")
+        scores = score_answers(
+            pa.Table.from_pylist([reading.question_row() for reading in readings], schema=SUITE_QUESTIONS),
+            pa.Table.from_pylist(answers, schema=ANSWER_COLUMNS),
+            variant=name,
+            samples=1,
+            evidence=_evidence(readings),
+        )
+        pq.write_table(scores, folder / "scores" / f"variant-{place}.parquet")
         variants.append(
             {
                 "name": name,
@@ -67,10 +74,8 @@ def write_evaluation(folder: Path, made: Made) -> Path:
                 "seconds": 312.5 + 100 * place,
                 "fingerprint": f"{place:064x}",
                 "run_id": "20261121T040000.000Z",
-                "settings": {},
                 "suite_sha256": "s",
                 "finished_at": "2026-11-21T04:31:00+00:00",
-                "score_on": made.score_on[place % len(made.score_on)],
             }
         )
     suite = "s3://suites/ruler" + made.hostile
@@ -79,10 +84,7 @@ def write_evaluation(folder: Path, made: Made) -> Path:
     return folder
 
 
-def _tables(made: Made, place: int) -> tuple[list[Row], list[Row], list[Row]]:
-    scores: list[Row] = []
-    answers: list[Row] = []
-    memories: list[Row] = []
+def _readings(made: Made, place: int) -> Iterator["_Reading"]:
     wrong = 0
     for task_place, task in enumerate(made.tasks):
         for length_place, length in enumerate(made.lengths):
@@ -91,13 +93,17 @@ def _tables(made: Made, place: int) -> tuple[list[Row], list[Row], list[Row]]:
                 is_right = number < num_right
                 outcome = "right" if is_right else made.outcomes[wrong % len(made.outcomes)]
                 wrong += not is_right
-                reading = _Reading(made=made, task=task, length=length, number=number, outcome=outcome)
-                scores.append(reading.score_row(made.variants[place]))
-                if outcome != "missing":
-                    answers.append(reading.answer_row())
-                if outcome not in {"right", "missing", "failed"}:
-                    memories.extend(reading.memory_rows())
-    return scores, answers, memories
+                yield _Reading(made=made, task=task, length=length, number=number, outcome=outcome)
+
+
+def _evidence(readings: Sequence["_Reading"]) -> EvidenceSpans:
+    """One sentence of each reading; the right one where the answer is right."""
+    return {
+        (reading.key["document_id"], reading.key["question_id"], 0): [
+            (0, 10) if reading.outcome == "right" else (20, 30)
+        ]
+        for reading in readings
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,66 +138,50 @@ class _Reading:
         return self.reference if self.outcome == "right" else f"7218843{self.made.hostile}"
 
     @property
-    def costs(self) -> Row:
+    def is_absent(self) -> bool:
+        return self.made.typed and self.number % 4 == 3
+
+    def question_row(self) -> Row:
+        """A row of `SUITE_QUESTIONS`."""
+        label = {"answer_type": "label", "labels": ["open", "closed"], "not_stated": True, "metric": "value"}
+        typed = label | {"references": ["not stated"] if self.is_absent else ["open"]}
         return {
-            "num_document_tokens": self.num_tokens,
+            "document_id": self.key["document_id"],
+            "question_id": self.key["question_id"],
+            "question": "Who?",
+            "references": [self.reference],
+            "task": self.task,
+            "length_tokens": self.length,
+            "depth": (self.number + 0.5) / self.made.per_cell if self.made.with_depth else None,
+            "metric": "em",
+            "is_absent": self.is_absent,
+            "gold_spans": [] if self.is_absent else [{"char_start": 0, "char_end": 10}],
+            **(typed if self.made.typed else {}),
+        }
+
+    def _value(self) -> Row:
+        """Columns of a typed value, if one was asked for."""
+        if not self.made.typed:
+            return {}
+        is_right = self.outcome == "right"
+        if is_right and self.is_absent:
+            return {"value_status": "not_stated", "num_evidence": 0}
+        return {"value": '"open"' if is_right else '"closed"', "value_status": "ok", "num_evidence": 1}
+
+    def answer_rows(self) -> Iterator[Row]:
+        if self.outcome == "missing":
+            return
+        failed = self.outcome == "failed"
+        response = f"The code is \\boxed{{{self.answer}}}" if self.answer else "The memory does not say."
+        yield {
+            **self.key,
+            **self._value(),
+            "num_document_tokens": None if failed else self.num_tokens,
             "num_turns": self.num_turns,
             "num_prompt_tokens": self.num_tokens + 380 * self.num_turns,
             "num_cached_prompt_tokens": 60 * self.num_turns,
             "num_completion_tokens": 120 * self.num_turns,
             "engine_seconds": 0.021 * self.num_turns,
-        }
-
-    def score_row(self, variant: str) -> Row:
-        right = float(self.outcome == "right")
-        nothing = {**dict.fromkeys(self.costs, 0), "engine_seconds": 0.0, "num_document_tokens": None}
-        return {
-            **self.key,
-            "variant": variant,
-            "task": self.task,
-            "length_tokens": self.length,
-            "depth": (self.number + 0.5) / self.made.per_cell if self.made.with_depth else None,
-            "metric": self.made.metric,
-            "score": right,
-            "scored_on": "answer",
-            **{metric.value: right for metric in TEXT_METRICS},
-            "status": self.outcome if self.outcome in {"failed", "missing"} else "ok",
-            "answered": self.answer is not None,
-            "answer": self.answer,
-            "references": [self.reference],
-            **self._follow_ups(),
-            **(nothing if self.outcome in {"failed", "missing"} else self.costs),
-        }
-
-    def _follow_ups(self) -> Row:
-        """What was asked after the answer."""
-        if not self.made.typed:
-            return {"is_absent": False, "abstained": False}
-        is_right, is_absent = self.outcome == "right", self.number % 4 == 3
-        label = "open" if is_right else "closed"
-        hit = None if is_absent else is_right
-        return {
-            "answer_type": "label",
-            "value": None if is_absent and is_right else f'"{label}"',
-            "value_status": "not_stated" if is_absent and is_right else "ok",
-            "value_right": is_right,
-            "reference_value": None if is_absent else '"open"',
-            "confidence": 0.9,
-            "is_absent": is_absent,
-            "abstained": is_absent and is_right,
-            "num_evidence": 0 if is_absent else 1,
-            "evidence_precision": None if hit is None else float(hit),
-            "evidence_recall": None if hit is None else float(hit),
-            "evidence_f1": None if hit is None else float(hit),
-            "evidence_hit": hit,
-        }
-
-    def answer_row(self) -> Row:
-        failed = self.outcome == "failed"
-        response = f"The code is \\boxed{{{self.answer}}}" if self.answer else "The memory does not say."
-        return {
-            **self.key,
-            **self.costs,
             "run_id": "r",
             "question": f"What is the special magic number for quiet-harbour-{self.number}?{self.made.hostile}",
             "status": "failed" if failed else "ok",
@@ -209,6 +199,8 @@ class _Reading:
         }
 
     def memory_rows(self) -> Iterator[Row]:
+        if self.outcome in {"right", "missing", "failed"}:
+            return
         memory, updates = "No previous memory", self.num_turns - 1
         for turn in range(self.num_turns):
             before = memory

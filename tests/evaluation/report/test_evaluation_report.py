@@ -66,7 +66,7 @@ def test_report_is_one_file_that_loads_nothing(tmp_path: Path) -> None:
     page = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
     assert written["page"] == f"{output.uri}/report/report.html"
     assert [file.name for file in (tmp_path / "report").iterdir()] == ["report.html"]
-    assert re.findall(r'id="chart-([^"]+)"', page) == ["accuracy", "accuracy-by-task", "cost"]
+    assert re.findall(r'id="chart-([^"]+)"', page) == ["accuracy", "accuracy-by-task"]
     assert {address[0] for address in Tags(page).outside} == {"#"}
     assert {link[1:] for link in Tags(page).links} <= set(Tags(page).ids)
 
@@ -75,7 +75,7 @@ def test_report_is_one_file_that_loads_nothing(tmp_path: Path) -> None:
     ("made", "names"),
     [
         (Made(with_depth=False, outcomes=["failed"], share_right=lambda *_: 0), ["accuracy"]),
-        (Made(lengths=[None]), ["accuracy", "cost"]),
+        (Made(lengths=[None]), ["accuracy"]),
         (Made(lengths=[None], outcomes=["missing"], share_right=lambda *_: 0), []),
     ],
 )
@@ -97,18 +97,6 @@ def test_report_header_says_suite_models_dates_and_totals(tmp_path: Path) -> Non
     assert "Suite s3://suites/ruler Model models/tiny" in words
     assert "questions 8 variants 2 readings 16 failed 2 without answer 0 missing 2" in words
     assert "Read by 2026-11-21 04:31 UTC" in words
-
-
-@pytest.mark.parametrize(
-    ("score_on", "said"),
-    [
-        (("answer",), "What is scored: the extracted answer."),
-        (("metric",), "What is scored: the whole response by RULER's metrics, the extracted answer by"),
-        (("response", "answer"), "What is scored: a: the whole response; b: the extracted answer."),
-    ],
-)
-def test_report_says_what_was_scored(tmp_path: Path, score_on: tuple[str, ...], said: str) -> None:
-    assert said in words_of(page_of(tmp_path, Made(variants=["a", "b"], score_on=score_on)))
 
 
 def test_report_table_has_n_score_interval_and_counts_of_each_cell(tmp_path: Path) -> None:
@@ -207,13 +195,12 @@ def written(folder: Path, made: Made) -> str:
     return (folder / "report" / "report.html").read_text()
 
 
-def test_report_of_typed_questions_shows_values_evidence_and_calibration(tmp_path: Path) -> None:
+def test_report_of_typed_questions_shows_values_and_evidence(tmp_path: Path) -> None:
     page = written(tmp_path, Made(variants=["a", "b"], tasks=["aardvark", "zebra"], typed=True, per_cell=12))
 
     section = page.split('id="measures"')[1].split("<h2")[0]
     rows = [re.sub(r"<[^>]+>", " ", row).split() for row in section.split("<tr>")[2:]]
     assert [row[:2] for row in rows[:4]] == [["all", "tasks"], ["a", "0.750"], ["b", "0.750"], ["aardvark"]]
-    assert "Expected calibration error, by the confidence of the values: a 0.150" in " ".join(section.split())
     assert section.index("all tasks") < section.index("aardvark") < section.index("zebra")
     assert 'id="depth"' in page
 

@@ -10,8 +10,8 @@ from memagent_batch.evaluation.report.traces import (
     StepKind,
     Trace,
     WordChange,
-    differences,
     make_trace,
+    word_differences,
 )
 
 
@@ -130,7 +130,7 @@ WORDS = st.lists(st.sampled_from(["fox", "the", "a", "42", "\n", "x  y"]), max_s
 
 
 def _told(before: str, after: str) -> list[tuple[str, str]]:
-    return [(piece.change.value, piece.text) for piece in differences(before, after)]
+    return [(piece.change.value, piece.text) for piece in word_differences(before, after)]
 
 
 def test_differences_one_word_written_over_is_removed_and_added() -> None:
@@ -144,7 +144,7 @@ def test_differences_one_word_written_over_is_removed_and_added() -> None:
 
 @given(before=WORDS, after=WORDS)
 def test_differences_pieces_join_to_either_memory(before: str, after: str) -> None:
-    pieces = differences(before, after)
+    pieces = word_differences(before, after)
     assert not any(piece.change is WordChange.ELIDED for piece in pieces)
     assert "".join(piece.text for piece in pieces if piece.change is not WordChange.ADDED) == before
     assert "".join(piece.text for piece in pieces if piece.change is not WordChange.REMOVED) == after
@@ -152,7 +152,7 @@ def test_differences_pieces_join_to_either_memory(before: str, after: str) -> No
 
 def test_differences_long_unchanged_stretch_is_elided_and_counted() -> None:
     same = " ".join(str(number) for number in range(500))
-    pieces = differences(f"old {same} end", f"new {same} fin")
+    pieces = word_differences(f"old {same} end", f"new {same} fin")
     [elided] = [piece for piece in pieces if piece.change is WordChange.ELIDED]
     assert "476 words unchanged" in elided.text
     shown = "".join(piece.text for piece in pieces)
@@ -163,4 +163,4 @@ def test_differences_long_unchanged_stretch_is_elided_and_counted() -> None:
 @pytest.mark.timeout(60)  # quadratic in the repeats, it would take hours
 def test_differences_one_word_repeated_thousands_of_times_are_told() -> None:
     for before, after in (("a " * 20_000 + "b", "a " * 20_000 + "c"), ("a " * 3_000, "b " + "a " * 3_000 + "c")):
-        assert {piece.change for piece in differences(before, after)} >= {WordChange.ADDED}
+        assert {piece.change for piece in word_differences(before, after)} >= {WordChange.ADDED}
