@@ -37,8 +37,6 @@ from memagent_batch.wiring import make_engine, make_output, require_reader
 
 LAST_STOP_SECONDS = 20.0
 """Longest wait for the end of an engine's processes: vLLM asks them to leave, and kills them after 5 s."""
-BOARD_SECONDS = 30.0
-"""Longest wait for the board's answer whether the run is in progress."""
 LAST_FLUSH_SECONDS = 30.0
 """Longest wait for the log's last flush when the engine has died."""
 
@@ -207,8 +205,7 @@ class ActorLife:
         output = task.output
         log = TurnLogWriter(output, run_id=task.run_id, writer_id=self._writer_id, settings=task.log)
         self._log = log
-        suspects = Suspects(output=output, run_id=task.run_id)
-        await self._load_deaths(suspects)
+        suspects = Suspects(await task.board.deaths())
         from_log = await self.from_log()
         engine = await self._start_engine()
         if follow_ups is not None:
@@ -246,23 +243,11 @@ class ActorLife:
         from_log: LoggedReadings = await task.board.share(look)
         return from_log.joined(await asyncio.to_thread(look, begins=task.run_id))
 
-    async def _load_deaths(self, suspects: Suspects) -> None:
-        if suspects.output is not None:
-            await asyncio.to_thread(suspects.load)
-        elif self._process.is_replacement:
-            suspects.add(await self._task.board.deaths())
-
-    async def _keep_deaths(self, suspects: Suspects) -> None:
-        if suspects.output is not None:
-            await asyncio.to_thread(suspects.save, writer_id=self._writer_id)
-        else:
-            await self._task.board.put_deaths(suspects.at_death)
-
     async def _end(self, actor: StartedActor) -> None:
         """Keeps what there is to keep after the engine's death, and stops it."""
         self._cancel_background()
         try:
-            await self._keep_deaths(actor.journal.suspects)
+            await self._task.board.put_deaths(actor.journal.suspects.at_death)
             with contextlib.suppress(TimeoutError):  # what was not written is read again
                 await asyncio.wait_for(actor.journal.log.close(), timeout=LAST_FLUSH_SECONDS)
         finally:
@@ -274,19 +259,11 @@ class ActorLife:
 
     async def _start_engine(self) -> Engine:
         engine = self._engine = make_engine(self._task.agent)
-        if await self._is_under_way():
-            await engine.rejoin()
+        if self._process.is_replacement or await self._task.board.has_turns():
+            await engine.rejoin()  # the run has had an engine that was up, here or in another actor
         else:
             await engine.start()
         return engine
-
-    async def _is_under_way(self) -> bool:
-        """Whether the run has an engine that was up: in this actor before a restart, or in another one."""
-        if self._process.is_replacement:
-            return True
-        with contextlib.suppress(TimeoutError):
-            return await asyncio.wait_for(self._task.board.has_turns(), BOARD_SECONDS)
-        return False
 
     def _leave(self) -> None:
         """Called by SIGTERM, in the main thread."""

@@ -64,7 +64,7 @@ class Board(Protocol):
         """Whether any reader has reported a turn."""
 
     def put_deaths(self, turns: Sequence[TurnKey]) -> Awaitable[None]:
-        """Adds the turns that were in flight when an engine died, where no log keeps them."""
+        """Adds the turns that were in flight when an engine died."""
 
     def deaths(self) -> Awaitable[Sequence[TurnKey]]:
         """All that were added."""
@@ -115,7 +115,7 @@ class ProgressBoard:
         return self._has_turns
 
     async def put_deaths(self, turns: Sequence[TurnKey]) -> None:
-        """Adds the turns that were in flight when an engine died, where no log keeps them."""
+        """Adds the turns that were in flight when an engine died."""
         self._deaths.extend(turns)
 
     async def deaths(self) -> Sequence[TurnKey]:

@@ -18,6 +18,8 @@ BOARD_ANSWER_SECONDS = 10.0
 """Longest wait for the board in one look; the next look waits for the same answer.
 
 A run that leaves looks three times before it is ended by force."""
+BOARD_SECONDS = 30.0
+"""Longest wait of a reader for the board's answer."""
 MAX_STARTS = 3
 """Starts of a replica while others can read; the engine tries again by itself where its process was killed."""
 
@@ -147,7 +149,7 @@ class RayBoard:
 
     def put(self, report: ActorReport) -> Awaitable[None]:
         """Adds a reader's report; it is on its way when this returns, and lost if the board has gone."""
-        return _settled(self.handle.put.remote(report))
+        return _answer(self.handle.put.remote(report))
 
     def stop_turns(self, bound: str) -> None:
         """The run has met the bound of this setting; said again at each look, since the actor may restart."""
@@ -163,17 +165,15 @@ class RayBoard:
 
     async def has_turns(self) -> bool:
         """Whether any reader has reported a turn, as far as the board answers."""
-        with contextlib.suppress(ray.exceptions.RayError):
-            return bool(await self.handle.has_turns.remote())
-        return False
+        return bool(await _answer(self.handle.has_turns.remote(), otherwise=False))
 
     async def put_deaths(self, turns: Sequence[TurnKey]) -> None:
         """Adds turns that were in flight when an engine died."""
-        await self.handle.put_deaths.remote(turns)
+        await _answer(self.handle.put_deaths.remote(turns))
 
     async def deaths(self) -> Sequence[TurnKey]:
-        """All that were added."""
-        turns: Sequence[TurnKey] = await self.handle.deaths.remote()
+        """All that were added, as far as the board answers."""
+        turns: Sequence[TurnKey] = await _answer(self.handle.deaths.remote(), otherwise=())
         return turns
 
     async def share(self, make: Callable[[], Any]) -> Any:
@@ -198,9 +198,11 @@ class RayBoard:
         return report
 
 
-async def _settled(sent: Any) -> None:
-    with contextlib.suppress(ray.exceptions.RayError):
-        await sent
+async def _answer(sent: Any, *, otherwise: Any = None) -> Any:
+    """What the board answers; `otherwise` if it restarts or hangs."""
+    with contextlib.suppress(ray.exceptions.RayError, TimeoutError):
+        return await asyncio.wait_for(sent, BOARD_SECONDS)
+    return otherwise
 
 
 def start_board() -> RayBoard:
