@@ -119,6 +119,11 @@ class BoardActor(ProgressBoard):
         """What a replica does whose start ended; see `Starts`."""
         return await self._starts.end(replica, num_replicas=num_replicas, has_failed=problem is not None)
 
+    @ray.method(max_task_retries=-1)  # type: ignore[untyped-decorator]
+    async def begin_run(self) -> None:
+        """Readings begin: those of the run, or those of a dataset that is consumed again."""
+        self._starts, self._run_ended = Starts(), asyncio.Event()
+
     async def end_run(self) -> None:
         """The readings have ended."""
         self._run_ended.set()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import ray
@@ -83,10 +83,7 @@ class RayExecutor:
         """One engine an actor; Ray replaces an actor that dies with its engine."""
         bounded_by = task.board if task.is_bounded else None
         calls = tokenised_plan(bundles, agent=task.agent, sources=sources, splits=splits, bounded_by=bounded_by)
-        try:
-            yield _placed(read_calls(calls, Reader, task=task, pool=task.pool), task)
-        finally:
-            cast(RayBoard, task.board).handle.end_run.remote()
+        yield _placed(read_calls(calls, Reader, task=task), task)
 
 
 def _placed(rows: Dataset, task: ReaderTask) -> Iterator[pa.Table]:

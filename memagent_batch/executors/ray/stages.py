@@ -14,9 +14,8 @@ from memagent_batch.config.job import PoolConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.errors import RunFailedError, SettingsError
 from memagent_batch.executors.actor import ReaderTask
-from memagent_batch.executors.answers import AnswerReader
 from memagent_batch.executors.progress.board import Board
-from memagent_batch.executors.ray.replicas import Replica
+from memagent_batch.executors.ray.replicas import Replica, RunNotice
 from memagent_batch.executors.ray.session import CPU_SHARE, START_SECONDS
 from memagent_batch.executors.reader import Reader
 from memagent_batch.executors.tokenise import RowColumns, tokenise, tokenise_rows
@@ -79,21 +78,19 @@ def tokenised_rows(
     )
 
 
-def read_calls(
-    calls: Dataset, reader: type[Reader] | type[AnswerReader], *, task: ReaderTask, pool: PoolConfig
-) -> Dataset:
+def read_calls(calls: Dataset, reader: type[Reader], *, task: ReaderTask) -> Dataset:
     """The readings of rows of `CALL`, as the rows that `reader` returns; one engine an actor."""
-    starts_first = issubclass(reader, Reader)  # an `AnswerReader` needs no engine for what the log holds
-    if starts_first:
-        calls.context.wait_for_min_actors_s = 0  # replicas wait for one another, and not for one that can't start
+    calls.context.wait_for_min_actors_s = 0  # replicas wait for one another, and not for one that can't start
+    others = calls.context.custom_execution_callback_classes
+    calls.context.custom_execution_callback_classes = [*others, partial(RunNotice, task.board)]
     return calls.repartition(target_num_rows_per_block=1).map_batches(
-        Replica if starts_first else reader,
-        fn_constructor_args=(reader, task) if starts_first else (task,),
+        Replica,
+        fn_constructor_args=(reader, task),
         batch_size=1,
         batch_format="pyarrow",
-        compute=actor_pool(pool),
-        num_cpus=pool.cpus_per_replica,
-        num_gpus=replica_gpus(task.agent, pool),
+        compute=actor_pool(task.pool),
+        num_cpus=task.pool.cpus_per_replica,
+        num_gpus=replica_gpus(task.agent, task.pool),
     )
 
 
