@@ -21,8 +21,8 @@ from memagent_batch.errors import InputError
 from memagent_batch.executors.actor import ReaderTask
 from memagent_batch.executors.answers import AnswerReader
 from memagent_batch.executors.ray.board import start_board
+from memagent_batch.executors.ray.executor import read_calls, tokenised_rows
 from memagent_batch.executors.ray.session import with_long_loops
-from memagent_batch.executors.ray.stages import read_calls, tokenised_rows
 from memagent_batch.executors.tokenise import RowColumns
 from memagent_batch.reading.follow_ups import checked_follow_ups, require_compiled
 from memagent_batch.runs.claim import require_log_place

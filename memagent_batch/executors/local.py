@@ -9,7 +9,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from itertools import chain, takewhile
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
 import pyarrow as pa
 
@@ -17,6 +17,7 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.errors import EngineDeadError
 from memagent_batch.executors.actor import LAST_FLUSH_SECONDS, LAST_STOP_SECONDS, ReaderProcess, ReaderTask
+from memagent_batch.executors.executor import WorkItem
 from memagent_batch.executors.leaving import FORCED_EXIT, terminable
 from memagent_batch.executors.progress.board import ProgressBoard
 from memagent_batch.executors.reader import Reader
@@ -25,8 +26,6 @@ from memagent_batch.logs import quiet_libraries
 
 CLOSE_SECONDS = LAST_FLUSH_SECONDS + LAST_STOP_SECONDS + 5
 """Longest wait for the end of the readings that a run leaves."""
-
-Item = TypeVar("Item")
 
 
 class LocalExecutor:
@@ -45,8 +44,8 @@ class LocalExecutor:
 
     def map(
         self,
-        function: Callable[[Item], pa.Table | Iterable[pa.Table]],
-        items: Iterable[Item],
+        function: Callable[[WorkItem], pa.Table | Iterable[pa.Table]],
+        items: Iterable[WorkItem],
         *,
         is_heavy: bool = False,
     ) -> Iterator[pa.Table]:

@@ -52,7 +52,7 @@ from memagent_batch.domain.follow_ups.values import (
 from memagent_batch.domain.guides import Guide
 from memagent_batch.domain.prompts import PromptTokens, Slot, new_memory
 from memagent_batch.domain.texts.sentences import Sentences
-from memagent_batch.domain.texts.words import folded_words, word_scores
+from memagent_batch.domain.texts.words import folded_words
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Turns
 from memagent_batch.errors import FollowUpError, ReadingError, SettingsError, ValueTypeError
 from memagent_batch.plugins import engine_settings
@@ -307,7 +307,7 @@ async def _ask_evidence(
     asked.
     """
     is_stated = row["value_status"] != ValueStatus.NOT_STATED
-    shown = await asyncio.to_thread(_shown, reading, follow_ups=follow_ups) if is_stated else []
+    shown = await asyncio.to_thread(_shown_sentences, reading, follow_ups=follow_ups) if is_stated else []
     chosen: list[Candidate] = []
     if shown:
         completion = await _ask_of_sentences(
@@ -354,7 +354,7 @@ async def _ask_of_sentences(
     return completion
 
 
-def _shown(reading: _Answered, *, follow_ups: FollowUps) -> list[Candidate]:
+def _shown_sentences(reading: _Answered, *, follow_ups: FollowUps) -> list[Candidate]:
     """The sentences that are shown; decodes and ranks, beside the event loop."""
     brief, document = reading.brief, reading.document
     sources = reading.trace.sources(question=reading.question, answer=brief)
@@ -364,7 +364,6 @@ def _shown(reading: _Answered, *, follow_ups: FollowUps) -> list[Candidate]:
         candidates,
         words=[folded_words(decode(document.tokens(each.token_start, each.token_end))) for each in candidates],
         sought=folded_words("\n".join([reading.question, brief, reading.memory])),
-        scores=word_scores,
         max_tokens=follow_ups.config.shown_tokens,
     )
 

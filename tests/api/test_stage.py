@@ -32,7 +32,7 @@ from memagent_batch.errors import (
 )
 from memagent_batch.executors.actor import ActorLife, ReaderProcess, ReaderTask
 from memagent_batch.executors.answers import AnswerReader
-from memagent_batch.executors.ray import replicas, stages
+from memagent_batch.executors.ray import executor, replicas
 from memagent_batch.store.location import Location
 from memagent_batch.tokens.tokenizer import Tokenizer
 from tests import prompt_dependent_engine
@@ -160,7 +160,7 @@ def test_log_in_a_bucket_is_kept_and_found_and_its_key_is_in_no_report_of_ray(
 
     def read_calls(calls: Any, reader: type[AnswerReader], *, task: ReaderTask) -> Any:
         tasks.append(task)
-        return stages.read_calls(calls, reader, task=task)
+        return executor.read_calls(calls, reader, task=task)
 
     monkeypatch.setattr(stage, "read_calls", read_calls)
     options = {**s3_bucket.storage_options, "secret": "hunter2"}
