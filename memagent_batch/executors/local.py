@@ -19,7 +19,7 @@ from memagent_batch.errors import EngineDeadError
 from memagent_batch.executors.actor import LAST_FLUSH_SECONDS, LAST_STOP_SECONDS, ReaderProcess, ReaderTask
 from memagent_batch.executors.executor import WorkItem
 from memagent_batch.executors.leaving import FORCED_EXIT, terminable
-from memagent_batch.executors.progress.board import ProgressBoard
+from memagent_batch.executors.progress.board import Board
 from memagent_batch.executors.reader import Reader
 from memagent_batch.executors.tokenise import tokenise
 from memagent_batch.logs import quiet_libraries
@@ -61,9 +61,9 @@ class LocalExecutor:
         if rows := list(tables):
             yield from function(pa.concat_tables(rows))
 
-    def start_board(self) -> ProgressBoard:
+    def start_board(self) -> Board:
         """A board in this process."""
-        return ProgressBoard()
+        return Board()
 
     @contextmanager
     def read(

@@ -1,7 +1,6 @@
 import json
 import math
 import socket
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -106,15 +105,6 @@ async def test_complete_passing_failure_is_tried_again(passing: Reply, tiny_toke
             completion = await engine.complete(PROMPT, seed=0)
     assert completion.text == "noted"
     assert len(script.requests) == 3
-
-
-@pytest.mark.parametrize("header", [{"Retry-After": "1"}, {"retry-after-ms": "1000"}])
-async def test_complete_retry_after_is_waited(header: dict[str, str], tiny_tokenizer: Tokenizer) -> None:
-    with scripted_server(error_reply(429, **header), completion_reply()) as script:
-        async with started(script, tiny_tokenizer) as engine:
-            began = time.monotonic()
-            await engine.complete(PROMPT, seed=0)
-    assert time.monotonic() - began >= 1.0
 
 
 @pytest.mark.parametrize(

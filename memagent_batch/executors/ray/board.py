@@ -3,14 +3,13 @@
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Sequence
 from enum import StrEnum
 from typing import Any
 
 import ray
 
-from memagent_batch.executors.progress.board import ActorReport, ProgressBoard
+from memagent_batch.executors.progress.board import ActorReport, Board
 from memagent_batch.executors.ray.session import START_SECONDS
 from memagent_batch.reading.suspects import TurnKey
 
@@ -102,7 +101,7 @@ class Starts:
             return
 
 
-class BoardActor(ProgressBoard):
+class BoardActor(Board):
     """A Ray actor; replicas wait for one another at it."""
 
     def __init__(self) -> None:
@@ -145,14 +144,14 @@ class BoardActor(ProgressBoard):
         return [await asyncio.shield(self._shared)]
 
 
-@dataclass(slots=True, kw_only=True)
-class RayBoard:
-    """The `Board` of a run on Ray. Mutable: the driver's keeps the look that the actor has not answered yet."""
+class RayBoard(Board):
+    """The `Board` of a run on Ray, whose state is in an actor. The driver's keeps a look that was not answered yet."""
 
-    handle: Any
-    _answer: Any = field(default=None, init=False, repr=False)
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
+        self._look: Any = None
 
-    def put(self, report: ActorReport) -> Awaitable[None]:
+    def put(self, report: ActorReport) -> Coroutine[Any, Any, None]:
         """Adds a reader's report; it is on its way when this returns, and lost if the board has gone."""
         return _answer(self.handle.put.remote(report))
 
@@ -189,17 +188,16 @@ class RayBoard:
             raise error.cause from None
         return await made
 
-    def take(self) -> ActorReport | None:
-        """What the readers reported since the last look; None if the board does not answer."""
-        self._answer = self._answer or self.handle.take.remote()
+    def take(self) -> ActorReport:
+        """What the readers reported since the last look; nothing if the board does not answer."""
+        self._look = self._look or self.handle.take.remote()
         try:
-            report: ActorReport = ray.get(self._answer, timeout=BOARD_ANSWER_SECONDS)
+            report: ActorReport = ray.get(self._look, timeout=BOARD_ANSWER_SECONDS)
         except TimeoutError:
-            return None
+            return ActorReport(counts={})
         except ray.exceptions.RayError:  # the board restarts, or the cluster is going down: the run itself reports that
-            self._answer = None
-            return None
-        self._answer = None
+            report = ActorReport(counts={})
+        self._look = None
         return report
 
 
@@ -212,4 +210,4 @@ async def _answer(sent: Any, *, otherwise: Any = None) -> Any:
 
 def start_board() -> RayBoard:
     """A board as an actor that takes no CPU."""
-    return RayBoard(handle=ray.remote(num_cpus=0, max_restarts=-1)(BoardActor).remote())
+    return RayBoard(ray.remote(num_cpus=0, max_restarts=-1)(BoardActor).remote())
