@@ -156,8 +156,8 @@ class Tokenizer:
             merge=shown(prompts.merge) if prompts.merge else TokenTemplate(pieces=()),
             first_memory=Memory(token_ids=self.encode(prompts.first_memory), text=prompts.first_memory),
             control_token_ids=self._control,
-            encode=partial(_encode, self.model),
-            decode=partial(_decode, self.model),
+            encode=PlainText(model=self.model),
+            decode=TokenText(model=self.model),
             gap=tuple(self.encode(PASSAGE_GAP)),
             keep_word=prompts.keep_word,
             opens_thought=template.opens_thought(template.values(chat_template_kwargs)),
@@ -183,8 +183,8 @@ class Tokenizer:
         shown = partial(self._template, template=template, values=values, ending=ending)
         return FollowUpTokens(
             templates={kind: shown(text) for kind, text in texts.items()},
-            encode=partial(_encode, self.model),
-            decode=partial(_decode, self.model),
+            encode=PlainText(model=self.model),
+            decode=TokenText(model=self.model),
         )
 
     def _require_plain(self, tokens: TokenisedText, text: str) -> None:
@@ -239,20 +239,32 @@ class Tokenizer:
         return tuple(tokenizer.encode(piece, add_special_tokens=False).ids)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainText:
+    """`Tokenizer.encode`, as a value that is small to send to another process."""
+
+    model: str
+
+    def __call__(self, text: str) -> list[int]:
+        """Token ids of a short text, read as plain text."""
+        return load_tokenizer(self.model).encode(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenText:
+    """`Tokenizer.decode`, in the same way."""
+
+    model: str
+
+    def __call__(self, token_ids: Sequence[int]) -> str:
+        """Text of token ids."""
+        return load_tokenizer(self.model).decode(token_ids)
+
+
 @lru_cache(maxsize=2)
 def load_tokenizer(model: str) -> Tokenizer:
     """The model's tokeniser, loaded once in a process."""
     return Tokenizer(model)
-
-
-def _encode(model: str, text: str) -> list[int]:
-    """`Tokenizer.encode` by the model's name, which is small to send to another process."""
-    return load_tokenizer(model).encode(text)
-
-
-def _decode(model: str, token_ids: Sequence[int]) -> str:
-    """`Tokenizer.decode`, in the same way."""
-    return load_tokenizer(model).decode(token_ids)
 
 
 def _split_marks(rendered: str) -> list[PromptPiece]:
