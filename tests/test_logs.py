@@ -13,7 +13,7 @@ import pytest
 import ray
 
 from memagent_batch.executors.progress import progress
-from memagent_batch.executors.progress.board import KEPT_EVENTS, ActorReport, Event, ProgressBoard
+from memagent_batch.executors.progress.board import KEPT_EVENTS, ActorReport, Board, Event
 from memagent_batch.executors.ray import board as ray_board
 from memagent_batch.executors.ray.board import BoardActor, RayBoard
 from memagent_batch.logs import (
@@ -241,7 +241,7 @@ def test_json_log_takes_the_object_of_a_library_for_a_text_and_masks_it() -> Non
 
 
 async def test_board_keeps_events_until_they_are_taken() -> None:
-    board, failed = ProgressBoard(), Event(kind=EventKind.READING_FAILED, message=FAILED, fields=FIELDS)
+    board, failed = Board(), Event(kind=EventKind.READING_FAILED, message=FAILED, fields=FIELDS)
     await board.put(ActorReport(counts={"turns": 2}, events=[failed]))
     await board.put(ActorReport(counts={"turns": 3}))
     assert board.take() == ActorReport(counts={"turns": 5}, events=[failed])
@@ -249,7 +249,7 @@ async def test_board_keeps_events_until_they_are_taken() -> None:
 
 
 async def test_board_full_of_events_says_how_many_it_left_out() -> None:
-    board, failed = ProgressBoard(), Event(kind=EventKind.READING_FAILED, message=FAILED)
+    board, failed = Board(), Event(kind=EventKind.READING_FAILED, message=FAILED)
     await board.put(ActorReport(counts={}, events=[failed] * KEPT_EVENTS))
     await board.put(ActorReport(counts={}, events=[failed] * 3))
     events = board.take().events

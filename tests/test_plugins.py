@@ -20,7 +20,7 @@ from memagent_batch.domain.readings import Policy
 from memagent_batch.engines.engine import Engine, EngineContext
 from memagent_batch.engines.simulated import SimulatedEngine
 from memagent_batch.errors import SettingsError
-from memagent_batch.executors.ray.stages import replica_gpus
+from memagent_batch.executors.ray.executor import replica_gpus
 from memagent_batch.plugins import ENGINES, POLICIES, engine_settings, make_policy
 from memagent_batch.policies.direct import TruncatePolicy
 from memagent_batch.policies.overwrite import OverwritePolicy

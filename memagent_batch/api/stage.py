@@ -1,7 +1,6 @@
 """Reading as a stage of a program's own Ray Data pipeline: a lazy dataset in, a lazy dataset of answers out."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from os import PathLike
 
@@ -21,10 +20,9 @@ from memagent_batch.documents.questions import asked_types, most_questions
 from memagent_batch.errors import InputError
 from memagent_batch.executors.actor import ReaderTask
 from memagent_batch.executors.answers import AnswerReader
-from memagent_batch.executors.logged_readings import LookUp
 from memagent_batch.executors.ray.board import start_board
+from memagent_batch.executors.ray.executor import read_calls, tokenised_rows
 from memagent_batch.executors.ray.session import with_long_loops
-from memagent_batch.executors.ray.stages import read_calls, tokenised_rows
 from memagent_batch.executors.tokenise import RowColumns
 from memagent_batch.reading.follow_ups import checked_follow_ups, require_compiled
 from memagent_batch.runs.claim import require_log_place
@@ -47,7 +45,6 @@ def read(
     log: str | PathLike[str] | None = None,
     storage_options: Options | None = None,
     follow_ups: FollowUpConfig = FollowUpConfig(),  # noqa: B008 - a frozen value
-    retry_failed: bool = False,
     replicas: int = 1,
     readings_in_flight: int = 64,
     turns_in_flight: int | None = None,
@@ -67,12 +64,11 @@ def read(
         text: Column of the text.
         document_id: Column of the unique id.
         carry: Columns to carry into the answers, as text.
-        log: Where finished turns and readings are kept: a path or URI. What it holds is not read again. The output of
+        log: Where finished turns and readings are kept: a path or URI. What it holds is not asked again. The output of
             a finished scan is such a place; its tables stay as they are.
         storage_options: Arguments of the file system of the log, and of a question list.
         follow_ups: What is asked after each answer; the sentences themselves are rows of the job's table `evidence`
         alone.
-        retry_failed: Read again what the log holds as failed.
         replicas: Actors, with an engine each.
         readings_in_flight: Readings that one actor keeps going at once.
         turns_in_flight: Turns that one actor keeps going at once; 256 or `readings_in_flight` by default.
@@ -100,11 +96,10 @@ def read(
     task = _checked_task(
         agent, questions, log=log, options=StorageOptions(storage_options), follow_ups=follow_ups, pool=pool
     )
-    task = replace(task, look_up=LookUp.ALL_BUT_FAILED if retry_failed else LookUp.ALL)
     rows = _rows_of(task.load_questions())
     data = with_long_loops(dataset)
     calls = tokenised_rows(data, agent=task.agent, columns=columns, asked=rows, splits=follow_ups.evidence)
-    return read_calls(calls, AnswerReader, task=task, pool=pool)
+    return read_calls(calls, AnswerReader, task=task)
 
 
 def _checked_task(
@@ -136,6 +131,7 @@ def _checked_task(
         board=start_board(),
         place=place,
         log=LogConfig(),
+        is_planned=False,
         load_questions=partial(_same, asked),
         follow_ups=None if closes is None else follow_ups,
     )

@@ -113,7 +113,7 @@ def normalise(text: str) -> str:
     between = _AFTER_DIGIT.sub(_number_separator, _LEADING_POINT.sub("0.", visible))
     signed = _SIGN.sub(" -", between)
     kept = {match.start() for match in _KEPT.finditer(signed)}
-    return _words(
+    return _without_articles(
         "".join(character for place, character in enumerate(signed) if place in kept or not _is_deleted(character))
     )
 
@@ -125,7 +125,7 @@ def squad_normalise(text: str) -> str:
     characters deleted, the articles a, an and the taken out, white space folded. Deleting leaves no gap: `3.5` equals
     `35`.
     """
-    return _words("".join(character for character in _fold(text) if not _is_deleted(character)))
+    return _without_articles("".join(character for character in _fold(text) if not _is_deleted(character)))
 
 
 def _number_separator(match: re.Match[str]) -> str:
@@ -135,7 +135,7 @@ def _number_separator(match: re.Match[str]) -> str:
     return "" if match[0] == "," and _THOUSAND.match(match.string, match.end()) else " "
 
 
-def _words(text: str) -> str:
+def _without_articles(text: str) -> str:
     return " ".join(ARTICLES.sub(" ", text).split())
 
 

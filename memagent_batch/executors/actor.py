@@ -7,9 +7,9 @@ import asyncio
 import contextlib
 import os
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property, partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import NoReturn, Self
 
 import pyarrow as pa
@@ -17,28 +17,26 @@ import pyarrow as pa
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.job import JobConfig, LogConfig, PoolConfig, RunConfig
-from memagent_batch.documents.questions import value_types
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineDeadError, StorageError
-from memagent_batch.executors.logged_readings import LoggedReadings, LookUp
 from memagent_batch.executors.progress.board import Board
 from memagent_batch.executors.progress.reporter import Reporter
 from memagent_batch.reading.agent import LoadedAgent, Questions, make_agent
+from memagent_batch.reading.documents import PlannedDocument
 from memagent_batch.reading.follow_ups import FollowUps, make_follow_ups
 from memagent_batch.reading.places import TURNS_AT_ONCE, TurnPlaces
 from memagent_batch.reading.suspects import Suspects
-from memagent_batch.reading.turns import Journal
+from memagent_batch.reading.turns import Journal, LoggedTurns
 from memagent_batch.runs.bounds import has_bounds
 from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.index import scan_log, scan_turn_files
+from memagent_batch.store.turn_log.index import ReadingKey, scan_turn_files
 from memagent_batch.store.turn_log.question_list import read_asked
+from memagent_batch.store.turn_log.turns import read_turns_of
 from memagent_batch.store.turn_log.writer import TurnLogWriter
 from memagent_batch.wiring import make_engine, make_output, require_reader
 
 LAST_STOP_SECONDS = 20.0
 """Longest wait for the end of an engine's processes: vLLM asks them to leave, and kills them after 5 s."""
-BOARD_SECONDS = 30.0
-"""Longest wait for the board's answer whether the run is in progress."""
 LAST_FLUSH_SECONDS = 30.0
 """Longest wait for the log's last flush when the engine has died."""
 
@@ -58,8 +56,8 @@ class ReaderTask:
     log: LogConfig
     load_questions: Callable[[], pa.Table]
     """Gives the question list with its hashes; a job's is in its log."""
-    look_up: LookUp = LookUp.PLANNED
-    """Where a reader looks for what the log holds of a document."""
+    is_planned: bool = True
+    """Whether a plan names the log files of each document; else readers look through the whole log."""
     follow_ups: FollowUpConfig | None = None
     """What is asked after each answer; None for nothing, whatever types the questions have."""
     is_bounded: bool = False
@@ -102,6 +100,32 @@ class ReaderTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedDocuments:
+    """Finds the logged turns of documents; holds names of files, never texts."""
+
+    output: Location | None
+    """Where the log is; None where nothing is kept."""
+    fingerprints: Sequence[str]
+    """Fingerprints of the reader and of its follow-up questions."""
+    turn_files: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Turn files by document hash, beside those that a planned document names."""
+
+    async def turns(
+        self, document: PlannedDocument, *, ended_by: Mapping[tuple[str, ReadingKey], str]
+    ) -> Mapping[str, LoggedTurns]:
+        """Turns of a document by fingerprint, reading and path, and those of its last versions.
+
+        `ended_by`: run and writer that ended readings of a reader, so that these are replayed as they were read.
+        """
+        files = sorted({*document.turn_files, *self.turn_files.get(document.document_hash, ())})
+        if not files or self.output is None:
+            return {fingerprint: {} for fingerprint in self.fingerprints}
+        hashes = [document.document_hash, *document.last_hashes]
+        read = partial(read_turns_of, fingerprints=self.fingerprints, document_hashes=hashes, ended_by=ended_by)
+        return await asyncio.to_thread(read, self.output, files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartedActor:
     """What an actor reads with once its engine is up."""
 
@@ -112,8 +136,8 @@ class StartedActor:
     reporter: Reporter
     slots: asyncio.Semaphore
     places: TurnPlaces
-    from_log: LoggedReadings
-    """What the log holds: of earlier runs, and of this run's actor before it was restarted."""
+    logged: LoggedDocuments
+    """What the log holds beside what the plan names."""
     follow_ups: FollowUps | None
     """What closes readings; None where nothing is asked after their answers."""
 
@@ -157,10 +181,6 @@ class ActorLife:
         self._started = self._started or asyncio.ensure_future(self._start())
         return await asyncio.shield(self._started)
 
-    async def from_log(self) -> LoggedReadings:
-        """What the log holds; looked for once, and without an engine."""
-        return await asyncio.shield(self._found)
-
     async def die(self, actor: StartedActor, error: EngineDeadError) -> NoReturn:
         """Keeps what is finished, and which turns were in flight; then stops the engine, and the process of an actor.
 
@@ -194,10 +214,6 @@ class ActorLife:
         with contextlib.suppress(StorageError, TimeoutError):
             await asyncio.wait_for(actor.journal.log.flush(), LAST_FLUSH_SECONDS)
 
-    @cached_property
-    def _found(self) -> asyncio.Task[LoggedReadings]:
-        return asyncio.ensure_future(self._find())
-
     async def _start(self) -> StartedActor:
         task = self._task
         self._loop = asyncio.get_running_loop()
@@ -207,9 +223,8 @@ class ActorLife:
         output = task.output
         log = TurnLogWriter(output, run_id=task.run_id, writer_id=self._writer_id, settings=task.log)
         self._log = log
-        suspects = Suspects(output=output, run_id=task.run_id)
-        await self._load_deaths(suspects)
-        from_log = await self.from_log()
+        suspects = Suspects(await task.board.deaths())
+        logged = await self._logged(questions, follow_ups)
         engine = await self._start_engine()
         if follow_ups is not None:
             await engine.require_guides(follow_ups.config.guide_kinds(filter(None, set(questions.types))))
@@ -228,41 +243,32 @@ class ActorLife:
             reporter=reporter,
             slots=asyncio.Semaphore(task.pool.readings_in_flight),
             places=places,
-            from_log=from_log,
+            logged=logged,
             follow_ups=follow_ups,
         )
 
-    async def _find(self) -> LoggedReadings:
+    async def _logged(self, questions: Questions, follow_ups: FollowUps | None) -> LoggedDocuments:
         """What the log holds. A plan has named the files of earlier runs; new are those of this actor since then.
 
         Without a plan one look through the whole log serves all actors, and each adds what this run has logged since.
         """
         task, output = self._task, self._task.output
+        fingerprints = [task.fingerprint, *(follow_ups.of_turns(questions.types) if follow_ups else ())]
         if output is None:
-            return LoggedReadings(output=None, fingerprint=task.fingerprint)
-        look = partial(_logged_readings, task, output)
-        if task.look_up is LookUp.PLANNED:
-            return await asyncio.to_thread(look, begins=f"{task.run_id}-{self._process.writer}")
-        from_log: LoggedReadings = await task.board.share(look)
-        return from_log.joined(await asyncio.to_thread(look, begins=task.run_id))
-
-    async def _load_deaths(self, suspects: Suspects) -> None:
-        if suspects.output is not None:
-            await asyncio.to_thread(suspects.load)
-        elif self._process.is_replacement:
-            suspects.add(await self._task.board.deaths())
-
-    async def _keep_deaths(self, suspects: Suspects) -> None:
-        if suspects.output is not None:
-            await asyncio.to_thread(suspects.save, writer_id=self._writer_id)
-        else:
-            await self._task.board.put_deaths(suspects.at_death)
+            return LoggedDocuments(output=None, fingerprints=fingerprints)
+        look = partial(scan_turn_files, output, fingerprints=fingerprints)
+        begins = f"{task.run_id}-{self._process.writer}" if task.is_planned else task.run_id
+        files = await asyncio.to_thread(look, begins=begins)
+        if not task.is_planned:
+            before = await task.board.share(look)
+            files = {**before, **{name: sorted({*new, *before.get(name, ())}) for name, new in files.items()}}
+        return LoggedDocuments(output=output, fingerprints=fingerprints, turn_files=files)
 
     async def _end(self, actor: StartedActor) -> None:
         """Keeps what there is to keep after the engine's death, and stops it."""
         self._cancel_background()
         try:
-            await self._keep_deaths(actor.journal.suspects)
+            await self._task.board.put_deaths(actor.journal.suspects.at_death)
             with contextlib.suppress(TimeoutError):  # what was not written is read again
                 await asyncio.wait_for(actor.journal.log.close(), timeout=LAST_FLUSH_SECONDS)
         finally:
@@ -274,19 +280,11 @@ class ActorLife:
 
     async def _start_engine(self) -> Engine:
         engine = self._engine = make_engine(self._task.agent)
-        if await self._is_under_way():
-            await engine.rejoin()
+        if self._process.is_replacement or await self._task.board.has_turns():
+            await engine.rejoin()  # the run has had an engine that was up, here or in another actor
         else:
             await engine.start()
         return engine
-
-    async def _is_under_way(self) -> bool:
-        """Whether the run has an engine that was up: in this actor before a restart, or in another one."""
-        if self._process.is_replacement:
-            return True
-        with contextlib.suppress(TimeoutError):
-            return await asyncio.wait_for(self._task.board.has_turns(), BOARD_SECONDS)
-        return False
 
     def _leave(self) -> None:
         """Called by SIGTERM, in the main thread."""
@@ -307,22 +305,3 @@ async def _close_at_bound(places: TurnPlaces, *, board: Board) -> None:
     """Starts no further turn once the run has met a bound; those in flight end, and are kept."""
     bound = await board.bound_met()
     places.close(f"the run has met its bound {bound}; the same command goes on")
-
-
-def _logged_readings(task: ReaderTask, output: Location, *, begins: str = "") -> LoggedReadings:
-    """What the log holds of readings: in all its files, or in those of a run or writer. After a plan: turns alone."""
-    follow_ups = task.make_follow_ups()
-    types = set(value_types(task.load_questions())) if follow_ups else set()
-    turns = follow_ups.of_turns(types) if follow_ups else []
-    if task.look_up is LookUp.PLANNED:
-        files = scan_turn_files(output, fingerprints=[task.fingerprint, *turns], begins=begins)
-        return LoggedReadings(output=output, fingerprint=task.fingerprint, turn_files=files, follow_up_turns=turns)
-    index = scan_log(
-        output,
-        fingerprint=task.fingerprint,
-        follow_up_readings=[each for each in map(follow_ups.of_type, types) if each] if follow_ups else [],
-        follow_up_turns=turns,
-        begins=begins,
-    )
-    takes_failed = task.look_up is LookUp.ALL
-    return LoggedReadings.of_index(index, output=output, takes_failed=takes_failed, follow_up_turns=turns)

@@ -19,7 +19,7 @@ LOCAL_BYTES = 64 << 20
 LOCAL_FILES = 2000
 """Most files with which `auto` needs no Ray."""
 
-Item = TypeVar("Item")
+WorkItem = TypeVar("WorkItem")
 
 
 class Executor(Protocol):
@@ -39,8 +39,8 @@ class Executor(Protocol):
 
     def map(
         self,
-        function: Callable[[Item], pa.Table | Iterable[pa.Table]],
-        items: Iterable[Item],
+        function: Callable[[WorkItem], pa.Table | Iterable[pa.Table]],
+        items: Iterable[WorkItem],
         *,
         is_heavy: bool = False,
     ) -> Iterator[pa.Table]:

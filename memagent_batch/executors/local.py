@@ -9,7 +9,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from itertools import chain, takewhile
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
 import pyarrow as pa
 
@@ -17,16 +17,15 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.errors import EngineDeadError
 from memagent_batch.executors.actor import LAST_FLUSH_SECONDS, LAST_STOP_SECONDS, ReaderProcess, ReaderTask
+from memagent_batch.executors.executor import WorkItem
 from memagent_batch.executors.leaving import FORCED_EXIT, terminable
-from memagent_batch.executors.progress.board import ProgressBoard
+from memagent_batch.executors.progress.board import Board
 from memagent_batch.executors.reader import Reader
 from memagent_batch.executors.tokenise import tokenise
 from memagent_batch.logs import quiet_libraries
 
 CLOSE_SECONDS = LAST_FLUSH_SECONDS + LAST_STOP_SECONDS + 5
 """Longest wait for the end of the readings that a run leaves."""
-
-Item = TypeVar("Item")
 
 
 class LocalExecutor:
@@ -45,8 +44,8 @@ class LocalExecutor:
 
     def map(
         self,
-        function: Callable[[Item], pa.Table | Iterable[pa.Table]],
-        items: Iterable[Item],
+        function: Callable[[WorkItem], pa.Table | Iterable[pa.Table]],
+        items: Iterable[WorkItem],
         *,
         is_heavy: bool = False,
     ) -> Iterator[pa.Table]:
@@ -62,9 +61,9 @@ class LocalExecutor:
         if rows := list(tables):
             yield from function(pa.concat_tables(rows))
 
-    def start_board(self) -> ProgressBoard:
+    def start_board(self) -> Board:
         """A board in this process."""
-        return ProgressBoard()
+        return Board()
 
     @contextmanager
     def read(

@@ -20,8 +20,8 @@ from memagent_batch.reading.follow_ups import Tracer, close_reading, unclosed
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import FollowUpsOnly, LoggedTurns, ReadingTurns
 from memagent_batch.runs.parts import ENDED, EndedRow
-from memagent_batch.store.turn_log.index import CurrentOutcome, ReadingKey, reading_key
-from memagent_batch.store.turn_log.rows import ClosedRow, FollowUpRow, OutcomeRow, outcome_row
+from memagent_batch.store.turn_log.index import reading_key
+from memagent_batch.store.turn_log.rows import ClosedRow, OutcomeRow, outcome_row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +77,6 @@ class Reader:
             *(self._read(actor, of_document, asked) for of_document in shared for asked in of_document.asked())
         )
         return list(chain.from_iterable(ended))
-
-    async def held_outcomes(self, document: PlannedDocument) -> Mapping[ReadingKey, CurrentOutcome]:
-        """How readings of the document ended before; needs no engine."""
-        return await (await self._life.from_log()).outcomes(document)
-
-    async def logged_follow_ups(self, document: PlannedDocument) -> Mapping[str, Mapping[ReadingKey, FollowUpRow]]:
-        """What was asked before after the answers to questions of the document, by fingerprint; needs no engine."""
-        return await (await self._life.from_log()).closed(document)
 
     async def _read(self, actor: StartedActor, shared: "_DocumentReadings", asked: "_Asked") -> list[FinishedReading]:
         """Reads a document for one question, in a place among the readings in flight."""
@@ -276,11 +268,11 @@ class _DocumentReadings:
     def from_log(self) -> asyncio.Task[Mapping[str, LoggedTurns]]:
         """Turns of the document that the log holds, by fingerprint; read once."""
         document, questions = self.document, self._actor.questions
-        ended_by = {
-            reading_key(questions.address(row, document_hash=document.document_hash, sample=sample)): line
-            for (row, sample), line in zip(document.follow_up_readings, document.ended_by, strict=True)
-        }
-        return asyncio.ensure_future(self._actor.from_log.turns(document, ended_by=ended_by))
+        ended_by = {}
+        for (row, sample), line in zip(document.follow_up_readings, document.ended_by, strict=True):
+            address = questions.address(row, document_hash=document.document_hash, sample=sample)
+            ended_by[address.fingerprint, reading_key(address)] = line
+        return asyncio.ensure_future(self._actor.logged.turns(document, ended_by=ended_by))
 
 
 def _both(*observers: Callable[[Prompt, Completion], None]) -> Callable[[Prompt, Completion], None]:

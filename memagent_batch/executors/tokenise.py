@@ -180,14 +180,14 @@ def _tokenised(
     tokenizer: Tokenizer, fetched: FetchedText, work: Mapping[str, object], *, splits: bool, at: BreakAt | None
 ) -> pa.Table:
     if fetched.text is None:
-        return _row(work, error=fetched.error)
+        return _tokenised_row(work, error=fetched.error)
     try:
         tokens = tokenizer.encode_document(fetched.text)
     except DocumentError as error:
-        return _row(work, error=error)
+        return _tokenised_row(work, error=error)
     sentences = split_sentences(fetched.text) if splits else NO_SENTENCES
     breaks = find_breaks(fetched.text, fetched.rows, token_chars=tokens.token_chars.data, at=at)
-    return _row(work, tokens=tokens, sentences=sentences, breaks=breaks, num_chars=len(fetched.text))
+    return _tokenised_row(work, tokens=tokens, sentences=sentences, breaks=breaks, num_chars=len(fetched.text))
 
 
 def _call(documents: Sequence[pa.Table]) -> pa.Table:
@@ -195,7 +195,7 @@ def _call(documents: Sequence[pa.Table]) -> pa.Table:
     return pa.table({"documents": pa.LargeListArray.from_arrays(pa.array([0, len(rows)], pa.int64()), rows)})
 
 
-def _row(
+def _tokenised_row(
     work: Mapping[str, object],
     *,
     tokens: TokenisedText = NO_TOKENS,

@@ -41,7 +41,7 @@ def write_tables(part: pa.Table, *, projection: Projection, kept: Mapping[str, P
     """
     planned, not_read = detach_not_read(part)
     key = part_key(planned, projection=projection)
-    if not not_read and key in kept and _is_whole(kept[key], projection=projection):
+    if not not_read and key in kept and _is_complete(kept[key], projection=projection):
         return pa.Table.from_pylist([{**kept[key], "missing": []}], schema=PART_REPORT)
     tables = project(planned, projection=projection, not_read=not_read)
     name = f"part-{part[PART_COLUMN][0].as_py():05d}-{projection.run_id}.{projection.table_format.value}"
@@ -103,7 +103,7 @@ def _total(column: pa.ChunkedArray) -> int:
     return pc.sum(column).as_py() or 0
 
 
-def _is_whole(report: PartReport, *, projection: Projection) -> bool:
+def _is_complete(report: PartReport, *, projection: Projection) -> bool:
     files = rows_of_files(report).items()
     with storage_errors(projection.output.uri):
         return all(count_rows(projection.output / name) == num_rows for name, num_rows in files)

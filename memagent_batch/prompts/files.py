@@ -3,25 +3,33 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from memagent_batch.domain.prompts import AnswerForm, PromptSet
 from memagent_batch.errors import OutputError, PromptSetError
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 
-REQUIRED_KEYS = ("name", "version", "first_memory", "update", "answers")
-"""Keys that a prompt set file must have."""
-
-PROMPT_KEYS = (*REQUIRED_KEYS, "direct", "keep_word", "merge", "note")
-"""Keys that a prompt set file may have."""
-
-FORM_KEYS = frozenset({"answers", "direct"})
-"""Keys that hold a text for each answer form."""
-
 HOW_TO_IMPORT = "`memagent prompts import FILE` makes a prompt set file from the official MemAgent code"
 """The remedy that errors name."""
+
+
+class _File(BaseModel):
+    """A prompt set as its file has it: the fields of `PromptSet`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Annotated[str, Field(pattern=r"\S")]
+    version: str
+    first_memory: str
+    update: str
+    answers: Annotated[dict[AnswerForm, str], Field(min_length=1)]
+    direct: Annotated[dict[AnswerForm, str], Field(min_length=1)] = {}
+    keep_word: str = ""
+    merge: str = ""
+    note: str = ""
 
 
 def load_prompt_set(name_or_path: str) -> PromptSet:
@@ -58,17 +66,10 @@ def save_prompt_set(prompts: PromptSet, path: Path) -> None:
 
 def prompt_set_json(prompts: PromptSet) -> str:
     """The prompt set as the text of its file."""
-    content = {
-        "name": prompts.name,
-        "version": prompts.version,
-        "first_memory": prompts.first_memory,
-        "update": prompts.update,
-        "answers": {form.value: text for form, text in sorted(prompts.answers.items())},
-        "direct": {form.value: text for form, text in sorted(prompts.direct.items())},
-        "keep_word": prompts.keep_word,
-        **({"merge": prompts.merge} if prompts.merge else {}),
-        "note": prompts.note,
-    }
+    texts = {name: getattr(prompts, name) for name in _File.model_fields}
+    content = {name: dict(sorted(text.items())) if isinstance(text, Mapping) else text for name, text in texts.items()}
+    if not prompts.merge:
+        del content["merge"]
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -101,37 +102,11 @@ def _load_file(path: Path) -> Any:
 
 
 def _parse(content: Any, *, place: str) -> PromptSet:
-    if not isinstance(content, Mapping):
-        raise PromptSetError(f"{place}: must hold a mapping with the keys {', '.join(PROMPT_KEYS)}")
-    _require_keys(content, place=place)
-    given = [key for key in PROMPT_KEYS if key in content]
-    texts: Any = {key: _required_text(content[key], place=f"{place}, {key}") for key in given if key not in FORM_KEYS}
-    if not texts["name"].strip():
-        raise PromptSetError(f"{place}, name: is empty; give the set a name")
-    forms: Any = {key: _parse_forms(content[key], place=f"{place}, {key}") for key in given if key in FORM_KEYS}
-    return PromptSet(**texts, **forms)
-
-
-def _require_keys(content: Mapping[Any, Any], *, place: str) -> None:
-    unknown = [repr(key) for key in content if key not in PROMPT_KEYS]
-    if unknown:
-        raise PromptSetError(f"{place}: unknown key {', '.join(unknown)}; known are {', '.join(PROMPT_KEYS)}")
-    missing = [key for key in REQUIRED_KEYS if key not in content]
-    if missing:
-        raise PromptSetError(f"{place}: missing key {', '.join(missing)}")
-
-
-def _parse_forms(answers: Any, *, place: str) -> dict[AnswerForm, str]:
-    forms = [form.value for form in AnswerForm]
-    if not isinstance(answers, Mapping) or not answers:
-        raise PromptSetError(f"{place}: must hold a text for at least one of the forms {', '.join(forms)}")
-    unknown = [repr(form) for form in answers if form not in forms]
-    if unknown:
-        raise PromptSetError(f"{place}: unknown form {', '.join(unknown)}; known are {', '.join(forms)}")
-    return {AnswerForm(form): _required_text(text, place=f"{place}, {form}") for form, text in answers.items()}
-
-
-def _required_text(value: Any, *, place: str) -> str:
-    if not isinstance(value, str):
-        raise PromptSetError(f"{place}: must be text, is {type(value).__name__}; put quotes around it")
-    return value
+    try:
+        given = _File.model_validate(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ", ".join([place, *map(str, first["loc"])])
+        keys = ", ".join(_File.model_fields)
+        raise PromptSetError(f"{where}: {first['msg']}; a prompt set is a mapping with the keys {keys}") from error
+    return PromptSet(**{name: getattr(given, name) for name in given.model_fields_set})

@@ -52,7 +52,7 @@ from memagent_batch.domain.follow_ups.values import (
 from memagent_batch.domain.guides import Guide
 from memagent_batch.domain.prompts import PromptTokens, Slot, new_memory
 from memagent_batch.domain.texts.sentences import Sentences
-from memagent_batch.domain.texts.words import folded_words, word_scores
+from memagent_batch.domain.texts.words import folded_words
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Turns
 from memagent_batch.errors import FollowUpError, ReadingError, SettingsError, ValueTypeError
 from memagent_batch.plugins import engine_settings
@@ -224,15 +224,17 @@ async def close_reading(
         answer=extract_answer(response, extraction=follow_ups.extraction),
         memory=reading.memory or "",
         trace=trace,
+        follow_ups=follow_ups,
+        turns=turns,
     )
     row, before = _nothing_asked(), turns.counts
     row["coverage"] = trace.coverage(document.num_tokens)
     try:
-        await _ask_value(row, answered, follow_ups=follow_ups, turns=turns)
+        await _ask_value(row, answered)
         if follow_ups.config.evidence:
-            chosen = await _ask_evidence(row, answered, follow_ups=follow_ups, turns=turns)
+            chosen = await _ask_evidence(row, answered)
             if follow_ups.config.support and chosen:
-                await _ask_support(row, answered, chosen, follow_ups=follow_ups, turns=turns)
+                await _ask_support(row, answered, chosen)
     except ReadingError as error:
         row["follow_up_error"], row["is_failed"] = f"{type(error).__name__}: {error}", True
     row["num_turns"] = turns.counts.num_turns - before.num_turns
@@ -251,7 +253,7 @@ def unclosed(replayed: Reading) -> ClosedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answered:
-    """What the follow-up questions of a reading are about."""
+    """What the follow-up questions of a reading are about, and what they are asked with."""
 
     document: Document
     sentences: Sentences
@@ -263,6 +265,8 @@ class _Answered:
     """The answer that was taken out of it; None if it has none."""
     memory: str
     trace: MemoryTrace
+    follow_ups: FollowUps
+    turns: Turns
 
     @property
     def brief(self) -> str:
@@ -276,7 +280,7 @@ def _nothing_asked() -> ClosedRow:
     return cast(ClosedRow, {**row, **counts, "is_failed": False, "finished_at": datetime.now(UTC)})
 
 
-async def _ask_value(row: ClosedRow, reading: _Answered, *, follow_ups: FollowUps, turns: Turns) -> None:
+async def _ask_value(row: ClosedRow, reading: _Answered) -> None:
     """Adds the answer as a value to the row, if the question asks for a type."""
     value_type = reading.value_type
     if value_type is None:
@@ -285,34 +289,28 @@ async def _ask_value(row: ClosedRow, reading: _Answered, *, follow_ups: FollowUp
     if guide is None:
         value = text_value(reading.answer)
     else:
-        encode = follow_ups.tokens.encode
+        encode = reading.follow_ups.tokens.encode
         slots = {Slot.MEMORY: encode(reading.memory), Slot.FORM: encode(format_instructions(value_type))}
-        budget = completion_budget(value_type, json_tokens=follow_ups.config.json_tokens)
-        prompt = _prompt(
-            VALUE, reading.response, reading, slots=slots, follow_ups=follow_ups, max_tokens=budget, guide=guide
-        )
-        completion = await turns(prompt)
+        budget = completion_budget(value_type, json_tokens=reading.follow_ups.config.json_tokens)
+        prompt = _prompt(VALUE, reading.response, reading, slots=slots, max_tokens=budget, guide=guide)
+        completion = await reading.turns(prompt)
         value = parse_value(completion, value_type, answer=reading.answer)
         row["confidence"] = confidence(completion, guide)
     row["value"], row["value_status"], row["follow_up_error"] = value.value, value.status.value, value.problem
     row["value_bool"], row["value_number"], row["value_label"] = value.boolean, value.number, value.label
 
 
-async def _ask_evidence(
-    row: ClosedRow, reading: _Answered, *, follow_ups: FollowUps, turns: Turns
-) -> Sequence[Candidate]:
+async def _ask_evidence(row: ClosedRow, reading: _Answered) -> Sequence[Candidate]:
     """Adds the sentences that the answer rests on to the row, and returns them, the best first.
 
     An answer that says "not stated" rests on none. Without a sentence to show, none supports the answer, and nothing is
     asked.
     """
     is_stated = row["value_status"] != ValueStatus.NOT_STATED
-    shown = await asyncio.to_thread(_shown, reading, follow_ups=follow_ups) if is_stated else []
+    shown = await asyncio.to_thread(_shown_sentences, reading) if is_stated else []
     chosen: list[Candidate] = []
     if shown:
-        completion = await _ask_of_sentences(
-            EVIDENCE, reading, shown, guide=evidence_guide(len(shown)), follow_ups=follow_ups, turns=turns
-        )
+        completion = await _ask_of_sentences(EVIDENCE, reading, shown, guide=evidence_guide(len(shown)))
         try:
             chosen = evidence_of(completion.text, shown)
         except ValueError as error:
@@ -323,49 +321,42 @@ async def _ask_evidence(
     return chosen
 
 
-async def _ask_support(
-    row: ClosedRow, reading: _Answered, chosen: Sequence[Candidate], *, follow_ups: FollowUps, turns: Turns
-) -> None:
+async def _ask_support(row: ClosedRow, reading: _Answered, chosen: Sequence[Candidate]) -> None:
     """Adds to the row whether the sentences support the answer."""
     shown = sorted(chosen, key=lambda sentence: sentence.char_start)
-    completion = await _ask_of_sentences(
-        SUPPORT, reading, shown, guide=SUPPORT_GUIDE, follow_ups=follow_ups, turns=turns
-    )
+    completion = await _ask_of_sentences(SUPPORT, reading, shown, guide=SUPPORT_GUIDE)
     if completion.text not in SUPPORT_MENU:
         raise FollowUpError(f"turn {SUPPORT}: {completion.text!r} is not a number of the menu")
     row["support"] = SUPPORT_MENU[completion.text].value
     row["support_probability"] = confidence(completion, SUPPORT_GUIDE)
 
 
-async def _ask_of_sentences(
-    kind: str, reading: _Answered, shown: Sequence[Candidate], *, guide: Guide, follow_ups: FollowUps, turns: Turns
-) -> Completion:
+async def _ask_of_sentences(kind: str, reading: _Answered, shown: Sequence[Candidate], *, guide: Guide) -> Completion:
     """The completion of a turn that shows sentences.
 
     Raises:
         FollowUpError: it was cut.
     """
-    slots = {Slot.SENTENCES: _numbered(shown, reading.document, follow_ups.tokens)}
+    slots = {Slot.SENTENCES: _numbered(shown, reading.document, reading.follow_ups.tokens)}
     budget = COMPLETION_TOKENS[kind]
-    prompt = _prompt(kind, reading.brief, reading, slots=slots, follow_ups=follow_ups, max_tokens=budget, guide=guide)
-    completion = await turns(prompt)
+    prompt = _prompt(kind, reading.brief, reading, slots=slots, max_tokens=budget, guide=guide)
+    completion = await reading.turns(prompt)
     if completion.finish_reason is FinishReason.LENGTH:
         raise FollowUpError(f"turn {kind}: it was cut at its budget of {budget} tokens")
     return completion
 
 
-def _shown(reading: _Answered, *, follow_ups: FollowUps) -> list[Candidate]:
+def _shown_sentences(reading: _Answered) -> list[Candidate]:
     """The sentences that are shown; decodes and ranks, beside the event loop."""
     brief, document = reading.brief, reading.document
     sources = reading.trace.sources(question=reading.question, answer=brief)
     candidates = candidates_of(document, reading.sentences, sources)
-    decode = follow_ups.tokens.decode
+    decode = reading.follow_ups.tokens.decode
     return choose_candidates(
         candidates,
         words=[folded_words(decode(document.tokens(each.token_start, each.token_end))) for each in candidates],
         sought=folded_words("\n".join([reading.question, brief, reading.memory])),
-        scores=word_scores,
-        max_tokens=follow_ups.config.shown_tokens,
+        max_tokens=reading.follow_ups.config.shown_tokens,
     )
 
 
@@ -375,12 +366,11 @@ def _prompt(
     reading: _Answered,
     *,
     slots: Mapping[Slot, Sequence[int]],
-    follow_ups: FollowUps,
     max_tokens: int,
     guide: Guide,
 ) -> Prompt:
     """A follow-up question: nothing of its texts becomes a control token."""
-    encode = follow_ups.tokens.encode
+    follow_ups, encode = reading.follow_ups, reading.follow_ups.tokens.encode
     filled = {Slot.QUESTION: encode(reading.question), Slot.ANSWER: encode(answer), **slots}
     return Prompt(
         path=kind,

@@ -7,21 +7,13 @@ that were there at two deaths are suspects. They run in groups of 16, then those
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.errors import EngineDeadError, EngineRequestError
-from memagent_batch.store.location import Location
-from memagent_batch.store.parquet import parquet_bytes
 from memagent_batch.store.turn_log.index import ReadingKey, reading_key
 
-DEATHS_FOLDER = "log/deaths"
 SUSPECT_DEATHS = 2
 """Deaths after which a turn is a suspect; any turn beside it may have caused the first."""
 SUSPECTS_TOGETHER = 16
@@ -35,54 +27,20 @@ TurnKey = tuple[ReadingKey, str, str]
 """A reading, the fingerprint of what answers its turn, and the turn's path."""
 
 
-@dataclass(slots=True, kw_only=True)
 class Suspects:
-    """Which turns are in flight, and which were when an engine of this run died. One for each actor."""
+    """Which turns are in flight, and which were when an engine of this run died. One for each actor.
 
-    output: Location | None
-    """The run's location; None where no file is kept, and the actor hands deaths on (`at_death`, `add`)."""
-    run_id: str
-    """Deaths in other runs do not count: the cluster, the model or the machine may have been repaired since."""
-    _under_way: set[TurnKey] = field(default_factory=set)
-    _deaths: Counter[TurnKey] = field(default_factory=Counter)
-    _next: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _permits: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(SUSPECTS_TOGETHER))
-    _at_death: frozenset[TurnKey] | None = None
+    Deaths in other runs do not count: the cluster, the model or the machine may have been repaired since.
+    """
 
-    def load(self) -> None:
-        """Reads the deaths of this run."""
-        if self.output is None:
-            return
-        folder = self.output / DEATHS_FOLDER
-        for path in folder.files():
-            if path.rsplit("/", 1)[-1].startswith(self.run_id):
-                rows = pq.read_table(path, filesystem=folder.fs).to_pylist()
-                self.add(map(_turn_of, rows))
-
-    def add(self, turns: Iterable[TurnKey]) -> None:
-        """Counts a death of each of these turns."""
-        self._deaths.update(turns)
-
-    @property
-    def at_death(self) -> list[TurnKey]:
-        """The turns that were in flight when the engine died."""
-        return sorted(self._at_death or ())
-
-    def save(self, *, writer_id: str) -> None:
-        """Keeps the turns that were in flight when the engine died."""
-        rows = [
-            {
-                "document_hash": key[0],
-                "question_hash": key[1],
-                "sample": key[2],
-                "fingerprint": fingerprint,
-                "path": path,
-            }
-            for key, fingerprint, path in self.at_death
-        ]
-        if rows and self.output is not None:
-            name = f"{DEATHS_FOLDER}/{self.run_id}-{writer_id}.parquet"
-            (self.output / name).write_bytes(parquet_bytes(pa.Table.from_pylist(rows)))
+    def __init__(self, died: Iterable[TurnKey] = ()) -> None:
+        """`died`: the turns that were in flight at earlier deaths, once for each death."""
+        self.at_death: list[TurnKey] = []
+        """The turns that were in flight when this engine died."""
+        self._deaths = Counter(died)
+        self._in_flight: set[TurnKey] = set()
+        self._next = asyncio.Lock()
+        self._permits = asyncio.Semaphore(SUSPECTS_TOGETHER)
 
     @asynccontextmanager
     async def admit(self, address: ReadingAddress, path: str) -> AsyncIterator[None]:
@@ -91,7 +49,7 @@ class Suspects:
         Raises:
             EngineRequestError: the engine died at this turn too often.
         """
-        deaths = self._deaths[_turn(address, path)]
+        deaths = self._deaths[_turn_key(address, path)]
         if deaths >= FATAL_DEATHS:
             raise EngineRequestError(f"turn {path}: the engine died {deaths} times while this turn was in flight")
         async with AsyncExitStack() as permits:
@@ -104,23 +62,17 @@ class Suspects:
     @contextmanager
     def watch(self, address: ReadingAddress, path: str) -> Iterator[None]:
         """Keeps the turn noted as in flight inside the block."""
-        turn = _turn(address, path)
-        self._under_way.add(turn)
+        turn = _turn_key(address, path)
+        self._in_flight.add(turn)
         try:
             yield
         except EngineDeadError:
-            if self._at_death is None:  # turns that ask the dead engine later did not kill it
-                self._at_death = frozenset(self._under_way)
+            if not self.at_death:  # turns that ask the dead engine later did not kill it
+                self.at_death = sorted(self._in_flight)
             raise
         finally:
-            self._under_way.discard(turn)
+            self._in_flight.discard(turn)
 
 
-def _turn(address: ReadingAddress, path: str) -> TurnKey:
+def _turn_key(address: ReadingAddress, path: str) -> TurnKey:
     return (reading_key(address), address.fingerprint, path)
-
-
-def _turn_of(row: Mapping[str, Any]) -> TurnKey:
-    """The turn of a row of a death; one without a fingerprint is not a turn of any reader."""
-    key = (row["document_hash"], row["question_hash"], row["sample"])
-    return key, row.get("fingerprint", ""), row["path"]

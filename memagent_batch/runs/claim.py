@@ -32,7 +32,6 @@ from memagent_batch.config.sources import SourceConfig
 from memagent_batch.documents.lake.table import LakeKind, table_name
 from memagent_batch.errors import MemagentError, OutputError, StorageError, SupersededError
 from memagent_batch.masking import mask_url
-from memagent_batch.reading.suspects import DEATHS_FOLDER
 from memagent_batch.runs.manifest import FORMAT, MANIFEST_FILE, RUN_FILE
 from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, MEMORIES_FOLDER, REMOVED_FOLDER, RESULTS_FOLDER
 from memagent_batch.store.claims import read_owner_record
@@ -44,7 +43,7 @@ from memagent_batch.store.turn_log.writer import FOLLOW_UPS_FOLDER, OUTCOMES_FOL
 
 INPUT_FOLDER = "input"
 """Where documents and questions lie that came from a program and not from files."""
-LOG_FOLDERS = (TURNS_FOLDER, OUTCOMES_FOLDER, FOLLOW_UPS_FOLDER, ASKED_FOLDER, DEATHS_FOLDER)
+LOG_FOLDERS = (TURNS_FOLDER, OUTCOMES_FOLDER, FOLLOW_UPS_FOLDER, ASKED_FOLDER)
 """Where the turn log lies, which may be there before a run is."""
 OUTPUT_FILES = (
     MANIFEST_FILE,

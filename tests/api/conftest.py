@@ -24,7 +24,7 @@ QUESTIONS: list[str | ma.Question | Mapping[str, Any]] = [
     {"question": "Why? " * 100, "question_id": "too-long"},
     ma.Question(question="Where?", question_id="bound", document_id="short", references=["here"]),
 ]
-OF_THE_RUN = {"run_id", "started_at", "finished_at", "engine_seconds"}
+OF_THE_RUN = {"run_id", "started_at", "finished_at", "engine_seconds", "num_replayed_turns"}
 """Columns that no two runs have in common."""
 
 Key = tuple[str, str, int]

@@ -1,5 +1,6 @@
 """`ma.read`: the rows of the job's tables, lazily, between stages of a program's own, in a Ray session of its own."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -19,8 +20,7 @@ from ray.data._internal.metadata_exporter import sanitize_for_struct
 
 import memagent_batch as ma
 from memagent_batch.api import stage
-from memagent_batch.budgets import fit_budgets_to_window
-from memagent_batch.config.job import PoolConfig, RunConfig
+from memagent_batch.config.job import RunConfig
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import (
@@ -31,13 +31,11 @@ from memagent_batch.errors import (
     OutputError,
     SettingsError,
 )
-from memagent_batch.executors.actor import ActorLife, ReaderTask
+from memagent_batch.executors.actor import ActorLife, ReaderProcess, ReaderTask
 from memagent_batch.executors.answers import AnswerReader
-from memagent_batch.executors.ray import stages
-from memagent_batch.executors.ray.replicas import this_process
+from memagent_batch.executors.ray import executor, replicas
 from memagent_batch.store.location import Location
 from memagent_batch.tokens.tokenizer import Tokenizer
-from memagent_batch.wiring import identify_reader
 from tests import prompt_dependent_engine
 from tests.api.conftest import QUESTIONS, TEXTS, agent_of, by_reading, logged_turns, run_local, table_of
 from tests.engine_context import MadeEngine
@@ -111,13 +109,27 @@ def test_log_of_a_finished_scan_is_taken_and_its_tables_stay(agent: ma.Agent, tm
     texts = {"short": "a word", "other": "another word"}
     first = run_local(documents=table_of({"short": "a word"}), questions=["Who?"], output=scan, agent=agent)
     rows = rows_of(ma.read(ray.data.from_arrow(table_of(texts)), agent, questions=["Who?"], log=scan))
-    runs = {row["document_id"]: row["run_id"] for row in rows}
-    assert runs["short"] == first.run_id < runs["other"]
+    replayed = {row["document_id"]: row["num_replayed_turns"] == row["num_turns"] for row in rows}
+    assert replayed == {"short": True, "other": False}
     assert ma.Run.at(scan).answers().equals(first.answers())
     num_turns = logged_turns(scan)
     again = run_local(documents=table_of(texts), questions=["Who?"], output=scan, agent=agent)
-    assert {row["document_id"]: row["run_id"] for row in again.answers().to_pylist()} == runs
+    assert {row["run_id"] for row in again.answers().to_pylist()} == {row["run_id"] for row in rows}
     assert logged_turns(scan) == num_turns
+
+
+def test_log_of_a_document_that_grew_has_the_turns_that_were_taken_from_its_last_version(
+    text_model: str, tmp_path: Path
+) -> None:
+    agent, text = agent_of(text_model), "some words " * 100
+    for version in (text, text + "and more. " * 30):
+        grown = table_of({"grows": version})
+        run_local(documents=grown, questions=["Who?"], output=tmp_path, agent=agent)
+    turns = pq.read_table(tmp_path / "log/turns")
+    assert turns["reused_from"].null_count < turns.num_rows
+    (row,) = rows_of(ma.read(ray.data.from_arrow(grown), agent, questions=["Who?"], log=tmp_path))
+    assert row["num_replayed_turns"] == row["num_turns"] > 2
+    assert logged_turns(tmp_path) == turns.num_rows
 
 
 def test_dataset_that_is_consumed_twice_by_several_actors_is_read_once(text_model: str, tmp_path: Path) -> None:
@@ -143,17 +155,16 @@ def test_stage_stands_between_two_stages_and_leaves_the_session_as_it_is(agent: 
     assert before.count() == 6
 
 
-def test_failed_readings_are_read_again_only_where_that_is_asked_for(agent: ma.Agent, tmp_path: Path) -> None:
+def test_reading_that_failed_is_tried_again_by_the_next_call(agent: ma.Agent, tmp_path: Path) -> None:
     dataset = ray.data.from_arrow(table_of({"short": "a word"}))
     questions = ["Who?", "Why? " * 100]
-    runs = []
-    for retry_failed in (False, False, True):
-        read = ma.read(dataset, agent, questions=questions, log=tmp_path / "log", retry_failed=retry_failed)
-        runs.append({row["question"]: row["run_id"] for row in rows_of(read) if not row["sample"]})
-    first, second, third = runs
-    assert second == first
-    assert third["Who?"] == first["Who?"]
-    assert third[questions[1]] > first[questions[1]]
+    statuses, turns = [], []
+    for _ in range(2):
+        read = ma.read(dataset, agent, questions=questions, log=tmp_path / "log")
+        statuses.append(sorted(row["status"] for row in rows_of(read) if not row["sample"]))
+        turns.append(logged_turns(tmp_path / "log"))
+    assert statuses == [["failed", "ok"]] * 2
+    assert turns[0] == turns[1] > 0
 
 
 @pytest.mark.s3
@@ -162,9 +173,9 @@ def test_log_in_a_bucket_is_kept_and_found_and_its_key_is_in_no_report_of_ray(
 ) -> None:
     tasks: list[ReaderTask] = []
 
-    def read_calls(calls: Any, reader: type[AnswerReader], *, task: ReaderTask, pool: PoolConfig) -> Any:
+    def read_calls(calls: Any, reader: type[AnswerReader], *, task: ReaderTask) -> Any:
         tasks.append(task)
-        return stages.read_calls(calls, reader, task=task, pool=pool)
+        return executor.read_calls(calls, reader, task=task)
 
     monkeypatch.setattr(stage, "read_calls", read_calls)
     options = {**s3_bucket.storage_options, "secret": "hunter2"}
@@ -174,7 +185,8 @@ def test_log_in_a_bucket_is_kept_and_found_and_its_key_is_in_no_report_of_ray(
         rows_of(ma.read(dataset, agent_of(text_model), questions=["Who?"], log=log, storage_options=options))
         for _ in range(2)
     )
-    assert second == first
+    assert by_reading(second) == by_reading(first)
+    assert [row["num_replayed_turns"] for row in (*first, *second)] == [0, 2]
     secret = replace(tasks[0], place=RunConfig(output="s3://key:hunter2@bucket/log", storage_options=options))
     assert "bucket/log" in str(sanitize_for_struct(secret, 10_000))
     assert "hunter2" not in str(sanitize_for_struct(secret, 10_000))
@@ -185,7 +197,7 @@ def actor_processes() -> list[psutil.Process]:
     found = []
     for process in psutil.Process().children(recursive=True):
         try:
-            if "AnswerReader" in " ".join(process.cmdline()):
+            if "Replica" in " ".join(process.cmdline()):
                 found.append(process)
         except psutil.Error:  # it has just ended
             continue
@@ -211,8 +223,7 @@ def test_actor_killed_in_mid_reading_is_replaced_and_the_rows_are_the_same(text_
     os.kill(actor.pid, signal.SIGKILL)
     reading.join(PATIENCE_SECONDS)
     assert any(row["num_replayed_turns"] for row in found)
-    replayed = [row | {"num_replayed_turns": 0} for row in found]
-    assert by_reading(replayed) == by_reading(whole)
+    assert by_reading(found) == by_reading(whole)
 
 
 class PoisonedEngine(MadeEngine):
@@ -239,9 +250,9 @@ class PoisonedLife(ActorLife):
 
 
 class PoisonedReader(AnswerReader):
-    def __init__(self, task: ReaderTask) -> None:
-        super().__init__(task)
-        self._reader._life = PoisonedLife(task, this_process())
+    def __init__(self, task: ReaderTask, process: ReaderProcess) -> None:
+        super().__init__(task, process)
+        self._life = PoisonedLife(task, process)
 
 
 def test_turn_that_kills_its_engine_four_times_fails_alone_where_no_log_is_kept(
@@ -272,24 +283,32 @@ def test_wrong_rows_of_a_lazy_stage_are_refused_with_the_errors_own_type(
         rows_of(ma.read(lazy, agent, questions=["Who?"]))
 
 
-def test_log_that_holds_everything_needs_no_engine(text_model: str, tmp_path: Path) -> None:
-    gone = {"engine": "openai", "openai": ma.OpenAIConfig(base_url="http://127.0.0.1:9/v1", max_retries=0)}
-    agent = agent_of(text_model).model_copy(update=gone)
-    dataset = ray.data.from_arrow(table_of({"a": "a", "null": None}))
-    fingerprint = identify_reader(fit_budgets_to_window(agent)).fingerprint
-    copy_log(tmp_path, agent=agent_of(text_model), dataset=dataset, fingerprint=fingerprint)
-    rows = rows_of(ma.read(dataset, agent, questions=["Who?"], log=tmp_path))
-    assert {row["document_id"]: row["status"] for row in rows} == {"a": "ok", "null": "failed"}
+class OneBrokenReader(AnswerReader):
+    """The engine of one replica can't start, also when Ray starts the replica again."""
+
+    def __init__(self, task: ReaderTask, process: ReaderProcess) -> None:
+        super().__init__(task, process)
+        replicas.RESTART_SECONDS = 0.1
+        broken, actor = Path(task.output.path) / "broken", process.writer  # type: ignore[union-attr]
+        with contextlib.suppress(FileExistsError), broken.open("x") as file:
+            file.write(actor)
+        if broken.read_text() == actor:
+            self._life._start_engine = self.fail  # type: ignore[method-assign]
+
+    async def fail(self) -> Engine:
+        raise EngineStartError("this GPU is broken")
 
 
-def copy_log(log: Path, *, agent: ma.Agent, dataset: Any, fingerprint: str) -> None:
-    """What an agent reads of the dataset, as the log of a reader whose engine is not there."""
-    rows_of(ma.read(dataset, agent, questions=["Who?"], log=log))
-    for path in log.glob("log/*/*.parquet"):
-        table = pq.read_table(path)
-        column = table.schema.get_field_index("fingerprint")
-        renamed = table.set_column(column, table.field(column), pa.array([fingerprint] * table.num_rows))
-        pq.write_table(renamed, path)
+def test_replica_that_can_not_start_costs_itself_each_time_that_the_dataset_is_consumed(
+    text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage, "AnswerReader", OneBrokenReader)
+    texts: dict[str, str | None] = {f"d{number}": f"{number} and some words " * 50 for number in range(20)}
+    dataset = ray.data.from_arrow(table_of(texts)).repartition(20)
+    read = ma.read(dataset, agent_of(text_model), questions=["Who?"], log=tmp_path, replicas=2)
+    for _ in range(2):
+        assert {row["document_id"] for row in rows_of(read) if row["status"] == "ok"} == set(texts)
+        (tmp_path / "broken").unlink()
 
 
 def test_engine_that_can_not_start_is_raised_where_the_dataset_is_consumed(text_model: str) -> None:

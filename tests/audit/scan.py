@@ -57,7 +57,7 @@ class Copy:
     def files(self) -> list[str]:
         """All files below the output, of which a run says something."""
         names = [str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if path.is_file()]
-        return sorted(name for name in names if not name.startswith("log/deaths") and ".tmp" not in name)
+        return sorted(name for name in names if ".tmp" not in name)
 
     def verify(self, **settings: Any) -> Verification:
         """Checks it."""

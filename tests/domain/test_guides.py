@@ -74,18 +74,8 @@ def test_guide_whose_example_it_does_not_allow_is_refused() -> None:
         regex_guide("a+", example="b")
 
 
-def test_guide_fields_name_what_may_be_written_and_are_none_where_a_form_can_not() -> None:
-    schema = {"type": "boolean"}
-    assert guide_fields(choice_guide("a", "b"), GuideForm.STRUCTURED_OUTPUTS) == {
-        "structured_outputs": {"choice": ["a", "b"]}
-    }
-    assert guide_fields(regex_guide("a*", example="a"), GuideForm.STRUCTURED_OUTPUTS) == {
-        "structured_outputs": {"regex": "a*"}
-    }
-    assert guide_fields(json_guide(schema), GuideForm.STRUCTURED_OUTPUTS) == {"structured_outputs": {"json": schema}}
-    sent = {"name": "value", "strict": True, "schema": {"enum": [1, 2]}}
-    assert guide_fields(choice_guide("1", "2"), GuideForm.RESPONSE_FORMAT) == {
-        "response_format": {"type": "json_schema", "json_schema": sent}
-    }
-    assert guide_fields(choice_guide("01", "02"), GuideForm.RESPONSE_FORMAT) is None
-    assert guide_fields(regex_guide("a*", example="a"), GuideForm.RESPONSE_FORMAT) is None
+def test_guide_fields_name_what_may_be_written() -> None:
+    schema, form = {"type": "boolean"}, GuideForm.STRUCTURED_OUTPUTS
+    assert guide_fields(choice_guide("a", "b"), form) == {"structured_outputs": {"choice": ["a", "b"]}}
+    assert guide_fields(regex_guide("a*", example="a"), form) == {"structured_outputs": {"regex": "a*"}}
+    assert guide_fields(json_guide(schema), form) == {"structured_outputs": {"json": schema}}

@@ -1,8 +1,6 @@
 """An endpoint that goes away and comes back, over real sockets."""
 
 import asyncio
-import json
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -70,20 +68,6 @@ async def test_complete_endpoint_that_stays_away_is_unavailable_and_then_at_once
     assert {type(result) for result in (*results, *later)} == {EngineUnavailableError}
     assert r"no healthy upstream; waited for 0.5 s (openai.outage_seconds)" in str(results[0])
     assert (len(script.requests), len(script.probed)) == (4, num_probes)
-
-
-async def test_complete_429_holds_all_requests_for_its_retry_after(tiny_tokenizer: Tokenizer) -> None:
-    with scripted_server(error_reply(429, "quota", **{"Retry-After": "1"}), completion_reply()) as script:
-        async with started(script, tiny_tokenizer, max_retries=0) as engine:
-            began = time.monotonic()
-            first = asyncio.ensure_future(ask(engine, times=1))
-            await until(lambda: bool(engine.away_reason))
-            results = list(await ask(engine, times=3))
-            held_seconds = time.monotonic() - began
-            results += await first
-    assert held_seconds >= 1.0
-    assert {result.text for result in results if isinstance(result, Completion)} == {"noted"}
-    assert len(script.requests) == 5
 
 
 async def test_complete_endpoint_that_hangs_is_away_though_it_takes_connections(tiny_tokenizer: Tokenizer) -> None:
@@ -173,14 +157,3 @@ async def test_rejoin_where_the_key_is_refused_by_now_stops_with_the_remedy(tiny
         with pytest.raises(EngineRefusedError, match=r"401: expired; set MEMAGENT_OPENAI__API_KEY.*the same command"):
             await engine.complete(PROMPT, seed=0)
         await engine.stop()
-
-
-async def test_rejoin_where_the_window_has_shrunk_meanwhile_stops_before_a_reading(tiny_tokenizer: Tokenizer) -> None:
-    with scripted_server(completion_reply()) as script:
-        script.models = Reply(body=json.dumps({"data": [{"id": "tiny", "max_model_len": 16}]}).encode())
-        engine = engine_at(script, tiny_tokenizer)
-        await engine.rejoin()
-        with pytest.raises(EngineRefusedError, match=r"a window of 16 tokens.*lower window_tokens to 16"):
-            await engine.complete(PROMPT, seed=0)
-        await engine.stop()
-    assert not script.requests

@@ -166,20 +166,6 @@ async def test_server_that_does_not_know_the_budget_is_given_its_older_name(
     assert (sent["max_tokens"], "max_completion_tokens" in sent) == (8, False)
 
 
-async def test_unknown_parameters_are_left_out_one_after_another(tiny_tokenizer: Tokenizer) -> None:
-    unknown = ["top_k", "min_p", "repetition_penalty"]
-    with scripted_server(chat_reply()) as script:
-        script.probes = [
-            *[error_reply(400, f"Unrecognized request argument supplied: {name}") for name in unknown],
-            THERE,
-        ]
-        async with started(script, tiny_tokenizer) as engine:
-            await engine.complete(prompt_of(tiny_tokenizer), seed=0)
-    (sent,) = script.requests
-    assert not set(unknown) & sent.keys()
-    assert {"presence_penalty", "frequency_penalty"} <= sent.keys()
-
-
 @pytest.mark.parametrize(("name", "value"), [("temperature", 0), ("top_p", 0.9), ("seed", 5)])
 async def test_model_that_refuses_how_tokens_are_drawn_is_refused_with_the_way_out(
     name: str, value: float, tiny_tokenizer: Tokenizer
@@ -402,8 +388,6 @@ def test_reader_through_a_chat_api_is_another_one_and_says_so() -> None:
     assert "api" not in completions.parts["engine"]
 
 
-@pytest.mark.ray
-@pytest.mark.usefixtures("ray_here")
 def test_job_through_a_chat_api_fails_only_the_readings_that_were_refused_and_records_api_and_markers(
     tmp_path: Path, text_model: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -432,6 +416,7 @@ def test_job_through_a_chat_api_fails_only_the_readings_that_were_refused_and_re
                 documents=str(tmp_path / "docs"),
                 ask=("What is it?",),
                 output=str(tmp_path / "run"),
+                executor="local",
                 model="tiny",
                 tokenizer=text_model,
                 engine="openai",

@@ -86,17 +86,6 @@ async def test_answer_through_an_outage_sends_nothing_but_one_probe_at_a_time(si
     assert breaker.away_seconds == 0
 
 
-async def test_answer_in_an_outage_tells_how_long_it_lasts_and_why() -> None:
-    world = World(away_until=300)
-    breaker = world.breaker()
-    waiting = asyncio.ensure_future(breaker.answer(world.send))
-    await until(lambda: world.now >= 100)
-    assert breaker.away_seconds == pytest.approx(world.now)
-    assert breaker.failure == "refused"
-    await waiting
-    assert breaker.away_seconds == 0
-
-
 async def test_answer_outage_that_lasts_too_long_raises_for_all_with_the_setting_named() -> None:
     world = World(away_until=10_000)
     breaker = world.breaker(longest_seconds=600)
@@ -171,10 +160,3 @@ async def test_answer_retry_after_is_respected_before_the_next_probe(asked: floa
     world = World(away_until=1, sign=Failure(message="429", retry_after_seconds=asked, concerns_all=True))
     assert await world.breaker().answer(world.send) == DONE
     assert asked <= world.probed_at[0] <= asked + 1
-
-
-async def test_answer_without_patience_gives_up_at_the_first_sign() -> None:
-    world = World(away_until=10)
-    with pytest.raises(EngineUnavailableError):
-        await world.breaker(longest_seconds=0).answer(world.send)
-    assert world.now == 0

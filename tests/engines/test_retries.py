@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.engines.openai.client import parse_retry_after
+from memagent_batch.engines.openai.client import retry_after_seconds
 from memagent_batch.engines.openai.outage import MAX_BACKOFF_SECONDS, MAX_RETRY_AFTER_SECONDS, Backoff
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -38,17 +38,19 @@ def test_pause_with_retry_after_waits_at_least_that_up_to_the_cap(asked: float, 
 
 
 @pytest.mark.parametrize(
-    ("value", "seconds"),
+    ("headers", "seconds"),
     [
-        ("7", 7.0),
-        (" 0 ", 0.0),
-        ("Sun, 01 Mar 2026 12:00:30 GMT", 30.0),
-        ("Sun, 01 Mar 2026 11:00:00 GMT", 0.0),
-        ("soon", None),
-        ("-3", None),
-        ("", None),
-        (None, None),
+        ({"Retry-After": "7"}, 7.0),
+        ({"Retry-After": " 0 ", "retry-after-ms": "9"}, 0.0),
+        ({"Retry-After": "Sun, 01 Mar 2026 12:00:30 GMT"}, 30.0),
+        ({"Retry-After": "Sun, 01 Mar 2026 11:00:00 GMT"}, 0.0),
+        ({"Retry-After": "soon", "retry-after-ms": "1500"}, 1.5),
+        ({"retry-after-ms": "-3"}, None),
+        ({"Retry-After": "-3"}, None),
+        ({}, None),
     ],
 )
-def test_retry_after_seconds_or_date_is_read(value: str | None, seconds: float | None) -> None:
-    assert parse_retry_after(value, now=NOW) == seconds
+def test_retry_after_in_seconds_as_a_date_or_in_milliseconds_is_read(
+    headers: dict[str, str], seconds: float | None
+) -> None:
+    assert retry_after_seconds(headers, now=NOW) == seconds

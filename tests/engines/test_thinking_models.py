@@ -211,8 +211,6 @@ def test_reader_fingerprint_of_a_model_that_thinks_depends_on_whether_it_may(tmp
     assert silent.parts["thoughts"] == thinking.parts["thoughts"] == "cut off"
 
 
-@pytest.mark.ray
-@pytest.mark.usefixtures("ray_here")
 def test_job_with_a_model_that_thinks_keeps_raw_turns_in_the_log_and_shows_what_follows(
     tmp_path: Path, text_model: str
 ) -> None:
@@ -230,6 +228,7 @@ def test_job_with_a_model_that_thinks_keeps_raw_turns_in_the_log_and_shows_what_
                 documents=str(tmp_path / "a.txt"),
                 ask=("Who?",),
                 output=str(tmp_path / "run"),
+                executor="local",
                 model="tiny",
                 tokenizer=tokenizer.model,
                 engine="openai",

@@ -66,7 +66,7 @@ def address_of(name: str) -> ReadingAddress:
 
 async def read_in(run: RecordedRun, name: str, policy: Policy, **settings: Any) -> Reading:
     """A reading of 20 tokens whose turns and end are logged."""
-    journal = Journal(log=run.writer, suspects=Suspects(output=None, run_id="first"))
+    journal = Journal(log=run.writer, suspects=Suspects())
     turns = ReadingTurns(address=address_of(name), seed=0, journal=journal, **settings)
     agent = replace(AGENT, policy=policy, prompts=PROMPTS_OF_RUN)
     reading = await read(document_of(20), WHO, agent=agent, turns=turns)

@@ -58,7 +58,7 @@ async def night(
         from_log=from_log["reader"],
         logged_follow_ups=from_log,
         last_hashes=() if text == TEXT else (text_hash(TEXT),),
-        journal=Journal(log=log, suspects=Suspects(output=output, run_id=run_id)) if keeps else None,
+        journal=Journal(log=log, suspects=Suspects()) if keeps else None,
     )
     close = await finished(turns, tokenizer.document(text), agent=make_agent(AGENT), text=text)
     results = [await close(each, follow_ups) for each in types]

@@ -320,7 +320,7 @@ async def test_follow_up_turns_of_a_logged_reading_are_asked_alone_and_replayed_
             for name in fingerprints
         }
         log = TurnLogWriter(output, run_id=run_id, writer_id="w", settings=LogConfig(flush_seconds=0.01))
-        journal = Journal(log=log, suspects=Suspects(output=output, run_id=run_id))
+        journal = Journal(log=log, suspects=Suspects())
         turns = ReadingTurns(
             engine=engine,
             address=address,

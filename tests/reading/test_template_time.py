@@ -71,7 +71,7 @@ async def read_later(agent: AgentConfig, output: Location, *, run_id: str, asks_
         address=address,
         seed=0,
         from_log=from_log,
-        journal=Journal(log=log, suspects=Suspects(output=None, run_id=run_id)),
+        journal=Journal(log=log, suspects=Suspects()),
     )
     document = make_tokenizer(agent).document(TEXT)
     reading = await read(document, QUESTION, agent=make_agent(agent), turns=turns)

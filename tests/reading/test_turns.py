@@ -144,9 +144,9 @@ async def test_turns_asked_side_by_side_are_numbered_in_the_order_of_asking() ->
 
 
 async def test_suspects_that_wait_leave_the_places_of_the_engine_to_others(tmp_path: Path) -> None:
-    suspects, places = Suspects(output=None, run_id="r"), TurnPlaces(2)
     suspected = [replace(ADDRESS, document_hash=f"suspect {number}") for number in range(4)]
-    suspects.add([(reading_key(address), "f", "update/0") for address in suspected] * ALONE_DEATHS)
+    suspects = Suspects([(reading_key(address), "f", "update/0") for address in suspected] * ALONE_DEATHS)
+    places = TurnPlaces(2)
     log = TurnLogWriter(Location(uri=str(tmp_path)), run_id="r", writer_id="w", settings=LogConfig())
     may_end, ended = asyncio.Event(), list[str]()
 
@@ -219,7 +219,7 @@ async def test_turns_of_which_no_markers_were_counted_have_no_number_of_them() -
 def journal_at(folder: Path) -> Journal:
     output = Location(uri=str(folder))
     log = TurnLogWriter(output, run_id="run", writer_id="w", settings=LogConfig(flush_seconds=600))
-    return Journal(log=log, suspects=Suspects(output=output, run_id="run"))
+    return Journal(log=log, suspects=Suspects())
 
 
 async def test_new_turns_are_recorded_and_replayed_ones_are_not(tmp_path: Path) -> None:

@@ -5,13 +5,13 @@ A span of evidence is that of a sentence of the document, so it is exact by cons
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.guides import Guide, number_regex, regex_guide
 from memagent_batch.domain.texts.sentences import Sentences
-from memagent_batch.domain.texts.words import folded_words
+from memagent_batch.domain.texts.words import folded_words, word_scores
 from memagent_batch.domain.turns import Prompt, Writes
 
 MAX_SOURCES = 8
@@ -124,10 +124,6 @@ class Candidate:
         return self.token_end - self.token_start + NUMBERING_TOKENS
 
 
-Scores = Callable[[Sequence[list[str]], Sequence[str]], Sequence[float]]
-"""Scores of passages by their words against the words of a question; 0 where they share none."""
-
-
 def candidates_of(document: Document, sentences: Sentences, sources: Iterable[ShownRange]) -> list[Candidate]:
     """The sentences of these parts of the document, each once and whole, in its order."""
     found: dict[int, Candidate] = {}
@@ -148,11 +144,10 @@ def choose_candidates(
     *,
     words: Sequence[list[str]],
     sought: Collection[str],
-    scores: Scores,
     max_tokens: int,
 ) -> list[Candidate]:
     """Those of the sentences that are shown, in the order of the document: the nearest ones that the budget holds."""
-    found = scores(words, list(dict.fromkeys(sought)))
+    found = word_scores(words, list(dict.fromkeys(sought)))
     ranked = sorted(range(len(candidates)), key=lambda place: (-found[place], place))
     if any(score > 0 for score in found):
         ranked = [place for place in ranked if found[place] > 0]

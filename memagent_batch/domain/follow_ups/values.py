@@ -146,17 +146,17 @@ def parse_value(completion: Completion, value_type: ValueType, *, answer: str | 
         return _invalid("it was cut at the turn's budget")
     match value_type.type:
         case AnswerType.TEXT | AnswerType.BOOL | AnswerType.LABEL:
-            return _menu_value(written, value_type, answer=answer)
+            return _parse_menu(written, value_type, answer=answer)
         case AnswerType.JSON:
-            return _value_of_json(written, value_type)
+            return _parse_json(written, value_type)
     if value_type.not_stated and written == NOT_STATED_ENTRY:
         return NOTHING_STATED
     match value_type.type:
         case AnswerType.LABELS:
-            return _labels_value(written, value_type)
+            return _parse_labels(written, value_type)
         case AnswerType.NUMBER:
-            return _number_value(written)
-    return _date_value(written)
+            return _parse_number(written)
+    return _parse_date(written)
 
 
 def written_value(text: str, value_type: ValueType) -> TypedValue:
@@ -178,9 +178,9 @@ def written_value(text: str, value_type: ValueType) -> TypedValue:
         case AnswerType.LABELS:
             return _written_labels(written, value_type)
         case AnswerType.NUMBER:
-            return _number_value(written)
+            return _parse_number(written)
         case AnswerType.DATE:
-            return _date_value(written)
+            return _parse_date(written)
         case AnswerType.JSON:
             return _value_of_json(written, value_type)
 
@@ -265,7 +265,7 @@ def _invalid(problem: str) -> TypedValue:
     return TypedValue(status=ValueStatus.INVALID, problem=problem)
 
 
-def _menu_value(written: str, value_type: ValueType, *, answer: str | None) -> TypedValue:
+def _parse_menu(written: str, value_type: ValueType, *, answer: str | None) -> TypedValue:
     choices = menu(value_type)
     if written not in choices:
         return _invalid(f"{written!r} is not a number of the menu")
@@ -279,7 +279,7 @@ def _menu_value(written: str, value_type: ValueType, *, answer: str | None) -> T
     return TypedValue(status=ValueStatus.OK, value=json.dumps(choice, ensure_ascii=False), label=choice)
 
 
-def _labels_value(written: str, value_type: ValueType) -> TypedValue:
+def _parse_labels(written: str, value_type: ValueType) -> TypedValue:
     numbers = _menu_numbers(value_type)
     chosen = [] if written == NONE else written.split(", ")
     if unknown := [number for number in chosen if number not in numbers]:
@@ -309,7 +309,7 @@ def _written_labels(written: str, value_type: ValueType) -> TypedValue:
         if (number := _number_of(str(name), choices)) is None:
             return _unknown_choice(str(name), choices)
         chosen.add(number)
-    return _labels_value(", ".join(sorted(chosen, key=int)) or NONE, value_type)
+    return _parse_labels(", ".join(sorted(chosen, key=int)) or NONE, value_type)
 
 
 def _number_of(word: str, choices: Mapping[str, str]) -> str | None:
@@ -322,13 +322,13 @@ def _unknown_choice(word: str, choices: Mapping[str, str]) -> TypedValue:
     return _invalid(f"{word!r} is not one of {', '.join(choices.values())}")
 
 
-def _number_value(written: str) -> TypedValue:
+def _parse_number(written: str) -> TypedValue:
     if not re.fullmatch(NUMBER_FORM, written):
         return _invalid(f"{written!r} is not a number")
     return TypedValue(status=ValueStatus.OK, value=written, number=float(written))
 
 
-def _date_value(written: str) -> TypedValue:
+def _parse_date(written: str) -> TypedValue:
     try:
         if not re.fullmatch(DATE, written):
             raise ValueError("it is not written as YYYY-MM-DD")
@@ -338,7 +338,7 @@ def _date_value(written: str) -> TypedValue:
     return TypedValue(status=ValueStatus.OK, value=json.dumps(day.isoformat()))
 
 
-def _value_of_json(written: str, value_type: ValueType) -> TypedValue:
+def _parse_json(written: str, value_type: ValueType) -> TypedValue:
     try:
         value = json_value(written)
     except ValueError as error:

@@ -90,7 +90,7 @@ def split_sentences(text: str, *, max_chars: int = MAX_SENTENCE_CHARS) -> Senten
     starts: list[int] = []
     ends: list[int] = []
     start = _after_space(text, 0)
-    for end in _ends(text):
+    for end in _sentence_ends(text):
         for cut in _cuts(text, start, end, max_chars=max_chars):
             starts.append(start)
             ends.append(_before_space(text, cut))
@@ -104,7 +104,7 @@ def _covering(chars: Sequence[int], place: int) -> int:
     return bisect_left(chars, chars[last]) if last >= 0 else 0
 
 
-def _ends(text: str) -> Iterator[int]:
+def _sentence_ends(text: str) -> Iterator[int]:
     """Where the sentences end, the last one at the end of the text."""
     last = 0
     line_start = 0

@@ -14,7 +14,7 @@ def folded_words(text: str) -> list[str]:
     """The words of a text in lower case; pairs of neighbouring characters where a script has no spaces."""
     found: list[str] = []
     for match in WORD_FORM.finditer(text.casefold()):
-        found.extend(_parts(match[0]))
+        found.extend(_word_parts(match[0]))
     return found
 
 
@@ -30,7 +30,7 @@ def word_scores(passages: Sequence[list[str]], question: Sequence[str]) -> list[
     return [float(score) for score in index.get_scores(known)] if known else [0.0] * len(passages)
 
 
-def _parts(word: str) -> Iterator[str]:
+def _word_parts(word: str) -> Iterator[str]:
     """A run of letters and digits, taken apart where the script has no spaces."""
     last = 0
     for run in UNSPACED.finditer(word):

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
-from memagent_batch.domain.guides import Guide, menu_logprobs, num_candidates
+from memagent_batch.domain.guides import menu_logprobs, num_candidates
 from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import EngineContext
@@ -25,8 +25,8 @@ from memagent_batch.engines.openai.protocol import (
     Response,
     Usage,
     first_error,
+    guided_text,
     refused_fields,
-    value_text,
 )
 from memagent_batch.errors import EngineRequestError, EngineStartError
 from memagent_batch.tokens.chat_template import THINKING_WORD, ServerTemplate
@@ -101,7 +101,6 @@ class ChatApi(Api):
 
     path: ClassVar[str] = "chat/completions"
     probe_tokens: ClassVar[int] = 16  # some models that think refuse a budget in which they can't say anything
-    forms: ClassVar[tuple[GuideForm, ...]] = (GuideForm.STRUCTURED_OUTPUTS, GuideForm.RESPONSE_OBJECT)
 
     def __init__(self, context: EngineContext, *, tokenizer: Tokenizer) -> None:
         """Takes what every request says; the tokeniser need not be the served model's.
@@ -121,18 +120,17 @@ class ChatApi(Api):
         self._opens_thought = own.is_there and own.opens_thought(values)
         self._fixed: dict[str, JsonValue] = {CHAT_TEMPLATE_KWARGS: values} if context.chat_template_kwargs else {}
         self._optional |= {CHAT_TEMPLATE_KWARGS: values} if values else {}
-        self._budget = MAX_COMPLETION_TOKENS
+        self._budget_name = MAX_COMPLETION_TOKENS
         self._gives_logprobs = True
 
-    def body(self, prompt: Prompt, *, seed: int, form: GuideForm | None) -> dict[str, JsonValue] | None:
+    def body(self, prompt: Prompt, *, seed: int, form: GuideForm | None) -> dict[str, JsonValue]:
         """The body of a request; see `Api.body`."""
-        body = super().body(prompt, seed=seed, form=form)
-        return None if body is None else {**body, **self._fixed, **self._silence(prompt)}
+        return {**super().body(prompt, seed=seed, form=form), **self._fixed, **self._silence(prompt)}
 
     def _shown(self, prompt: Prompt, *, form: GuideForm | None) -> dict[str, JsonValue]:
         shown: dict[str, JsonValue] = {
             "messages": [{"role": "user", "content": self._message(prompt).text}],
-            self._budget: prompt.max_tokens + OBJECT_TOKENS * (form is GuideForm.RESPONSE_OBJECT),
+            self._budget_name: self.budget(prompt, form),
         }
         num_candidate = num_candidates(prompt.guide, logprobs=False)
         asks_logprobs = num_candidate and self._gives_logprobs
@@ -144,8 +142,8 @@ class ChatApi(Api):
         if self._gives_logprobs and refused_fields(response, ["logprobs"]):
             self._gives_logprobs = False
             refused.append("logprobs")
-        if self._budget == MAX_COMPLETION_TOKENS and self._passes_over_budget(response):
-            self._budget = "max_tokens"
+        if self._budget_name == MAX_COMPLETION_TOKENS and self._passes_over_budget(response):
+            self._budget_name = "max_tokens"
             refused.append(MAX_COMPLETION_TOKENS)
         return refused
 
@@ -176,7 +174,7 @@ class ChatApi(Api):
         if prompt.guide is None:
             text, reason = self._fitted(choice.message, prompt=prompt, reason=reason)
         else:
-            text, spans = _guided_value(text, prompt.guide, form=form, reason=reason, turn=turn), choice.tokens()
+            text, spans = guided_text(text, prompt.guide, form=form, reason=reason, turn=turn), choice.tokens()
         token_ids = self._tokenizer.encode(text)
         is_masked = form is GuideForm.STRUCTURED_OUTPUTS
         return Completion(
@@ -305,16 +303,6 @@ def _finish_reason(choice: ChatChoice, *, turn: str) -> FinishReason:
     if choice.finish_reason not in tuple(FinishReason):
         raise EngineRequestError(f"{turn} ended it with `{choice.finish_reason}`")
     return FinishReason(choice.finish_reason or "")
-
-
-def _guided_value(text: str, guide: Guide, *, form: GuideForm | None, reason: FinishReason, turn: str) -> str:
-    """What a guided turn wrote, without the object around it. One that was cut stays as it is."""
-    if form is not GuideForm.RESPONSE_OBJECT or reason is FinishReason.LENGTH:
-        return text
-    try:
-        return value_text(text, guide=guide)
-    except ValueError as error:
-        raise EngineRequestError(f"{turn} sent no object with a value where one was asked for") from error
 
 
 def _candidates(tokens: Sequence[Token], text: str) -> list[tuple[str, float]]:

@@ -115,11 +115,11 @@ class OpenAIClient:
             return Failure(message=f"{self.name} gave no whole answer within {seconds:g} s")
         except aiohttp.ClientError as error:
             return Failure(message=f"{self.name} cut the connection: {self._text(error)}")
-        if not is_retried(response.status_code):
+        if response.status_code < 500 and response.status_code not in RETRIED_STATUSES:
             return response
         return Failure(
             message=self.refusal(response),
-            retry_after_seconds=_retry_after(response.headers),
+            retry_after_seconds=retry_after_seconds(response.headers, now=datetime.now(UTC)),
             concerns_all=response.status_code == TURNED_AWAY,
             turned_away=response.status_code == TURNED_AWAY,
         )
@@ -165,29 +165,16 @@ class OpenAIClient:
         return message
 
 
-def is_retried(status: int) -> bool:
-    """Whether a response of this status is worth another try."""
-    return status >= 500 or status in RETRIED_STATUSES
-
-
-def parse_retry_after(value: str | None, *, now: datetime) -> float | None:
-    """Seconds that a `Retry-After` header asks for, given as seconds or as an HTTP date; None where it says nothing."""
-    if value is None:
-        return None
+def retry_after_seconds(headers: Mapping[str, str], *, now: datetime) -> float | None:
+    """The pause that a response asks for, in seconds, as an HTTP date or in milliseconds; None if it asks for none."""
+    value, milliseconds = headers.get("Retry-After", ""), headers.get("retry-after-ms", "")
     if value.strip().isdecimal():
         return float(value)
     try:
         date = parsedate_to_datetime(value)
     except ValueError:
-        return None
+        return float(milliseconds) / 1000 if milliseconds.isdecimal() else None
     return max(0.0, (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now.timestamp())
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """The pause that a response asks for, seconds."""
-    milliseconds = headers.get("retry-after-ms", "")
-    asked = parse_retry_after(headers.get("Retry-After"), now=datetime.now(UTC))
-    return float(milliseconds) / 1000 if asked is None and milliseconds.isdecimal() else asked
 
 
 def _tls_context() -> ssl.SSLContext:

@@ -15,6 +15,7 @@ from memagent_batch.engines.openai.protocol import (
     Response,
     Usage,
     first_error,
+    guided_text,
 )
 from memagent_batch.errors import EngineRequestError
 from memagent_batch.tokens.tokenizer import Tokenizer
@@ -35,7 +36,6 @@ class CompletionsApi(Api):
 
     path: ClassVar[str] = "completions"
     probe_tokens: ClassVar[int] = 1
-    forms: ClassVar[tuple[GuideForm, ...]] = (GuideForm.STRUCTURED_OUTPUTS, GuideForm.RESPONSE_FORMAT)
 
     def __init__(self, context: EngineContext, *, tokenizer: Tokenizer) -> None:
         """The tokeniser is for endpoints that return text without token ids."""
@@ -43,7 +43,7 @@ class CompletionsApi(Api):
         self._optional |= {RETURN_TOKEN_IDS: True}
 
     def _shown(self, prompt: Prompt, *, form: GuideForm | None) -> dict[str, JsonValue]:
-        shown: dict[str, JsonValue] = {"prompt": [*prompt.token_ids], "max_tokens": prompt.max_tokens}
+        shown: dict[str, JsonValue] = {"prompt": [*prompt.token_ids], "max_tokens": self.budget(prompt, form)}
         num_logprobs = num_candidates(prompt.guide, logprobs=self._sampling.logprobs)
         return shown if num_logprobs is None else {**shown, "logprobs": num_logprobs}
 
@@ -63,19 +63,22 @@ class CompletionsApi(Api):
         except ValidationError as error:
             raise EngineRequestError(f"{turn} sent what is not a completion: {first_error(error)}") from error
         choice, usage = body.choices[0], body.usage
-        _require_plausible(choice, usage, prompt=prompt, turn=turn)
-        token_ids = self._tokenizer.encode(choice.text) if choice.token_ids is None else choice.token_ids
+        _require_plausible(choice, usage, prompt=prompt, max_tokens=self.budget(prompt, form), turn=turn)
+        reason = FinishReason(choice.finish_reason or "")
+        text = guided_text(self._text(choice, prompt=prompt), prompt.guide, form=form, reason=reason, turn=turn)
+        own_ids = None if form is GuideForm.RESPONSE_OBJECT else choice.token_ids
+        token_ids = self._tokenizer.encode(text) if own_ids is None else own_ids
         return Completion(
             token_ids=token_ids,
-            text=self._text(choice, prompt=prompt),
-            finish_reason=FinishReason(choice.finish_reason or ""),
+            text=text,
+            finish_reason=reason,
             logprobs=self._log_probabilities(choice, form=form, num_tokens=len(token_ids)),
             menu_logprobs=menu_logprobs(prompt.guide, choice.first_candidates())
             if form is GuideForm.STRUCTURED_OUTPUTS
             else None,
             num_prompt_tokens=len(prompt.token_ids),
             num_cached_prompt_tokens=usage.num_cached_tokens if usage else 0,
-            num_billed_tokens=usage.completion_tokens or None if usage and choice.token_ids is None else None,
+            num_billed_tokens=usage.completion_tokens or None if usage and own_ids is None else None,
             engine_seconds=response.elapsed_seconds,
         )
 
@@ -86,11 +89,8 @@ class CompletionsApi(Api):
         return self._tokenizer.continuation(choice.token_ids, after=prompt.token_ids)
 
     def _log_probabilities(self, choice: "Choice", *, form: GuideForm | None, num_tokens: int) -> list[float] | None:
-        """Log-probability of each token, where they were asked for or the engine masks before it takes them.
-
-        Under `response_format` it is not known whether a server takes them before it masks what may not be written.
-        """
-        if form is GuideForm.RESPONSE_FORMAT:
+        """Log-probability of each token, where they were asked for or the engine masks before it takes them."""
+        if form is GuideForm.RESPONSE_OBJECT:  # they are those of the object
             return None
         if self._sampling.logprobs:
             return _logprobs(choice, num_tokens=num_tokens)
@@ -132,13 +132,13 @@ class CompletionResponse(BaseModel):
     usage: Usage | None = None
 
 
-def _require_plausible(choice: Choice, usage: Usage | None, *, prompt: Prompt, turn: str) -> None:
+def _require_plausible(choice: Choice, usage: Usage | None, *, prompt: Prompt, max_tokens: int, turn: str) -> None:
     if choice.finish_reason not in tuple(FinishReason):
         raise EngineRequestError(f"{turn} ended it with `{choice.finish_reason}`")
     if choice.token_ids == [] and choice.text:
         raise EngineRequestError(f"{turn} sent a text without its tokens")
-    if choice.token_ids is not None and len(choice.token_ids) > prompt.max_tokens:
-        raise EngineRequestError(f"{turn} sent {len(choice.token_ids)} tokens where {prompt.max_tokens} were asked for")
+    if choice.token_ids is not None and len(choice.token_ids) > max_tokens:
+        raise EngineRequestError(f"{turn} sent {len(choice.token_ids)} tokens where {max_tokens} were asked for")
     counted = usage.prompt_tokens if usage else None
     if counted and counted != len(prompt.token_ids):
         raise EngineRequestError(

@@ -22,11 +22,11 @@ from memagent_batch.engines.openai.protocol import (
     NEUTRAL,
     NO_THINKING_BUDGET,
     PROBE_TOKENS,
+    PROBES,
     REMEDIES,
     THINKING_BUDGET,
     Api,
     GuideForm,
-    GuideForms,
     ModelList,
     Response,
     holds_choices,
@@ -74,7 +74,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
     _pace: Pace = PrivateAttr()
     _client: OpenAIClient = PrivateAttr()
     _outage: CircuitBreaker = PrivateAttr()
-    _guide_forms: GuideForms = PrivateAttr()
+    _guide_forms: dict[GuideKind, GuideForm] = PrivateAttr(default_factory=dict)
     _checking: asyncio.Lock = PrivateAttr()
     _is_checked: bool = PrivateAttr(False)
 
@@ -90,7 +90,6 @@ class OpenAIEngine(OpenAIConfig, Engine):
         self._api = (ChatApi if self.takes_messages else CompletionsApi)(context, tokenizer=self._tokenizer)
         self._pace, self._checking = Pace(), asyncio.Lock()
         self._outage = CircuitBreaker(self._probe, backoff=self._backoff, longest_seconds=self.outage_seconds)
-        self._guide_forms = GuideForms(self._obeys, forms=self._api.forms)
         return self
 
     def identity(self) -> Mapping[str, Any]:
@@ -153,12 +152,6 @@ class OpenAIEngine(OpenAIConfig, Engine):
         await self._check_once()
         form = await self._guide_form(prompt.guide.kind) if prompt.guide else None
         body = self._body(prompt, seed=seed, form=form)
-        if body is None:
-            raise EngineRequestError(
-                f"turn {prompt.path}: {self._client.name} takes guides as `{form}`, which can't say this one: "
-                "its choices must be numbers",
-                is_rejected_before_generation=True,
-            )
         response = await self._outage.answer(lambda: self._paced(body))
         if response.status_code != 200:
             await self._require_served()
@@ -178,12 +171,10 @@ class OpenAIEngine(OpenAIConfig, Engine):
         """Closes the connections."""
         await self._client.close()
 
-    def _body(self, prompt: Prompt, *, seed: int, form: GuideForm | None = None) -> dict[str, JsonValue] | None:
-        """The body of a request, with the user's own fields; None where the form can't say the prompt's guide."""
-        body = self._api.body(prompt, seed=seed, form=form)
-        if body is None:
-            return None
-        return {name: value for name, value in {**body, **self.extra_body}.items() if value is not None}
+    def _body(self, prompt: Prompt, *, seed: int, form: GuideForm | None = None) -> dict[str, JsonValue]:
+        """The body of a request, with the user's own fields."""
+        body = self._api.body(prompt, seed=seed, form=form) | self.extra_body
+        return {name: value for name, value in body.items() if value is not None}
 
     async def _paced(self, body: Mapping[str, JsonValue]) -> Response | Failure:
         """One try of a reading's request, as soon as the endpoint's limits let it."""
@@ -195,9 +186,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
                 self._pace.turned_away(began_at=began_at)
             return result
 
-    async def _ask(
-        self, body: Mapping[str, JsonValue] | None, *, longest_seconds: float | None = None
-    ) -> Response | Failure:
+    async def _ask(self, body: Mapping[str, JsonValue], *, longest_seconds: float | None = None) -> Response | Failure:
         """One try for a completion.
 
         A success that holds no completion, such as a page of a gateway, counts as a failure.
@@ -335,29 +324,31 @@ class OpenAIEngine(OpenAIConfig, Engine):
 
     async def _require_thinking_budget(self, answer: Callable[[Ask], Awaitable[Response]], prompt: Prompt) -> None:
         """Sends a budget that can't be: an endpoint that answers does not look at it."""
-        body = {**(self._body(prompt, seed=0) or {}), THINKING_BUDGET: NO_THINKING_BUDGET}
+        body = {**self._body(prompt, seed=0), THINKING_BUDGET: NO_THINKING_BUDGET}
         if (await answer(partial(self._ask, body))).status_code == 200:
             raise EngineStartError(f"{self._client.name} passes over {THINKING_BUDGET}; {THINKING_REMEDY}")
 
     async def _guide_form(self, kind: GuideKind) -> GuideForm:
-        """The field by which the endpoint obeys guides of this kind.
+        """The field by which the endpoint obeys guides of this kind, found by a probe the first time.
 
         Raises:
             EngineRefusedError: it obeys none.
         """
-        form = await self._guide_forms.of(kind)
-        if form is None:
-            raise EngineRefusedError(
-                f"{self._client.name} does not keep completions to a {kind.value}, neither by "
-                f"{' nor by '.join(self._api.forms)}; {REMEDIES[kind]}"
-            )
-        return form
+        async with self._checking:
+            if kind in self._guide_forms:
+                return self._guide_forms[kind]
+            for form in GuideForm:
+                if await self._obeys(PROBES[kind], form):
+                    self._guide_forms[kind] = form
+                    return form
+        raise EngineRefusedError(
+            f"{self._client.name} does not keep completions to a {kind.value}, neither by "
+            f"{' nor by '.join(GuideForm)}; {REMEDIES[kind]}"
+        )
 
     async def _obeys(self, guide: Guide, form: GuideForm) -> bool:
         """Whether a completion keeps to a guide that is sent in this form."""
         prompt = replace(self._probe_prompt(), token_ids=self._guided_token_ids(), max_tokens=PROBE_TOKENS, guide=guide)
-        if self._body(prompt, seed=0, form=form) is None:
-            return False
         response = await self._ask_adapted(self._outage.answer, prompt, form=form)
         try:
             return response.status_code == 200 and guide.allows(

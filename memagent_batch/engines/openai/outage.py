@@ -28,7 +28,7 @@ from memagent_batch.errors import EngineRequestError, EngineUnavailableError
 MAX_OUTAGES = 10
 """Times that an endpoint may go away under one request, which may be what takes it down each time."""
 
-T = TypeVar("T")
+AnswerT = TypeVar("AnswerT")
 
 MAX_BACKOFF_SECONDS = 60.0
 """Doubling stops here: an endpoint that comes back is found within a minute."""
@@ -118,7 +118,7 @@ class CircuitBreaker:
         """The last sign of its absence."""
         return self._failure
 
-    async def answer(self, send: Callable[[], Awaitable[T | Failure]]) -> T:
+    async def answer(self, send: Callable[[], Awaitable[AnswerT | Failure]]) -> AnswerT:
         """What `send` returns once it is not a Failure.
 
         Raises:

@@ -1,9 +1,8 @@
 """What the two APIs of an OpenAI-compatible endpoint share: responses, sampling fields, guides, errors."""
 
-import asyncio
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, ClassVar
@@ -13,8 +12,9 @@ from pydantic_core import from_json
 
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.domain.guides import Guide, GuideKind, choice_guide, json_guide, regex_guide
-from memagent_batch.domain.turns import Completion, Prompt
+from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import EngineContext
+from memagent_batch.errors import EngineRequestError
 from memagent_batch.tokens.tokenizer import Tokenizer
 
 MESSAGE_CHARS = 500
@@ -76,73 +76,46 @@ REMEDIES: Mapping[GuideKind, str] = {
 
 
 class GuideForm(StrEnum):
-    """A field of a request that says what may be written."""
+    """A field of a request that says what may be written, in the order in which they are tried."""
 
     STRUCTURED_OUTPUTS = "structured_outputs"
     """vLLM's extension: choices, expressions and schemas."""
-    RESPONSE_FORMAT = "response_format"
-    """OpenAI's own: schemas; choices too where each is a number, which is the same in JSON."""
     RESPONSE_OBJECT = "response_format with an object"
-    """The same where a schema must be that of an object, as hosted chat APIs want it: one with a single value."""
+    """OpenAI's own, as hosted models want it: the schema of an object, with one value if the guide has no object."""
 
 
-class GuideForms:
-    """The form in which an endpoint obeys each kind of guide, found by a probe the first time."""
-
-    def __init__(self, obeys: Callable[[Guide, GuideForm], Awaitable[bool]], *, forms: Sequence[GuideForm]) -> None:
-        """Takes what asks the endpoint whether it obeys a guide in a form, and the forms to try."""
-        self._obeys = obeys
-        self._forms = forms
-        self._found: dict[GuideKind, GuideForm] = {}
-        self._looking = asyncio.Lock()
-
-    async def of(self, kind: GuideKind) -> GuideForm | None:
-        """The form for guides of this kind; None where the endpoint obeys none, for which it is asked every time."""
-        async with self._looking:
-            if kind not in self._found and (form := await self._first(PROBES[kind])) is not None:
-                self._found[kind] = form
-        return self._found.get(kind)
-
-    async def _first(self, guide: Guide) -> GuideForm | None:
-        for form in self._forms:
-            if await self._obeys(guide, form):
-                return form
-        return None
-
-
-def guide_fields(guide: Guide, form: GuideForm) -> dict[str, JsonValue] | None:
-    """Fields of a request that say so; None where the form can't."""
+def guide_fields(guide: Guide, form: GuideForm) -> dict[str, JsonValue]:
+    """Fields of a request that say so."""
     if form is GuideForm.STRUCTURED_OUTPUTS:
         return {form.value: {guide.kind.value: guide.constraint}}
-    schema = _object_schema(guide) if form is GuideForm.RESPONSE_OBJECT else _schema(guide)
-    if schema is None:
-        return None
-    sent: JsonValue = {"name": VALUE_PROPERTY, "strict": True, "schema": schema}
+    sent: JsonValue = {"name": VALUE_PROPERTY, "strict": True, "schema": _object_schema(guide)}
     return {RESPONSE_FORMAT: {"type": "json_schema", "json_schema": sent}}
 
 
-def value_text(text: str, *, guide: Guide) -> str:
-    """What a completion says that was guided by `RESPONSE_OBJECT`: its value, as the guide wants it.
+def guided_text(text: str, guide: Guide | None, *, form: GuideForm | None, reason: FinishReason, turn: str) -> str:
+    """What a turn wrote, without the object around it if it was guided by one. A text that was cut stays as it is.
 
     Raises:
-        ValueError: it is not such a object.
+        EngineRequestError: it is not such an object.
     """
-    if _is_json_object(guide):
+    if guide is None or form is not GuideForm.RESPONSE_OBJECT or reason is FinishReason.LENGTH or _is_object(guide):
         return text
-    found = TypeAdapter(dict[str, JsonValue]).validate_json(text)
-    value = found.get(VALUE_PROPERTY)
-    if guide.kind is GuideKind.JSON and VALUE_PROPERTY in found:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return TypeAdapter(str).validate_python(value)
+    try:
+        value = TypeAdapter(dict[str, JsonValue]).validate_json(text)[VALUE_PROPERTY]
+        if guide.kind is GuideKind.JSON:
+            return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return TypeAdapter(str).validate_python(value)
+    except (ValueError, KeyError) as error:
+        raise EngineRequestError(f"{turn} sent no object with a value where one was asked for") from error
 
 
-def _is_json_object(guide: Guide) -> bool:
+def _is_object(guide: Guide) -> bool:
     return guide.kind is GuideKind.JSON and guide.sent_json_schema().get("type") == "object"
 
 
 def _object_schema(guide: Guide) -> JsonValue:
     """The schema of an object that holds what the guide allows, and nothing else."""
-    if _is_json_object(guide):
+    if _is_object(guide):
         return guide.sent_json_schema()
     value: JsonValue
     if guide.kind is GuideKind.JSON:
@@ -157,15 +130,6 @@ def _object_schema(guide: Guide) -> JsonValue:
         "required": [VALUE_PROPERTY],
         "additionalProperties": False,
     }
-
-
-def _schema(guide: Guide) -> JsonValue:
-    """What to guide by as a JSON Schema; None if there is none."""
-    if guide.kind is GuideKind.JSON:
-        return guide.sent_json_schema()
-    if guide.choices and all(choice.isdecimal() and str(int(choice)) == choice for choice in guide.choices):
-        return {"enum": [int(choice) for choice in guide.choices]}
-    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,22 +151,25 @@ class Api(ABC):
     """Where requests go, below the base URL."""
     probe_tokens: ClassVar[int]
     """Budget of a request that only asks whether the endpoint answers."""
-    forms: ClassVar[tuple[GuideForm, ...]]
-    """How guides may be sent, in the order in which they are tried."""
 
     def __init__(self, context: EngineContext, *, tokenizer: Tokenizer) -> None:
         self._model = context.model
         self._sampling = context.sampling
         self._tokenizer = tokenizer
-        self._optional = optional_fields(context.sampling)
+        self._optional: dict[str, JsonValue] = {
+            name: value for name, value in NEUTRAL.items() if name != "top_k" or context.sampling.top_k <= 0
+        }
+        """Fields that may be left out where an endpoint refuses them: none of them is a setting of the user's."""
 
-    def body(self, prompt: Prompt, *, seed: int, form: GuideForm | None) -> dict[str, JsonValue] | None:
-        """The body of a request; None where the form can't say the prompt's guide. A guided turn is greedy."""
+    def body(self, prompt: Prompt, *, seed: int, form: GuideForm | None) -> dict[str, JsonValue]:
+        """The body of a request. A guided turn is greedy."""
         fields = guide_fields(prompt.guide, form) if prompt.guide and form else {}
-        if fields is None:
-            return None
         drawn = sampling_fields(self._sampling, prompt, seed=seed)
         return {"model": self._model, **self._shown(prompt, form=form), **drawn, **fields, **self._optional}
+
+    def budget(self, prompt: Prompt, form: GuideForm | None) -> int:
+        """Tokens that a completion may have, with those of an object around a value."""
+        return prompt.max_tokens + OBJECT_TOKENS * (form is GuideForm.RESPONSE_OBJECT)
 
     @abstractmethod
     def _shown(self, prompt: Prompt, *, form: GuideForm | None) -> dict[str, JsonValue]:
@@ -280,13 +247,6 @@ def sampling_fields(sampling: SamplingConfig, prompt: Prompt, *, seed: int) -> d
     return fields
 
 
-def optional_fields(sampling: SamplingConfig) -> dict[str, JsonValue]:
-    """Fields that some endpoints refuse, and that may be left out there: none of them is a setting that the user
-    set.
-    """
-    return {name: value for name, value in NEUTRAL.items() if name != "top_k" or sampling.top_k <= 0}
-
-
 def refused_fields(response: Response, fields: Iterable[str]) -> list[str]:
     """The fields that a refusal names."""
     return [name for name in fields if response.status_code in (400, 422) and name.encode() in response.content]
@@ -308,25 +268,11 @@ def first_error(error: ValidationError) -> str:
 
 def error_message(body: bytes) -> str:
     """What a server says went wrong, from the forms in use, shortened."""
-    text = body.decode("utf-8", errors="replace").strip()
-    for form in (_NestedError, _FlatError):
-        try:
-            text = form.model_validate_json(body).text()
-        except ValidationError:
-            continue
-        break
+    try:
+        found = from_json(body)
+    except ValueError:
+        found = None
+    for name in ("error", "message"):
+        found = found.get(name, found) if isinstance(found, dict) else found
+    text = found if isinstance(found, str) else body.decode("utf-8", errors="replace").strip()
     return text[:MESSAGE_CHARS] or "(no message)"
-
-
-class _FlatError(BaseModel):
-    message: str
-
-    def text(self) -> str:
-        return self.message
-
-
-class _NestedError(BaseModel):
-    error: _FlatError
-
-    def text(self) -> str:
-        return self.error.message

@@ -4,9 +4,9 @@ import asyncio
 import logging
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from memagent_batch.domain.reasons import Reason
 from memagent_batch.logs import EventKind
@@ -42,41 +42,10 @@ class ActorReport:
     events: Sequence[Event] = ()
 
 
-class Board(Protocol):
-    """A board as readers see it, wherever it is."""
-
-    def put(self, report: ActorReport) -> Awaitable[None]:
-        """Adds a reader's report; what it returns ends when the board has it."""
-
-    def take(self) -> ActorReport | None:
-        """All reports since the last call, for the driver; None if they can't be had now."""
-
-    def stop_turns(self, bound: str) -> None:
-        """The run has met the bound of this setting, as the driver finds."""
-
-    def may_start_turns(self) -> bool:
-        """Whether the run has met no bound yet."""
-
-    def bound_met(self) -> Awaitable[str]:
-        """The setting of the bound that the run has met; ends once it has."""
-
-    def has_turns(self) -> Awaitable[bool]:
-        """Whether any reader has reported a turn."""
-
-    def put_deaths(self, turns: Sequence[TurnKey]) -> Awaitable[None]:
-        """Adds the turns that were in flight when an engine died, where no log keeps them."""
-
-    def deaths(self) -> Awaitable[Sequence[TurnKey]]:
-        """All that were added."""
-
-    def share(self, make: Callable[[], Any]) -> Awaitable[Any]:
-        """What `make` returns; readers of one run call it once, together."""
-
-
-class ProgressBoard:
+class Board:
     """The reports of a run's readers, and what a reader leaves to the one that replaces it.
 
-    Readers and driver may call it from several threads.
+    Readers and driver may call it from several threads. `RayBoard` stands for one in another process.
     """
 
     def __init__(self) -> None:
@@ -115,7 +84,7 @@ class ProgressBoard:
         return self._has_turns
 
     async def put_deaths(self, turns: Sequence[TurnKey]) -> None:
-        """Adds the turns that were in flight when an engine died, where no log keeps them."""
+        """Adds the turns that were in flight when an engine died."""
         self._deaths.extend(turns)
 
     async def deaths(self) -> Sequence[TurnKey]:
@@ -137,7 +106,7 @@ class ProgressBoard:
         return self._bound
 
     async def share(self, make: Callable[[], Any]) -> Any:
-        """What `make` returns."""
+        """What `make` returns; readers of one run call it once, together."""
         return make()
 
     def _is_news(self, event: Event) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from tqdm import tqdm
 
 from memagent_batch.errors import MemagentError
-from memagent_batch.executors.progress.board import ActorReport, Board, Event, ProgressBoard
+from memagent_batch.executors.progress.board import ActorReport, Board, Event
 from memagent_batch.executors.ray.metrics import COUNTERS, READER_COUNTS, counter, gauge, labels
 from memagent_batch.logs import EventKind
 from memagent_batch.runs.bounds import Spent
@@ -62,7 +62,7 @@ class Progress:
         self._counters = {name: counter(*texts, labels=own) for name, texts in COUNTERS.items()}
         self._asked_gauge = gauge("memagent_readings_asked", "readings that the run was asked for", labels=own)
         self._to_do_gauge = gauge("memagent_readings_to_do", "readings of the run that have not ended", labels=own)
-        self._board: Board = ProgressBoard()
+        self._board = Board()
         self._done_before = self._pending_bytes = 0
         self._starting = ""
         self._began = self._last_line = 0.0
@@ -182,8 +182,6 @@ class Progress:
         report = self._board.take()
         if bound := self.bound_met():
             self._board.stop_turns(bound)
-        if report is None:
-            return
         self._count(report)
         self._absence.look(report.events, turns=self._sums["turns"])
         if report.events:

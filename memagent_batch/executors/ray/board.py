@@ -3,14 +3,13 @@
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Sequence
 from enum import StrEnum
 from typing import Any
 
 import ray
 
-from memagent_batch.executors.progress.board import ActorReport, ProgressBoard
+from memagent_batch.executors.progress.board import ActorReport, Board
 from memagent_batch.executors.ray.session import START_SECONDS
 from memagent_batch.reading.suspects import TurnKey
 
@@ -18,6 +17,8 @@ BOARD_ANSWER_SECONDS = 10.0
 """Longest wait for the board in one look; the next look waits for the same answer.
 
 A run that leaves looks three times before it is ended by force."""
+BOARD_SECONDS = 30.0
+"""Longest wait of a reader for the board's answer."""
 MAX_STARTS = 3
 """Starts of a replica while others can read; the engine tries again by itself where its process was killed."""
 
@@ -100,7 +101,7 @@ class Starts:
             return
 
 
-class BoardActor(ProgressBoard):
+class BoardActor(Board):
     """A Ray actor; replicas wait for one another at it."""
 
     def __init__(self) -> None:
@@ -116,6 +117,11 @@ class BoardActor(ProgressBoard):
     async def end_start(self, replica: str, *, num_replicas: int, problem: str | None) -> NextStep:
         """What a replica does whose start ended; see `Starts`."""
         return await self._starts.end(replica, num_replicas=num_replicas, has_failed=problem is not None)
+
+    @ray.method(max_task_retries=-1)  # type: ignore[untyped-decorator]
+    async def begin_run(self) -> None:
+        """Readings begin: those of the run, or those of a dataset that is consumed again."""
+        self._starts, self._run_ended = Starts(), asyncio.Event()
 
     async def end_run(self) -> None:
         """The readings have ended."""
@@ -138,16 +144,16 @@ class BoardActor(ProgressBoard):
         return [await asyncio.shield(self._shared)]
 
 
-@dataclass(slots=True, kw_only=True)
-class RayBoard:
-    """The `Board` of a run on Ray. Mutable: the driver's keeps the look that the actor has not answered yet."""
+class RayBoard(Board):
+    """The `Board` of a run on Ray, whose state is in an actor. The driver's keeps a look that was not answered yet."""
 
-    handle: Any
-    _answer: Any = field(default=None, init=False, repr=False)
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
+        self._look: Any = None
 
-    def put(self, report: ActorReport) -> Awaitable[None]:
+    def put(self, report: ActorReport) -> Coroutine[Any, Any, None]:
         """Adds a reader's report; it is on its way when this returns, and lost if the board has gone."""
-        return _settled(self.handle.put.remote(report))
+        return _answer(self.handle.put.remote(report))
 
     def stop_turns(self, bound: str) -> None:
         """The run has met the bound of this setting; said again at each look, since the actor may restart."""
@@ -163,17 +169,15 @@ class RayBoard:
 
     async def has_turns(self) -> bool:
         """Whether any reader has reported a turn, as far as the board answers."""
-        with contextlib.suppress(ray.exceptions.RayError):
-            return bool(await self.handle.has_turns.remote())
-        return False
+        return bool(await _answer(self.handle.has_turns.remote(), otherwise=False))
 
     async def put_deaths(self, turns: Sequence[TurnKey]) -> None:
         """Adds turns that were in flight when an engine died."""
-        await self.handle.put_deaths.remote(turns)
+        await _answer(self.handle.put_deaths.remote(turns))
 
     async def deaths(self) -> Sequence[TurnKey]:
-        """All that were added."""
-        turns: Sequence[TurnKey] = await self.handle.deaths.remote()
+        """All that were added, as far as the board answers."""
+        turns: Sequence[TurnKey] = await _answer(self.handle.deaths.remote(), otherwise=())
         return turns
 
     async def share(self, make: Callable[[], Any]) -> Any:
@@ -184,25 +188,26 @@ class RayBoard:
             raise error.cause from None
         return await made
 
-    def take(self) -> ActorReport | None:
-        """What the readers reported since the last look; None if the board does not answer."""
-        self._answer = self._answer or self.handle.take.remote()
+    def take(self) -> ActorReport:
+        """What the readers reported since the last look; nothing if the board does not answer."""
+        self._look = self._look or self.handle.take.remote()
         try:
-            report: ActorReport = ray.get(self._answer, timeout=BOARD_ANSWER_SECONDS)
+            report: ActorReport = ray.get(self._look, timeout=BOARD_ANSWER_SECONDS)
         except TimeoutError:
-            return None
+            return ActorReport(counts={})
         except ray.exceptions.RayError:  # the board restarts, or the cluster is going down: the run itself reports that
-            self._answer = None
-            return None
-        self._answer = None
+            report = ActorReport(counts={})
+        self._look = None
         return report
 
 
-async def _settled(sent: Any) -> None:
-    with contextlib.suppress(ray.exceptions.RayError):
-        await sent
+async def _answer(sent: Any, *, otherwise: Any = None) -> Any:
+    """What the board answers; `otherwise` if it restarts or hangs."""
+    with contextlib.suppress(ray.exceptions.RayError, TimeoutError):
+        return await asyncio.wait_for(sent, BOARD_SECONDS)
+    return otherwise
 
 
 def start_board() -> RayBoard:
     """A board as an actor that takes no CPU."""
-    return RayBoard(handle=ray.remote(num_cpus=0, max_restarts=-1)(BoardActor).remote())
+    return RayBoard(ray.remote(num_cpus=0, max_restarts=-1)(BoardActor).remote())

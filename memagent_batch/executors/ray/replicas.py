@@ -19,7 +19,7 @@ import ray
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineStartError, MemagentError
 from memagent_batch.executors.actor import LAST_STOP_SECONDS, ReaderProcess, ReaderTask
-from memagent_batch.executors.progress.board import ActorReport, Event
+from memagent_batch.executors.progress.board import ActorReport, Board, Event
 from memagent_batch.executors.ray.board import MAX_STARTS, NextStep, RayBoard
 from memagent_batch.executors.reader import Reader
 from memagent_batch.logs import EventKind
@@ -98,3 +98,28 @@ class Replica:
                 await board.put.remote(ActorReport(counts={}, events=[event]))
                 await board.run_ended.remote()
                 os._exit(1)
+
+
+class RunNotice:
+    """Tells the board when Ray Data begins to run a dataset, and when it ends, so that replicas that were given up end.
+
+    An `ExecutionCallback` of Ray Data.
+    """
+
+    def __init__(self, board: Board) -> None:
+        self._board = cast(RayBoard, board).handle
+
+    def before_execution_starts(self, executor: object) -> None:
+        """A dataset may run again: replicas that started before have gone."""
+        ray.get(self._board.begin_run.remote())
+
+    def on_execution_step(self, executor: object) -> None:
+        """Nothing to tell."""
+
+    def after_execution_succeeds(self, executor: object) -> None:
+        """All is read, or the consumer wants no more."""
+        self._board.end_run.remote()
+
+    def after_execution_fails(self, executor: object, error: Exception) -> None:
+        """The run has stopped."""
+        self._board.end_run.remote()

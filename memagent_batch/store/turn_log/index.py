@@ -183,12 +183,12 @@ def last_run_id(output: Location) -> str:
 
 
 def scan_turn_files(output: Location, *, fingerprints: Collection[str], begins: str = "") -> dict[str, list[str]]:
-    """Turn files by document hash, with turns of these fingerprints: of all files, or of those of a run or writer."""
+    """Turn files by document hash, with those of turns from its earlier versions: of a run or writer, or of all."""
     index = TurnIndex(fingerprint="")
     _add_turns(index, output, fingerprints=fingerprints, begins=begins)
     found: dict[str, dict[str, None]] = defaultdict(dict)
-    for (document_hash, _), files in index.turn_files.items():
-        found[document_hash].update(dict.fromkeys(files))
+    for key in index.turn_files:
+        found[key[0]].update(dict.fromkeys(index.files_of(key)))
     return {document_hash: sorted(files) for document_hash, files in found.items()}
 
 

@@ -17,7 +17,7 @@ from memagent_batch.domain.follow_ups.evidence import (
     evidence_of,
 )
 from memagent_batch.domain.texts.sentences import split_sentences
-from memagent_batch.domain.texts.words import folded_words, word_scores
+from memagent_batch.domain.texts.words import folded_words
 from memagent_batch.domain.turns import Prompt, Writes
 
 TEXT = "Grass is green. The code of amber is 17. Sky is blue.\nThe code of copper is 99. 契約は終了した。 End!"
@@ -144,9 +144,7 @@ def test_nearest_sentences_are_shown_in_the_order_of_the_document_within_the_bud
     words = [folded_words(TEXT[each.char_start : each.char_end]) for each in found]
 
     def shown(sought: str, max_tokens: int = 1000) -> list[str]:
-        chosen = choose_candidates(
-            found, words=words, sought=folded_words(sought), scores=word_scores, max_tokens=max_tokens
-        )
+        chosen = choose_candidates(found, words=words, sought=folded_words(sought), max_tokens=max_tokens)
         assert sum(each.num_tokens for each in chosen) <= max_tokens
         return [TEXT[each.char_start : each.char_end] for each in chosen]
 

@@ -9,7 +9,7 @@ import pytest
 from memagent_batch.cli.status import progress_line
 from memagent_batch.errors import StorageError
 from memagent_batch.executors.progress import progress
-from memagent_batch.executors.progress.board import ActorReport, ProgressBoard
+from memagent_batch.executors.progress.board import ActorReport, Board
 from memagent_batch.runs.plan import PendingWork
 from memagent_batch.runs.state import ProgressNote, read_progress, write_progress
 from memagent_batch.store.location import Location
@@ -30,7 +30,7 @@ def test_notes_tell_share_rate_and_end_and_a_store_that_fails_stops_nothing(
         write_progress(note, output=Location(uri=str(tmp_path)), run_id="r")
         written.append(note)
 
-    board = ProgressBoard()
+    board = Board()
     counts = {"turns": 2, "prompt_tokens": 90, "completion_tokens": 10, "readings": 1, "document_bytes": 25}
     asyncio.run(board.put(ActorReport(counts=counts)))
     pending = PendingWork(readings=4, num_bytes=100, follow_up_readings=0)
@@ -62,7 +62,7 @@ def test_end_is_expected_from_the_second_report_until_all_readings_have_ended(
     monkeypatch: pytest.MonkeyPatch, reports: list[tuple[int, int]], share: float, has_end: bool
 ) -> None:
     monkeypatch.setattr(progress, "LOOK_SECONDS", 0.01)
-    board = ProgressBoard()
+    board = Board()
     pending = PendingWork(readings=4, num_bytes=100, follow_up_readings=0)
     shown = progress.Progress(run_id="r", asked=10, model="m", policy="p")
     with shown.shown(board, pending=pending, starting=""):

@@ -7,7 +7,7 @@ import pytest
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.turns import Completion, Prompt
-from memagent_batch.executors.progress.board import Event, ProgressBoard
+from memagent_batch.executors.progress.board import Board, Event
 from memagent_batch.executors.progress.progress import Absence
 from memagent_batch.executors.progress.reporter import AWAY_SECONDS, Reporter
 from memagent_batch.logs import EventKind
@@ -40,7 +40,7 @@ def job(text_model: str, tmp_path: Path) -> JobConfig:
 
 
 async def test_reporter_reports_once_that_the_endpoint_is_away_and_once_that_it_is_back(job: JobConfig) -> None:
-    board, engine = ProgressBoard(), AwayEngine()
+    board, engine = Board(), AwayEngine()
     log = TurnLogWriter(make_output(job), run_id="r", writer_id="w", settings=job.log)
     reporter = Reporter(board=board, log=log, run_id="r", model=job.agent.model, policy=job.agent.policy.kind)
     reporter.count_engine_start(engine, is_replacement=False)

@@ -14,12 +14,9 @@ import pytest
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.answers import Extraction
-from memagent_batch.domain.document import token_windows
-from memagent_batch.errors import InputError
 from memagent_batch.flows.answer import answer
 from memagent_batch.runs.tables import ANSWERS
 from memagent_batch.store.location import Location
-from memagent_batch.tokens.tokenizer import Tokenizer
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
 
@@ -115,75 +112,6 @@ def test_run_gives_each_reading_asked_exactly_one_row(finished: Path) -> None:
     }
 
 
-def test_run_reads_every_chunk_once_and_answers(finished: Path, text_model: str) -> None:
-    tokenizer, rows = Tokenizer(text_model), by_reading(finished)
-    for name, text in TEXTS.items():
-        row, num_tokens = rows[name, "Who?"], len(tokenizer.encode(text))
-        num_chunks = len(token_windows(num_tokens, chunk_tokens=CHUNK_TOKENS))
-        assert (row["num_document_tokens"], row["num_chunks"], row["num_turns"]) == (
-            num_tokens,
-            num_chunks,
-            num_chunks + 1,
-        )
-        assert (row["status"], row["answer"], row["num_replayed_turns"]) == ("ok", "simulated", 0)
-    assert rows["long", "Who?"]["num_chunks"] > 5
-
-
-def test_run_reads_a_text_that_is_there_twice_once(finished: Path) -> None:
-    rows = by_reading(finished)
-    assert rows["short", "Who?"]["finished_at"] == rows["twin", "Who?"]["finished_at"]
-    logged = Counter(
-        (row["document_hash"], row["question_hash"], row["path"]) for row in rows_in(finished / "log/turns")
-    )
-    assert set(logged.values()) == {1}
-
-
-def test_run_question_over_its_budget_fails_alone(finished: Path) -> None:
-    for (name, question), row in by_reading(finished).items():
-        if question == LONG_QUESTION.strip():
-            assert row["status"] == "failed"
-        if question == LONG_QUESTION.strip() and name != BROKEN:
-            assert row["error_type"] == "QuestionTooLongError"
-            assert "policy.question_tokens is 60" in row["error_message"]
-
-
-def test_run_document_without_text_fails_alone_and_names_its_place(finished: Path) -> None:
-    row = by_reading(finished)[BROKEN, "Who?"]
-    assert (row["status"], row["error_type"]) == ("failed", "DocumentError")
-    assert "a.parquet" in row["error_message"]
-
-
-def test_run_carries_columns_as_text(finished: Path) -> None:
-    rows = by_reading(finished)
-    assert [rows[name, "Who?"]["source"] for name in ("short", "long", BROKEN)] == ["file short", "7", None]
-
-
-def test_run_memories_spans_tile_each_document(finished: Path) -> None:
-    memories = rows_in(finished / "memories")
-    for name, text in TEXTS.items():
-        spans = [
-            (row["char_start"], row["char_end"])
-            for row in sorted(memories, key=lambda row: row["turn"])
-            if row["document_id"] == name
-            and row["question_id"] == memories[0]["question_id"]
-            and row["kind"] == "update"
-        ]
-        assert "".join(text[start:end] for start, end in spans) == text
-
-
-def test_run_again_reads_nothing_and_gives_the_same_rows(
-    corpus: Path, finished: Path, output: Path, text_model: str
-) -> None:
-    before = log_files(finished)
-    manifest = answer(settings_of(corpus, text_model, output=output))
-    assert set(log_files(output)) == set(before)
-    assert manifest["counts"]["asked"] == 18
-    unread = {"run_id", "finished_at"}
-    for key, row in by_reading(output).items():
-        kept = row if row["error_type"] != "DocumentError" else {n: v for n, v in row.items() if n not in unread}
-        assert kept.items() <= by_reading(finished)[key].items()
-
-
 def test_run_again_with_another_extraction_and_format_reads_nothing(
     corpus: Path, finished: Path, output: Path, text_model: str
 ) -> None:
@@ -195,21 +123,6 @@ def test_run_again_with_another_extraction_and_format_reads_nothing(
     assert answers.schema.equals(pa.schema([*ANSWERS, pa.field("source", pa.string())]), check_metadata=True)
     assert set(answers["answer"].to_pylist()) == {"\\boxed{simulated}", None}
     assert [path.suffix for path in (output / "memories").iterdir()] == [".arrow"]
-
-
-def test_run_after_a_document_changed_reads_that_one_again(
-    corpus: Path, finished: Path, output: Path, text_model: str, tmp_path: Path
-) -> None:
-    write_corpus(tmp_path / "documents", TEXTS | {"exact": "changed"})
-    settings: dict[str, Any] = {"documents": str(tmp_path / "documents"), "adopt_output": True}
-    manifest = answer(settings_of(corpus, text_model, output=output, **settings))
-    rows, before = by_reading(output), by_reading(finished)
-    again = {name for name, question in rows if rows[name, question]["run_id"] == manifest["run_id"]}
-    assert again == {"exact", BROKEN}
-    assert rows["exact", "Who?"]["document_hash"] != before["exact", "Who?"]["document_hash"]
-    new = set(log_files(output)) - set(log_files(finished))
-    turns = [row for name in new if "turns" in name for row in rows_in(output / name)]
-    assert {row["document_hash"] for row in turns} == {rows["exact", "Who?"]["document_hash"]}
 
 
 def test_run_with_another_chunk_size_reads_all_again_on_two_replicas(
@@ -241,14 +154,6 @@ def test_run_long_document_holds_no_short_one_back(text_model: str, tmp_path: Pa
     assert all(row["finished_at"] < long["finished_at"] for row in answered.values())
     first = min((tmp_path / "run" / "log" / "outcomes").iterdir(), key=lambda path: path.name)
     assert long["document_hash"] not in {row["document_hash"] for row in rows_in(first)}
-
-
-def test_run_over_files_without_a_document_is_refused(text_model: str, tmp_path: Path) -> None:
-    (tmp_path / "documents").mkdir()
-    empty = pa.table({"document_id": pa.array([], pa.string()), "text": pa.array([], pa.string())})
-    pq.write_table(empty, tmp_path / "documents" / "empty.parquet")
-    with pytest.raises(InputError, match="hold no document"):
-        answer(settings_of(tmp_path, text_model, input={}, questions=None, ask=("Who?",)))
 
 
 @pytest.mark.s3

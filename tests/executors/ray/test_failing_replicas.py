@@ -16,9 +16,8 @@ from memagent_batch.config.job import JobConfig, PoolConfig
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineStartError, RunFailedError, SettingsError
 from memagent_batch.executors.actor import ReaderProcess, ReaderTask
-from memagent_batch.executors.ray import executor as executor
-from memagent_batch.executors.ray import replicas, stages
-from memagent_batch.executors.ray.stages import require_node, require_place
+from memagent_batch.executors.ray import executor, replicas
+from memagent_batch.executors.ray.executor import require_node, require_place
 from memagent_batch.executors.reader import Reader
 from memagent_batch.flows import answer as pipeline
 from memagent_batch.runs.manifest import Manifest
@@ -147,6 +146,6 @@ def test_replica_that_takes_more_gpus_than_any_node_has_is_refused_where_no_node
 
 def test_replica_that_no_node_has_room_for_ends_the_run_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     require_place(AgentConfig(model="tiny"), PoolConfig(gpus_per_replica=0))
-    monkeypatch.setattr(stages, "START_SECONDS", 0.5)
+    monkeypatch.setattr(executor, "START_SECONDS", 0.5)
     with pytest.raises(RunFailedError, match=r"\(0\.5 CPUs and 16 GPUs\) for 0\.5 s; add"):
         require_place(AgentConfig(model="tiny"), PoolConfig(gpus_per_replica=16))

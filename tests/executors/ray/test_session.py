@@ -11,8 +11,8 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 from memagent_batch.config.job import PoolConfig
 from memagent_batch.errors import InputError, MemagentError, RunFailedError, SettingsError, StorageError
 from memagent_batch.executors.ray import session
+from memagent_batch.executors.ray.executor import actor_pool
 from memagent_batch.executors.ray.session import own_error, require_cluster, set_long_loops
-from memagent_batch.executors.ray.stages import actor_pool
 
 
 def task_error(cause: Exception) -> RayError:
