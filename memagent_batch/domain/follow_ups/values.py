@@ -182,7 +182,7 @@ def written_value(text: str, value_type: ValueType) -> TypedValue:
         case AnswerType.DATE:
             return _parse_date(written)
         case AnswerType.JSON:
-            return _value_of_json(written, value_type)
+            return _parse_json(written, value_type)
 
 
 def says_not_stated(text: str) -> bool:
@@ -296,7 +296,7 @@ def _written_choice(written: str, value_type: ValueType) -> TypedValue:
     aliases = {"true": "yes", "false": "no"} if value_type.type is AnswerType.BOOL else {}
     choices = {number: choice for number, choice in menu(value_type).items() if choice is not None}
     number = _number_of(aliases.get(written.casefold(), written), choices)
-    return _unknown_choice(written, choices) if number is None else _menu_value(number, value_type, answer=None)
+    return _unknown_choice(written, choices) if number is None else _parse_menu(number, value_type, answer=None)
 
 
 def _written_labels(written: str, value_type: ValueType) -> TypedValue:
