@@ -280,7 +280,7 @@ class _JsonLines(logging.Formatter):
 def _own_fields(record: logging.LogRecord) -> dict[str, Any]:
     """What was logged with a message, without what `logging`, or a library such as vLLM, adds to every record."""
     arguments: Any = ("", logging.INFO, "", 0, "", (), None)
-    every = {"event", "message", *logging.getLogRecordFactory()(*arguments).__dict__}
+    every = {"event", "message", "asctime", *logging.getLogRecordFactory()(*arguments).__dict__}
     return {name: value for name, value in record.__dict__.items() if name not in every}
 
 

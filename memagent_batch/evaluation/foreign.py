@@ -72,16 +72,15 @@ class ForeignSample:
         return {"document_id": self.question["document_id"], "text": self.text}
 
 
-def convert_suite(suite: Location, *, target: Location) -> Location:
+def convert_suite(suite: Location, *, source: list[dict[str, Any]], target: Location) -> Location:
     """Writes a foreign suite as one of ours, unless it lies there already, and returns where it lies.
 
-    Streams: holds one row group of documents, and the questions.
+    Streams: holds one row group of documents, and the questions. `source` is the suite's `foreign_source`.
 
     Raises:
         InputError: the suite is empty, or a record is malformed.
         StorageError: the target can't be written.
     """
-    source = _converted_source(suite)
     there = read_json(target / SUITE_FILE)
     if there is not None and there.get("source") == source:
         return target
@@ -122,7 +121,7 @@ def _suite_files(suite: Location) -> list[InputFile]:
     return chosen or files
 
 
-def _converted_source(suite: Location) -> list[dict[str, Any]]:
+def foreign_source(suite: Location) -> list[dict[str, Any]]:
     """What was converted, as `suite.json` says it, so that a changed file is converted again."""
     return [
         {

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from memagent_batch.config.problems import explanation
 from memagent_batch.domain.prompts import AnswerForm, PromptSet
 from memagent_batch.errors import OutputError, PromptSetError
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
@@ -105,8 +106,12 @@ def _parse(content: Any, *, place: str) -> PromptSet:
     try:
         given = _File.model_validate(content)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ", ".join([place, *map(str, first["loc"])])
+        problems = error.errors(include_url=False)
         keys = ", ".join(_File.model_fields)
-        raise PromptSetError(f"{where}: {first['msg']}; a prompt set is a mapping with the keys {keys}") from error
+        if missing := [str(each["loc"][0]) for each in problems if each["type"] == "missing"]:
+            raise PromptSetError(f"{place}: missing key {', '.join(missing)}") from error
+        where = ", ".join([place, *map(str, problems[0]["loc"])])
+        raise PromptSetError(
+            f"{where}: {explanation(problems[0])}; a prompt set is a mapping with the keys {keys}"
+        ) from error
     return PromptSet(**{name: getattr(given, name) for name in given.model_fields_set})

@@ -331,9 +331,9 @@ def test_engine_that_can_not_start_is_raised_where_the_dataset_is_consumed(text_
         ({"questions": ["why " * 2000]}, SettingsError, "shorten the question"),
         ({"questions": ["Who?"], "text": "body"}, InputError, "no column 'body'; its columns: 'document_id', 'text'"),
         ({"questions": ["Who?"], "carry": ["status"]}, InputError, "a column 'status' of its own"),
-        ({"questions": ["Who?"], "carry": [""]}, SettingsError, "carry_columns.*at least 1 character"),
-        ({"questions": ["Who?"], "text": None}, SettingsError, "text_column.*valid string"),
-        ({"questions": ["Who?"], "replicas": 0}, SettingsError, "replicas: .* greater than or equal to 1"),
+        ({"questions": ["Who?"], "carry": [""]}, SettingsError, "carry_columns.*this is empty"),
+        ({"questions": ["Who?"], "text": None}, SettingsError, "text_column.*not a text"),
+        ({"questions": ["Who?"], "replicas": 0}, SettingsError, "replicas: 0 is below 1"),
         ({"questions": ["Who?"], "log": "{folder}"}, OutputError, "holds other files"),
     ],
 )

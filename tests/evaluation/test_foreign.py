@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from memagent_batch.errors import InputError
 from memagent_batch.evaluation.foreign import (
     convert_suite,
+    foreign_source,
     read_any_questions,
     split_prompt,
 )
@@ -32,7 +33,7 @@ def write_lines(path: Path, *records: dict[str, Any]) -> Location:
 
 
 def converted(suite: Location, target: Path) -> list[dict[str, Any]]:
-    convert_suite(suite, target=Location(uri=str(target)))
+    convert_suite(suite, source=foreign_source(suite), target=Location(uri=str(target)))
     rows: list[dict[str, Any]] = pq.read_table(target / "questions.parquet").to_pylist()
     return rows
 

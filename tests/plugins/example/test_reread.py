@@ -134,6 +134,8 @@ class Recording(ReplayOnly):
             "logprobs": None,
             "num_prompt_tokens": len(prompt.token_ids),
             "num_cached_prompt_tokens": 0,
+            "num_billed_tokens": 0,
+            "num_markers": 0,
             "engine_seconds": 0.0,
             "menu_logprobs": None,
         }
