@@ -15,8 +15,7 @@ from typing import Any, cast
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
-from memagent_batch.config.problems import explanation, suggestion
-from memagent_batch.config.removed import removal
+from memagent_batch.config.problems import explanation, removal, suggestion
 from memagent_batch.domain.readings import Policy
 from memagent_batch.domain.rewards import BUILT_IN_REWARDS
 from memagent_batch.engines.engine import Engine

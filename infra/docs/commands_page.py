@@ -28,7 +28,7 @@ def commands_page() -> str:
 
 
 def _section(kind: type[Command]) -> str:
-    """A command with its own options, which are no settings."""
+    """A command whose options are not settings."""
     is_settings = issubclass(kind, Settings)
     own = [each for each in options_of(kind) if not (is_settings and each.name.split(".")[0] in ALL_SETTINGS)]
     names = {option.name: option.name.upper() if option.name in kind.words else option.flag for option in own}

@@ -5,6 +5,7 @@ import heapq
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.job import JobConfig
@@ -34,7 +35,7 @@ IN_FLIGHT = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnReading:
-    """A reading of the run, of which turns are asked again."""
+    """A reading of the run; some of its turns are asked again."""
 
     document_id: str
     question: int
@@ -195,14 +196,15 @@ class Replay:
                 turns = {
                     reading.number(seed, path=turn.prompt.path): turn for turn in await self._turns(reading, fetched)
                 }
-                ranked += [(rank, number, turns[number]) for rank, number in enumerate(sorted(turns))]
+                new = [(rank, number, turns[number]) for rank, number in enumerate(sorted(turns))]
+                ranked = heapq.nsmallest(num, [*ranked, *new], key=itemgetter(0, 1))
                 if not turns:
                     name = self.questions[reading.question].question_id
                     why = "no turn of it was asked, or its prompts can't be made again"
                     not_asked.append(f"question {name!r} of document {reading.document_id!r}: {why}")
         for name, readings in by_document.items():
             not_asked += [f"the text of document {name!r} is gone or has changed"] * len(readings)
-        return [turn for _, _, turn in sorted(ranked, key=lambda each: each[:2])[:num]]
+        return [turn for _, _, turn in ranked]
 
     def _readings(self) -> Iterator[DrawnReading]:
         plan = self._past.plan.select(["document_id", "document_hash", "readings"])

@@ -28,8 +28,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource
 from pydantic_settings.exceptions import SettingsError as SourceError
 
 from memagent_batch.cli.settings import ALL_SETTINGS, Command, Settings
-from memagent_batch.config.problems import problem_line, remedy, setting_of
-from memagent_batch.config.removed import removal
+from memagent_batch.config.problems import problem_line, remedy, removal, setting_of
 from memagent_batch.config.section import ConfigT, fields_of, merged
 from memagent_batch.errors import SettingsError
 from memagent_batch.plugins import ENGINES, POLICIES, REWARDS

@@ -24,7 +24,7 @@ def ending(output: Location, manifest: Mapping[str, Any], *, num_columns: int) -
     counts, folder = manifest["counts"], str(output).rstrip("/")
     parts = [f"{counts[name]:,} {name.replace('_', ' ')}" for name in ("ok", "failed", "not_read") if counts.get(name)]
     files = (read_tables(output, [name], columns=SHOWN_COLUMNS) for name in manifest["files"][ANSWERS_FOLDER])
-    rows = islice((row for table in files for row in table.to_pylist()), SHOWN_ANSWERS)
+    rows = islice((row for table in files for row in table.slice(0, SHOWN_ANSWERS).to_pylist()), SHOWN_ANSWERS)
     tables = (ANSWERS_FOLDER, MEMORIES_FOLDER)
     places = [f"  {name:<9} {folder}/{name}/   {counts[f'{name}_rows']:,} rows" for name in tables]
     return "\n".join(

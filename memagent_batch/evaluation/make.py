@@ -41,7 +41,7 @@ from memagent_batch.wiring import resolve_model
 
 OWN = "own"
 """Name of the essays that come with the project."""
-GENERATOR = 4
+GENERATOR = 5
 """Rises with every change after which the same arguments make other documents."""
 
 

@@ -144,14 +144,13 @@ def needle_facts(rng: random.Random, depth: float, *, form: NeedleForm) -> Facts
     )
 
 
-def near_facts(rng: random.Random, depth: float, *, is_stated: bool = True, may_be_absent: bool = False) -> Facts:
+def near_facts(rng: random.Random, depth: float, *, is_stated: bool = True) -> Facts:
     """As niah_multikey_1, but the other keys share a word with the asked one, or are it, with another attribute.
 
     Args:
         rng: Source of every choice.
         depth: Where the asked fact begins.
-        is_stated: Whether the document states it.
-        may_be_absent: Whether the question says what to answer if it does not.
+        is_stated: Whether the document states it; if not, the question says what to answer.
     """
     key, value = make_value(rng, Wordform.WORD), make_value(rng, Wordform.NUMBER)
     first, last = key.split("-")
@@ -165,9 +164,26 @@ def near_facts(rng: random.Random, depth: float, *, is_stated: bool = True, may_
         hidden.append(Hidden(sentence=state(key, value, Wordform.NUMBER), depth=depth))
     return Facts(
         hidden=hidden,
-        question=question_on([key], Wordform.NUMBER, alone=True) + (OR_NOT if may_be_absent else ""),
+        question=question_on([key], Wordform.NUMBER, alone=True) + ("" if is_stated else OR_NOT),
         references=[value if is_stated else NOT_STATED_ENTRY],
         gold=[len(rivals)] if is_stated else [],
+    )
+
+
+def stated_facts(rng: random.Random, depth: float, *, is_stated: bool) -> Facts:
+    """The document states some keys, the asked one among them or not; the question allows for both."""
+    asked, *others = islice(different_keys(rng), NUM_KEYS)
+    keys = [*others, asked] if is_stated else others
+    depths = [*(rng.random() for _ in others), depth]
+    values = [make_value(rng, Wordform.NUMBER) for _ in keys]
+    return Facts(
+        hidden=[
+            Hidden(sentence=state(key, value, Wordform.NUMBER), depth=place)
+            for key, value, place in zip(keys, values, depths, strict=False)
+        ],
+        question=question_on([asked], Wordform.NUMBER, alone=True) + OR_NOT,
+        references=[values[-1] if is_stated else NOT_STATED_ENTRY],
+        gold=[len(others)] if is_stated else [],
     )
 
 
@@ -379,8 +395,9 @@ TASKS: dict[str, SuiteTask] = {
     "chain": _hiding(chain_facts, Metric.EM, Number()),
     "conflict": _hiding(corrected_facts, Metric.EM, Number()),
     "status": _hiding(status_facts, Metric.EM, Label(*STATUSES)),
-    "stated": _hiding(partial(near_facts, may_be_absent=True), Metric.EM, Number()),
-    "absent": _hiding(partial(near_facts, may_be_absent=True, is_stated=False), Metric.EM, Number()),
+    "stated": _hiding(partial(stated_facts, is_stated=True), Metric.EM, Number()),
+    "absent": _hiding(partial(stated_facts, is_stated=False), Metric.EM, Number()),
+    "absent_near": _hiding(partial(near_facts, is_stated=False), Metric.EM, Number()),
     "ruler_hqa": SuiteTask(make=make_hqa, metric=Metric.SUB_EM, by_documents=True),
 }
 """Every task, in the order in which a suite holds them."""

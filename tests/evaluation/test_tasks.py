@@ -21,6 +21,8 @@ from memagent_batch.tokens.tokenizer import Tokenizer
 
 NEEDLE = re.compile(r"One of the special magic (\w+)s for (\S+) is: (\S+)\.")
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+ABSENT = ("absent", "absent_near")
+"""Tasks whose answer no document states."""
 FREE_TASKS = tuple(name for name, task in TASKS.items() if not task.by_documents)
 
 
@@ -48,7 +50,7 @@ def test_samples_of_every_task_differ_hold_their_references_and_have_their_lengt
     for sample in (first, second):
         assert sample.num_tokens == materials.meter.count(sample.document)
         assert abs(sample.num_tokens - length) <= TOLERANCE * length
-        assert task == "absent" or all(found in sample.document for found in sample.references)
+        assert task in ABSENT or all(found in sample.document for found in sample.references)
         assert materials.meter.count(sample.question) <= 128  # the question's budget of the tiny policy
 
 
@@ -163,20 +165,33 @@ def test_places_of_many_needles_are_spread_over_the_whole_document(task: str, ma
     assert all(sample.depth is None for sample in samples)
 
 
-@pytest.mark.parametrize("task", ["niah_near", "stated", "absent"])
+def asked_key(sample: SuiteSample) -> str:
+    return re.search(r"number for (\S+) mentioned", sample.question)[1]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("task", ["niah_near", "absent_near"])
 def test_near_keys_share_a_word_with_the_asked_one_and_never_answer(task: str, materials: Materials) -> None:
     for sample in make_cell(materials, task=task, samples=10):
-        asked = re.search(r"number for (\S+) mentioned", sample.question)[1]  # type: ignore[index]
+        asked = asked_key(sample)
         first, last = asked.split("-")
         same = [
             value for attribute, key, value in NEEDLE.findall(sample.document) if (attribute, key) == ("number", asked)
         ]
         near = re.findall(rf"\b(?:{first}-\w+|\w+-{last})\b", sample.document)
-        if task == "absent":
+        if task == "absent_near":
             assert (same, len(near), sample.references) == ([], 3, (NOT_STATED_ENTRY,))
         else:
             assert (tuple(same), len(near)) == (sample.references, 4)
-        assert (NOT_STATED_ENTRY in sample.question) is (task != "niah_near")
+        assert (NOT_STATED_ENTRY in sample.question) is (task == "absent_near")
+
+
+@pytest.mark.parametrize("task", ["stated", "absent"])
+def test_asked_key_is_stated_once_among_others_or_not_at_all(task: str, materials: Materials) -> None:
+    for sample in make_cell(materials, task=task, samples=10):
+        told = {key: value for _, key, value in NEEDLE.findall(sample.document)}
+        assert len(told) == (4 if task == "stated" else 3)
+        assert sample.references == (told.get(asked_key(sample), NOT_STATED_ENTRY),)
+        assert NOT_STATED_ENTRY in sample.question
 
 
 def test_variable_tracking_is_one_chain_of_four_hops_in_order(materials: Materials) -> None:
@@ -204,9 +219,9 @@ def test_gold_spans_are_whole_sentences_that_bear_the_answer(task: str, material
     for sample in make_cell(materials, task=task, length=1500):
         assert list(sample.gold) == sorted(sample.gold)
         told = [sample.document[start:end] for start, end in sample.gold]
-        assert bool(told) is not (task == "absent")
+        assert bool(told) is not (task in ABSENT)
         assert all(text == text.strip() and (text[-1] == "." or text.startswith("VAR ")) for text in told)
-        if task != "absent":
+        if task not in ABSENT:
             assert all(any(reference in text for text in told) for reference in sample.references)
 
 

@@ -1,0 +1,20 @@
+"""`make demo`, the first command of the README, as a user gives it."""
+
+import subprocess
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+CHECKOUT = Path(__file__).parents[1]
+pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.vllm, pytest.mark.timeout(1800)]
+
+
+def test_demo_reads_its_documents_right(tmp_path: Path) -> None:
+    ended = subprocess.run(["make", "demo", f"DEMO_OUT={tmp_path}"], cwd=CHECKOUT, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    scores = pq.read_table(tmp_path / "results" / "scores")
+    assert scores.num_rows == 24
+    assert pc.sum(scores["score"]).as_py() >= 23, ended.stdout  # 24 here; a processor may round otherwise
+    assert (tmp_path / "results" / "runs" / "overwrite" / "page" / "index.html").exists()
