@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from pydantic import JsonValue
@@ -18,6 +19,7 @@ from memagent_batch.domain.thoughts import OPENING, THOUGHT_END
 from memagent_batch.engines.engine import Engine, EngineContext
 from memagent_batch.errors import PromptSetError, RunFailedError, SettingsError
 from memagent_batch.masking import redact_settings
+from memagent_batch.models.packaged import GGUF_ENDING, PACKAGED_MODELS, converted_gguf, installed_model
 from memagent_batch.models.shipped import SHIPPED_MODELS
 from memagent_batch.models.weights import model_sha256
 from memagent_batch.plugins import engine_settings, make_policy, policy_class, setting_names, source_sha256
@@ -38,7 +40,15 @@ class ReaderIdentity:
 
 
 def resolve_model(name: str) -> str:
-    """The folder of a policy that comes with the project, where it is named; else the name: a folder or hub name."""
+    """The folder of a model that has a name here, or of a GGUF file; else the name itself: a folder or hub name.
+
+    Raises:
+        SettingsError: the model is not installed, or the file can't be converted.
+    """
+    if name in PACKAGED_MODELS:
+        return str(installed_model(name))
+    if name.endswith(GGUF_ENDING) and Path(name).is_file():
+        return str(converted_gguf(Path(name)))
     return str(SHIPPED_MODELS.get(name, name))
 
 

