@@ -42,6 +42,15 @@ class OnBadFile(StrEnum):
     """The file, or each bad line or row of it, becomes `failed` rows; all other documents are read."""
 
 
+class Trust(StrEnum):
+    """What says that a file has not changed since the last run."""
+
+    ETAG = "etag"
+    """Its size and ETag; on a disk its size and times. A file that is known by them is not opened."""
+    CONTENT = "content"
+    """The hash of its content: every run reads every file."""
+
+
 class InputConfig(Section):
     """Where texts and questions stand in the input."""
 
@@ -73,6 +82,9 @@ class InputConfig(Section):
     max_document_bytes: _Bytes | None = 1024**3
     """Longest text of a document, unpacked, in UTF-8, bytes; of JSONL and CSV also the longest line. A longer one fails
     its document alone. By default 1 GiB, some 250 million tokens; null for no bound."""
+    trust: Trust = Trust.ETAG
+    """How a run knows that a file has not changed since the last one: `etag` goes by size and ETag, on a disk by size
+    and times, and does not open what is unchanged; `content` reads every file. Files of tables never change."""
     on_bad_file: OnBadFile = OnBadFile.FAIL
     """Treatment of a file, line or row that can't be read: `fail` refuses the run, `record` makes `failed` rows of
     it."""

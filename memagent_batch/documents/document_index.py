@@ -8,6 +8,7 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from itertools import compress
 from operator import itemgetter
 from typing import Any, TypedDict
 
@@ -18,8 +19,7 @@ from memagent_batch.config.sources import InputConfig
 from memagent_batch.documents.formats.byte_lines import line_at
 from memagent_batch.documents.formats.formats import Format
 from memagent_batch.documents.formats.records import Place
-from memagent_batch.documents.lake.table import Table
-from memagent_batch.documents.shards import FoundShards, Shard
+from memagent_batch.documents.shards import FOUND_FILES, FoundShards, Shard
 from memagent_batch.domain.addresses import permanent_number
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import BadFileError, DocumentMissingError, InputError
@@ -78,8 +78,8 @@ _TABLE_ROWS = 1024
 """Most rows of an index table."""
 _TABLE_CHARS = 4 * 1024 * 1024
 """Most characters of questions and carried values in an index table, about."""
-_FILES = b"memagent.files"
-"""Key of the files in the metadata of a kept index."""
+_RULES = b"memagent.rules"
+"""Key, in the metadata of kept files, of what decides the rows that a file gives the index."""
 _CODE = 3
 """Raised with every change of the code that changes a row of an index."""
 _SHOWN_NAMES = 5
@@ -299,54 +299,90 @@ def sample_documents(index: pa.Table, *, limit: int | None, seed: int) -> Sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IndexedTable:
-    """What was indexed, where it has versions."""
+class IndexedFiles:
+    """The files that an index was made of."""
 
     versions: Mapping[str, str]
     """Version of a table, or commit of each data set of the hub, by the place as the user names it."""
-    files: Mapping[str, str]
-    """Fingerprints of the files of a table, by path: of what decides the rows that they give the index."""
+    files: pa.Table
+    """`FOUND_FILES`."""
+    rules: str
+    """Hash of what else decides the rows that they give the index."""
+    is_kept: bool = False
+    """Whether the index is the one that an earlier run has kept."""
 
     @classmethod
-    def found(cls, found: FoundShards, *, settings: InputConfig) -> "IndexedTable | None":
-        """What is indexed with these settings; None for files without versions."""
-        if found.table is not None:
-            return cls.of(found.table, settings=settings)
-        return cls(versions=found.commits, files={}) if found.commits else None
+    def found(cls, found: FoundShards, *, settings: InputConfig) -> "IndexedFiles":
+        """What is indexed with these settings."""
+        first, table = found.shards[0], found.table
+        scheme = first.documents.rpartition("://")[0]
+        place = [scheme, first.root] if table is None else [table.uri, sorted(table.columns.items())]
+        rules = json.dumps([_CODE, settings.model_dump(mode="json"), repr(place)])
+        return cls(versions=found.versions, files=found.files, rules=sha256(rules.encode()).hexdigest())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptIndex:
+    """The index of a run as the next run finds it."""
+
+    documents: pa.Table
+    """`index_schema`: the documents that were there."""
+    files: pa.Table
+    """`FOUND_FILES` of the files that can be known again, each once."""
 
     @classmethod
-    def of(cls, table: Table, *, settings: InputConfig) -> "IndexedTable":
-        """A table that is indexed with these settings."""
-        shared = json.dumps([_CODE, settings.model_dump(mode="json"), repr(sorted(table.columns.items()))])
-        files = {file.path: sha256(f"{file.fingerprint()} {shared}".encode()).hexdigest() for file in table.files}
-        return cls(versions={table.uri: table.version}, files=files)
+    def none(cls, settings: InputConfig) -> "KeptIndex":
+        """What a first run finds."""
+        return cls(documents=index_schema(settings).empty_table(), files=FOUND_FILES.empty_table())
+
+    @classmethod
+    def of(cls, index: pa.Table, indexed: IndexedFiles) -> "KeptIndex":
+        """What a run keeps. A file with rows that can't be read is not known: every night looks again."""
+        bad = index.filter(pc.equal(index["error_type"], BAD_FILE))["path"].combine_chunks()
+        files = indexed.files.filter(pc.is_valid(indexed.files["version"]))
+        files = (
+            files.filter(pc.invert(pc.is_in(files["path"], value_set=bad))).group_by(FOUND_FILES.names).aggregate([])
+        )
+        rules = {_RULES: indexed.rules.encode()}
+        return cls(
+            documents=index.filter(is_there(index)), files=files.cast(FOUND_FILES).replace_schema_metadata(rules)
+        )
 
 
-def kept_index(index: pa.Table, table: IndexedTable) -> pa.Table:
-    """The index as a run keeps it: documents that are there, with the files that it knows in the metadata.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReusedIndex:
+    """What of a kept index is still right."""
 
-    A file with rows that can't be read is not known: every night looks again.
-    """
-    bad = set(index.filter(pc.equal(index["error_type"], BAD_FILE))["path"].to_pylist())
-    files = {path: fingerprint for path, fingerprint in table.files.items() if path not in bad}
-    return index.filter(is_there(index)).replace_schema_metadata({_FILES: json.dumps(files).encode()})
+    rows: pa.Table
+    shards: list[Shard]
+    """What is left to index."""
+    is_whole: bool
+    """Whether nothing has changed."""
 
 
 def reuse_index(
-    kept: pa.Table, table: IndexedTable, shards: Sequence[Shard], *, settings: InputConfig
-) -> tuple[pa.Table, list[Shard]]:
+    kept: KeptIndex, indexed: IndexedFiles, shards: Sequence[Shard], *, settings: InputConfig
+) -> ReusedIndex:
     """The rows of a kept index whose files have not changed, and the shards that are left to index.
 
     Where documents have many rows, all of them are reused, or none.
     """
-    files: dict[str, str] = json.loads((kept.schema.metadata or {}).get(_FILES, b"{}"))
-    reused = {path for path, fingerprint in table.files.items() if files.get(path) == fingerprint}
-    if settings.order_columns and files != table.files:
-        reused = set()
-    paths = pa.array(sorted(reused), kept.schema.field("path").type)
-    rows = kept.filter(pc.is_in(kept["path"], value_set=paths)).replace_schema_metadata(None)
-    left = [replace(shard, paths=tuple(path for path in shard.paths if path not in reused)) for shard in shards]
-    return rows, [shard for shard in left if shard.paths]
+    if (kept.files.schema.metadata or {}).get(_RULES) != indexed.rules.encode():
+        return ReusedIndex(rows=kept.documents.slice(0, 0), shards=[*shards], is_whole=False)
+    known = pc.is_in(_named_versions(indexed.files), value_set=_named_versions(kept.files).combine_chunks())
+    is_whole = bool(pc.all(known).as_py()) and len(pc.unique(indexed.files["path"])) == kept.files.num_rows
+    if settings.order_columns and not is_whole:
+        known = pa.chunked_array([pa.array([False] * len(known))])
+    paths = indexed.files["path"].filter(known).combine_chunks()
+    rows = kept.documents.filter(pc.is_in(kept.documents["path"], value_set=paths))
+    is_new = iter(pc.invert(known).to_pylist())
+    left = [replace(shard, paths=tuple(compress(shard.paths, is_new))) for shard in shards]
+    return ReusedIndex(rows=rows, shards=[shard for shard in left if shard.paths], is_whole=is_whole)
+
+
+def _named_versions(files: pa.Table) -> pa.ChunkedArray:
+    """Path and version as one text; null without a version."""
+    return pc.binary_join_element_wise(files["path"], files["version"], pa.scalar("\0", pa.large_string()))
 
 
 def log_documents(index: pa.Table, found: FoundShards) -> None:

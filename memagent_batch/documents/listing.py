@@ -8,6 +8,7 @@ import json
 import os
 import posixpath
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -43,6 +44,8 @@ _FOLDER_THREADS = 16
 """Folders of a store that are looked at at once, each by some requests."""
 _WITHOUT_FOLDERS = ("http://", "https://")
 """File systems that can't say what stands in a folder."""
+UNSURE_SECONDS = 2.0
+"""A file of a disk that changed within this time may change again and keep its times: clocks of disks are coarse."""
 _HUB_FOLDERS = 2
 """Slashes in the name of a data set of the hub, `datasets/OWNER/NAME`; above it nothing can be listed."""
 
@@ -56,6 +59,8 @@ class InputFile:
     root: str
     """Folder that was asked for, up to its slash, or the folders of a glob before its first wildcard."""
     size_bytes: int
+    version: str | None = None
+    """Another text whenever the content is another; None if nothing tells without opening the file."""
     left_out: str | None = None
     """Why it can't be taken, if the listing keeps what it leaves out."""
 
@@ -244,7 +249,9 @@ def _named_file(location: Location, *, info: Mapping[str, Any], root: str) -> In
     """The one file that the user named; as it is named, it may be a link to anywhere."""
     if info["type"] != "file":
         raise InputError(f"{location.uri} is {_file_kind(info)}, not a file; write its content to a file")
-    return _input_file(str(info["name"]), root=root, size_bytes=int(info.get("size") or 0))
+    name = str(info["name"])
+    version = _disk_version(Path(name).stat()) if location.is_local else _store_version(info)
+    return _input_file(name, root=root, size_bytes=int(info.get("size") or 0), version=version)
 
 
 def _found_file(location: Location, info: Mapping[str, Any], *, root: str) -> InputFile:
@@ -260,7 +267,7 @@ def _found_file(location: Location, info: Mapping[str, Any], *, root: str) -> In
         info = location.fs.info(name)
         if info["type"] != "file":
             raise InputError(f"{name!r} is {_file_kind(info)}, not a file; move it away")
-    return _input_file(name, root=root, size_bytes=int(info.get("size") or 0))
+    return _input_file(name, root=root, size_bytes=int(info.get("size") or 0), version=_store_version(info))
 
 
 def _local_file(path: str, *, root: str) -> InputFile:
@@ -280,7 +287,20 @@ def _local_file(path: str, *, root: str) -> InputFile:
             )
     if not stat.S_ISREG(status.st_mode):
         raise InputError(f"{path!r} is {_file_kind({'mode': status.st_mode})}, not a file; move it away")
-    return _input_file(path, root=root, size_bytes=status.st_size)
+    return _input_file(path, root=root, size_bytes=status.st_size, version=_disk_version(status))
+
+
+def _store_version(info: Mapping[str, Any]) -> str | None:
+    """Size and ETag of an object; None if the store has no ETags."""
+    etag = info.get("ETag") or info.get("etag")
+    return None if etag is None else f"{info.get('size')} {etag}"
+
+
+def _disk_version(status: os.stat_result) -> str | None:
+    """Size and times of a file; None if it changed just now. `st_ctime` changes even if a tool sets mtime back."""
+    if time.time() - max(status.st_mtime, status.st_ctime) < UNSURE_SECONDS:
+        return None
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
 
 
 def _file_kind(info: Mapping[str, Any]) -> str:
@@ -289,10 +309,10 @@ def _file_kind(info: Mapping[str, Any]) -> str:
     return kinds.get(stat.S_IFMT(int(info.get("mode") or 0)), f"of the kind {info.get('type', 'other')!r}")
 
 
-def _input_file(path: str, *, root: str, size_bytes: int) -> InputFile:
+def _input_file(path: str, *, root: str, size_bytes: int, version: str | None) -> InputFile:
     if any("\ud800" <= character <= "\udfff" for character in path):
         raise InputError(f"the file name {path!r} is not valid UTF-8; rename it")
-    return InputFile(path=path, root=root, size_bytes=size_bytes)
+    return InputFile(path=path, root=root, size_bytes=size_bytes, version=version)
 
 
 def _listed_paths(location: Location, *, root: str, paths: Sequence[str]) -> Sequence[str]:

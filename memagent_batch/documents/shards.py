@@ -8,13 +8,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 
+import pyarrow as pa
 from fsspec.utils import glob_translate
 
-from memagent_batch.config.sources import InputConfig, OnBadFile
+from memagent_batch.config.sources import InputConfig, OnBadFile, Trust
+from memagent_batch.config.storage import Options
 from memagent_batch.documents.formats.columnar import open_grouped
 from memagent_batch.documents.formats.formats import UNKNOWN_REMEDY, Format, format_ending, format_of, is_named_text
 from memagent_batch.documents.lake.table import Table, TableColumns, TableFile, at_version, partition_values, table_name
-from memagent_batch.documents.lake.tables import find_table
+from memagent_batch.documents.lake.tables import documents_place, find_table
 from memagent_batch.documents.listing import InputFile, into_batches, list_places
 from memagent_batch.documents.where import Condition, columns_of, may_hold, parse_where
 from memagent_batch.errors import InputError, InputUnreachableError
@@ -56,6 +58,10 @@ class Shard:
         return tuple(path.removeprefix(self.root) for path in self.paths)
 
 
+FOUND_FILES = pa.schema([pa.field("path", pa.large_string(), nullable=False), pa.field("version", pa.large_string())])
+"""Files and what differs with their content; null if nothing tells without opening them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundShards:
     """What there is to index."""
@@ -70,6 +76,13 @@ class FoundShards:
     """Commits of data sets of the hub, by their URIs."""
     places: tuple[str, ...] = ()
     """URIs of the documents: of a table at the version, of a data set at the commit that is read."""
+    files: pa.Table = field(default_factory=FOUND_FILES.empty_table)
+    """`FOUND_FILES`: a row for each path of each shard, in this order."""
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Version of the table, or commits of data sets of the hub, by the place as the user names it."""
+        return self.commits if self.table is None else {self.table.uri: self.table.version}
 
     @property
     def total_files(self) -> int:
@@ -87,12 +100,13 @@ class FoundShards:
 
 
 def list_shards(*documents: Location, settings: InputConfig) -> list[Shard]:
-    """The shards of `find_shards`."""
-    return find_shards(*documents, settings=settings).shards
+    """The shards of `find_shards`, large files cut."""
+    shards = find_shards(*documents, settings=settings).shards
+    return cut_shards(shards, settings=settings, storage_options=documents[0].storage_options)
 
 
 def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
-    """The files of the documents, cut into shards.
+    """The files of the documents in shards; opens none of them.
 
     Args:
         places: Files, folders (read with all below them) or globs, all on one file system; or one table of a lake.
@@ -100,9 +114,8 @@ def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
         settings: Format of the files; `auto` goes by each file's ending. Filter of the files.
 
     Raises:
-        InputError: there is no file, or one whose ending is not known, or a large one that can't be opened (with
-            `on_bad_file: record` only the first); or the places are on several file systems, or one of several is a
-            table.
+        InputError: there is no file, or one whose ending is not known (unless `on_bad_file` is `record`); or the
+            places are on several file systems, or one of several is a table.
     """
     documents: Sequence[Location] = places
     where = None if settings.where is None else parse_where(settings.where)
@@ -127,12 +140,13 @@ def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
     if where is not None:
         _require_filtered(found, where=columns_of(where))
     shards = [
-        shard
-        for format_, files in sorted(found.items())
-        for shard in _shards_of_files(place, files, format_=format_, settings=settings)
+        shard for format_, files in sorted(found.items()) for shard in _shards_of_files(place, files, format_=format_)
     ]
+    is_content = settings.trust is Trust.CONTENT
+    versions = {file.path: None if is_content else "pinned" if pins else file.version for file in listed}
     return FoundShards(
         shards=shards,
+        files=_found_files(shards, versions),
         left_out=tuple(file.name for file in left_out),
         commits={uri: commit for uri, (_, commit) in pins.items()},
         places=tuple(place.uri for place in documents),
@@ -164,9 +178,15 @@ def _table_shards(table: Table, documents: Location, *, where: Condition | None,
             table_files={path: files[path] for path in shard.paths},
             table_columns=table.columns,
         )
-        for shard in _shards_of_files(documents, listed, format_=Format.TABLE, settings=settings)
+        for shard in _shards_of_files(documents, listed, format_=Format.TABLE)
     ]
-    return FoundShards(shards=shards, table=replace(table, files=tuple(files.values())), places=(uri,))
+    versions = {path: file.fingerprint() for path, file in files.items()}
+    return FoundShards(
+        shards=shards,
+        files=_found_files(shards, versions),
+        table=replace(table, files=tuple(files.values())),
+        places=(uri,),
+    )
 
 
 def _require_some(files: Collection[object], *, settings: InputConfig) -> None:
@@ -187,17 +207,14 @@ def _require_filtered(found: Mapping[Format, Sequence[InputFile]], *, where: fro
                 )
 
 
-def _shards_of_files(
-    place: Location, files: Sequence[InputFile], *, format_: Format, settings: InputConfig
-) -> Iterator[Shard]:
-    """Shards of files of one format: row groups of large ones, small ones together."""
-    large = [file for file in files if _is_large(file, format_=format_)]
-    with ThreadPoolExecutor(_FOOTER_THREADS) as threads:
-        sizes = list(threads.map(partial(_group_bytes, place, settings=settings), large))
-    for file, group_bytes in zip(large, sizes, strict=True):
-        yield from _split_file(place, file, format_=format_, sizes=group_bytes)
-    small = [file for file in files if not _is_large(file, format_=format_)] if large else files
-    packs = into_batches(small, size_bytes=attrgetter("size_bytes"), max_items=_SHARD_FILES, max_bytes=_SHARD_BYTES)
+def _found_files(shards: Iterable[Shard], versions: Mapping[str, str | None]) -> pa.Table:
+    paths = [path for shard in shards for path in shard.paths]
+    return pa.table([paths, [versions[path] for path in paths]], schema=FOUND_FILES)
+
+
+def _shards_of_files(place: Location, files: Sequence[InputFile], *, format_: Format) -> Iterator[Shard]:
+    """Shards of files of one format: large ones alone, small ones together."""
+    packs = into_batches(files, size_bytes=attrgetter("size_bytes"), max_items=_SHARD_FILES, max_bytes=_SHARD_BYTES)
     yield from (_pack(place, pack, format_=format_) for pack in packs)
 
 
@@ -231,31 +248,45 @@ def _format(file: InputFile, documents: Location, *, settings: InputConfig) -> F
         return Format.UNKNOWN
 
 
-def _is_large(file: InputFile, *, format_: Format) -> bool:
-    return format_ in (Format.PARQUET, Format.ARROW, Format.TABLE) and file.size_bytes > _SHARD_BYTES
+def cut_shards(shards: Iterable[Shard], *, settings: InputConfig, storage_options: Options) -> list[Shard]:
+    """The shards, those of one large file as shards of its row groups.
+
+    Raises:
+        InputError: a large file can't be opened; with `on_bad_file: record` only if its store does not answer.
+    """
+    cut: list[Shard] = []
+    sizes_of = partial(_group_bytes, settings=settings, storage_options=storage_options)
+    with ThreadPoolExecutor(_FOOTER_THREADS) as threads:
+        sizes = [(shard, threads.submit(sizes_of, shard) if _is_large(shard) else None) for shard in shards]
+        for shard, found in sizes:
+            cut += [shard] if found is None else _split_file(shard, sizes=found.result())
+    return cut
 
 
-def _group_bytes(documents: Location, file: InputFile, *, settings: InputConfig) -> tuple[int, ...]:
+def _is_large(shard: Shard) -> bool:
+    return shard.format in (Format.PARQUET, Format.ARROW, Format.TABLE) and shard.size_bytes > _SHARD_BYTES
+
+
+def _group_bytes(shard: Shard, *, settings: InputConfig, storage_options: Options) -> tuple[int, ...]:
     """Size of each row group, bytes; one group for a file that is damaged, so that the index finds and records it."""
     try:
-        with open_grouped(documents.at(file.path)) as grouped:
+        with open_grouped(documents_place(shard.documents, storage_options).at(shard.paths[0])) as grouped:
             return grouped.group_bytes
     except InputUnreachableError:
         raise
     except InputError:
         if settings.on_bad_file == OnBadFile.FAIL:
             raise
-        return (file.size_bytes,)
+        return (shard.size_bytes,)
 
 
-def _split_file(documents: Location, file: InputFile, *, format_: Format, sizes: Sequence[int]) -> Iterator[Shard]:
+def _split_file(shard: Shard, *, sizes: Sequence[int]) -> Iterator[Shard]:
     """Shards of a large file, of as many row groups as come to `_SHARD_BYTES`."""
     start = 0
     num_bytes = 0
     for group, size in enumerate(sizes):
         num_bytes += size
         if num_bytes >= _SHARD_BYTES or group == len(sizes) - 1:
-            shard = _pack(documents, [file], format_=format_)
             is_whole = (start, group + 1) == (0, len(sizes))
             yield replace(shard, size_bytes=num_bytes, groups=None if is_whole else (start, group + 1))
             start, num_bytes = group + 1, 0

@@ -1,7 +1,7 @@
 """What is refused before any work starts: an output, an input, a model or a prompt set that can't be used."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -9,10 +9,16 @@ from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import OnBadFile, SourceConfig
-from memagent_batch.documents.document_index import require_carry_columns
+from memagent_batch.documents.document_index import (
+    IndexedFiles,
+    KeptIndex,
+    ReusedIndex,
+    require_carry_columns,
+    reuse_index,
+)
 from memagent_batch.documents.indexing import require_first_records
 from memagent_batch.documents.questions import asked_types, inline_type, most_questions, read_questions
-from memagent_batch.documents.shards import FoundShards, find_shards
+from memagent_batch.documents.shards import FoundShards, cut_shards, find_shards
 from memagent_batch.documents.where import parse_where
 from memagent_batch.executors.executor import Executor, choose_executor, why_ray
 from memagent_batch.logs import EventKind
@@ -20,6 +26,7 @@ from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS
 from memagent_batch.reading.documents import require_rows
 from memagent_batch.reading.follow_ups import FollowUps, checked_follow_ups, require_compiled
 from memagent_batch.runs.claim import claim_output
+from memagent_batch.runs.history import read_kept_index
 from memagent_batch.runs.manifest import read_run_record
 from memagent_batch.runs.record import signature
 from memagent_batch.runs.tables import ANSWERS
@@ -42,6 +49,9 @@ class Inputs:
     """What a run reads, before its documents are indexed."""
 
     found: FoundShards
+    indexed: IndexedFiles
+    reused: ReusedIndex
+    """What of the last index is still right; large files of what is left are cut."""
     questions: pa.Table
     """The question list, a table of `QUESTION_SCHEMA`; inline questions are not in it."""
 
@@ -70,7 +80,7 @@ def check(job: JobConfig) -> CheckedJob:
     claim_output(make_output(job), job)
     if job.again_where is not None:
         parse_where(job.again_where, option="again_where")
-    inputs = read_inputs(job)
+    inputs = read_inputs(job, kept=read_kept_index(make_output(job)))
     make_engine(job.agent)
     agent = fit_budgets_to_window(_with_prompt_order(job, inputs.questions))
     require_rows(agent, order_columns=job.input.order_columns)
@@ -110,8 +120,8 @@ def _with_prompt_order(job: JobConfig, questions: pa.Table) -> AgentConfig:
     return with_prompt_order(job.agent, num_questions=num_questions)
 
 
-def read_inputs(sources: SourceConfig) -> Inputs:
-    """Lists the documents, opens the first file of each format, and reads the questions.
+def read_inputs(sources: SourceConfig, *, kept: KeptIndex | None = None) -> Inputs:
+    """Lists the documents, opens the first file of each format that `kept` does not know, and reads the questions.
 
     Raises:
         InputError: a file or column can't be used; names it.
@@ -120,10 +130,13 @@ def read_inputs(sources: SourceConfig) -> Inputs:
     require_carry_columns(sources.input, reserved=ANSWERS.names)
     questions = read_questions(listed, ask=sources.ask)
     found = find_shards(*make_documents(sources), settings=sources.input)
-    if sources.input.on_bad_file == OnBadFile.FAIL:
-        for shard in {shard.format: shard for shard in reversed(found.shards)}.values():
-            require_first_records(shard, settings=sources.input, storage_options=sources.storage_options)
-    return Inputs(found=found, questions=questions)
+    indexed, settings = IndexedFiles.found(found, settings=sources.input), sources.input
+    reused = reuse_index(kept or KeptIndex.none(settings), indexed, found.shards, settings=settings)
+    left = cut_shards(reused.shards, settings=settings, storage_options=sources.storage_options)
+    if settings.on_bad_file == OnBadFile.FAIL:
+        for shard in {shard.format: shard for shard in reversed(left)}.values():
+            require_first_records(shard, settings=settings, storage_options=sources.storage_options)
+    return Inputs(found=found, indexed=indexed, reused=replace(reused, shards=left), questions=questions)
 
 
 def _warn_of_thoughts(agent: AgentConfig) -> None:

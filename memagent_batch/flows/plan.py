@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypedDict
 
@@ -14,14 +15,12 @@ from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.documents.document_index import (
-    IndexedTable,
     documents_named,
     index_schema,
     log_documents,
     require_readable,
     require_reported,
     require_unique_ids,
-    reuse_index,
     sample_documents,
     warn_of_bad_files,
     warn_of_missing,
@@ -146,9 +145,8 @@ def make_plan(
     Raises:
         InputError: a file, column or row can't be used; names it.
     """
-    inputs = inputs or read_inputs(job)
-    questions, table = inputs.questions, IndexedTable.found(inputs.found, settings=job.input)
-    index = _checked_index(job, inputs, table=table, executor=executor)
+    inputs = inputs or read_inputs(job, kept=read_kept_index(make_output(job)))
+    questions, index = inputs.questions, _checked_index(job, inputs, executor=executor)
     missing = missing_documents(questions, index)
     sample = sample_documents(index, limit=job.limit, seed=job.limit_seed)
     again = select_again(job, output=make_output(job))
@@ -161,7 +159,7 @@ def make_plan(
         samples=job.agent.sampling.samples,
         inline_type=inline_type(job.input),
         follow_ups=follow_ups,
-        table=table,
+        indexed=replace(inputs.indexed, is_kept=inputs.reused.is_whole),
         outside=sample.outside,
         places=inputs.found.places,
         again=again,
@@ -231,24 +229,21 @@ def document_lengths(
     return [row for table in counted for row in table.to_pylist()]
 
 
-def _checked_index(job: JobConfig, inputs: Inputs, *, table: IndexedTable | None, executor: Executor) -> pa.Table:
-    """The index of the documents, a table of `index_schema`; of a table of a lake, unchanged files are not read again.
+def _checked_index(job: JobConfig, inputs: Inputs, *, executor: Executor) -> pa.Table:
+    """The index of the documents, a table of `index_schema`; files that have not changed are not read again.
 
     Raises:
         InputError: a file, column or row can't be used, there is no document, or two have one id; names it.
     """
-    shards, schema = inputs.found.shards, index_schema(job.input)
-    tables = [schema.empty_table()]
-    kept = read_kept_index(make_output(job)) if table is not None and table.files else None
-    if table is not None and kept is not None and kept.schema.equals(schema):
-        reused, shards = reuse_index(kept, table, shards, settings=job.input)
-        tables = [reused.cast(schema)]
+    shards, schema = inputs.reused.shards, index_schema(job.input)
+    tables = [inputs.reused.rows.cast(schema)]
     num_files = len({path for shard in shards for path in shard.paths})
-    with step(f"indexing the documents: {quantity(num_files, 'file')}"):
+    known = inputs.found.total_files - num_files
+    with step(f"indexing the documents: {quantity(num_files, 'file')}, {known:,} unchanged"):
         tables += [indexed.cast(schema) for indexed in _indexed_shards(shards, sources=job, executor=executor)]
     index = pa.concat_tables(tables).combine_chunks()
-    if table is not None or job.input.order_columns:  # the same order, however much of it was made again
-        index = index.sort_by([(name, "ascending") for name in ("path", "start", "stop", "document_id")])
+    order = ("format", "path", "start", "stop", "document_id")
+    index = index.sort_by([(name, "ascending") for name in order])  # the same, however much of it was made again
     if not index.num_rows:
         raise InputError(f"documents: the files at {', '.join(job.documents)} hold no document")
     require_readable(index)

@@ -6,21 +6,22 @@ A text counts only where its hash is the one that the run read.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.config.sources import InputConfig, OnBadFile
-from memagent_batch.config.storage import Options
-from memagent_batch.documents.document_index import INDEX_SCHEMA, row_schema
+from memagent_batch.documents.document_index import IndexedFiles, KeptIndex, index_schema, reuse_index, row_schema
 from memagent_batch.documents.indexing import index_shard
 from memagent_batch.documents.lake.table import at_version, table_name
 from memagent_batch.documents.lake.tables import documents_place, texts_place
 from memagent_batch.documents.rows import group_rows
-from memagent_batch.documents.shards import find_shards
+from memagent_batch.documents.shards import cut_shards, find_shards
 from memagent_batch.documents.texts import fetch_texts
 from memagent_batch.domain.texts.locators import LocatedRow
 from memagent_batch.errors import InputError, OutputError
+from memagent_batch.runs.history import read_kept_index
 from memagent_batch.runs.manifest import Manifest, read_run_record
 from memagent_batch.store.location import Location
 
@@ -90,25 +91,30 @@ def _find(
     versioned = _at_version(uris[0], manifest)
     if versioned is not None:
         with suppress(InputError):  # a vacuum took files of that version: the newest may have the same texts
-            return _find_in([versioned], output.storage_options, wanted=wanted, settings=settings)
-    return _find_in(uris, output.storage_options, wanted=wanted, settings=settings)
+            return _find_in([versioned], output, wanted=wanted, settings=settings)
+    return _find_in(uris, output, wanted=wanted, settings=settings)
 
 
 def _find_in(
-    uris: Sequence[str], options: Options, *, wanted: Mapping[str, str], settings: InputConfig
+    uris: Sequence[str], output: Location, *, wanted: Mapping[str, str], settings: InputConfig
 ) -> tuple[Location, pa.Table]:
+    options = output.storage_options
     found = find_shards(*[documents_place(uri, options) for uri in uris], settings=settings)
-    place = texts_place(found.places, options)
+    place, indexed = texts_place(found.places, options), IndexedFiles.found(found, settings=settings)
+    reused = reuse_index(read_kept_index(output) or KeptIndex.none(settings), indexed, found.shards, settings=settings)
     tables: Iterator[pa.Table] = (
         _of_ids(table, wanted)
-        for shard in found.shards
+        for shard in cut_shards(reused.shards, settings=settings, storage_options=options)
         for table in index_shard(shard, settings=settings, storage_options=options)
     )
-    if settings.order_columns:  # rows of a document lie in any shard; a document that can't be joined now has changed
+    if (
+        settings.order_columns and reused.shards
+    ):  # rows of a document lie in any shard; a document that can't be joined now has changed
         joined = settings.model_copy(update={"on_bad_file": OnBadFile.RECORD})
         rows = pa.concat_tables([row_schema(settings).empty_table(), *tables])
         tables = group_rows(rows, documents=place, settings=joined)
-    return place, pa.concat_tables([INDEX_SCHEMA.empty_table(), *(_of_hashes(table, wanted) for table in tables)])
+    tables = chain([_of_ids(reused.rows, wanted).cast(index_schema(settings))], tables)
+    return place, pa.concat_tables(_of_hashes(table, wanted) for table in tables)
 
 
 def _of_ids(table: pa.Table, wanted: Mapping[str, str]) -> pa.Table:

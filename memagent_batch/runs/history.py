@@ -1,9 +1,9 @@
 """What each finished run leaves for good, in `runs/RUN_ID/`: with the log, its answers can be had again at any time.
 
 `plan.parquet` (`RUN_PLAN`) says which documents it found, what it asked of them, and which run had read that;
-`removed.parquet` (`REMOVED`) which documents were gone by then; `index.parquet`, of a table of a lake, in which files
-it found what; `manifest.json` is a copy of the one that it closed with, and is written last. The question list is in
-`log/questions/`.
+`removed.parquet` (`REMOVED`) which documents were gone by then; `index.parquet` and `files.parquet` in which versions
+of which files it found what, if that is not as an earlier run has it; `manifest.json` is a copy of the
+one that it closed with, and is written last. The question list is in `log/questions/`.
 """
 
 from collections import defaultdict
@@ -15,7 +15,7 @@ from typing import TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.documents.document_index import CARRY_PREFIX, is_document, kept_index
+from memagent_batch.documents.document_index import CARRY_PREFIX, KeptIndex, is_document
 from memagent_batch.errors import OutputError
 from memagent_batch.runs.manifest import MANIFEST_FILE, Manifest, read_manifest
 from memagent_batch.runs.plan import Plan, ReadingLists
@@ -30,8 +30,8 @@ from memagent_batch.store.turn_log.question_list import ASKED_FOLDER
 RUNS_FOLDER = "runs"
 PLAN_FILE = "plan.parquet"
 REMOVED_FILE = "removed.parquet"
-INDEX_FILE = "index.parquet"
-"""Index of the documents of a table of a lake, for the next run."""
+INDEX_FILE, FILES_FILE = "index.parquet", "files.parquet"
+"""Index of the documents, and the versions of its files, for the next run."""
 LATEST = "latest"
 """Names the last finished run."""
 PREVIOUS = "previous"
@@ -240,22 +240,27 @@ def write_record_manifest(past: PastRun) -> None:
 
 
 def write_kept_index(output: Location, plan: Plan, *, run_id: str) -> None:
-    """Keeps the index of a table of a lake for the next run; a run over files keeps none, since files may change."""
-    if plan.table is not None and plan.table.files:
-        place = output / f"{RUNS_FOLDER}/{run_id}/{INDEX_FILE}"
-        index = plan.documents if plan.outside is None else pa.concat_tables([plan.documents, plan.outside])
-        place.write_bytes(parquet_bytes(kept_index(index, plan.table)))
+    """Keeps the index for the next run, unless an earlier run keeps the same."""
+    if plan.indexed is None or plan.indexed.is_kept:
+        return
+    index = plan.documents if plan.outside is None else pa.concat_tables([plan.documents, plan.outside])
+    kept, folder = KeptIndex.of(index, plan.indexed), output / f"{RUNS_FOLDER}/{run_id}"
+    if kept.files.num_rows:
+        (folder / INDEX_FILE).write_bytes(parquet_bytes(kept.documents))
+        (folder / FILES_FILE).write_bytes(parquet_bytes(kept.files))
 
 
-def read_kept_index(output: Location) -> pa.Table | None:
-    """The index that the last finished run kept; None where it kept none."""
+def read_kept_index(output: Location) -> KeptIndex | None:
+    """The index that the last of the finished runs which kept one has; None if there is none."""
     with output_errors(output.uri):
-        runs = finished_runs(output)
-        place = output / f"{RUNS_FOLDER}/{runs[-1]}/{INDEX_FILE}" if runs else None
-        if place is None or not place.exists():
-            return None
-    with table_errors(place.uri, remedy="delete it, and the documents are indexed again"):
-        return read_parquet(place)
+        paths = (output / RUNS_FOLDER).files()
+        kept = {path.rsplit("/", 2)[1] for path in paths if path.endswith(f"/{FILES_FILE}")}
+        runs = [run_id for run_id in finished_runs(output) if run_id in kept] if kept else []
+    if not runs:
+        return None
+    folder = output / f"{RUNS_FOLDER}/{runs[-1]}"
+    with table_errors(folder.uri, remedy=f"delete {FILES_FILE} there, and the documents are indexed again"):
+        return KeptIndex(documents=read_parquet(folder / INDEX_FILE), files=read_parquet(folder / FILES_FILE))
 
 
 def _read_table(place: Location) -> pa.Table:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.documents.bundles import bundles
-from memagent_batch.documents.document_index import ROWS_COLUMN, IndexedTable, is_there
+from memagent_batch.documents.document_index import ROWS_COLUMN, IndexedFiles, is_there
 from memagent_batch.documents.questions import type_fields, value_types
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.follow_ups.answer_types import ValueType
@@ -242,7 +242,7 @@ class Plan:
         samples: int,
         inline_type: ValueType | None = None,
         follow_ups: FollowUps | None = None,
-        table: IndexedTable | None = None,
+        indexed: IndexedFiles | None = None,
         outside: pa.Table | None = None,
         places: Sequence[str] = (),
         again: Again | None = None,
@@ -255,7 +255,7 @@ class Plan:
             samples: Readings of each document and question.
             inline_type: The type that questions beside the texts ask for.
             follow_ups: What is asked after each answer; None for nothing, whatever types the questions have.
-            table: The table of a lake that the documents are, if they are one.
+            indexed: The files that the documents are of; None if they are of none.
             outside: The index of documents that are there and are not read, by a limit or in a second pass; None if all
                 are read.
             places: URIs of the documents at the versions that were indexed.
@@ -263,7 +263,7 @@ class Plan:
         """
         self.documents = documents
         self.samples = samples
-        self.table = table
+        self.indexed = indexed
         self.outside = outside
         self.places = tuple(places)
         self.again = again

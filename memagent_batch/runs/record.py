@@ -30,7 +30,7 @@ from memagent_batch.logs import EventKind
 from memagent_batch.masking import DIGEST, mask_url, printable
 from memagent_batch.runs.claim import named_files, require_claim
 from memagent_batch.runs.estimates import ReviewEstimates, read_estimates
-from memagent_batch.runs.history import INDEX_FILE, PLAN_FILE, REMOVED_FILE, RUNS_FOLDER, PastRun
+from memagent_batch.runs.history import FILES_FILE, INDEX_FILE, PLAN_FILE, REMOVED_FILE, RUNS_FOLDER, PastRun
 from memagent_batch.runs.manifest import MANIFEST_FILE, PartReport
 from memagent_batch.runs.projection import PROJECTION_FILE, Projection, projection_record
 from memagent_batch.store.errors import FILE_ERRORS, storage_errors
@@ -63,7 +63,7 @@ READER_FIELDS = ("model", "model_sha256", "weights_version", "tokenizer_sha256",
 PLACES = frozenset({"output", "documents", "questions", "ask"})
 """Settings that the command to repeat a run always shows."""
 RECORD_FILES = (PLAN_FILE, REMOVED_FILE, PROJECTION_FILE, CARD_FILE)
-"""Files of `runs/RUN_ID/` beside the manifest and the list; the index of a table of a lake is there for some runs."""
+"""Files of `runs/RUN_ID/` beside the manifest and the list; the kept index is there for some runs."""
 
 
 def record_file(run_id: str, name: str) -> str:
@@ -96,13 +96,13 @@ def write_record(
     tables = named_files(past.manifest)
     hashes = {name: value for name, value in known_hashes(before).items() if name in {*tables, *log_files}}
     hashes |= {each["file"]: each["sha256"] for report in reports for each in report.get("hashes") or ()}
-    record = [record_file(run_id, name) for name in (*RECORD_FILES, INDEX_FILE)]
+    record = [record_file(run_id, name) for name in (*RECORD_FILES, INDEX_FILE, FILES_FILE)]
     names = {*tables, *record, *log_files, f"{ASKED_FOLDER}/{run_id}.parquet", *link_before(before)}
-    optional = record_file(run_id, INDEX_FILE)
+    optional = {record_file(run_id, name) for name in (INDEX_FILE, FILES_FILE)}
     for name, value in file_hashes(output, sorted(names - hashes.keys())):
         if value is not None:
             hashes[name] = value
-        elif name != optional and not name.startswith(LOG_TABLES):
+        elif name not in optional and not name.startswith(LOG_TABLES):
             require_claim(output, run_id=run_id)  # else a newer attempt may have removed this one's files
             raise StorageError(f"{output / name} is gone before the run has closed; run the same command again")
     hashes[record_file(run_id, MANIFEST_FILE)] = sha256(json_bytes(past.manifest)).hexdigest()

@@ -118,7 +118,7 @@ def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan:
             fingerprint=reader.fingerprint,
             settings=public_settings(job),
             follow_up_turns=plan.asked.follow_up_turns,
-            tables={} if plan.table is None else {**plan.table.versions},
+            tables={} if plan.indexed is None else {**plan.indexed.versions},
             sample=_sample(job, plan),
             again=plan.again.record if plan.again else None,
         ),

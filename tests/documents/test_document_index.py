@@ -1,6 +1,7 @@
 """The index: what a plan logs of it, samples of it, and what the next run reuses of it."""
 
 import hashlib
+import os
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,14 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.config.sources import InputConfig, OnBadFile
+from memagent_batch.config.sources import InputConfig, OnBadFile, Trust
+from memagent_batch.documents import listing
 from memagent_batch.documents.document_index import (
     INDEX_SCHEMA,
-    IndexedTable,
+    IndexedFiles,
     IndexRow,
+    KeptIndex,
     describe,
     index_table,
-    kept_index,
     reuse_index,
     sample_documents,
 )
@@ -137,11 +139,9 @@ FORMS: Mapping[str, tuple[pa.Table, InputConfig]] = {
 }
 
 
-def _found(place: Location, settings: InputConfig) -> tuple[FoundShards, IndexedTable]:
+def _found(place: Location, settings: InputConfig) -> tuple[FoundShards, IndexedFiles]:
     found = find_shards(place, settings=settings)
-    table = IndexedTable.found(found, settings=settings)
-    assert table is not None
-    return found, table
+    return found, IndexedFiles.found(found, settings=settings)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -153,18 +153,19 @@ def test_reused_index_of_an_unchanged_table_is_whole_and_of_a_grown_one_has_its_
     rows, settings = FORMS[form]
     write_deltalake(tmp_path / "t", rows)
     place = documents_place(f"delta://{tmp_path}/t", {})
-    found, table = _found(place, settings)
+    found, files = _found(place, settings)
     index = indexed(place, settings=settings, found=found)
-    kept = kept_index(index, table)
-    reused, left = reuse_index(kept, table, found.shards, settings=settings)
-    assert reused.equals(index)
-    assert left == []
+    kept = KeptIndex.of(index, files)
+    same = reuse_index(kept, files, found.shards, settings=settings)
+    assert same.rows.equals(index)
+    assert (same.shards, same.is_whole) == ([], True)
     more = {"document_id": ["e"], "text": ["new"], "day": ["x"]} | ({"page": [1]} if form == "pages" else {})
     write_deltalake(tmp_path / "t", pa.table(more), mode="append")
     grown, now = _found(place, settings)
-    reused, left = reuse_index(kept, now, grown.shards, settings=settings)
-    assert reused["document_id"].to_pylist() == ([] if form == "pages" else list(PAGES))
-    assert sum(len(shard.paths) for shard in left) == (2 if form == "pages" else 1)
+    reused = reuse_index(kept, now, grown.shards, settings=settings)
+    assert reused.rows["document_id"].to_pylist() == ([] if form == "pages" else list(PAGES))
+    assert sum(len(shard.paths) for shard in reused.shards) == (2 if form == "pages" else 1)
+    assert not reused.is_whole
 
 
 def test_reused_index_of_other_settings_or_with_bad_rows_is_empty(tmp_path: Path) -> None:
@@ -172,7 +173,7 @@ def test_reused_index_of_other_settings_or_with_bad_rows_is_empty(tmp_path: Path
 
     write_deltalake(tmp_path / "t", rows_table())
     place, settings = documents_place(f"delta://{tmp_path}/t", {}), InputConfig()
-    found, table = _found(place, settings)
+    found, files = _found(place, settings)
     index = indexed(place, settings=settings)
     other = InputConfig(carry_columns=("day",))
     bad = index.set_column(
@@ -181,8 +182,59 @@ def test_reused_index_of_other_settings_or_with_bad_rows_is_empty(tmp_path: Path
         pa.array(["BadFileError", None, None, None], pa.large_string()),
     )
     for kept, now, asked in (
-        (kept_index(index, table), _found(place, other)[1], other),
-        (kept_index(bad, table), table, settings),
+        (KeptIndex.of(index, files), _found(place, other)[1], other),
+        (KeptIndex.of(bad, files), files, settings),
     ):
-        reused, left = reuse_index(kept, now, found.shards, settings=asked)
-        assert (reused.num_rows, left) == (0, found.shards)
+        reused = reuse_index(kept, now, found.shards, settings=asked)
+        assert (reused.rows.num_rows, reused.shards, reused.is_whole) == (0, found.shards, False)
+
+
+def _texts(folder: Path, names: str) -> None:
+    for name in names:
+        (folder / f"{name}.txt").write_text(f"text {name}")
+
+
+def _left(kept: KeptIndex, place: Location, settings: InputConfig) -> tuple[list[str], list[str], bool]:
+    """Documents that are reused, files that are left to index, and whether nothing has changed."""
+    found, files = _found(place, settings)
+    reused = reuse_index(kept, files, found.shards, settings=settings)
+    names = [name for shard in reused.shards for name in shard.names]
+    return sorted(reused.rows["document_id"].to_pylist()), names, reused.is_whole
+
+
+def test_file_of_the_same_size_and_times_is_reused_and_any_other_indexed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "UNSURE_SECONDS", 0)
+    _texts(tmp_path, "abcd")
+    place, settings = Location(uri=str(tmp_path)), InputConfig()
+    kept = KeptIndex.of(indexed(place, settings=settings), _found(place, settings)[1])
+    assert _left(kept, place, settings) == (["a.txt", "b.txt", "c.txt", "d.txt"], [], True)
+    times = (tmp_path / "b.txt").stat()
+    (tmp_path / "b.txt").write_text("text B")  # of the same length, and with its mtime set back
+    os.utime(tmp_path / "b.txt", ns=(times.st_atime_ns, times.st_mtime_ns))
+    (tmp_path / "c.txt").unlink()
+    (tmp_path / "e.txt").write_text("new")
+    assert _left(kept, place, settings) == (["a.txt", "d.txt"], ["b.txt", "e.txt"], False)
+
+
+@pytest.mark.parametrize(("trust", "unsure_seconds"), [(Trust.ETAG, 3600), (Trust.CONTENT, 0)])
+def test_file_that_changed_just_now_or_is_trusted_by_content_is_indexed_every_time(
+    trust: Trust, unsure_seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "UNSURE_SECONDS", unsure_seconds)
+    _texts(tmp_path, "ab")
+    place, settings = Location(uri=str(tmp_path)), InputConfig(trust=trust)
+    kept = KeptIndex.of(indexed(place, settings=settings), _found(place, settings)[1])
+    assert _left(kept, place, settings) == ([], ["a.txt", "b.txt"], False)
+
+
+@pytest.mark.s3
+def test_object_of_the_same_etag_is_reused_and_an_overwritten_one_indexed(s3_bucket: Location) -> None:
+    for name in "ab":
+        (s3_bucket / f"in/{name}.txt").write_bytes(f"text {name}".encode())
+    place, settings = s3_bucket / "in", InputConfig()
+    kept = KeptIndex.of(indexed(place, settings=settings), _found(place, settings)[1])
+    assert _left(kept, place, settings) == (["a.txt", "b.txt"], [], True)
+    (s3_bucket / "in/b.txt").write_bytes(b"text B")
+    assert _left(kept, place, settings) == (["a.txt"], ["b.txt"], False)

@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.config.job import JobConfig
-from memagent_batch.documents import shards
+from memagent_batch.documents import listing, shards
+from memagent_batch.documents.formats.formats import TextReader
 from memagent_batch.errors import InputError
 from memagent_batch.flows.answer import answer
 from memagent_batch.runs.state import read_state
@@ -56,6 +57,32 @@ def test_answer_table_whose_files_are_known_is_not_indexed_again(tmp_path: Path,
     assert read_state(Location(uri=str(output)))["tables"] == {uri: "2"}
     with pytest.raises(InputError):
         answer(_job(uri, output, text_model, input={"where": "document_id != 'a'"}))
+
+
+def test_answer_files_that_have_not_changed_are_not_opened_and_their_index_is_kept_once(
+    tmp_path: Path, text_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "UNSURE_SECONDS", 0)
+    for name in "abc":
+        (tmp_path / f"in/{name}.txt").parent.mkdir(exist_ok=True)
+        (tmp_path / f"in/{name}.txt").write_text(f"{name} ran.")
+    job = _job(str(tmp_path / "in"), tmp_path / "out", text_model)
+    answer(job)
+    opened: list[str] = []
+    read = TextReader.read
+
+    def noting(self: TextReader, location: Location, **options: Any) -> Any:
+        opened.append(location.path.rsplit("/", 1)[-1])
+        return read(self, location, **options)
+
+    monkeypatch.setattr(TextReader, "read", noting)
+    assert answer(job)["changes"]["documents"] == {"added": 0, "changed": 0, "removed": 0, "unchanged": 3}
+    assert (opened, len([*(tmp_path / "out/runs").glob("*/index.parquet")])) == ([], 1)
+    (tmp_path / "in/a.txt").unlink()
+    (tmp_path / "in/b.txt").write_text("B ran.")
+    assert answer(job)["changes"]["documents"] == {"added": 0, "changed": 1, "removed": 1, "unchanged": 1}
+    assert set(opened) == {"b.txt"}
+    assert len([*(tmp_path / "out/runs").glob("*/index.parquet")]) == 2
 
 
 def test_answer_page_that_is_gone_is_a_change_of_its_document_alone(

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.document_index import IndexedTable
+from memagent_batch.documents.document_index import IndexedFiles
 from memagent_batch.documents.shards import find_shards
 from memagent_batch.errors import InputError
 from memagent_batch.store.location import Location
@@ -96,9 +96,7 @@ def hub() -> Iterator[dict[str, Any]]:
 def test_read_data_set_stays_at_the_commit_that_was_listed(hub: dict[str, Any]) -> None:
     place, settings = Location(uri="hf://datasets/lab/docs/data", storage_options=hub), InputConfig()
     found = find_shards(place, settings=settings)
-    table = IndexedTable.found(found, settings=settings)
-    assert table is not None
-    assert table.versions == {place.uri: OLD}
+    assert IndexedFiles.found(found, settings=settings).versions == {place.uri: OLD}
     Hub.branches["main"] = NEW
     index = indexed(place, settings=settings, found=found)
     assert {name: text.text for name, text in fetched(index, place, settings=settings).items()} == TEXTS

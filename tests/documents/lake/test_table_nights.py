@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 
 from memagent_batch.cli.settings import job_of
-from memagent_batch.documents.document_index import IndexedTable, index_schema, reuse_index
+from memagent_batch.documents.document_index import IndexedFiles, index_schema, reuse_index
 from memagent_batch.documents.questions import given_questions
 from memagent_batch.documents.shards import FoundShards, find_shards
 from memagent_batch.runs.history import read_kept_index
@@ -196,27 +196,27 @@ class TableNights(RuleBasedStateMachine):
         (place,) = make_documents(job)
         found = find_shards(place, settings=job.input)
         assert found.table is not None
-        table = IndexedTable.of(found.table, settings=job.input)
-        index = self._index(found, table, place=place, settings=job.input)
+        files = IndexedFiles.found(found, settings=job.input)
+        index = self._index(found, files, place=place, settings=job.input)
         texts = fetched(index, place, settings=job.input)
         notes = dict(zip(index["document_id"].to_pylist(), index["carry:note"].to_pylist(), strict=True))
         assert {name: (text.text, notes[name]) for name, text in texts.items()} == self.rows
-        plan = Plan(index, given_questions([{"question": "Who?"}]), samples=1, table=table)
+        plan = Plan(index, given_questions([{"question": "Who?"}]), samples=1, indexed=files)
         hashes = dict(zip(index["document_id"].to_pylist(), index["document_hash"].to_pylist(), strict=True))
         manifest = self.nights.run_plan(plan, {hashes[name]: row[0] for name, row in self.rows.items()}, job=job)
         self._check(manifest["changes"])
         self.before, self.last_version, self.has_new_schema = dict(self.rows), self.lake.version(), False
 
-    def _index(self, found: FoundShards, table: IndexedTable, *, place: Location, settings: Any) -> pa.Table:
+    def _index(self, found: FoundShards, files: IndexedFiles, *, place: Location, settings: Any) -> pa.Table:
         """The index with what the last night kept; the same as one that is made from the beginning."""
         whole = indexed(place, settings=settings, found=found)
         kept = read_kept_index(self.nights.output)
         if kept is None:
             return whole
-        reused, left = reuse_index(kept, table, found.shards, settings=settings)
-        assert self.last_version != self.lake.version() or self.has_new_schema or not left
-        rest = indexed(place, settings=settings, found=FoundShards(shards=left))
-        index = pa.concat_tables([reused.cast(index_schema(settings)), rest])
+        reused = reuse_index(kept, files, found.shards, settings=settings)
+        assert self.last_version != self.lake.version() or self.has_new_schema or reused.is_whole
+        rest = indexed(place, settings=settings, found=FoundShards(shards=reused.shards))
+        index = pa.concat_tables([reused.rows.cast(index_schema(settings)), rest])
         assert sorted(index.to_pylist(), key=str) == sorted(whole.to_pylist(), key=str)
         return index.combine_chunks()
 
