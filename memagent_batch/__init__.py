@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         Agent,
         Answered,
         Gated,
+        Heads,
         Overwrite,
         Parallel,
         PolicyConfig,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "api.question": "Question",
-    "api.reader": "Agent Answered Gated Overwrite Parallel PolicyConfig Retrieve Truncate Turn",
+    "api.reader": "Agent Answered Gated Heads Overwrite Parallel PolicyConfig Retrieve Truncate Turn",
     "api.run": "Run",
     "api.stage": "read",
     "config.agent": "SamplingConfig",
@@ -56,6 +57,7 @@ __all__ = [
     "Date",
     "FollowUpConfig",
     "Gated",
+    "Heads",
     "InputConfig",
     "Json",
     "Label",

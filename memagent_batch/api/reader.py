@@ -55,6 +55,8 @@ Overwrite = partial(PolicyConfig, kind="overwrite")
 """The settings of policy `overwrite`: after each chunk the memory is written new."""
 Gated = partial(PolicyConfig, kind="gated")
 """The settings of policy `gated`: as `overwrite`, and a word keeps the memory."""
+Heads = partial(PolicyConfig, kind="heads")
+"""The settings of policy `heads`: several notes, of which each chunk writes one."""
 Parallel = partial(PolicyConfig, kind="parallel")
 """The settings of policy `parallel`: chunks are read side by side, and their notes merged."""
 Truncate = partial(PolicyConfig, kind="truncate")

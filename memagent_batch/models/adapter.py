@@ -55,7 +55,8 @@ class MergedWeights:
         down, up = (self._adapter.read(f"{stem}lora_{part}.weight").astype(np.float64) for part in "AB")
         rank = len(down)
         scale = self._config["lora_alpha"] / (np.sqrt(rank) if self._config.get("use_rslora") else rank)
-        return (weight + scale * (up @ down)).astype(np.float32)
+        merged: Floats = (weight + scale * (up @ down)).astype(np.float32)
+        return merged
 
 
 def merge_adapter(base: Path, adapter: Path, folder: Path) -> None:

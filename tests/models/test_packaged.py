@@ -3,6 +3,7 @@ import json
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -106,7 +107,7 @@ def test_install_of_an_unknown_name_lists_the_names(wheel: Path, capsys: pytest.
 
 @pytest.mark.parametrize(("settings", "scale"), [({}, 2.0), ({"use_rslora": True}, 4.0)])
 def test_merged_weights_are_the_sum_and_all_else_stays(
-    base: Path, tmp_path: Path, settings: dict[str, object], scale: float
+    base: Path, tmp_path: Path, settings: dict[str, Any], scale: float
 ) -> None:
     adapter, merged = save_adapter(tmp_path / "adapter", **settings), tmp_path / "merged"
     merged.mkdir()
@@ -144,7 +145,7 @@ def test_install_of_a_model_with_an_adapter_installs_its_base_too(
     [(CHANGED, {"use_dora": True}, "use_dora"), ("model.layers.7.mlp.up_proj.weight", {}, "has no weight")],
 )
 def test_adapter_that_can_not_be_merged_is_refused(
-    base: Path, tmp_path: Path, name: str, settings: dict[str, object], says: str
+    base: Path, tmp_path: Path, name: str, settings: dict[str, Any], says: str
 ) -> None:
     adapter = save_adapter(tmp_path / "adapter", name=name, **settings)
     with pytest.raises(SettingsError, match=says):

@@ -54,7 +54,7 @@ def test_chunks_that_close_at_lines_rejoin_to_the_text(text: str, chunk_tokens: 
     assert all(span.token_end - span.token_start <= chunk_tokens for span in spans)
 
 
-@pytest.mark.parametrize("kind", ["overwrite", "gated", "parallel", "truncate", "retrieve"])
+@pytest.mark.parametrize("kind", ["overwrite", "gated", "heads", "parallel", "truncate", "retrieve"])
 def test_only_breaks_that_are_asked_for_are_part_of_the_reader(kind: str) -> None:
     plain, broken = agent_of(kind=kind), agent_of(kind=kind, break_at="rows")
     has_chunks = kind not in {"truncate", "retrieve"}
