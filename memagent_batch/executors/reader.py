@@ -162,6 +162,8 @@ class Reader:
         """Keeps and reports how a reading ended; returns when that and its turns are durable."""
         log, reporter, reading = actor.journal.log, actor.reporter, result.reading
         keeps = reading.status is not Status.NOT_READ and not asked.is_answered
+        if not self._task.is_planned and reading.counts.num_turns == reading.counts.num_replayed_turns > 0:
+            keeps = False  # nothing was asked: the log says which run read it
         kept = [log.record_outcome(address, reading.to_row())] if keeps else [log.settle()]
         for fingerprint, closed in result.closed.items():
             kept.append(log.record_follow_ups(replace(address, fingerprint=fingerprint), closed))

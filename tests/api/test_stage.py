@@ -114,7 +114,10 @@ def test_log_of_a_finished_scan_is_taken_and_its_tables_stay(agent: ma.Agent, tm
     assert ma.Run.at(scan).answers().equals(first.answers())
     num_turns = logged_turns(scan)
     again = run_local(documents=table_of(texts), questions=["Who?"], output=scan, agent=agent)
-    assert {row["run_id"] for row in again.answers().to_pylist()} == {row["run_id"] for row in rows}
+    assert {row["document_id"]: row["run_id"] for row in again.answers().to_pylist()} == {
+        "short": first.manifest["run_id"],
+        "other": rows[0]["run_id"],
+    }
     assert logged_turns(scan) == num_turns
 
 
