@@ -22,7 +22,7 @@ from memagent_batch.documents.lake.table import Table
 from memagent_batch.documents.shards import FoundShards, Shard
 from memagent_batch.domain.addresses import permanent_number
 from memagent_batch.domain.texts.shares import quantity
-from memagent_batch.errors import BadFileError, DocumentMissingError, InputError
+from memagent_batch.errors import BadFileError, DocumentMissingError, InputError, SourceUnreadError
 from memagent_batch.logs import EventKind
 from memagent_batch.store.columns import column
 from memagent_batch.store.location import Location
@@ -70,6 +70,8 @@ MISSING_DOCUMENT = DocumentMissingError.__name__
 """`error_type` of rows that stand for documents which are not there."""
 BAD_FILE = BadFileError.__name__
 """`error_type` of rows that stand for files or records which can't be read."""
+UNREAD_SOURCE = SourceUnreadError.__name__
+"""`error_type` of documents whose source has no part that could be read."""
 _MISSING_ERROR = (
     "a question is bound to this document_id, and no document has it; correct the id, put the document back, or take "
     "the question off the list"

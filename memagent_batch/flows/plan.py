@@ -147,6 +147,7 @@ def make_plan(
         InputError: a file, column or row can't be used; names it.
     """
     inputs = inputs or read_inputs(job)
+    job = job.model_copy(update={"input": inputs.settings})
     questions, table = inputs.questions, IndexedTable.found(inputs.found, settings=job.input)
     index = _checked_index(job, inputs, table=table, executor=executor)
     missing = missing_documents(questions, index)
