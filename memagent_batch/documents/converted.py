@@ -1,5 +1,7 @@
 """Tables of `memagent convert` as documents: how they are recognised, and what an answer says of their sources."""
 
+import logging
+import posixpath
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
@@ -10,10 +12,17 @@ from memagent_batch.documents.formats.columnar import open_grouped
 from memagent_batch.documents.formats.formats import Format
 from memagent_batch.documents.formats.records import Value
 from memagent_batch.documents.lake.tables import documents_place
+from memagent_batch.documents.listing import CONVERTED_FORMAT, MANIFEST_FILE
 from memagent_batch.documents.shards import FoundShards
 from memagent_batch.errors import InputError, InputUnreachableError
+from memagent_batch.logs import EventKind
 from memagent_batch.store.columns import column
+from memagent_batch.store.json_files import read_json
 
+log = logging.getLogger(__name__)
+
+SHOWN_NAMES = 5
+"""Files that were left out and are named in a line."""
 CONVERTED_MARKER = b"memagent.converted"
 """Entry of the schema metadata that marks the table, whoever copied its files."""
 SOURCE_READ, SOURCE_UNREAD = "source_read", "source_unread"
@@ -60,6 +69,25 @@ def _is_marked(found: FoundShards, *, settings: InputConfig, storage_options: Op
         if settings.on_bad_file == OnBadFile.FAIL:
             raise
         return False  # the index gives it a row that says so
+
+
+def warn_of_left_out(found: FoundShards, *, storage_options: Options) -> None:
+    """Names the first files that `memagent convert` left out, by its manifest; of a copied table nobody knows.
+
+    Raises:
+        StorageError: the manifest can't be read.
+    """
+    shard = found.shards[0]
+    file = documents_place(shard.documents, storage_options).at(shard.paths[0])
+    folder = posixpath.dirname(posixpath.dirname(file.path))
+    manifest = read_json(file.at(f"{folder}/{MANIFEST_FILE}"))
+    if manifest is None or manifest.get("format") != CONVERTED_FORMAT or not manifest["left_out"]:
+        return
+    num, names = manifest["counts"]["left_out"], manifest["left_out"][:SHOWN_NAMES]
+    more = f" and {num - len(names):,} more" if num > len(names) else ""
+    fields = {"num_files": num, "names": names, "event": EventKind.SOURCES_LEFT_OUT}
+    line = f"left out by `memagent convert`, names that start with . or _: {', '.join(map(repr, names))}{more}"
+    log.warning(f"{line}; nothing is asked of them: rename them to have them read", extra=fields)
 
 
 def part_text(text: Value, *, settings: InputConfig) -> Value:

@@ -13,6 +13,7 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
+from memagent_batch.documents.converted import warn_of_left_out
 from memagent_batch.documents.document_index import (
     IndexedTable,
     documents_named,
@@ -173,6 +174,8 @@ def make_plan(
     if follow_ups is not None:
         result_questions(plan.asked.table)
     log_documents(index, inputs.found)
+    if job.input.is_converted:
+        warn_of_left_out(inputs.found, storage_options=job.storage_options)
     warn_of_bad_files(index)
     warn_of_missing(missing)
     if engine_settings(job.agent).has_weights:

@@ -32,6 +32,7 @@ def write_files(folder: Path) -> None:
     mail.set_content("The terms are attached.")
     mail.add_attachment(b"\x7fELF\x00\x01", maintype="application", subtype="x-program", filename="terms.bin")
     (folder / "half.pdf").write_bytes(pdf(written("The fee is on the next page."), SCAN))
+    (folder / "_draft.pdf").write_bytes(pdf(written("The fee is 5.")))
     (folder / "mail.eml").write_bytes(mail.as_bytes())
     (folder / "nothing.pdf").write_bytes(b"")
     (folder / "scan.pdf").write_bytes(pdf(SCAN))
@@ -113,7 +114,7 @@ def test_tables_verify_and_a_second_run_is_the_same(
     assert [row for table in compare_runs(first, second) for row in table.to_pylist()] == []
 
 
-def test_exit_code_and_last_line_say_how_many_were_not_read(
+def test_exit_code_and_last_lines_say_how_many_were_not_read_or_left_out(
     scanned: Path, text_model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "job.yaml"
@@ -122,3 +123,4 @@ def test_exit_code_and_last_line_say_how_many_were_not_read(
     shown = capsys.readouterr()
     assert "6 documents were not read to the end, 10 answers not_read" in shown.err.splitlines()[-1]
     assert '"num_unread_documents": 6' in shown.out
+    assert "left out by `memagent convert`, names that start with . or _: '_draft.pdf'" in shown.err
