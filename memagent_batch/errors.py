@@ -61,6 +61,10 @@ class DocumentMissingError(ReadingError):
     """A question is bound to a document that is not there."""
 
 
+class SourceUnreadError(ReadingError):
+    """No part of the document's source could be read: a scan without a text layer, a damaged or empty file."""
+
+
 class QuestionTooLongError(ReadingError):
     """A question is longer than `question_tokens`."""
 
@@ -120,6 +124,10 @@ class EngineRefusedError(UsageError):
 
 class TooManyFailedError(MemagentError):
     """The run is closed and its tables are written, but more readings failed than `max_failed_share` allows. Exit 4."""
+
+
+class UnreadSourcesError(MemagentError):
+    """The run is closed and its tables are written; of some documents not all of the source was read. Exit code 7."""
 
 
 class NotVerifiedError(MemagentError):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from memagent_batch.convert.table import CONVERTED
+from memagent_batch.documents.converted import SOURCE_COLUMNS
 from memagent_batch.review.labels import LABELS
 from memagent_batch.review.population import REVIEW_SAMPLE
 from memagent_batch.runs.comparison import DIFFERENCES
@@ -20,6 +21,11 @@ TABLES = (
         "answers/",
         ANSWERS,
         "One row for each reading that was asked for, always. Carried input columns follow, as text.",
+    ),
+    (
+        "answers/ of converted documents",
+        SOURCE_COLUMNS,
+        "If the documents are a table of `memagent convert`, `answers` has these behind its other columns.",
     ),
     ("memories/", MEMORIES, "One row for each turn: which span of the document put what into the memory."),
     (

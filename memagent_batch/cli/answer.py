@@ -33,7 +33,7 @@ class Answer(JobSettings, Command):
             from memagent_batch.flows.check import check
 
             checked = check(job)
-        from memagent_batch.runs.manifest import require_success
+        from memagent_batch.runs.manifest import require_sources_read, require_success
         from memagent_batch.wiring import make_output
 
         manifest = answer_checked(checked)
@@ -42,10 +42,16 @@ class Answer(JobSettings, Command):
 
             print(f"\n{ending(make_output(job), manifest, num_columns=get_terminal_size().columns)}")
         else:
-            summary = {**manifest["counts"], "seconds": manifest["seconds"], "changes": manifest["changes"]}
+            summary = {
+                **manifest["counts"],
+                **manifest["unread"],
+                "seconds": manifest["seconds"],
+                "changes": manifest["changes"],
+            }
             summary |= {"sample": manifest["sample"]} if "sample" in manifest else {}
             print(json.dumps({"output": mask_url(job.output), **summary}))
         require_success(manifest, max_failed_share=job.max_failed_share)
+        require_sources_read(manifest)
 
 
 class Collect(JobSettings, Command):

@@ -33,6 +33,7 @@ from memagent_batch.errors import (
     SupersededError,
     TerminatedError,
     TooManyFailedError,
+    UnreadSourcesError,
     UsageError,
 )
 from memagent_batch.logs import EventKind, as_json, begin_log, end_log, rewritten_stderr
@@ -53,6 +54,8 @@ EXIT_NOT_VERIFIED = 5
 """`memagent verify` found something that is not as it was recorded."""
 EXIT_BOUND_REACHED = 6
 """The run stopped at its own bound and left the tables as they were; the same command goes on."""
+EXIT_UNREAD_SOURCES = 7
+"""The run is closed and its tables are written; of some documents not all of the source was read."""
 EXIT_INTERRUPTED = 130
 """SIGINT, as shells count it; the same command goes on."""
 EXIT_TERMINATED = 143
@@ -64,6 +67,7 @@ ENDING_BY_ERROR: dict[type[Exception], tuple[str, int]] = {
     TerminatedError: ("stopped", EXIT_TERMINATED),
     TooManyFailedError: ("failed", EXIT_TOO_MANY_FAILED),
     BoundReachedError: ("stopped", EXIT_BOUND_REACHED),
+    UnreadSourcesError: ("not read", EXIT_UNREAD_SOURCES),
     NotVerifiedError: ("failed", EXIT_NOT_VERIFIED),
     Exception: ("failed", EXIT_FAILED),
 }

@@ -6,6 +6,7 @@ from typing import Any
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.shares import quantity
+from memagent_batch.runs.manifest import unread_line
 from memagent_batch.runs.tables import ANSWERS_FOLDER, MEMORIES_FOLDER, read_tables
 from memagent_batch.store.location import Location
 
@@ -30,6 +31,7 @@ def ending(output: Location, manifest: Mapping[str, Any], *, num_columns: int) -
     return "\n".join(
         [
             f"{quantity(counts['asked'], 'reading')}: {', '.join(parts)}; {manifest['seconds']:,.0f} s",
+            *filter(None, [unread_line(manifest["unread"])]),
             "",
             *(_answer_line(row, num_columns=num_columns) for row in rows),
             "",

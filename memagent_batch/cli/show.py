@@ -14,7 +14,7 @@ from memagent_batch.evaluation.report.traces import notes_of
 from memagent_batch.evaluation.report.visible import visible
 from memagent_batch.masking import printable
 from memagent_batch.pages.document_page import shown_evidence
-from memagent_batch.pages.readings import RunReading, document_ids, find_readings, shown_value
+from memagent_batch.pages.readings import RunReading, document_ids, find_readings, shown_value, unread_of
 from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.store.errors import output_errors
@@ -76,6 +76,8 @@ def _reading_lines(reading: RunReading, *, is_full: bool, width: int) -> Iterato
         "said": row["answer"] if row["answer"] not in {None, shown_value(row)} else None,
         "signs": _signs(row),
         "why" if row["status"] != Status.OK else "problem": _row_problem(row),
+        "not read": unread_of(row),
+        "source": row.get("source"),
         "response": row["response"] if row["answer"] is None else None,
     }
     for label, text in texts.items():

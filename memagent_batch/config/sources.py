@@ -65,9 +65,10 @@ class InputConfig(Section):
     question list."""
     carry_columns: TextOrTexts = ()
     """Columns of the documents to carry into `answers`, as text."""
-    format: Literal["auto", "parquet", "jsonl", "csv", "arrow", "text"] = "auto"
+    format: Literal["auto", "parquet", "jsonl", "csv", "arrow", "text", "converted"] = "auto"
     """File format of the documents; `auto` goes by the file ending, and leaves out text files beside files with
-    columns unless `documents` names them."""
+    columns unless `documents` names them. `converted` is the table of `memagent convert`, or a Parquet table made of it
+    with its columns; `auto` recognises the former."""
     where: Text | None = None
     """Filter of the rows, as in SQL: `year >= 2026 and kind in ('contract', 'offer')`. Partitions and row groups that
     it rules out are not read."""
@@ -88,6 +89,11 @@ class InputConfig(Section):
     on_bad_file: OnBadFile = OnBadFile.FAIL
     """Treatment of a file, line or row that can't be read: `fail` refuses the run, `record` makes `failed` rows of
     it."""
+
+    @property
+    def is_converted(self) -> bool:
+        """Whether the rows are parts of documents, as `memagent convert` writes them."""
+        return self.format == "converted"
 
     @field_validator("locator", "header")
     @classmethod

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memagent_batch.convert.converter import PartStatus
+from memagent_batch.documents.converted import CONVERTED_MARKER, SOURCE_READ, SOURCE_UNREAD, UNREAD_JOIN
 from memagent_batch.store.columns import Column, arrow_schema
 from memagent_batch.store.errors import table_errors
 from memagent_batch.store.location import Location
@@ -18,6 +19,8 @@ from memagent_batch.store.location import Location
 SOURCES_KEY = b"memagent.sources"
 """Entry of a file's footer: its sources, in the order of its row groups."""
 
+NAMED_PLACES = 5
+"""Parts and attachments of a document that are named for each reason; the others are counted."""
 TEXT_STATUSES = frozenset({PartStatus.OK, PartStatus.NEEDS_OCR, PartStatus.EMPTY})
 """Statuses of parts that have a text, if only an empty one."""
 
@@ -42,7 +45,16 @@ class ConvertedRow(TypedDict):
     source_hash: Annotated[str | None, Column("SHA-256 of that file; null where it was not read")]
 
 
-CONVERTED = arrow_schema(ConvertedRow)
+class ConvertedTableRow(ConvertedRow):
+    """A row of the table: each says what of its whole document was read, so that no filter of rows hides it."""
+
+    source_read: Annotated[float, Column("share of its document's parts and attachments that were read", "0 to 1")]
+    source_unread: Annotated[
+        str | None, Column("what of its document and of what is attached was not read, and why; null if all was")
+    ]
+
+
+CONVERTED = arrow_schema(ConvertedTableRow).with_metadata({CONVERTED_MARKER: b"1"})
 FILE_OUTCOMES = (PartStatus.NOT_READ, PartStatus.FAILED, PartStatus.NEEDS_OCR, PartStatus.SKIPPED, PartStatus.OK)
 """How a whole file ended: the first of these that one of its rows has, else `empty`."""
 
@@ -148,8 +160,50 @@ class ConvertedFile:
 
 
 def rows_table(rows: Sequence[ConvertedRow]) -> pa.Table:
-    """Rows as a table of `CONVERTED`."""
-    return pa.Table.from_pylist([*rows], schema=CONVERTED)
+    """The rows of one source as a table of `CONVERTED`."""
+    documents: dict[str, list[ConvertedRow]] = {}
+    for row in rows:
+        documents.setdefault(row["document_id"], []).append(row)
+    unread = {document_id: _unread_parts(own) for document_id, own in documents.items()}
+    read_of = {document_id: _read_of(document_id, own, unread) for document_id, own in documents.items()}
+    return pa.Table.from_pylist([{**row, **read_of[row["document_id"]]} for row in rows], schema=CONVERTED)
+
+
+def _unread_parts(rows: Sequence[ConvertedRow]) -> list[ConvertedRow]:
+    """The parts of a document that were not read. A blank page is read, a document of nothing but blanks is not."""
+    is_blank = all(row["status"] == PartStatus.EMPTY for row in rows)
+    read = {PartStatus.OK} if is_blank else {PartStatus.OK, PartStatus.EMPTY}
+    return [row for row in rows if row["status"] not in read]
+
+
+def _read_of(
+    document_id: str, rows: Sequence[ConvertedRow], unread: Mapping[str, Sequence[ConvertedRow]]
+) -> dict[str, Any]:
+    """What of a document was read. `unread` has the parts that were not, of each document of its source."""
+    attached = {name: parts for name, parts in unread.items() if name.startswith(f"{document_id}/")}
+    places: dict[str, list[str]] = {}
+    for row in unread[document_id]:
+        places.setdefault(_why_unread(row), []).append(row["locator"] if len(rows) > 1 else "")
+    for name, parts in attached.items():
+        for why in dict.fromkeys(map(_why_unread, parts)):
+            places.setdefault(why, []).append(f"attachment {name.removeprefix(f'{document_id}/')}")
+    num_parts = len(rows) + len(attached)
+    num_unread = len(unread[document_id]) + sum(map(bool, attached.values()))
+    return {
+        SOURCE_READ: (num_parts - num_unread) / num_parts,
+        SOURCE_UNREAD: UNREAD_JOIN.join(f"{why}{_named(names)}" for why, names in places.items()) or None,
+    }
+
+
+def _why_unread(row: ConvertedRow) -> str:
+    return f"{row['status']}: {row['reason'] or 'nothing is in it'}"
+
+
+def _named(places: Sequence[str]) -> str:
+    """The first places in brackets; nothing for the one part of a document."""
+    named = ", ".join(filter(None, places[:NAMED_PLACES]))
+    more = f" and {len(places) - NAMED_PLACES:,} more" if len(places) > NAMED_PLACES else ""
+    return f" ({named}{more})" if named else ""
 
 
 def read_sources(place: Location) -> list[SourceReport]:

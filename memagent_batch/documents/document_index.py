@@ -22,7 +22,7 @@ from memagent_batch.documents.formats.records import Place
 from memagent_batch.documents.shards import FOUND_FILES, FoundShards, Shard
 from memagent_batch.domain.addresses import permanent_number
 from memagent_batch.domain.texts.shares import quantity
-from memagent_batch.errors import BadFileError, DocumentMissingError, InputError
+from memagent_batch.errors import BadFileError, DocumentMissingError, InputError, SourceUnreadError
 from memagent_batch.logs import EventKind
 from memagent_batch.store.columns import column
 from memagent_batch.store.location import Location
@@ -70,6 +70,8 @@ MISSING_DOCUMENT = DocumentMissingError.__name__
 """`error_type` of rows that stand for documents which are not there."""
 BAD_FILE = BadFileError.__name__
 """`error_type` of rows that stand for files or records which can't be read."""
+UNREAD_SOURCE = SourceUnreadError.__name__
+"""`error_type` of documents whose source has no part that could be read."""
 _MISSING_ERROR = (
     "a question is bound to this document_id, and no document has it; correct the id, put the document back, or take "
     "the question off the list"
@@ -347,6 +349,11 @@ class KeptIndex:
         return cls(
             documents=index.filter(is_there(index)), files=files.cast(FOUND_FILES).replace_schema_metadata(rules)
         )
+
+    def knows(self, path: str, files: pa.Table) -> bool:
+        """Whether a file of a listing, `FOUND_FILES`, has the version that this index was made of."""
+        listed = _named_versions(files.filter(pc.equal(files["path"], path)))
+        return bool(pc.any(pc.is_in(listed, value_set=_named_versions(self.files).combine_chunks())).as_py())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from memagent_batch.config.sources import InputConfig, OnBadFile
 from memagent_batch.config.storage import Options
+from memagent_batch.documents.converted import part_text
 from memagent_batch.documents.document_index import BAD_FILE, IndexRow, index_schema, index_tables, row_schema
 from memagent_batch.documents.formats.columnar import (
     GroupedFile,
@@ -121,6 +122,7 @@ def _index_row(record: Record, *, path: str, format_: Format, settings: InputCon
     if settings.order_columns:
         num_carried, num_order = len(settings.carry_columns), len(settings.order_columns)
         others, order, shown = others[:num_carried], others[num_carried:][:num_order], others[num_carried + num_order :]
+        text = part_text(text, settings=settings)
         if isinstance(text, str):
             row = row_text(text, shown, settings=settings)
             text, row_hash = row.text, row.hash()

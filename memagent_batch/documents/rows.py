@@ -18,9 +18,11 @@ from typing import Any
 import pyarrow as pa
 
 from memagent_batch.config.sources import InputConfig, OnBadFile
+from memagent_batch.documents.converted import SOURCE_UNREAD, joined_sources
 from memagent_batch.documents.document_index import (
     BAD_FILE,
     CARRY_PREFIX,
+    UNREAD_SOURCE,
     IndexRow,
     RowPlaces,
     index_schema,
@@ -75,12 +77,15 @@ def _documents_of_id(rows: list[IndexedRow], *, documents: Location, settings: I
 
 
 def _joined_document(rows: Sequence[IndexedRow], *, error: str | None, settings: InputConfig) -> IndexRow:
-    first = rows[0]
+    first, carried = rows[0], _carried(rows, settings=settings)
     separators = (len(rows) - 1) * len(settings.separator.encode())
     num_bytes = separators + sum(row["num_bytes"] for row in rows)
     error = error or next((row["error"] for row in rows if row["error"] is not None), None)
     if error is None and settings.max_document_bytes is not None and num_bytes > settings.max_document_bytes:
         error = f"document_id {first['document_id']!r}: {too_long(settings.max_document_bytes)}"
+    error_type = None
+    if error is None and num_bytes == separators and (unread := carried.get(SOURCE_UNREAD)):
+        error, error_type = unread, UNREAD_SOURCE
     return IndexRow(
         document_id=first["document_id"],
         path=first["path"],
@@ -90,9 +95,16 @@ def _joined_document(rows: Sequence[IndexedRow], *, error: str | None, settings:
         num_bytes=0 if error else num_bytes,
         question=first["question"],
         error=error,
-        carried={name: first[CARRY_PREFIX + name] for name in settings.carry_columns},
+        error_type=error_type,
+        carried=carried,
         rows=_row_places(rows),
     )
+
+
+def _carried(rows: Sequence[IndexedRow], *, settings: InputConfig) -> dict[str, str | None]:
+    """The carried columns of a document: of its first row, and what all rows say of their sources."""
+    carried = [{name: row[CARRY_PREFIX + name] for name in settings.carry_columns} for row in rows]
+    return joined_sources(carried) if SOURCE_UNREAD in settings.carry_columns else carried[0]
 
 
 def _row_places(rows: Sequence[IndexedRow]) -> RowPlaces:
@@ -216,7 +228,7 @@ def template_columns(template: str) -> tuple[str, ...]:
 
 
 def row_text(text: str, shown: Sequence[Value], *, settings: InputConfig) -> RowText:
-    """The text and the locator of a row; `shown` are the values of `shown_columns`."""
+    """The text and the locator of a row; `shown` are the values of `shown_columns`. No header for an empty part."""
     num_header = len(template_columns(settings.header or ""))
     header, locator = (
         template.format_map(dict(zip(template_columns(template), map(_shown_text, values), strict=True)))
@@ -225,7 +237,8 @@ def row_text(text: str, shown: Sequence[Value], *, settings: InputConfig) -> Row
             (settings.locator or "", shown[num_header:]),
         )
     )
-    return RowText(text=f"{header}\n{text}" if settings.header else text, locator=locator)
+    has_header = settings.header and not (settings.is_converted and not text)
+    return RowText(text=f"{header}\n{text}" if has_header else text, locator=locator)
 
 
 def joined_hash(row_hashes: Sequence[str], *, settings: InputConfig) -> str:

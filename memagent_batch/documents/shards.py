@@ -238,6 +238,8 @@ def _by_format(
 
 
 def _format(file: InputFile, documents: Location, *, settings: InputConfig) -> Format:
+    if settings.is_converted:
+        return Format.PARQUET
     if settings.format != "auto":
         return Format(settings.format)
     try:

@@ -10,6 +10,7 @@ from operator import itemgetter
 import pyarrow as pa
 
 from memagent_batch.config.sources import InputConfig
+from memagent_batch.documents.converted import part_text
 from memagent_batch.documents.document_index import ROWS_COLUMN
 from memagent_batch.documents.formats.formats import READERS, Format
 from memagent_batch.documents.formats.records import InputColumn, Place, Record
@@ -113,12 +114,13 @@ class _Unfinished:
 
     def add(self, file: "_Wanted", record: Record, *, settings: InputConfig) -> bool:
         """Takes a row; returns whether it was the last one."""
-        if reason := _why_unread(record):
-            self._reason = f"{file.place.uri}: {reason}"
-        else:
-            text, *shown = record.values
-            row = row_text(str(text), shown, settings=settings)
+        text, *shown = record.values or (None,)
+        text = part_text(text, settings=settings)
+        if record.error is None and isinstance(text, str):
+            row = row_text(text, shown, settings=settings)
             self._rows[self._numbers[file.place.path, record.place]] = row
+        else:
+            self._reason = f"{file.place.uri}: {_why_unread(record)}"
         self._left -= 1
         return not self._left
 

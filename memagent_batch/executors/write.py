@@ -6,12 +6,22 @@ from hashlib import sha256
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memagent_batch.documents.converted import SOURCE_UNREAD
+from memagent_batch.documents.document_index import UNREAD_SOURCE
 from memagent_batch.domain.follow_ups.values import ValueStatus
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, most_frequent
 from memagent_batch.errors import SupersededError
 from memagent_batch.runs.claim import require_claim
-from memagent_batch.runs.manifest import PART_REPORT, FileHash, PartReport, ReasonRow, reason_rows, rows_of_files
+from memagent_batch.runs.manifest import (
+    PART_REPORT,
+    FileHash,
+    PartReport,
+    ReasonRow,
+    UnreadCounts,
+    reason_rows,
+    rows_of_files,
+)
 from memagent_batch.runs.parts import PART_COLUMN, detach_not_read, part_key
 from memagent_batch.runs.projection import PartTables, Projection, project
 from memagent_batch.runs.tables import (
@@ -76,6 +86,7 @@ def _part_report(
         "num_ok": statuses.count(Status.OK),
         "num_not_read": statuses.count(Status.NOT_READ),
         "num_unusable": _num_unusable(tables.answers),
+        **_unread_counts(tables.answers),
         "num_memories": tables.memories.num_rows,
         "num_evidence": tables.evidence.num_rows if tables.evidence is not None else 0,
         "num_results": tables.results.num_rows if tables.results is not None else 0,
@@ -123,6 +134,19 @@ def _num_unusable(answers: pa.Table) -> int:
     """Answered readings without an answer, or with a value that is not of its type."""
     is_unusable = pc.or_kleene(pc.is_null(answers["answer"]), pc.equal(answers["value_status"], ValueStatus.INVALID))
     return pc.sum(pc.and_kleene(pc.equal(answers["status"], Status.OK), is_unusable)).as_py() or 0
+
+
+def _unread_counts(answers: pa.Table) -> UnreadCounts:
+    """Readings and documents whose sources were not read to the end; none but of tables of `memagent convert`."""
+    not_read = pc.sum(pc.equal(answers["value_status"], ValueStatus.NOT_READ)).as_py() or 0
+    if SOURCE_UNREAD not in answers.schema.names:
+        return {"num_unread": not_read, "num_unread_documents": 0, "num_unread_failed": 0}
+    unread = answers.filter(pc.is_valid(answers[SOURCE_UNREAD]))
+    return {
+        "num_unread": not_read,
+        "num_unread_documents": len(unread["document_id"].unique()),
+        "num_unread_failed": pc.sum(pc.equal(unread["error_type"], UNREAD_SOURCE)).as_py() or 0,
+    }
 
 
 def _num_marked_documents(answers: pa.Table) -> int | None:

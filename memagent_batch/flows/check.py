@@ -8,7 +8,8 @@ import pyarrow as pa
 from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig
-from memagent_batch.config.sources import OnBadFile, SourceConfig
+from memagent_batch.config.sources import InputConfig, OnBadFile, SourceConfig
+from memagent_batch.documents.converted import SOURCE_READ, SOURCE_UNREAD, with_source_columns
 from memagent_batch.documents.document_index import (
     IndexedFiles,
     KeptIndex,
@@ -54,6 +55,8 @@ class Inputs:
     """What of the last index is still right; large files of what is left are cut."""
     questions: pa.Table
     """The question list, a table of `QUESTION_SCHEMA`; inline questions are not in it."""
+    settings: InputConfig
+    """Where texts and questions stand in what was found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +84,7 @@ def check(job: JobConfig) -> CheckedJob:
     if job.again_where is not None:
         parse_where(job.again_where, option="again_where")
     inputs = read_inputs(job, kept=read_kept_index(make_output(job)))
+    job = job.model_copy(update={"input": inputs.settings})
     make_engine(job.agent)
     agent = fit_budgets_to_window(_with_prompt_order(job, inputs.questions))
     require_rows(agent, order_columns=job.input.order_columns)
@@ -127,16 +131,23 @@ def read_inputs(sources: SourceConfig, *, kept: KeptIndex | None = None) -> Inpu
         InputError: a file or column can't be used; names it.
     """
     listed = Location(uri=sources.questions, storage_options=sources.storage_options) if sources.questions else None
-    require_carry_columns(sources.input, reserved=ANSWERS.names)
+    require_carry_columns(sources.input, reserved=(*ANSWERS.names, SOURCE_READ, SOURCE_UNREAD))
     questions = read_questions(listed, ask=sources.ask)
     found = find_shards(*make_documents(sources), settings=sources.input)
-    indexed, settings = IndexedFiles.found(found, settings=sources.input), sources.input
+    settings = with_source_columns(sources.input, found, kept=kept, storage_options=sources.storage_options)
+    indexed = IndexedFiles.found(found, settings=settings)
     reused = reuse_index(kept or KeptIndex.none(settings), indexed, found.shards, settings=settings)
     left = cut_shards(reused.shards, settings=settings, storage_options=sources.storage_options)
     if settings.on_bad_file == OnBadFile.FAIL:
         for shard in {shard.format: shard for shard in reversed(left)}.values():
             require_first_records(shard, settings=settings, storage_options=sources.storage_options)
-    return Inputs(found=found, indexed=indexed, reused=replace(reused, shards=left), questions=questions)
+    return Inputs(
+        found=found,
+        indexed=indexed,
+        reused=replace(reused, shards=left),
+        questions=questions,
+        settings=settings,
+    )
 
 
 def _warn_of_thoughts(agent: AgentConfig) -> None:

@@ -14,6 +14,7 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.sources import SourceConfig
+from memagent_batch.documents.converted import warn_of_left_out
 from memagent_batch.documents.document_index import (
     documents_named,
     index_schema,
@@ -146,6 +147,7 @@ def make_plan(
         InputError: a file, column or row can't be used; names it.
     """
     inputs = inputs or read_inputs(job, kept=read_kept_index(make_output(job)))
+    job = job.model_copy(update={"input": inputs.settings})
     questions, index = inputs.questions, _checked_index(job, inputs, executor=executor)
     missing = missing_documents(questions, index)
     sample = sample_documents(index, limit=job.limit, seed=job.limit_seed)
@@ -170,6 +172,8 @@ def make_plan(
     if follow_ups is not None:
         result_questions(plan.asked.table)
     log_documents(index, inputs.found)
+    if job.input.is_converted:
+        warn_of_left_out(inputs.found, storage_options=job.storage_options)
     warn_of_bad_files(index)
     warn_of_missing(missing)
     if engine_settings(job.agent).has_weights:

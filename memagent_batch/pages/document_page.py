@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from memagent_batch.evaluation.report.traces import Trace, make_trace
-from memagent_batch.pages.readings import Change, RunChanges, RunReading, outcome_of, shown_value
+from memagent_batch.pages.readings import Change, RunChanges, RunReading, outcome_of, shown_value, unread_of
 from memagent_batch.runs.evidence import How
 from memagent_batch.store.turn_log.index import Row
 
@@ -111,6 +111,8 @@ class ReadingView:
     answer: Row
     value: str
     """The answer in a few words."""
+    unread: str | None
+    """What was not read of the source; None if all was."""
     outcome: str
     trace: Trace
     evidence: tuple[Row, ...]
@@ -172,6 +174,7 @@ def view_reading(reading: RunReading, *, changes: RunChanges, output: str, run_i
     return ReadingView(
         answer=row,
         value=shown_value(row),
+        unread=unread_of(row),
         outcome=outcome_of(row),
         trace=make_trace(reading.turns, references=sorted(sought), alternatives=True),
         evidence=tuple(shown_evidence(reading)),
@@ -209,6 +212,8 @@ def template_values(sheet: Sheet, passages: Passages) -> dict[str, Any]:
         "num_tokens": lengths[0] if lengths else None,
         "num_chunks": max((row["num_chunks"] or 0 for row in rows), default=0),
         "document_hash": first["document_hash"],
+        "source": first.get("source"),
+        "source_hash": first.get("source_hash"),
         "model": first["model"],
         "before": sheet_path(sheet.number - 1) if sheet.first else None,
         "after": None if sheet.is_last else sheet_path(sheet.number + 1),

@@ -21,13 +21,23 @@ let shown = [];
 
 /* ---- rows ---- */
 
+// What needs a look comes first: what the evidence speaks against, what has no answer, what changed.
+function lookOf(outcome, support, change) {
+  const place = ["contradicted", "not enough"].indexOf(support);
+  if (place >= 0) return place;
+  if (outcome === "failed" || outcome === "not read") return 2;
+  if (outcome === "invalid" || outcome === "no answer") return 3;
+  if (support === "partly") return 4;
+  return change === "changed" ? 5 : 6;
+}
+
 function take(file) {
   for (const [id, text] of file.questions) if (!questions.has(id)) questions.set(id, text);
-  for (const [doc, question, sample, status, outcome, value, number, answer, confidence, support, change, href] of file.rows) {
+  for (const [doc, question, sample, status, outcome, value, number, answer, confidence, support, change, href, before] of file.rows) {
     const id = file.questions[question][0];
     const text = file.questions[question][1];
     rows.push({ doc, question: id, text, sample, status, outcome, value, number, answer, confidence, support, change,
-      href, folded: `${doc}\n${id}\n${text}\n${value}\n${answer}`.toLowerCase() });
+      href, before, look: lookOf(outcome, support, change), folded: `${doc}\n${id}\n${text}\n${value}\n${answer}`.toLowerCase() });
   }
 }
 
@@ -82,6 +92,7 @@ function matches() {
 
 const RANKS = { supported: 3, partly: 2, "not enough": 1, contradicted: 0 };
 const KEYS = {
+  look: (row) => row.look,
   document: (row) => row.doc,
   question: (row) => row.question,
   answer: (row) => row.number ?? row.value,
@@ -115,7 +126,8 @@ function asDocuments(found) {
   }
   const question = state.sort.startsWith("q:") ? state.sort.slice(2) : null;
   const key = ([doc, cells]) => {
-    if (question === null) return doc;
+    if (state.sort === "document") return doc;
+    if (question === null) return Math.min(...[...cells.values()].flat().map(KEYS.look));
     const row = cells.get(question)?.[0];
     return row ? KEYS.answer(row) : null;
   };
@@ -151,7 +163,8 @@ const confidenceOf = (row) => (row.confidence === null ? null
   : element("span", { className: "confidence" }, bar(row.confidence), perCent(row.confidence)));
 const chip = (kind, text) => element("span", { className: `chip ${kind}` }, text);
 const supportOf = (row) => (row.support === null ? null : chip(`support-${row.support.split(" ")[0]}`, row.support));
-const changeOf = (row) => (row.change === "changed" || row.change === "new" ? chip("change", row.change) : null);
+const changeOf = (row) => (row.change === "changed" || row.change === "new" ? element("span", {}, chip("change", row.change),
+  row.before ? element("small", { className: "muted" }, "before: ", element("bdi", {}, row.before)) : null) : null);
 
 function answerOf(row) {
   const text = element("bdi", {}, row.value);
@@ -170,7 +183,7 @@ function cell(found) {
 }
 
 function heading(name, text, title = "") {
-  const isSorted = state.sort === name || (!state.sort && name === "document");
+  const isSorted = state.sort === name;
   const button = element("button", { type: "button", title: title || text }, element("bdi", {}, text),
     element("span", { className: "arrow", "aria-hidden": "true" }, isSorted ? (state.down ? " ▼" : " ▲") : ""));
   button.addEventListener("click", () => {
@@ -216,7 +229,7 @@ function drawList(found) {
     support: (row) => element("td", {}, supportOf(row)),
     change: (row) => element("td", {}, changeOf(row)),
   };
-  const list = sorted(found, KEYS[state.sort] ?? KEYS.document);
+  const list = sorted(found, KEYS[state.sort] ?? KEYS.look);
   const head = element("tr", {}, ...columns.map((name) => heading(name, TITLES[name] ?? name)));
   const body = page(list, LIST_ROWS).map((row) => element("tr", {}, ...columns.map((name) => cells[name](row))));
   byId("columns").hidden = true;

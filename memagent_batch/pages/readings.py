@@ -14,6 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from memagent_batch.documents.converted import SOURCE_UNREAD
+from memagent_batch.documents.document_index import UNREAD_SOURCE
 from memagent_batch.documents.formats.columnar import open_grouped
 from memagent_batch.domain.follow_ups.values import ValueStatus
 from memagent_batch.domain.readings import Status
@@ -37,10 +39,14 @@ SUGGESTED_IDS = 3
 """Ids that an error suggests."""
 NO_UNIT = "1"
 """The unit of a number that has none."""
-NOT_STATED_OUTCOME, INVALID, NO_ANSWER = "not stated", "invalid", "no answer"
-OUTCOMES = ("answered", NOT_STATED_OUTCOME, NO_ANSWER, INVALID, "failed", "not read")
+NOT_STATED_OUTCOME, INVALID, NO_ANSWER, NOT_READ_OUTCOME = "not stated", "invalid", "no answer", "not read"
+OUTCOMES = ("answered", NOT_STATED_OUTCOME, NO_ANSWER, INVALID, "failed", NOT_READ_OUTCOME)
 """What becomes of a reading, as `outcome_of` says it."""
-_WITHOUT_VALUE: Mapping[str | None, str] = {ValueStatus.NOT_STATED: NOT_STATED_OUTCOME, ValueStatus.INVALID: INVALID}
+_WITHOUT_VALUE: Mapping[str | None, str] = {
+    ValueStatus.NOT_STATED: NOT_STATED_OUTCOME,
+    ValueStatus.NOT_READ: NOT_READ_OUTCOME,
+    ValueStatus.INVALID: INVALID,
+}
 KEPT_CHARACTERS = 300
 """Of an earlier answer, characters that are held; `memagent diff` shows all of it."""
 
@@ -222,8 +228,14 @@ def values_of_both(row: DifferenceRow) -> tuple[str | None, str | None] | None:
     return None if before == after else (_value_words(*before), _value_words(*after))
 
 
+def unread_of(row: Row) -> str | None:
+    """What was not read of the source of a row of `answers`, where the row does not fail by it; None if all was."""
+    unread: str | None = row.get(SOURCE_UNREAD)
+    return None if row["error_type"] == UNREAD_SOURCE else unread
+
+
 def _status_words(row: Row) -> str:
-    return str(row["status"]).replace("_", " ")
+    return NOT_READ_OUTCOME if row["value_status"] == ValueStatus.NOT_READ else str(row["status"]).replace("_", " ")
 
 
 def _value_words(status: str | None, value: str | None) -> str | None:

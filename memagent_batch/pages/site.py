@@ -43,6 +43,7 @@ from memagent_batch.pages.readings import (
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.estimates import latest_estimates
 from memagent_batch.runs.manifest import Manifest, require_manifest
+from memagent_batch.runs.tables import REMOVED_FOLDER
 from memagent_batch.store.claims import ABANDONED_AFTER, read_owner_record, replace_shown
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.json_files import json_bytes
@@ -54,6 +55,8 @@ ROWS_PER_FILE = 1_000
 """Most rows of the table in one file."""
 PAGE_BATCH_READINGS = 200
 """Readings whose texts are fetched together, about."""
+SHOWN_REMOVED = 1_000
+"""Most removed documents that the index names; the table `removed` has all."""
 MAX_CELL_CHARACTERS = 240
 """Of an answer or question, characters in the table."""
 TEXT_GONE = "The document changed or is gone since it was read, so that its text is not shown."
@@ -166,6 +169,7 @@ class AnswerTable:
             answer["support"],
             change if self._changes.is_known else None,
             href,
+            _short_text(view.change.value_before or view.change.before or "") if view.change else "",
         ]
 
 
@@ -284,6 +288,7 @@ def _index_values(table: AnswerTable, *, output: Location, manifest: Manifest, c
         "model": manifest["settings"]["model"],
         "policy_kind": manifest["settings"]["policy"]["kind"],
         "changes": changes,
+        "removed": _removed_documents(output, manifest),
         "facts": {
             "documents": table.num_documents,
             "questions": len(table.question_ids),
@@ -294,6 +299,17 @@ def _index_values(table: AnswerTable, *, output: Location, manifest: Manifest, c
         "estimates": latest_estimates(output),
         "site": {"files": table.paths, "readings": num_readings},
     }
+
+
+def _removed_documents(output: Location, manifest: Manifest) -> list[str]:
+    """The documents that the run before found and this one did not; the first of them, sorted."""
+    rows = (
+        row
+        for name in manifest["files"].get(REMOVED_FOLDER, ())
+        for batch in table_rows(output / name)
+        for row in batch.to_pylist()
+    )
+    return sorted(row["document_id"] for row in rows if row["removed_run_id"] == manifest["run_id"])[:SHOWN_REMOVED]
 
 
 def _short_text(text: str) -> str:

@@ -10,10 +10,12 @@ from typing import Annotated, TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.documents.document_index import is_there
+from memagent_batch.documents.converted import SOURCE_UNREAD
+from memagent_batch.documents.document_index import CARRY_PREFIX, is_there
 from memagent_batch.documents.questions import value_types
 from memagent_batch.domain.answers import Extraction, extract_answer
 from memagent_batch.domain.follow_ups.answer_types import ValueType
+from memagent_batch.domain.follow_ups.values import ValueStatus, stated
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
 from memagent_batch.runs.history import PastRun
@@ -134,6 +136,8 @@ class PastReading:
     """The run that read it; None where the document can't be read, or the reading was not read."""
     error: str | None
     """Why the document can't be read."""
+    unread: str | None
+    """What of its source was not read."""
 
     @property
     def key(self) -> ReadingKey:
@@ -186,7 +190,9 @@ class PastReadings:
         self.question_ids = frozenset(run.questions["question_id"].to_pylist())
         self._rows = {name: row for row, name in enumerate(run.plan["document_id"].to_pylist())}
         self._missing = frozenset(run.plan.filter(pc.invert(is_there(run.plan)))["document_id"].to_pylist())
-        self._records = run.plan.select(["document_hash", "error", "readings"]).to_struct_array().combine_chunks()
+        columns = ["document_hash", "error", "readings", CARRY_PREFIX + SOURCE_UNREAD]
+        shown = run.plan.select([name for name in columns if name in run.plan.schema.names])
+        self._records = shown.to_struct_array().combine_chunks()
         self._questions = run.questions.select(["question_id", "question", "question_hash"]).to_pylist()
         self._types = value_types(run.questions)
         has_follow_ups = FOLLOW_UP_FINGERPRINT in run.questions.schema.names
@@ -264,6 +270,7 @@ class PastReadings:
                 follow_up_fingerprint=self._follow_up_fingerprints[reading["question"]],
                 run_id=reading["run_id"],
                 error=document["error"],
+                unread=document.get(CARRY_PREFIX + SOURCE_UNREAD),
             )
         return readings
 
@@ -292,7 +299,10 @@ class PastReadings:
                 yield GivenAnswer()
             elif reading.run_id is None:
                 status = Status.NOT_READ if reading.error is None else Status.FAILED
-                yield GivenAnswer(question=reading.question, status=status, error_message=reading.error)
+                value = ValueStatus.NOT_READ.value if reading.error and reading.unread else None
+                yield GivenAnswer(
+                    question=reading.question, status=status, value_status=value, error_message=reading.error
+                )
             else:
                 outcome = outcomes.get((reading.key, reading.run_id))
                 if outcome is None:
@@ -345,7 +355,7 @@ def _given_answer(reading: PastReading, outcome: OutcomeRow, closed: FollowUpRow
         answer=extract_answer(outcome["response"] or "", extraction=extraction) if is_ok else None,
         memory=outcome["memory"],
         value=closed["value"] if closed and is_ok else None,
-        value_status=closed["value_status"] if closed and is_ok else None,
+        value_status=stated(closed["value_status"], unread=reading.unread) if closed and is_ok else None,
         error_message=outcome["error_message"],
         run_id=reading.run_id,
     )

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.documents.texts import FetchedText, fetch_texts
-from memagent_batch.domain.follow_ups.values import ValueStatus
+from memagent_batch.domain.follow_ups.values import UNSTATED
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.locators import LocatedRow, located
 from memagent_batch.reading.alignment import Alignment, align, answer_strings
@@ -59,7 +59,7 @@ class AnsweredReading:
     def is_aligned(self) -> bool:
         """Whether the strings of the answer are looked for: not where it says that nothing is stated."""
         answer = self.answer
-        is_stated = answer["value_status"] != ValueStatus.NOT_STATED
+        is_stated = answer["value_status"] not in UNSTATED
         return answer["status"] == Status.OK and answer["answer"] is not None and is_stated
 
 

@@ -7,9 +7,11 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NotRequired, TypedDict, cast
 
 from memagent_batch.config.agent import AgentConfig, AgentTask
+from memagent_batch.documents.converted import SOURCE_UNREAD
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, sum_up
-from memagent_batch.errors import NotReadError, OutputError, StorageError, TooManyFailedError
+from memagent_batch.domain.texts.shares import quantity
+from memagent_batch.errors import NotReadError, OutputError, StorageError, TooManyFailedError, UnreadSourcesError
 from memagent_batch.masking import redact_settings
 from memagent_batch.plugins import ENGINES, engine_settings
 from memagent_batch.runs.bounds import AnswerSums, Spent
@@ -40,7 +42,18 @@ class ReasonRow(TypedDict):
     num_readings: int
 
 
-class PartReport(AnswerSums):
+class UnreadCounts(TypedDict):
+    """What was not read of the sources of converted documents."""
+
+    num_unread: int
+    """Answers that are `not_read`."""
+    num_unread_documents: int
+    """Documents of whose sources not all was read."""
+    num_unread_failed: int
+    """Readings that failed since nothing of their source could be read."""
+
+
+class PartReport(AnswerSums, UnreadCounts):
     """What a written part of the tables reports. The manifest keeps all of it but `missing` and `hashes`."""
 
     key: str | None
@@ -146,6 +159,7 @@ class Manifest(TypedDict):
     counts: RunCounts
     reasons: dict[str, list[ReasonRow]]
     """The most frequent ones, by status."""
+    unread: UnreadCounts
     totals: AnswerSums
     fingerprint: str
     reader: Mapping[str, Any]
@@ -272,7 +286,7 @@ def require_success(manifest: Manifest, *, max_failed_share: float) -> None:
         TooManyFailedError: more failed, or all that were asked.
         NotReadError: some could not be read now.
     """
-    asked, failed = manifest["counts"]["asked"], manifest["counts"]["failed"]
+    asked, failed = manifest["counts"]["asked"], manifest["counts"]["failed"] - manifest["unread"]["num_unread_failed"]
     if failed > max_failed_share * asked or failed == asked > 0:
         allowed = f", max_failed_share is {max_failed_share:g}" if failed < asked else ""
         raise TooManyFailedError(
@@ -280,6 +294,24 @@ def require_success(manifest: Manifest, *, max_failed_share: float) -> None:
             "`answers`: fix the cause, and run the same command with --retry-failed"
         )
     require_read(manifest)
+
+
+def require_sources_read(manifest: Manifest) -> None:
+    """Returns if all of the sources of converted documents was read.
+
+    Raises:
+        UnreadSourcesError: it was not; says of how many documents and answers.
+    """
+    if unread := unread_line(manifest["unread"]):
+        raise UnreadSourcesError(f"{unread}; column `{SOURCE_UNREAD}` of `answers` says what, and why")
+
+
+def unread_line(unread: UnreadCounts) -> str:
+    """How many documents and answers are not of whole sources, for people; empty if all are."""
+    documents, answers = unread["num_unread_documents"], unread["num_unread"]
+    verb = "was" if documents == 1 else "were"
+    line = f"{quantity(documents, 'document')} {verb} not read to the end, {quantity(answers, 'answer')} not_read"
+    return line if documents else ""
 
 
 def require_read(manifest: Manifest) -> None:

@@ -6,14 +6,16 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from hashlib import sha256
 from operator import itemgetter
-from typing import Any, TypedDict, cast
+from typing import Any, NotRequired, TypedDict, cast
 
 import pyarrow as pa
 
 from memagent_batch.config.job import JobConfig, TableFormat
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.document_index import CARRY_PREFIX
+from memagent_batch.documents.converted import SOURCE_READ, SOURCE_UNREAD, source_type
+from memagent_batch.documents.document_index import CARRY_PREFIX, UNREAD_SOURCE
 from memagent_batch.domain.answers import Extraction, extract_answer
+from memagent_batch.domain.follow_ups.values import ValueStatus, stated
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import FinishReason
 from memagent_batch.errors import DocumentError
@@ -32,7 +34,7 @@ NOT_CLOSED = cast("FollowUpColumns", dict.fromkeys(FollowUpColumns.__annotations
 """Of a reading that was asked nothing after its answer."""
 PROJECTION_FILE = "projection.json"
 """Name of the file in the record of a run."""
-PROJECTION = 3
+PROJECTION = 4
 """Raised with every change of the code that changes a row of a table: parts are then written again."""
 
 
@@ -104,6 +106,10 @@ class PartDocument(TypedDict):
     error: str | None
     error_type: str | None
     readings: list[dict[str, int]]
+    source_read: NotRequired[float]
+    """Share of its source that was read, of a table of `memagent convert`."""
+    source_unread: NotRequired[str | None]
+    """What of its source was not read; None if all was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +249,21 @@ def answer_row(
         "votes": None,
         "num_evidence": len(closed["evidence"]) if closed and closed["evidence"] is not None else None,
     }
+    row = _with_source(row, document)
     return _with_answer(row, extraction=origin.extraction) if row["status"] == Status.OK else row
+
+
+def _with_source(row: AnswerRow, document: PartDocument) -> AnswerRow:
+    """The row as what was read of its source allows: nothing is "not stated" unless all of it was read."""
+    unread = document.get("source_unread")
+    is_unread = document["error_type"] == UNREAD_SOURCE
+    if unread is None:
+        return row
+    row = row.copy()
+    row["value_status"] = ValueStatus.NOT_READ.value if is_unread else stated(row["value_status"], unread=unread)
+    if row["coverage"] is not None:
+        row["coverage"] *= document["source_read"]
+    return row
 
 
 def _with_answer(row: AnswerRow, *, extraction: Extraction) -> AnswerRow:
@@ -359,7 +379,8 @@ def answers_table(rows: Sequence[AnswerRow], *, carried: Mapping[str, Sequence[s
     """Rows of `ANSWERS`, and behind them the carried columns: a value for each row."""
     table = pa.Table.from_pylist(list(rows), schema=ANSWERS)
     for name, values in carried.items():
-        table = table.append_column(pa.field(name, pa.string()), pa.array(values, pa.string()))
+        kind = source_type(name)
+        table = table.append_column(pa.field(name, kind), pa.array(values, pa.string()).cast(kind))
     return table
 
 
@@ -377,8 +398,11 @@ def carried_columns(schema: pa.Schema) -> list[str]:
 def part_readings(part: pa.Table) -> Iterator[tuple[int, PartDocument, AskedQuestion, int]]:
     """Row of the part, document, question and sample of each reading."""
     asked = asked_in(part)
-    documents = part.select(["document_id", "document_hash", "error", "error_type", "readings"]).to_pylist()
-    for row, document in enumerate(documents):
+    documents = part.select(["document_id", "document_hash", "error", "error_type", "readings"])
+    for name in (SOURCE_READ, SOURCE_UNREAD):
+        if CARRY_PREFIX + name in part.schema.names:
+            documents = documents.append_column(name, part[CARRY_PREFIX + name].cast(source_type(name)))
+    for row, document in enumerate(documents.to_pylist()):
         for reading in document["readings"]:
             yield row, document, asked[reading["question"]], reading["sample"]
 

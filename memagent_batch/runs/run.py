@@ -51,6 +51,7 @@ from memagent_batch.runs.manifest import (
     public_settings,
     reason_rows,
     rows_of_files,
+    unread_line,
     write_run_record,
 )
 from memagent_batch.runs.plan import Plan
@@ -242,6 +243,11 @@ def _manifest(
             Status.FAILED.value: _run_reasons(reports, "failed_reasons"),
             Status.NOT_READ.value: _run_reasons(reports, "not_read_reasons"),
         },
+        "unread": {
+            "num_unread": sum(report["num_unread"] for report in reports),
+            "num_unread_documents": sum(report["num_unread_documents"] for report in reports),
+            "num_unread_failed": sum(report["num_unread_failed"] for report in reports),
+        },
         "totals": {
             "num_document_tokens": sum(report["num_document_tokens"] for report in reports),
             "num_turns": sum(report["num_turns"] for report in reports),
@@ -329,6 +335,8 @@ def _log_closed(manifest: Manifest) -> None:
         if why or status == Status.FAILED:
             parts.append(f"{count} {name}" + (f" ({why})" if why else ""))
     line = f"run {run_id} closed: {', '.join(parts)}"
+    if unread := unread_line(manifest["unread"]):
+        line += f"; {unread}"
     if markers is not None and markers["num_markers"]:
         line += (
             f"; {markers['num_markers']} markers of chat templates in the prompts of {markers['num_documents']} "

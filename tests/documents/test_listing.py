@@ -9,7 +9,7 @@ import pytest
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.documents.formats.formats import UNKNOWN_REMEDY, format_of
 from memagent_batch.documents.lake.tables import documents_place
-from memagent_batch.documents.listing import HIDDEN_NAME, list_files
+from memagent_batch.documents.listing import CONVERTED_FORMAT, HIDDEN_NAME, list_files
 from memagent_batch.documents.shards import list_shards
 from memagent_batch.errors import InputError
 from memagent_batch.store.location import Location
@@ -20,7 +20,7 @@ def write_table(folder: Path, *, parts: Sequence[str], finished: str | None, run
     (folder / "documents").mkdir()
     for name in parts:
         (folder / "documents" / name).write_text("rows")
-    (folder / "run.json").write_text(json.dumps({"format": "memagent-convert/1", "run_id": run}))
+    (folder / "run.json").write_text(json.dumps({"format": CONVERTED_FORMAT, "run_id": run}))
     if finished is not None:
         listed = [f"documents/{name}" for name in parts if finished in name]
         (folder / "manifest.json").write_text(json.dumps({"run_id": finished, "files": {"documents": listed}}))

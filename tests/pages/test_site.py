@@ -15,8 +15,10 @@ from memagent_batch.evaluation.report.templates import content_policy
 from memagent_batch.pages import site
 from memagent_batch.pages.site import WrittenSite, seen_json, write_site
 from memagent_batch.runs.manifest import RUN_FILE, require_manifest
+from memagent_batch.runs.tables import REMOVED_TABLE
 from memagent_batch.store.json_files import read_json, write_json
 from memagent_batch.store.location import Location
+from memagent_batch.store.parquet import parquet_bytes
 from tests.pages.reviewed_run import Scan, write_scan
 from tests.runs.recorded_nights import Nights
 from tests.runs.written_documents import Form
@@ -94,6 +96,22 @@ def test_site_shows_the_latest_estimates_of_reviews(scan: Location) -> None:
 def written_index(scan: Location) -> str:
     write(scan, scan / "page", context_chars=None)
     return (scan / "page/index.html").read_bytes().decode().partition("</style>")[2]
+
+
+def test_index_names_the_documents_that_are_gone_since_the_run_before(scan: Location) -> None:
+    run_id = require_manifest(scan)["run_id"]
+    common = {"document_hash": "0" * 64, "last_run_id": "before"}
+    rows = [
+        {"document_id": "gone <b>tonight.txt", "removed_run_id": run_id, **common},
+        {"document_id": "gone-long-ago.txt", "removed_run_id": "before", **common},
+    ]
+    (scan / "removed/part.parquet").write_bytes(parquet_bytes(pa.Table.from_pylist(rows, schema=REMOVED_TABLE)))
+    manifest = read_json(scan / "manifest.json")
+    assert manifest is not None
+    write_json(scan / "manifest.json", manifest | {"files": manifest["files"] | {"removed": ["removed/part.parquet"]}})
+    shown = written_index(scan)
+    assert "<bdi>gone &lt;b&gt;tonight.txt</bdi>" in shown
+    assert "gone-long-ago.txt" not in shown
 
 
 def test_site_without_text_has_the_sentences_and_no_passage(scan: Location) -> None:

@@ -114,12 +114,30 @@ def test_table_search_finds_words_of_document_and_answer(table: webdriver.Chrome
     assert state(table).startswith("No answer fits")
 
 
+def test_table_begins_with_what_needs_a_look_and_shows_the_answer_before(table: webdriver.Chrome) -> None:
+    first_document = column(table, 0)[0]
+    table.find_element(By.CSS_SELECTOR, "input[value=list]").click()
+    outcomes, supports, changes = (column(table, number) for number in (3, 5, 6))
+    assert column(table, 0)[0] == first_document
+    is_weak = [text in ("contradicted", "not enough") for text in supports]
+    place = outcomes.index("failed")
+    assert all(is_weak[:place])
+    assert not any(is_weak[place:])
+    strong = [
+        text for text, weak, support in zip(changes, is_weak, supports, strict=True) if not weak and support != "partly"
+    ]
+    changed = [text.startswith("changed") for text in strong[1:]]
+    assert changed == sorted(changed, reverse=True)
+    assert any("before: It was another answer" in text for text in changes)
+
+
 @pytest.mark.slow
 def test_table_sorts_by_its_headings_with_the_keyboard(table: webdriver.Chrome) -> None:
-    documents = column(table, 0)
-    assert documents == sorted(documents)
     heading = table.find_element(By.CSS_SELECTOR, "#table thead button")
     heading.send_keys(Keys.ENTER)
+    documents = column(table, 0)
+    assert documents == sorted(documents)
+    table.find_element(By.CSS_SELECTOR, "#table thead button").send_keys(Keys.ENTER)
     assert column(table, 0) == documents[::-1]
     assert table.switch_to.active_element.text.startswith("document")
     table.find_element(By.CSS_SELECTOR, "input[value=list]").click()

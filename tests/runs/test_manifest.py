@@ -6,9 +6,16 @@ import pytest
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
-from memagent_batch.errors import NotReadError, OutputError, TooManyFailedError
+from memagent_batch.errors import NotReadError, OutputError, TooManyFailedError, UnreadSourcesError
 from memagent_batch.runs.claim import asked_documents, asked_questions, canonical, claim_output, require_disjoint
-from memagent_batch.runs.manifest import RUN_FILE, RunRecord, public_settings, require_success, write_run_record
+from memagent_batch.runs.manifest import (
+    RUN_FILE,
+    RunRecord,
+    public_settings,
+    require_sources_read,
+    require_success,
+    write_run_record,
+)
 from memagent_batch.runs.state import read_state
 from memagent_batch.store.location import Location
 
@@ -203,8 +210,8 @@ def test_claim_output_among_the_documents_is_refused_and_beside_them_is_not(
             require_disjoint(among, output=among.output)
 
 
-def manifest(*, ok: int = 0, failed: int = 0, not_read: int = 0) -> Any:
-    """What a verdict needs of a manifest."""
+def manifest(*, ok: int = 0, failed: int = 0, not_read: int = 0, unread_failed: int = 0) -> Any:
+    """What a verdict needs of a manifest; `unread_failed` are among the failed readings, two of a document."""
 
     def reasons(name: str, num: int) -> list[dict[str, Any]]:
         return [{"error_type": name, "error_message": "a message", "num_readings": num}] if num else []
@@ -212,6 +219,11 @@ def manifest(*, ok: int = 0, failed: int = 0, not_read: int = 0) -> Any:
     return {
         "counts": {"asked": ok + failed + not_read, "ok": ok, "failed": failed, "not_read": not_read},
         "reasons": {"failed": reasons("E", failed), "not_read": reasons("N", not_read)},
+        "unread": {
+            "num_unread": unread_failed,
+            "num_unread_documents": unread_failed // 2,
+            "num_unread_failed": unread_failed,
+        },
     }
 
 
@@ -237,3 +249,11 @@ def test_readings_that_were_not_read_are_told_with_what_reads_them(counts: dict[
         NotReadError, match=r"3 of \d readings were not read \(3 x N: a message\); the same command reads them"
     ):
         require_success(manifest(**counts), max_failed_share=1.0)
+
+
+def test_sources_that_were_not_read_are_no_failures_and_end_the_command_in_their_own_way() -> None:
+    unread = manifest(failed=4, unread_failed=4)
+    require_success(unread, max_failed_share=0.0)
+    with pytest.raises(UnreadSourcesError, match="2 documents were not read to the end, 4 answers not_read"):
+        require_sources_read(unread)
+    require_sources_read(manifest(ok=1, failed=1))

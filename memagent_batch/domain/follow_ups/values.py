@@ -46,6 +46,8 @@ class ValueStatus(StrEnum):
     """There is a value of the type that was asked for."""
     NOT_STATED = "not_stated"
     """The document does not say."""
+    NOT_READ = "not_read"
+    """The document does not say, or could not be read at all, and not all of its source was read."""
     INVALID = "invalid"
     """What was written is cut, or does not fit the type; the response is kept."""
 
@@ -63,7 +65,14 @@ class TypedValue:
     problem: str | None = None
 
 
+UNSTATED = frozenset({ValueStatus.NOT_STATED, ValueStatus.NOT_READ})
+"""Statuses of answers that rest on no sentence."""
 NOTHING_STATED = TypedValue(status=ValueStatus.NOT_STATED)
+
+
+def stated(status: str | None, *, unread: str | None) -> str | None:
+    """The status of a value of a document: "not stated" needs a source that was read to its end."""
+    return ValueStatus.NOT_READ.value if unread and status == ValueStatus.NOT_STATED else status
 
 
 def menu(value_type: ValueType) -> dict[str, str | None]:

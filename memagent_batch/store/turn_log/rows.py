@@ -37,7 +37,10 @@ EndedStatus = Annotated[str, ENDED_STATUS]
 TypedJson = Annotated[str | None, Column("the answer as a value of the type that was asked for, as JSON")]
 TypedStatus = Annotated[
     str | None,
-    Column("ok, not_stated, or invalid; null where the question asks for no type, or its follow-up question failed"),
+    Column(
+        "ok, not_stated, not_read (the document does not say, and not all of its source was read; not in the log), "
+        "or invalid; null where the question asks for no type, or its follow-up question failed"
+    ),
 ]
 
 

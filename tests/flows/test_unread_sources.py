@@ -1,0 +1,126 @@
+"""From files to answers: what was not read of a source is said in every row, and in the exit code."""
+
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from memagent_batch.cli.main import main
+from memagent_batch.cli.settings import job_of
+from memagent_batch.flows.answer import answer
+from memagent_batch.flows.convert import ConvertJob, convert
+from memagent_batch.runs.comparison import compare_runs
+from memagent_batch.runs.history import find_run
+from memagent_batch.runs.tables import table_files
+from memagent_batch.store.location import Location
+from tests import unstating_engine
+from tests.convert.files import pdf, written
+from tests.jobs import small_settings
+
+FEE = {"question": "How high is the fee?", "question_id": "fee", "answer_type": "number", "not_stated": True}
+SCAN = "q 600 0 0 800 0 0 cm /Im1 Do Q"
+"""Content of a page that shows an image and no text."""
+
+
+def write_files(folder: Path) -> None:
+    folder.mkdir()
+    mail = EmailMessage()
+    mail["From"], mail["Subject"] = "ann@example.com", "Terms"
+    mail.set_content("The terms are attached.")
+    mail.add_attachment(b"\x7fELF\x00\x01", maintype="application", subtype="x-program", filename="terms.bin")
+    (folder / "half.pdf").write_bytes(pdf(written("The fee is on the next page."), SCAN))
+    (folder / "_draft.pdf").write_bytes(pdf(written("The fee is 5.")))
+    (folder / "mail.eml").write_bytes(mail.as_bytes())
+    (folder / "nothing.pdf").write_bytes(b"")
+    (folder / "scan.pdf").write_bytes(pdf(SCAN))
+    (folder / "torn.pdf").write_bytes(b"%PDF-1.7 torn")
+    (folder / "whole.pdf").write_bytes(pdf(written("There is nothing of a fee here."), "", written("Nor here.")))
+
+
+def settings_of(folder: Path, model: str, **settings: Any) -> dict[str, Any]:
+    asked = {"ask": [FEE, "Who signed?"], "follow_ups": {"evidence": True}}
+    engine = {"engine": unstating_engine.KIND, "allow_code": True}
+    return small_settings(folder, model, **{**engine, **asked, "documents": f"{folder}/texts", **settings})
+
+
+def rows_of(folder: Path, table: str = "answers") -> list[dict[str, Any]]:
+    return [row for file in table_files(f"{folder}/run", table) for row in pq.read_table(file).to_pylist()]
+
+
+def values_of(folder: Path, question_id: str = "fee") -> dict[str, tuple[str, str | None]]:
+    rows = [row for row in rows_of(folder) if row["question_id"] == question_id]
+    return {row["document_id"]: (row["status"], row["value_status"]) for row in rows}
+
+
+@pytest.fixture(scope="module")
+def scanned(tmp_path_factory: pytest.TempPathFactory, text_model: str) -> Path:
+    """A folder of files with a finished run over their texts."""
+    folder = tmp_path_factory.mktemp("scanned")
+    write_files(folder / "in")
+    convert(ConvertJob(documents=(f"{folder}/in",), output=f"{folder}/texts"))
+    answer(job_of(**settings_of(folder, text_model)))
+    return folder
+
+
+def test_nothing_is_not_stated_unless_all_of_its_source_was_read(scanned: Path) -> None:
+    assert values_of(scanned) == {
+        "half.pdf": ("ok", "not_read"),
+        "mail.eml": ("ok", "not_read"),
+        "mail.eml/1-terms.bin": ("failed", "not_read"),
+        "nothing.pdf": ("failed", "not_read"),
+        "scan.pdf": ("failed", "not_read"),
+        "torn.pdf": ("failed", "not_read"),
+        "whole.pdf": ("ok", "not_stated"),
+    }
+
+
+def test_row_of_a_source_without_text_says_why_and_was_asked_of_no_model(scanned: Path) -> None:
+    rows = [row for row in rows_of(scanned) if row["document_id"] == "scan.pdf"]
+    assert len(rows) == 2
+    for row in rows:
+        assert (row["status"], row["value_status"], row["num_turns"]) == ("failed", "not_read", 0)
+        assert row["error_type"] == "SourceUnreadError"
+        assert row["error_message"] == row["source_unread"]
+        assert row["source_unread"].startswith("needs_ocr: ")
+
+
+def test_answers_name_source_converter_and_the_parts_that_were_not_read(scanned: Path) -> None:
+    rows = {row["document_id"]: row for row in rows_of(scanned) if row["question_id"] == "fee"}
+    half, whole = rows["half.pdf"], rows["whole.pdf"]
+    assert (half["source"], half["converter"], half["source_read"]) == ("half.pdf", "pypdfium2", 0.5)
+    assert len(half["source_hash"]) == 64
+    assert half["source_unread"].startswith("needs_ocr: ")
+    assert half["source_unread"].endswith("(page 2)")
+    assert (whole["source_read"], whole["source_unread"], whole["coverage"]) == (1.0, None, 1.0)
+    assert half["coverage"] == 0.5
+    mail = rows["mail.eml"]["source_unread"]
+    assert mail.startswith("skipped: ")
+    assert mail.endswith("(attachment 1-terms.bin)")
+    assert rows["mail.eml/1-terms.bin"]["source"] == "mail.eml"
+
+
+def test_tables_verify_and_a_second_run_is_the_same(
+    scanned: Path, text_model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, before = find_run(Location(uri=f"{scanned}/run"), "latest"), rows_of(scanned)
+    assert main(["verify", f"{scanned}/run"]) == 0
+    manifest = answer(job_of(**settings_of(scanned, text_model)))
+    assert manifest["changes"]["readings"]["read"] == 0
+    assert rows_of(scanned) == before
+    second = find_run(Location(uri=f"{scanned}/run"), manifest["run_id"])
+    assert [row for table in compare_runs(first, second) for row in table.to_pylist()] == []
+
+
+def test_exit_code_and_last_lines_say_how_many_were_not_read_or_left_out(
+    scanned: Path, text_model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump(settings_of(scanned, text_model, output=f"{tmp_path}/run")))
+    assert main(["answer", "--config", str(file), "--allow-code"]) == 7
+    shown = capsys.readouterr()
+    assert "6 documents were not read to the end, 10 answers not_read" in shown.err.splitlines()[-1]
+    assert '"num_unread_documents": 6' in shown.out
+    assert "left out by `memagent convert`, names that start with . or _: '_draft.pdf'" in shown.err
