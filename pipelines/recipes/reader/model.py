@@ -1,0 +1,104 @@
+"""The base model with a LoRA adapter on all linear layers, and the loss of a tree of samples. Torch alone."""
+
+import json
+import math
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torch.nn import functional
+from transformers import AutoModelForCausalLM
+
+from pipelines.recipes.reader.trees import Tree
+
+RANK, ALPHA = 32, 64
+TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+WEIGHTS_FILE, CONFIG_FILE = "adapter_model.safetensors", "adapter_config.json"
+
+
+class LoraLinear(nn.Module):  # type: ignore[misc]  # mypy does not read torch
+    """A frozen linear layer and a low-rank change of it: `x W + (alpha / rank) x A B`; float32 master weights."""
+
+    def __init__(self, base: nn.Linear) -> None:
+        super().__init__()
+        self.base = base
+        self.lora_A = nn.Parameter(torch.empty(RANK, base.in_features))
+        self.lora_B = nn.Parameter(torch.zeros(base.out_features, RANK))
+        nn.init.kaiming_uniform_(self.lora_A, a=math.sqrt(5))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Shape [..., in_features] to [..., out_features]."""
+        change = functional.linear(functional.linear(inputs, self.lora_A), self.lora_B)
+        return self.base(inputs) + change * (ALPHA / RANK)
+
+
+class Reader(nn.Module):  # type: ignore[misc]
+    """The model in training."""
+
+    def __init__(self, folder: str | Path) -> None:
+        super().__init__()
+        self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, attn_implementation="sdpa")
+        self.model.requires_grad_(False)
+        for name, layer in list(self.model.named_modules()):
+            if name.endswith(TARGETS):
+                parent, _, own = name.rpartition(".")
+                setattr(self.model.get_submodule(parent), own, LoraLinear(layer))
+
+    def loss(self, tree: Tree) -> tuple[torch.Tensor, float]:
+        """The sum of the weighted losses of all targets, and the sum of their weights."""
+        sees = torch.from_numpy(tree.sees)
+        mask = torch.zeros(sees.shape, dtype=torch.bfloat16).masked_fill_(~sees, torch.finfo(torch.bfloat16).min)
+        with torch.autocast("cpu", torch.bfloat16):
+            states = self.model.model(
+                input_ids=torch.from_numpy(tree.token_ids)[None],
+                position_ids=torch.from_numpy(tree.positions)[None],
+                attention_mask=mask[None, None],
+                use_cache=False,
+            ).last_hidden_state[0]
+            logits = self.model.lm_head(states[torch.from_numpy(tree.sources)])
+        losses = functional.cross_entropy(logits.float(), torch.from_numpy(tree.targets), reduction="none")
+        return (losses * torch.from_numpy(tree.weights)).sum(), float(tree.weights.sum())
+
+    def trained(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """The adapter's weights, by the names that peft gives them."""
+        for name, parameter in self.model.named_parameters():
+            if parameter.requires_grad:
+                module, _, half = name.rpartition(".")
+                yield f"base_model.model.{module}.{half}.weight", parameter
+
+
+def save_adapter(reader: Reader, folder: Path) -> None:
+    """The adapter as peft writes it, in bfloat16: weights and configuration."""
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = {name: parameter.detach().to(torch.bfloat16).contiguous() for name, parameter in reader.trained()}
+    save_file(weights, folder / WEIGHTS_FILE, metadata={"format": "pt"})
+    config: dict[str, Any] = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "r": RANK,
+        "lora_alpha": ALPHA,
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "target_modules": list(TARGETS),
+        "inference_mode": True,
+    }
+    (folder / CONFIG_FILE).write_text(json.dumps(config, indent=1) + "\n")
+
+
+def merge(base: Path, adapter: Path, output: Path) -> None:
+    """Writes the base with the adapter in it, bfloat16, as a folder that every engine reads."""
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16)
+    weights = load_file(adapter / WEIGHTS_FILE)
+    for name, layer in model.named_modules():
+        if name.endswith(TARGETS):
+            key = f"base_model.model.{name}"
+            change = weights[f"{key}.lora_B.weight"].float() @ weights[f"{key}.lora_A.weight"].float()
+            layer.weight.data = (layer.weight.float() + change * (ALPHA / RANK)).to(torch.bfloat16)
+    model.save_pretrained(output)
+    for file in base.iterdir():
+        if file.is_file() and not (output / file.name).exists():
+            shutil.copyfile(file, output / file.name)

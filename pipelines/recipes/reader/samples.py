@@ -1,0 +1,175 @@
+"""Makes samples: stories, read by the oracle through the product's own policies, turn by turn. See README.md."""
+
+import argparse
+import asyncio
+import json
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from memagent_batch.config.agent import AgentConfig, PolicyConfig
+from memagent_batch.config.follow_ups import FollowUpConfig
+from memagent_batch.domain.addresses import ReadingAddress
+from memagent_batch.domain.readings import Question
+from memagent_batch.domain.texts.sentences import split_sentences
+from memagent_batch.reading.agent import LoadedAgent, make_agent
+from memagent_batch.reading.follow_ups import FollowUps, Tracer, close_reading, make_follow_ups
+from memagent_batch.reading.read import read
+from memagent_batch.reading.turns import ReadingTurns
+from memagent_batch.wiring import make_prompt_set, make_tokenizer
+from pipelines.recipes.reader.facts import Fact, FactMaker
+from pipelines.recipes.reader.oracle import Oracle, Written
+from pipelines.recipes.reader.texts import Story, source_texts, story
+
+POLICIES = {
+    ("gated", None): 30,
+    ("overwrite", "default"): 15,
+    ("overwrite", "section-first"): 20,
+    ("parallel", None): 30,
+    ("retrieve", None): 5,
+    ("truncate", None): 5,
+}
+"""How often documents are read by each policy and prompt set."""
+CHUNK_TOKENS = (160, 256, 384, 512)
+CHARS_A_TOKEN = 3
+LEARNT = {"value": 0.4, "evidence": 0.5, "support": 0.35}
+"""Shares of the turns of a kind that are learnt; all of the others."""
+LEARNT_WITHOUT_NEWS = {"update": 0.5, "read": 0.25, "answer": 1.0, "direct": 1.0}
+"""The same of turns without news; in place of the above."""
+STRAY, WRONG_ANSWER, WRONG_EVIDENCE = 0.12, 0.06, 0.08
+"""Shares of readings in which something is wrong that later turns must cope with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """One way to read, ready."""
+
+    agent: LoadedAgent
+    follow_ups: FollowUps
+    config: AgentConfig
+
+
+def make_way(model: str, kind: str, prompt_set: str | None, chunk_tokens: int) -> Way:
+    """A policy with chunks of this size, on the model's tokeniser."""
+    policy = PolicyConfig(
+        kind=kind,
+        chunk_tokens=chunk_tokens,
+        memory_tokens=256,
+        answer_tokens=64,
+        question_tokens=128,
+        passage_tokens=64,
+    )
+    config = AgentConfig(model=model, policy=policy, prompt_set=prompt_set, engine="simulated")
+    follow_ups = make_follow_ups(FollowUpConfig(evidence=True, support=True), config, fingerprint="")
+    return Way(agent=make_agent(config), follow_ups=follow_ups, config=config)
+
+
+async def written(told: Story, fact: Fact, way: Way, *, rng: random.Random) -> list[Written]:
+    """The turns of one reading as they should be, follow-up questions included."""
+    prompts = make_prompt_set(way.config)
+    values = [mention.value.text for mention in fact.rivals if mention.value is not None]
+    oracle = Oracle(
+        story=told,
+        fact=fact,
+        tokenizer=make_tokenizer(way.config),
+        first_memory=prompts.first_memory,
+        keep_word=prompts.keep_word,
+        stray=rng.choice(fact.rivals) if fact.rivals and rng.random() < STRAY else None,
+        wrong_answer=rng.choice(values) if values and rng.random() < WRONG_ANSWER else None,
+        wrong_evidence=rng.random() < WRONG_EVIDENCE,
+    )
+    tracer = Tracer(way.agent.prompts)
+    address = ReadingAddress(document_hash="", question_hash="", sample=0, fingerprint="")
+    turns = ReadingTurns(engine=oracle, address=address, seed=0, observe=tracer)
+    document = make_tokenizer(way.config).document(told.text)
+    reading = await read(document, Question(question_id="", text=fact.question), agent=way.agent, turns=turns)
+    if reading.error is not None:
+        raise reading.error
+    await close_reading(
+        reading,
+        fact.value_type,
+        question=fact.question,
+        document=document,
+        sentences=split_sentences(told.text),
+        trace=tracer.trace,
+        follow_ups=way.follow_ups,
+        turns=turns,
+    )
+    return oracle.written
+
+
+def groups(told: Story, way: Way, *, rng: random.Random) -> Iterator[list[Written]]:
+    """The turns of all questions about a story, those that share the start of their prompts together."""
+    by_start: dict[tuple[int, ...], list[Written]] = defaultdict(list)
+    for fact in told.facts:
+        for turn in asyncio.run(written(told, fact, way, rng=rng)):
+            shares = LEARNT if turn.says_news else LEARNT | LEARNT_WITHOUT_NEWS
+            if rng.random() < shares.get(turn.kind, 1.0):
+                by_start[tuple(turn.prompt[:150])].append(turn)
+    singles = [turn for turns in by_start.values() if len(turns) == 1 for turn in turns]
+    yield from (turns for turns in by_start.values() if len(turns) > 1)
+    if singles:
+        yield singles
+
+
+def stories(texts: Sequence[str], *, apart: bool, rng: random.Random) -> Iterator[tuple[Story, int]]:
+    """Stories without end, each with the size of its chunks, tokens."""
+    maker = FactMaker(rng, apart=apart)
+    while True:
+        chunk_tokens = rng.choice(CHUNK_TOKENS)
+        num_chars = int(chunk_tokens * CHARS_A_TOKEN * rng.choice([0.8, 2, 3, 4]))
+        num_facts = rng.randint(3, 4 + num_chars // 400)
+        told = story(
+            maker,
+            texts,
+            num_chars=num_chars,
+            num_facts=num_facts,
+            num_asked=4,
+            num_absent=rng.choice([1, 1, 2]),
+            rng=rng,
+        )
+        yield told, chunk_tokens
+
+
+def sample_lines(
+    model: str, texts: Sequence[str], *, num_samples: int, apart: bool = False, rng: random.Random
+) -> Iterator[str]:
+    """Groups of samples as JSON lines, until so many samples are there."""
+    for told, chunk_tokens in stories(texts, apart=apart, rng=rng):
+        kind, prompt_set = rng.choices(list(POLICIES), list(POLICIES.values()))[0]
+        for group in groups(told, make_way(model, kind, prompt_set, chunk_tokens), rng=rng):
+            turns = [
+                {"kind": turn.kind, "prompt": list(turn.prompt), "completion": list(turn.completion)} for turn in group
+            ]
+            yield json.dumps({"policy": kind, "turns": turns})
+            num_samples -= len(group)
+        if num_samples <= 0:
+            return
+
+
+def main() -> None:
+    """Writes files of samples: groups, a line each, in random order."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("output", type=Path, help="folder of files of samples, JSON lines")
+    parser.add_argument("--model", required=True, help="folder of the base model")
+    parser.add_argument("--files", type=int, default=6)
+    parser.add_argument("--samples", type=int, default=500, help="samples of a file")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    texts = source_texts(apart=False)
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    for number in range(arguments.files):
+        rng = random.Random(f"{arguments.seed}/{number}")
+        lines = list(sample_lines(arguments.model, texts, num_samples=arguments.samples, rng=rng))
+        rng.shuffle(lines)
+        file = arguments.output / f"seed{arguments.seed:03}-{number:03}.jsonl"
+        part = file.with_suffix(".part")
+        part.write_text("\n".join(lines) + "\n")
+        part.rename(file)
+        print(f"{file.name}: {len(lines)} groups", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""Real text of this machine, as it comes: documentation, changelogs, licences. Facts are put into it."""
+
+import gzip
+import random
+import re
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pipelines.recipes.reader.facts import Fact, FactMaker, Mention
+
+FOLDERS = (Path("/usr/share/doc"), *(Path(folder) for folder in sys.path if folder.endswith("site-packages")))
+"""Where text is looked for."""
+NAMES = re.compile(
+    r"(copyright|changelog.*|readme.*|news.*|licen[cs]e.*|notice.*|.+\.(txt|md|rst))(\.gz)?$", re.IGNORECASE
+)
+MAX_FILE_CHARS = 60_000
+MIN_FILE_CHARS = 1_500
+LINE_CHARS = 25
+"""Shorter lines say nothing of whether two files are the same."""
+APART_OF = 5
+"""One file in so many is measured alone."""
+PLACE = re.compile(r"(?<=[.!?:;])\s+|\n+")
+"""Where a sentence may be put in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """A document with facts in it."""
+
+    text: str
+    facts: tuple[Fact, ...]
+    """What is asked: what is stated, with places, and what is not."""
+
+
+def source_texts(*, apart: bool, max_files: int = 3000) -> list[str]:
+    """Texts of one half of the files; a file that mostly repeats others is left out."""
+    seen: set[int] = set()
+    texts: list[str] = []
+    for path in _files():
+        if (zlib.crc32(str(path.relative_to(path.anchor)).encode()) % APART_OF == 0) != apart:
+            continue
+        text = _read(path)
+        lines = {hash(line.strip()) for line in text.splitlines() if len(line) >= LINE_CHARS}
+        if len(text) < MIN_FILE_CHARS or len(lines & seen) > len(lines) / 2:
+            continue
+        seen |= lines
+        texts.append(text)
+        if len(texts) == max_files:
+            break
+    return texts
+
+
+def story(
+    maker: FactMaker,
+    texts: Sequence[str],
+    *,
+    num_chars: int,
+    num_facts: int,
+    num_asked: int,
+    num_absent: int,
+    rng: random.Random,
+) -> Story:
+    """A document of about so many characters with facts in it; some are asked for, and some that it does not have."""
+    facts = maker.facts(num_facts)
+    absent = [maker.absent(facts) for _ in range(num_absent)]
+    text, facts = _put_in(_cut(texts, num_chars, rng=rng), facts, rng=rng)
+    asked = [*rng.sample(facts, min(num_asked, len(facts))), *absent]
+    return Story(text=text, facts=tuple(_with_rivals(fact, facts) for fact in asked))
+
+
+def _with_rivals(fact: Fact, facts: Sequence[Fact]) -> Fact:
+    rivals = [
+        mention
+        for other in facts
+        if other.kind is fact.kind and other.who != fact.who
+        for mention in other.mentions
+        if mention.value is not None and not mention.aliased
+    ]
+    return replace(fact, rivals=tuple(rivals))
+
+
+def _files() -> Iterator[Path]:
+    for folder in FOLDERS:
+        yield from sorted(path for path in folder.rglob("*") if NAMES.match(path.name) and path.is_file())
+
+
+def _read(path: Path) -> str:
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        data = file.read(MAX_FILE_CHARS)
+    return data.decode("utf-8", errors="ignore").replace("\r\n", "\n").replace("\0", "")
+
+
+def _cut(texts: Sequence[str], num_chars: int, *, rng: random.Random) -> str:
+    """Runs of one to three texts, cut wherever they are cut."""
+    parts, left = [], num_chars
+    while left > 0:
+        text = rng.choice(texts)
+        size = min(left, rng.randint(num_chars // 3, num_chars))
+        start = rng.randint(0, max(0, len(text) - size))
+        parts.append(text[start : start + size])
+        left -= max(len(parts[-1]), 1)
+    return "\n".join(parts)
+
+
+def _put_in(text: str, facts: Sequence[Fact], *, rng: random.Random) -> tuple[str, list[Fact]]:
+    """The text with all mentions in it, and the facts with their places. Mentions of a fact keep their order."""
+    places = [found.end() for found in PLACE.finditer(text)] or [len(text)]
+    slots: list[tuple[int, int, int]] = []
+    for number, fact in enumerate(facts):
+        at = sorted(rng.choice(places) for _ in fact.mentions)
+        slots += [(place, number, order) for order, place in enumerate(at)]
+    pieces: list[str] = []
+    placed: dict[tuple[int, int], Mention] = {}
+    last = length = 0
+    for place, number, order in sorted(slots, key=lambda slot: (slot[0], slot[2], slot[1])):
+        mention = facts[number].mentions[order]
+        before, after = rng.choices(
+            [("", " "), ("", "\n"), ("\n\n", "\n\n"), ("\n- ", "\n"), ("\n  * ", "\n")], [5, 3, 2, 1, 1]
+        )[0]
+        pieces += [text[last:place], before]
+        length += place - last + len(before)
+        placed[number, order] = replace(mention, text=_wrapped(mention, rng=rng), char_start=length)
+        pieces += [placed[number, order].text, after]
+        length, last = length + len(mention.text) + len(after), place
+    pieces.append(text[last:])
+    mentions = [
+        tuple(placed[number, order] for order in range(len(fact.mentions))) for number, fact in enumerate(facts)
+    ]
+    return "".join(pieces), [replace(fact, mentions=each) for fact, each in zip(facts, mentions, strict=True)]
+
+
+def _wrapped(mention: Mention, *, rng: random.Random) -> str:
+    """Now and then with a line's end in place of a space, as at a margin; the value stays in one piece."""
+    text = mention.text
+    start, end = replace(mention, char_start=0).value_span if mention.value else (0, 0)
+    spaces = [at for at, sign in enumerate(text) if sign == " " and not start <= at < end]
+    if rng.random() > 0.2 or not spaces:
+        return text
+    at = rng.choice(spaces)
+    return f"{text[:at]}\n{text[at + 1 :]}"

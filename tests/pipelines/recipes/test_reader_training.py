@@ -1,0 +1,122 @@
+"""The training of the reader: trees have the loss of their samples; a stopped run goes on as if it had not stopped."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from pipelines.recipes.reader import train
+from pipelines.recipes.reader.model import Reader, merge, save_adapter
+from pipelines.recipes.reader.train import Trainer
+from pipelines.recipes.reader.trees import Sample, packed, tree_of
+
+VOCABULARY = 64
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of two layers with random weights, and a tokeniser's files."""
+    folder = tmp_path_factory.mktemp("base")
+    torch.manual_seed(1)
+    config = LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        tie_word_embeddings=True,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+def _samples(num_samples: int, *, seed: int) -> list[Sample]:
+    """Samples whose prompts begin with the same 30 tokens, half of them with the same 40."""
+    rng = random.Random(seed)
+    start = [rng.randrange(VOCABULARY) for _ in range(40)]
+    return [
+        Sample(
+            prompt=start[: 30 + 10 * (number % 2)] + [rng.randrange(VOCABULARY) for _ in range(9)],
+            completion=[rng.randrange(VOCABULARY) for _ in range(rng.randint(1, 6))],
+        )
+        for number in range(num_samples)
+    ]
+
+
+def _random_adapter(reader: Reader) -> None:
+    torch.manual_seed(2)
+    for _, parameter in reader.trained():
+        parameter.data = torch.randn_like(parameter) * 0.1
+
+
+def test_tree_has_the_loss_of_its_samples_one_by_one(base: Path) -> None:
+    reader = Reader(base).float()
+    _random_adapter(reader)
+    samples = _samples(6, seed=1)
+    with torch.no_grad():
+        together, weight = reader.loss(tree_of(samples))
+        single = [reader.loss(tree_of([sample])) for sample in samples]
+    assert float(together) == pytest.approx(sum(float(loss) for loss, _ in single), rel=2e-2)
+    assert weight == pytest.approx(sum(each for _, each in single))
+    assert len(tree_of(samples).token_ids) < sum(len(each.prompt) + len(each.completion) for each in samples) / 2
+
+
+def test_packs_hold_all_samples_and_no_tree_is_too_long() -> None:
+    samples = _samples(20, seed=2)
+    packs = packed(samples, max_tokens=120)
+    assert sorted(map(repr, samples)) == sorted(repr(each) for pack in packs for each in pack)
+    assert all(len(tree_of(pack).token_ids) <= 120 for pack in packs)
+    assert len(packs) < 10
+
+
+def _run_folder(folder: Path) -> Path:
+    (folder / "data").mkdir(parents=True)
+    lines = [
+        json.dumps(
+            {"turns": [{"prompt": each.prompt, "completion": each.completion} for each in _samples(4, seed=seed)]}
+        )
+        for seed in range(5)
+    ]
+    (folder / "data" / "a.jsonl").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_stopped_run_goes_on_to_the_same_weights(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(train, "STEP_TOKENS", 150)
+    monkeypatch.setattr(train, "WARM_UP_STEPS", 1)
+    whole = Trainer(_run_folder(tmp_path / "whole"), str(base), all_tokens=1500)
+    whole.run()
+    stopped = Trainer(_run_folder(tmp_path / "stopped"), str(base), all_tokens=1500)
+    monkeypatch.setattr(stopped, "_stops", False)
+    stopped._log(stopped._step())
+    stopped._log(stopped._step())
+    stopped._save()
+    Trainer(tmp_path / "stopped", str(base), all_tokens=1500).run()
+    logs = [
+        [json.loads(line)["loss"] for line in (tmp_path / name / "log.jsonl").read_text().splitlines()]
+        for name in ("whole", "stopped")
+    ]
+    assert logs[0] == logs[1]
+    assert logs[0][-1] < logs[0][0]
+    weights = [
+        (tmp_path / name / "adapter" / "adapter_model.safetensors").read_bytes() for name in ("whole", "stopped")
+    ]
+    assert weights[0] == weights[1]
+
+
+def test_merged_model_writes_as_base_and_adapter_do(base: Path, tmp_path: Path) -> None:
+    reader = Reader(base)
+    _random_adapter(reader)
+    save_adapter(reader, tmp_path / "adapter")
+    merge(base, tmp_path / "adapter", tmp_path / "merged")
+    merged = LlamaForCausalLM.from_pretrained(tmp_path / "merged", dtype=torch.float32)
+    tokens = torch.tensor([[1, 5, 9, 33, 2, 40]])
+    with torch.no_grad():
+        theirs = merged(tokens).logits
+        ours = reader.float().model(tokens).logits
+        plain = LlamaForCausalLM.from_pretrained(base, dtype=torch.float32)(tokens).logits
+    assert (theirs - ours).abs().max() < 0.2 * (plain - ours).abs().max()
