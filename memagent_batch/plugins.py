@@ -118,6 +118,9 @@ CONVERTERS = PluginRegistry(
         "markdown": "memagent_batch.convert.text:MarkdownConverter",
         "text": "memagent_batch.convert.text:TextConverter",
         "zip": "memagent_batch.convert.archive:ZipConverter",
+        "slides": "memagent_batch.convert.slides:SlidesConverter",
+        "openpyxl": "memagent_batch.convert.sheets:SheetsConverter",
+        "opendocument": "memagent_batch.convert.opendocument:OpenDocumentConverter",
     },
 )
 
