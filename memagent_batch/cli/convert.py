@@ -34,8 +34,8 @@ class Convert(StorageCommand):
     output: Text
     """Where to write: a folder or fsspec URL."""
     converter: tuple[str, ...] = ()
-    """Another converter for a kind (pdf, html, docx, slides, sheets, opendocument, email, markdown, text, zip) or an
-    ending (.rtf), as KIND=NAME: the name that an installed package gives it, or package.module:Class; can be
+    """Another converter for a kind (pdf, html, docx, slides, sheets, opendocument, image, email, markdown, text, zip)
+    or an ending (.rtf), as KIND=NAME: the name that an installed package gives it, or package.module:Class; can be
     repeated."""
     allow_code: bool = False
     """Allow --converter to name code of yours, which is then run."""

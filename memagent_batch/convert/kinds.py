@@ -31,6 +31,8 @@ class FileKind(StrEnum):
     TEXT = "text"
     ZIP = "zip"
     """Files packed into one."""
+    IMAGE = "image"
+    """A picture, such as a scanned page."""
     SLIDES = "slides"
     """A presentation of PowerPoint, since 2007."""
     SHEETS = "sheets"
@@ -47,6 +49,7 @@ DEFAULT_CONVERTERS = {
     FileKind.MARKDOWN: "markdown",
     FileKind.TEXT: "text",
     FileKind.ZIP: "zip",
+    FileKind.IMAGE: "picture",
     FileKind.SLIDES: "slides",
     FileKind.SHEETS: "openpyxl",
     FileKind.OPENDOCUMENT: "opendocument",
@@ -132,7 +135,7 @@ def recognise(file: Path, *, own_endings: Collection[str] = ()) -> str | NoConve
     if kind is not None:
         return kind  # where its content is of no kind at all, its converter says what is wrong with it
     if ending in IMAGE_ENDINGS:
-        return _IMAGE
+        return FileKind.IMAGE
     return _skipped(f"files that end with {ending!r} have no converter; name one with --converter {ending}=NAME")
 
 
@@ -145,7 +148,7 @@ def _head_and_tail(file: Path) -> tuple[bytes, bytes]:
 
 def _by_content(head: bytes, tail: bytes, *, ending: str) -> str | NoConverter | None:
     if head.startswith(IMAGES) or _is_bitmap(head):
-        return _IMAGE
+        return FileKind.IMAGE
     if head.startswith(OLE):
         return _ole(head + tail)
     if _is_pdf(head, ending=ending):
@@ -207,6 +210,3 @@ def _ole(sample: bytes) -> NoConverter:
 
 def _skipped(reason: str) -> NoConverter:
     return NoConverter(status=PartStatus.SKIPPED, reason=reason)
-
-
-_IMAGE = NoConverter(status=PartStatus.NEEDS_OCR, reason="an image; run OCR over it first")
