@@ -113,7 +113,7 @@ docs: setup
 COMPILE := $(UV) pip compile --quiet --generate-hashes --python-version 3.11
 COMPILE_CPU := $(COMPILE) --excludes requirements/excludes.txt $(TORCH) --no-emit-find-links
 lock:
-	$(COMPILE_CPU) --extra cpu --extra convert --extra dev --extra lake --extra reader --extra train --extra xlsx pyproject.toml -o requirements/cpu.txt
+	$(COMPILE_CPU) --extra cpu --extra convert --extra dev --extra lake --extra ocr --extra reader --extra train --extra xlsx pyproject.toml -o requirements/cpu.txt
 	$(COMPILE) --extra gpu --extra convert --extra lake --extra reader --extra train --extra xlsx pyproject.toml -o requirements/gpu.txt
 	$(COMPILE_CPU) requirements/bridges.in -o requirements/bridges.txt
 	$(COMPILE) requirements/peers.in -o requirements/peers.txt

@@ -1,4 +1,4 @@
-"""`memagent convert`: PDF, HTML, DOCX, e-mail, Markdown, text and ZIP files to a table of documents with locators."""
+"""`memagent convert`: PDF, HTML, Office, e-mail, text and ZIP files to a table of documents with locators."""
 
 import json
 from typing import Annotated
@@ -16,8 +16,8 @@ LIMITS = Limits()
 
 
 class Convert(StorageCommand):
-    """Converts PDF, HTML, DOCX, e-mail, Markdown, text and ZIP files to Parquet rows with locators: a page, a
-    message, a section. Each file is converted in its own process, with limits. A file that can't be
+    """Converts PDF, HTML, DOCX, PPTX, XLSX, OpenDocument, e-mail, text and ZIP files to Parquet rows with locators: a
+    page, a message, a section. Each file is converted in its own process, with limits. A file that can't be
     converted is a row that says why. The second run converts only new and changed files.
     """
 
@@ -34,8 +34,9 @@ class Convert(StorageCommand):
     output: Text
     """Where to write: a folder or fsspec URL."""
     converter: tuple[str, ...] = ()
-    """Another converter for a kind (pdf, html, docx, email, markdown, text, zip) or an ending (.rtf), as KIND=NAME: the
-    name that an installed package gives it, or package.module:Class; can be repeated."""
+    """Another converter for a kind (pdf, html, docx, slides, sheets, opendocument, image, email, markdown, text, zip)
+    or an ending (.rtf), as KIND=NAME: the name that an installed package gives it, or package.module:Class; can be
+    repeated."""
     allow_code: bool = False
     """Allow --converter to name code of yours, which is then run."""
     seconds: Annotated[float, Field(gt=0, lt=1e9)] = LIMITS.seconds

@@ -16,7 +16,7 @@ class ZipConverter:
 
     def version(self) -> str:
         """Its own number."""
-        return "1"
+        return "2"
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """An attachment for each file.
@@ -26,7 +26,7 @@ class ZipConverter:
         """
         try:
             with zipfile.ZipFile(file) as package:
-                members = [member for member in package.infolist() if not member.is_dir()]
+                members = [member for member in package.infolist() if not member.is_dir() or member.file_size]
                 for number, member in enumerate(members, start=1):
                     yield _attachment(package, member, number=number)
         except zipfile.BadZipFile as error:

@@ -81,7 +81,7 @@ class Converter(Protocol):
         ...
 
 
-def package_version(package: str, *, own: int) -> str:
+def package_version(package: str, *, own: int, extra: str = "convert") -> str:
     """The version of a built-in converter: its own number, and the version of the package that it uses.
 
     Raises:
@@ -91,8 +91,7 @@ def package_version(package: str, *, own: int) -> str:
         return f"{own} ({package} {version(package)})"
     except PackageNotFoundError as error:
         raise SettingsError(
-            f"converter: {package} is not installed; `pip install 'memagent-batch[convert]'` installs all converters, "
-            "on every node"
+            f"converter: {package} is not installed; `pip install 'memagent-batch[{extra}]'` installs it, on every node"
         ) from error
 
 

@@ -2,12 +2,13 @@
 
 import importlib
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from memagent_batch.convert.converter import Attachment, Part, package_version
+from memagent_batch.convert.pictures import picture_parts
 from memagent_batch.convert.text import section_parts
 from memagent_batch.errors import ConversionError
 
@@ -18,7 +19,6 @@ MEMBERS = 10_000
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
-BREAKS = {f"{W}tab": "\t", f"{W}br": "\n", f"{W}cr": "\n", f"{W}noBreakHyphen": "-"}
 BLOCKS = frozenset({f"{W}p", f"{W}tbl"})
 LEFT_OUT = frozenset({FALLBACK, f"{W}pPr", f"{W}rPr", f"{W}del", f"{W}moveFrom"})
 """Elements whose text is not a text of the document: fallbacks, formats, and what a tracked change took from its
@@ -40,8 +40,28 @@ REPLACED_TAGS = "\ufffd"
 REPLACED_SYMBOLS = "symbols that only their font knows are shown as U+FFFD"
 OFF = frozenset({"0", "false", "off"})
 
-MARGINS = frozenset({"header", "footer", "footnotes", "endnotes", "comments"})
-"""Parts of the package that hold text beside the body: the ends of their relations' types, and their locators."""
+TEXTS = frozenset({"header", "footer", "footnotes", "endnotes", "comments", "threadedComment", "notesSlide"})
+"""Parts of a package that hold text beside the main one: the ends of their relations' types, and their locators."""
+DRAWINGS = frozenset({"chart", "chartEx", "diagramData", "drawing"})
+"""Parts whose texts and values are shown in a drawing."""
+FILES = frozenset({"aFChunk", "oleObject", "package", "subDocument"})
+"""Relations of files inside the package."""
+WALKED = frozenset({"worksheet", "chartsheet", "slideLayout", "slideMaster"})
+"""Parts of which only shapes that are no places for other text count, and which relate to others."""
+PLACES = {"notesSlide": "notes", "diagramData": "diagram", "threadedComment": "comments", "chartEx": "chart"} | {
+    "slideLayout": "layout",
+    "slideMaster": "master",
+}
+"""Locators of kinds of relations that people call otherwise."""
+RELATED = TEXTS | DRAWINGS | FILES | WALKED | {"image"}
+TEXT_TAGS = frozenset(
+    {
+        f"{W}t",
+        "{http://schemas.openxmlformats.org/officeDocument/2006/math}t",
+        "{http://schemas.openxmlformats.org/drawingml/2006/main}t",
+    }
+)
+"""Elements of text: of paragraphs, equations and drawings."""
 
 
 def warm_up() -> None:
@@ -57,7 +77,7 @@ class DocxConverter:
 
     def version(self) -> str:
         """Its own number and python-docx's."""
-        return package_version("python-docx", own=2)
+        return package_version("python-docx", own=3)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each section of the body, and for each header, footer and list of notes.
@@ -68,19 +88,16 @@ class DocxConverter:
         import docx
         from docx.opc.exceptions import PackageNotFoundError
 
-        _require_bounds(file)
+        require_bounds(file, kind="a DOCX")
         try:
             document = docx.Document(str(file))
         except (PackageNotFoundError, KeyError, ValueError, zipfile.BadZipFile) as error:
             raise ConversionError(f"it can't be opened as a DOCX ({error}); is it whole?") from error
         styles = {style.style_id: style.name or "" for style in document.styles}
-        body = _without_declarations(document.element).find(f"{W}body")
+        body = root_of(document.part).find(f"{W}body")
         for part in section_parts(_headed_blocks(body, styles), separator="\n\n"):
             yield replace(part, reason=_reason(part.text))
-        for locator, root in _margins(document):
-            text = "\n\n".join(text for _, text in _headed_blocks(root, {}))
-            if text.strip():
-                yield Part(locator=locator, text=text, reason=_reason(text))
+        yield from related_items(document.part)
 
 
 def _reason(text: str) -> str | None:
@@ -88,42 +105,86 @@ def _reason(text: str) -> str | None:
     return REPLACED_SYMBOLS if REPLACED_TAGS in text else None
 
 
-def _require_bounds(file: Path) -> None:
+def require_bounds(file: Path, *, kind: str) -> None:
+    """Refuses a package that is damaged, encrypted, unpacks to too much, or says one thing twice.
+
+    Raises:
+        ConversionError: says which.
+    """
     try:
         with zipfile.ZipFile(file) as package:
             members = package.infolist()
     except zipfile.BadZipFile as error:
-        raise ConversionError(f"it can't be opened as a DOCX ({error}); is it whole?") from error
+        raise ConversionError(f"it can't be opened as {kind} ({error}); is it whole?") from error
     total = sum(member.file_size for member in members)
     if total > UNPACKED_BYTES or len(members) > MEMBERS:
         raise ConversionError(
             f"it unpacks to {total >> 20:,} MiB in {len(members):,} files; at most {UNPACKED_BYTES >> 20} MiB in "
             f"{MEMBERS:,} files are converted"
         )
+    if len({member.filename for member in members}) < len(members):
+        raise ConversionError("it holds a file twice under one name, and programs differ in which of them they show")
     if any(member.flag_bits & 1 for member in members):
         raise ConversionError("encrypted: remove the password")
 
 
-def _without_declarations(element: Any) -> Any:
-    """The element, whose XML declares nothing: Word writes no entities, and what they stand for would be lost."""
-    if element.getroottree().docinfo.internalDTD is not None:
-        raise ConversionError("its XML declares entities or a document type, which no DOCX has; they are not followed")
-    return element
+def related_items(
+    part: Any, *, place: str = "", number: str = "", seen: set[str] | None = None
+) -> Iterator[Part | Attachment]:
+    """What the parts hold that a part of a package relates to: texts beside its own, pictures and files, each once.
+
+    Args:
+        part: The part.
+        place: Its locator, before those of what it relates to.
+        number: Its number, before those of the files that it relates to.
+        seen: Names of parts that were taken already; grows.
+    """
+    seen = set[str]() if seen is None else seen
+    for position, relation in enumerate(sorted(part.rels.values(), key=lambda each: str(each.rId)), start=1):
+        kind = relation.reltype.rpartition("/")[2]
+        if relation.is_external or relation.target_part.partname in seen or kind not in RELATED:
+            continue
+        seen.add(relation.target_part.partname)
+        target, below = relation.target_part, f"{number}{position}"
+        name = target.partname.rpartition("/")[2]
+        if kind == "image":
+            yield from picture_parts(f"{place}picture {name}", target.blob)
+        elif kind in FILES:
+            yield Attachment(number=below, name=name, locator=f"{place}file {name}", data=target.blob)
+        else:
+            text = related_text(root_of(target), kind)
+            if text.strip():
+                yield Part(locator=f"{place}{PLACES.get(kind, kind)}", text=text, reason=_reason(text))
+            yield from related_items(target, place=place, number=f"{below}-", seen=seen)
 
 
-def _margins(document: Any) -> Iterator[tuple[str, Any]]:
-    """Locator and root of each part beside the body, in the order of the package."""
+def related_text(root: Any, kind: str) -> str:
+    """The text of a part beside the main one, a line for each of its paragraphs or values."""
+    if kind in WALKED:
+        shapes = (shape for shape in root.iter("{*}sp") if next(shape.iter("{*}ph"), None) is None)
+        return "\n".join(text.text for shape in shapes for text in shape.iter("{*}t") if text.text)
+    blocks = [text for _, text in _headed_blocks(root, {})]
+    return (
+        "\n\n".join(blocks)
+        if blocks
+        else "\n".join(element.text for element in root.iter("{*}t", "{*}v", "{*}text") if element.text)
+    )
+
+
+def root_of(part: Any) -> Any:
+    """The XML of a part.
+
+    Raises:
+        ConversionError: it declares entities or a document type.
+    """
     from docx.oxml import parse_xml
 
-    relations = sorted(document.part.rels.values(), key=lambda relation: str(relation.rId))
-    for relation in relations:
-        locator = relation.reltype.rpartition("/")[2]
-        if locator in MARGINS and not relation.is_external:
-            target = relation.target_part
-            yield (
-                locator,
-                _without_declarations(target.element if hasattr(target, "element") else parse_xml(target.blob)),
-            )
+    element = part.element if hasattr(part, "element") else parse_xml(part.blob)
+    if element.getroottree().docinfo.internalDTD is not None:
+        raise ConversionError(
+            "its XML declares entities or a document type, which no package has; they are not followed"
+        )
+    return element
 
 
 def _headed_blocks(root: Any, styles: dict[str, str]) -> Iterator[tuple[str | None, str]]:
@@ -158,16 +219,12 @@ def _paragraph(paragraph: Any) -> str:
 
 
 def _collect_text(element: Any, inline: list[str], boxes: list[str]) -> None:
-    if element.tag == f"{W}t":
+    if element.tag in TEXT_TAGS:
         inline.append(element.text or "")
-    elif element.tag in BREAKS:
-        inline.append(BREAKS[element.tag])
+    elif element.tag in SHOWN:
+        inline.append(SHOWN[element.tag](element))
     elif element.tag in BLOCKS:
         boxes.append(_paragraph(element) if element.tag == f"{W}p" else _table(element))
-    elif element.tag == f"{W}sym":
-        inline.append(_symbol(element))
-    elif element.tag == f"{W}fldChar":
-        inline.append(_form_field(element))
     elif element.tag not in LEFT_OUT:
         for child in element:
             _collect_text(child, inline, boxes)
@@ -203,6 +260,18 @@ def _chosen(field: Any, name: str, otherwise: str) -> str:
     given = (field.find(f"{W}{each}") for each in (name, "default"))
     values = (str(each.get(f"{W}val", "1")) for each in given if each is not None)
     return next(values, otherwise)
+
+
+SHOWN: dict[str, Callable[[Any], str]] = {
+    f"{W}tab": lambda _: "\t",
+    f"{W}br": lambda _: "\n",
+    f"{W}cr": lambda _: "\n",
+    f"{W}noBreakHyphen": lambda _: "-",
+    f"{W}sym": _symbol,
+    f"{W}fldChar": _form_field,
+    "{urn:schemas-microsoft-com:vml}textpath": lambda letters: letters.get("string", ""),
+}
+"""What elements without a text show. The last one is letters drawn as a picture, such as a watermark."""
 
 
 def _table(table: Any) -> str:

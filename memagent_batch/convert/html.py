@@ -2,12 +2,15 @@
 
 import codecs
 import re
+from base64 import b64decode
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from memagent_batch.convert.converter import WHOLE_SOURCE, Attachment, Part, PartStatus, package_version
+from memagent_batch.convert.pictures import picture_parts
 from memagent_batch.convert.text import BYTE_ORDER_MARKS, decoded
 
 EDGE, CELL_END = "\v", "\f"
@@ -15,10 +18,17 @@ EDGE, CELL_END = "\v", "\f"
 CELLS_APART = "|"
 """Stands between the cells of a row."""
 TAGS_WITHOUT_TEXT = frozenset({"title", "script", "style", "template"})
-"""Elements without text for a reader. Not `head`: a parser puts text there too if a page begins with a script."""
+"""Elements without text on the page. Not `head`: a parser puts text there too if a page begins with a script."""
+INNER_PAGES = frozenset({"iframe", "frame", "object", "embed"})
+"""Elements that show another page."""
+TYPED = frozenset({"text", "email", "tel", "url", "date", "number", "search", "submit", "button", "reset"})
+"""Types of fields whose value is shown."""
+SCRIPTED_CHARACTERS = 200
+"""Characters of a page with scripts below which the scripts may write most of it."""
+DATA_IMAGE = re.compile(r"data:image/[\w.+-]+;base64,(.+)", re.S)
 SECTIONS = ("article", "aside", "body", "div", "fieldset", "footer", "form", "header", "main", "nav", "section")
 PARAGRAPHS = ("address", "blockquote", "center", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "p", "pre")
-LISTS = ("dd", "dl", "dt", "li", "ol", "table", "tr", "ul")
+LISTS = ("dd", "dl", "dt", "li", "ol", "option", "table", "tr", "ul")
 BREAK_TAGS = {
     **dict.fromkeys((*SECTIONS, *PARAGRAPHS, *LISTS), (EDGE, EDGE)),
     **dict.fromkeys(("td", "th"), ("", CELL_END)),
@@ -26,6 +36,8 @@ BREAK_TAGS = {
 }
 """What stands for an element's beginning and end."""
 
+INNER_PAGES_UNREAD = "other pages, which it shows inside, are not read"
+SCRIPTS_UNRUN = "scripts, which are not run, may write its text; save the page as PDF"
 
 CHARSET = re.compile(rb"<(?:meta|\?xml)\b[^>]*?(?:charset|encoding)\s*=\s*[\"']?\s*([\w.:-]+)", re.I)
 ENCODING_BYTES = 4 << 10
@@ -44,14 +56,20 @@ class HtmlConverter:
 
     def version(self) -> str:
         """Its own number and lxml's."""
-        return package_version("lxml", own=2)
+        return package_version("lxml", own=3)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        """One part, and one more if the page can't be read to its end."""
+        """One part, one for each picture that the page holds, and one for what can't be read."""
         page, note = _decoded_page(file.read_bytes())
         seen = visible_text(page)
-        hidden = f"{seen.num_hidden:,} characters that the page hides are left out" if seen.num_hidden else None
-        yield Part(locator=WHOLE_SOURCE, text=seen.text, reason="; ".join(filter(None, (note, hidden))) or None)
+        text = seen.text if seen.title in seen.text else f"{seen.title}\n\n{seen.text}".strip()
+        yield Part(locator=WHOLE_SOURCE, text=text, reason=note)
+        for number, picture in enumerate(seen.pictures, start=1):
+            yield from picture_parts(f"picture {number}", picture)
+        if seen.inner_pages:
+            yield Part(locator="inner pages", text="", status=PartStatus.SKIPPED, reason=INNER_PAGES_UNREAD)
+        if seen.has_script and len(seen.text) < SCRIPTED_CHARACTERS:
+            yield Part(locator="scripts", text="", status=PartStatus.SKIPPED, reason=SCRIPTS_UNRUN)
         if seen.failure is not None:
             yield Part(locator="rest of the page", text="", status=PartStatus.FAILED, reason=seen.failure)
 
@@ -69,53 +87,68 @@ def _decoded_page(data: bytes) -> tuple[str, str | None]:
     return decoded(data)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class VisibleText:
-    """What a reader of a page sees."""
+    """What a reader of a page sees, and may see after a click."""
 
-    text: str
-    num_hidden: int
-    """Characters of elements that the page hides, such as parts that open with a click."""
-    failure: str | None
+    text: str = ""
+    title: str = ""
+    pictures: list[bytes] = field(default_factory=list)
+    """Images inside the page itself."""
+    inner_pages: bool = False
+    """Whether it shows other pages, which are not in it."""
+    has_script: bool = False
+    failure: str | None = None
     """Why the page can't be read to its end."""
 
 
 def visible_text(page: str) -> VisibleText:
-    """All that a reader of the page sees, a line for each block or row. Nothing is left out as unimportant."""
+    """All that a reader of the page may see, a line for each block or row. Nothing is left out as unimportant."""
     from lxml import etree
 
     parser = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True)
     root = etree.fromstring(page.encode("utf-8", errors="replace"), parser) if page.strip() else None
-    fatal = any(error.level == etree.ErrorLevels.FATAL for error in parser.error_log)
-    hidden = list[str]()
-    pieces = "" if root is None else "".join(_pieces(etree.iterwalk(root, events=("start", "end")), hidden))
+    seen = VisibleText()
+    if any(error.level == etree.ErrorLevels.FATAL for error in parser.error_log):
+        seen.failure = f"its HTML can't be read to the end: {parser.error_log.last_error.message}"
+    pieces = "" if root is None else "".join(_pieces(etree.iterwalk(root, events=("start", "end")), seen))
     blocks = "\n".join(block for block in pieces.split(EDGE) if block.strip(f" {CELL_END}"))
     rows = ([" ".join(cell.split()) for cell in line.split(CELL_END)] for line in blocks.split("\n"))
     lines = "\n".join(f" {CELLS_APART} ".join(filter(None, cells)) for cells in rows)
-    return VisibleText(
-        text=re.sub(r"\n{3,}", "\n\n", lines).strip(),
-        num_hidden=sum(map(len, hidden)),
-        failure=f"its HTML can't be read to the end: {parser.error_log.last_error.message}" if fatal else None,
-    )
+    seen.text = re.sub(r"\n{3,}", "\n\n", lines).strip()
+    return seen
 
 
-def _pieces(walk: Any, hidden: list[str]) -> Iterator[str]:
-    """Texts in order, and what stands between them; adds texts that the page hides to `hidden`."""
+def _pieces(walk: Any, seen: VisibleText) -> Iterator[str]:
+    """Texts in order, and what stands between them; adds what is no text to `seen`."""
     num_verbatim = 0
     for event, element in walk:
         is_end = event == "end"
         num_verbatim += (element.tag == "pre") * (-1 if is_end else 1)
         yield BREAK_TAGS.get(element.tag, ("", ""))[is_end]
-        if not is_end and element.tag in TAGS_WITHOUT_TEXT:
+        if is_end:
+            text = element.tail
+        elif element.tag in TAGS_WITHOUT_TEXT:
             walk.skip_subtree()
-        elif not is_end and _is_hidden(element):
-            walk.skip_subtree()
-            hidden.extend(text.strip() for text in element.itertext())
+            seen.has_script |= element.tag == "script"
+            seen.title = seen.title or (" ".join((element.text or "").split()) if element.tag == "title" else "")
+            continue
         else:
-            text = (element.tail if is_end else element.text) or ""
-            yield text if num_verbatim else re.sub(r"\s+", " ", text)
+            text = _attribute_text(element, seen) + (element.text or "")
+        yield (text or "") if num_verbatim else re.sub(r"\s+", " ", text or "")
 
 
-def _is_hidden(element: Any) -> bool:
-    style = "".join(element.get("style", "").lower().split())
-    return "display:none" in style or element.get("hidden") is not None
+def _attribute_text(element: Any, seen: VisibleText) -> str:
+    """The text that an element shows from its attributes."""
+    if element.tag == "input" and element.get("type", "text").lower() in TYPED:
+        return f" {element.get('value', '')} "
+    if element.tag in INNER_PAGES and element.get("srcdoc"):
+        inner = visible_text(element.get("srcdoc"))
+        seen.pictures.extend(inner.pictures)
+        return f"{EDGE}{inner.text}{EDGE}"
+    seen.inner_pages |= element.tag in INNER_PAGES
+    image = DATA_IMAGE.match(element.get("src", "")) if element.tag == "img" else None
+    if image is not None:
+        with suppress(ValueError):  # what no browser can show either
+            seen.pictures.append(b64decode(image[1]))
+    return ""

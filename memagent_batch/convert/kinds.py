@@ -10,7 +10,7 @@ from pathlib import Path
 from memagent_batch.convert.converter import PartStatus, ending_of
 from memagent_batch.convert.mail import MBOX_START
 
-KINDS_VERSION = "2"
+KINDS_VERSION = "3"
 """Changes with what is recognised, so that files without a converter are looked at again."""
 HEAD_BYTES = 8 << 10
 """Bytes from the beginning of a file that are looked at."""
@@ -31,6 +31,14 @@ class FileKind(StrEnum):
     TEXT = "text"
     ZIP = "zip"
     """Files packed into one."""
+    IMAGE = "image"
+    """A picture, such as a scanned page."""
+    SLIDES = "slides"
+    """A presentation of PowerPoint, since 2007."""
+    SHEETS = "sheets"
+    """A workbook of Excel, since 2007."""
+    OPENDOCUMENT = "opendocument"
+    """A text, sheet or presentation of LibreOffice."""
 
 
 DEFAULT_CONVERTERS = {
@@ -41,6 +49,10 @@ DEFAULT_CONVERTERS = {
     FileKind.MARKDOWN: "markdown",
     FileKind.TEXT: "text",
     FileKind.ZIP: "zip",
+    FileKind.IMAGE: "picture",
+    FileKind.SLIDES: "slides",
+    FileKind.SHEETS: "openpyxl",
+    FileKind.OPENDOCUMENT: "opendocument",
 }
 """The converter of each kind, by its name in `plugins.CONVERTERS`."""
 
@@ -61,8 +73,11 @@ ENDINGS = {
     **dict.fromkeys((".docx", ".docm", ".dotx"), FileKind.DOCX),
     **dict.fromkeys((".eml", ".mbox", ".mbx"), FileKind.EMAIL),
     **dict.fromkeys((".md", ".markdown"), FileKind.MARKDOWN),
-    **dict.fromkeys((".txt", ".text", ".log", ""), FileKind.TEXT),
+    **dict.fromkeys((".txt", ".text", ".log", ".csv", ".tsv", ""), FileKind.TEXT),
     ".zip": FileKind.ZIP,
+    **dict.fromkeys((".pptx", ".pptm", ".ppsx", ".potx"), FileKind.SLIDES),
+    **dict.fromkeys((".xlsx", ".xlsm", ".xltx"), FileKind.SHEETS),
+    **dict.fromkeys((".odt", ".ods", ".odp", ".ott"), FileKind.OPENDOCUMENT),
 }
 PLAIN = frozenset({FileKind.MARKDOWN, FileKind.TEXT})
 """Kinds whose content may look like the headers of a message."""
@@ -82,13 +97,14 @@ ENCRYPTED_OFFICE = "EncryptedPackage".encode("utf-16-le")
 OFFICE_LIST = "[Content_Types].xml"
 PACKAGE_LISTS = frozenset({OFFICE_LIST, "META-INF/manifest.xml"})
 """Files that say what is in a package of Office or LibreOffice."""
-OTHER_PACKAGES = {
-    "xl/workbook.xml": "Excel",
-    "xl/workbook.bin": "Excel",
-    "ppt/presentation.xml": "PowerPoint",
-    "content.xml": "LibreOffice",
+PACKAGES = {
+    "xl/workbook.xml": FileKind.SHEETS,
+    "ppt/presentation.xml": FileKind.SLIDES,
+    "content.xml": FileKind.OPENDOCUMENT,
 }
-"""Products by the main file of their packages."""
+"""Kinds by the main file of their packages."""
+PACKAGED = frozenset({FileKind.DOCX, *PACKAGES.values()})
+BINARY_SHEETS = "xl/workbook.bin"
 
 HTML_START = re.compile(rb"\s*+(?><\?xml[^>]*>\s*)?+(?><!--.*?-->\s*)*+<(!doctype html|html|head|body)\b", re.I | re.S)
 """How a page begins. Each piece matches in one way only: the time stays linear whatever the file holds."""
@@ -119,7 +135,7 @@ def recognise(file: Path, *, own_endings: Collection[str] = ()) -> str | NoConve
     if kind is not None:
         return kind  # where its content is of no kind at all, its converter says what is wrong with it
     if ending in IMAGE_ENDINGS:
-        return _IMAGE
+        return FileKind.IMAGE
     return _skipped(f"files that end with {ending!r} have no converter; name one with --converter {ending}=NAME")
 
 
@@ -132,7 +148,7 @@ def _head_and_tail(file: Path) -> tuple[bytes, bytes]:
 
 def _by_content(head: bytes, tail: bytes, *, ending: str) -> str | NoConverter | None:
     if head.startswith(IMAGES) or _is_bitmap(head):
-        return _IMAGE
+        return FileKind.IMAGE
     if head.startswith(OLE):
         return _ole(head + tail)
     if _is_pdf(head, ending=ending):
@@ -176,11 +192,14 @@ def _zipped(file: Path, *, ending: str) -> str | NoConverter:
             names = frozenset(package.namelist())
     except zipfile.BadZipFile:
         return ENDINGS.get(ending, FileKind.ZIP)  # whose converter says what is wrong with it
-    for main, product in OTHER_PACKAGES.items():
+    if BINARY_SHEETS in names and OFFICE_LIST in names:
+        return _skipped("a binary workbook (XLSB) has no converter; save it as XLSX")
+    for main, kind in PACKAGES.items():
         if main in names and names & PACKAGE_LISTS:
-            return _skipped(f"{product} files have no converter; name one with --converter {ending}=NAME")
+            return kind
     is_docx = OFFICE_LIST in names and any(name.startswith("word/document") for name in names)
-    return FileKind.DOCX if is_docx or ENDINGS.get(ending) is FileKind.DOCX else FileKind.ZIP
+    named = ENDINGS.get(ending)
+    return FileKind.DOCX if is_docx else named if named in PACKAGED else FileKind.ZIP
 
 
 def _ole(sample: bytes) -> NoConverter:
@@ -191,6 +210,3 @@ def _ole(sample: bytes) -> NoConverter:
 
 def _skipped(reason: str) -> NoConverter:
     return NoConverter(status=PartStatus.SKIPPED, reason=reason)
-
-
-_IMAGE = NoConverter(status=PartStatus.NEEDS_OCR, reason="an image; run OCR over it first")

@@ -6,7 +6,12 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from email.errors import HeaderParseError
+from email.errors import (
+    HeaderParseError,
+    InvalidBase64CharactersDefect,
+    InvalidBase64LengthDefect,
+    InvalidBase64PaddingDefect,
+)
 from email.header import decode_header, make_header
 from email.message import EmailMessage
 from email.policy import EmailPolicy
@@ -15,6 +20,8 @@ from typing import Any
 
 from memagent_batch.convert.converter import Attachment, Part, PartStatus, failure_reason, package_version
 from memagent_batch.convert.html import CELLS_APART, visible_text
+from memagent_batch.convert.pictures import picture_parts
+from memagent_batch.convert.text import PGP_START, PGP_UNREAD
 
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
 """Headers that stand before the text of a message."""
@@ -24,7 +31,10 @@ MBOX_START = re.compile(rb"From [^\r\n]*\d{4}[^\r\n]*\r?\n")
 REPLACED = "\ufffd"
 """What stands for bytes that a character set does not have."""
 REPLACED_BYTES = "bytes that its character set does not have are shown as U+FFFD"
-UNREAD_HTML = "it also has a text in HTML, with other words, which was not read"
+DAMAGED_ENCODING = "its encoding is damaged: what can't be decoded is not read"
+ENCODING_DEFECTS = (InvalidBase64CharactersDefect, InvalidBase64LengthDefect, InvalidBase64PaddingDefect)
+UU_START = re.compile(r"^begin [0-7]{3,4} (.+)\n(?:[ -`]+\n)*?end$", re.M)
+UU_UNREAD = "a file inside the text (uuencode), which is not read"
 
 
 class _Policy(EmailPolicy):
@@ -56,6 +66,8 @@ class _Content:
     files: list[EmailMessage] = field(default_factory=list)
     remarks: dict[str, None] = field(default_factory=dict)
     """What the text lacks, in words."""
+    pictures: list[bytes] = field(default_factory=list)
+    """Images inside texts in HTML."""
     failures: list[str] = field(default_factory=list)
     """Why pieces of its text can't be read."""
 
@@ -68,7 +80,7 @@ class MailConverter:
 
     def version(self) -> str:
         """Its own number, and lxml's for messages in HTML."""
-        return package_version("lxml", own=4)
+        return package_version("lxml", own=5)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each message, and the attachments."""
@@ -97,6 +109,8 @@ def _message(data: bytes, *, number: int, below: str = "", place: str = "") -> I
     yield Part(locator=locator, text=text, reason="; ".join(content.remarks) or None)
     for failure in content.failures:
         yield Part(locator=locator, text="", status=PartStatus.FAILED, reason=failure)
+    for number_inside, picture in enumerate(content.pictures, start=1):
+        yield from picture_parts(f"{locator}, picture {number_inside}", picture)
     for position, part in enumerate(content.files, start=1):
         yield _attachment(part, number=f"{below}{position}", place=place)
 
@@ -116,38 +130,41 @@ def _collect_parts(part: EmailMessage, content: _Content, *, with_text: bool = T
     kind = part.get_content_type()
     if part.is_multipart() and kind != "message/rfc822":
         parts = [each for each in part.iter_parts() if isinstance(each, EmailMessage)]
-        chosen = _preferred_alternative(parts) if kind == "multipart/alternative" else parts
-        if with_text and _says_more(parts, chosen):
-            content.remarks[UNREAD_HTML] = None
+        chosen = _read_alternatives(parts) if kind == "multipart/alternative" else parts
         for each in parts:
             _collect_parts(each, content, with_text=with_text and any(each is one for one in chosen))
     elif kind not in ("text/plain", "text/html") or part.is_attachment() or part.get_filename():
         content.files.append(part)
     elif with_text:
-        text = _leaf_text(part)
-        if REPLACED in text:
-            content.remarks[REPLACED_BYTES] = None
-        if kind == "text/html":
-            seen = visible_text(text)
-            text = seen.text
-            content.failures.extend(filter(None, [seen.failure]))
-        content.texts.append(text)
+        _collect_text(part, content)
 
 
-def _preferred_alternative(parts: list[EmailMessage]) -> list[EmailMessage]:
-    """The alternative that is read: plain text that is not empty, else the last one, which is the richest."""
-    for part in parts:
-        if part.get_content_type() == "text/plain" and _leaf_text(part).strip():
-            return [part]
-    return parts[-1:]
+def _collect_text(part: EmailMessage, content: _Content) -> None:
+    text = _leaf_text(part)
+    if REPLACED in text:
+        content.remarks[REPLACED_BYTES] = None
+    if any(isinstance(defect, ENCODING_DEFECTS) for defect in part.defects):
+        content.failures.append(DAMAGED_ENCODING)
+    if PGP_START in text:
+        content.failures.append(PGP_UNREAD)
+    if UU_START.search(text.replace("\r\n", "\n")):
+        content.failures.append(UU_UNREAD)
+    if part.get_content_type() == "text/html":
+        seen = visible_text(text)
+        text = seen.text
+        content.pictures.extend(seen.pictures)
+        content.failures.extend(filter(None, [seen.failure]))
+    content.texts.append(text)
 
 
-def _says_more(parts: list[EmailMessage], chosen: list[EmailMessage]) -> bool:
-    """Whether an HTML alternative that is not read has words that the chosen text lacks."""
-    read = {word for part in chosen for word in _words(_leaf_text(part))}
-    others = [part for part in parts if part.get_content_type() == "text/html" and part not in chosen]
-    pages = [visible_text(_leaf_text(part)) for part in others]
-    return any(page.failure or _words(page.text) - read for page in pages)
+def _read_alternatives(parts: list[EmailMessage]) -> list[EmailMessage]:
+    """The alternatives that are read: plain text that is not empty, and HTML that says more; else the richest."""
+    plain = next((each for each in parts if each.get_content_type() == "text/plain" and _leaf_text(each).strip()), None)
+    if plain is None:
+        return parts[-1:]
+    read = _words(_leaf_text(plain))
+    pages = [(each, visible_text(_leaf_text(each))) for each in parts if each.get_content_type() == "text/html"]
+    return [plain, *(each for each, page in pages if page.failure or _words(page.text) - read)]
 
 
 def _words(text: str) -> set[str]:
@@ -167,7 +184,7 @@ def _leaf_text(part: EmailMessage) -> str:
 def _header_text(message: EmailMessage, name: str) -> str:
     """A header as it is in the file, with its encoded words decoded; a parser would drop what it can't follow."""
     values = (str(value) for header, value in message.raw_items() if header.lower() == name.lower())
-    text = next(values, "").encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    text = "; ".join(values).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     if "=?" in text:
         with suppress(HeaderParseError, LookupError, ValueError):
             text = str(make_header(decode_header(text)))

@@ -2,7 +2,10 @@
 
 import ctypes
 import importlib
+import re
+import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,20 @@ FORM_DEPTH = 5
 """How deep forms inside forms of a page are looked into for images."""
 LOOKED_AT = 10_000
 """Objects of a page that are looked at for images."""
+PICTURE_SHARE, SMALL_SHARE = 0.1, 0.01
+"""Share of the page's area from which pictures without text make it need OCR, or are named: a logo is smaller."""
+BOX_PIECES = 8
+"""Most pieces of a shape that is a line or a box."""
+LETTER_CURVES = 200
+"""Pieces of other shapes from which they may be letters, some 15 each."""
+PAGE = re.compile(rb"(\d+)\s+\d+\s+obj\s*<<[^>]*?/Type\s*/Page\b")
+STREAM = re.compile(rb"(?<!end)stream\r?\n")
+DICTIONARY_BYTES = 500
+"""Bytes before a stream that say how it is packed."""
+BLOCK_BYTES = 64 << 10
+"""Bytes of packed content that are unpacked at once."""
+ZLIB_HEADER_BYTES = 2
+UNREAD_FILE = "this embedded file can't be read"
 
 
 def warm_up() -> None:
@@ -31,7 +48,7 @@ class PdfConverter:
 
     def version(self) -> str:
         """Its own number and pypdfium2's."""
-        return package_version("pypdfium2", own=2)
+        return package_version("pypdfium2", own=3)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each page.
@@ -52,72 +69,176 @@ class PdfConverter:
             raise ConversionError("it has no page that can be opened; is it whole?")
         for number in range(len(document)):
             try:
-                yield _page_part(document, number)
+                yield from _page_items(document, number)
             except pypdfium2.PdfiumError as error:
                 yield Part(locator=f"page {number + 1}", text="", status=PartStatus.FAILED, reason=str(error))
         yield from _attachments(document)
+        for reason in _lost(document, file.read_bytes()):
+            yield Part(locator="rest of the file", text="", status=PartStatus.FAILED, reason=reason)
 
 
-def _page_part(document: Any, number: int) -> Part:
+def _page_items(document: Any, number: int) -> Iterator[Part | Attachment]:
     page = document[number]
+    notes, attachments = _annotations(document, page, number=number + 1)
     if document.formenv is not None:
         page.flatten()
         page.close()
         page = document[number]
-    text = page.get_textpage().get_text_range()
-    status, reason = _judge(page, text)
+    texts = page.get_textpage()
+    text = texts.get_text_range()
+    status, reason = _judge(page, texts)
     page.close()
-    return Part(locator=f"page {number + 1}", text=text, status=status, reason=reason)
+    yield Part(locator=f"page {number + 1}", text=text, status=status, reason=reason)
+    if unshown := [note for note in notes if note not in text]:
+        yield Part(locator=f"page {number + 1}, notes", text="\n".join(unshown))
+    yield from attachments
 
 
-def _judge(page: Any, text: str) -> tuple[PartStatus, str | None]:
-    """What the text layer of a page is worth."""
-    visible = [character for character in text if not character.isspace()]
-    unreadable = sum(_is_unreadable(character) for character in visible)
-    if unreadable > UNREADABLE_SHARE * len(visible):
-        return PartStatus.NEEDS_OCR, f"{unreadable} of the {len(visible)} characters of its text layer have no meaning"
-    if len(visible) > STAMP_CHARACTERS:
-        return PartStatus.OK, None
-    share, shows = _image_share(page)
-    if visible and share < SCAN_SHARE:
-        return PartStatus.OK, None
-    if visible:
-        return PartStatus.NEEDS_OCR, "an image fills the page, and its text layer has no more than a stamp"
-    if shows:
-        return PartStatus.NEEDS_OCR, "it shows something, and has no text layer"
-    return PartStatus.EMPTY, None
-
-
-def _image_share(page: Any) -> tuple[float, bool]:
-    """The largest image's share of the page's area, and whether the page shows anything at all."""
+def _annotations(document: Any, page: Any, *, number: int) -> tuple[list[str], list[Attachment]]:
+    """Texts of the notes of a page, and files that are attached to it."""
+    import pypdfium2
     import pypdfium2.raw as pdfium
 
-    area, largest, shows = max(page.get_width() * page.get_height(), 1.0), 0.0, False
+    notes, attachments = list[str](), list[Attachment]()
+    for index in range(pdfium.FPDFPage_GetAnnotCount(page)):
+        note = pdfium.FPDFPage_GetAnnot(page, index)
+        kind = pdfium.FPDFAnnot_GetSubtype(note)
+        if kind == pdfium.FPDF_ANNOT_FILEATTACHMENT and (clipped := pdfium.FPDFAnnot_GetFileAttachment(note)):
+            attached = pypdfium2.PdfAttachment(clipped, document)
+            attachments.append(_attachment(attached, number=f"p{number}-{index + 1}", place=f"page {number}, "))
+        elif kind not in (pdfium.FPDF_ANNOT_WIDGET, pdfium.FPDF_ANNOT_POPUP):
+            notes.append(_contents(note))
+        pdfium.FPDFPage_CloseAnnot(note)
+    return [note for note in notes if note.strip()], attachments
+
+
+def _contents(note: Any) -> str:
+    import pypdfium2.raw as pdfium
+
+    num_bytes = pdfium.FPDFAnnot_GetStringValue(note, b"Contents", None, 0)
+    text = (pdfium.FPDF_WCHAR * (num_bytes // 2))()
+    pdfium.FPDFAnnot_GetStringValue(note, b"Contents", text, num_bytes)
+    return bytes(text).decode("utf-16-le", "replace").rstrip("\0")
+
+
+def _lost(document: Any, data: bytes) -> Iterator[str]:
+    """What the file holds that no page shows, in words."""
+    import pypdfium2.raw as pdfium
+
+    if document.get_formtype() == pdfium.FORMTYPE_XFA_FULL:
+        yield "its form (XFA) is not read: only programs of Adobe show it; print it to a PDF"
+    if b"/Encrypt" in data:
+        return
+    num_pages = len(set(PAGE.findall(data)))
+    if num_pages > len(document) and b"/Prev" not in data:
+        yield f"it holds {num_pages} pages, and its list of pages names {len(document)}: the others are not read"
+    damaged = sum(_is_damaged(data, found.start(), found.end()) for found in STREAM.finditer(data))
+    if damaged:
+        yield f"{damaged} pieces of it can't be unpacked to their end, and what they show is not read"
+
+
+def _is_damaged(data: bytes, head_end: int, start: int) -> bool:
+    """Whether packed data, which is no image, can't be unpacked to its end. Its sum is not looked at."""
+    head = data[max(0, head_end - DICTIONARY_BYTES) : head_end].rpartition(b"obj")[2]
+    if b"/FlateDecode" not in head or b"/Image" in head:
+        return False
+    unpacker, end = zlib.decompressobj(-zlib.MAX_WBITS), data.find(b"endstream", start)
+    try:
+        for at in range(start + ZLIB_HEADER_BYTES, end, BLOCK_BYTES):
+            unpacker.decompress(data[at : min(end, at + BLOCK_BYTES)])
+    except zlib.error:
+        return True
+    return not unpacker.eof
+
+
+def _judge(page: Any, texts: Any) -> tuple[PartStatus, str | None]:
+    """What the text layer of a page is worth."""
+    import pypdfium2.raw as pdfium
+
+    codes = [pdfium.FPDFText_GetUnicode(texts, index) for index in range(texts.count_chars())]
+    visible = [index for index, code in enumerate(codes) if not chr(code).isspace()]
+    unreadable = sum(
+        _is_unreadable(codes[index]) or pdfium.FPDFText_HasUnicodeMapError(texts, index) == 1 for index in visible
+    )
+    if unreadable > UNREADABLE_SHARE * len(visible):
+        return PartStatus.NEEDS_OCR, f"{unreadable} of the {len(visible)} characters of its text layer have no meaning"
+    shown = _shown(page, texts)
+    if not visible:
+        return (
+            (PartStatus.NEEDS_OCR, "it shows something, and has no text layer")
+            if shown.any
+            else (PartStatus.EMPTY, None)
+        )
+    if shown.largest >= SCAN_SHARE and len(visible) <= STAMP_CHARACTERS:
+        return PartStatus.NEEDS_OCR, "an image fills the page, and its text layer has no more than a stamp"
+    if shown.without_text >= PICTURE_SHARE:
+        return PartStatus.NEEDS_OCR, f"{shown.without_text:.0%} of the page are pictures without a text layer"
+    remarks = [
+        f"{unreadable} characters without a meaning are not read" if unreadable else "",
+        "small pictures are not read" if shown.without_text >= SMALL_SHARE else "",
+        "drawn shapes, which may be letters, are not read" if shown.curves >= LETTER_CURVES else "",
+    ]
+    return PartStatus.OK, "; ".join(filter(None, remarks)) or None
+
+
+@dataclass(slots=True)
+class _Shown:
+    """What a page shows beside its text layer."""
+
+    any: bool = False
+    largest: float = 0.0
+    """The largest image's share of the page's area."""
+    without_text: float = 0.0
+    """Share of the page's area of images over which no text stands."""
+    curves: int = 0
+    """Pieces of filled shapes that are more than boxes."""
+
+
+def _shown(page: Any, texts: Any) -> _Shown:
+    import pypdfium2.raw as pdfium
+
+    area, shown = max(page.get_width() * page.get_height(), 1.0), _Shown()
     for looked_at, thing in enumerate(page.get_objects(max_depth=FORM_DEPTH)):
-        shows |= thing.type != pdfium.FPDF_PAGEOBJ_FORM
+        shown.any |= thing.type != pdfium.FPDF_PAGEOBJ_FORM
         if thing.type == pdfium.FPDF_PAGEOBJ_IMAGE:
             left, bottom, right, top = thing.get_bounds()
-            largest = max(largest, (right - left) * (top - bottom) / area)
+            share = (right - left) * (top - bottom) / area
+            shown.largest = max(shown.largest, share)
+            is_covered = texts.get_text_bounded(left, bottom, right, top).strip()
+            shown.without_text += 0.0 if is_covered else share
+        elif thing.type == pdfium.FPDF_PAGEOBJ_PATH:
+            num_pieces = pdfium.FPDFPath_CountSegments(thing)
+            shown.curves += num_pieces if num_pieces > BOX_PIECES else 0
         if looked_at > LOOKED_AT:
             break
-    return largest, shows
+    return shown
 
 
-def _is_unreadable(character: str) -> bool:
-    code = ord(character)
+def _is_unreadable(code: int) -> bool:
     return code < 0x20 or 0xE000 <= code <= 0xF8FF or 0xFFF9 <= code <= 0xFFFF or 0xD800 <= code <= 0xDFFF
 
 
 def _attachments(document: Any) -> Iterator[Attachment]:
     for number in range(1, document.count_attachments() + 1):
-        name = f"unnamed-{number}"
         try:
             attachment = document.get_attachment(number - 1)
-            name = attachment.get_name() or name
-            data, failure = _file_data(attachment), None
         except Exception as error:  # noqa: BLE001 - a damaged file costs itself, whatever its library makes of it
-            data, failure = b"", f"this embedded file can't be read ({failure_reason(error)})"
-        yield Attachment(number=str(number), name=name, locator=f"attachment {name}", data=data, failure=failure)
+            name = f"unnamed-{number}"
+            yield Attachment(
+                number=str(number), name=name, locator=f"attachment {name}", failure=f"{UNREAD_FILE} ({error})"
+            )
+        else:
+            yield _attachment(attachment, number=str(number))
+
+
+def _attachment(attachment: Any, *, number: str, place: str = "") -> Attachment:
+    name = f"unnamed-{number}"
+    try:
+        name = attachment.get_name() or name
+        data, failure = _file_data(attachment), None
+    except Exception as error:  # noqa: BLE001 - a damaged file costs itself, whatever its library makes of it
+        data, failure = b"", f"{UNREAD_FILE} ({failure_reason(error)})"
+    return Attachment(number=number, name=name, locator=f"{place}attachment {name}", data=data, failure=failure)
 
 
 def _file_data(attachment: Any) -> bytes:

@@ -4,10 +4,18 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from memagent_batch.convert.converter import WHOLE_SOURCE, Attachment, Part
+from memagent_batch.convert.converter import WHOLE_SOURCE, Attachment, Part, PartStatus
 from memagent_batch.errors import ConversionError
 
-BYTE_ORDER_MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+BYTE_ORDER_MARKS = {
+    b"\xef\xbb\xbf": "utf-8-sig",
+    b"\xff\xfe\0\0": "utf-32",
+    b"\0\0\xfe\xff": "utf-32",
+    b"\xff\xfe": "utf-16",
+    b"\xfe\xff": "utf-16",
+}
+PGP_START = "-----BEGIN PGP MESSAGE-----"
+PGP_UNREAD = "a PGP message, whose text is not read: decrypt it first"
 HEADING = re.compile(r"#{1,6}[ \t]+(?P<title>.*?)[ \t#]*")
 FENCE = re.compile(r"[ ]{0,3}(```|~~~)")
 TITLE_CHARACTERS = 80
@@ -25,6 +33,8 @@ class TextConverter:
         """One part."""
         text, note = decoded(file.read_bytes())
         yield Part(locator=WHOLE_SOURCE, text=text, reason=note)
+        if PGP_START in text:
+            yield Part(locator="PGP message", text="", status=PartStatus.FAILED, reason=PGP_UNREAD)
 
 
 class MarkdownConverter:
@@ -47,13 +57,16 @@ def decoded(data: bytes) -> tuple[str, str | None]:
         ConversionError: it is not text.
     """
     encoding = next((name for mark, name in BYTE_ORDER_MARKS.items() if data.startswith(mark)), "utf-8")
-    if encoding != "utf-16" and b"\0" in data:
-        raise ConversionError("it holds NUL bytes, so it is not text; convert it to UTF-8")
     try:
-        return data.decode(encoding), None
+        text = data.decode(encoding)
     except UnicodeDecodeError as error:
         if encoding != "utf-8":
             raise ConversionError(f"its byte order mark says {encoding}, which it is not ({error})") from error
+        text = ""
+    if "\0" in text or (not text and b"\0" in data):
+        raise ConversionError("it holds NUL bytes, so it is not text; convert it to UTF-8")
+    if text or not data:
+        return text, None
     try:
         return data.decode("cp1252"), "not valid UTF-8: taken for windows-1252"
     except UnicodeDecodeError as error:

@@ -12,7 +12,7 @@ from memagent_batch.convert.process.worker import ConverterServer
 from memagent_batch.convert.sources import ChosenConverter, Source, SourceConverter
 from memagent_batch.convert.table import ConvertedRow, rows_table
 from memagent_batch.plugins import CONVERTERS
-from tests.convert import files
+from tests.convert import files, office, planted
 from tests.convert.files import A_TEXT, DRAWN, SCAN, written
 
 LONG = A_TEXT * 4
@@ -204,9 +204,28 @@ def test_html_that_begins_with_comments_is_read_at_once(rows_of: RowsOf) -> None
         assert (row["text"], row["status"]) == ("We pay", "ok")
 
 
-def test_html_says_what_it_hides(rows_of: RowsOf) -> None:
+def test_html_that_a_click_shows_is_read(rows_of: RowsOf) -> None:
     (row,) = rows_of("h.html", b"<p>Terms</p><div style='display: none'>We pay.</div><p hidden>Soon</p>")
-    assert (row["text"], row["reason"]) == ("Terms", "11 characters that the page hides are left out")
+    assert (row["text"], row["reason"]) == ("Terms\nWe pay.\nSoon", None)
+
+
+def test_html_keeps_its_title_the_values_of_its_fields_and_inner_pages(rows_of: RowsOf) -> None:
+    body = "<form><input value=paid><input type=hidden value=secret></form><iframe srcdoc='<p>inside</p>'></iframe>"
+    (row,) = rows_of("f.html", f"<html><head><title>Terms of pay</title></head><body>{body}".encode())
+    assert (row["text"] or "").split() == ["Terms", "of", "pay", "paid", "inside"]
+
+
+@pytest.mark.parametrize(
+    ("page", "status"),
+    [
+        ("<p id=r></p><script>r.append('We pay')</script>", "skipped"),
+        ("<p>Terms</p><iframe src='more.html'></iframe>", "skipped"),
+        (f"<p>Terms</p><img src='data:image/png;base64,{'QUJD' * 300}'>", "needs_ocr"),
+    ],
+)
+def test_html_says_what_of_it_is_not_read(rows_of: RowsOf, page: str, status: str) -> None:
+    row = rows_of("u.html", page.encode())[-1]
+    assert (row["status"], row["reason"] is None) == (status, False)
 
 
 @pytest.mark.parametrize(
@@ -297,7 +316,7 @@ def test_mail_in_html_keeps_its_signature_and_the_thread_that_it_quotes(rows_of:
     (row,) = rows_of("t.eml", files.mail("Re: fee", "", html=files.quoted_thread()).as_bytes())
     head, *quoted = (row["text"] or "").split("On day ")
     assert head.endswith(
-        "Subject: Re: fee\n\nDear all,\nwe agree with most of it.\nItem | Price\nPaper | 12\ntwo\nlines\n"
+        "Subject: Re: fee\n\nA preview\nDear all,\nwe agree with most of it.\nItem | Price\nPaper | 12\ntwo\nlines\n"
         "Bob Signer, Example Ltd\n"
     )
     assert [text.strip() for text in quoted] == [
@@ -314,18 +333,19 @@ def test_mail_whose_html_is_too_deep_to_be_read_to_its_end_fails(rows_of: RowsOf
     box = files.mailbox_of([files.mail("deep", "", html=deep), files.mail("next", "We pay")])
     _, failed, read = rows_of("b.mbox", box)
     assert (failed["status"], read["status"], "We pay" in (read["text"] or "")) == ("failed", "ok", True)
-    (row,) = rows_of("p.eml", files.mail("deep", "plain", html=deep).as_bytes())
-    assert (row["status"], row["reason"]) == ("ok", "it also has a text in HTML, with other words, which was not read")
+    read, failed = rows_of("p.eml", files.mail("deep", "plain", html=deep).as_bytes())
+    assert (read["status"], "plain" in (read["text"] or ""), failed["status"]) == ("ok", True, "failed")
 
 
-def test_mail_whose_html_says_more_than_its_plain_text_says_so(rows_of: RowsOf) -> None:
+def test_mail_whose_html_says_more_than_its_plain_text_is_read_from_both(rows_of: RowsOf) -> None:
     (same,) = rows_of("s.eml", files.mail("s", "We pay", html="<html><body><p>We pay</p></body></html>").as_bytes())
     (cells,) = rows_of("c.eml", files.mail("s", "Item 3", html="<table><tr><td>Item<td>3</table>").as_bytes())
     assert cells["reason"] is None
     more = files.mail("s", "Hello", html="<html><body><p>We shall pay the bribe.</p></body></html>")
     (row,) = rows_of("m.eml", more.as_bytes())
     assert (same["status"], same["reason"]) == ("ok", None)
-    assert (row["status"], row["reason"]) == ("ok", "it also has a text in HTML, with other words, which was not read")
+    assert (row["status"], row["reason"]) == ("ok", None)
+    assert (row["text"] or "").endswith("Hello\n\n\nWe shall pay the bribe.")
 
 
 def test_mail_with_bytes_that_its_character_set_does_not_have_says_so(rows_of: RowsOf) -> None:
@@ -410,6 +430,83 @@ def test_text_that_is_not_utf8_is_taken_for_windows_1252_and_says_so(rows_of: Ro
     assert "windows-1252" in (row["reason"] or "")
 
 
+BESIDE = (
+    "pdf-note.pdf",
+    "pdf-clip.pdf",
+    "docx-equation.docx",
+    "docx-chart.docx",
+    "docx-word_art.docx",
+    "docx-embedded.docx",
+    "docx-chunk.docx",
+    "mail-two_subjects.eml",
+    "mail-hidden.eml",
+    "text-utf32.txt",
+    "text-table.csv",
+    "zip-folder.zip",
+    "office-sheet_comment.xlsx",
+    "office-sheet_box.xlsx",
+    "office-sheet_margin.xlsx",
+    "office-sheet_hidden.xlsx",
+    "office-slides_notes.pptx",
+    "office-slides_table.pptx",
+    "office-slides_chart.pptx",
+    "office-slides_file.pptx",
+    "office-writer_note.odt",
+    "office-writer_header.odt",
+    "office-writer_object.odt",
+    "office-calc.ods",
+    "office-impress.odp",
+)
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_text_beside_the_main_text_is_read(rows_of: RowsOf, name: str) -> None:
+    rows = rows_of(name, planted.MAKERS[name]("K1234567"))
+    assert any("K1234567" in (row["text"] or "") for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "why"),
+    [
+        ("pdf-mixed.pdf", "needs_ocr", "pictures without a text layer"),
+        ("pdf-signature.pdf", "ok", "small pictures are not read"),
+        ("pdf-drawn.pdf", "ok", "drawn shapes"),
+        ("pdf-glyphs.pdf", "ok", "8 characters without a meaning"),
+        ("pdf-count.pdf", "failed", "it holds 2 pages"),
+        ("pdf-broken_stream.pdf", "failed", "can't be unpacked"),
+        ("pdf-xfa.pdf", "failed", "XFA"),
+        ("docx-picture.docx", "needs_ocr", "a picture"),
+        ("docx-twice.docx", "failed", "twice under one name"),
+        ("mail-pgp_inline.eml", "failed", "PGP"),
+        ("mail-uu.eml", "failed", "uuencode"),
+        ("mail-base64.eml", "failed", "encoding is damaged"),
+        ("text-utf16_nul.txt", "failed", "NUL"),
+        ("text-pgp.txt", "failed", "PGP"),
+        ("office-sheet_formula.xlsx", "failed", "1 formulas without a saved value"),
+        ("office-sheet_picture.xlsx", "needs_ocr", "a picture"),
+        ("office-sheet_cut.xlsx", "failed", "opened as an XLSX"),
+        ("office-writer_encrypted.odt", "failed", "encrypted"),
+    ],
+)
+def test_what_is_not_read_is_said(rows_of: RowsOf, name: str, status: str, why: str) -> None:
+    rows = rows_of(name, planted.MAKERS[name]("K1234567"))
+    assert any(row["status"] == status and why in (row["reason"] or "") for row in rows)
+
+
+def test_slides_sheets_and_sections_have_their_places(rows_of: RowsOf) -> None:
+    slides = rows_of("s.pptx", office.pptx(office.shape("one"), office.shape("two")))
+    assert [(row["locator"], row["text"]) for row in slides] == [("slide 1", "one"), ("slide 2", "two")]
+    sheets = rows_of("s.xlsx", planted.sheet("paid", place="hidden"))
+    assert [row["locator"] for row in sheets] == ["sheet Prices", "sheet Notes (hidden)"]
+    assert sheets[0]["text"] == "Item | Price | 12.5\n1234.5 EUR | 25 % | 2026-03-01"
+    body = '<office:text><text:h>One</text:h><text:p>a<text:s text:c="2"/>b</text:p><text:h>Two</text:h></office:text>'
+    sections = rows_of("s.odt", office.opendocument(body))
+    assert [(row["locator"], row["text"]) for row in sections] == [
+        ("section 1: One", "One\n\na  b"),
+        ("section 2: Two", "Two"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "data", "converter", "status"),
     [
@@ -421,8 +518,8 @@ def test_text_that_is_not_utf8_is_taken_for_windows_1252_and_says_so(rows_of: Ro
         ("README", lambda: b"plain words", "text", "ok"),
         ("blank.html", lambda: b"", None, "empty"),
         ("blank.pdf", lambda: b"", None, "empty"),
-        ("scan.tiff", lambda: b"II*\0....", None, "needs_ocr"),
-        ("scan.bin", lambda: b"BM\x46\0\0\0\0\0\0\0\x36", None, "needs_ocr"),
+        ("scan.tiff", lambda: b"II*\0....", "picture", "needs_ocr"),
+        ("scan.bin", lambda: b"BM\x46\0\0\0\0\0\0\0\x36", "picture", "needs_ocr"),
         ("contract.txt", lambda: b"BMW AG and its supplier agree", "text", "ok"),
         ("letter", lambda: b"BMW AG and its supplier agree", "text", "ok"),
         ("notes.txt", lambda: b"A PDF begins with %PDF-1.4", "text", "ok"),

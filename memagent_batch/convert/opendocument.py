@@ -1,0 +1,119 @@
+"""ODT, ODS and ODP by lxml: a part for each section, sheet or slide, then margins, pictures and files."""
+
+import importlib
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from memagent_batch.convert.converter import Attachment, Part, package_version
+from memagent_batch.convert.docx import require_bounds
+from memagent_batch.convert.pictures import picture_parts
+from memagent_batch.convert.text import section_parts
+from memagent_batch.errors import ConversionError
+
+TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
+TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
+DRAW = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
+OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
+SPACES = {f"{TEXT}s": " ", f"{TEXT}tab": "\t", f"{TEXT}line-break": "\n"}
+LEFT_OUT = frozenset({f"{TEXT}tracked-changes", f"{TEXT}note-citation"})
+"""What was deleted, and the numbers of notes."""
+INNER = re.compile(r"(?P<object>[^/]+)/content\.xml|Pictures/[^/]+|(?P<file>Object [^/]+)")
+"""Members that are shown inside: objects such as charts, pictures, and files of other programs."""
+
+
+def warm_up() -> None:
+    """Imports the library, for all processes of files."""
+    importlib.import_module("lxml.etree")
+
+
+class OpenDocumentConverter:
+    """Notes and comments stand in the text where they belong. What a tracked change deleted is left out."""
+
+    def version(self) -> str:
+        """Its own number and lxml's."""
+        return package_version("lxml", own=1)
+
+    def convert(self, file: Path) -> Iterator[Part | Attachment]:
+        """The parts of the body, then one for each text, picture or file beside it.
+
+        Raises:
+            ConversionError: the package is damaged, encrypted, unpacks to too much, or declares entities.
+        """
+        require_bounds(file, kind="an OpenDocument")
+        with zipfile.ZipFile(file) as package:
+            if b"encryption-data" in package.read("META-INF/manifest.xml"):
+                raise ConversionError("encrypted: it opens with a password only; remove the password")
+            yield from section_parts(_headed_blocks(_root(package, "content.xml")), separator="\n\n")
+            names = package.namelist()
+            if "styles.xml" in names:
+                margins = "\n\n".join(
+                    text
+                    for each in _root(package, "styles.xml").iter(f"{OFFICE}master-styles")
+                    for _, text in _headed_blocks(each)
+                )
+                yield from [Part(locator="headers and footers", text=margins)] if margins else []
+            for number, name in enumerate(names, start=1):
+                yield from _inner_items(package, name, number=str(number))
+
+
+def _inner_items(package: zipfile.ZipFile, name: str, *, number: str) -> Iterator[Part | Attachment]:
+    inner = INNER.fullmatch(name)
+    if inner is None:
+        return
+    if inner["object"]:
+        yield Part(
+            locator=f"object {inner['object']}",
+            text="\n\n".join(text for _, text in _headed_blocks(_root(package, name))),
+        )
+    elif inner["file"]:
+        yield Attachment(number=number, name=name, locator=f"file {name}", data=package.read(name))
+    else:
+        yield from picture_parts(f"picture {name}", package.read(name))
+
+
+def _root(package: zipfile.ZipFile, name: str) -> Any:
+    from lxml import etree
+
+    root = etree.fromstring(package.read(name), etree.XMLParser(resolve_entities=False, no_network=True))
+    if root.getroottree().docinfo.internalDTD is not None:
+        raise ConversionError("its XML declares entities or a document type; they are not followed")
+    return root
+
+
+def _headed_blocks(root: Any) -> Iterator[tuple[str | None, str]]:
+    """Paragraphs and rows of tables below an element, in order; a heading, sheet or slide with its title."""
+    for child in root:
+        if child.tag in (f"{TEXT}p", f"{TEXT}h", f"{TABLE}table-row"):
+            text = _row(child) if child.tag == f"{TABLE}table-row" else _line(child)
+            if text.strip(" |"):
+                yield (text if child.tag == f"{TEXT}h" else None), text
+        elif child.tag not in LEFT_OUT:
+            name = child.get(f"{DRAW}name") if child.tag == f"{DRAW}page" else child.get(f"{TABLE}name")
+            if name and child.tag in (f"{DRAW}page", f"{TABLE}table"):
+                yield (name if child.getparent().tag != f"{OFFICE}text" else None), name
+            yield from _headed_blocks(child)
+
+
+def _row(row: Any) -> str:
+    return " | ".join(
+        " ".join(text for _, text in _headed_blocks(cell)) for cell in row.iterchildren(f"{TABLE}*")
+    ).rstrip(" |")
+
+
+def _line(element: Any) -> str:
+    """The text of a paragraph, with the notes and comments in it."""
+    pieces = [element.text or ""]
+    for child in element:
+        if child.tag in SPACES:
+            pieces.append(
+                SPACES[child.tag] * int(child.get(f"{TEXT}c", "1")) if child.tag == f"{TEXT}s" else SPACES[child.tag]
+            )
+        elif child.tag in (f"{TEXT}note", f"{OFFICE}annotation"):
+            pieces.append(f" [{' '.join(text for _, text in _headed_blocks(child))}] ")
+        elif child.tag not in LEFT_OUT and isinstance(child.tag, str):
+            pieces.append(_line(child))
+        pieces.append(child.tail or "")
+    return "".join(pieces)

@@ -1,0 +1,87 @@
+"""XLSX by openpyxl: a part for each sheet, then its notes, drawings, pictures and files."""
+
+import importlib
+import re
+from collections.abc import Iterator
+from datetime import date, datetime, time
+from pathlib import Path
+from typing import Any
+
+from memagent_batch.convert.converter import Attachment, Part, PartStatus, package_version
+from memagent_batch.convert.docx import related_items
+from memagent_batch.convert.slides import main_part
+
+UNCOMPUTED = re.compile(rb"<f\b[^>]*(?:/>|>[^<]*</f>)\s*(?:<v\s*/>|<v>\s*</v>)?\s*</c>")
+"""A cell whose formula has no value beside it."""
+
+UNIT = re.compile(r'"([^"]*)"|\[\$([^-\]]*)')
+"""Words and currencies in the format of a number."""
+
+
+def warm_up() -> None:
+    """Imports the libraries, for all processes of files."""
+    importlib.import_module("openpyxl")
+    importlib.import_module("docx")
+
+
+class SheetsConverter:
+    """Sheets in order, hidden ones too: a line for each row with values, ` | ` between its cells.
+
+    Numbers are as they are stored, with the unit that their format shows; of formulas the value that was saved.
+    """
+
+    def version(self) -> str:
+        """Its own number and openpyxl's."""
+        return package_version("openpyxl", own=1)
+
+    def convert(self, file: Path) -> Iterator[Part | Attachment]:
+        """A part for each sheet, and for each text beside it.
+
+        Raises:
+            ConversionError: the package is damaged, unpacks to too much, or declares entities.
+        """
+        import openpyxl
+
+        main = main_part(file, kind="an XLSX")
+        book = openpyxl.load_workbook(file, data_only=True)
+        for sheet in book.worksheets:
+            hidden = "" if sheet.sheet_state == "visible" else " (hidden)"
+            yield Part(locator=f"sheet {sheet.title}{hidden}", text="\n".join(_lines(sheet)))
+        parts = [relation.target_part for relation in main.rels.values() if not relation.is_external]
+        uncomputed = sum(len(UNCOMPUTED.findall(part.blob)) for part in parts if "/worksheets/" in part.partname)
+        if uncomputed:
+            reason = f"{uncomputed} formulas without a saved value are not read: open the file in Excel, and save it"
+            yield Part(locator="formulas", text="", status=PartStatus.FAILED, reason=reason)
+        yield from related_items(main)
+
+
+def _lines(sheet: Any) -> Iterator[str]:
+    """What is printed above and below a sheet, and its rows."""
+    for margin in (
+        sheet.oddHeader,
+        sheet.evenHeader,
+        sheet.firstHeader,
+        sheet.oddFooter,
+        sheet.evenFooter,
+        sheet.firstFooter,
+    ):
+        yield from filter(None, (place.text for place in (margin.left, margin.center, margin.right)))
+    for row in sheet.iter_rows():
+        cells = [_cell_text(cell) for cell in row]
+        if any(cells):
+            yield " | ".join(cells).rstrip(" |")
+
+
+def _cell_text(cell: Any) -> str:
+    """The value of a cell, with the unit that its format shows."""
+    value, form = cell.value, str(cell.number_format)
+    if isinstance(value, datetime) and value.time() == time():
+        return value.date().isoformat()
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if form.endswith("%"):
+            return f"{100 * value:.10g} %"
+        units = "".join(quoted or currency for quoted, currency in UNIT.findall(form.partition(";")[0])).strip()
+        return f"{value} {units}".strip()
+    return "" if value is None else " ".join(str(value).split())

@@ -1,0 +1,423 @@
+"""Files of all kinds with a fact planted in each, a third of them broken, encrypted, nested, misnamed or odd.
+
+`test_planted` converts them: each fact is in a text, or a row of its file says what was not read.
+"""
+
+import bz2
+import gzip
+import io
+import zlib
+from base64 import b64encode
+from binascii import b2a_uu
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import xlsxwriter
+from PIL import Image, ImageDraw, ImageFont
+
+from tests.convert import files, office
+from tests.convert.files import A_TEXT, mail, pdf, written, zipped
+
+LONG = A_TEXT * 4
+HEAD = b"From: a@example.org\r\nTo: b@example.org\r\nSubject: s\r\nMIME-Version: 1.0\r\n"
+HUGE_BYTES = 9 << 20
+
+Maker = Callable[[str], bytes]
+"""Makes the content of a file in which a fact is planted."""
+
+
+def write_planted(folder: Path, *, copies: int = 2, seed: int = 0) -> dict[str, str]:
+    """Writes each kind of file so many times; returns the fact of each, by the path of its file."""
+    random, facts = Random(seed), dict[str, str]()
+    for name, make in sorted(MAKERS.items()):
+        for copy in range(copies):
+            fact = f"K{random.randrange(10**6, 10**7)}"
+            stem, _, ending = name.partition(".")
+            place = folder / stem.partition("-")[0] / f"{stem}-{copy}{'.' + ending if ending else ''}"
+            place.parent.mkdir(exist_ok=True)
+            place.write_bytes(make(fact))
+            facts[str(place.relative_to(folder))] = fact
+    return facts
+
+
+def picture(fact: str, *, size: tuple[int, int] = (600, 200), form: str = "PNG") -> bytes:
+    """An image that shows the fact."""
+    image, out = Image.new("L", size, 255), io.BytesIO()
+    ImageDraw.Draw(image).text((20, size[1] // 3), f"The code is {fact}.", font=ImageFont.load_default(36))
+    image.save(out, form)
+    return out.getvalue()
+
+
+def scanned(fact: str, *, text: str = "", box: tuple[int, int, int, int] = (0, 0, 600, 800)) -> bytes:
+    """A PDF whose page shows the fact in an image at (left, bottom, width, height), and a text layer beside it."""
+    image = Image.open(io.BytesIO(picture(fact, size=(2 * box[2], 2 * box[3]))))
+    width, height = image.size
+    body = files.stream(
+        f"/Type /XObject /Subtype /Image /Width {width} /Height {height} /ColorSpace /DeviceGray /BitsPerComponent 8",
+        image.tobytes(),
+    )
+    left, bottom, *sides = box
+    page = f"{written(text)} q {sides[0]} 0 0 {sides[1]} {left} {bottom} cm /Im2 Do Q"
+    return with_resource(page, "/XObject << /Im1 4 0 R /Im2 6 0 R >>", [body])
+
+
+def with_resource(page: str, resource: str, objects: list[bytes]) -> bytes:
+    """A PDF of a page; further objects follow from number 6 on."""
+    data = pdf(page, extra=(b"<< >>", *objects))
+    return data.replace(b"/XObject << /Im1 4 0 R >>", resource.encode()) if resource else data
+
+
+def annotated(entries: str, *objects: bytes) -> bytes:
+    """A PDF whose page has a text and an annotation; further objects follow from number 7 on."""
+    annotation = f"<< /Type /Annot /Rect [50 500 300 600] {entries} >>".encode()
+    data = pdf(written(LONG), extra=(b"<< >>", annotation, *objects))
+    return data.replace(b"<< /Type /Page /Parent", b"<< /Type /Page /Annots [6 0 R] /Parent", 1)
+
+
+def drawn(fact: str) -> bytes:
+    """A PDF that shows a text, and below it the fact as small rectangles instead of letters."""
+    image = Image.open(io.BytesIO(picture(fact))).point(lambda level: 0 if level > 128 else 1).convert("L")
+    marks = [(x, y) for y in range(image.height) for x in range(image.width) if image.getpixel((x, y))]
+    page = " ".join(f"{40 + x / 2:g} {400 - y / 2:g} .5 .5 re" for x, y in marks)
+    return pdf(f"{written(LONG)} {page} f")
+
+
+def glyphs(fact: str) -> bytes:
+    """A PDF with a text, and the fact in a font whose letters have names without a meaning."""
+    names = " ".join(f"/g{number}" for number in range(256))
+    font = "<< /Type /Font /Subtype /Type3 /FontBBox [0 0 9 9] /FontMatrix [.1 0 0 .1 0 0] "
+    font += f"/FirstChar 0 /LastChar 255 /Widths [{'9 ' * 256}] /Encoding << /Differences [0 {names}] >> /CharProcs << "
+    font += " ".join(f"/g{number} 7 0 R" for number in range(256)) + " >> >>"
+    page = f"{written(LONG)} BT /F2 10 Tf 40 400 Td ({''.join(chr(ord(each) + 128) for each in fact)}) Tj ET"
+    data = pdf(page, extra=(b"<< >>", font.encode(), files.stream("", b"9 0 0 0 9 9 d1 0 0 9 9 re f")))
+    return data.replace(b"/Font << /F1 3 0 R >>", b"/Font << /F1 3 0 R /F2 6 0 R >>")
+
+
+def broken_stream(fact: str) -> bytes:
+    """A PDF whose second page has content that can't be unpacked to its end."""
+    text = " ".join(f"({number * 7919}) Tj T*" for number in range(4000))
+    whole = zlib.compress(f"BT /F1 10 Tf 12 TL 40 750 Td {text} ({fact}) Tj ET".encode())
+    cut = whole[: len(whole) // 2] + b"\xff" * (len(whole) // 2)
+    body = files.stream("", b"here").replace(zlib.compress(b"here"), cut)
+    data = pdf(written(LONG), "later")
+    return data.replace(files.stream("", b"later"), body.replace(b"/Length 12", f"/Length {len(cut)}".encode()))
+
+
+def xfa(fact: str) -> bytes:
+    """A form that only Adobe's reader shows; its page says to wait."""
+    packet = f"<xdp><template><field><value><text>{fact}</text></value></field></template></xdp>".encode()
+    form = b"<< /Fields [] /XFA [(template) 7 0 R] >>"
+    data = pdf(written("Please wait... " + A_TEXT * 4), extra=(b"<< >>", form, files.stream("", packet)))
+    return data.replace(b"/Names 5 0 R", b"/AcroForm 6 0 R /NeedsRendering true")
+
+
+PDF: dict[str, Maker] = {
+    "pdf-text.pdf": lambda fact: pdf(written(fact)),
+    "pdf-last.pdf": lambda fact: pdf(written(LONG), "", written(fact)),
+    "pdf-form.pdf": files.form_pdf,
+    "pdf-attached.pdf": lambda fact: files.pdf_with_file("a.txt", fact.encode()),
+    "pdf-attached_encrypted.pdf": lambda _: files.pdf_with_file("a.pdf", files.encrypted_pdf()),
+    "pdf-note.pdf": lambda fact: annotated(f"/Subtype /Text /Contents ({fact})"),
+    "pdf-free_text.pdf": lambda fact: annotated(f"/Subtype /FreeText /DA (/F1 9 Tf) /Contents ({fact})"),
+    "pdf-clip.pdf": lambda fact: annotated(
+        "/Subtype /FileAttachment /FS << /Type /Filespec /F (a.txt) /EF << /F 7 0 R >> >>",
+        files.stream("/Type /EmbeddedFile", fact.encode()),
+    ),
+    "pdf-scan.pdf": scanned,
+    "pdf-stamped.pdf": lambda fact: scanned(fact, text="Page 1 of 1"),
+    "pdf-mixed.pdf": lambda fact: scanned(fact, text=LONG, box=(50, 100, 500, 400)),
+    "pdf-signature.pdf": lambda fact: scanned(fact, text=LONG, box=(50, 100, 300, 100)),
+    "pdf-drawn.pdf": drawn,
+    "pdf-glyphs.pdf": glyphs,
+    "pdf-encrypted.pdf": lambda _: files.encrypted_pdf(),
+    "pdf-cut.pdf": lambda fact: pdf(written(fact))[:400],
+    "pdf-prefix.pdf": lambda fact: b"\0junk\r\n" * 40 + pdf(written(fact)),
+    "pdf-count.pdf": lambda fact: pdf(written(LONG), written(fact)).replace(b"/Count 2", b"/Count 1"),
+    "pdf-hole.pdf": lambda fact: pdf(written(LONG), written(fact)).replace(b"7 0 R] /Count", b"99 0 R] /Count"),
+    "pdf-broken_stream.pdf": broken_stream,
+    "pdf-xfa.pdf": xfa,
+    "pdf-as_text.txt": lambda fact: pdf(written(fact)),
+    "pdf-as_word.docx": lambda fact: pdf(written(fact)),
+    "pdf-invisible.pdf": lambda fact: pdf(written(fact).replace("Td", "Td 3 Tr")),
+    "pdf-turned.pdf": lambda fact: pdf(written(fact)).replace(b"/Type /Page /", b"/Type /Page /Rotate 90 /"),
+}
+
+
+def page(body: str) -> bytes:
+    return f"<!DOCTYPE html><html><head><title>t</title></head><body>{body}</body></html>".encode()
+
+
+HTML: dict[str, Maker] = {
+    "html-text.html": lambda fact: files.page(fact),
+    "html-title.html": lambda fact: page(LONG).replace(b"<title>t", f"<title>{fact}".encode()),
+    "html-comments.html": lambda fact: b"<!-- c -->\n" * 40 + f"<div>{fact}</div>".encode(),
+    "html-footer.html": lambda fact: page(f"<article>{LONG}</article><footer>{fact}</footer>"),
+    "html-hidden.html": lambda fact: page(f"{LONG}<div style='display: none'>{fact}</div>"),
+    "html-input.html": lambda fact: page(f"{LONG}<form><input type=text value='{fact}'></form>"),
+    "html-select.html": lambda fact: page(f"{LONG}<select><option>a<option selected>{fact}</select>"),
+    "html-script.html": lambda fact: page(f"<div id=r></div><script>r.append('K' + {fact[1:]} * 1)</script>"),
+    "html-script_more.html": lambda fact: page(f"<p>{A_TEXT}</p><b id=r></b><script>r.append(atob('{fact}'))</script>"),
+    "html-frame.html": lambda fact: page(f"{LONG}<iframe srcdoc='<p>{fact}</p>'></iframe>"),
+    "html-other_frame.html": lambda _: page(f"{LONG}<iframe src='terms.html'></iframe>"),
+    "html-picture.html": lambda fact: page(
+        f"{LONG}<img src='data:image/png;base64,{b64encode(picture(fact)).decode()}'>"
+    ),
+    "html-noscript.html": lambda fact: page(f"{LONG}<noscript><p>{fact}</p></noscript>"),
+    "html-drawn.html": lambda fact: page(f"{LONG}<svg><text x=1 y=9>{fact}</text></svg>"),
+    "html-utf16.html": lambda fact: page(fact).decode().encode("utf-16"),
+    "html-utf16_unmarked.html": lambda fact: page(fact).decode().encode("utf-16-le"),
+    "html-cyrillic.html": lambda fact: page(f"<meta charset=windows-1251>Платим {fact}").decode().encode("cp1251"),
+    "html-nul.html": lambda fact: page(f"{LONG}\0{fact}"),
+    "html-cut.html": lambda fact: page(f"<table><tr><td>{fact}")[:-12],
+    "html-deep.html": lambda fact: page("<div>" * 3000 + fact),
+    "html-unnamed": lambda fact: page(fact),
+    "html-as_word.doc": lambda fact: page(fact),
+}
+
+
+def run(text: str) -> str:
+    return f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>"
+
+
+DOCX: dict[str, Maker] = {
+    "docx-text.docx": lambda fact: files.docx_file(("Normal", fact)),
+    "docx-table.docx": lambda fact: files.docx_file(("Normal", "x"), cells=[["a", "b"], ["c", fact]]),
+    "docx-header.docx": lambda fact: files.docx_with_header(fact, text=LONG),
+    "docx-inserted.docx": lambda fact: files.with_body(f"<w:p><w:ins><w:r><w:t>{fact}</w:t></w:r></w:ins></w:p>"),
+    "docx-comment.docx": lambda fact: office.docx_with("comments", f"<w:comment>{run(fact)}</w:comment>"),
+    "docx-footnote.docx": lambda fact: office.docx_with("footnotes", f"<w:footnote>{run(fact)}</w:footnote>"),
+    "docx-equation.docx": lambda fact: files.with_body(
+        f'<w:p><m:oMath xmlns:m="{office.MATH}"><m:r><m:t>{fact}</m:t></m:r></m:oMath></w:p>'
+    ),
+    "docx-chart.docx": lambda fact: office.docx_with("chart", f"<a:t>{fact}</a:t>"),
+    "docx-diagram.docx": lambda fact: office.docx_with("diagramData", f"<a:t>{fact}</a:t>"),
+    "docx-word_art.docx": lambda fact: files.with_body(
+        f'<w:p><w:r><w:pict><v:textpath xmlns:v="urn:schemas-microsoft-com:vml" string="{fact}"/></w:pict></w:r></w:p>'
+    ),
+    "docx-picture.docx": lambda fact: office.docx_with_member("media/image1.png", "image", picture(fact)),
+    "docx-embedded.docx": lambda fact: office.docx_with_member("embeddings/a.pdf", "package", pdf(written(fact))),
+    "docx-chunk.docx": lambda fact: office.docx_with_member("chunk.html", "aFChunk", page(fact)),
+    "docx-hidden.docx": lambda fact: files.with_body(
+        f"<w:p><w:r><w:rPr><w:vanish/></w:rPr><w:t>{fact}</w:t></w:r></w:p>"
+    ),
+    "docx-twice.docx": lambda fact: office.twice(files.docx_file(("Normal", fact)), files.docx_file(("Normal", "x"))),
+    "docx-cut.docx": lambda fact: files.docx_file(("Normal", fact))[:3000],
+    "docx-encrypted.docx": lambda _: files.encrypted_docx(),
+    "docx-bomb.docx": lambda _: files.zip_bomb(),
+    "docx-entities.docx": lambda _: files.xxe_docx(),
+    "docx-nul.docx": lambda fact: files.with_body(run(f"a\0{fact}")),
+    "docx-as_zip.zip": lambda fact: files.docx_file(("Normal", fact)),
+    "docx-prefix.docx": lambda fact: b"\0" * 9 + files.docx_file(("Normal", fact)),
+}
+
+
+def parts(*bodies: bytes, kind: str = "mixed") -> bytes:
+    """A message of several parts."""
+    inner = b"".join(b"--B\r\n" + body + b"\r\n" for body in bodies)
+    return HEAD + f"Content-Type: multipart/{kind}; boundary=B\r\n\r\n".encode() + inner + b"--B--\r\n"
+
+
+def attached(name: str, data: bytes) -> bytes:
+    return mail("s", "see below", files=[(name, data)]).as_bytes()
+
+
+PLAIN = b"Content-Type: text/plain\r\n\r\nsee below"
+PGP = b"-----BEGIN PGP MESSAGE-----\n\nhQEMA0t1\n=abcd\n-----END PGP MESSAGE-----\n"
+
+MAIL: dict[str, Maker] = {
+    "mail-text.eml": lambda fact: mail("s", fact).as_bytes(),
+    "mail-html.eml": lambda fact: mail("s", "", html=f"<p>{fact}</p>").as_bytes(),
+    "mail-html_more.eml": lambda fact: mail("s", "Hello", html=f"<p>Hello {fact}</p>").as_bytes(),
+    "mail-hidden.eml": lambda fact: mail("s", "", html=f"<p>a</p><p style='display:none'>{fact}</p>").as_bytes(),
+    "mail-pdf.eml": lambda fact: attached("a.pdf", pdf(written(fact))),
+    "mail-encrypted_pdf.eml": lambda _: attached("a.pdf", files.encrypted_pdf()),
+    "mail-picture.eml": lambda fact: attached("a.png", picture(fact)),
+    "mail-cid.eml": lambda fact: parts(
+        b"Content-Type: text/html\r\n\r\n<img src='cid:x'>",
+        b"Content-Type: image/png\r\nContent-ID: <x>\r\nContent-Transfer-Encoding: base64\r\n\r\n"
+        + b64encode(picture(fact)),
+        kind="related",
+    ),
+    "mail-tnef.eml": lambda fact: attached("winmail.dat", b"\x78\x9f\x3e\x22" + fact.encode()),
+    "mail-pgp.eml": lambda _: parts(
+        b"Content-Type: application/pgp-encrypted\r\n\r\nVersion: 1",
+        b"Content-Type: application/octet-stream\r\n\r\n" + PGP,
+        kind="encrypted",
+    ),
+    "mail-pgp_inline.eml": lambda _: HEAD + b"\r\nHello,\r\n" + PGP,
+    "mail-smime.eml": lambda _: (
+        HEAD + b"Content-Type: application/pkcs7-mime; name=smime.p7m\r\n"
+        b"Content-Transfer-Encoding: base64\r\n\r\nMIIBAAAA"
+    ),
+    "mail-uu.eml": lambda fact: (
+        HEAD + b"\r\nsee file\r\n\r\nbegin 644 a.txt\r\n" + b2a_uu(fact.encode()) + b"`\r\nend\r\n"
+    ),
+    "mail-address.eml": lambda fact: HEAD.replace(b"b@example.org", b"root@") + f"\r\n{fact}".encode(),
+    "mail-two_subjects.eml": lambda fact: HEAD + f"Subject: {fact}\r\n\r\ntext".encode(),
+    "mail-folded.eml": lambda fact: HEAD.replace(b"Subject: s", f"Subject:\r\n\t{fact}".encode()) + b"\r\ntext",
+    "mail-base64.eml": lambda fact: (
+        HEAD + b"Content-Transfer-Encoding: base64\r\n\r\n" + b64encode(f"{LONG}{fact}".encode())[:-9] + b"!"
+    ),
+    "mail-charset.eml": lambda fact: HEAD + f"Content-Type: text/plain; charset=x-none\r\n\r\n{fact}".encode(),
+    "mail-utf16.eml": lambda fact: (
+        HEAD
+        + b"Content-Type: text/plain; charset=utf-16\r\nContent-Transfer-Encoding: base64\r\n\r\n"
+        + b64encode(fact.encode("utf-16"))
+    ),
+    "mail-boundary.eml": lambda fact: parts(PLAIN, fact.encode()).replace(b"boundary=B", b"boundary=A"),
+    "mail-no_end.eml": lambda fact: parts(PLAIN, b"\r\n" + fact.encode())[:-7],
+    "mail-nul.eml": lambda fact: HEAD + f"\r\na\0b\r\n{fact}".encode(),
+    "mail-line_ends.eml": lambda fact: HEAD.replace(b"\r\n", b"\n") + f"\r\na\rb\n{fact}".encode(),
+    "mail-box.mbox": lambda fact: files.mailbox_of([mail("1", "a"), mail("2", fact), mail("3", "c")]),
+    "mail-box_quoted.mbox": lambda fact: files.mailbox_of([mail("1", f"a\nFrom here on 2026\n{fact}"), mail("2", "")]),
+    "mail-nested.eml": lambda fact: attached("m.eml", attached("n.eml", mail("s", fact).as_bytes())),
+    "mail-too_deep.eml": lambda _: files.nested_mail(12),
+    "mail-deep_mime.eml": lambda _: files.nested_mime(1100),
+    "mail-calendar.eml": lambda fact: parts(PLAIN, f"Content-Type: text/calendar\r\n\r\nSUMMARY:{fact}".encode()),
+    "mail-page.mht": lambda fact: parts(b"Content-Type: text/html\r\n\r\n" + page(fact), kind="related"),
+    "mail-unnamed": lambda fact: mail("s", fact).as_bytes(),
+}
+
+TEXT: dict[str, Maker] = {
+    "text-plain.txt": lambda fact: f"{LONG}\n{fact}\n".encode(),
+    "text-unnamed": lambda fact: f"{LONG}\n{fact}\n".encode(),
+    "text-marked.txt": lambda fact: fact.encode("utf-8-sig"),
+    "text-utf16.txt": lambda fact: fact.encode("utf-16"),
+    "text-utf16_nul.txt": lambda fact: f"a\0{fact}".encode("utf-16"),
+    "text-utf16_unmarked.txt": lambda fact: fact.encode("utf-16-be"),
+    "text-utf32.txt": lambda fact: fact.encode("utf-32"),
+    "text-latin.txt": lambda fact: f"Gebühr {fact}".encode("cp1252"),
+    "text-nul.txt": lambda fact: f"a\0b {fact}".encode(),
+    "text-line_ends.log": lambda fact: f"a\r\nb\rc\n{fact}".encode(),
+    "text-packed.txt": lambda fact: gzip.compress(fact.encode(), mtime=0x01010101),
+    "text-gz.gz": lambda fact: gzip.compress(fact.encode()),
+    "text-bz2.txt": lambda fact: bz2.compress(fact.encode()),
+    "text-pgp.txt": lambda _: PGP,
+    "text-table.csv": lambda fact: f"name;code\nx;{fact}\n".encode(),
+    "text-huge.txt": lambda fact: b"x" * HUGE_BYTES + fact.encode(),
+    "text-headings.md": lambda fact: f"# A\ntext\n## B\n```\n# {fact}\n```\n".encode(),
+    "text-picture.png": picture,
+    "text-picture.txt": picture,
+    "text-picture.tif": lambda fact: picture(fact, form="TIFF"),
+    "text-noise.txt": lambda fact: bytes(range(1, 256)) + fact.encode(),
+}
+
+ARCHIVE: dict[str, Maker] = {
+    "zip-text.zip": lambda fact: zipped({"a.txt": b"x", "b/c.txt": fact.encode()}),
+    "zip-stored.zip": lambda fact: zipped({"a.pdf": pdf(written(LONG)), "b.pdf": pdf(written(fact))}, stored=True),
+    "zip-nested.zip": lambda fact: zipped({"a.zip": zipped({"b.zip": zipped({"c.txt": fact.encode()})})}),
+    "zip-folder.zip": lambda fact: zipped({"a.txt": b"x", "b/": fact.encode()}),
+    "zip-twice.zip": lambda fact: office.twice(zipped({"a.txt": fact.encode()}), zipped({"a.txt": b"x"})),
+    "zip-outside.zip": lambda fact: zipped({"../../a.txt": fact.encode()}),
+    "zip-unknown.zip": lambda fact: zipped({"a.txt": b"x", "b.xyz": fact.encode()}),
+    "zip-encrypted.zip": lambda fact: office.marked_encrypted(zipped({"a.txt": fact.encode()})),
+    "zip-method.zip": lambda fact: office.with_method(zipped({"a.txt": fact.encode()}), 12345),
+    "zip-cut.zip": lambda fact: zipped({"a.txt": fact.encode() * 99}, stored=True)[:200],
+    "zip-changed.zip": lambda fact: zipped({"a.txt": b"begin" + fact.encode()}, stored=True).replace(
+        b"begin", b"b\0gin"
+    ),
+    "zip-bomb.zip": lambda _: zipped({"a.txt": b"x", "b.txt": b"\n" * (300 << 20)}),
+    "zip-prefix.zip": lambda fact: b"#!/bin/sh\n" + zipped({"a.txt": fact.encode()}),
+    "zip-unnamed": lambda fact: zipped({"a.txt": fact.encode()}),
+    "zip-as_word.docx": lambda fact: zipped({"a.txt": fact.encode()}),
+    "zip-picture.zip": lambda fact: zipped({"a.jpg": picture(fact, form="JPEG")}),
+    "zip-mail.zip": lambda fact: zipped({"a.eml": attached("a.docx", files.docx_file(("Normal", fact)))}),
+    "zip-as_book.epub": lambda fact: zipped({"META-INF/container.xml": b"<c/>", "a.xhtml": page(fact)}),
+}
+
+
+def sheet(fact: str, *, place: str = "cell") -> bytes:
+    """A workbook of two sheets, the fact at a place of the second one."""
+    out = io.BytesIO()
+    with xlsxwriter.Workbook(out, {"in_memory": True}) as book:
+        prices = book.add_worksheet("Prices")
+        prices.write_row(0, 0, ["Item", "Price", 12.5])
+        for column, (value, form) in enumerate(((1234.5, '#,##0.00 "EUR"'), (0.25, "0%"), (46082, "yyyy-mm-dd"))):
+            prices.write_number(1, column, value, book.add_format({"num_format": form}))
+        notes = book.add_worksheet("Notes")
+        notes.write(0, 0, "Terms")
+        SHEETS[place](book, notes, fact)
+    return out.getvalue()
+
+
+def odt(body: str, **more: Any) -> bytes:
+    return office.opendocument(f"<office:text><text:p>Terms</text:p>{body}</office:text>", **more)
+
+
+def cells(fact: str) -> str:
+    row = "".join(f"<table:table-cell><text:p>{text}</text:p></table:table-cell>" for text in ("a", fact))
+    return f'<table:table table:name="T"><table:table-row>{row}</table:table-row></table:table>'
+
+
+def hide(_: Any, notes: Any, fact: str) -> None:
+    notes.hide()
+    notes.write(4, 2, fact)
+
+
+def insert_chart(book: Any, notes: Any, fact: str) -> None:
+    chart = book.add_chart({"type": "column"})
+    chart.add_series({"values": "=Prices!$C$1:$C$1", "name": fact})
+    notes.insert_chart(2, 2, chart)
+
+
+SHEETS: dict[str, Callable[[Any, Any, str], object]] = {
+    "cell": lambda _, notes, fact: notes.write(4, 2, fact),
+    "hidden": hide,
+    "comment": lambda _, notes, fact: notes.write_comment(0, 0, fact),
+    "margin": lambda _, notes, fact: notes.set_footer(f"&L{fact}"),
+    "box": lambda _, notes, fact: notes.insert_textbox(2, 2, fact),
+    "formula": lambda _, notes, fact: notes.write_formula(4, 2, f'="{fact[:3]}"&"{fact[3:]}"', value=""),
+    "picture": lambda _, notes, fact: notes.insert_image(2, 2, "a.png", {"image_data": io.BytesIO(picture(fact))}),
+    "chart": insert_chart,
+}
+"""Puts a fact at a place of a sheet."""
+TERMS = office.shape("Terms")
+
+OFFICE: dict[str, Maker] = {
+    **{f"office-sheet_{place}.xlsx": partial(sheet, place=place) for place in SHEETS},
+    "office-sheet_cut.xlsx": lambda fact: sheet(fact)[:2000],
+    "office-slides.pptx": lambda fact: office.pptx(TERMS, office.shape(fact)),
+    "office-slides_group.pptx": lambda fact: office.pptx(f"<p:grpSp>{TERMS}{office.shape(fact)}</p:grpSp>"),
+    "office-slides_table.pptx": lambda fact: office.pptx(
+        f"<p:graphicFrame><a:tbl><a:tr><a:tc><a:p><a:r><a:t>{fact}</a:t></a:r></a:p></a:tc></a:tr></a:tbl></p:graphicFrame>"
+    ),
+    "office-slides_notes.pptx": lambda fact: office.pptx(
+        TERMS, beside=("notesSlide", f"<a:t {office.NAMESPACES}>{fact}</a:t>".encode())
+    ),
+    "office-slides_chart.pptx": lambda fact: office.pptx(TERMS, beside=("chart", f"<c><v>{fact}</v></c>".encode())),
+    "office-slides_master.pptx": lambda fact: office.pptx(
+        TERMS, beside=("slideMaster", f"<p:m {office.P} {office.NAMESPACES}>{office.shape(fact)}</p:m>".encode())
+    ),
+    "office-slides_picture.pptx": lambda fact: office.pptx(TERMS, beside=("image", picture(fact))),
+    "office-slides_file.pptx": lambda fact: office.pptx(TERMS, beside=("oleObject", pdf(written(fact)))),
+    "office-slides_as_zip.zip": lambda fact: office.pptx(office.shape(fact)),
+    "office-writer.odt": lambda fact: odt(f"<text:p>{fact}</text:p>"),
+    "office-writer_table.odt": lambda fact: odt(cells(fact)),
+    "office-writer_note.odt": lambda fact: odt(f"<text:p>a<text:note><text:p>{fact}</text:p></text:note></text:p>"),
+    "office-writer_header.odt": lambda fact: odt("", header=f"<text:p>{fact}</text:p>"),
+    "office-writer_box.odt": lambda fact: odt(
+        f"<text:p><draw:frame><draw:text-box><text:p>{fact}</text:p></draw:text-box></draw:frame></text:p>"
+    ),
+    "office-writer_picture.odt": lambda fact: odt("", members={"Pictures/a.png": picture(fact)}),
+    "office-writer_object.odt": lambda fact: odt("", members={"Object 1/content.xml": odt_content(fact)}),
+    "office-writer_encrypted.odt": lambda _: odt("", manifest="<encryption-data/>"),
+    "office-calc.ods": lambda fact: office.opendocument(f"<office:spreadsheet>{cells(fact)}</office:spreadsheet>"),
+    "office-impress.odp": lambda fact: office.opendocument(
+        f'<office:presentation><draw:page draw:name="S"><text:p>{fact}</text:p></draw:page></office:presentation>'
+    ),
+    "office-text.rtf": lambda fact: rf"{{\rtf1\ansi {{\fonttbl\f0 Arial;}}\f0 Terms\par\b {fact}\b0\par}}".encode(),
+    "office-old.doc": lambda fact: b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600) + fact.encode() + bytes(600),
+}
+
+
+def odt_content(fact: str) -> bytes:
+    return (
+        f"<office:document-content {office.OPEN_NAMESPACES}><text:p>{fact}</text:p></office:document-content>".encode()
+    )
+
+
+MAKERS = PDF | HTML | DOCX | MAIL | TEXT | ARCHIVE | OFFICE
+"""All kinds of files, by the name that one has."""

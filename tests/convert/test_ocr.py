@@ -1,0 +1,132 @@
+"""Pages and images without a text layer, printed here as pictures and read by OCR."""
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pypdfium2
+import pytest
+from PIL import Image, ImageFilter
+
+from memagent_batch.convert.converter import Part, PartStatus
+from memagent_batch.convert.ocr import Line, OcrConverter, PageReader, reading_order
+from memagent_batch.convert.process.sandbox import Limits
+from memagent_batch.convert.process.worker import ConverterServer
+from tests.convert import files, planted
+from tests.convert.files import written
+
+LINES = ("The contract begins on 1 March 2026.", "It ends after 24 months.", "Both parties sign it.")
+OCR = "memagent_batch.convert.ocr:OcrConverter"
+
+
+def scan(*texts: str, dpi: int = 200, turn: int = 0, blur: float = 0.0) -> Image.Image:
+    """A printed page as a picture; each text is the content of the page."""
+    document = pypdfium2.PdfDocument(files.pdf(" ".join(texts)))
+    image: Image.Image = document[0].render(scale=dpi / 72).to_pil().convert("L")
+    return image.filter(ImageFilter.GaussianBlur(blur)).rotate(turn, expand=True, fillcolor=255)
+
+
+def saved(image: Image.Image, *, form: str = "PDF") -> bytes:
+    out = io.BytesIO()
+    image.save(out, form)
+    return out.getvalue()
+
+
+def column(lines: Sequence[str], *, left: int) -> str:
+    return f"BT /F1 10 Tf 14 TL {left} 700 Td {' '.join(f'({line}) Tj T*' for line in lines)} ET"
+
+
+def parts_of(folder: Path, data: bytes) -> list[Part]:
+    (folder / "source").write_bytes(data)
+    return [item for item in OcrConverter().convert(folder / "source") if isinstance(item, Part)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("dpi", "turn"), [(150, 0), (200, 90), (300, 180)])
+def test_scanned_page_is_read_upright(tmp_path: Path, dpi: int, turn: int) -> None:
+    (part,) = parts_of(tmp_path, saved(scan(column(LINES, left=60), dpi=dpi, turn=turn), form="PNG"))
+    assert part.text.split("\n") == [*LINES]
+    assert (part.status, "read by OCR: confidence" in (part.reason or "")) == (PartStatus.OK, True)
+
+
+@pytest.mark.slow
+def test_mixed_pdf_keeps_its_text_layer_and_reads_columns_one_by_one(tmp_path: Path) -> None:
+    left = ("The seller delivers the goods.", "He insures them as well.", "He bears all the costs.")
+    right = ("The buyer pays within a month.", "He checks them at once.", "He reports all damages.")
+    columns = scan(column(left, left=60), column(right, left=320))
+    picture = pypdfium2.PdfDocument(saved(columns))
+    book = pypdfium2.PdfDocument(files.pdf(written(planted.LONG)))
+    book.import_pages(picture)
+    out = io.BytesIO()
+    book.save(out)
+    layer, read = parts_of(tmp_path, out.getvalue())
+    assert (layer.locator, layer.status, layer.reason) == ("page 1", PartStatus.OK, None)
+    assert (read.locator, read.status) == ("page 2", PartStatus.OK)
+    assert read.text.split("\n") == [*left, *right]
+
+
+@pytest.mark.slow
+def test_page_on_which_no_word_can_be_read_still_needs_ocr(tmp_path: Path) -> None:
+    (part,) = parts_of(tmp_path, saved(scan(column(LINES, left=60), dpi=60, blur=2.0), form="PNG"))
+    assert (part.text, part.status, part.reason) == ("", PartStatus.NEEDS_OCR, "OCR finds no words on it")
+
+
+class Guess(PageReader):
+    """Reads one line of three badly."""
+
+    def __init__(self) -> None:
+        pass
+
+    def _lines(self, image: Image.Image) -> list[Line]:
+        del image
+        sure = [line("It begins.", 0, 0, 100), line("It ends.", 0, 20, 100)]
+        return [*sure, replace(line("2ns wns n", 0, 40, 100), confidence=0.41)]
+
+    def _again(self, image: Image.Image, line: Line) -> Line:
+        del image
+        return line
+
+
+def test_page_with_a_doubtful_line_needs_a_look_at_its_place() -> None:
+    part = Guess().part(Image.new("RGB", (100, 88)), locator="page 1")
+    assert (part.status, part.text) == (PartStatus.NEEDS_OCR, "It begins.\nIt ends.\n2ns wns n")
+    assert part.reason == (
+        "read by OCR: confidence 0.80 on average, 0.41 for the lowest line, which needs a look: '2ns wns n', 50% down "
+        "the page"
+    )
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ConverterServer]:
+    with ConverterServer() as server:
+        yield server
+
+
+@pytest.mark.slow
+def test_scan_is_read_in_the_sandbox(server: ConverterServer, tmp_path: Path) -> None:
+    file = tmp_path / "scan.pdf"
+    file.write_bytes(planted.scanned("K1234567"))
+    limits = Limits(seconds=300, memory_bytes=2 << 30)
+    result = server.convert(file, converters={"pdf": OCR}, limits=limits)
+    assert (result.failure, "K1234567" in result.items[0]["text"]) == (None, True)
+
+
+def test_columns_are_read_one_by_one_and_rows_of_a_table_across() -> None:
+    title, foot = line("title", 0, 0, 100), line("foot", 45, 90, 55)
+    text = [
+        line(f"{side}{row}", left, 10 * row, left + 45) for row in (1, 2, 3) for side, left in (("a", 0), ("b", 55))
+    ]
+    assert read([title, *text, foot]) == ["title", "a1", "a2", "a3", "b1", "b2", "b3", "foot"]
+    cells = [
+        line(f"{side}{row}", left, 10 * row, left + 10) for row in (1, 2, 3) for side, left in (("a", 0), ("b", 90))
+    ]
+    assert read(cells) == ["a1", "b1", "a2", "b2", "a3", "b3"]
+
+
+def line(text: str, left: float, top: float, right: float) -> Line:
+    return Line(text=text, confidence=1.0, left=left, top=top, right=right, bottom=top + 8)
+
+
+def read(lines: Sequence[Line]) -> list[str]:
+    return [each.text for each in reading_order(lines)]
