@@ -16,6 +16,7 @@ from memagent_batch.review.strata import UNANSWERED, VALUE_PREFIX, Stratum
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.tables import ANSWERS_FOLDER, DocumentId, QuestionText, read_table_columns, read_tables
 from memagent_batch.store.columns import Column, arrow_schema
+from memagent_batch.store.database import run_query
 from memagent_batch.store.location import Location
 
 MAX_VALUES = 50
@@ -81,7 +82,7 @@ def draw(readings: pa.Table, sizes: Mapping[str, int], *, seed: str, second_shar
         second_share: Share of each stratum's sample that a second person reads, 0 to 1.
     """
     wanted = pa.table({"stratum": pa.array(sizes.keys(), pa.string()), "size": pa.array(sizes.values(), pa.int64())})
-    drawn = _query(_DRAW, {"readings": readings, "sizes": wanted}, seed=seed, second_share=second_share)
+    drawn = run_query(_DRAW, {"readings": readings, "sizes": wanted}, seed=seed, second_share=second_share)
     return drawn.select(REVIEW_SAMPLE.names).cast(REVIEW_SAMPLE)
 
 
@@ -180,16 +181,7 @@ def strata_of(answers: pa.Table, *, rule: StratumRule) -> pa.Array:
     columns["value"] = answers[rule.by] if rule.by else pa.nulls(answers.num_rows, pa.string())
     columns["is_flagged"] = pa.array(is_flagged)
     query = _STRATA.format(**Stratum.__members__, prefix=VALUE_PREFIX)
-    return _query(query, {"answers": pa.table(columns)}, unsure_below=rule.unsure_below)["stratum"]
-
-
-def _query(query: str, tables: Mapping[str, pa.Table], **values: object) -> pa.Table:
-    import duckdb  # few commands need it
-
-    with duckdb.connect() as database:
-        for name, table in tables.items():
-            database.register(name, table)
-        return database.sql(query, params=values).to_arrow_table()
+    return run_query(query, {"answers": pa.table(columns)}, unsure_below=rule.unsure_below)["stratum"]
 
 
 def rows_of_question(

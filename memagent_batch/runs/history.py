@@ -7,10 +7,10 @@ one that it closed with, and is written last. The question list is in `log/quest
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TypedDict
+from typing import TypedDict, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +20,7 @@ from memagent_batch.errors import OutputError
 from memagent_batch.runs.manifest import MANIFEST_FILE, Manifest, read_manifest
 from memagent_batch.runs.plan import Plan, ReadingLists
 from memagent_batch.runs.tables import REMOVED_TABLE, RUN_PLAN
+from memagent_batch.store.database import run_query
 from memagent_batch.store.errors import output_errors, table_errors
 from memagent_batch.store.json_files import write_json
 from memagent_batch.store.location import Location
@@ -41,6 +42,14 @@ _CAST_ROWS = 1024
 LOOKED_BACK = 64
 """Runs before the last one in which the last version of a document that it did not read is looked for, and as many runs
 that were stopped after it."""
+_COMPARED = ["name", "place", "hash"]
+_CHANGES = """
+select count(*) filter (before.name is null) as added,
+       count(*) filter (before.name = after.name and before.hash is distinct from after.hash) as changed,
+       count(*) filter (after.name is null) as removed,
+       count(*) filter (before.name = after.name and before.hash is not distinct from after.hash) as unchanged
+from before full join after on before.name = after.name and before.place is not distinct from after.place
+"""
 SHOWN_RUNS = 10
 """Runs that an error names, the latest ones."""
 
@@ -336,8 +345,8 @@ def find_changes(
     new = [turns for run_id, turns in run_turns.items() if run_id > since]
     return {
         "since": before.run_id if before else None,
-        "documents": _count(_document_hashes(before.plan) if before else {}, _document_hashes(plan)),
-        "questions": _count(_question_hashes(before.questions) if before else {}, _question_hashes(questions)),
+        "documents": _count(_documents(before.plan) if before else None, _documents(plan)),
+        "questions": _count(_questions(before.questions) if before else None, _questions(questions)),
         "readings": _count_readings(plan, since=since),
         "tables": {uri: {"before": versions.get(uri), "now": now} for uri, now in (tables or {}).items()},
         "turns": {"asked": sum(each.asked for each in new), "reused": sum(each.held for each in new)},
@@ -357,15 +366,11 @@ def removed_documents(plan: pa.Table, *, run_id: str, before: PastRun | None) ->
     return pa.concat_tables([still.cast(REMOVED_TABLE), gone.cast(REMOVED_TABLE)]).combine_chunks()
 
 
-def _count(before: Mapping[Hashable, str | None], after: Mapping[Hashable, str | None]) -> ChangeCounts:
-    both = before.keys() & after.keys()
-    changed = sum(before[key] != after[key] for key in both)
-    return {
-        "added": len(after) - len(both),
-        "changed": changed,
-        "removed": len(before) - len(both),
-        "unchanged": len(both) - changed,
-    }
+def _count(before: pa.Table | None, after: pa.Table) -> ChangeCounts:
+    """Compares rows of name, place and hash; a name may be there once for each place."""
+    tables = {"before": after.slice(0, 0) if before is None else before, "after": after}
+    (counts,) = run_query(_CHANGES, tables).to_pylist()
+    return cast(ChangeCounts, counts)
 
 
 def _count_readings(plan: pa.Table, *, since: str) -> ReadingCounts:
@@ -381,11 +386,10 @@ def _count_readings(plan: pa.Table, *, since: str) -> ReadingCounts:
     }
 
 
-def _document_hashes(plan: pa.Table) -> dict[Hashable, str | None]:
-    plan = plan.filter(is_document(plan))
-    return dict(zip(plan["document_id"].to_pylist(), plan["document_hash"].to_pylist(), strict=True))
+def _documents(plan: pa.Table) -> pa.Table:
+    hashes = plan.filter(is_document(plan)).select(["document_id", "document_hash"])
+    return hashes.add_column(1, "place", pa.nulls(hashes.num_rows, pa.string())).rename_columns(_COMPARED)
 
 
-def _question_hashes(questions: pa.Table) -> dict[Hashable, str | None]:
-    rows = questions.select(["question_id", "document_id", "question_hash"]).to_pylist()
-    return {(row["question_id"], row["document_id"]): row["question_hash"] for row in rows}
+def _questions(questions: pa.Table) -> pa.Table:
+    return questions.select(["question_id", "document_id", "question_hash"]).rename_columns(_COMPARED)

@@ -2,10 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from os import PathLike
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +19,7 @@ from memagent_batch.runs.manifest import read_manifest, read_run_record, require
 from memagent_batch.runs.plan import Again
 from memagent_batch.runs.tables import ANSWERS, ANSWERS_FOLDER, MOVED_TABLES_REMEDY, read_table_columns, table_locations
 from memagent_batch.store.columns import column
+from memagent_batch.store.database import open_database
 from memagent_batch.store.errors import output_errors, table_errors
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import read_parquet
@@ -29,8 +27,6 @@ from memagent_batch.store.turn_log.question_list import read_asked
 
 WHERE = "again_where"
 """The setting with the condition, for messages."""
-MEMORY_LIMIT = "2GB"
-"""Memory in which the tables are joined; more goes to temporary files."""
 ADDED = pa.schema(
     [
         column("output", pa.string(), "the output that the answer is from"),
@@ -149,16 +145,7 @@ def merged_answers(outputs: Sequence[str | PathLike[str]], *, storage_options: O
 
 def merged_batches(outputs: Sequence[Location]) -> Iterator[pa.RecordBatch]:
     """The same in batches; see `merged_answers`."""
-    import duckdb  # every run imports this module, and few merge anything
-
-    with ExitStack() as stack:
-        folder = stack.enter_context(TemporaryDirectory())
-        spilled = str(Path(folder) / "spilled")
-        connected = duckdb.connect(config={"memory_limit": MEMORY_LIMIT, "temp_directory": spilled})
-        database = stack.enter_context(connected)
-        database.execute("set timezone = 'UTC'")
-        for place, output in enumerate(outputs):
-            database.register(f"answers_{place}", _answers(output))
+    with open_database({f"answers_{place}": _answers(output) for place, output in enumerate(outputs)}) as database:
         tables = [f"select *, {place} as place from answers_{place}" for place in range(len(outputs))]
         database.execute(f"create view answers as {' union all by name '.join(tables)}")
         names = [mask_url(output.uri) for output in outputs]
