@@ -14,6 +14,7 @@ MEASUREMENTS = {
     "length": "Does a token of a long document cost more than one of a short document?",
     "endpoint": "What does a request to an endpoint cost the process that sends it?",
     "scale": "What does a corpus cost the driver, first and with nothing changed?",
+    "log_scan": "How long does it take to learn what a log of many files holds?",
     "start": "How long is it from the command to the first turn, and where does the time go?",
 }
 """Measurements by the names of their modules, each with the question that its figures answer.

@@ -61,9 +61,7 @@ def with_source_columns(
     return settings.model_copy(update={"carry_columns": (*settings.carry_columns, *names), **of_rows})
 
 
-def _is_marked(
-    found: FoundShards, kept: KeptIndex | None, *, settings: InputConfig, storage_options: Options
-) -> bool:
+def _is_marked(found: FoundShards, kept: KeptIndex | None, *, settings: InputConfig, storage_options: Options) -> bool:
     shard = next((shard for shard in found.shards if shard.format in (Format.PARQUET, Format.ARROW)), None)
     if shard is None:
         return False

@@ -34,10 +34,11 @@ from memagent_batch.runs.history import (
 from memagent_batch.runs.manifest import Manifest, PartReport
 from memagent_batch.runs.parts import attach_not_read, collect_not_read, kept_parts, plan_parts
 from memagent_batch.runs.plan import Plan, count_pending, group_documents
-from memagent_batch.runs.record import list_log, used_files
+from memagent_batch.runs.record import known_hashes, list_log, used_files
 from memagent_batch.runs.run import ActiveRun, begin_run, close_run
 from memagent_batch.runs.state import write_progress
 from memagent_batch.store.turn_log.index import TurnIndex
+from memagent_batch.store.turn_log.merge import merge_log
 from memagent_batch.wiring import make_output
 
 log = logging.getLogger(__name__)
@@ -119,15 +120,25 @@ def read_plan(
     Raises:
         BoundReachedError: the run has met its own bound before all was read.
     """
-    job, fingerprint = run.job, run.reader.fingerprint
-    index = scan_plan(run.output, plan, fingerprint=fingerprint)
+    job = run.job
+    scan = partial(scan_plan, run.output, plan, fingerprint=run.reader.fingerprint, executor=executor)
+    listed = set(list_log(run.output))
+    index = scan()
     last_hashes = last_versions(run.output, before, plan, index=index, agent=job.agent)
     bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=last_hashes))
     if bundles:
         write_begun_plan(run.output, recorded_plan(plan, index), run_id=run.run_id)
     not_read = read_documents(bundles, run=run, executor=executor, progress=progress, follow_ups=plan.asked.follow_ups)
-    listed = set(list_log(run.output))
-    index = scan_plan(run.output, plan, fingerprint=fingerprint)
+    if bundles:
+        merged = merge_log(
+            run.output,
+            recorded=partial(known_hashes, before),
+            require_claim=partial(require_claim, run.output, run_id=run.run_id),
+            mapped=executor.map,
+        )
+        listed = set(list_log(run.output))
+        is_own = all(name.startswith(f"{run.run_id}-") for name in merged)
+        index = scan(run_id=run.run_id, before=index) if is_own else scan()
     return ReadPlan(index=index, not_read=not_read, log_files=listed | used_files(run.output, index))
 
 

@@ -92,7 +92,7 @@ def plan_checked(checked: CheckedJob) -> PlanSummary:
     with executor.session(job, reads=False):
         plan = make_plan(job, inputs=checked.inputs, executor=executor, follow_ups=checked.follow_ups)
         with step("counting tokens"):
-            index = scan_plan(output, plan, fingerprint=checked.reader.fingerprint)
+            index = scan_plan(output, plan, fingerprint=checked.reader.fingerprint, executor=executor)
             before = last_run(output)
             last_hashes = last_versions(output, before, plan, index=index, agent=job.agent)
             bundles = list(plan.pending(index, retry_failed=job.retry_failed, last_hashes=last_hashes))
@@ -100,11 +100,22 @@ def plan_checked(checked: CheckedJob) -> PlanSummary:
             return summarise_plan(plan, index, bundles, documents=documents, agent=job.agent)
 
 
-def scan_plan(output: Location, plan: Plan, *, fingerprint: str) -> TurnIndex:
-    """What the log holds of a plan."""
+def scan_plan(
+    output: Location,
+    plan: Plan,
+    *,
+    fingerprint: str,
+    executor: Executor,
+    run_id: str = "",
+    before: TurnIndex | None = None,
+) -> TurnIndex:
+    """What the log holds of a plan; with a run, only its files are read, and added to what it held before it."""
     return scan_log(
         output,
         fingerprint=fingerprint,
+        begins=f"{run_id}-" if run_id else "",
+        before=before,
+        mapped=executor.map,
         follow_up_readings=plan.asked.follow_up_readings,
         follow_up_turns=plan.asked.follow_up_turns,
     )

@@ -38,12 +38,12 @@ from memagent_batch.store.claims import read_owner_record
 from memagent_batch.store.errors import storage_errors
 from memagent_batch.store.json_files import json_bytes, read_json
 from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.keys import FOLLOW_UPS_FOLDER, KEYS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
 from memagent_batch.store.turn_log.question_list import ASKED_FOLDER
-from memagent_batch.store.turn_log.writer import FOLLOW_UPS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
 
 INPUT_FOLDER = "input"
 """Where documents and questions lie that came from a program and not from files."""
-LOG_FOLDERS = (TURNS_FOLDER, OUTCOMES_FOLDER, FOLLOW_UPS_FOLDER, ASKED_FOLDER)
+LOG_FOLDERS = (TURNS_FOLDER, OUTCOMES_FOLDER, FOLLOW_UPS_FOLDER, KEYS_FOLDER, ASKED_FOLDER)
 """Where the turn log lies, which may be there before a run is."""
 OUTPUT_FILES = (
     MANIFEST_FILE,

@@ -24,7 +24,8 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.errors import InputError
 from memagent_batch.reading.follow_ups import FollowUps
 from memagent_batch.runs.manifest import AgainRecord
-from memagent_batch.store.turn_log.index import ReadingKey, TurnIndex, log_line
+from memagent_batch.store.turn_log.index import ReadingKey, TurnIndex
+from memagent_batch.store.turn_log.keys import log_line
 from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT, with_hashes
 
 WORK_COLUMNS = pa.schema(

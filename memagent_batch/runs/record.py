@@ -37,8 +37,8 @@ from memagent_batch.store.errors import FILE_ERRORS, storage_errors
 from memagent_batch.store.json_files import json_bytes, write_json
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import TurnIndex
+from memagent_batch.store.turn_log.keys import FOLLOW_UPS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER, list_folder
 from memagent_batch.store.turn_log.question_list import ASKED_FOLDER
-from memagent_batch.store.turn_log.writer import FOLLOW_UPS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
 
 log = logging.getLogger(__name__)
 
@@ -182,7 +182,7 @@ def list_log(output: Location) -> Iterator[str]:
     """Names of the files of the turn log."""
     for folder in LOG_TABLES:
         start = len((output / folder).path) - len(folder)
-        yield from (path[start:] for path in (output / folder).files() if path.endswith(".parquet"))
+        yield from (path[start:] for path in list_folder(output / folder))
 
 
 def used_files(output: Location, index: TurnIndex) -> set[str]:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any, NotRequired, TypedDict, cast
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.domain.readings import Status
@@ -27,8 +28,8 @@ from memagent_batch.runs.manifest import (
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.json_files import read_json, write_json
 from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.index import read_log, scan_log
-from memagent_batch.store.turn_log.writer import TURNS_FOLDER
+from memagent_batch.store.turn_log.index import scan_log
+from memagent_batch.store.turn_log.keys import TURNS_FOLDER, read_keys
 
 STOPPED_FILE = "stopped.json"
 PROGRESS_FILE = "progress.json"
@@ -156,20 +157,18 @@ def _state(manifest: Manifest | None, note: Mapping[str, Any] | None) -> str:
 
 
 def _sum_log(output: Location, *, fingerprint: str, follow_up_turns: Collection[str]) -> LogSums:
-    """Counts of the turn log, file by file: of the reader's own turns, and of those asked after its answers."""
+    """Counts of the turn log: of the reader's own turns, and of those asked after its answers."""
     num_turns = num_reused = num_tokens = num_follow_up_turns = num_follow_up_tokens = 0
     last: datetime | None = None
-    columns = ["num_prompt_tokens", "finished_at", "reused_from"]
-    for _, table in read_log(output / TURNS_FOLDER, columns=columns, fingerprints=[fingerprint, *follow_up_turns]):
-        num_reused += table.num_rows - table["reused_from"].null_count
-        table = table.filter(pc.is_null(table["reused_from"]))
-        own = table.filter(pc.equal(table["fingerprint"], fingerprint))
-        own_tokens = pc.sum(own["num_prompt_tokens"]).as_py() or 0
-        num_turns += own.num_rows
-        num_tokens += own_tokens
-        num_follow_up_turns += table.num_rows - own.num_rows
-        num_follow_up_tokens += (pc.sum(table["num_prompt_tokens"]).as_py() or 0) - own_tokens
-        last = max(filter(None, (last, pc.max(table["finished_at"]).as_py())), default=None)
+    for keys in read_keys(output, fingerprints=[fingerprint, *follow_up_turns], folders=[TURNS_FOLDER]):
+        last = max(filter(None, (last, pc.max(keys["finished_at"]).as_py())), default=None)
+        is_asked, is_own = pc.is_null(keys["reused_from"]), pc.equal(keys["fingerprint"], fingerprint)
+        num_reused += _sum(keys.filter(pc.invert(is_asked)), "num_turns")
+        own, others = keys.filter(pc.and_(is_asked, is_own)), keys.filter(pc.and_not(is_asked, is_own))
+        num_turns += _sum(own, "num_turns")
+        num_tokens += _sum(own, "num_prompt_tokens")
+        num_follow_up_turns += _sum(others, "num_turns")
+        num_follow_up_tokens += _sum(others, "num_prompt_tokens")
     return {
         "turns": num_turns,
         "reused_turns": num_reused,
@@ -178,6 +177,10 @@ def _sum_log(output: Location, *, fingerprint: str, follow_up_turns: Collection[
         "follow_up_prompt_tokens": num_follow_up_tokens,
         "last_turn_at": None if last is None else last.isoformat(),
     }
+
+
+def _sum(keys: pa.Table, name: str) -> int:
+    return int(pc.sum(keys[name], min_count=0).as_py())
 
 
 def write_stop_note(output: Location, *, run_id: str, why: str) -> None:

@@ -22,10 +22,10 @@ def read_parquet(place: Location, *, columns: Sequence[str] | None = None) -> pa
         return file.read(columns=None if columns is None else list(columns), use_threads=False)
 
 
-def parquet_bytes(table: pa.Table) -> bytes:
-    """The table as one Parquet file, zstd."""
+def parquet_bytes(table: pa.Table, *, group_rows: int | None = None) -> bytes:
+    """The table as one Parquet file, zstd; in row groups of so many rows."""
     sink = io.BytesIO()
-    pq.write_table(table, sink, compression="zstd")
+    pq.write_table(table, sink, compression="zstd", row_group_size=group_rows)
     return sink.getvalue()
 
 

@@ -15,7 +15,7 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.runs.claim import ANSWER_TABLES, unreferenced_files
 from memagent_batch.runs.manifest import MANIFEST_FILE
 from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.writer import TURNS_FOLDER
+from memagent_batch.store.turn_log.keys import TURNS_FOLDER
 from tests.faults.fault import Fault
 
 ADDRESS = ["document_hash", "question_hash", "sample", "fingerprint", "path"]

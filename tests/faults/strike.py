@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.writer import TURNS_FOLDER
+from memagent_batch.store.turn_log.keys import TURNS_FOLDER
 from tests.faults.corpus import make_corpus
 from tests.faults.fault import ENDPOINT_OUTAGE_SECONDS, EXIT_CODES, ON_CLUSTER, ON_ENDPOINT, SIGNALS, Fault
 from tests.faults.killed_job import GONE_SECONDS, KilledJob, Role

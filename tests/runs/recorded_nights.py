@@ -36,8 +36,8 @@ from memagent_batch.runs.tables import table_files
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes
 from memagent_batch.store.turn_log.index import TurnIndex, scan_log
+from memagent_batch.store.turn_log.keys import FOLLOW_UPS_FOLDER, OUTCOMES_FOLDER
 from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG
-from memagent_batch.store.turn_log.writer import FOLLOW_UPS_FOLDER, OUTCOMES_FOLDER
 from memagent_batch.wiring import ReaderIdentity
 
 FAILS = "fails"

@@ -4,26 +4,34 @@ A log file that can't be read is an OutputError that names it.
 """
 
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Status
-from memagent_batch.store.errors import storage_errors, table_errors
+from memagent_batch.errors import StorageError
 from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.keys import (
+    FOLLOW_UPS_FOLDER,
+    LOG_THREADS,
+    OUTCOMES_FOLDER,
+    TURNS_FOLDER,
+    MapFiles,
+    list_folder,
+    log_line,
+    merged_file,
+    read_keys,
+    read_log_file,
+)
 from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG, FollowUpRow, OutcomeRow
-from memagent_batch.store.turn_log.writer import FOLLOW_UPS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
 
-LOG_THREADS = 16
-"""Log files read at once, in a request each: enough to keep a core busy where a store answers in 50 ms."""
 ReadingKey = tuple[str, str, int]
 """Document hash, question hash, sample: an address under one fingerprint."""
 Row = dict[str, Any]
@@ -34,30 +42,6 @@ Rank = tuple[bool, str, float]
 _RANKED_BY = ["document_hash", "question_hash", "sample", "finished_at", "run_id"]
 """Columns that say which row of a reading counts, beside `status` or `is_failed`."""
 T = TypeVar("T")
-
-
-def log_line(file: str) -> str:
-    """Run and writer of a log file: its name without the number."""
-    return file.rpartition("/")[2].rpartition("-")[0]
-
-
-def read_log(
-    folder: Location,
-    *,
-    columns: list[str],
-    fingerprints: Collection[str],
-    begins: Collection[str] = ("",),
-    among: Collection[str] | None = None,
-) -> Iterator[tuple[str, pa.Table]]:
-    """The log files of a folder whose names begin with one of these: a run's id, and a writer's after it.
-
-    `among` are paths, if only some files count.
-    """
-    with storage_errors(folder.uri):
-        paths = folder.files(begins=next(iter(begins)) if len(begins) == 1 else "")
-    files = [path for path in paths if path.endswith(".parquet") and path.rsplit("/", 1)[-1].startswith(tuple(begins))]
-    files = files if among is None else [path for path in files if path in among]
-    yield from zip(files, read_log_files(folder, files, columns=columns, fingerprints=fingerprints), strict=True)
 
 
 def read_log_files(
@@ -83,15 +67,19 @@ def read_log_files(
 def _read_log_file(
     folder: Location, path: str, *, columns: list[str], fingerprints: Collection[str], document_hashes: pa.Array | None
 ) -> pa.Table:
-    wanted = list(dict.fromkeys([*columns, "fingerprint"]))
-    remedy = "restore it, or delete it to read its turns again"
-    with storage_errors(path), table_errors(f"log file {path}", remedy=remedy, of_store=False):
-        # a store is asked once for the whole file: it is small, and its footer alone would cost several requests
-        source = path if folder.is_local else pa.BufferReader(folder.fs.cat_file(path))
-        with pq.ParquetFile(source, pre_buffer=False) as file:
-            table = file.read(columns=wanted, use_threads=False)
-        if missing := sorted(set(wanted) - set(table.schema.names)):
-            raise pa.ArrowInvalid(f"it has no column {missing[0]!r}")
+    read = partial(
+        read_log_file,
+        folder,
+        columns=list(dict.fromkeys([*columns, "fingerprint"])),
+        document_hashes=None if document_hashes is None else sorted(document_hashes.to_pylist()),
+    )
+    try:
+        table = read(path)
+    except StorageError:
+        merged = merged_file(folder, path)
+        if merged is None:
+            raise
+        table = read(merged)  # merged since it was listed
     table = table.filter(pc.is_in(table["fingerprint"], pa.array(list(fingerprints), pa.string())))
     return table if document_hashes is None else table.filter(pc.is_in(table["document_hash"], document_hashes))
 
@@ -138,6 +126,17 @@ class TurnIndex:
     follow_up_readings: dict[str, dict[ReadingKey, LoggedOutcome]] = field(default_factory=dict)
     """Readings that were closed, by the fingerprint of what was asked after the answer."""
 
+    def copy(self) -> "TurnIndex":
+        """The same, to add to."""
+        return replace(
+            self,
+            outcomes={**self.outcomes},
+            turn_files={key: [*files] for key, files in self.turn_files.items()},
+            reused_from={key: [*versions] for key, versions in self.reused_from.items()},
+            run_turns={**self.run_turns},
+            follow_up_readings={name: {**closed} for name, closed in self.follow_up_readings.items()},
+        )
+
     def files_of(self, key: TurnsKey) -> Iterator[str]:
         """Files that hold turns of a document and question, those of earlier versions that it takes turns from too."""
         for document_hash in dict.fromkeys((key[0], *self.reused_from.get(key, ()))):
@@ -152,73 +151,79 @@ def scan_log(
     follow_up_turns: Collection[str] = (),
     begins: str = "",
     among: Collection[str] | None = None,
+    before: TurnIndex | None = None,
+    mapped: MapFiles = map,
 ) -> TurnIndex:
-    """Reads the keys of the whole log: memory grows with readings, not with turns.
+    """Reads the keys of the log: memory grows with readings, not with turns.
 
-    `follow_up_readings` and `follow_up_turns` are the fingerprints under which closed readings and their turns are
-    kept; with `begins`, a run, or with `among`, paths, only those files are read.
+    Args:
+        output: Where the log is.
+        fingerprint: Of the reader.
+        follow_up_readings: Fingerprints under which closed readings are kept.
+        follow_up_turns: Those of what was asked after the answers.
+        begins: A run's id, if only its files are read.
+        among: Paths, if only these files count; they are read themselves, and not their keys.
+        before: What the other files hold, with `begins`.
+        mapped: Runs the tasks of a large scan; see `Executor.map`.
     """
-    index = TurnIndex(fingerprint=fingerprint)
-    tables = read_log(
-        output / OUTCOMES_FOLDER,
-        columns=[*_RANKED_BY, "status"],
-        fingerprints=[fingerprint],
-        begins=[begins],
-        among=among,
-    )
-    index.outcomes.update(_best(tables, keep=_logged).get(fingerprint, {}))
-    _add_turns(index, output, fingerprints=[fingerprint, *follow_up_turns], begins=begins, among=among)
-    if follow_up_readings:
-        index.follow_up_readings.update(
-            scan_follow_ups(output, fingerprints=follow_up_readings, begins=begins, among=among)
-        )
+    index = TurnIndex(fingerprint=fingerprint) if before is None else before.copy()
+    fingerprints = {fingerprint, *follow_up_turns, *follow_up_readings}
+    ended, turns = [], []
+    for keys in read_keys(output, fingerprints=fingerprints, begins=[begins], among=among, mapped=mapped):
+        is_turn = pc.greater(keys["num_turns"], 0)
+        ended.append(keys.filter(pc.invert(is_turn)))
+        of_reader = pc.is_in(keys["fingerprint"], pa.array([fingerprint, *follow_up_turns], pa.string()))
+        turns.append(keys.filter(pc.and_(is_turn, of_reader)))
+    best = _best(map(_by_file, ended), keep=_logged)
+    _add_later(index.outcomes, best.pop(fingerprint, {}))
+    for name in follow_up_readings:
+        if name in best:
+            _add_later(index.follow_up_readings.setdefault(name, {}), best[name])
+    for table in turns:
+        _add_turns(index, table)
     return index
+
+
+def _add_later(logged: dict[ReadingKey, LoggedOutcome], later: Mapping[ReadingKey, LoggedOutcome]) -> None:
+    """Adds what a later run has logged; a failure does not count where an earlier run has an answer."""
+    for key, outcome in later.items():
+        if key not in logged or outcome.status is Status.OK or logged[key].status is not Status.OK:
+            logged[key] = outcome
 
 
 def last_run_id(output: Location) -> str:
     """The last run that wrote to the log; empty where none did."""
     folders = (OUTCOMES_FOLDER, TURNS_FOLDER, FOLLOW_UPS_FOLDER)
-    paths = [path for folder in folders for path in (output / folder).files()]
+    paths = [path for folder in folders for path in list_folder(output / folder)]
     return max((path.rpartition("/")[2].partition("-")[0] for path in paths), default="")
 
 
 def scan_turn_files(output: Location, *, fingerprints: Collection[str], begins: str = "") -> dict[str, list[str]]:
     """Turn files by document hash, with those of turns from its earlier versions: of a run or writer, or of all."""
     index = TurnIndex(fingerprint="")
-    _add_turns(index, output, fingerprints=fingerprints, begins=begins)
+    for keys in read_keys(output, fingerprints=fingerprints, folders=[TURNS_FOLDER], begins=[begins]):
+        _add_turns(index, keys)
     found: dict[str, dict[str, None]] = defaultdict(dict)
     for key in index.turn_files:
         found[key[0]].update(dict.fromkeys(index.files_of(key)))
     return {document_hash: sorted(files) for document_hash, files in found.items()}
 
 
-def _add_turns(
-    index: TurnIndex,
-    output: Location,
-    *,
-    fingerprints: Collection[str],
-    begins: str,
-    among: Collection[str] | None = None,
-) -> None:
-    turn_files: dict[TurnsKey, list[str]] = defaultdict(list)
-    reused_from: dict[TurnsKey, list[str]] = defaultdict(list)
-    asked, held = Counter[str](), Counter[str]()
-    columns = ["document_hash", "question_hash", "reused_from"]
-    folder = output / TURNS_FOLDER
-    tables = read_log(folder, columns=columns, fingerprints=fingerprints, begins=[begins], among=among)
-    for file, table in tables:
-        run_id, num_asked = log_line(file).partition("-")[0], table["reused_from"].null_count
-        asked[run_id] += num_asked
-        held[run_id] += table.num_rows - num_asked
-        keys = dict.fromkeys(zip(*(table[name].to_pylist() for name in columns), strict=True))
-        for document_hash, question_hash in dict.fromkeys(key[:2] for key in keys):
-            turn_files[document_hash, sys.intern(question_hash)].append(file)
-        for document_hash, question_hash, version in keys if num_asked < table.num_rows else ():
-            if version is not None:  # many versions of a document name the same ones
-                reused_from[document_hash, sys.intern(question_hash)].append(sys.intern(version))
-    index.turn_files.update(turn_files)
-    index.reused_from.update(reused_from)
-    index.run_turns.update({run_id: RunTurns(asked=count, held=held[run_id]) for run_id, count in asked.items()})
+def _add_turns(index: TurnIndex, keys: pa.Table) -> None:
+    columns = ["document_hash", "question_hash", "file", "reused_from", "run_id", "num_turns"]
+    files: dict[TurnsKey, dict[str, None]] = defaultdict(dict)
+    for document_hash, question_hash, file, version, run_id, num_turns in zip(
+        *(keys[name].to_pylist() for name in columns), strict=True
+    ):
+        key = (document_hash, sys.intern(question_hash))
+        files[key][sys.intern(file)] = None
+        if version is not None and version not in index.reused_from.setdefault(key, []):
+            index.reused_from[key].append(sys.intern(version))  # many versions of a document name the same ones
+        counts = index.run_turns.get(run_id, RunTurns(asked=0, held=0))
+        name = "asked" if version is None else "held"
+        index.run_turns[run_id] = replace(counts, **{name: getattr(counts, name) + num_turns})
+    for key, of_key in files.items():
+        index.turn_files.setdefault(key, []).extend(of_key)
 
 
 def scan_outcome_files(
@@ -226,11 +231,10 @@ def scan_outcome_files(
 ) -> dict[tuple[ReadingKey, str], list[str]]:
     """Outcome files by reading and run, of these runs. A file holds rows of one run."""
     files: dict[tuple[ReadingKey, str], list[str]] = defaultdict(list)
-    columns = ["document_hash", "question_hash", "sample", "run_id"]
-    for file, table in read_log(output / OUTCOMES_FOLDER, columns=columns, fingerprints=[fingerprint], begins=run_ids):
-        for row in table.to_pylist():
-            key = (row["document_hash"], row["question_hash"], row["sample"])
-            files[key, sys.intern(row["run_id"])].append(file)
+    columns = ["document_hash", "question_hash", "sample", "run_id", "file"]
+    for keys in read_keys(output, fingerprints=[fingerprint], folders=[OUTCOMES_FOLDER], begins=run_ids):
+        for *key, run_id, file in zip(*(keys[name].to_pylist() for name in columns), strict=True):
+            files[cast(ReadingKey, tuple(key)), sys.intern(run_id)].append(file)
     return dict(files)
 
 
@@ -254,23 +258,11 @@ def read_outcomes(
 
 
 def scan_follow_ups(
-    output: Location,
-    *,
-    fingerprints: Collection[str],
-    after: str = "",
-    until: str | None = None,
-    begins: str = "",
-    among: Collection[str] | None = None,
+    output: Location, *, fingerprints: Collection[str], after: str = "", until: str | None = None
 ) -> dict[str, dict[ReadingKey, LoggedOutcome]]:
-    """The readings that were closed, by fingerprint.
-
-    Only what runs after `after` closed, up to `until`; with `begins`, a run, only its files are read.
-    """
-    columns = [*_RANKED_BY, "is_failed"]
-    folder = output / FOLLOW_UPS_FOLDER
-    tables = read_log(folder, columns=columns, fingerprints=fingerprints, begins=[begins], among=among)
-    within = ((file, _of_runs(table, after=after, until=until)) for file, table in tables)
-    return _best(within, keep=_logged)
+    """The readings that runs after `after`, up to `until`, closed, by fingerprint."""
+    keys = read_keys(output, fingerprints=fingerprints, folders=[FOLLOW_UPS_FOLDER])
+    return _best((_by_file(_of_runs(table, after=after, until=until)) for table in keys), keep=_logged)
 
 
 def read_follow_ups(
@@ -292,6 +284,11 @@ def read_follow_ups(
 def reading_key(address: ReadingAddress) -> ReadingKey:
     """The key of an address under its own fingerprint."""
     return (address.document_hash, address.question_hash, address.sample)
+
+
+def _by_file(keys: pa.Table) -> tuple[str, pa.Table]:
+    """Keys for `_best`: each row names its own file."""
+    return "", keys
 
 
 def _best(tables: Iterable[tuple[str, pa.Table]], *, keep: Callable[[str, Row], T]) -> dict[str, dict[ReadingKey, T]]:
@@ -325,8 +322,8 @@ def _status(row: Row) -> Status:
     return Status.FAILED if row["is_failed"] else Status.OK
 
 
-def _logged(file: str, row: Row) -> LoggedOutcome:
-    return LoggedOutcome(status=_status(row), file=file, run_id=row["run_id"])
+def _logged(_: str, row: Row) -> LoggedOutcome:
+    return LoggedOutcome(status=_status(row), file=sys.intern(row["file"]), run_id=row["run_id"])
 
 
 def _current_outcome(file: str, row: Row) -> CurrentOutcome:

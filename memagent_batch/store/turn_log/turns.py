@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.index import ReadingKey, log_line, read_log_files
+from memagent_batch.store.turn_log.index import ReadingKey, read_log_files
+from memagent_batch.store.turn_log.keys import log_line
 from memagent_batch.store.turn_log.rows import TURN_LOG, TurnRow
 
 TurnRank = tuple[bool, str, bool, float]

@@ -1,7 +1,8 @@
 """The turn log: the append-only record of every finished turn and reading, the one durable fact of a run.
 
-Files are immutable and appear whole or not at all: `log/turns/*.parquet` and `log/outcomes/*.parquet`. A writer buffers
-rows and writes them every few seconds or few MiB, off the event loop.
+Files are immutable and appear whole or not at all: `log/turns/*.parquet`, `log/outcomes/*.parquet`,
+`log/follow_ups/*.parquet`, and their keys. A writer buffers rows and writes them every few seconds or few MiB, off the
+event loop.
 """
 
 import asyncio
@@ -20,11 +21,14 @@ from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.errors import StorageError, StorageOutageError
 from memagent_batch.store.location import Location
-from memagent_batch.store.parquet import parquet_bytes
+from memagent_batch.store.turn_log.keys import (
+    FOLLOW_UPS_FOLDER,
+    LOG_SCHEMAS,
+    OUTCOMES_FOLDER,
+    TURNS_FOLDER,
+    write_log_files,
+)
 from memagent_batch.store.turn_log.rows import (
-    FOLLOW_UP_LOG,
-    OUTCOME_LOG,
-    TURN_LOG,
     ClosedRow,
     ResultRow,
     TurnRow,
@@ -35,9 +39,6 @@ from memagent_batch.store.turn_log.rows import (
     turn_row,
 )
 
-TURNS_FOLDER = "log/turns"
-OUTCOMES_FOLDER = "log/outcomes"
-FOLLOW_UPS_FOLDER = "log/follow_ups"
 TURN_ROW_BYTES = 300
 """Bytes that a row takes beside its tokens and text; only paces the flushes."""
 ROOM_FLUSHES = 8
@@ -49,15 +50,13 @@ MAX_PAUSE_SECONDS = 15.0
 
 STAMP_FORMAT = "%Y%m%dT%H%M%S.%fZ"
 STAMP_LENGTH = len("20260131T235959.123Z")
-_TABLES = {TURNS_FOLDER: TURN_LOG, OUTCOMES_FOLDER: OUTCOME_LOG, FOLLOW_UPS_FOLDER: FOLLOW_UP_LOG}
-"""In the order in which they are written: an outcome is never there without its turns, nor a closing alone."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _UnwrittenRows:
     """Rows that wait for a flush, by folder."""
 
-    of_folder: dict[str, list[Mapping[str, object]]] = field(default_factory=lambda: {name: [] for name in _TABLES})
+    of_folder: dict[str, list[Mapping[str, object]]] = field(default_factory=lambda: {name: [] for name in LOG_SCHEMAS})
     num_bytes: int = 0
     """What they take, about."""
 
@@ -151,7 +150,7 @@ class TurnLogWriter:
         """Takes a row that fits its table, and begins to flush."""
         if self._error:
             raise self._error
-        require_row(row, schema=_TABLES[folder])
+        require_row(row, schema=LOG_SCHEMAS[folder])
         if self._output is None:
             return
         self._unwritten.of_folder[folder].append(row)
@@ -221,11 +220,13 @@ class TurnLogWriter:
         return None
 
     def _write_files(self, rows: _UnwrittenRows, number: int) -> None:
-        for folder, written in rows.of_folder.items():
-            if written and self._output is not None:
-                data = parquet_bytes(pa.Table.from_pylist(written, schema=_TABLES[folder]))
-                (self._output / f"{folder}/{self._name}-{number:06d}.parquet").write_bytes(data)
-                self.num_bytes += len(data)
+        if self._output is not None:
+            tables = {
+                folder: pa.Table.from_pylist(written, schema=LOG_SCHEMAS[folder])
+                for folder, written in rows.of_folder.items()
+                if written
+            }
+            self.num_bytes += write_log_files(self._output, tables, name=f"{self._name}-{number:06d}.parquet")
         self.num_flushes += 1
 
 

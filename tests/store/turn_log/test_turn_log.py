@@ -1,4 +1,5 @@
 import asyncio
+import shutil
 import threading
 import time
 import tracemalloc
@@ -24,11 +25,12 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.errors import LogRowError, OutputError, StorageError
 from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log import writer as turn_log
+from memagent_batch.store.turn_log import keys
 from memagent_batch.store.turn_log.index import read_outcomes, scan_log, scan_turn_files
+from memagent_batch.store.turn_log.keys import KEYS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
 from memagent_batch.store.turn_log.rows import TURN_LOG, completion_of
 from memagent_batch.store.turn_log.turns import read_turns
-from memagent_batch.store.turn_log.writer import OUTCOMES_FOLDER, TURNS_FOLDER, TurnLogWriter, new_run_id
+from memagent_batch.store.turn_log.writer import TurnLogWriter, new_run_id
 
 KINDS = (turns.UPDATE, turns.ANSWER, turns.READ, turns.MERGE, turns.DIRECT)
 AT_ONCE = LogConfig(flush_seconds=0.01)
@@ -241,7 +243,7 @@ async def test_turn_log_later_flushes_leave_earlier_files_untouched_and_no_tempo
         await writer.record_outcome(address, outcome_of())
     after = contents(tmp_path)
     assert before.items() <= after.items()
-    assert len(after) == 7
+    assert len(after) == 11
     assert all(path.suffix == ".parquet" for path in after)
 
 
@@ -258,7 +260,7 @@ async def test_scan_of_one_writer_finds_its_files_alone(
 
 
 @pytest.mark.s3
-async def test_scan_of_a_log_in_a_bucket_asks_once_for_each_file(
+async def test_scan_of_a_log_in_a_bucket_asks_once_for_each_file_of_keys(
     s3_bucket: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = s3_bucket / "run"
@@ -275,7 +277,7 @@ async def test_scan_of_a_log_in_a_bucket_asks_once_for_each_file(
 
     monkeypatch.setattr(AioBaseClient, "_make_api_call", noted)
     assert len(scan_log(output, fingerprint="f").turn_files) == 6
-    assert asked == ["GetObject"] * len(output.files())
+    assert asked == ["GetObject"] * 6
 
 
 async def test_turn_log_in_an_unwritable_place_fails_every_waiter_and_all_that_follows(tmp_path: Path) -> None:
@@ -345,10 +347,10 @@ async def test_turn_log_given_an_outcome_that_does_not_fit_refuses_that_one(tmp_
 async def test_turn_log_whose_flush_breaks_in_an_unknown_way_fails_every_waiter_and_hangs_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(table: object) -> bytes:
+    def broken(*_: object, **__: object) -> bytes:
         raise MemoryError("no room")
 
-    monkeypatch.setattr(turn_log, "parquet_bytes", broken)
+    monkeypatch.setattr(keys, "parquet_bytes", broken)
     writer = writer_at(output_at(tmp_path))
     waiting = [writer.record_outcome(address_of(sample=sample), outcome_of()) for sample in range(3)]
     results = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), timeout=20)
@@ -388,6 +390,7 @@ async def test_log_file_without_a_column_is_refused_by_name(tmp_path: Path, name
     await writer_at(output).record_outcome(address_of(), outcome_of())
     (file,) = (tmp_path / "log" / "outcomes").iterdir()
     pq.write_table(pq.read_table(file).drop_columns([name]), file)
+    shutil.rmtree(tmp_path / KEYS_FOLDER)
     with pytest.raises(OutputError, match=f"outcomes/.*no column '{name}'; restore it"):
         scan_log(output, fingerprint="f")
 
@@ -417,17 +420,20 @@ async def test_read_turns_gives_only_the_documents_that_were_asked_for(tmp_path:
 async def test_read_turns_without_tokens_tells_their_number(tmp_path: Path) -> None:
     output = output_at(tmp_path)
     await write_turns(writer_at(output), address_of(), turn_of())
-    files = output.files()
+    files = (output / TURNS_FOLDER).files()
     kept = {"fingerprint": "f", "document_hashes": [address_of().document_hash], "with_tokens": False}
     ((row,),) = [reading.values() for reading in read_turns(output, files, **kept).values()]  # type: ignore[arg-type]
     assert row["num_tokens"] == 2
     assert row["text"] == "memory"
 
 
-def test_scan_log_truncated_file_is_named_with_a_remedy(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", [KEYS_FOLDER, TURNS_FOLDER])
+def test_scan_log_truncated_file_is_named_with_a_remedy(tmp_path: Path, folder: str) -> None:
     asyncio.run(write_turns(writer_at(output_at(tmp_path)), address_of(), turn_of()))
-    (file,) = tmp_path.rglob("*.parquet")
+    (file,) = (tmp_path / folder).glob("*.parquet")
     file.write_bytes(file.read_bytes()[:-10])
+    if folder != KEYS_FOLDER:
+        shutil.rmtree(tmp_path / KEYS_FOLDER)
     with pytest.raises(OutputError, match=f"{file.name}.*restore it, or delete it"):
         scan_log(output_at(tmp_path), fingerprint="f")
 
@@ -476,7 +482,7 @@ async def test_turn_of_two_runs_is_the_one_that_the_reading_went_by(tmp_path: Pa
     key = (address.document_hash, address.question_hash, address.sample)
     readings = read_turns(
         output,
-        output.files(),
+        (output / TURNS_FOLDER).files(),
         fingerprint="f",
         document_hashes=[address.document_hash],
         ended_by={key: ended_by} if ended_by else {},

@@ -1,0 +1,286 @@
+"""The keys of the turn log: which readings its files are about, without their texts.
+
+Beside the files of a flush lies one small file of keys, `log/keys/NAME`, under the name that they share. A scan of the
+log reads the key files alone. A key file is written after the files that it is about, and is of use only as long as
+these are there: a row whose file is not there is left out, and a log file without keys is read itself.
+"""
+
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Annotated
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from memagent_batch.errors import StorageError
+from memagent_batch.store.columns import Column, arrow_schema
+from memagent_batch.store.errors import storage_errors, table_errors
+from memagent_batch.store.location import Location
+from memagent_batch.store.parquet import parquet_bytes
+from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG, TURN_LOG, AddressRow, RunId
+
+TURNS_FOLDER = "log/turns"
+OUTCOMES_FOLDER = "log/outcomes"
+FOLLOW_UPS_FOLDER = "log/follow_ups"
+KEYS_FOLDER = "log/keys"
+LOG_SCHEMAS = {TURNS_FOLDER: TURN_LOG, OUTCOMES_FOLDER: OUTCOME_LOG, FOLLOW_UPS_FOLDER: FOLLOW_UP_LOG}
+"""In the order in which they are written: an outcome is never there without its turns, nor follow-ups alone."""
+LOG_THREADS = 16
+"""Log files read at once, in a request each: enough to keep a core busy where a store answers in 50 ms."""
+GROUP_ROWS = 512
+"""Rows of a row group, which is read alone if it has a wanted document: some MiB of turns."""
+SCAN_TRIES = 3
+"""Times that a scan lists the log again since a file that it had listed was merged meanwhile."""
+TASK_FILES = 2000
+"""Files that one task of a scan reads: 2.5 s of a store that answers in 20 ms."""
+_NAME = re.compile(r"(.+)-(\d+)(?:to(\d+))?\.parquet")
+_REMEDY = "restore it, or delete it to read its turns again"
+
+MapFiles = Callable[[Callable[[pa.Table], pa.Table], Iterable[pa.Table]], Iterator[pa.Table]]
+"""How a scan's tasks are run: `Executor.map`."""
+
+
+class KeyRow(AddressRow):
+    """One row for each reading and log file that holds something of it; for its turns, one for each `reused_from`."""
+
+    run_id: RunId
+    file: Annotated[str, Column("the log file, below the output")]
+    status: Annotated[
+        str | None, Column("how the reading or its follow-up questions ended: ok or failed; of turns null")
+    ]
+    finished_at: Annotated[datetime, Column("when that was, or the last of the turns, UTC")]
+    reused_from: Annotated[str | None, Column("of turns from an earlier version of the document: its hash")]
+    num_turns: Annotated[int, Column("turns that the row stands for, 0 of others", "turns")]
+    num_prompt_tokens: Annotated[int, Column("their prompts", "tokens")]
+
+
+KEYS = arrow_schema(KeyRow)
+_ADDRESS = ["document_hash", "question_hash", "sample", "fingerprint", "run_id"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogName:
+    """What the name of a log file says: `RUN-WRITER-000001.parquet`, or `RUN-WRITER-000001to000120.parquet`, merged."""
+
+    line: str
+    """Run and writer."""
+    first: int
+    """Number of the flush, or of the first one of a merged file."""
+    last: int
+
+    @classmethod
+    def of(cls, path: str) -> "LogName":
+        """The parts of a name; a file of another name has the number 0."""
+        name = path.rpartition("/")[2]
+        match = _NAME.fullmatch(name)
+        if match is None:
+            return cls(line=name.removesuffix(".parquet").rpartition("-")[0], first=0, last=0)
+        return cls(line=match[1], first=int(match[2]), last=int(match[3] or match[2]))
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether the file stands for those of several flushes."""
+        return self.last > self.first
+
+    def covers(self, other: "LogName") -> bool:
+        """Whether this is a merged file that stands for the other one."""
+        is_larger = self.last - self.first > other.last - other.first
+        return self.line == other.line and is_larger and self.first <= other.first and other.last <= self.last
+
+
+def log_line(file: str) -> str:
+    """Run and writer of a log file."""
+    return LogName.of(file).line
+
+
+def list_folder(folder: Location, *, begins: Collection[str] = ("",)) -> list[str]:
+    """Paths of the files of one folder of the log; without those that a merged file stands for.
+
+    `begins`: a run's id, and a writer's after it, of the files that are wanted.
+    """
+    paths = folder.files(begins=next(iter(begins)) if len(begins) == 1 else "")
+    return without_merged([path for path in paths if _file_name(path).startswith(tuple(begins))])
+
+
+def without_merged(paths: Iterable[str]) -> list[str]:
+    """The log files among these paths of one folder, without those that a merged file stands for."""
+    names = {path: LogName.of(path) for path in paths if path.endswith(".parquet")}
+    merged: dict[str, list[LogName]] = defaultdict(list)
+    for name in names.values():
+        if name.is_merged:
+            merged[name.line].append(name)
+    return [path for path, name in names.items() if not any(other.covers(name) for other in merged[name.line])]
+
+
+def merged_file(output: Location, path: str) -> str | None:
+    """The merged file that stands for a log file, if there is one."""
+    name = LogName.of(path)
+    files = output.at(path.rpartition("/")[0]).files(begins=f"{name.line}-")
+    return next((file for file in files if LogName.of(file).covers(name)), None)
+
+
+def make_keys(tables: Mapping[str, pa.Table], *, name: str) -> pa.Table:
+    """The keys of log tables, by folder, whose files have this name."""
+    keys = [KEYS.empty_table()]
+    for folder, table in tables.items():
+        keys.append(_turn_keys(table) if folder == TURNS_FOLDER else _ended_keys(table))
+        file = pa.array([f"{folder}/{name}"], pa.string()).take(pa.array([0] * keys[-1].num_rows, pa.int64()))
+        keys[-1] = keys[-1].append_column("file", file).select(KEYS.names).cast(KEYS)
+    return pa.concat_tables(keys).combine_chunks()
+
+
+def _turn_keys(turns: pa.Table) -> pa.Table:
+    by = [*_ADDRESS, "reused_from"]
+    sums = [("path", "count"), ("num_prompt_tokens", "sum"), ("finished_at", "max")]
+    keys = turns.select([*by, *(name for name, _ in sums)]).group_by(by, use_threads=False).aggregate(sums)
+    keys = keys.rename_columns([*by, "num_turns", "num_prompt_tokens", "finished_at"])
+    return keys.append_column("status", pa.nulls(keys.num_rows, pa.string()))
+
+
+def _ended_keys(ended: pa.Table) -> pa.Table:
+    names = ended.schema.names
+    status = ended["status"] if "status" in names else pc.if_else(ended["is_failed"], "failed", "ok")
+    zeros = pa.array([0] * ended.num_rows, pa.int64())
+    return pa.table(
+        {
+            **{name: ended[name] for name in _ADDRESS},
+            "status": status,
+            "finished_at": ended["finished_at"],
+            "reused_from": pa.nulls(ended.num_rows, pa.string()),
+            "num_turns": zeros,
+            "num_prompt_tokens": zeros,
+        }
+    )
+
+
+def write_log_files(output: Location, tables: Mapping[str, pa.Table], *, name: str) -> int:
+    """Writes tables of the log, by folder, and their keys last; returns the bytes of the files.
+
+    Raises:
+        StorageError: a file can't be written. Those before it are there.
+    """
+    written = 0
+    for folder in LOG_SCHEMAS:
+        if folder in tables:
+            written += _write(output / f"{folder}/{name}", tables[folder])
+    return written + _write(output / f"{KEYS_FOLDER}/{name}", make_keys(tables, name=name))
+
+
+def _write(place: Location, table: pa.Table) -> int:
+    data = parquet_bytes(table, group_rows=GROUP_ROWS)
+    place.write_bytes(data)
+    return len(data)
+
+
+def read_keys(
+    output: Location,
+    *,
+    fingerprints: Collection[str],
+    folders: Collection[str] = tuple(LOG_SCHEMAS),
+    begins: Collection[str] = ("",),
+    among: Collection[str] | None = None,
+    mapped: MapFiles = map,
+) -> list[pa.Table]:
+    """The keys of these fingerprints: tables of `KEYS`, in no order, where `file` is the path of a log file.
+
+    Args:
+        output: Where the log is.
+        fingerprints: Of readers, and of what is asked after their answers.
+        folders: Of `LOG_SCHEMAS`: turns, outcomes or follow-ups.
+        begins: How the names of wanted files begin: a run's id, and a writer's after it.
+        among: Paths of log files, if only some count. They are read themselves, since no record vouches for their keys.
+        mapped: Runs the tasks of a large scan; see `Executor.map`.
+
+    Raises:
+        OutputError: a file can't be read; names it.
+        StorageError: the store does not answer.
+    """
+    for tries_left in reversed(range(SCAN_TRIES)):
+        read = _listed(output, folders=folders, begins=begins, among=among)
+        task = partial(_read_task, output=output, fingerprints=tuple(fingerprints))
+        tasks = [read.slice(first, TASK_FILES).combine_chunks() for first in range(0, read.num_rows, TASK_FILES)]
+        try:
+            return list(map(task, tasks) if len(tasks) <= 1 else mapped(task, tasks))
+        except StorageError as error:
+            if not tries_left or not isinstance(error.__cause__, FileNotFoundError):
+                raise  # a run that merges files meanwhile has removed one
+    raise AssertionError("unreachable")
+
+
+def _listed(
+    output: Location, *, folders: Collection[str], begins: Collection[str], among: Collection[str] | None
+) -> pa.Table:
+    """The files to read for their keys, key files and log files without one, and the log files that each is about."""
+    keys = [] if among is not None else list_folder(output / KEYS_FOLDER, begins=begins)
+    keyed = {_file_name(path): path for path in keys}
+    read: dict[str, list[str]] = defaultdict(list)
+    for folder in reversed(LOG_SCHEMAS):  # turns last: if a run goes on, none of an outcome is missing
+        for path in list_folder(output / folder, begins=begins) if folder in folders else ():
+            if among is None or path in among:
+                read[keyed.get(_file_name(path), path)].append(path)
+    return pa.table({"path": pa.array([*read], pa.string()), "files": pa.array(read.values(), pa.list_(pa.string()))})
+
+
+def _file_name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _read_task(files: pa.Table, *, output: Location, fingerprints: Collection[str]) -> pa.Table:
+    """The keys in some files, of log files that count."""
+    with ThreadPoolExecutor(LOG_THREADS) as threads:
+        tables = list(threads.map(partial(_read_keys_of, output), files["path"].to_pylist()))
+    keys = pa.concat_tables([KEYS.empty_table(), *tables]).combine_chunks()
+    file = pc.binary_join_element_wise(output.path.rstrip("/"), keys["file"], "/")
+    keys = keys.set_column(KEYS.get_field_index("file"), KEYS.field("file"), file)
+    is_wanted = pc.is_in(keys["fingerprint"], pa.array(fingerprints, pa.string()))
+    return keys.filter(pc.and_(is_wanted, pc.is_in(keys["file"], pc.list_flatten(files["files"]))))
+
+
+def _read_keys_of(output: Location, path: str) -> pa.Table:
+    name = path[len(output.path.rstrip("/")) + 1 :]
+    folder, _, file = name.rpartition("/")
+    if folder == KEYS_FOLDER:
+        return read_log_file(output, path, columns=KEYS.names).cast(KEYS)
+    ended = ["finished_at", "is_failed" if folder == FOLLOW_UPS_FOLDER else "status"]
+    rest = ["finished_at", "path", "num_prompt_tokens", "reused_from"] if folder == TURNS_FOLDER else ended
+    return make_keys({folder: read_log_file(output, path, columns=[*_ADDRESS, *rest])}, name=file)
+
+
+def read_log_file(
+    output: Location, path: str, *, columns: list[str], document_hashes: Sequence[str] | None = None
+) -> pa.Table:
+    """Columns of a file of the log; with hashes in order, of all its row groups that may have such a document.
+
+    Raises:
+        OutputError: it is not whole, or has not these columns; names it and what to do.
+        StorageError: the store does not answer, or the file is gone.
+    """
+    with storage_errors(path), table_errors(f"log file {path}", remedy=_REMEDY, of_store=False):
+        # a store is asked once for the whole file: it is small, and its footer alone would cost several requests
+        source = path if output.is_local else pa.BufferReader(output.fs.cat_file(path))
+        with pq.ParquetFile(source, pre_buffer=False) as file:
+            groups = list(_row_groups(file, document_hashes))
+            table = file.read_row_groups(groups, columns=columns, use_threads=False)
+        if missing := sorted(set(columns) - set(table.schema.names)):
+            raise pa.ArrowInvalid(f"it has no column {missing[0]!r}")
+    return table
+
+
+def _row_groups(file: pq.ParquetFile, document_hashes: Sequence[str] | None) -> Iterator[int]:
+    """Numbers of the row groups that may have one of these documents: a merged file is in their order."""
+    column = file.schema.names.index("document_hash") if "document_hash" in file.schema.names else None
+    for number in range(file.num_row_groups):
+        of_group = None if column is None else file.metadata.row_group(number).column(column).statistics
+        if document_hashes is None or of_group is None or not of_group.has_min_max:
+            yield number
+            continue
+        first = bisect_left(document_hashes, of_group.min)
+        if first < len(document_hashes) and document_hashes[first] <= of_group.max:
+            yield number

@@ -1,0 +1,158 @@
+"""Merges the small files of the turn log into few large ones, once a run has read.
+
+A merged file has rows of one writer, and its name says whose files it stands for: `RUN-WRITER-000001to000120.parquet`
+stands for numbers 1 to 120. It appears whole, its keys after it, and only then do the small files go. As long as both
+are there, a listing leaves the small ones out (`list_folder`): a process may be killed between any two steps, and the
+next merge goes on.
+
+Several attempts may merge at the same time. An attempt removes only files that stand in a merged file which was whole
+before it asked for the claim; a newer attempt lists the log after its own claim, and finds the merged file. So nobody
+removes a file that another has to read, and a range always gives way to a larger one.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import pyarrow as pa
+
+from memagent_batch.errors import StorageError
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.keys import (
+    KEYS_FOLDER,
+    LOG_SCHEMAS,
+    LOG_THREADS,
+    LogName,
+    MapFiles,
+    read_log_file,
+    without_merged,
+    write_log_files,
+)
+
+MERGE_FROM = 64
+"""Flushes that must be there: the log of a short run stays as it is."""
+MERGED_BYTES = 64 * 1024 * 1024
+"""Bytes of rows of a merged file, about, as Arrow: some 15 MiB as Parquet, which a store sends in one request."""
+READ_FILES = 256
+"""Files in memory before their rows count."""
+
+
+def merge_log(
+    output: Location,
+    *,
+    recorded: Callable[[], Collection[str]],
+    require_claim: Callable[[], None],
+    mapped: MapFiles = map,
+) -> list[str]:
+    """Merges the flushes of each writer, if there are many; returns the names of the merged files.
+
+    Args:
+        output: Where the log is.
+        recorded: Gives the files of the log, below the output, that the record of a finished run names: they stay.
+        require_claim: Raises a SupersededError if a newer attempt owns the output.
+        mapped: Runs a task for each writer; see `Executor.map`.
+
+    Raises:
+        SupersededError: a newer attempt owns the output; nothing was removed.
+        StorageError: a file can't be read, written or removed.
+    """
+    keys = (output / KEYS_FOLDER).files()  # first: the files of a flush that has its keys are there
+    flushes = [path.rpartition("/")[2] for path in without_merged(keys)]
+    ranges = list(_ranges(flushes, recorded=recorded)) if len(flushes) >= MERGE_FROM else []
+    if sum(map(len, ranges)) < MERGE_FROM:
+        ranges = []
+    if not ranges and len(flushes) == len(keys):
+        return []
+    paths = [*(path for folder in LOG_SCHEMAS for path in (output / folder).files()), *keys]
+    start = len(output.path.rstrip("/")) + 1
+    below = [path[start:] for path in paths if path.endswith(".parquet")]
+    tasks = [_task(names, below) for names in ranges]
+    try:
+        merge = partial(_merge, output=output)
+        merged = [name for table in mapped(merge, tasks) for name in table["name"].to_pylist()]
+    except StorageError:
+        require_claim()  # else a newer attempt may have merged and removed the files meanwhile
+        raise
+    require_claim()
+    whole = [*merged, *keys]  # what a merge that was killed has left goes too
+    output.delete_files([output.path.rstrip("/") + "/" + name for name in _merged_away(below, whole)])
+    return merged
+
+
+def _ranges(flushes: Sequence[str], *, recorded: Callable[[], Collection[str]]) -> Iterator[list[str]]:
+    """Names of flushes, by number, that may be merged with one another: of one writer, and nothing else between.
+
+    A flush has its keys, or its writer has not ended it.
+    """
+    stay = {name.rpartition("/")[2] for name in recorded()}
+    of_line: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(flushes, key=lambda each: LogName.of(each).first):
+        of_line[LogName.of(name).line].append(name)
+    for names in of_line.values():
+        joined: list[str] = []
+        for name in names:
+            if name in stay or LogName.of(name).is_merged:
+                yield from [joined] if len(joined) > 1 else []
+                joined = []
+            else:
+                joined.append(name)
+        yield from [joined] if len(joined) > 1 else []
+
+
+def _task(names: Sequence[str], below: Sequence[str]) -> pa.Table:
+    wanted = set(names)
+    files = [file for file in below if file.rpartition("/")[2] in wanted and not file.startswith(KEYS_FOLDER)]
+    files.sort(key=lambda file: LogName.of(file).first)
+    return pa.table({"file": pa.array(files, pa.string())})
+
+
+def _merged_away(files: Sequence[str], whole: Sequence[str]) -> Iterator[str]:
+    """The files that a merged one of these stands for."""
+    of_line: dict[str, list[LogName]] = defaultdict(list)
+    for each in map(LogName.of, whole):
+        if each.is_merged:
+            of_line[each.line].append(each)
+    for file in files:
+        name = LogName.of(file)
+        if any(each.covers(name) for each in of_line[name.line]):
+            yield file
+
+
+def _merge(files: pa.Table, *, output: Location) -> pa.Table:
+    """Merges the files of some flushes of one writer, in as many merged files as their bytes need."""
+    merged: list[str] = []
+    rows: dict[str, list[pa.Table]] = defaultdict(list)
+    numbers: list[LogName] = []
+    for file, table in _read(files["file"].to_pylist(), output=output):
+        name = LogName.of(file)
+        is_full = sum(each.nbytes for tables in rows.values() for each in tables) >= MERGED_BYTES
+        if is_full and name != numbers[-1] and numbers[-1] != numbers[0]:
+            merged.append(_write(output, rows, first=numbers[0], last=numbers[-1]))
+            rows, numbers = defaultdict(list), []
+        rows[file.rpartition("/")[0]].append(table)
+        numbers.append(name)
+    if numbers and numbers[-1] != numbers[0]:
+        merged.append(_write(output, rows, first=numbers[0], last=numbers[-1]))
+    return pa.table({"name": pa.array(merged, pa.string())})
+
+
+def _read(files: Sequence[str], *, output: Location) -> Iterator[tuple[str, pa.Table]]:
+    with ThreadPoolExecutor(LOG_THREADS) as threads:
+        for first in range(0, len(files), READ_FILES):
+            names = files[first : first + READ_FILES]
+            yield from zip(names, threads.map(partial(_read_whole, output), names), strict=True)
+
+
+def _read_whole(output: Location, file: str) -> pa.Table:
+    schema = LOG_SCHEMAS[file.rpartition("/")[0]]
+    return read_log_file(output, (output / file).path, columns=schema.names).cast(schema)
+
+
+def _write(output: Location, rows: dict[str, list[pa.Table]], *, first: LogName, last: LogName) -> str:
+    name = f"{first.line}-{first.first:06d}to{last.last:06d}.parquet"
+    order = [(column, "ascending") for column in ("document_hash", "question_hash", "sample")]
+    write_log_files(
+        output, {folder: pa.concat_tables(tables).sort_by(order) for folder, tables in rows.items()}, name=name
+    )
+    return name

@@ -1,0 +1,249 @@
+import asyncio
+import multiprocessing
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memagent_batch.errors import StorageError, SupersededError
+from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log import keys, merge
+from memagent_batch.store.turn_log.index import scan_log
+from memagent_batch.store.turn_log.keys import KEYS_FOLDER, LOG_SCHEMAS, OUTCOMES_FOLDER, TURNS_FOLDER, read_log_file
+from memagent_batch.store.turn_log.turns import read_turns
+from tests.store.turn_log.logs import FLUSHES, RUNS, held, small_files, write, written
+
+
+@pytest.fixture(autouse=True)
+def _merges_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merge, "MERGE_FROM", 2)
+
+
+def merged(output: Location, **arguments: Any) -> list[str]:
+    settings: dict[str, Any] = {"recorded": tuple, "require_claim": lambda: None}
+    return merge.merge_log(output, **(settings | arguments))
+
+
+def test_scan_opens_key_files_alone(tmp_path: Path) -> None:
+    output = written(tmp_path)
+    before = scan_log(output, fingerprint="f")
+    for folder in LOG_SCHEMAS:
+        for path in (output / folder).files():
+            Path(path).write_bytes(b"not read")
+    assert scan_log(output, fingerprint="f") == before
+
+
+def test_missing_key_file_is_made_of_its_log_files(tmp_path: Path) -> None:
+    output = written(tmp_path)
+    before = held(output)
+    for path in (output / KEYS_FOLDER).files()[::2]:
+        Path(path).unlink()
+    assert held(output) == before
+
+
+def test_key_file_promises_no_turn_whose_file_is_gone(tmp_path: Path) -> None:
+    output = written(tmp_path)
+    gone = (output / TURNS_FOLDER).files()[0]
+    Path(gone).unlink()
+    index = scan_log(output, fingerprint="f")
+    assert gone not in {file for files in index.turn_files.values() for file in files}
+    assert len(index.turn_files) == 2 * FLUSHES - 1
+    assert len(index.outcomes) == 2 * FLUSHES
+
+
+def test_scan_of_a_run_reads_no_file_of_the_runs_before_it(tmp_path: Path) -> None:
+    output = written(tmp_path)
+    before = scan_log(output, fingerprint="f")
+    for path in output.files():
+        Path(path).write_bytes(b"not read")
+    written(tmp_path, run_ids=RUNS[1:2])
+    index = scan_log(output, fingerprint="f", begins=f"{RUNS[1]}-", before=before)
+    assert len(index.outcomes) == len(index.turn_files) == 4 * FLUSHES
+    assert {run_id: turns.asked for run_id, turns in index.run_turns.items()} == dict.fromkeys(RUNS[:2], 2 * FLUSHES)
+    assert len(before.outcomes) == 2 * FLUSHES
+
+
+def test_merged_log_says_the_same_in_a_file_for_each_writer(tmp_path: Path) -> None:
+    output = written(tmp_path)
+    before = held(output)
+    assert len(merged(output)) == 2
+    assert held(output) == before
+    assert small_files(output) == []
+    assert len(output.files()) == 2 * 3
+    assert merged(output) == []
+
+
+def test_merge_makes_several_files_of_many_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = written(tmp_path, writers="a")
+    before = held(output)
+    monkeypatch.setattr(merge, "MERGED_BYTES", 1)
+    names = [name.rpartition("-")[2] for name in merged(output)]
+    assert names == ["000001to000002.parquet", "000003to000004.parquet"]
+    assert held(output) == before
+
+
+def test_row_groups_without_a_wanted_document_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys, "GROUP_ROWS", 1)
+    output = written(tmp_path, writers="a")
+    merged(output)
+    (file,) = (output / TURNS_FOLDER).files()
+    wanted = [f"{RUNS[0]} a 1", f"{RUNS[0]} a 3"]
+    table = read_log_file(output, file, columns=["document_hash"], document_hashes=wanted)
+    assert table["document_hash"].to_pylist() == wanted
+    assert read_log_file(output, file, columns=["document_hash"], document_hashes=["0", "9"]).num_rows == 0
+
+
+def test_short_log_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = written(tmp_path)
+    files = output.files()
+    monkeypatch.setattr(merge, "MERGE_FROM", 2 * FLUSHES + 1)
+    assert merged(output) == []
+    assert output.files() == files
+
+
+def test_file_that_a_record_names_stays_and_divides_the_merged_ones(tmp_path: Path) -> None:
+    output = written(tmp_path, writers="a")
+    before = held(output)
+    recorded = f"{TURNS_FOLDER}/{RUNS[0]}-a-000002.parquet"
+    merged(output, recorded=lambda: [recorded])
+    assert (output / recorded).exists()
+    assert [path.rpartition("-")[2] for path in (output / TURNS_FOLDER).files()] == [
+        "000001.parquet",
+        "000002.parquet",
+        "000003to000004.parquet",
+    ]
+    assert held(output) == before
+
+
+def test_flush_that_its_writer_has_not_ended_stays(tmp_path: Path) -> None:
+    output = written(tmp_path, writers="a")
+    before = held(output)
+    last = f"{RUNS[0]}-a-{FLUSHES:06d}.parquet"
+    (output / KEYS_FOLDER / last).fs.rm_file((output / KEYS_FOLDER / last).path)
+    merged(output)
+    assert (output / TURNS_FOLDER / last).exists()
+    assert held(output) == before
+
+
+def test_turns_of_a_file_that_was_listed_before_it_was_merged_are_read(tmp_path: Path) -> None:
+    output = written(tmp_path)
+    listed = (output / TURNS_FOLDER).files()
+    merged(output)
+    name = f"{RUNS[0]} a 0"
+    (rows,) = read_turns(output, listed, fingerprint="f", document_hashes=[name]).values()
+    assert rows["update/0"]["text"] == f"turn of {name}"
+
+
+def test_superseded_attempt_removes_nothing(tmp_path: Path) -> None:
+    output = written(tmp_path)
+    files, before = set(output.files()), held(output)
+
+    def superseded() -> None:
+        raise SupersededError("a newer attempt owns the output")
+
+    with pytest.raises(SupersededError):
+        merged(output, require_claim=superseded)
+    assert files < set(output.files())
+    assert held(output) == before
+
+
+def _merge_and_die(output: Location, steps: int) -> None:
+    """Merges, and is killed before the next change of the store after so many."""
+    left = iter(range(steps))
+    lock = threading.Lock()
+
+    def dies(change: Any) -> Any:
+        def changed(*arguments: Any) -> Any:
+            with lock:
+                if next(left, None) is None:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return change(*arguments)
+
+        return changed
+
+    Location.write_bytes = dies(Location.write_bytes)  # type: ignore[method-assign]
+    Location._delete_file = dies(Location._delete_file)  # type: ignore[method-assign]
+    merged(output)
+
+
+def killed_merges(folder: Path) -> Iterator[Location]:
+    """Logs whose merge was killed after each of its steps; none after the last one."""
+    for steps in range(100):
+        output = written(folder / str(steps), writers="a")
+        process = multiprocessing.get_context("fork").Process(target=_merge_and_die, args=(output, steps))
+        process.start()
+        process.join(60)
+        if process.exitcode == 0:
+            return
+        assert process.exitcode == -signal.SIGKILL
+        yield output
+    raise AssertionError("the merge does not end")
+
+
+def test_merge_killed_at_every_step_loses_and_doubles_nothing_and_the_next_one_ends_it(tmp_path: Path) -> None:
+    before = held(written(tmp_path / "whole", writers="a"))
+    num_kills = 0
+    for output in killed_merges(tmp_path):
+        assert held(output) == before
+        merged(output)
+        assert held(output) == before
+        assert small_files(output) == []
+        num_kills += 1
+    assert num_kills == 3 + 3 * FLUSHES
+
+
+def test_three_attempts_that_merge_at_once_take_no_file_from_the_newest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merge, "MERGED_BYTES", 1)
+    for name in ("write_bytes", "_delete_file"):
+        monkeypatch.setattr(Location, name, slowed(getattr(Location, name)))
+    for number in range(5):
+        output = written(tmp_path / str(number), writers="ab")
+        owner = [-1]
+        with ThreadPoolExecutor(3) as threads:
+            attempts = [threads.submit(attempt, output, owner, number) for number in range(3)]
+            outcomes = [each.result() for each in attempts]
+        assert outcomes[-1]
+        answers = held(output)["answers"]
+        assert len(answers) == (2 + 3) * FLUSHES
+        assert {turns.asked for turns in held(output)["run_turns"].values()} <= {FLUSHES, 3 * FLUSHES}
+
+
+def slowed(change: Any) -> Any:
+    def changed(*arguments: Any) -> Any:
+        time.sleep(random.uniform(0, 0.003))
+        return change(*arguments)
+
+    return changed
+
+
+def attempt(output: Location, owner: list[int], number: int) -> bool:
+    """Claims, lists, reads, merges; whether it was not superseded. What the newest one has listed stays for it."""
+    time.sleep(random.uniform(0, 0.05) * number)
+
+    def require_claim() -> None:
+        if owner[0] != number:
+            raise SupersededError("a newer attempt owns the output")
+
+    owner[0] = max(owner[0], number)
+    index = scan_log(output, fingerprint="f")
+    asyncio.run(write(output, run_id=RUNS[number], writer_id=f"own{number}"))
+    time.sleep(random.uniform(0, 0.05))
+    try:
+        for each in index.outcomes.values():
+            require_claim()
+            read_log_file(output, each.file, columns=LOG_SCHEMAS[OUTCOMES_FOLDER].names)
+        merged(output, require_claim=require_claim)
+    except SupersededError:
+        return False
+    except StorageError:  # a newer attempt has merged the file away
+        return owner[0] == number
+    return True
