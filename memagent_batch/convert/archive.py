@@ -28,12 +28,12 @@ class ZipConverter:
             with zipfile.ZipFile(file) as package:
                 members = [member for member in package.infolist() if not member.is_dir() or member.file_size]
                 for number, member in enumerate(members, start=1):
-                    yield _attachment(package, member, number=number)
+                    yield _member_attachment(package, member, number=number)
         except zipfile.BadZipFile as error:
             raise ConversionError(f"it can't be opened as a ZIP file ({error}); is it whole?") from error
 
 
-def _attachment(package: zipfile.ZipFile, member: zipfile.ZipInfo, *, number: int) -> Attachment:
+def _member_attachment(package: zipfile.ZipFile, member: zipfile.ZipInfo, *, number: int) -> Attachment:
     data, failure = b"", None
     if member.flag_bits & 1:
         failure = "encrypted: it opens with a password only; remove it"

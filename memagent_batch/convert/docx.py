@@ -48,7 +48,7 @@ FILES = frozenset({"aFChunk", "oleObject", "package", "subDocument"})
 """Relations of files inside the package."""
 WALKED = frozenset({"worksheet", "chartsheet", "slideLayout", "slideMaster"})
 """Parts of which only shapes that are no places for other text count, and which relate to others."""
-PLACES = {"notesSlide": "notes", "diagramData": "diagram", "threadedComment": "comments", "chartEx": "chart"} | {
+PART_PLACES = {"notesSlide": "notes", "diagramData": "diagram", "threadedComment": "comments", "chartEx": "chart"} | {
     "slideLayout": "layout",
     "slideMaster": "master",
 }
@@ -154,7 +154,7 @@ def related_items(
         else:
             text = related_text(root_of(target), kind)
             if text.strip():
-                yield Part(locator=f"{place}{PLACES.get(kind, kind)}", text=text, reason=_reason(text))
+                yield Part(locator=f"{place}{PART_PLACES.get(kind, kind)}", text=text, reason=_reason(text))
             yield from related_items(target, place=place, number=f"{below}-", seen=seen)
 
 
@@ -214,20 +214,20 @@ def _paragraph(paragraph: Any) -> str:
     """Its text, then that of text boxes in it; a text box is there twice, the second time as a fallback."""
     inline, boxes = list[str](), list[str]()
     for child in paragraph:
-        _collect_text(child, inline, boxes)
+        _collect_inline(child, inline, boxes)
     return "\n".join(text for text in ("".join(inline), *boxes) if text)
 
 
-def _collect_text(element: Any, inline: list[str], boxes: list[str]) -> None:
+def _collect_inline(element: Any, inline: list[str], boxes: list[str]) -> None:
     if element.tag in TEXT_TAGS:
         inline.append(element.text or "")
-    elif element.tag in SHOWN:
-        inline.append(SHOWN[element.tag](element))
+    elif element.tag in SHOWN_ELEMENTS:
+        inline.append(SHOWN_ELEMENTS[element.tag](element))
     elif element.tag in BLOCKS:
         boxes.append(_paragraph(element) if element.tag == f"{W}p" else _table(element))
     elif element.tag not in LEFT_OUT:
         for child in element:
-            _collect_text(child, inline, boxes)
+            _collect_inline(child, inline, boxes)
 
 
 def _symbol(element: Any) -> str:
@@ -262,7 +262,7 @@ def _chosen(field: Any, name: str, otherwise: str) -> str:
     return next(values, otherwise)
 
 
-SHOWN: dict[str, Callable[[Any], str]] = {
+SHOWN_ELEMENTS: dict[str, Callable[[Any], str]] = {
     f"{W}tab": lambda _: "\t",
     f"{W}br": lambda _: "\n",
     f"{W}cr": lambda _: "\n",

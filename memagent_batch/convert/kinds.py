@@ -97,13 +97,13 @@ ENCRYPTED_OFFICE = "EncryptedPackage".encode("utf-16-le")
 OFFICE_LIST = "[Content_Types].xml"
 PACKAGE_LISTS = frozenset({OFFICE_LIST, "META-INF/manifest.xml"})
 """Files that say what is in a package of Office or LibreOffice."""
-PACKAGES = {
+MAIN_PARTS = {
     "xl/workbook.xml": FileKind.SHEETS,
     "ppt/presentation.xml": FileKind.SLIDES,
     "content.xml": FileKind.OPENDOCUMENT,
 }
 """Kinds by the main file of their packages."""
-PACKAGED = frozenset({FileKind.DOCX, *PACKAGES.values()})
+PACKAGED = frozenset({FileKind.DOCX, *MAIN_PARTS.values()})
 BINARY_SHEETS = "xl/workbook.bin"
 
 HTML_START = re.compile(rb"\s*+(?><\?xml[^>]*>\s*)?+(?><!--.*?-->\s*)*+<(!doctype html|html|head|body)\b", re.I | re.S)
@@ -194,7 +194,7 @@ def _zipped(file: Path, *, ending: str) -> str | NoConverter:
         return ENDINGS.get(ending, FileKind.ZIP)  # whose converter says what is wrong with it
     if BINARY_SHEETS in names and OFFICE_LIST in names:
         return _skipped("a binary workbook (XLSB) has no converter; save it as XLSX")
-    for main, kind in PACKAGES.items():
+    for main, kind in MAIN_PARTS.items():
         if main in names and names & PACKAGE_LISTS:
             return kind
     is_docx = OFFICE_LIST in names and any(name.startswith("word/document") for name in names)

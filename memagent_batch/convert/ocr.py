@@ -164,7 +164,7 @@ def reading_order(lines: Sequence[Line]) -> Iterator[Line]:
     rest = sorted(lines, key=lambda line: (line.top + line.bottom, line.left))
     while rest:
         for end in range(len(rest), COLUMN_LINES - 1, -1):
-            columns = _columns(rest[:end])
+            columns = _two_columns(rest[:end])
             if columns:
                 for column in columns:
                     yield from reading_order(column)
@@ -174,7 +174,7 @@ def reading_order(lines: Sequence[Line]) -> Iterator[Line]:
             yield rest.pop(0)
 
 
-def _columns(lines: Sequence[Line]) -> tuple[list[Line], list[Line]] | None:
+def _two_columns(lines: Sequence[Line]) -> tuple[list[Line], list[Line]] | None:
     """Two groups of lines beside one another, with nothing between them that crosses; None if there are none."""
     by_left = sorted(lines, key=lambda line: line.left)
     width = max(line.right for line in lines) - by_left[0].left

@@ -18,7 +18,7 @@ TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 DRAW = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
 OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 SPACES = {f"{TEXT}s": " ", f"{TEXT}tab": "\t", f"{TEXT}line-break": "\n"}
-LEFT_OUT = frozenset({f"{TEXT}tracked-changes", f"{TEXT}note-citation"})
+NOT_TEXT = frozenset({f"{TEXT}tracked-changes", f"{TEXT}note-citation"})
 """What was deleted, and the numbers of notes."""
 INNER = re.compile(r"(?P<object>[^/]+)/content\.xml|Pictures/[^/]+|(?P<file>Object [^/]+)")
 """Members that are shown inside: objects such as charts, pictures, and files of other programs."""
@@ -46,13 +46,13 @@ class OpenDocumentConverter:
         with zipfile.ZipFile(file) as package:
             if b"encryption-data" in package.read("META-INF/manifest.xml"):
                 raise ConversionError("encrypted: it opens with a password only; remove the password")
-            yield from section_parts(_headed_blocks(_root(package, "content.xml")), separator="\n\n")
+            yield from section_parts(_open_blocks(_root(package, "content.xml")), separator="\n\n")
             names = package.namelist()
             if "styles.xml" in names:
                 margins = "\n\n".join(
                     text
                     for each in _root(package, "styles.xml").iter(f"{OFFICE}master-styles")
-                    for _, text in _headed_blocks(each)
+                    for _, text in _open_blocks(each)
                 )
                 yield from [Part(locator="headers and footers", text=margins)] if margins else []
             for number, name in enumerate(names, start=1):
@@ -66,7 +66,7 @@ def _inner_items(package: zipfile.ZipFile, name: str, *, number: str) -> Iterato
     if inner["object"]:
         yield Part(
             locator=f"object {inner['object']}",
-            text="\n\n".join(text for _, text in _headed_blocks(_root(package, name))),
+            text="\n\n".join(text for _, text in _open_blocks(_root(package, name))),
         )
     elif inner["file"]:
         yield Attachment(number=number, name=name, locator=f"file {name}", data=package.read(name))
@@ -83,27 +83,27 @@ def _root(package: zipfile.ZipFile, name: str) -> Any:
     return root
 
 
-def _headed_blocks(root: Any) -> Iterator[tuple[str | None, str]]:
+def _open_blocks(root: Any) -> Iterator[tuple[str | None, str]]:
     """Paragraphs and rows of tables below an element, in order; a heading, sheet or slide with its title."""
     for child in root:
         if child.tag in (f"{TEXT}p", f"{TEXT}h", f"{TABLE}table-row"):
-            text = _row(child) if child.tag == f"{TABLE}table-row" else _line(child)
+            text = _row(child) if child.tag == f"{TABLE}table-row" else _text_line(child)
             if text.strip(" |"):
                 yield (text if child.tag == f"{TEXT}h" else None), text
-        elif child.tag not in LEFT_OUT:
+        elif child.tag not in NOT_TEXT:
             name = child.get(f"{DRAW}name") if child.tag == f"{DRAW}page" else child.get(f"{TABLE}name")
             if name and child.tag in (f"{DRAW}page", f"{TABLE}table"):
                 yield (name if child.getparent().tag != f"{OFFICE}text" else None), name
-            yield from _headed_blocks(child)
+            yield from _open_blocks(child)
 
 
 def _row(row: Any) -> str:
     return " | ".join(
-        " ".join(text for _, text in _headed_blocks(cell)) for cell in row.iterchildren(f"{TABLE}*")
+        " ".join(text for _, text in _open_blocks(cell)) for cell in row.iterchildren(f"{TABLE}*")
     ).rstrip(" |")
 
 
-def _line(element: Any) -> str:
+def _text_line(element: Any) -> str:
     """The text of a paragraph, with the notes and comments in it."""
     pieces = [element.text or ""]
     for child in element:
@@ -112,8 +112,8 @@ def _line(element: Any) -> str:
                 SPACES[child.tag] * int(child.get(f"{TEXT}c", "1")) if child.tag == f"{TEXT}s" else SPACES[child.tag]
             )
         elif child.tag in (f"{TEXT}note", f"{OFFICE}annotation"):
-            pieces.append(f" [{' '.join(text for _, text in _headed_blocks(child))}] ")
-        elif child.tag not in LEFT_OUT and isinstance(child.tag, str):
-            pieces.append(_line(child))
+            pieces.append(f" [{' '.join(text for _, text in _open_blocks(child))}] ")
+        elif child.tag not in NOT_TEXT and isinstance(child.tag, str):
+            pieces.append(_text_line(child))
         pieces.append(child.tail or "")
     return "".join(pieces)

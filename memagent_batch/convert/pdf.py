@@ -32,7 +32,7 @@ PAGE = re.compile(rb"(\d+)\s+\d+\s+obj\s*<<[^>]*?/Type\s*/Page\b")
 STREAM = re.compile(rb"(?<!end)stream\r?\n")
 DICTIONARY_BYTES = 500
 """Bytes before a stream that say how it is packed."""
-BLOCK_BYTES = 64 << 10
+UNPACKED_AT_ONCE = 64 << 10
 """Bytes of packed content that are unpacked at once."""
 ZLIB_HEADER_BYTES = 2
 UNREAD_FILE = "this embedded file can't be read"
@@ -105,7 +105,7 @@ def _annotations(document: Any, page: Any, *, number: int) -> tuple[list[str], l
         kind = pdfium.FPDFAnnot_GetSubtype(note)
         if kind == pdfium.FPDF_ANNOT_FILEATTACHMENT and (clipped := pdfium.FPDFAnnot_GetFileAttachment(note)):
             attached = pypdfium2.PdfAttachment(clipped, document)
-            attachments.append(_attachment(attached, number=f"p{number}-{index + 1}", place=f"page {number}, "))
+            attachments.append(_embedded_file(attached, number=f"p{number}-{index + 1}", place=f"page {number}, "))
         elif kind not in (pdfium.FPDF_ANNOT_WIDGET, pdfium.FPDF_ANNOT_POPUP):
             notes.append(_contents(note))
         pdfium.FPDFPage_CloseAnnot(note)
@@ -144,8 +144,8 @@ def _is_damaged(data: bytes, head_end: int, start: int) -> bool:
         return False
     unpacker, end = zlib.decompressobj(-zlib.MAX_WBITS), data.find(b"endstream", start)
     try:
-        for at in range(start + ZLIB_HEADER_BYTES, end, BLOCK_BYTES):
-            unpacker.decompress(data[at : min(end, at + BLOCK_BYTES)])
+        for at in range(start + ZLIB_HEADER_BYTES, end, UNPACKED_AT_ONCE):
+            unpacker.decompress(data[at : min(end, at + UNPACKED_AT_ONCE)])
     except zlib.error:
         return True
     return not unpacker.eof
@@ -228,10 +228,10 @@ def _attachments(document: Any) -> Iterator[Attachment]:
                 number=str(number), name=name, locator=f"attachment {name}", failure=f"{UNREAD_FILE} ({error})"
             )
         else:
-            yield _attachment(attachment, number=str(number))
+            yield _embedded_file(attachment, number=str(number))
 
 
-def _attachment(attachment: Any, *, number: str, place: str = "") -> Attachment:
+def _embedded_file(attachment: Any, *, number: str, place: str = "") -> Attachment:
     name = f"unnamed-{number}"
     try:
         name = attachment.get_name() or name

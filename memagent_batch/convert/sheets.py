@@ -67,12 +67,12 @@ def _lines(sheet: Any) -> Iterator[str]:
     ):
         yield from filter(None, (place.text for place in (margin.left, margin.center, margin.right)))
     for row in sheet.iter_rows():
-        cells = [_cell_text(cell) for cell in row]
+        cells = [_value_text(cell) for cell in row]
         if any(cells):
             yield " | ".join(cells).rstrip(" |")
 
 
-def _cell_text(cell: Any) -> str:
+def _value_text(cell: Any) -> str:
     """The value of a cell, with the unit that its format shows."""
     value, form = cell.value, str(cell.number_format)
     if isinstance(value, datetime) and value.time() == time():

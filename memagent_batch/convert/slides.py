@@ -37,7 +37,7 @@ class SlidesConverter:
         for number, entry in enumerate(root_of(show).iter("{*}sldId"), start=1):
             slide, place = show.related_parts[entry.get(RELATION)], f"slide {number}"
             seen.add(slide.partname)
-            yield Part(locator=place, text="\n\n".join(_blocks(root_of(slide))))
+            yield Part(locator=place, text="\n\n".join(_slide_blocks(root_of(slide))))
             yield from related_items(slide, place=f"{place}, ", number=f"{number}-", seen=seen)
 
 
@@ -56,25 +56,25 @@ def main_part(file: Path, *, kind: str) -> Any:
         raise ConversionError(f"it can't be opened as {kind} ({error}); is it whole?") from error
 
 
-def _blocks(root: Any) -> Iterator[str]:
+def _slide_blocks(root: Any) -> Iterator[str]:
     """Paragraphs and tables below an element, in order."""
     for child in root:
         if child.tag == f"{A}p":
-            text = _line(child)
+            text = _paragraph_line(child)
         elif child.tag == f"{A}tbl":
             rows = (
-                [" ".join(map(_line, cell.iter(f"{A}p"))) for cell in row.iter(f"{A}tc")]
+                [" ".join(map(_paragraph_line, cell.iter(f"{A}p"))) for cell in row.iter(f"{A}tc")]
                 for row in child.iter(f"{A}tr")
             )
             text = "\n".join(" | ".join(cells) for cells in rows)
         else:
-            yield from _blocks(child) if child.tag != FALLBACK else ()
+            yield from _slide_blocks(child) if child.tag != FALLBACK else ()
             continue
         if text.strip():
             yield text
 
 
-def _line(paragraph: Any) -> str:
+def _paragraph_line(paragraph: Any) -> str:
     return "".join(
         BREAKS.get(each.tag) or (each.text if each.tag == f"{A}t" else "") or "" for each in paragraph.iter()
     )

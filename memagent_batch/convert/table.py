@@ -183,9 +183,9 @@ def _read_of(
     attached = {name: parts for name, parts in unread.items() if name.startswith(f"{document_id}/")}
     places: dict[str, list[str]] = {}
     for row in unread[document_id]:
-        places.setdefault(_why_unread(row), []).append(row["locator"] if len(rows) > 1 else "")
+        places.setdefault(_why_part_unread(row), []).append(row["locator"] if len(rows) > 1 else "")
     for name, parts in attached.items():
-        for why in dict.fromkeys(map(_why_unread, parts)):
+        for why in dict.fromkeys(map(_why_part_unread, parts)):
             places.setdefault(why, []).append(f"attachment {name.removeprefix(f'{document_id}/')}")
     num_parts = len(rows) + len(attached)
     num_unread = len(unread[document_id]) + sum(map(bool, attached.values()))
@@ -195,7 +195,7 @@ def _read_of(
     }
 
 
-def _why_unread(row: ConvertedRow) -> str:
+def _why_part_unread(row: ConvertedRow) -> str:
     return f"{row['status']}: {row['reason'] or 'nothing is in it'}"
 
 

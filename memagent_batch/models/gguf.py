@@ -16,7 +16,7 @@ from memagent_batch.models.tensors import Floats, write_bfloat16
 
 ARCHITECTURE = "llama"
 
-WHOLE = {
+MODEL_TENSORS = {
     "token_embd.weight": "model.embed_tokens.weight",
     "output_norm.weight": "model.norm.weight",
     "output.weight": "lm_head.weight",
@@ -121,12 +121,12 @@ class GgufFile:
         layer = re.fullmatch(r"blk\.(\d+)\.(\w+)\.weight", name)
         if layer and layer[2] in OF_LAYER:
             return f"model.layers.{layer[1]}.{OF_LAYER[layer[2]]}.weight"
-        if name not in WHOLE:
+        if name not in MODEL_TENSORS:
             raise SettingsError(
                 f"model: {self.path.name} holds {name!r}, which a plain model of the family {ARCHITECTURE!r} has not; "
                 "give the folder of the original model"
             )
-        return WHOLE[name]
+        return MODEL_TENSORS[name]
 
     def _value(self, key: str, *default: Any) -> Any:
         """A value of the file's header, or the default if there is one."""

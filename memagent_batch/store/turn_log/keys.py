@@ -40,7 +40,7 @@ SCAN_TRIES = 3
 """Times that a scan lists the log again since a file that it had listed was merged meanwhile."""
 TASK_FILES = 2000
 """Files that one task of a scan reads: 2.5 s of a store that answers in 20 ms."""
-_NAME = re.compile(r"(.+)-(\d+)(?:to(\d+))?\.parquet")
+_LOG_NAME = re.compile(r"(.+)-(\d+)(?:to(\d+))?\.parquet")
 _REMEDY = "restore it, or delete it to read its turns again"
 
 MapFiles = Callable[[Callable[[pa.Table], pa.Table], Iterable[pa.Table]], Iterator[pa.Table]]
@@ -61,7 +61,7 @@ class KeyRow(AddressRow):
     num_prompt_tokens: Annotated[int, Column("their prompts", "tokens")]
 
 
-KEYS = arrow_schema(KeyRow)
+LOG_KEYS = arrow_schema(KeyRow)
 _ADDRESS = ["document_hash", "question_hash", "sample", "fingerprint", "run_id"]
 
 
@@ -79,7 +79,7 @@ class LogName:
     def of(cls, path: str) -> "LogName":
         """The parts of a name; a file of another name has the number 0."""
         name = path.rpartition("/")[2]
-        match = _NAME.fullmatch(name)
+        match = _LOG_NAME.fullmatch(name)
         if match is None:
             return cls(line=name.removesuffix(".parquet").rpartition("-")[0], first=0, last=0)
         return cls(line=match[1], first=int(match[2]), last=int(match[3] or match[2]))
@@ -106,7 +106,7 @@ def list_folder(folder: Location, *, begins: Collection[str] = ("",)) -> list[st
     `begins`: a run's id, and a writer's after it, of the files that are wanted.
     """
     paths = folder.files(begins=next(iter(begins)) if len(begins) == 1 else "")
-    return without_merged([path for path in paths if _file_name(path).startswith(tuple(begins))])
+    return without_merged([path for path in paths if _base_name(path).startswith(tuple(begins))])
 
 
 def without_merged(paths: Iterable[str]) -> list[str]:
@@ -128,11 +128,11 @@ def merged_file(output: Location, path: str) -> str | None:
 
 def make_keys(tables: Mapping[str, pa.Table], *, name: str) -> pa.Table:
     """The keys of log tables, by folder, whose files have this name."""
-    keys = [KEYS.empty_table()]
+    keys = [LOG_KEYS.empty_table()]
     for folder, table in tables.items():
         keys.append(_turn_keys(table) if folder == TURNS_FOLDER else _ended_keys(table))
         file = pa.array([f"{folder}/{name}"], pa.string()).take(pa.array([0] * keys[-1].num_rows, pa.int64()))
-        keys[-1] = keys[-1].append_column("file", file).select(KEYS.names).cast(KEYS)
+        keys[-1] = keys[-1].append_column("file", file).select(LOG_KEYS.names).cast(LOG_KEYS)
     return pa.concat_tables(keys).combine_chunks()
 
 
@@ -169,11 +169,11 @@ def write_log_files(output: Location, tables: Mapping[str, pa.Table], *, name: s
     written = 0
     for folder in LOG_SCHEMAS:
         if folder in tables:
-            written += _write(output / f"{folder}/{name}", tables[folder])
-    return written + _write(output / f"{KEYS_FOLDER}/{name}", make_keys(tables, name=name))
+            written += _write_log_file(output / f"{folder}/{name}", tables[folder])
+    return written + _write_log_file(output / f"{KEYS_FOLDER}/{name}", make_keys(tables, name=name))
 
 
-def _write(place: Location, table: pa.Table) -> int:
+def _write_log_file(place: Location, table: pa.Table) -> int:
     data = parquet_bytes(table, group_rows=GROUP_ROWS)
     place.write_bytes(data)
     return len(data)
@@ -188,7 +188,7 @@ def read_keys(
     among: Collection[str] | None = None,
     mapped: MapFiles = map,
 ) -> list[pa.Table]:
-    """The keys of these fingerprints: tables of `KEYS`, in no order, where `file` is the path of a log file.
+    """The keys of these fingerprints: tables of `LOG_KEYS`, in no order, where `file` is the path of a log file.
 
     Args:
         output: Where the log is.
@@ -219,16 +219,16 @@ def _listed(
 ) -> pa.Table:
     """The files to read for their keys, key files and log files without one, and the log files that each is about."""
     keys = [] if among is not None else list_folder(output / KEYS_FOLDER, begins=begins)
-    keyed = {_file_name(path): path for path in keys}
+    keyed = {_base_name(path): path for path in keys}
     read: dict[str, list[str]] = defaultdict(list)
     for folder in reversed(LOG_SCHEMAS):  # turns last: if a run goes on, none of an outcome is missing
         for path in list_folder(output / folder, begins=begins) if folder in folders else ():
             if among is None or path in among:
-                read[keyed.get(_file_name(path), path)].append(path)
+                read[keyed.get(_base_name(path), path)].append(path)
     return pa.table({"path": pa.array([*read], pa.string()), "files": pa.array(read.values(), pa.list_(pa.string()))})
 
 
-def _file_name(path: str) -> str:
+def _base_name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
@@ -236,9 +236,9 @@ def _read_task(files: pa.Table, *, output: Location, fingerprints: Collection[st
     """The keys in some files, of log files that count."""
     with ThreadPoolExecutor(LOG_THREADS) as threads:
         tables = list(threads.map(partial(_read_keys_of, output), files["path"].to_pylist()))
-    keys = pa.concat_tables([KEYS.empty_table(), *tables]).combine_chunks()
+    keys = pa.concat_tables([LOG_KEYS.empty_table(), *tables]).combine_chunks()
     file = pc.binary_join_element_wise(output.path.rstrip("/"), keys["file"], "/")
-    keys = keys.set_column(KEYS.get_field_index("file"), KEYS.field("file"), file)
+    keys = keys.set_column(LOG_KEYS.get_field_index("file"), LOG_KEYS.field("file"), file)
     is_wanted = pc.is_in(keys["fingerprint"], pa.array(fingerprints, pa.string()))
     return keys.filter(pc.and_(is_wanted, pc.is_in(keys["file"], pc.list_flatten(files["files"]))))
 
@@ -247,7 +247,7 @@ def _read_keys_of(output: Location, path: str) -> pa.Table:
     name = path[len(output.path.rstrip("/")) + 1 :]
     folder, _, file = name.rpartition("/")
     if folder == KEYS_FOLDER:
-        return read_log_file(output, path, columns=KEYS.names).cast(KEYS)
+        return read_log_file(output, path, columns=LOG_KEYS.names).cast(LOG_KEYS)
     ended = ["finished_at", "is_failed" if folder == FOLLOW_UPS_FOLDER else "status"]
     rest = ["finished_at", "path", "num_prompt_tokens", "reused_from"] if folder == TURNS_FOLDER else ended
     return make_keys({folder: read_log_file(output, path, columns=[*_ADDRESS, *rest])}, name=file)

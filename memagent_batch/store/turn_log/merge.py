@@ -128,12 +128,12 @@ def _merge(files: pa.Table, *, output: Location) -> pa.Table:
         name = LogName.of(file)
         is_full = sum(each.nbytes for tables in rows.values() for each in tables) >= MERGED_BYTES
         if is_full and name != numbers[-1] and numbers[-1] != numbers[0]:
-            merged.append(_write(output, rows, first=numbers[0], last=numbers[-1]))
+            merged.append(_write_merged(output, rows, first=numbers[0], last=numbers[-1]))
             rows, numbers = defaultdict(list), []
         rows[file.rpartition("/")[0]].append(table)
         numbers.append(name)
     if numbers and numbers[-1] != numbers[0]:
-        merged.append(_write(output, rows, first=numbers[0], last=numbers[-1]))
+        merged.append(_write_merged(output, rows, first=numbers[0], last=numbers[-1]))
     return pa.table({"name": pa.array(merged, pa.string())})
 
 
@@ -149,7 +149,7 @@ def _read_whole(output: Location, file: str) -> pa.Table:
     return read_log_file(output, (output / file).path, columns=schema.names).cast(schema)
 
 
-def _write(output: Location, rows: dict[str, list[pa.Table]], *, first: LogName, last: LogName) -> str:
+def _write_merged(output: Location, rows: dict[str, list[pa.Table]], *, first: LogName, last: LogName) -> str:
     name = f"{first.line}-{first.first:06d}to{last.last:06d}.parquet"
     order = [(column, "ascending") for column in ("document_hash", "question_hash", "sample")]
     write_log_files(
