@@ -110,8 +110,10 @@ class BoardActor(Board):
         self._run_ended = asyncio.Event()
         self._shared: asyncio.Future[ray.ObjectRef] | None = None
 
-    async def begin_start(self, replica: str) -> None:
-        """A replica begins to start; see `Starts`."""
+    async def begin_start(self, replica: str, *, is_new: bool) -> None:
+        """A replica begins to start, for the first time or again; see `Starts`."""
+        if is_new:
+            self._begin_run()  # Ray Data makes its replicas before it says that it runs
         await self._starts.begin(replica)
 
     async def end_start(self, replica: str, *, num_replicas: int, problem: str | None) -> NextStep:
@@ -121,7 +123,12 @@ class BoardActor(Board):
     @ray.method(max_task_retries=-1)  # type: ignore[untyped-decorator]
     async def begin_run(self) -> None:
         """Readings begin: those of the run, or those of a dataset that is consumed again."""
-        self._starts, self._run_ended = Starts(), asyncio.Event()
+        self._begin_run()
+
+    def _begin_run(self) -> None:
+        """Forgets the replicas of readings that have ended, at the first sign of others."""
+        if self._run_ended.is_set():
+            self._starts, self._run_ended = Starts(), asyncio.Event()
 
     async def end_run(self) -> None:
         """The readings have ended."""

@@ -66,7 +66,8 @@ class Replica:
 
     def __init__(self, reader: type[Reader], task: ReaderTask) -> None:
         self._task = task
-        self._reader = reader(task, this_process())
+        self._process = this_process()
+        self._reader = reader(task, self._process)
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True, name="reading").start()
         asyncio.run_coroutine_threadsafe(self._start(), self._loop).result()
@@ -78,7 +79,7 @@ class Replica:
     async def _start(self) -> None:
         """Starts the engine. An error is kept for the first document, unless other replicas can read."""
         board, replica = cast(RayBoard, self._task.board).handle, ray.get_runtime_context().get_actor_id()
-        await board.begin_start.remote(replica)
+        await board.begin_start.remote(replica, is_new=not self._process.is_replacement)
         problem = None
         try:
             await self._reader.start()
@@ -110,7 +111,7 @@ class RunNotice:
         self._board = cast(RayBoard, board).handle
 
     def before_execution_starts(self, executor: object) -> None:
-        """A dataset may run again: replicas that started before have gone."""
+        """A dataset may run again: replicas of its last run have gone."""
         ray.get(self._board.begin_run.remote())
 
     def on_execution_step(self, executor: object) -> None:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from memagent_batch.executors.ray import board as ray_board
-from memagent_batch.executors.ray.board import NextStep, Starts
+from memagent_batch.executors.ray.board import BoardActor, NextStep, Starts
 
 
 async def end(of: Starts, replica: str, *, has_failed: bool = False) -> NextStep:
@@ -64,3 +64,20 @@ async def test_replica_that_read_and_can_not_start_again_shows_its_error_since_i
 async def test_replica_that_fails_alone_waits_a_while_for_others_to_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_board, "OTHERS_SECONDS", 0.05)
     assert await asyncio.wait_for(end(Starts(), "only", has_failed=True), 30) is NextStep.READ
+
+
+async def begun(board: BoardActor, replica: str) -> NextStep:
+    await board.begin_start(replica, is_new=True)
+    return await board.end_start(replica, num_replicas=2, problem=None)
+
+
+async def test_replicas_that_begin_before_and_after_the_run_says_so_wait_for_each_other_alone() -> None:
+    board = BoardActor()
+    for _ in range(2):
+        early = asyncio.ensure_future(begun(board, "early"))
+        await asyncio.sleep(0.05)
+        await board.begin_run()
+        assert not early.done()
+        assert await begun(board, "late") is NextStep.READ
+        assert await asyncio.wait_for(early, 5) is NextStep.READ
+        await board.end_run()
