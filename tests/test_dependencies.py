@@ -26,7 +26,16 @@ THROUGH = {
 }
 """What is part of another package's interface, and comes with it."""
 OF_EXTRA = {
-    "convert": ["convert/docx.py", "convert/html.py", "convert/pdf.py"],
+    "convert": [
+        "convert/docx.py",
+        "convert/html.py",
+        "convert/opendocument.py",
+        "convert/pdf.py",
+        "convert/ocr.py",
+        "convert/sheets.py",
+        "convert/slides.py",
+    ],
+    "ocr": ["convert/ocr.py"],
     "cpu": ["engines/renewal.py", "engines/vllm/", "reading/follow_ups.py"],
     "lake": ["documents/lake/"],
     "reader": ["models/gguf.py"],

@@ -120,7 +120,7 @@ def visible_text(page: str) -> VisibleText:
 
 
 def _pieces(walk: Any, seen: VisibleText) -> Iterator[str]:
-    """Texts in order, and what stands between them; adds what is no text to `seen`."""
+    """Texts in order, and what stands between them; adds what is not text to `seen`."""
     num_verbatim = 0
     for event, element in walk:
         is_end = event == "end"

@@ -138,7 +138,7 @@ def _lost(document: Any, data: bytes) -> Iterator[str]:
 
 
 def _is_damaged(data: bytes, head_end: int, start: int) -> bool:
-    """Whether packed data, which is no image, can't be unpacked to its end. Its sum is not looked at."""
+    """Whether packed data that is not an image can't be unpacked to its end. Its sum is not looked at."""
     head = data[max(0, head_end - DICTIONARY_BYTES) : head_end].rpartition(b"obj")[2]
     if b"/FlateDecode" not in head or b"/Image" in head:
         return False

@@ -205,7 +205,7 @@ def test_reader_reports_to_the_board_what_it_did_and_what_failed(
     read_pending(job, board=board)
     report = board.take()
     sums, turns = report.counts, pq.read_table(Path(job.output) / "log" / "turns").to_pylist()
-    files = [path for path in (Path(job.output) / "log").glob("[to]*/*") if path.is_file()]
+    files = [path for path in (Path(job.output) / "log").glob("[tok]*/*") if path.is_file()]
     assert (sums["readings"], sums["failed"], sums["turns"]) == (3, 1, len(turns))
     assert sums["prompt_tokens"] == sum(turn["num_prompt_tokens"] for turn in turns)
     assert sums["completion_tokens"] == sum(len(turn["token_ids"]) for turn in turns)
