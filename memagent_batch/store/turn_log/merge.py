@@ -76,7 +76,10 @@ def merge_log(
         raise
     require_claim()
     whole = [*merged, *keys]  # what a merge that was killed has left goes too
-    output.delete_files([output.path.rstrip("/") + "/" + name for name in _merged_away(below, whole)])
+    away = list(_merged_away(below, whole))
+    for of_keys in (False, True):  # the keys last: while they are there, the next merge takes up what a killed one left
+        names = [name for name in away if name.startswith(KEYS_FOLDER) == of_keys]
+        output.delete_files([output.path.rstrip("/") + "/" + name for name in names])
     return merged
 
 
