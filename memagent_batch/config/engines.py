@@ -13,7 +13,8 @@ class VllmConfig(Section):
     """vLLM inside the actor."""
 
     dtype: str = "auto"
-    """Number format of weights and activations; `auto` takes the model's own."""
+    """Number format of weights and activations; `auto` takes the model's own, and float32 on a processor with AVX2 but
+    not AVX-512, which has no instructions for bfloat16."""
     tensor_parallel_size: Count = 1
     """GPUs that share each layer."""
     pipeline_parallel_size: Count = 1

@@ -56,6 +56,21 @@ def test_engine_arguments_of_the_user_go_before_those_of_the_engine(tiny_model: 
 
 
 @pytest.mark.vllm
+@pytest.mark.parametrize(
+    ("capability", "dtype", "used"),
+    [("AVX2", "auto", "float32"), ("AVX512", "auto", "auto"), ("AVX2", "bfloat16", "bfloat16")],
+)
+def test_dtype_is_float32_on_a_processor_that_has_no_instructions_for_bfloat16(
+    tiny_model: str, monkeypatch: pytest.MonkeyPatch, capability: str, dtype: str, used: str
+) -> None:
+    monkeypatch.setattr("torch.backends.cpu.get_cpu_capability", lambda: capability)
+    arguments = engine_arguments(
+        VllmConfig(dtype=dtype), model=tiny_model, tokenizer=None, window_tokens=1024, sampling=GREEDY
+    )
+    assert arguments["dtype"] == used
+
+
+@pytest.mark.vllm
 def test_engine_arguments_on_cpu_refuse_what_vllm_has_for_gpus(tiny_model: str) -> None:
     settings = VllmConfig(reproducible=True)
     with pytest.raises(EngineStartError, match=r"vllm\.reproducible: .*on GPUs only.*leave it out"):
