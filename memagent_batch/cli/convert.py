@@ -59,7 +59,7 @@ class Convert(StorageCommand):
         job = ConvertJob(
             documents=self.documents,
             output=self.output,
-            converters=dict(map(_pair, self.converter)),
+            converters=chosen_converters(self.converter),
             allow_code=self.allow_code,
             limits=Limits(seconds=self.seconds, memory_bytes=self.memory_mib << 20),
             file_bytes=self.file_mib << 20,
@@ -69,6 +69,15 @@ class Convert(StorageCommand):
             storage_options=self.storage_options,
         )
         print(json.dumps({"output": mask_url(job.output), **convert(job)["counts"]}))
+
+
+def chosen_converters(texts: tuple[str, ...]) -> dict[str, str]:
+    """The converters of `--converter`, by kind or ending.
+
+    Raises:
+        SettingsError: a text is not KIND=NAME.
+    """
+    return dict(map(_pair, texts))
 
 
 def _pair(text: str) -> tuple[str, str]:

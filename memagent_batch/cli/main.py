@@ -75,6 +75,7 @@ ENDING_BY_ERROR: dict[type[Exception], tuple[str, int]] = {
 
 COMMANDS = {
     "convert": ("convert:Convert", "converts PDF, HTML, DOCX, e-mail and text files to documents with locators"),
+    "scan": ("scan:Scan", "one command a night: converts files, answers, writes pages and a summary"),
     "answer": ("answer:Answer", "answers questions over documents of any length"),
     "collect": ("answer:Collect", "samples every question several times, with rewards and advantages to train on"),
     "train": ("train:Train", "updates a model on collected rollouts"),

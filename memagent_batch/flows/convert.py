@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -30,7 +30,7 @@ from memagent_batch.convert.record import (
 )
 from memagent_batch.convert.sources import ChosenConverter
 from memagent_batch.convert.table import BatchReport
-from memagent_batch.documents.listing import HIDDEN_NAME, list_places
+from memagent_batch.documents.listing import HIDDEN_NAME, InputFile, list_places
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.executors.executor import Executor, choose_executor
 from memagent_batch.executors.leaving import GracefulShutdown
@@ -44,6 +44,8 @@ FILE_BYTES = 256 << 20
 """Size from which a file is skipped by default."""
 MAX_LOCAL_SOURCES = 100
 """Most files that `auto` converts one after another in this process, some 0.2 s each."""
+HASHES_PER_FILE = 20
+"""Files that are hashed, and found unchanged, in the time in which one is converted, about."""
 UNREAD = ("not_read", "failed", "needs_ocr", "skipped")
 """Statuses of files that are logged by name, in this order."""
 LOGGED_FILES = 10
@@ -104,12 +106,11 @@ def convert(job: ConvertJob) -> ConvertManifest:
             f"{', '.join(documents)} holds no files: all {len(hidden)} names start with . or _; rename them"
         )
     require_distinct(files)
-    num_bytes = sum(file.size_bytes for file in files)
-    executor = choose_executor(job.executor, num_files=len(files), num_bytes=num_bytes, most_files=MAX_LOCAL_SOURCES)
+    run = begin_convert(output, documents=documents)
+    held = read_converted(output, finished=run.finished)
+    executor = _choose_executor(job.executor, files, known={each.source for rows in held.values() for each in rows})
     with executor.session():
-        run = begin_convert(output, documents=documents)
         _log_start(run, num_files=len(files))
-        held = read_converted(output, finished=run.finished)
         batches = plan_batches(files, held, num_cpus=executor.num_cpus)
         task = ConvertTask(
             documents=places[0],
@@ -149,6 +150,14 @@ def _converter(name: str, *, allow_code: bool) -> ChosenConverter:
     CONVERTERS.require(name, allows_code=allow_code)
     version = CONVERTERS.find(name)().version()
     return ChosenConverter(name=name, path=CONVERTERS.path(name), version=version)
+
+
+def _choose_executor(kind: ExecutorKind, files: Sequence[InputFile], *, known: Set[str]) -> Executor:
+    """The executor, by what is to convert; of a file that the table has already, mostly the hash alone is made."""
+    new = [file for file in files if file.name not in known]
+    num_files = len(new) + (len(files) - len(new)) // HASHES_PER_FILE
+    num_bytes = sum(file.size_bytes for file in new)
+    return choose_executor(kind, num_files=num_files, num_bytes=num_bytes, most_files=MAX_LOCAL_SOURCES)
 
 
 def _convert_batches(

@@ -21,23 +21,13 @@ let shown = [];
 
 /* ---- rows ---- */
 
-// What needs a look comes first: what the evidence speaks against, what has no answer, what changed.
-function lookOf(outcome, support, change) {
-  const place = ["contradicted", "not enough"].indexOf(support);
-  if (place >= 0) return place;
-  if (outcome === "failed" || outcome === "not read") return 2;
-  if (outcome === "invalid" || outcome === "no answer") return 3;
-  if (support === "partly") return 4;
-  return change === "changed" ? 5 : 6;
-}
-
 function take(file) {
   for (const [id, text] of file.questions) if (!questions.has(id)) questions.set(id, text);
-  for (const [doc, question, sample, status, outcome, value, number, answer, confidence, support, change, href, before] of file.rows) {
+  for (const [doc, question, sample, status, outcome, value, number, answer, confidence, support, change, href, before, look] of file.rows) {
     const id = file.questions[question][0];
     const text = file.questions[question][1];
     rows.push({ doc, question: id, text, sample, status, outcome, value, number, answer, confidence, support, change,
-      href, before, look: lookOf(outcome, support, change), folded: `${doc}\n${id}\n${text}\n${value}\n${answer}`.toLowerCase() });
+      href, before, look, folded: `${doc}\n${id}\n${text}\n${value}\n${answer}`.toLowerCase() });
   }
 }
 

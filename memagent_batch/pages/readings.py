@@ -17,6 +17,7 @@ import pyarrow as pa
 from memagent_batch.documents.converted import SOURCE_UNREAD
 from memagent_batch.documents.document_index import UNREAD_SOURCE
 from memagent_batch.documents.formats.columnar import open_grouped
+from memagent_batch.domain.follow_ups.prompts import Support
 from memagent_batch.domain.follow_ups.values import ValueStatus
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
@@ -42,6 +43,11 @@ NO_UNIT = "1"
 NOT_STATED_OUTCOME, INVALID, NO_ANSWER, NOT_READ_OUTCOME = "not stated", "invalid", "no answer", "not read"
 OUTCOMES = ("answered", NOT_STATED_OUTCOME, NO_ANSWER, INVALID, "failed", NOT_READ_OUTCOME)
 """What becomes of a reading, as `outcome_of` says it."""
+NEEDS = (
+    *("the evidence contradicts the answer", "the evidence says too little", "failed, or not read"),
+    *("no valid answer", "the evidence says a part", "another answer than before"),
+)
+"""Why a reading needs a look, the most pressing first."""
 _WITHOUT_VALUE: Mapping[str | None, str] = {
     ValueStatus.NOT_STATED: NOT_STATED_OUTCOME,
     ValueStatus.NOT_READ: NOT_READ_OUTCOME,
@@ -220,6 +226,22 @@ def outcome_of(row: Row) -> str:
     if row["status"] != Status.OK:
         return _status_words(row)
     return _WITHOUT_VALUE.get(row["value_status"]) or (NO_ANSWER if row["answer"] is None else "answered")
+
+
+def need_of(row: Row, *, is_changed: bool) -> int:
+    """Why a person should look at a reading: a place in `NEEDS`, or behind them all if nothing asks for it."""
+    outcome, support = outcome_of(row), row["support"]
+    if support == Support.CONTRADICTED:
+        return 0
+    if support == Support.NOT_ENOUGH:
+        return 1
+    if row["status"] != Status.OK or outcome == NOT_READ_OUTCOME:
+        return 2
+    if outcome in {INVALID, NO_ANSWER}:
+        return 3
+    if support == Support.PARTLY:
+        return 4
+    return 5 if is_changed else len(NEEDS)
 
 
 def values_of_both(row: DifferenceRow) -> tuple[str | None, str | None] | None:

@@ -36,10 +36,13 @@ from memagent_batch.pages.readings import (
     OUTCOMES,
     RunChanges,
     changes_of,
+    need_of,
     run_time,
     stream_readings,
     table_rows,
 )
+from memagent_batch.pages.summary import Summary
+from memagent_batch.runs.comparison import AnswerChange
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.estimates import latest_estimates
 from memagent_batch.runs.manifest import Manifest, require_manifest
@@ -63,6 +66,8 @@ TEXT_GONE = "The document changed or is gone since it was read, so that its text
 SHEET_TO_INDEX = "../../../index.html"
 """From a document's page to the index."""
 SITE_INDEX_FILE = "index.html"
+TEXT_FILE = "summary.txt"
+"""The summary as text; as HTML and JSON it lies beside it."""
 SITE_RECORD_FILE = "page.json"
 LAYOUT = "memagent-page/1"
 """Changes with every change of the files that an older version can't replace."""
@@ -81,6 +86,8 @@ class WrittenSite(TypedDict):
     """Where a site is, and what it shows."""
 
     page: str
+    summary: str
+    """Its text; beside it lie the same as HTML and as JSON."""
     run_id: str
     readings: int
     documents: int
@@ -129,12 +136,17 @@ class AnswerTable:
         self._rows: list[list[Any]] = []
         self._questions: dict[tuple[str, str], int] = {}
         """Ids and texts of the questions of a file, by their place in its list."""
+        self.summary = Summary()
 
     def add(self, sheet: Sheet) -> None:
         """Adds a row for each reading of a sheet."""
         self.num_documents += not sheet.first
         for place, view in enumerate(sheet.readings):
-            self._rows.append(self._row(view, href=f"{self._files.build}/{sheet.path}#r-{place}"))
+            href = f"{self._files.build}/{sheet.path}#r-{place}"
+            is_changed = view.change is not None and view.change.kind == AnswerChange.CHANGED
+            need = need_of(view.answer, is_changed=is_changed)
+            self.summary.add(view, need=need, href=href)
+            self._rows.append(self._row(view, href=href, need=need))
             self.outcomes[view.outcome] += 1
             self.question_ids.add(view.answer["question_id"])
             if len(self._rows) == ROWS_PER_FILE:
@@ -150,7 +162,7 @@ class AnswerTable:
         self.paths.append(f"{self._files.build}/{path}")
         self._rows, self._questions = [], {}
 
-    def _row(self, view: ReadingView, *, href: str) -> list[Any]:
+    def _row(self, view: ReadingView, *, href: str, need: int) -> list[Any]:
         """A row as `grid.js` takes it."""
         answer = view.answer
         question = (answer["question_id"], _short_text(answer["question"]))
@@ -170,6 +182,7 @@ class AnswerTable:
             change if self._changes.is_known else None,
             href,
             _short_text(view.change.value_before or view.change.before or "") if view.change else "",
+            need,
         ]
 
 
@@ -220,8 +233,11 @@ def _write_pages(output: Location, target: Location, *, manifest: Manifest, cont
         values |= {"num_without_text": len(without_text), "build": files.build}
         index = render("index.html", values, script="grid.js", frames=True)
         publish_site(target, files, index)
+    for name, data in _summary_files(table, manifest, changes=changes, removed=values["removed"]).items():
+        (target / name).write_bytes(data)
     return WrittenSite(
         page=str(target / SITE_INDEX_FILE),
+        summary=str(target / TEXT_FILE),
         run_id=manifest["run_id"],
         readings=table.outcomes.total(),
         documents=table.num_documents,
@@ -298,6 +314,18 @@ def _index_values(table: AnswerTable, *, output: Location, manifest: Manifest, c
         },
         "estimates": latest_estimates(output),
         "site": {"files": table.paths, "readings": num_readings},
+    }
+
+
+def _summary_files(
+    table: AnswerTable, manifest: Manifest, *, changes: RunChanges, removed: Sequence[str]
+) -> dict[str, bytes]:
+    values = table.summary.values(manifest, changes=changes, removed=removed)
+    text = _page_templates().get_template(TEXT_FILE).render(**values)
+    return {
+        TEXT_FILE: text.encode("utf-8", errors="backslashreplace"),
+        "summary.html": render("summary.html", values),
+        "summary.json": json_bytes(values),
     }
 
 

@@ -113,7 +113,8 @@ def _find_in(
         joined = settings.model_copy(update={"on_bad_file": OnBadFile.RECORD})
         rows = pa.concat_tables([row_schema(settings).empty_table(), *tables])
         tables = group_rows(rows, documents=place, settings=joined)
-    tables = chain([_of_ids(reused.rows, wanted).cast(index_schema(settings))], tables)
+    schema = index_schema(settings)  # without the columns that the run carried
+    tables = chain([_of_ids(reused.rows, wanted).select(schema.names).cast(schema)], tables)
     return place, pa.concat_tables(_of_hashes(table, wanted) for table in tables)
 
 

@@ -1,0 +1,48 @@
+"""`memagent scan`: convert, answer, pages and summary, in one command a night."""
+
+import sys
+
+from memagent_batch.cli.convert import chosen_converters
+from memagent_batch.cli.options import INPUT, MODEL
+from memagent_batch.cli.settings import Command, JobSettings
+
+
+class Scan(JobSettings, Command):
+    """Converts files, answers questions over them, and writes pages and a summary: one command a night.
+
+    `documents` are PDF, HTML, Office, e-mail and other files. OUTPUT gets documents/, answers/ and pages/, with the
+    summary as pages/summary.txt, .html and .json; the text is printed. The second night converts and reads only what is
+    new or changed. Exit code 7 says that some document was not read to its end.
+    """
+
+    command = "memagent scan"
+    common = (*INPUT, "output", *MODEL, "follow_ups.evidence", "follow_ups.support", "pool.replicas")
+    unused = ("rollouts", "limit", "limit_seed")
+    examples = (
+        "memagent scan --documents contracts/ --questions questions.csv --output scan/ --model my-model/",
+        "memagent scan --config nightly.yaml --converter pdf=rapidocr --converter image=rapidocr",
+    )
+    page = "docs/how-to/nightly-scans.md"
+
+    converter: tuple[str, ...] = ()
+    """Another converter for a kind of files, as KIND=NAME; see `memagent convert`. Can be repeated."""
+
+    def run(self) -> None:
+        from memagent_batch.flows.convert import ConvertJob  # here, so that --help loads no reader
+        from memagent_batch.flows.scan import scan
+        from memagent_batch.runs.manifest import require_sources_read, require_success
+
+        job = self.job()
+        conversion = ConvertJob(
+            documents=job.documents,
+            output=job.output,
+            converters=chosen_converters(self.converter),
+            allow_code=self.allow_code,
+            executor=job.executor,
+        )
+        night = scan(job, conversion)
+        sys.stdout.write(night.text)
+        require_success(night.manifest, max_failed_share=job.max_failed_share)
+        if night.files_not_read is not None:
+            raise night.files_not_read
+        require_sources_read(night.manifest)

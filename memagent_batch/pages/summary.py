@@ -1,0 +1,112 @@
+"""The summary of a run for people: what needs a look and why, what could not be read, what is gone, what it cost.
+
+The site has it as text and HTML, to be mailed, and as JSON for programs.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, TypedDict
+
+from memagent_batch.documents.converted import SOURCE_UNREAD
+from memagent_batch.pages.document_page import ReadingView
+from memagent_batch.pages.readings import NEEDS, RunChanges
+from memagent_batch.runs.comparison import AnswerChange
+from memagent_batch.runs.manifest import Manifest
+
+SHOWN_ITEMS = 30
+"""Answers, documents and reasons that the summary lists of each kind; it counts all."""
+SHOWN_CHARACTERS = 200
+"""Of a value, an answer or a sentence, characters that it shows."""
+
+
+class Item(TypedDict):
+    """An answer that needs a look."""
+
+    why: str
+    """One of `NEEDS`."""
+    document_id: str
+    question: str
+    value: str
+    """The answer in a few words; of a failed reading why it failed."""
+    before: str | None
+    """The answer of the run before, where that is known and another one."""
+    sentence: str | None
+    """The first sentence that it rests on."""
+    page: str
+    """The page that shows it, below the summary's folder."""
+
+
+class Summary:
+    """Takes the readings of a run one after another."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[int] = Counter()
+        self._items: dict[int, list[Item]] = {place: [] for place in range(len(NEEDS))}
+        self._unread: dict[str, str] = {}
+        self._num_unread = 0
+        self._document = ""
+
+    def add(self, view: ReadingView, *, need: int, href: str) -> None:
+        """Adds a reading; those of a document follow each other."""
+        answer = view.answer
+        unread = answer.get(SOURCE_UNREAD)
+        if unread and answer["document_id"] != self._document:
+            self._document = answer["document_id"]
+            self._num_unread += 1
+            if len(self._unread) < SHOWN_ITEMS:
+                self._unread[self._document] = unread
+        if need == len(NEEDS):
+            return
+        self._counts[need] += 1
+        if len(self._items[need]) < SHOWN_ITEMS:
+            self._items[need].append(_item(view, why=NEEDS[need], href=href))
+
+    def values(self, manifest: Manifest, *, changes: RunChanges, removed: Sequence[str]) -> dict[str, Any]:
+        """What the summary says of a finished run, as JSON.
+
+        Args:
+            manifest: The run's.
+            changes: What differs from the run before.
+            removed: Documents that are gone since then, the first of them.
+        """
+        items = [item for place in range(len(NEEDS)) for item in self._items[place]]
+        return {
+            "format": "memagent-summary/1",
+            "run_id": manifest["run_id"],
+            "finished_at": manifest["finished_at"],
+            "since": changes.since,
+            "problem": changes.problem,
+            "documents": manifest["changes"]["documents"],
+            "readings": manifest["counts"],
+            "read": manifest["changes"]["readings"]["read"],
+            "needs": {NEEDS[place]: number for place, number in sorted(self._counts.items())},
+            "num_needs": self._counts.total(),
+            "items": items[:SHOWN_ITEMS],
+            "num_unread": self._num_unread,
+            "unread": self._unread,
+            "num_removed": manifest["changes"]["documents"]["removed"],
+            "removed": list(removed[:SHOWN_ITEMS]),
+            "model": manifest["settings"]["model"],
+            "seconds": manifest["seconds"],
+            "spent": manifest["spent"],
+        }
+
+
+def _item(view: ReadingView, *, why: str, href: str) -> Item:
+    answer, change = view.answer, view.change
+    said = answer["error_message"] or view.value
+    before = (change.value_before or change.before) if change and change.kind == AnswerChange.CHANGED else None
+    return Item(
+        why=why,
+        document_id=answer["document_id"],
+        question=answer["question"],
+        value=_cut(said),
+        before=None if before is None else _cut(before),
+        sentence=_cut(view.evidence[0]["text"] or "") or None if view.evidence else None,
+        page=href,
+    )
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= SHOWN_CHARACTERS else f"{line[: SHOWN_CHARACTERS - 1]}…"

@@ -1,0 +1,84 @@
+"""One command a night over a folder of files: what the summary says of what changed, of what was not read, of what is
+gone, and the exit code."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memagent_batch.cli.main import main
+from memagent_batch.convert import batches
+from memagent_batch.documents import listing
+from memagent_batch.errors import InputUnreachableError
+from tests import unstating_engine
+from tests.convert.files import pdf, written
+from tests.flows.test_unread_sources import FEE, SCAN
+from tests.jobs import small_arguments
+
+
+def night(folder: Path, model: str, **settings: Any) -> int:
+    asked = {"ask": [FEE], "follow_ups": {"evidence": True}, "output": f"{folder}/scan"}
+    engine = {"engine": unstating_engine.KIND, "allow_code": True}
+    return main(["scan", *small_arguments(folder, model, **asked, **engine, **settings)])
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads((folder / "scan/pages/summary.json").read_text())
+    return said
+
+
+def test_scan_says_each_night_what_needs_a_look_what_was_not_read_and_what_is_gone(
+    text_model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = tmp_path / "in"
+    files.mkdir()
+    (files / "whole.pdf").write_bytes(pdf(written("There is nothing of a fee here.")))
+    (files / "old.txt").write_text("Nor here.")
+    assert night(tmp_path, text_model) == 0
+    said = summary(tmp_path)
+    assert (said["num_needs"], said["num_unread"], said["documents"]["added"]) == (0, 0, 2)
+
+    monkeypatch.setattr(listing, "UNSURE_SECONDS", 0.0)
+    for _ in range(2):  # the second knows the table by the first one's list
+        assert night(tmp_path, text_model) == 0
+        assert (summary(tmp_path)["read"], summary(tmp_path)["documents"]["unchanged"]) == (0, 2)
+
+    (files / "scan.pdf").write_bytes(pdf(SCAN))
+    (files / "old.txt").unlink()
+    capsys.readouterr()
+    assert night(tmp_path, text_model) == 7
+    said, shown = summary(tmp_path), capsys.readouterr().out
+    assert (said["num_needs"], said["num_unread"], said["removed"]) == (1, 1, ["old.txt"])
+    assert said["unread"]["scan.pdf"].startswith("needs_ocr: ")
+    (item,) = said["items"]
+    assert (item["document_id"], item["why"], item["before"]) == ("scan.pdf", "failed, or not read", None)
+    assert (tmp_path / "scan/pages" / item["page"].partition("#")[0]).exists()
+    assert shown == (tmp_path / "scan/pages/summary.txt").read_text()
+    for line in ("1 of 2 answers need a look", "NOT READ TO THE END\n  scan.pdf: needs_ocr: ", "GONE SINCE", "old.txt"):
+        assert line in shown
+    page = (tmp_path / "scan/pages/summary.html").read_text()
+    assert "<h1>1 of 2 answers need a look</h1>" in page
+    assert "scan.pdf" in page
+
+
+def test_scan_of_files_of_which_some_can_not_be_read_now_answers_the_others_and_ends_with_1(
+    text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = batches._Sources._digest
+
+    def digest(sources: batches._Sources, file: listing.InputFile, **arguments: Any) -> str:
+        if file.name == "away.txt":
+            raise InputUnreachableError("away.txt: the store does not answer")
+        return whole(sources, file, **arguments)
+
+    (tmp_path / "in").mkdir()
+    for name in ("away.txt", "whole.txt"):
+        (tmp_path / "in" / name).write_text("There is nothing of a fee here.")
+    with monkeypatch.context() as outage:
+        outage.setattr(batches._Sources, "_digest", digest)
+        assert night(tmp_path, text_model) == 1
+    assert "1 of 2 files were not read" in capsys.readouterr().err.splitlines()[-1]
+    assert summary(tmp_path)["num_unread"] == 1
+    assert night(tmp_path, text_model) == 0
+    assert summary(tmp_path)["documents"]["changed"] == 1
