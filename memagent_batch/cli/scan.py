@@ -20,7 +20,7 @@ class Scan(JobSettings, Command):
     unused = ("rollouts", "limit", "limit_seed")
     examples = (
         "memagent scan --documents contracts/ --questions questions.csv --output scan/ --model my-model/",
-        "memagent scan --config nightly.yaml --converter pdf=rapidocr --converter image=rapidocr",
+        "memagent scan --documents contracts/ --questions questions.csv --output scan/ --converter pdf=rapidocr",
     )
     page = "docs/how-to/nightly-scans.md"
 

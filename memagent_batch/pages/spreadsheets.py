@@ -1,24 +1,27 @@
-"""The table `answers`, with its evidence, for a spreadsheet program: CSV or XLSX, with nothing that it would run."""
+"""The answers of a run, with their evidence, for a spreadsheet program: CSV or XLSX, with nothing that it would run."""
 
 import csv
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
-from itertools import count
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Any
 
+from memagent_batch.documents.converted import SOURCE_UNREAD
+from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.escapes import is_formula
 from memagent_batch.errors import OutputError, require_extra
-from memagent_batch.pages.readings import GroupedRows, column_names, table_rows
+from memagent_batch.pages.readings import NEEDS, GroupedRows, column_names, need_of, shown_value, table_rows
 from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import Manifest, require_manifest
-from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, reading_ids
+from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, RESULTS_FOLDER, reading_ids
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import Row
@@ -28,6 +31,21 @@ MAX_XLSX_ROWS = 1_048_576
 MAX_XLSX_CHARACTERS = 32_767
 """Of a cell in XLSX, UTF-16 code units."""
 
+WIDTHS = {
+    "needs a look": 26,
+    "document": 28,
+    "question": 34,
+    "value": 22,
+    "answer": 40,
+    "support": 14,
+    "confidence": 11,
+    "evidence": 70,
+    "not read": 40,
+    "error": 40,
+}
+"""Columns of the sheet `readings`, with their widths in characters."""
+WIDTH = 16
+"""Characters of a column of the other sheets."""
 EVIDENCE_COLUMN = "evidence"
 """Column behind those of `answers`, of a run with evidence; a carried column of that name stays itself."""
 
@@ -38,7 +56,8 @@ class SpreadsheetFormat(StrEnum):
     CSV = "csv"
     """UTF-8 with a byte order mark, by which programs know it; a cell that would be a formula begins with `'`."""
     XLSX = "xlsx"
-    """One sheet; text stays text, and can't be a formula."""
+    """Sheets `results` (a row a document, if questions have types), `readings` (what people read, with what needs a
+    look first) and `answers` (all columns); text stays text, and can't be a formula."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,7 +73,6 @@ class WrittenCells:
 
 
 Cell = str | float | bool | None
-Writer = Callable[[Sequence[Cell]], object]
 
 
 def export_answers(output: Location, target: Location, *, to: SpreadsheetFormat) -> WrittenCells:
@@ -76,6 +94,8 @@ def export_answers(output: Location, target: Location, *, to: SpreadsheetFormat)
 def write_spreadsheet(output: Location, manifest: Manifest, *, to: SpreadsheetFormat, file: Path) -> WrittenCells:
     """Writes all rows of `answers`, with all columns and the sentences that they rest on, to a local file.
 
+    XLSX has two sheets before it for people; see `SpreadsheetFormat`.
+
     Raises:
         OutputError: there are more rows than XLSX holds, or a table file is gone.
     """
@@ -85,13 +105,19 @@ def write_spreadsheet(output: Location, manifest: Manifest, *, to: SpreadsheetFo
             f"--to xlsx: the run has {num_rows:,} answers, and a sheet of XLSX holds {MAX_XLSX_ROWS - 1:,}; "
             "pass --to csv, or read the Parquet files"
         )
-    cells = WrittenCells()
+    cells = WrittenCells(num_rows=num_rows)
     names = _column_names(output, manifest)
-    with _WRITERS[to](file, cells) as write:
-        write(names)
-        for row in _exported_rows(output, manifest):
-            write([_plain_cell(row.get(name)) for name in names])
-            cells.num_rows += 1
+    rows = ([_plain_cell(row.get(name)) for name in names] for row in _exported_rows(output, manifest))
+    if to is SpreadsheetFormat.CSV:
+        with file.open("w", encoding="utf-8-sig", newline="") as stream:
+            writer = csv.writer(stream)
+            writer.writerows([_csv_cell(value, cells) for value in row] for row in chain([names], rows))
+        return cells
+    with _xlsx_book(file, cells) as book:
+        if RESULTS_FOLDER in manifest["files"]:
+            book.write(RESULTS_FOLDER, *_results(output, manifest))
+        book.write("readings", list(WIDTHS), _by_need(output, manifest), widths=WIDTHS)
+        book.write(ANSWERS_FOLDER, names, rows)
     return cells
 
 
@@ -128,11 +154,31 @@ def _sentence(row: Row) -> str:
     return f"{text} [{place}]"
 
 
-@contextmanager
-def _csv_writer(file: Path, cells: WrittenCells) -> Iterator[Writer]:
-    with file.open("w", encoding="utf-8-sig", newline="") as stream:
-        writer = csv.writer(stream)
-        yield lambda row: writer.writerow([_csv_cell(value, cells) for value in row])
+def _results(output: Location, manifest: Manifest) -> tuple[list[str], Iterator[list[Cell]]]:
+    """Columns and rows of the table `results`."""
+    files = [output / name for name in manifest["files"][RESULTS_FOLDER]]
+    names = column_names(files[0])
+    rows = (row for file in files for batch in table_rows(file) for row in batch.to_pylist())
+    return names, ([_plain_cell(row[name]) for name in names] for row in rows)
+
+
+def _by_need(output: Location, manifest: Manifest) -> Iterator[list[Cell]]:
+    """The rows of the sheet `readings`, the most pressing first: one pass over the table for each need."""
+    needs = sorted({_need(row) for row in _exported_rows(output, manifest)})
+    for need in needs:
+        for row in _exported_rows(output, manifest):
+            if _need(row) == need:
+                why = NEEDS[need] if need < len(NEEDS) else None
+                answer = row["answer"] if row["status"] == Status.OK else None
+                yield [
+                    *(why, row["document_id"], row["question"], shown_value(row), answer, row["support"]),
+                    *(row["confidence"], row.get(EVIDENCE_COLUMN), row.get(SOURCE_UNREAD), row["error_message"]),
+                ]
+
+
+def _need(row: Row) -> int:
+    """The place in `NEEDS`; a spreadsheet knows of no run before."""
+    return need_of(row, is_changed=False)
 
 
 def _csv_cell(value: Cell, cells: WrittenCells) -> Cell:
@@ -146,39 +192,60 @@ def _csv_cell(value: Cell, cells: WrittenCells) -> Cell:
             return value
 
 
+class XlsxBook:
+    """A workbook whose sheets are written one after another, each row as it comes; `constant_memory` of xlsxwriter."""
+
+    def __init__(self, book: Any, cells: WrittenCells) -> None:
+        self._book = book
+        self._cells = cells
+        style = {"text_wrap": True, "valign": "top"}
+        self._plain = book.add_format(style)
+        self._quoted = book.add_format({**style, "quote_prefix": True})  # text that stays text when edited
+
+    def write(
+        self,
+        name: str,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[Cell]],
+        *,
+        widths: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        """Writes a sheet with a heading that stays in view and a filter for each column."""
+        sheet = self._book.add_worksheet(name)
+        sheet.freeze_panes(1, 0)
+        for number, column in enumerate(columns):
+            sheet.set_column(number, number, widths.get(column, WIDTH))
+        last = 0
+        for last, row in enumerate(chain([columns], rows)):
+            for column, value in enumerate(row):
+                self._write_cell(sheet, (last, column), value)
+        sheet.autofilter(0, 0, last, len(columns) - 1)
+
+    def _write_cell(self, sheet: Any, place: tuple[int, int], value: Cell) -> None:
+        match value:
+            case None:
+                return
+            case bool():
+                sheet.write_boolean(*place, value, self._plain)
+            case int() | float():
+                sheet.write_number(*place, value, self._plain)
+            case str():
+                text = _xlsx_text(value, self._cells)
+                self._cells.num_quoted += is_formula(value)
+                if text.startswith("<r>") and text.endswith("</r>"):  # which xlsxwriter takes for XML of its own
+                    sheet.write_rich_string(*place, self._plain, text[:1], text[1:], self._plain)
+                else:
+                    sheet.write_string(*place, text, self._quoted if is_formula(value) else self._plain)
+
+
 @contextmanager
-def _xlsx_writer(file: Path, cells: WrittenCells) -> Iterator[Writer]:
-    """Rows go to a file as they come; `constant_memory` of xlsxwriter."""
+def _xlsx_book(file: Path, cells: WrittenCells) -> Iterator[XlsxBook]:
     require_extra("xlsx", package="xlsxwriter")
     import xlsxwriter
 
     with xlsxwriter.Workbook(str(file), {"constant_memory": True}) as book:
         book.use_zip64()
-        sheet = book.add_worksheet("answers")
-        sheet.freeze_panes(1, 0)
-        plain, quoted = book.add_format(), book.add_format({"quote_prefix": True})  # text that stays text when edited
-        rows = count()
-        yield lambda row: _write_xlsx_row(sheet, next(rows), row, plain=plain, quoted=quoted, cells=cells)
-
-
-def _write_xlsx_row(
-    sheet: Any, number: int, row: Sequence[Cell], *, plain: Any, quoted: Any, cells: WrittenCells
-) -> None:
-    for column, value in enumerate(row):
-        match value:
-            case None:
-                continue
-            case bool():
-                sheet.write_boolean(number, column, value)
-            case int() | float():
-                sheet.write_number(number, column, value)
-            case str():
-                text = _xlsx_text(value, cells)
-                cells.num_quoted += is_formula(value)
-                if text.startswith("<r>") and text.endswith("</r>"):  # which xlsxwriter takes for XML of its own
-                    sheet.write_rich_string(number, column, plain, text[:1], text[1:])
-                else:
-                    sheet.write_string(number, column, text, quoted if is_formula(value) else None)
+        yield XlsxBook(book, cells)
 
 
 def _xlsx_text(text: str, cells: WrittenCells) -> str:
@@ -202,6 +269,3 @@ def _plain_cell(value: object) -> Cell:
             return value.isoformat()
         case _:
             return json.dumps(value, ensure_ascii=False, default=str)
-
-
-_WRITERS = {SpreadsheetFormat.CSV: _csv_writer, SpreadsheetFormat.XLSX: _xlsx_writer}
