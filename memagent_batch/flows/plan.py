@@ -254,7 +254,8 @@ def _checked_index(job: JobConfig, inputs: Inputs, *, executor: Executor) -> pa.
     tables = [inputs.reused.rows.cast(schema)]
     num_files = len({path for shard in shards for path in shard.paths})
     known = inputs.found.total_files - num_files
-    with step(f"indexing the documents: {quantity(num_files, 'file')}, {known:,} unchanged"):
+    unchanged = f", {known:,} unchanged" if known else ""
+    with step(f"indexing the documents: {quantity(num_files, 'file')}{unchanged}"):
         tables += [indexed.cast(schema) for indexed in _indexed_shards(shards, sources=job, executor=executor)]
     index = pa.concat_tables(tables).combine_chunks()
     order = ("format", "path", "start", "stop", "document_id")

@@ -107,11 +107,12 @@ def write_spreadsheet(output: Location, manifest: Manifest, *, to: SpreadsheetFo
         )
     cells = WrittenCells(num_rows=num_rows)
     names = _column_names(output, manifest)
-    rows = ([_plain_cell(row.get(name)) for name in names] for row in _exported_rows(output, manifest))
+    rows = (_plain_cells(row, names) for row in _exported_rows(output, manifest))
     if to is SpreadsheetFormat.CSV:
         with file.open("w", encoding="utf-8-sig", newline="") as stream:
             writer = csv.writer(stream)
-            writer.writerows([_csv_cell(value, cells) for value in row] for row in chain([names], rows))
+            writer.writerow(names)
+            writer.writerows([_csv_cell(value, cells) for value in row] for row in rows)
         return cells
     with _xlsx_book(file, cells) as book:
         if RESULTS_FOLDER in manifest["files"]:
@@ -159,7 +160,7 @@ def _results(output: Location, manifest: Manifest) -> tuple[list[str], Iterator[
     files = [output / name for name in manifest["files"][RESULTS_FOLDER]]
     names = column_names(files[0])
     rows = (row for file in files for batch in table_rows(file) for row in batch.to_pylist())
-    return names, ([_plain_cell(row[name]) for name in names] for row in rows)
+    return names, (_plain_cells(row, names) for row in rows)
 
 
 def _by_need(output: Location, manifest: Manifest) -> Iterator[list[Cell]]:
@@ -213,8 +214,8 @@ class XlsxBook:
         """Writes a sheet with a heading that stays in view and a filter for each column."""
         sheet = self._book.add_worksheet(name)
         sheet.freeze_panes(1, 0)
-        for number, column in enumerate(columns):
-            sheet.set_column(number, number, widths.get(column, WIDTH))
+        for place, heading in enumerate(columns):
+            sheet.set_column(place, place, widths.get(heading, WIDTH))
         last = 0
         for last, row in enumerate(chain([columns], rows)):
             for column, value in enumerate(row):
@@ -256,6 +257,10 @@ def _xlsx_text(text: str, cells: WrittenCells) -> str:
     cells.num_cut += 1
     note = f" … cut: {len(text):,} characters in all; --to csv has them"
     return encoded[: 2 * (MAX_XLSX_CHARACTERS - len(note))].decode("utf-16-le", errors="ignore") + note
+
+
+def _plain_cells(row: Row, names: Sequence[str]) -> list[Cell]:
+    return [_plain_cell(row.get(name)) for name in names]
 
 
 def _plain_cell(value: object) -> Cell:

@@ -1,5 +1,6 @@
 import asyncio
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import QuestionTokens
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
+from memagent_batch.engines.vllm import start
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.engines.vllm.start import LOOKUP, engine_arguments, engine_environment, guesses_tokens
 from memagent_batch.errors import EngineStartError
@@ -57,13 +59,14 @@ def test_engine_arguments_of_the_user_go_before_those_of_the_engine(tiny_model: 
 
 @pytest.mark.vllm
 @pytest.mark.parametrize(
-    ("capability", "dtype", "used"),
-    [("AVX2", "auto", "float32"), ("AVX512", "auto", "auto"), ("AVX2", "bfloat16", "bfloat16")],
+    ("flags", "dtype", "used"),
+    [("avx avx2", "auto", "float32"), ("avx2 avx512f", "auto", "auto"), ("avx2", "bfloat16", "bfloat16")],
 )
 def test_dtype_is_float32_on_a_processor_that_has_no_instructions_for_bfloat16(
-    tiny_model: str, monkeypatch: pytest.MonkeyPatch, capability: str, dtype: str, used: str
+    tiny_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str, dtype: str, used: str
 ) -> None:
-    monkeypatch.setattr("torch.backends.cpu.get_cpu_capability", lambda: capability)
+    (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nflags\t\t: fpu {flags}\n")
+    monkeypatch.setattr(start, "CPU_INFO_FILE", tmp_path / "cpuinfo")
     arguments = engine_arguments(
         VllmConfig(dtype=dtype), model=tiny_model, tokenizer=None, window_tokens=1024, sampling=GREEDY
     )

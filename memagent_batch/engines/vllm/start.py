@@ -29,6 +29,9 @@ GIB_BYTES = 1024**3
 CGROUP_CPU_FILE = Path("/sys/fs/cgroup/cpu.max")
 """CPU time that the container may use, `quota period` in microseconds (cgroup v2)."""
 
+CPU_INFO_FILE = Path("/proc/cpuinfo")
+"""What Linux says of the processors, their instructions by name."""
+
 IN_CORE_EXECUTOR = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 """The executor that needs no worker process. By its short name, `uni`, vLLM on CPU takes it for `mp`, only to bind the
 worker's threads; that costs a process more to start, and a core that waits for the worker."""
@@ -127,9 +130,10 @@ def guesses_tokens(sampling: SamplingConfig) -> bool:
 
 def _lacks_bfloat16() -> bool:
     """Whether this processor has no instructions for bfloat16: it multiplies in float32 about eight times as fast."""
-    from torch.backends import cpu
-
-    return bool(cpu.get_cpu_capability() == "AVX2")
+    if not CPU_INFO_FILE.exists():
+        return False
+    features = set(CPU_INFO_FILE.read_text(encoding="utf-8").split())
+    return "avx2" in features and "avx512f" not in features
 
 
 def start_engine(arguments: Mapping[str, Any], *, reproducible: bool = False) -> "AsyncLLM":
