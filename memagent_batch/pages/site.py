@@ -233,7 +233,8 @@ def _write_pages(output: Location, target: Location, *, manifest: Manifest, cont
         values |= {"num_without_text": len(without_text), "build": files.build}
         index = render("index.html", values, script="grid.js", frames=True)
         publish_site(target, files, index)
-    for name, data in _summary_files(table, manifest, changes=changes, removed=values["removed"]).items():
+    summary = _summary_files(table, manifest, changes=changes, removed=values["removed"])
+    for name, data in summary.items():
         (target / name).write_bytes(data)
     return WrittenSite(
         page=str(target / SITE_INDEX_FILE),
@@ -242,8 +243,8 @@ def _write_pages(output: Location, target: Location, *, manifest: Manifest, cont
         readings=table.outcomes.total(),
         documents=table.num_documents,
         documents_without_text=len(without_text),
-        files=files.num_files + 1,
-        bytes=files.num_bytes + len(index),
+        files=files.num_files + 1 + len(summary),
+        bytes=files.num_bytes + len(index) + sum(map(len, summary.values())),
     )
 
 

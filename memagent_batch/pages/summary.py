@@ -88,7 +88,7 @@ class Summary:
             "removed": list(removed[:SHOWN_ITEMS]),
             "model": manifest["settings"]["model"],
             "seconds": manifest["seconds"],
-            "spent": manifest["spent"],
+            "spent": manifest.get("spent"),
         }
 
 

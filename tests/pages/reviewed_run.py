@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.domain.addresses import text_hash
+from memagent_batch.runs.bounds import NOTHING
 from memagent_batch.runs.history import PastRun, write_plan, write_record_manifest
 from memagent_batch.runs.manifest import FORMAT, RUN_FILE, public_settings
 from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, REMOVED_TABLE, RUN_PLAN
@@ -310,7 +311,12 @@ def _write_run(
         "files": {
             name: [part[f"{name}_file"]] for name in ("answers", "memories", "evidence") if f"{name}_file" in part
         },
-        "changes": {"since": since},
+        "changes": {
+            "since": since,
+            "documents": {"added": 0, "changed": 0, "removed": 0, "unchanged": 1},
+            "readings": {"read": 0, "kept": counts["asked"], "unreadable": 0, "not_read": 0},
+        },
+        "spent": NOTHING,
         "tables": written.tables,
         "parts": [part],
     }
