@@ -17,7 +17,7 @@ class Scan(JobSettings, Command):
 
     command = "memagent scan"
     common = (*INPUT, "output", *MODEL, "follow_ups.evidence", "follow_ups.support", "pool.replicas")
-    unused = ("rollouts", "limit", "limit_seed")
+    unused = ("rollouts",)
     examples = (
         "memagent scan --documents contracts/ --questions questions.csv --output scan/ --model my-model/",
         "memagent scan --documents contracts/ --questions questions.csv --output scan/ --converter pdf=rapidocr",

@@ -45,7 +45,7 @@ FILE_BYTES = 256 << 20
 MAX_LOCAL_SOURCES = 100
 """Most files that `auto` converts one after another in this process, some 0.2 s each."""
 HASHES_PER_FILE = 20
-"""Files that are hashed, and found unchanged, in the time in which one is converted, about."""
+"""Known files that count as one new file: of each, mostly the hash alone is made."""
 UNREAD = ("not_read", "failed", "needs_ocr", "skipped")
 """Statuses of files that are logged by name, in this order."""
 LOGGED_FILES = 10
@@ -153,7 +153,7 @@ def _converter(name: str, *, allow_code: bool) -> ChosenConverter:
 
 
 def _choose_executor(kind: ExecutorKind, files: Sequence[InputFile], *, known: Set[str]) -> Executor:
-    """The executor, by what is to convert; of a file that the table has already, mostly the hash alone is made."""
+    """The executor, by what is to convert."""
     new = [file for file in files if file.name not in known]
     num_files = len(new) + (len(files) - len(new)) // HASHES_PER_FILE
     num_bytes = sum(file.size_bytes for file in new)

@@ -6,7 +6,7 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import NotReadError
 from memagent_batch.flows.answer import answer
 from memagent_batch.flows.convert import ConvertJob, convert
-from memagent_batch.pages.site import TEXT_FILE, WrittenSite, write_site
+from memagent_batch.pages.site import TEXT_FILE, write_site
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.wiring import make_output
 
@@ -20,7 +20,6 @@ class Scan:
 
     manifest: Manifest
     """Of the answers."""
-    site: WrittenSite
     text: str
     """The summary."""
     files_not_read: NotReadError | None
@@ -51,6 +50,6 @@ def scan(job: JobConfig, conversion: ConvertJob) -> Scan:
     read = job.model_copy(update={"documents": (documents,), "output": answers})
     manifest = answer(read)
     pages = make_output(read.model_copy(update={"output": f"{output}/pages"}))
-    site = write_site(make_output(read), pages, context_chars=CONTEXT_CHARS, is_large_allowed=True)
+    write_site(make_output(read), pages, context_chars=CONTEXT_CHARS, is_large_allowed=True)
     text = (pages / TEXT_FILE).read_bytes().decode("utf-8")
-    return Scan(manifest=manifest, site=site, text=text, files_not_read=files_not_read)
+    return Scan(manifest=manifest, text=text, files_not_read=files_not_read)

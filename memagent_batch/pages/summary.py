@@ -13,8 +13,8 @@ from memagent_batch.pages.readings import NEEDS, RunChanges
 from memagent_batch.runs.comparison import AnswerChange
 from memagent_batch.runs.manifest import Manifest
 
-SHOWN_ITEMS = 30
-"""Answers, documents and reasons that the summary lists of each kind; it counts all."""
+SHOWN_ITEMS = 20
+"""Documents of a list, and answers of a need, that the summary shows; it counts all."""
 SHOWN_CHARACTERS = 200
 """Of a value, an answer or a sentence, characters that it shows."""
 
@@ -81,7 +81,7 @@ class Summary:
             "read": manifest["changes"]["readings"]["read"],
             "needs": {NEEDS[place]: number for place, number in sorted(self._counts.items())},
             "num_needs": self._counts.total(),
-            "items": items[:SHOWN_ITEMS],
+            "items": items,
             "num_unread": self._num_unread,
             "unread": self._unread,
             "num_removed": manifest["changes"]["documents"]["removed"],
