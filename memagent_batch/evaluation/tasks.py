@@ -31,9 +31,10 @@ from memagent_batch.evaluation.hotpotqa import HotpotQA, HotpotQuestion
 from memagent_batch.evaluation.needles import (
     ADJECTIVES,
     MAGIC_ASKED,
+    MAGIC_STATED,
+    MAGIC_STATED_ONCE,
     NOUNS,
     NUMBER_ATTRIBUTES,
-    WORDINGS,
     make_word,
 )
 
@@ -240,7 +241,7 @@ def corrected_facts(rng: random.Random, _: float) -> Facts:
     for place, key in enumerate(keys):
         first, later = sorted((rng.random(), rng.random()))
         stated, corrected = make_value(rng, Wordform.NUMBER), make_value(rng, Wordform.NUMBER)
-        sentence = WORDINGS[1].sentence.format(attribute="number", key=key, value=stated)
+        sentence = MAGIC_STATED_ONCE.format(attribute="number", key=key, value=stated)
         hidden.append(Hidden(sentence=sentence, depth=first))
         if place < NUM_CORRECTED:
             hidden.append(Hidden(sentence=CORRECTED.format(key=key, value=corrected), depth=later))
@@ -275,13 +276,13 @@ def make_value(rng: random.Random, form: Wordform) -> str:
 
 def state(key: str, value: str, form: Wordform) -> str:
     """The sentence that states a value."""
-    return WORDINGS[0].sentence.format(attribute=form.value, key=key, value=value)
+    return MAGIC_STATED.format(attribute=form.value, key=key, value=value)
 
 
 def question_on(keys: list[str], form: Wordform, *, alone: bool) -> str:
     """The question for all values of these keys."""
     if alone:
-        return MAGIC_ASKED[0].format(attribute=form.value, key=keys[0])
+        return MAGIC_ASKED.format(attribute=form.value, key=keys[0])
     listed = f"{', '.join(keys[:-1])}, and {keys[-1]}" if len(keys) > 1 else keys[0]
     return MANY_ASKED.format(attribute=form.value, keys=listed)
 
