@@ -52,10 +52,7 @@ def make_tasks(lengths: Sequence[int], *, seed: int = 0) -> list[SuiteSample]:
 def make_sample(name: str, length: int, *, number: int, seed: int, materials: Materials) -> SuiteSample:
     """A sample of a suite's task."""
     rng = random.Random(f"{seed}/{number}")
-    request = SampleRequest(
-        task=name, rng=rng, length=length, depth=rng.random(), number=number, questions_seed=str(seed)
-    )
-    return TASKS[name].make(request, materials)
+    return TASKS[name].make(SampleRequest(task=name, rng=rng, length=length, depth=rng.random()), materials)
 
 
 def write_tasks(folder: Path, tasks: list[SuiteSample]) -> None:
