@@ -4,6 +4,7 @@ import hashlib
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 from memagent_batch.config.storage import Options
 from memagent_batch.documents.questions import type_fields
@@ -33,7 +34,7 @@ from memagent_batch.evaluation.tasks import TASKS
 from memagent_batch.masking import mask_url
 from memagent_batch.runs.manifest import package_versions
 from memagent_batch.store.location import Location
-from memagent_batch.store.parquet import RowGroupWriter, open_row_groups
+from memagent_batch.store.parquet import open_row_groups
 from memagent_batch.tokens.tokenizer import load_tokenizer
 from memagent_batch.wiring import resolve_model
 
@@ -55,17 +56,6 @@ class SuitePlan:
     seed: int
     typed: bool = False
     """Whether questions ask for a type, where the answers of their task have one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuiteCell:
-    """All samples of one task and length."""
-
-    name: str
-    """Task and length; begins the ids of its documents, and names their file."""
-    task: str
-    length: int
-    """Tokens of a document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,17 +100,19 @@ def make_suite(plan: SuitePlan, inputs: SuiteInputs, output: Location, *, say: S
     asked = _requested(plan, inputs)
     if claim_suite(output, asked):
         return False
-    for name in plan.tasks:  # what fails first if any does
-        shortest = next(cell for cell in cells_of(plan) if cell.task == name)
-        TASKS[name].make(next(sample_requests(shortest, plan)), inputs.materials)
+    for task in plan.tasks:  # the shortest length fails first if any does
+        TASKS[task].make(next(sample_requests(plan, task=task, length=plan.lengths[0])), inputs.materials)
     cells = []
     with (
         unfinished_deleted(output),
         open_row_groups(output / QUESTIONS_FILE, schema=SUITE_QUESTIONS) as questions,
     ):
-        for cell in cells_of(plan):
-            cells.append(_write_cell(cell, plan, inputs.materials, output, questions=questions))
-            say(f"{cell.name}: {plan.samples} documents of {cells[-1]['tokens_most']:,} tokens")
+        for task, length in product(plan.tasks, plan.lengths):
+            rows, num_tokens = _write_cell(plan, inputs.materials, output, task=task, length=length)
+            questions.write(rows)
+            tokens = {"tokens_least": min(num_tokens), "tokens_most": max(num_tokens)}
+            cells.append({"task": task, "length_tokens": length, **tokens})
+            say(f"{task}-{length}: {plan.samples} documents of {max(num_tokens):,} tokens")
     write_suite_record(
         output, {ASKED_ENTRY: asked, "inputs": inputs.record, "cells": cells, "versions": package_versions()}
     )
@@ -140,57 +132,44 @@ def _requested(plan: SuitePlan, inputs: SuiteInputs) -> dict[str, object]:
     }
 
 
-def cells_of(plan: SuitePlan) -> Iterator[SuiteCell]:
-    """The cells in the order in which they are made."""
-    for name in plan.tasks:
-        for length in plan.lengths:
-            yield SuiteCell(name=f"{name}-{length}", task=name, length=length)
-
-
-def sample_requests(cell: SuiteCell, plan: SuitePlan) -> Iterator[SampleRequest]:
-    """One request for each sample; their depths are spread evenly over the document, in random order."""
-    rng = random.Random(f"{plan.seed}/{cell.name}/depths")
+def sample_requests(plan: SuitePlan, *, task: str, length: int) -> Iterator[SampleRequest]:
+    """One request for each sample of a cell; their depths are spread evenly over the document, in random order."""
+    rng = random.Random(f"{plan.seed}/{task}-{length}/depths")
     strata = rng.sample(range(plan.samples), plan.samples)
     for number, stratum in enumerate(strata):
         yield SampleRequest(
-            task=cell.task,
-            rng=random.Random(f"{plan.seed}/{cell.name}/{number}"),
-            length=cell.length,
+            task=task,
+            rng=random.Random(f"{plan.seed}/{task}-{length}/{number}"),
+            length=length,
             depth=(stratum + rng.random()) / plan.samples,
         )
 
 
 def _write_cell(
-    cell: SuiteCell, plan: SuitePlan, materials: Materials, output: Location, *, questions: RowGroupWriter
-) -> dict[str, object]:
-    """Writes the documents of a cell and their questions; returns how `suite.json` describes it."""
+    plan: SuitePlan, materials: Materials, output: Location, *, task: str, length: int
+) -> tuple[list[SuiteQuestion], list[int]]:
+    """Writes the documents of a task and length; returns their questions, and their lengths in tokens."""
     rows, num_tokens = [], []
-    place = output / DOCUMENTS_FOLDER / f"{cell.name}.parquet"
+    place = output / DOCUMENTS_FOLDER / f"{task}-{length}.parquet"
     with open_row_groups(place, schema=SUITE_DOCUMENTS) as documents:
-        for number, request in enumerate(sample_requests(cell, plan)):
-            sample = TASKS[cell.task].make(request, materials)
-            document_id = f"{cell.name}-{number:03d}"
+        for number, request in enumerate(sample_requests(plan, task=task, length=length)):
+            sample = TASKS[task].make(request, materials)
+            document_id = f"{task}-{length}-{number:03d}"
             documents.write([{"document_id": document_id, "text": sample.document}])
-            rows.append(_question_row(sample, document_id=document_id, cell=cell, typed=plan.typed))
+            rows.append(_question_row(sample, document_id=document_id, request=request, typed=plan.typed))
             num_tokens.append(sample.num_tokens)
-    questions.write(rows)
-    return {
-        "task": cell.task,
-        "length_tokens": cell.length,
-        "tokens_least": min(num_tokens),
-        "tokens_most": max(num_tokens),
-    }
+    return rows, num_tokens
 
 
-def _question_row(sample: SuiteSample, *, document_id: str, cell: SuiteCell, typed: bool) -> SuiteQuestion:
-    task = TASKS[cell.task]
+def _question_row(sample: SuiteSample, *, document_id: str, request: SampleRequest, typed: bool) -> SuiteQuestion:
+    task = TASKS[request.task]
     return SuiteQuestion(
         question_id=document_id,
         document_id=document_id,
         question=sample.question,
         references=list(sample.references),
-        task=cell.task,
-        length_tokens=cell.length,
+        task=request.task,
+        length_tokens=request.length,
         depth=sample.depth,
         metric=task.metric.value,
         **type_fields(task.value_type if typed else None),

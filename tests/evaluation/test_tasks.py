@@ -14,7 +14,7 @@ from memagent_batch.evaluation.haystacks import (
     TokenMeter,
     sentences_of,
 )
-from memagent_batch.evaluation.make import SuitePlan, cells_of, sample_requests
+from memagent_batch.evaluation.make import SuitePlan, sample_requests
 from memagent_batch.evaluation.needles import ADJECTIVES, NOISE, NOUNS, prose
 from memagent_batch.evaluation.tasks import FORMS, TASKS, make_crowded_key
 from memagent_batch.tokens.tokenizer import Tokenizer
@@ -34,8 +34,7 @@ def make_cell(
     materials: Materials, *, task: str, length: int = 2000, samples: int = 3, seed: int = 0
 ) -> list[SuiteSample]:
     plan = SuitePlan(tasks=(task,), lengths=(length,), samples=samples, seed=seed)
-    (cell,) = cells_of(plan)
-    return [TASKS[task].make(request, materials) for request in sample_requests(cell, plan)]
+    return [TASKS[task].make(request, materials) for request in sample_requests(plan, task=task, length=length)]
 
 
 @pytest.mark.parametrize("length", [512, 5000])
