@@ -21,7 +21,6 @@ def drawn(lengths: Sequence[int], *, names: tuple[str, ...] = ("a",), score: flo
 
 
 def cell(length: int, score: float, interval: Interval = WHOLE) -> CellSummary:
-    counts = dict.fromkeys(("num_failed", "num_unanswered", "num_missing"), 0)
     costs = ("turns", "prompt_tokens", "cached_prompt_tokens", "completion_tokens", "engine_seconds")
     return CellSummary(
         variant="a",
@@ -31,7 +30,9 @@ def cell(length: int, score: float, interval: Interval = WHOLE) -> CellSummary:
         score=score,
         low=interval.low,
         high=interval.high,
-        **counts,
+        num_failed=0,
+        num_unanswered=0,
+        num_missing=0,
         **{f"mean_{name}": None for name in costs},
     )
 
