@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -46,8 +46,6 @@ class Mode(StrEnum):
 class Peer(StrEnum):
     """What the job is compared with."""
 
-    ROUNDS = "rounds"
-    """One execution of `ray.data.llm` for each chunk index."""
     DATATROVE = "datatrove"
     """InferenceRunner with a rollout function."""
     CLIENT = "client"
@@ -58,7 +56,6 @@ PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 """Environment of datatrove, made by `make bench-peers`."""
 
 MODULES = {
-    Peer.ROUNDS: "benchmarks.peer_ray_llm",
     Peer.DATATROVE: "benchmarks.peer_datatrove",
     Peer.CLIENT: "benchmarks.peer_client",
 }
@@ -118,35 +115,35 @@ class JobRun:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--runs", type=int, default=3, help="runs of each but `rounds` (default: 3)")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each (default: 3)")
     parser.add_argument("--peers", nargs="+", type=Peer, default=list(Peer), choices=list(Peer))
     parser.add_argument("--modes", nargs="+", type=Mode, default=list(Mode), choices=list(Mode))
     parser.add_argument("--documents", type=int, default=400, help="(default: 400)")
-    parser.add_argument("--rounds-runs", type=int, default=1, help="runs of `rounds`, each of minutes (default: 1)")
 
 
 def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a server does not outlive the command
-    runs = {peer: arguments.rounds_runs if peer == Peer.ROUNDS else arguments.runs for peer in arguments.peers}
     with tempfile.TemporaryDirectory() as folder:
         agent = job_settings(Mode.SAME).agent
         made = make_corpus(Path(folder, "corpus"), num_documents=arguments.documents, agent=agent)
         for mode in arguments.modes:
             with make_server(mode, folder=Path(folder, f"server-{mode}")) as server:
                 yield {"what": "server", "mode": mode, "start_seconds": round(server.start_seconds, 1)}
-                yield from _compare(mode, made, runs, server=server)
+                yield from _compare(mode, made, arguments.peers, runs=arguments.runs, server=server)
 
 
-def _compare(mode: Mode, made: MadeCorpus, runs: Mapping[Peer, int], *, server: VllmServer) -> Iterator[dict[str, Any]]:
+def _compare(
+    mode: Mode, made: MadeCorpus, peers: Sequence[Peer], *, runs: int, server: VllmServer
+) -> Iterator[dict[str, Any]]:
     """All runs, the job's and those of each peer in turn, then their comparison."""
-    pairs: dict[Peer, list[tuple[PeerResult, PeerResult]]] = {peer: [] for peer in runs}
+    pairs: dict[Peer, list[tuple[PeerResult, PeerResult]]] = {peer: [] for peer in peers}
     about = {"mode": mode}
-    for run in range(max(runs.values())):
+    for run in range(runs):
         base = made.folder / f"{mode}-{run}"
         base.mkdir()
         job = run_job(mode, made, output=base / "job")
         yield {**about, **_figures(job.result, made, contestant="job"), "start_seconds": round(job.start_seconds, 1)}
-        for peer in (peer for peer, times in runs.items() if run < times):
+        for peer in peers:
             result = run_peer(peer, mode, made, server=server, output=base / f"{peer.name.lower()}.json")
             yield {**about, **_figures(result, made, contestant=peer)}
             pairs[peer].append((job.result, result))
