@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -24,7 +25,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.harness import ROOT, TINY_JOB, copy_tokenizer, engine_of, make_tasks, spread, write_tasks
 from benchmarks.peer_loop import PeerResult, TextDocument, Work, load_result, save
-from benchmarks.peer_server import VllmServer
+from benchmarks.peer_server import VllmServer, vllm_server
 from memagent_batch.cli.answer import Answer
 from memagent_batch.cli.main import read_command
 from memagent_batch.config.agent import AgentConfig
@@ -127,7 +128,7 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         agent = job_settings(Mode.SAME).agent
         made = make_corpus(Path(folder, "corpus"), num_documents=arguments.documents, agent=agent)
         for mode in arguments.modes:
-            with make_server(mode, folder=Path(folder, f"server-{mode}")) as server:
+            with start_server(mode, folder=Path(folder, f"server-{mode}")) as server:
                 yield {"what": "server", "mode": mode, "start_seconds": round(server.start_seconds, 1)}
                 yield from _compare(mode, made, arguments.peers, runs=arguments.runs, server=server)
 
@@ -200,8 +201,8 @@ def run_peer(peer: Peer, mode: Mode, made: MadeCorpus, *, server: VllmServer, ou
     return load_result(output)
 
 
-def make_server(mode: Mode, *, folder: Path) -> VllmServer:
-    """The peers' server, not started; its files go to the folder."""
+def start_server(mode: Mode, *, folder: Path) -> AbstractContextManager[VllmServer]:
+    """The peers' server, while the block lasts; its files go to the folder."""
     agent = job_settings(mode).agent
     arguments, environment = engine_of(agent)
     if mode == Mode.SHIPPED:
@@ -210,7 +211,7 @@ def make_server(mode: Mode, *, folder: Path) -> VllmServer:
         environment = {}
     copy_tokenizer(folder / "tokenizer")
     arguments = arguments | {"model": resolve_model(agent.model), "tokenizer": str(folder / "tokenizer")}
-    return VllmServer(arguments=arguments, environment=environment, log=folder / "server.log")
+    return vllm_server(arguments, environment=environment, log=folder / "server.log")
 
 
 def _run(command: Sequence[str], *, log: Path) -> None:
