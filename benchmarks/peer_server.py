@@ -58,7 +58,7 @@ def vllm_server(arguments: Mapping[str, Any], *, environment: Mapping[str, str],
         *_flags(arguments),
     ]
     variables = {"VLLM_NO_USAGE_STATS": "1", "VLLM_SERVER_DEV_MODE": "1"}  # the latter for `forget`
-    env = os.environ | variables | environment
+    env = {**os.environ, **variables, **environment}
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, env=env, start_new_session=True)
     url = f"http://127.0.0.1:{port}"
