@@ -148,5 +148,6 @@ def _chart_template() -> jinja2.Template:
         "length_ticks": _length_ticks,
         "shift": lambda place, number: SHIFT_PIXELS * (place - (number - 1) / 2),
     }
-    environment.filters |= {"px": lambda number: f"{number:.1f}", "short": short_name, "score_share": _score_share}
+    environment.filters |= {"px": lambda number: f"{number:.1f}", "short": short_name}
+    environment.filters["score_share"] = _score_share
     return environment.get_template("chart.svg")
