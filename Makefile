@@ -96,7 +96,6 @@ bench: setup
 
 bench-peers: setup .venv-peers/.done
 	$(PYTHON) -m benchmarks peers
-	$(PYTHON) -m benchmarks peers --modes same --corpora even
 
 .venv-peers/.done: requirements/peers.txt
 	test -x .venv-peers/bin/python || $(UV) venv --quiet --python 3.11 .venv-peers

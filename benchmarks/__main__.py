@@ -12,7 +12,6 @@ MEASUREMENTS = {
     "peers": "How fast is the job against others who run the same loop?",
     "overhead": "What does everything that is not the engine cost?",
     "length": "Does a token of a long document cost more than one of a short document?",
-    "endpoint": "What does a request to an endpoint cost the process that sends it?",
     "scale": "What does a corpus cost the driver, first and with nothing changed?",
     "log_scan": "How long does it take to learn what a log of many files holds?",
     "start": "How long is it from the command to the first turn, and where does the time go?",

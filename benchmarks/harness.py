@@ -4,6 +4,7 @@ import random
 import shutil
 import statistics
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.engines.vllm.start import engine_arguments, engine_environment
-from memagent_batch.evaluation.needles import Haystack, NeedleTask, make_task
+from memagent_batch.evaluation.haystacks import Materials, SampleRequest, SuiteSample, TokenMeter
+from memagent_batch.evaluation.needles import prose
+from memagent_batch.evaluation.tasks import TASKS
 from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.tokens.tokenizer import load_tokenizer
 from memagent_batch.wiring import make_tokenizer, resolve_model
@@ -25,6 +28,8 @@ TINY_JOB = ROOT / "jobs" / "tiny.yaml"
 """Job file of the shipped model."""
 SENTENCE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again.\n"
 QUESTION = "What colour is the sky?"
+NEEDLE_TASKS = ("niah_multikey_1", "niah_single_1")
+"""Tasks of the suites that documents are made of, in turn."""
 
 
 def spread(name: str, values: Sequence[float], *, digits: int) -> dict[str, float | list[float]]:
@@ -35,23 +40,22 @@ def spread(name: str, values: Sequence[float], *, digits: int) -> dict[str, floa
     }
 
 
-def make_tasks(lengths: Sequence[int], *, seed: int = 0) -> list[NeedleTask]:
-    """Documents of a little over these lengths in tokens of the tiny policy, each with three distracting needles."""
-    rng = random.Random(seed)
-    tokenizer = load_tokenizer(str(TINY_MODEL))
+def make_tasks(lengths: Sequence[int], *, seed: int = 0) -> list[SuiteSample]:
+    """Documents of about these lengths in tokens of the tiny policy, each with one needle or four."""
+    materials = Materials(meter=TokenMeter(load_tokenizer(str(TINY_MODEL))), texts=prose())
     return [
-        make_task(
-            rng,
-            length=num_tokens,
-            length_of=lambda text: len(tokenizer.encode_document(text).token_ids),
-            haystack=list(Haystack)[number % len(Haystack)],
-            num_distractors=3,
-        )
-        for number, num_tokens in enumerate(lengths)
+        make_sample(name, length, number=number, seed=seed, materials=materials)
+        for number, (name, length) in enumerate(zip(cycle(NEEDLE_TASKS), lengths, strict=False))
     ]
 
 
-def write_tasks(folder: Path, tasks: list[NeedleTask]) -> None:
+def make_sample(name: str, length: int, *, number: int, seed: int, materials: Materials) -> SuiteSample:
+    """A sample of a suite's task."""
+    rng = random.Random(f"{seed}/{number}")
+    return TASKS[name].make(SampleRequest(task=name, rng=rng, length=length, depth=rng.random()), materials)
+
+
+def write_tasks(folder: Path, tasks: list[SuiteSample]) -> None:
     """Writes `documents.parquet` and `questions.parquet`; document and question of a task have the same id."""
     ids = [{"document_id": f"d{number:04d}"} for number in range(len(tasks))]
     documents = [each | {"text": task.document} for each, task in zip(ids, tasks, strict=True)]

@@ -6,7 +6,7 @@ from functools import partial
 
 import aiohttp
 
-from benchmarks.peer_loop import Clock, PeerResult, Work, chat_body, read, run_as_command
+from benchmarks.peer_loop import Clock, PeerResult, Work, read, run_as_command
 
 SHIPPED_CONCURRENCY = 256
 """Default of concurrent requests: as many as the server takes into one step."""
@@ -31,7 +31,8 @@ async def _read_all(work: Work, options: argparse.Namespace) -> PeerResult:
 async def _complete(
     session: aiohttp.ClientSession, slots: asyncio.Semaphore, message: str, max_tokens: int, *, url: str, model: str
 ) -> str:
-    body = chat_body(model, message, max_tokens)
+    messages = [{"role": "user", "content": message}]
+    body = {"model": model, "messages": messages, "max_tokens": max_tokens, "temperature": 0.0}
     async with slots, session.post(f"{url}/v1/chat/completions", json=body) as response:
         response.raise_for_status()
         payload = await response.json()

@@ -9,7 +9,6 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 Ask = Callable[[str, int], Awaitable[str]]
 """One turn: a user message and the most tokens of its completion in, the text of the completion out."""
@@ -86,19 +85,9 @@ async def read(document: TextDocument, work: Work, *, ask: Ask) -> str:
     """Reads a document chunk by chunk and returns the response of the answer turn, as the policy `overwrite` does."""
     memory = work.first_memory
     for index in range(len(document.chunks)):
-        memory = remember(memory, await ask(work.update_message(document, index, memory), work.memory_tokens))
+        written = await ask(work.update_message(document, index, memory), work.memory_tokens)
+        memory = written if written.strip() else memory
     return await ask(work.answer_message(document, memory), work.answer_tokens)
-
-
-def remember(memory: str, written: str) -> str:
-    """The memory after an `update` turn: what was written, unless nothing was."""
-    return written if written.strip() else memory
-
-
-def chat_body(model: str, message: str, max_tokens: int) -> dict[str, Any]:
-    """A greedy request of one user message to a chat API."""
-    messages = [{"role": "user", "content": message}]
-    return {"model": model, "messages": messages, "max_tokens": max_tokens, "temperature": 0.0}
 
 
 def run_as_command(description: str | None, run: Callable[[Work, argparse.Namespace], PeerResult]) -> None:

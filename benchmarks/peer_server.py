@@ -9,10 +9,11 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 START_SECONDS = 600.0
 """Longest wait for the server; compiling, where its settings ask for it, takes minutes."""
@@ -20,56 +21,15 @@ STOP_SECONDS = 10.0
 """Longest wait for its end before it is killed."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VllmServer:
-    """`python -m vllm.entrypoints.openai.api_server`; the `vllm` command of the CPU wheel does not run."""
+    """A server that runs."""
 
-    def __init__(self, *, arguments: Mapping[str, Any], environment: Mapping[str, str], log: Path) -> None:
-        """Nothing runs yet; `model` is among the engine arguments."""
-        self.model = str(arguments["model"])
-        self.start_seconds = 0.0
-        """From its start to its first healthy response."""
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = free.getsockname()[1]
-        self._arguments = dict(arguments)
-        self._environment = dict(environment)
-        self._log = log
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> Self:
-        """Starts it and waits until it serves."""
-        began = time.monotonic()
-        command = [
-            *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
-            *("--host", "127.0.0.1", "--port", str(self._port), "--disable-uvicorn-access-log"),
-            *_flags(self._arguments),
-        ]
-        variables = {"VLLM_NO_USAGE_STATS": "1", "VLLM_SERVER_DEV_MODE": "1"}  # the latter for `forget`
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                command,
-                stdout=log,
-                stderr=log,
-                env=os.environ | variables | self._environment,
-                start_new_session=True,
-            )
-        try:
-            self._wait(self._process)
-        except BaseException:
-            self._stop()
-            raise
-        self.start_seconds = time.monotonic() - began
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Ends it with all its processes."""
-        self._stop()
-
-    @property
-    def url(self) -> str:
-        """Address up to the port."""
-        return f"http://127.0.0.1:{self._port}"
+    url: str
+    """Address up to the port."""
+    model: str
+    start_seconds: float
+    """From its start to its first healthy response."""
 
     def forget(self) -> None:
         """Empties its prefix cache, so that no run profits from the prompts of another.
@@ -82,30 +42,52 @@ class VllmServer:
             if not json.load(response)["success"]:
                 raise RuntimeError("vLLM's server did not empty its prefix cache")
 
-    def _wait(self, process: "subprocess.Popen[bytes]") -> None:
-        deadline = time.monotonic() + START_SECONDS
-        while not self._is_healthy():
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"vLLM's server did not start: {self._log.read_text(errors='replace')[-3000:]}")
-            time.sleep(0.1)
 
-    def _is_healthy(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}/health", timeout=5) as response:
-                return bool(response.status == 200)
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
-            return False
+@contextmanager
+def vllm_server(arguments: Mapping[str, Any], *, environment: Mapping[str, str], log: Path) -> Iterator[VllmServer]:
+    """Starts a server and ends it with all its processes; `model` is among the engine arguments.
 
-    def _stop(self) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
+    It is `python -m vllm.entrypoints.openai.api_server`; the `vllm` command of the CPU wheel does not run.
+    """
+    began = time.monotonic()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [
+        *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
+        *("--host", "127.0.0.1", "--port", str(port), "--disable-uvicorn-access-log"),
+        *_flags(arguments),
+    ]
+    variables = {"VLLM_NO_USAGE_STATS": "1", "VLLM_SERVER_DEV_MODE": "1"}  # the latter for `forget`
+    env = {**os.environ, **variables, **environment}
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=env, start_new_session=True)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        _wait(f"{url}/health", process, log=log)
+        yield VllmServer(url=url, model=str(arguments["model"]), start_seconds=time.monotonic() - began)
+    finally:
         process.terminate()
         try:
             process.wait(timeout=STOP_SECONDS)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)  # its own session: nothing else is in the group
             process.wait()
+
+
+def _wait(url: str, process: "subprocess.Popen[bytes]", *, log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not _is_healthy(url):
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"vLLM's server did not start: {log.read_text(errors='replace')[-3000:]}")
+        time.sleep(0.1)
+
+
+def _is_healthy(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as response:
+            return bool(response.status == 200)
+    except (urllib.error.URLError, ConnectionError, TimeoutError):
+        return False
 
 
 def _flags(arguments: Mapping[str, Any]) -> list[str]:

@@ -14,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -24,7 +25,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.harness import ROOT, TINY_JOB, copy_tokenizer, engine_of, make_tasks, spread, write_tasks
 from benchmarks.peer_loop import PeerResult, TextDocument, Work, load_result, save
-from benchmarks.peer_server import VllmServer
+from benchmarks.peer_server import VllmServer, vllm_server
 from memagent_batch.cli.answer import Answer
 from memagent_batch.cli.main import read_command
 from memagent_batch.config.agent import AgentConfig
@@ -46,8 +47,6 @@ class Mode(StrEnum):
 class Peer(StrEnum):
     """What the job is compared with."""
 
-    ROUNDS = "rounds"
-    """One execution of `ray.data.llm` for each chunk index."""
     DATATROVE = "datatrove"
     """InferenceRunner with a rollout function."""
     CLIENT = "client"
@@ -58,7 +57,6 @@ PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 """Environment of datatrove, made by `make bench-peers`."""
 
 MODULES = {
-    Peer.ROUNDS: "benchmarks.peer_ray_llm",
     Peer.DATATROVE: "benchmarks.peer_datatrove",
     Peer.CLIENT: "benchmarks.peer_client",
 }
@@ -73,26 +71,15 @@ its use to its makers."""
 SEED = 20_260_702
 """Of lengths, their order, and texts."""
 MEDIAN_CHUNKS = 2
-"""Median length of the heavy-tailed corpus."""
+"""Median length of a document."""
 SPREAD = 0.6
-"""Standard deviation of the logarithm of a length, the longest ones apart."""
+"""Standard deviation of the logarithm of a length, those at the end of the tail apart."""
 BODY_CHUNKS = 10
-"""Longest document of the heavy-tailed corpus, the longest ones apart."""
+"""Longest document, those at the end of the tail apart."""
 NUM_LONGEST = 3
 """Documents at the end of the tail."""
 MAX_CHUNKS = 50 * MEDIAN_CHUNKS
 """Their length."""
-EVEN_CHUNKS = 4
-"""Length of every document of the even corpus."""
-
-
-class Corpus(StrEnum):
-    """How lengths are spread."""
-
-    HEAVY_TAIL = "heavy-tail"
-    """Log-normal around the median, and a few of fifty times the median at random places."""
-    EVEN = "even"
-    """All of one length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,45 +116,35 @@ class JobRun:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--runs", type=int, default=3, help="runs of each but `rounds` (default: 3)")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each (default: 3)")
     parser.add_argument("--peers", nargs="+", type=Peer, default=list(Peer), choices=list(Peer))
     parser.add_argument("--modes", nargs="+", type=Mode, default=list(Mode), choices=list(Mode))
-    parser.add_argument("--corpora", nargs="+", type=Corpus, default=[Corpus.HEAVY_TAIL], choices=list(Corpus))
-    parser.add_argument("--heavy-tail-documents", type=int, default=400, help="(default: 400)")
-    parser.add_argument("--even-documents", type=int, default=150, help="(default: 150)")
-    parser.add_argument("--rounds-runs", type=int, default=1, help="runs of `rounds`, each of minutes (default: 1)")
+    parser.add_argument("--documents", type=int, default=400, help="(default: 400)")
 
 
 def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a server does not outlive the command
-    runs = {peer: arguments.rounds_runs if peer == Peer.ROUNDS else arguments.runs for peer in arguments.peers}
-    sizes = {Corpus.HEAVY_TAIL: arguments.heavy_tail_documents, Corpus.EVEN: arguments.even_documents}
     with tempfile.TemporaryDirectory() as folder:
-        corpora = {
-            corpus: make_corpus(
-                Path(folder, corpus), corpus, num_documents=sizes[corpus], agent=job_settings(Mode.SAME).agent
-            )
-            for corpus in arguments.corpora
-        }
+        agent = job_settings(Mode.SAME).agent
+        made = make_corpus(Path(folder, "corpus"), num_documents=arguments.documents, agent=agent)
         for mode in arguments.modes:
-            with make_server(mode, folder=Path(folder, f"server-{mode}")) as server:
+            with start_server(mode, folder=Path(folder, f"server-{mode}")) as server:
                 yield {"what": "server", "mode": mode, "start_seconds": round(server.start_seconds, 1)}
-                for corpus, made in corpora.items():
-                    yield from _compare(mode, corpus, made, runs, server=server)
+                yield from _compare(mode, made, arguments.peers, runs=arguments.runs, server=server)
 
 
 def _compare(
-    mode: Mode, corpus: Corpus, made: MadeCorpus, runs: Mapping[Peer, int], *, server: VllmServer
+    mode: Mode, made: MadeCorpus, peers: Sequence[Peer], *, runs: int, server: VllmServer
 ) -> Iterator[dict[str, Any]]:
-    """All runs over a corpus, the job's and those of each peer in turn, then their comparison."""
-    pairs: dict[Peer, list[tuple[PeerResult, PeerResult]]] = {peer: [] for peer in runs}
-    about = {"mode": mode, "corpus": corpus}
-    for run in range(max(runs.values())):
+    """All runs, the job's and those of each peer in turn, then their comparison."""
+    pairs: dict[Peer, list[tuple[PeerResult, PeerResult]]] = {peer: [] for peer in peers}
+    about = {"mode": mode}
+    for run in range(runs):
         base = made.folder / f"{mode}-{run}"
         base.mkdir()
         job = run_job(mode, made, output=base / "job")
         yield {**about, **_figures(job.result, made, contestant="job"), "start_seconds": round(job.start_seconds, 1)}
-        for peer in (peer for peer, times in runs.items() if run < times):
+        for peer in peers:
             result = run_peer(peer, mode, made, server=server, output=base / f"{peer.name.lower()}.json")
             yield {**about, **_figures(result, made, contestant=peer)}
             pairs[peer].append((job.result, result))
@@ -224,8 +201,8 @@ def run_peer(peer: Peer, mode: Mode, made: MadeCorpus, *, server: VllmServer, ou
     return load_result(output)
 
 
-def make_server(mode: Mode, *, folder: Path) -> VllmServer:
-    """The peers' server, not started; its files go to the folder."""
+def start_server(mode: Mode, *, folder: Path) -> AbstractContextManager[VllmServer]:
+    """The peers' server, while the block lasts; its files go to the folder."""
     agent = job_settings(mode).agent
     arguments, environment = engine_of(agent)
     if mode == Mode.SHIPPED:
@@ -234,7 +211,7 @@ def make_server(mode: Mode, *, folder: Path) -> VllmServer:
         environment = {}
     copy_tokenizer(folder / "tokenizer")
     arguments = arguments | {"model": resolve_model(agent.model), "tokenizer": str(folder / "tokenizer")}
-    return VllmServer(arguments=arguments, environment=environment, log=folder / "server.log")
+    return vllm_server(arguments, environment=environment, log=folder / "server.log")
 
 
 def _run(command: Sequence[str], *, log: Path) -> None:
@@ -261,10 +238,8 @@ def summarise(pairs: Sequence[tuple[PeerResult, PeerResult]]) -> dict[str, Any]:
     }
 
 
-def chunk_counts(corpus: Corpus, *, num_documents: int) -> list[int]:
-    """Length of each document in chunks, in input order."""
-    if corpus == Corpus.EVEN:
-        return [EVEN_CHUNKS] * num_documents
+def chunk_counts(num_documents: int) -> list[int]:
+    """Length of each document in chunks: log-normal around the median, and a few of fifty times that, in any order."""
     rng = random.Random(SEED)
     body = [
         min(BODY_CHUNKS, max(1, round(rng.lognormvariate(math.log(MEDIAN_CHUNKS), SPREAD))))
@@ -275,11 +250,11 @@ def chunk_counts(corpus: Corpus, *, num_documents: int) -> list[int]:
     return counts
 
 
-def make_corpus(folder: Path, corpus: Corpus, *, num_documents: int, agent: AgentConfig) -> MadeCorpus:
+def make_corpus(folder: Path, *, num_documents: int, agent: AgentConfig) -> MadeCorpus:
     """Writes the corpus; chunks are cut as the job cuts them, with the policy's chunk size and overlap."""
     folder.mkdir()
     stride = agent.policy.chunk_tokens - agent.policy.overlap_tokens
-    counts = chunk_counts(corpus, num_documents=num_documents)
+    counts = chunk_counts(num_documents)
     tasks = make_tasks([count * stride - stride // 2 for count in counts], seed=SEED)  # some way into the last chunk
     write_tasks(folder, tasks)
     documents = [

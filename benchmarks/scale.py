@@ -1,18 +1,18 @@
 """What a corpus costs the driver: seconds and peak memory by phase, of a first run and of one in which nothing changed.
 
+The memory of a phase is the peak of the process by the end of it.
+
 Documents are one line each and the engine answers at once, so that what is measured grows with the corpus and not with
 its texts. Each run is a process of its own. With `--executor local` the driver also reads; its memory has both.
 """
 
 import argparse
 import multiprocessing
-import os
+import re
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -37,10 +37,9 @@ PHASES = (
 FILES_IN_FOLDER = 1000
 GROUP_ROWS = 100_000
 """Rows of a row group of the Parquet file."""
-SAMPLE_SECONDS = 0.05
-"""Between two looks at the memory of the process."""
 CHUNK_TOKENS = 64
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+PEAK_LINE = re.compile(r"VmHWM:\s+(\d+) kB")
+"""Of `/proc/PID/status`: the largest resident memory of a process since it began."""
 CHANGED_SECONDS = 2.5
 """Age from which a file's times count; see `documents.listing.UNSURE_SECONDS`."""
 
@@ -114,36 +113,9 @@ def _run(job: JobConfig, sender: Any) -> None:
 def _timed(phase: Callable[..., Any], figures: dict[str, float]) -> Callable[..., Any]:
     def run(*arguments: Any, **options: Any) -> Any:
         began = time.monotonic()
-        with _Peak() as peak:
-            result = phase(*arguments, **options)
+        result = phase(*arguments, **options)
         figures["seconds"] = round(figures["seconds"] + time.monotonic() - began, 2)
-        figures["peak_mib"] = max(figures["peak_mib"], peak.mib)
+        figures["peak_mib"] = int(PEAK_LINE.findall(Path("/proc/self/status").read_text())[0]) // 1024
         return result
 
     return run
-
-
-class _Peak:
-    """The largest resident memory of this process in a block, by samples."""
-
-    def __init__(self) -> None:
-        self.mib = 0
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._sample, daemon=True)
-
-    def __enter__(self) -> "_Peak":
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _sample(self) -> None:
-        while True:
-            resident = int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
-            self.mib = max(self.mib, resident // 1024**2)
-            if self._ended.wait(SAMPLE_SECONDS):
-                return

@@ -59,7 +59,7 @@ class MakeSuite(StorageCommand):
     model: Text = "tiny"
     """Lengths are counted in tokens of this model: `tiny`, a model folder or hub name."""
     tasks: tuple[str, ...] = EVERY_TASK
-    """Names, or all that have their file (default)."""
+    """Names, or all (default)."""
     lengths: tuple[str, ...] = ()
     """Tokens of a document: 4096, 8K (x1,024), 3.5M."""
     samples: Count = 20
@@ -70,10 +70,6 @@ class MakeSuite(StorageCommand):
     """Ask for a number or a label if a task's answer is one."""
     essays: str | None = None
     """Folder of .txt or .md files to hide needles in; the project's own without it."""
-    hotpotqa: str | None = None
-    """HotpotQA file, JSON; for ruler_hqa."""
-    num_documents: tuple[Count, ...] = ()
-    """Lengths for ruler_hqa: 50 to 25600."""
     from_questions: str | None = None
     """Your own question list, each with references."""
     documents: tuple[str, ...] = ()
@@ -92,17 +88,15 @@ class MakeSuite(StorageCommand):
         from memagent_batch.evaluation.make import make_suite, read_suite_inputs
 
         plan = self._plan()
-        inputs = read_suite_inputs(
-            model=self.model, essays=self.essays, hotpotqa=self.hotpotqa, storage_options=self.storage_options
-        )
+        inputs = read_suite_inputs(model=self.model, essays=self.essays, storage_options=self.storage_options)
         output = self.locate(self.output)
         is_new = make_suite(plan, inputs, output, say=partial(print, flush=True))
         self._print_next(output, is_new=is_new)
 
     def _make_own(self, questions: str) -> None:
-        for name in ("lengths", "num_documents", "essays", "hotpotqa", "typed", "tasks"):
+        for name in ("lengths", "essays", "typed", "tasks"):
             if name in self.model_fields_set:
-                raise SettingsError(f"--{name.replace('_', '-')}: it does not belong to --from-questions; leave it out")
+                raise SettingsError(f"--{name}: it does not belong to --from-questions; leave it out")
         if not self.documents:
             raise SettingsError("--documents: missing; name what the questions of --from-questions are asked of")
         if self.metric not in TEXT_METRICS:
@@ -131,17 +125,13 @@ class MakeSuite(StorageCommand):
 
         tasks = tuple(dict.fromkeys(self.tasks))
         if self.tasks == EVERY_TASK:
-            has_paragraphs = self.hotpotqa is not None and bool(self.num_documents)
-            tasks = tuple(name for name, task in TASKS.items() if has_paragraphs or not task.by_documents)
+            tasks = tuple(TASKS)
         _require_tasks(tasks, TASKS)
-        for by_documents, option in ((False, "lengths"), (True, "num_documents")):
-            needing = [name for name in tasks if TASKS[name].by_documents is by_documents]
-            if needing and not getattr(self, option):
-                raise SettingsError(f"--{option.replace('_', '-')}: missing; {needing[0]} needs at least one")
+        if not self.lengths:
+            raise SettingsError(f"--lengths: missing; {tasks[0]} needs at least one")
         return SuitePlan(
             tasks=tasks,
             lengths=tuple(sorted({parse_length(text) for text in self.lengths})),
-            num_documents=tuple(sorted(set(self.num_documents))),
             samples=self.samples,
             seed=self.seed,
             typed=self.typed,

@@ -51,7 +51,7 @@ WHOLE = frozenset({"documents", "ask", "sheets", "over"})
 """Lists whose parts may hold commas."""
 PATHS = frozenset(
     {"documents", "questions", "again_from", "output", "rollouts", "loop.held_out", "reference", "allowed_signers"}
-    | {"over", "to", "into", "sheets", "suite", "answers", "essays", "hotpotqa", "from_questions", "variants"}
+    | {"over", "to", "into", "sheets", "suite", "answers", "essays", "from_questions", "variants"}
     | {"job"}
 )
 """Options whose value is a path or URL."""

@@ -144,7 +144,7 @@ class EstimateReview(OutputCommand):
     review: str | None = None
     """ID of the review (default: the only one)."""
     so_far: bool = False
-    """Estimate before all is labelled: the intervals are wider, and hold however often you look."""
+    """Estimate before all is labelled: the intervals hold for one look."""
     with_seen: bool = False
     """Count labels that were given with the answer in view."""
     as_json: bool = Field(default=False, alias="json")

@@ -15,7 +15,6 @@ from math import ceil
 
 from memagent_batch.documents.listing import list_files
 from memagent_batch.errors import InputError, SettingsError
-from memagent_batch.evaluation.hotpotqa import HotpotQA
 from memagent_batch.evaluation.needles import NOISE
 from memagent_batch.store.errors import input_errors
 from memagent_batch.store.location import Location
@@ -67,7 +66,6 @@ class Materials:
     meter: TokenMeter
     texts: EssayTexts
     """Haystack of the tasks that hide needles in running text."""
-    hotpotqa: HotpotQA | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +76,9 @@ class SampleRequest:
     rng: random.Random
     """Source of every choice; its own for each sample."""
     length: int
-    """Length of the document: tokens, or paragraphs if the task counts them."""
+    """Length of the document, tokens."""
     depth: float
     """Where a needle that stands alone is to begin, from 0 to 1."""
-    number: int
-    """Which sample of its cell it is, counted from 0."""
-    questions_seed: str
-    """Seeds the order in which a task draws questions from a file; the same for all lengths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

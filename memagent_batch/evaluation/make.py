@@ -4,7 +4,7 @@ import hashlib
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from statistics import median_low
+from itertools import product
 
 from memagent_batch.config.storage import Options
 from memagent_batch.documents.questions import type_fields
@@ -16,7 +16,6 @@ from memagent_batch.evaluation.haystacks import (
     TokenMeter,
     read_essays,
 )
-from memagent_batch.evaluation.hotpotqa import read_hotpotqa
 from memagent_batch.evaluation.needles import prose
 from memagent_batch.evaluation.suite import (
     ASKED_ENTRY,
@@ -35,7 +34,7 @@ from memagent_batch.evaluation.tasks import TASKS
 from memagent_batch.masking import mask_url
 from memagent_batch.runs.manifest import package_versions
 from memagent_batch.store.location import Location
-from memagent_batch.store.parquet import RowGroupWriter, open_row_groups
+from memagent_batch.store.parquet import open_row_groups
 from memagent_batch.tokens.tokenizer import load_tokenizer
 from memagent_batch.wiring import resolve_model
 
@@ -52,24 +51,11 @@ class SuitePlan:
     tasks: tuple[str, ...]
     lengths: tuple[int, ...]
     """Lengths of documents, tokens, ascending."""
-    num_documents: tuple[int, ...]
-    """Lengths of the tasks that count paragraphs, ascending."""
     samples: int
     """Documents of each task and length."""
     seed: int
     typed: bool = False
     """Whether questions ask for a type, where the answers of their task have one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuiteCell:
-    """All samples of one task and length."""
-
-    name: str
-    """Task and length; begins the ids of its documents, and names their file."""
-    task: str
-    length: int
-    """Tokens, or paragraphs where the task counts them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +67,11 @@ class SuiteInputs:
     """Name and hash of each input."""
 
 
-def read_suite_inputs(*, model: str, essays: str | None, hotpotqa: str | None, storage_options: Options) -> SuiteInputs:
+def read_suite_inputs(*, model: str, essays: str | None, storage_options: Options) -> SuiteInputs:
     """Loads the tokeniser and reads the files.
 
     Raises:
-        InputError: a file can't be read; names it, and the record.
+        InputError: a file can't be read; names it.
         SettingsError: the model has no tokeniser.
     """
     tokenizer = load_tokenizer(resolve_model(model))
@@ -94,11 +80,7 @@ def read_suite_inputs(*, model: str, essays: str | None, hotpotqa: str | None, s
         "tokenizer": {"name": model, "sha256": tokenizer.sha256},
         "essays": {"name": mask_url(essays) if essays else OWN, "sha256": _texts_sha256(texts)},
     }
-    corpus = read_hotpotqa(Location(uri=hotpotqa, storage_options=storage_options)) if hotpotqa else None
-    if corpus:
-        record["hotpotqa"] = {"name": mask_url(corpus.name), "sha256": corpus.sha256}
-    materials = Materials(meter=TokenMeter(tokenizer), texts=texts, hotpotqa=corpus)
-    return SuiteInputs(materials=materials, record=record)
+    return SuiteInputs(materials=Materials(meter=TokenMeter(tokenizer), texts=texts), record=record)
 
 
 def _texts_sha256(texts: EssayTexts) -> str:
@@ -113,21 +95,24 @@ def make_suite(plan: SuitePlan, inputs: SuiteInputs, output: Location, *, say: S
 
     Raises:
         OutputError: the folder holds something else.
-        SettingsError: a task can't be made at a length, or not so many samples of it.
+        SettingsError: a task can't be made at a length.
     """
     asked = _requested(plan, inputs)
     if claim_suite(output, asked):
         return False
-    for request in _trials(plan):
-        TASKS[request.task].make(request, inputs.materials)
+    for task in plan.tasks:  # the shortest length fails first if any does
+        TASKS[task].make(next(sample_requests(plan, task=task, length=plan.lengths[0])), inputs.materials)
     cells = []
     with (
         unfinished_deleted(output),
         open_row_groups(output / QUESTIONS_FILE, schema=SUITE_QUESTIONS) as questions,
     ):
-        for cell in cells_of(plan):
-            cells.append(_write_cell(cell, plan, inputs.materials, output, questions=questions))
-            say(f"{cell.name}: {plan.samples} documents of {cells[-1]['tokens_most']:,} tokens")
+        for task, length in product(plan.tasks, plan.lengths):
+            rows, num_tokens = _write_cell(plan, inputs.materials, output, task=task, length=length)
+            questions.write(rows)
+            tokens = {"tokens_least": min(num_tokens), "tokens_most": max(num_tokens)}
+            cells.append({"task": task, "length_tokens": length, **tokens})
+            say(f"{task}-{length}: {plan.samples} documents of {max(num_tokens):,} tokens")
     write_suite_record(
         output, {ASKED_ENTRY: asked, "inputs": inputs.record, "cells": cells, "versions": package_versions()}
     )
@@ -140,7 +125,6 @@ def _requested(plan: SuitePlan, inputs: SuiteInputs) -> dict[str, object]:
         "generator": GENERATOR,
         "tasks": list(plan.tasks),
         "lengths_tokens": list(plan.lengths),
-        "num_documents": list(plan.num_documents),
         "samples": plan.samples,
         "seed": plan.seed,
         "typed": plan.typed,
@@ -148,75 +132,47 @@ def _requested(plan: SuitePlan, inputs: SuiteInputs) -> dict[str, object]:
     }
 
 
-def cells_of(plan: SuitePlan) -> Iterator[SuiteCell]:
-    """The cells in the order in which they are made."""
-    for name in plan.tasks:
-        by_documents = TASKS[name].by_documents
-        for length in plan.num_documents if by_documents else plan.lengths:
-            yield SuiteCell(name=f"{name}-{length}{'docs' if by_documents else ''}", task=name, length=length)
-
-
-def sample_requests(cell: SuiteCell, plan: SuitePlan) -> Iterator[SampleRequest]:
-    """One request for each sample; their depths are spread evenly over the document, in random order."""
-    rng = random.Random(f"{plan.seed}/{cell.name}/depths")
+def sample_requests(plan: SuitePlan, *, task: str, length: int) -> Iterator[SampleRequest]:
+    """One request for each sample of a cell; their depths are spread evenly over the document, in random order."""
+    rng = random.Random(f"{plan.seed}/{task}-{length}/depths")
     strata = rng.sample(range(plan.samples), plan.samples)
     for number, stratum in enumerate(strata):
         yield SampleRequest(
-            task=cell.task,
-            rng=random.Random(f"{plan.seed}/{cell.name}/{number}"),
-            length=cell.length,
+            task=task,
+            rng=random.Random(f"{plan.seed}/{task}-{length}/{number}"),
+            length=length,
             depth=(stratum + rng.random()) / plan.samples,
-            number=number,
-            questions_seed=f"{plan.seed}/{cell.task}/questions",
         )
 
 
-def _trials(plan: SuitePlan) -> Iterator[SampleRequest]:
-    """Samples that fail first if any does: of the shortest length of each task, and of the most paragraphs."""
-    for name in plan.tasks:
-        cells = [cell for cell in cells_of(plan) if cell.task == name]
-        yield next(sample_requests(cells[0], plan))
-        if TASKS[name].by_documents:
-            yield next(sample_requests(cells[-1], plan))
-
-
 def _write_cell(
-    cell: SuiteCell, plan: SuitePlan, materials: Materials, output: Location, *, questions: RowGroupWriter
-) -> dict[str, object]:
-    """Writes the documents of a cell and their questions; returns how `suite.json` describes it."""
-    task = TASKS[cell.task]
+    plan: SuitePlan, materials: Materials, output: Location, *, task: str, length: int
+) -> tuple[list[SuiteQuestion], list[int]]:
+    """Writes the documents of a task and length; returns their questions, and their lengths in tokens."""
     rows, num_tokens = [], []
-    place = output / DOCUMENTS_FOLDER / f"{cell.name}.parquet"
+    place = output / DOCUMENTS_FOLDER / f"{task}-{length}.parquet"
     with open_row_groups(place, schema=SUITE_DOCUMENTS) as documents:
-        for request in sample_requests(cell, plan):
-            sample = task.make(request, materials)
-            document_id = f"{cell.name}-{request.number:03d}"
+        for number, request in enumerate(sample_requests(plan, task=task, length=length)):
+            sample = TASKS[task].make(request, materials)
+            document_id = f"{task}-{length}-{number:03d}"
             documents.write([{"document_id": document_id, "text": sample.document}])
-            rows.append(_question_row(sample, document_id=document_id, task=cell.task, typed=plan.typed))
+            rows.append(_question_row(sample, document_id=document_id, request=request, typed=plan.typed))
             num_tokens.append(sample.num_tokens)
-    length_tokens = median_low(num_tokens) if task.by_documents else cell.length
-    questions.write([{**row, "length_tokens": length_tokens} for row in rows])
-    return {
-        "task": cell.task,
-        "length_tokens": length_tokens,
-        "paragraphs": cell.length if task.by_documents else None,
-        "tokens_least": min(num_tokens),
-        "tokens_most": max(num_tokens),
-    }
+    return rows, num_tokens
 
 
-def _question_row(sample: SuiteSample, *, document_id: str, task: str, typed: bool) -> SuiteQuestion:
-    """The sample's question; its length is known when all samples of its cell are made."""
+def _question_row(sample: SuiteSample, *, document_id: str, request: SampleRequest, typed: bool) -> SuiteQuestion:
+    task = TASKS[request.task]
     return SuiteQuestion(
         question_id=document_id,
         document_id=document_id,
         question=sample.question,
         references=list(sample.references),
-        task=task,
-        length_tokens=None,
+        task=request.task,
+        length_tokens=request.length,
         depth=sample.depth,
-        metric=TASKS[task].metric.value,
-        **type_fields(TASKS[task].value_type if typed else None),
+        metric=task.metric.value,
+        **type_fields(task.value_type if typed else None),
         is_absent=not sample.gold,
         gold_spans=span_rows(sample.gold),
     )

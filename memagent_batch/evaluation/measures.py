@@ -71,8 +71,6 @@ class Measures:
     evidence_f1: float | None
     evidence_hit: CountedShare | None
     """Readings with evidence on a right sentence."""
-    evidence_hit_where_right: CountedShare | None
-    """The same among readings that score 1."""
     absent_right: CountedShare | None
     """Answers that say `not stated`, among questions whose answer the document does not state."""
     present_lost: CountedShare | None
@@ -111,7 +109,6 @@ def measure(scores: pa.Table) -> list[Measures]:
 def _task_measures(rows: Sequence[Row], *, variant: str, task: str) -> Measures | None:
     typed = [row for row in rows if row["value_right"] is not None]
     cited = [row for row in rows if row["evidence_f1"] is not None]
-    right = [row for row in cited if row["score"] == 1]
     absent = [row for row in rows if row["is_absent"]]
     may_abstain = absent or any(row["answer_type"] is not None for row in rows)
     present = [row for row in rows if not row["is_absent"]] if may_abstain else []
@@ -127,7 +124,6 @@ def _task_measures(rows: Sequence[Row], *, variant: str, task: str) -> Measures 
         evidence_recall=_mean(cited, "evidence_recall"),
         evidence_f1=_mean(cited, "evidence_f1"),
         evidence_hit=_share_of(cited, [row["evidence_hit"] for row in cited]),
-        evidence_hit_where_right=_share_of(right, [row["evidence_hit"] for row in right]),
         absent_right=_share_of(absent, [row["abstained"] for row in absent]),
         present_lost=_share_of(present, [row["abstained"] for row in present]),
     )

@@ -15,7 +15,6 @@ from itertools import islice, pairwise
 
 from memagent_batch.domain.follow_ups.answer_types import NOT_STATED_ENTRY, Label, Number, ValueType
 from memagent_batch.domain.scores import Metric
-from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.haystacks import (
     Facts,
     HaystackUnits,
@@ -27,13 +26,13 @@ from memagent_batch.evaluation.haystacks import (
     lines,
     noise,
 )
-from memagent_batch.evaluation.hotpotqa import HotpotQA, HotpotQuestion
 from memagent_batch.evaluation.needles import (
     ADJECTIVES,
     MAGIC_ASKED,
+    MAGIC_STATED,
+    MAGIC_STATED_ONCE,
     NOUNS,
     NUMBER_ATTRIBUTES,
-    WORDINGS,
     make_word,
 )
 
@@ -60,8 +59,6 @@ NUM_HOPS = 4
 NUM_KEY_ADJECTIVES, NUM_KEY_NOUNS = 912, 6782
 """Words that keys among other needles are made of: as many as RULER has. The lists give 42 and 40 of them, the others
 are made up."""
-_GAP = "\n\n"
-"""Between the paragraphs of `ruler_hqa`."""
 
 
 class HaystackKind(StrEnum):
@@ -240,7 +237,7 @@ def corrected_facts(rng: random.Random, _: float) -> Facts:
     for place, key in enumerate(keys):
         first, later = sorted((rng.random(), rng.random()))
         stated, corrected = make_value(rng, Wordform.NUMBER), make_value(rng, Wordform.NUMBER)
-        sentence = WORDINGS[1].sentence.format(attribute="number", key=key, value=stated)
+        sentence = MAGIC_STATED_ONCE.format(attribute="number", key=key, value=stated)
         hidden.append(Hidden(sentence=sentence, depth=first))
         if place < NUM_CORRECTED:
             hidden.append(Hidden(sentence=CORRECTED.format(key=key, value=corrected), depth=later))
@@ -275,13 +272,13 @@ def make_value(rng: random.Random, form: Wordform) -> str:
 
 def state(key: str, value: str, form: Wordform) -> str:
     """The sentence that states a value."""
-    return WORDINGS[0].sentence.format(attribute=form.value, key=key, value=value)
+    return MAGIC_STATED.format(attribute=form.value, key=key, value=value)
 
 
 def question_on(keys: list[str], form: Wordform, *, alone: bool) -> str:
     """The question for all values of these keys."""
     if alone:
-        return MAGIC_ASKED[0].format(attribute=form.value, key=keys[0])
+        return MAGIC_ASKED.format(attribute=form.value, key=keys[0])
     listed = f"{', '.join(keys[:-1])}, and {keys[-1]}" if len(keys) > 1 else keys[0]
     return MANY_ASKED.format(attribute=form.value, keys=listed)
 
@@ -318,86 +315,39 @@ def _with_made_up(rng: random.Random, listed: tuple[str, ...], *, num: int) -> t
     return tuple(words)
 
 
-def make_hqa(request: SampleRequest, materials: Materials) -> SuiteSample:
-    """RULER-HQA: so many whole paragraphs, those that answer at random places among others."""
-    corpus = materials.hotpotqa
-    if corpus is None:
-        raise SettingsError("--hotpotqa: missing; give the file, or leave out the tasks that need it")
-    questions = random.Random(request.questions_seed).sample(corpus.questions, len(corpus.questions))
-    asked = questions[request.number % len(questions)]
-    if not len(asked.gold) < request.length <= len(corpus.paragraphs):
-        raise SettingsError(
-            f"--num-documents: {request.length} can't be had for {request.task}: {corpus.name} holds "
-            f"{len(corpus.paragraphs)} paragraphs, of which {len(asked.gold)} answer; ask for a number between them"
-        )
-    chosen = [*asked.gold, *islice(_others(request.rng, asked, corpus), request.length - len(asked.gold))]
-    request.rng.shuffle(chosen)
-    parts: list[str] = []
-    gold, start = [], 0
-    for place, number in enumerate(chosen, start=1):
-        parts.append(f"Document {place}:\n{corpus.paragraphs[number]}")
-        end = start + len(parts[-1])
-        offset = end - len(corpus.paragraphs[number])
-        gold += [(offset + first, offset + last) for first, last in asked.gold.get(number, ())]
-        start = end + len(_GAP)
-    document = _GAP.join(parts)
-    return SuiteSample(
-        document=document,
-        question=asked.question,
-        references=(asked.answer,),
-        num_tokens=materials.meter.count(document),
-        gold=tuple(gold),
-    )
-
-
-def _others(rng: random.Random, asked: HotpotQuestion, corpus: HotpotQA) -> Iterator[int]:
-    """All paragraphs that do not answer, the question's own first, each once."""
-    yield from rng.sample(asked.related, len(asked.related))
-    own = {*asked.gold, *asked.related}
-    yield from (
-        number for number in rng.sample(range(len(corpus.paragraphs)), len(corpus.paragraphs)) if number not in own
-    )
-
-
-def make_hidden(
-    request: SampleRequest, materials: Materials, *, facts: Callable[[random.Random, float], Facts]
-) -> SuiteSample:
-    """A sample of a task that hides facts."""
-    return hide(facts(request.rng, request.depth), request, materials)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteTask:
     """One kind of test."""
 
-    make: Callable[[SampleRequest, Materials], SuiteSample]
-    """Makes one sample."""
+    facts: Callable[[random.Random, float], Facts]
+    """What a sample hides and asks, by a source of choices and the depth of a needle that stands alone."""
     metric: Metric
     value_type: ValueType | None = None
     """Type of its answers, which the questions of a typed suite ask for; None if they have none."""
-    by_documents: bool = False
-    """Whether its length is a number of paragraphs of a HotpotQA file, and not of tokens."""
+
+    def make(self, request: SampleRequest, materials: Materials) -> SuiteSample:
+        """Makes one sample.
+
+        Raises:
+            SettingsError: the length has no room for what is hidden, or can't be met.
+        """
+        return hide(self.facts(request.rng, request.depth), request, materials)
 
 
-def _hiding(
-    facts: Callable[[random.Random, float], Facts], metric: Metric, value_type: ValueType | None = None
-) -> SuiteTask:
-    return SuiteTask(make=partial(make_hidden, facts=facts), metric=metric, value_type=value_type)
+def _needle_task(form: NeedleForm) -> SuiteTask:
+    value_type = Number() if form.has_one_number else None
+    return SuiteTask(facts=partial(needle_facts, form=form), metric=Metric.RULER_ALL, value_type=value_type)
 
 
 TASKS: dict[str, SuiteTask] = {
-    **{
-        name: _hiding(partial(needle_facts, form=form), Metric.RULER_ALL, Number() if form.has_one_number else None)
-        for name, form in FORMS.items()
-    },
-    "niah_near": _hiding(near_facts, Metric.RULER_ALL, Number()),
-    "vt": _hiding(variable_facts, Metric.RULER_ALL),
-    "chain": _hiding(chain_facts, Metric.EM, Number()),
-    "conflict": _hiding(corrected_facts, Metric.EM, Number()),
-    "status": _hiding(status_facts, Metric.EM, Label(*STATUSES)),
-    "stated": _hiding(partial(stated_facts, is_stated=True), Metric.EM, Number()),
-    "absent": _hiding(partial(stated_facts, is_stated=False), Metric.EM, Number()),
-    "absent_near": _hiding(partial(near_facts, is_stated=False), Metric.EM, Number()),
-    "ruler_hqa": SuiteTask(make=make_hqa, metric=Metric.SUB_EM, by_documents=True),
+    **{name: _needle_task(form) for name, form in FORMS.items()},
+    "niah_near": SuiteTask(facts=near_facts, metric=Metric.RULER_ALL, value_type=Number()),
+    "vt": SuiteTask(facts=variable_facts, metric=Metric.RULER_ALL),
+    "chain": SuiteTask(facts=chain_facts, metric=Metric.EM, value_type=Number()),
+    "conflict": SuiteTask(facts=corrected_facts, metric=Metric.EM, value_type=Number()),
+    "status": SuiteTask(facts=status_facts, metric=Metric.EM, value_type=Label(*STATUSES)),
+    "stated": SuiteTask(facts=partial(stated_facts, is_stated=True), metric=Metric.EM, value_type=Number()),
+    "absent": SuiteTask(facts=partial(stated_facts, is_stated=False), metric=Metric.EM, value_type=Number()),
+    "absent_near": SuiteTask(facts=partial(near_facts, is_stated=False), metric=Metric.EM, value_type=Number()),
 }
 """Every task, in the order in which a suite holds them."""

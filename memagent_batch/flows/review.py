@@ -50,7 +50,6 @@ from memagent_batch.review.record import (
     read_review,
     review_id,
     rule_of,
-    with_looks,
     write_review,
 )
 from memagent_batch.review.sheet import parse_sheet
@@ -187,13 +186,12 @@ def import_labels(output: Location, sheets: Sequence[Location], *, reviewer: str
 def make_estimate(output: Location, name: str | None, *, so_far: bool, with_seen: bool) -> tuple[dict[str, Any], str]:
     """What the labels say of the scan, as JSON and as Markdown; both are written into the review's folder.
 
-    `so_far` looks before all is labelled: the intervals then hold however often one looks. `with_seen` counts labels
-    that were given with the answer in view.
+    `so_far` looks before all is labelled; `with_seen` counts labels that were given with the answer in view.
 
     Raises:
         OutputError: there is no such review, or its labels are not to be estimated from.
     """
-    review = with_looks(output, open_review(output, name))
+    review = open_review(output, name)
     record = review.record
     counted = counted_labels(output, review, with_seen=with_seen)
     _require_estimable(review, counted, so_far=so_far)
@@ -203,7 +201,6 @@ def make_estimate(output: Location, name: str | None, *, so_far: bool, with_seen
         num_unreadable=record["num_unreadable"],
         values=[choice for choice in record["choices"] if choice != NONE_OF_THESE] if record["by"] else [],
         evidence=_estimated_sentences(output, review),
-        is_sequence=so_far or review.is_changed_after_look,
     )
     page = estimate_page(review, counted, result)
     values = {
@@ -334,7 +331,7 @@ def _require_estimable(review: Review, counted: CountedLabels, *, so_far: bool) 
         seen = f" ({counted.num_seen:,} with labels given with the answer in view only)" if counted.num_seen else ""
         raise OutputError(
             f"{counted.num_left:,} of {len(counted.units):,} readings of the sample are not labelled{seen}; label "
-            "them, or pass --so-far for intervals that hold however often you look"
+            "them, or pass --so-far to estimate from those that are"
         )
 
 
@@ -350,7 +347,6 @@ def _asked_record(asked: ReviewRequest, population: Population) -> dict[str, Any
         "seed": asked.seed,
         "purpose": asked.purpose.value,
         "second_share": asked.second_share,
-        "asked_labels": asked.labels,
         "choices": [*population.values, NONE_OF_THESE] if asked.rule.by else [YES, NO],
         "num_unreadable": population.num_unreadable,
     }

@@ -14,7 +14,6 @@ from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.training import TrainLoopConfig
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import SettingsError
-from memagent_batch.evaluation.report.charts import chart_learning, render_chart
 from memagent_batch.flows.collect import sampled_agent
 from memagent_batch.flows.train import (
     TRAINING_FORMAT,
@@ -26,7 +25,6 @@ from memagent_batch.flows.train import (
     step_text,
 )
 from memagent_batch.logs import EventKind
-from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.writer import new_run_id
 from memagent_batch.training.learner.batches import LEARNT_COLUMNS
 from memagent_batch.training.learner.learner import (
@@ -228,12 +226,9 @@ async def read_held_out_questions(
 
 
 def report(folder: Path) -> Figures | None:
-    """Writes `metrics.jsonl` and `curve.svg` from the steps, and returns the last line."""
+    """Writes `metrics.jsonl` from the steps, and returns the last line."""
     lines = metric_lines(folder)
     write_metrics(folder, lines)
-    chart = chart_learning(lines)
-    if chart is not None:
-        Location(uri=str(folder / "curve.svg")).write_bytes(render_chart(chart).encode())
     return lines[-1] if lines else None
 
 

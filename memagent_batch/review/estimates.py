@@ -36,7 +36,6 @@ from memagent_batch.review.measures import (
 )
 from memagent_batch.review.population import SampleRow
 from memagent_batch.review.reviewers import draw_true_totals
-from memagent_batch.review.sequences import sequence_measures
 from memagent_batch.review.strata import UNANSWERED, VALUE_PREFIX, Stratum, is_found
 
 MeasureEstimates = Mapping[Measure, MeasureEstimate]
@@ -226,8 +225,6 @@ class ReviewEstimate:
     agreement: Agreement
     evidence: EvidenceEstimate | None
     """None where no sentence was labelled."""
-    is_sequence: bool
-    """Whether the intervals are confidence sequences."""
 
 
 def estimate_review(
@@ -237,7 +234,6 @@ def estimate_review(
     num_unreadable: int,
     values: Sequence[str],
     evidence: EvidenceEstimate | None,
-    is_sequence: bool,
 ) -> ReviewEstimate:
     """All measures of a review.
 
@@ -247,27 +243,18 @@ def estimate_review(
         num_unreadable: Further readings, of documents whose text nobody can read: none of them has an answer.
         values: Values that the scan gave; empty in a review by a condition.
         evidence: What the labels of sentences say.
-        is_sequence: Whether the intervals must hold however often one looks.
     """
     right = right_counts(counted.units, sizes)
     num_unanswered = num_unreadable + sum(size for name, size in sizes.items() if name in UNANSWERED)
     looked_for: list[str | None] = [*values] if values else [None]
     return ReviewEstimate(
         values=[
-            _value_estimate(
-                counts_of(counted.units, sizes, value=value),
-                value=value,
-                num_unreadable=num_unreadable,
-                is_sequence=is_sequence,
-            )
+            _value_estimate(counts_of(counted.units, sizes, value=value), value=value, num_unreadable=num_unreadable)
             for value in looked_for
         ],
-        error_rate=_sequence_error(right, num_unanswered=num_unanswered)
-        if is_sequence
-        else estimate_error_rate(right, draw_totals(right), num_unanswered=num_unanswered),
+        error_rate=estimate_error_rate(right, draw_totals(right), num_unanswered=num_unanswered),
         agreement=agreement_of(counted.pairs),
         evidence=evidence,
-        is_sequence=is_sequence,
     )
 
 
@@ -314,19 +301,14 @@ def _labelled_unit(drawn: SampleRow, labels: Sequence[Label], *, with_seen: bool
     return LabelledUnit(drawn=drawn, labels=clear, is_unclear=bool(counted) and not clear)
 
 
-def _value_estimate(
-    strata: Sequence[StratumCounts], *, value: str | None, num_unreadable: int, is_sequence: bool
-) -> ValueEstimate:
-    has_seconds = any(labels > 1 for stratum in strata for _, labels in stratum.votes)
-    corrected = has_seconds and not is_sequence
+def _value_estimate(strata: Sequence[StratumCounts], *, value: str | None, num_unreadable: int) -> ValueEstimate:
+    corrected = any(labels > 1 for stratum in strata for _, labels in stratum.votes)
     return ValueEstimate(
         value=value,
         strata=strata,
-        measures=sequence_measures(strata) if is_sequence else estimate_measures(strata, draw_totals(strata)),
+        measures=estimate_measures(strata, draw_totals(strata)),
         allowing_for_errors=_allowing_for_errors(strata) if corrected else None,
-        recall_at_worst=_recall_at_worst(strata, num_unreadable, is_sequence=is_sequence, corrected=corrected)
-        if num_unreadable
-        else None,
+        recall_at_worst=_recall_at_worst(strata, num_unreadable, corrected=corrected) if num_unreadable else None,
     )
 
 
@@ -335,29 +317,15 @@ def _allowing_for_errors(strata: Sequence[StratumCounts]) -> MeasureEstimates:
     return estimate_measures(strata, draw_true_totals(strata), is_point_of_draws=True)
 
 
-def _recall_at_worst(
-    strata: Sequence[StratumCounts], num_unreadable: int, *, is_sequence: bool, corrected: bool
-) -> MeasureEstimate:
+def _recall_at_worst(strata: Sequence[StratumCounts], num_unreadable: int, *, corrected: bool) -> MeasureEstimate:
     """Recall where a stratum more is known to be positive, and was not found."""
     missed = StratumCounts(
         name="unreadable", num_readings=num_unreadable, num_labelled=num_unreadable, num_positive=num_unreadable
     )
     whole = [*strata, missed]
-    if is_sequence:
-        return sequence_measures(whole)[Measure.RECALL]
     draws = draw_true_totals(strata) if corrected else draw_totals(strata)
     draws = np.vstack([draws, np.full(draws.shape[1], num_unreadable)])
     return estimate_measures(whole, draws, is_point_of_draws=corrected)[Measure.RECALL]
-
-
-def _sequence_error(right: Sequence[StratumCounts], *, num_unanswered: int) -> MeasureEstimate:
-    """The richness of right answers, turned round."""
-    answered = sum(stratum.num_readings for stratum in right)
-    size = answered + num_unanswered
-    found = sequence_measures(right)[Measure.RICHNESS] if right else MeasureEstimate(value=None, low=0.0, high=1.0)
-    low, high = (1 - end * answered / size if size else end for end in (found.high, found.low))
-    value = None if found.value is None else 1 - found.value * answered / size
-    return MeasureEstimate(value=value, low=low, high=high)
 
 
 def _agreeing(stratum: str, *, by_value: bool) -> set[str]:

@@ -95,6 +95,11 @@ class MeasureEstimate:
     """Lower end of the 95 % interval, from 0 to 1."""
     high: float
 
+    @property
+    def width(self) -> float:
+        """Of the interval."""
+        return self.high - self.low
+
 
 def estimate_measures(
     strata: Sequence[StratumCounts], draws: Totals, *, is_point_of_draws: bool = False
@@ -112,24 +117,6 @@ def estimate_measures(
     points, of_draws = (_measures_of_totals(strata, each) for each in (totals, draws.astype(float)))
     return {
         name: _estimate_of_draws(points[name], of_draws[name], is_point_of_draws=is_point_of_draws) for name in points
-    }
-
-
-def measures_of(found: Numbers, missed: Numbers, *, num_found: float, num_missed: float) -> dict[Measure, Numbers]:
-    """All measures but the error rate, for each pair of totals.
-
-    Args:
-        found: Positives among what the scan found.
-        missed: Positives among what it did not find.
-        num_found: All readings that it found.
-        num_missed: All others.
-    """
-    return {
-        Measure.PRECISION: _ratio(found, num_found),
-        Measure.RECALL: _ratio(found, found + missed),
-        Measure.F1: _ratio(2 * found, found + missed + num_found),
-        Measure.ELUSION: _ratio(missed, num_missed),
-        Measure.RICHNESS: _ratio(found + missed, num_found + num_missed),
     }
 
 
@@ -182,10 +169,16 @@ def agreement_of(pairs: Sequence[tuple[str, str]]) -> Agreement:
 def _measures_of_totals(strata: Sequence[StratumCounts], totals: Numbers) -> dict[Measure, Numbers]:
     """The measures for totals of shape (strata, draws)."""
     sizes = np.array([stratum.num_readings for stratum in strata], float)
-    found = np.array([stratum.is_found for stratum in strata])
-    return measures_of(
-        totals[found].sum(0), totals[~found].sum(0), num_found=sizes[found].sum(), num_missed=sizes[~found].sum()
-    )
+    is_found = np.array([stratum.is_found for stratum in strata])
+    found, missed = totals[is_found].sum(0), totals[~is_found].sum(0)
+    num_found = sizes[is_found].sum()
+    return {
+        Measure.PRECISION: _ratio(found, num_found),
+        Measure.RECALL: _ratio(found, found + missed),
+        Measure.F1: _ratio(2 * found, found + missed + num_found),
+        Measure.ELUSION: _ratio(missed, sizes.sum() - num_found),
+        Measure.RICHNESS: _ratio(found + missed, sizes.sum()),
+    }
 
 
 def _ratio(upper: Numbers, lower: Numbers | float) -> Numbers:

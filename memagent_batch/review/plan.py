@@ -5,7 +5,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from memagent_batch.review.measures import SEED, Measure, StratumCounts, draw_totals, estimate_measures
+from memagent_batch.review.measures import (
+    SEED,
+    Measure,
+    MeasureEstimate,
+    StratumCounts,
+    draw_totals,
+    estimate_measures,
+)
 from memagent_batch.review.strata import UNANSWERED, allocate, is_found
 
 NUM_REVIEWS = 40
@@ -20,20 +27,10 @@ POOR_RICHNESS = 0.01
 """Share of all readings below which a sample of a size that people can read says little of recall."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Promise:
-    """What a review will be able to say, on average."""
-
-    value: float
-    """The measure, under the assumed truth."""
-    width: float
-    low: float
-
-
 def expected_intervals(
     strata: Sequence[StratumCounts], shares: Mapping[str, float], *, seed: int = SEED
-) -> dict[Measure, Promise]:
-    """Mean intervals of simulated reviews, in which everyone labels right.
+) -> dict[Measure, MeasureEstimate]:
+    """The measures under an assumed truth, with the mean intervals of simulated reviews in which everyone labels right.
 
     Args:
         strata: The population; `num_labelled` is how many of each would be labelled.
@@ -49,10 +46,10 @@ def expected_intervals(
     assumed = [replace(each, num_labelled=10**9, num_positive=round(10**9 * shares[each.name])) for each in strata]
     truth = estimate_measures(assumed, np.zeros((len(strata), 0), np.int64))
     return {
-        name: Promise(
+        name: MeasureEstimate(
             value=truth[name].value or 0.0,
-            width=float(np.mean([review[name].high - review[name].low for review in reviews])),
             low=float(np.mean([review[name].low for review in reviews])),
+            high=float(np.mean([review[name].high for review in reviews])),
         )
         for name in truth
     }
@@ -68,8 +65,8 @@ class PlanRow:
     """Assumed share of what was not found that should have been."""
     richness: float
     """Share of all readings that are what is looked for, under this truth."""
-    recall: Promise
-    precision: Promise
+    recall: MeasureEstimate
+    precision: MeasureEstimate
     num_labels_needed: int | None
     """Labels with which the interval of recall is as narrow as is wanted, of `TRIED_LABELS`; None where none is."""
 
@@ -104,7 +101,7 @@ def plan_rows(
             yield PlanRow(
                 value=value,
                 elusion=elusion,
-                richness=promises[Measure.RICHNESS].value,
+                richness=promises[Measure.RICHNESS].value or 0.0,
                 recall=promises[Measure.RECALL],
                 precision=promises[Measure.PRECISION],
                 num_labels_needed=_needed(sizes, shares, value=value, width=width),

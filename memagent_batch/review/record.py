@@ -1,9 +1,9 @@
 """What a review is, in `review/ID/`: `review.json` with its rule and sizes, and `sample.parquet`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, NotRequired, TypedDict, cast
+from typing import Any, TypedDict, cast
 
 import pyarrow as pa
 
@@ -32,8 +32,6 @@ class Growth(TypedDict):
     drawn: dict[str, int]
     is_after_look: bool
     """Whether an estimate had been made from it."""
-    review_id: NotRequired[str]
-    """Of a sample of another review for the same decision."""
 
 
 class ReviewRecord(TypedDict):
@@ -50,8 +48,6 @@ class ReviewRecord(TypedDict):
     seed: int
     purpose: str
     second_share: float
-    asked_labels: str
-    """How many labels were asked for, as the user wrote it."""
     choices: list[str]
     """Labels that may be given, except for unclear."""
     readings: dict[str, int]
@@ -59,7 +55,7 @@ class ReviewRecord(TypedDict):
     """Readings of each stratum in the sample."""
     num_unreadable: int
     grown: list[Growth]
-    """Sizes that the sample had before, and samples of the same decision that had been estimated."""
+    """Sizes that the sample had before."""
     sample_sha256: str
 
 
@@ -103,7 +99,7 @@ class Review:
 
     @property
     def is_changed_after_look(self) -> bool:
-        """Whether it was drawn after an estimate from another sample for the same decision."""
+        """Whether it was drawn after an estimate from a sample of another size."""
         return any(growth["is_after_look"] for growth in self.record["grown"])
 
 
@@ -188,69 +184,15 @@ def find_reviews(output: Location) -> list[str]:
 
 
 def find_growth(output: Location, record: ReviewRecord) -> list[Growth]:
-    """The sizes that a sample had before, and the samples of the same decision that were estimated.
+    """The sizes that the sample of a review had before.
 
     Raises:
-        OutputError: the record of a review is damaged.
+        OutputError: the record of the review is damaged.
     """
-    found: list[Growth] = []
-    if record["review_id"] in find_reviews(output):
-        folder = _folder(output, record["review_id"])
-        before = read_record(folder)
-        if before["drawn"] == record["drawn"] or _is_drawn_alike(before, record):
-            return before["grown"]
-        found = [*before["grown"], {"drawn": before["drawn"], "is_after_look": _is_estimated(folder)}]
-    return found + [look for look in _looks_at_others(output, record) if look not in found]
-
-
-def with_looks(output: Location, review: Review) -> Review:
-    """The review, with the samples of the same decision that were estimated after it was made.
-
-    Raises:
-        OutputError: the record of a review is damaged.
-    """
-    grown = review.record["grown"]
-    looks = [look for look in _looks_at_others(output, review.record) if look not in grown]
-    return replace(review, record={**review.record, "grown": [*grown, *looks]})
-
-
-def _looks_at_others(output: Location, record: ReviewRecord) -> list[Growth]:
-    """Samples for the same decision on the same question that were drawn otherwise and estimated, of any run.
-
-    Each night serves the labels of the last one, so that a look at its sample counts for tonight's too.
-    """
-    found: list[Growth] = []
-    for name in find_reviews(output):
-        other = read_record(_folder(output, name))
-        if name == record["review_id"] or not _decides_the_same(other, record):
-            continue
-        looks: list[Growth] = [
-            {"review_id": name, **growth}
-            for growth in other["grown"]
-            if growth["is_after_look"] and growth.get("review_id") != record["review_id"]
-        ]
-        if _is_estimated(_folder(output, name)) and not _is_drawn_alike(other, record):
-            looks.append({"drawn": other["drawn"], "is_after_look": True, "review_id": name})
-        found += [look for look in looks if look not in found]
-    return found
-
-
-def _decides_the_same(other: ReviewRecord, record: ReviewRecord) -> bool:
-    pairs = (
-        (each["purpose"], each["question_id"], each["question"], decision_of(each).about) for each in (other, record)
-    )
-    return len(set(pairs)) == 1
-
-
-def _is_drawn_alike(one: ReviewRecord, other: ReviewRecord) -> bool:
-    """Whether seed, strata, and labels as they were asked for are the same: one size for every night is not a look."""
-    of_one, of_other = ((each["seed"], each["unsure_below"], each["asked_labels"]) for each in (one, other))
-    return of_one == of_other
-
-
-def _folder(output: Location, name: str) -> Location:
-    return output / f"{REVIEWS_FOLDER}/{name}"
-
-
-def _is_estimated(folder: Location) -> bool:
-    return (folder / ESTIMATE_FILE).exists()
+    if record["review_id"] not in find_reviews(output):
+        return []
+    folder = output / f"{REVIEWS_FOLDER}/{record['review_id']}"
+    before = read_record(folder)
+    if before["drawn"] == record["drawn"]:
+        return before["grown"]
+    return [*before["grown"], {"drawn": before["drawn"], "is_after_look": (folder / ESTIMATE_FILE).exists()}]

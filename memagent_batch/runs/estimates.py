@@ -100,8 +100,6 @@ def _remarks(record: Mapping[str, Any], value: Mapping[str, Any]) -> Iterator[st
         yield "errors of reviewers are allowed for, but in error rate and evidence"
     else:
         yield "errors of reviewers are not allowed for"
-    if record["is_sequence"]:
-        yield "intervals are confidence sequences, which hold however often one looks, except for that of evidence"
     yield from _remarks_on_labels(record["labels"])
     for stratum in value["strata"]:
         if stratum["num_readings"] and not stratum["num_labelled"]:

@@ -8,7 +8,6 @@ from benchmarks.peers import (
     MAX_CHUNKS,
     MEDIAN_CHUNKS,
     NUM_LONGEST,
-    Corpus,
     Mode,
     chunk_counts,
     job_settings,
@@ -55,11 +54,11 @@ def test_text_loop_with_a_blank_update_keeps_the_memory() -> None:
 
 
 def test_heavy_tail_has_its_median_and_few_documents_of_fifty_times_that() -> None:
-    counts = chunk_counts(Corpus.HEAVY_TAIL, num_documents=151)
+    counts = chunk_counts(151)
     assert sorted(counts)[75] == MEDIAN_CHUNKS
     assert Counter(counts)[MAX_CHUNKS] == NUM_LONGEST
     assert sorted(counts)[-NUM_LONGEST - 1] <= 5 * MEDIAN_CHUNKS
-    assert counts == chunk_counts(Corpus.HEAVY_TAIL, num_documents=151)
+    assert counts == chunk_counts(151)
 
 
 def test_summary_of_rounds_pairs_each_run_with_its_own_and_counts_identical_answers() -> None:

@@ -111,10 +111,10 @@ def test_make_over_half_a_suite_or_other_files_is_refused(tmp_path: Path, refuse
     assert "not finished, or choose an empty folder" in refused()
 
 
-def test_make_all_takes_what_needs_no_file_that_is_missing(tmp_path: Path) -> None:
+def test_make_all_takes_every_task(tmp_path: Path) -> None:
     assert make(tmp_path / "suite", tasks="all", lengths="512") == 0
     tasks = set(pq.read_table(tmp_path / "suite" / "questions.parquet")["task"].to_pylist())
-    assert tasks == set(TASKS) - {"ruler_hqa"}
+    assert tasks == set(TASKS)
 
 
 def test_make_with_essays_hides_needles_in_them(tmp_path: Path) -> None:
@@ -129,20 +129,6 @@ def test_make_with_essays_hides_needles_in_them(tmp_path: Path) -> None:
     assert len(first.replace("Owls sleep by day.", "").replace("Moles dig by night.", "").split()) < 20
 
 
-def test_make_hqa_counts_documents_and_says_their_tokens(tmp_path: Path) -> None:
-    record = {"question": "q?", "answer": "P1", "supporting_facts": [["P1", 0]]}
-    context = [[f"P{each}", [f"Said of {each}."]] for each in range(60)]
-    (tmp_path / "hotpot.json").write_text(json.dumps([record | {"context": context}] * 3))
-    numbers = ["--hotpotqa", str(tmp_path / "hotpot.json"), "--num-documents", "20", "50"]
-
-    assert cli.main(["evaluate", "make", "--output", str(tmp_path / "s"), "--tasks", "ruler_hqa", *numbers]) == 0
-
-    rows = pq.read_table(tmp_path / "s" / "questions.parquet").to_pylist()
-    assert {row["metric"] for row in rows} == {"sub_em"}
-    assert len({row["length_tokens"] for row in rows}) == 2
-    assert (tmp_path / "s" / "documents" / "ruler_hqa-20docs.parquet").exists()
-
-
 @pytest.mark.parametrize(
     ("arguments", "lists", "said"),
     [
@@ -150,10 +136,7 @@ def test_make_hqa_counts_documents_and_says_their_tokens(tmp_path: Path) -> None
         ((), {"lengths": "1K huge"}, "--lengths: 'huge' is not a length in tokens"),
         ((), {"lengths": "100"}, "--lengths: '100' is too short"),
         (("--samples", "0"), {}, "--samples: 0 is below 1, the least"),
-        ((), {"tasks": "ruler_hqa"}, "--num-documents: missing; ruler_hqa needs at least one"),
-        (("--num-documents", "20"), {"tasks": "ruler_hqa"}, "--hotpotqa: missing; give the file"),
         (("--essays", "absent"), {}, "absent: no such file or folder"),
-        (("--hotpotqa", "absent.json"), {}, "absent.json: no such file or folder"),
         (("--model", "tests"), {}, "the folder tests has no tokenizer.json"),
         (("--documents", "lake"), {}, "--documents: they belong to --from-questions"),
         (("--storage-options", "{"), {}, "--storage-options is not JSON"),

@@ -1,19 +1,18 @@
 """A real chat endpoint: vLLM's server with the shipped policy, beside the same model through token ids."""
 
 import asyncio
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
 
+from benchmarks.harness import make_tasks
 from memagent_batch.config.agent import AgentConfig, PolicyConfig, SamplingConfig
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Question
 from memagent_batch.engines.engine import Engine, EngineContext
 from memagent_batch.engines.openai.engine import OpenAIEngine
-from memagent_batch.evaluation.needles import Haystack, make_task
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.read import Reading, read
 from memagent_batch.reading.turns import ReadingTurns
@@ -87,18 +86,8 @@ async def _read(asked: Asked, config: AgentConfig, *, engine: Engine) -> Reading
 
 def needles(count: int) -> list[Asked]:
     """Documents of several chunks, with the facts that the shipped policy was taught to find."""
-    rng, tokenizer = random.Random(3), Tokenizer(make_tokenizer(AgentConfig()).model)
-    tasks = [
-        make_task(
-            rng,
-            length=900,
-            length_of=lambda text: len(tokenizer.encode(text)),
-            haystack=list(Haystack)[number % 3],
-            num_distractors=number % 3,
-        )
-        for number in range(count)
-    ]
-    return [Asked(text=task.document, question=task.question, answer=task.answer) for task in tasks]
+    tasks = make_tasks([900] * count, seed=3)
+    return [Asked(text=task.document, question=task.question, answer=task.references[0]) for task in tasks]
 
 
 async def test_chat_endpoint_reads_documents_without_markers_as_the_token_ids_do(vllm_server: str) -> None:

@@ -6,12 +6,12 @@ from memagent_batch.errors import StorageError
 from memagent_batch.evaluation.make import SuitePlan, make_suite, read_suite_inputs
 from memagent_batch.store.location import Location
 
-PLAN = SuitePlan(tasks=("vt", "niah_single_1"), lengths=(512,), num_documents=(), samples=2, seed=0)
+PLAN = SuitePlan(tasks=("vt", "niah_single_1"), lengths=(512,), samples=2, seed=0)
 
 
 @pytest.mark.parametrize("error", [StorageError("the disk is full"), KeyboardInterrupt()])
 def test_suite_that_stops_on_the_way_leaves_nothing_and_can_be_made_again(error: BaseException, tmp_path: Path) -> None:
-    inputs = read_suite_inputs(model="tiny", essays=None, hotpotqa=None, storage_options={})
+    inputs = read_suite_inputs(model="tiny", essays=None, storage_options={})
     output = Location(uri=str(tmp_path / "suite"))
 
     def stop(_: str) -> None:

@@ -14,7 +14,7 @@ from memagent_batch.evaluation.haystacks import (
     TokenMeter,
     sentences_of,
 )
-from memagent_batch.evaluation.make import SuitePlan, cells_of, sample_requests
+from memagent_batch.evaluation.make import SuitePlan, sample_requests
 from memagent_batch.evaluation.needles import ADJECTIVES, NOISE, NOUNS, prose
 from memagent_batch.evaluation.tasks import FORMS, TASKS, make_crowded_key
 from memagent_batch.tokens.tokenizer import Tokenizer
@@ -23,7 +23,6 @@ NEEDLE = re.compile(r"One of the special magic (\w+)s for (\S+) is: (\S+)\.")
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 ABSENT = ("absent", "absent_near")
 """Tasks whose answer no document states."""
-FREE_TASKS = tuple(name for name, task in TASKS.items() if not task.by_documents)
 
 
 @pytest.fixture(scope="module")
@@ -34,13 +33,12 @@ def materials(tiny_tokenizer: Tokenizer) -> Materials:
 def make_cell(
     materials: Materials, *, task: str, length: int = 2000, samples: int = 3, seed: int = 0
 ) -> list[SuiteSample]:
-    plan = SuitePlan(tasks=(task,), lengths=(length,), num_documents=(), samples=samples, seed=seed)
-    (cell,) = cells_of(plan)
-    return [TASKS[task].make(request, materials) for request in sample_requests(cell, plan)]
+    plan = SuitePlan(tasks=(task,), lengths=(length,), samples=samples, seed=seed)
+    return [TASKS[task].make(request, materials) for request in sample_requests(plan, task=task, length=length)]
 
 
 @pytest.mark.parametrize("length", [512, 5000])
-@pytest.mark.parametrize("task", FREE_TASKS)
+@pytest.mark.parametrize("task", list(TASKS))
 def test_samples_of_every_task_differ_hold_their_references_and_have_their_length(
     task: str, length: int, materials: Materials
 ) -> None:
@@ -214,7 +212,7 @@ def test_conflict_answer_is_the_later_of_two_statements(materials: Materials) ->
         assert sample.document.count("Correction:") == 2
 
 
-@pytest.mark.parametrize("task", FREE_TASKS)
+@pytest.mark.parametrize("task", list(TASKS))
 def test_gold_spans_are_whole_sentences_that_bear_the_answer(task: str, materials: Materials) -> None:
     for sample in make_cell(materials, task=task, length=1500):
         assert list(sample.gold) == sorted(sample.gold)

@@ -3,12 +3,14 @@
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memagent_batch.evaluation.needles import Haystack, Needle, haystack_units, make_needle
+from memagent_batch.evaluation.needles import prose
+from memagent_batch.evaluation.tasks import Wordform, different_keys, make_value, question_on, state
 from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.tokens.tokenizer import Tokenizer, load_tokenizer
 
@@ -50,16 +52,16 @@ def make_corpus(
         unreadable: adds a document without text, and a question about every document.
     """
     rng, tokenizer = random.Random(0), load_tokenizer(str(TINY_MODEL))
-    needles = [make_needle(rng) for _ in chunks]
-    sentences = haystack_units(rng, haystack=Haystack.MIXED)
+    keys = list(islice(different_keys(rng), len(chunks)))
+    sentences = _sentences(rng)
     texts = [
-        _document(needle, sentences, tokenizer, num_tokens=(count - 0.5) * chunk_tokens)
-        for needle, count in zip(needles, chunks, strict=True)
+        _document(key, sentences, tokenizer, rng=rng, num_tokens=(count - 0.5) * chunk_tokens)
+        for key, count in zip(keys, chunks, strict=True)
     ]
     names = [f"d{number}" for number in range(len(texts))]
     documents = pa.table({"document_id": [*names, "empty"], "text": [*texts, None]})
     questions: list[tuple[str, str | None, str]] = [
-        ("own", name, needle.question) for name, needle in zip(names, needles, strict=True)
+        ("own", name, question_on([key], Wordform.NUMBER, alone=True)) for name, key in zip(names, keys, strict=True)
     ]
     if unreadable:
         questions.append(("shared", None, SHARED_QUESTION))
@@ -84,12 +86,21 @@ def make_corpus(
     )
 
 
-def _document(needle: Needle, sentences: Iterator[str], tokenizer: Tokenizer, *, num_tokens: float) -> str:
+def _sentences(rng: random.Random) -> Iterator[str]:
+    """Endless running text."""
+    while True:
+        yield from (f" {sentence}" for sentence in rng.choice(prose()))
+
+
+def _document(
+    key: str, sentences: Iterator[str], tokenizer: Tokenizer, *, rng: random.Random, num_tokens: float
+) -> str:
     """A document of about `num_tokens` tokens with the fact in its middle."""
-    room = num_tokens - len(tokenizer.encode(needle.sentence))
+    fact = state(key, make_value(rng, Wordform.NUMBER), Wordform.NUMBER)
+    room = num_tokens - len(tokenizer.encode(fact))
     parts: list[str] = []
     while room > 0 and (size := len(tokenizer.encode(sentence := next(sentences)))) < 2 * room:
         parts.append(sentence)
         room -= size
     half = len(parts) // 2
-    return "".join([*parts[:half], " ", needle.sentence, *parts[half:]]).strip()
+    return "".join([*parts[:half], " ", fact, *parts[half:]]).strip()

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks.harness import make_tasks
 from memagent_batch.cli import main as cli
 from memagent_batch.domain.prompts import AnswerForm, Slot
-from memagent_batch.evaluation.needles import Haystack, make_task
 from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
 from memagent_batch.store.location import Location
@@ -40,20 +40,10 @@ COUNTED = ("--vllm.engine-args", json.dumps({"enable_log_requests": True}))
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     """Documents in two shards, one question each, of words that the policy was not trained on."""
     folder = tmp_path_factory.mktemp("corpus")
-    rng, tokenizer = random.Random(7), Tokenizer(str(TINY_MODEL))
-    tasks = [
-        make_task(
-            rng,
-            length=length,
-            length_of=lambda text: len(tokenizer.encode(text)),
-            haystack=list(Haystack)[number % 3],
-            num_distractors=number % 4,
-        )
-        for number, length in enumerate(LENGTHS)
-    ]
+    tasks = make_tasks(LENGTHS, seed=7)
     rows = [{"document_id": f"d{number}", "text": task.document} for number, task in enumerate(tasks)]
     questions = [
-        {"question_id": "q", "document_id": f"d{number}", "question": task.question, "references": [task.answer]}
+        {"question_id": "q", "document_id": f"d{number}", "question": task.question, "references": [*task.references]}
         for number, task in enumerate(tasks)
     ]
     (folder / "documents").mkdir()

@@ -67,7 +67,6 @@ def estimate_of(run_id: str, question_id: str, *, recall: float, flagged: str = 
         "values": [{**value, "recall_at_worst": None}],
         "error_rate": share,
         "evidence": None,
-        "is_sequence": True,
         "labels": {"left": 80, "judged_seen": 0},
     }
 
@@ -89,6 +88,7 @@ def test_site_shows_the_latest_estimates_of_reviews(scan: Location) -> None:
     assert "80.0 % (75.0 to 85.0)" in panel, "another condition is another estimate"
     assert "<bdi>value_label in (&#39;red&#39;)</bdi>" in panel
     assert panel.count("80 readings of the sample are not labelled") == 3
+    assert panel.count("errors of reviewers are not allowed for") == 3
     assert panel.count("this one") == 2
     assert "2026-01-01 00:00 UTC" in panel
 

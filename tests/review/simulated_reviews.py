@@ -1,8 +1,7 @@
 """Simulated reviews of scans of known truth: how often their intervals cover it.
 
 Each simulated review draws its truth again, a sample is drawn and labelled, and each interval covers the truth or not.
-A sequence looks after every twentieth of the labels, and a review is covered if no look missed. With errors, people
-err, and a second and third person read as `review make` says.
+With errors, people err, and a second and third person read as `review make` says.
 """
 
 from collections.abc import Sequence
@@ -21,13 +20,11 @@ from memagent_batch.review.measures import (
     estimate_measures,
 )
 from memagent_batch.review.reviewers import draw_true_totals
-from memagent_batch.review.sequences import sequence_measures
 from memagent_batch.review.strata import Stratum, allocate, is_found
 
 PRECISION = 0.8
 SHARE_FAILED = 0.02
 NUM_DRAWS = 1_000
-LOOKS = 20
 SECOND_SHARE = 0.1
 
 Estimates = dict[Measure, MeasureEstimate]
@@ -66,21 +63,6 @@ def coverage(cell: Cell, *, reviews: int, rng: np.random.Generator) -> dict[Meas
         estimates[Measure.ERROR_RATE] = error_rate(cell, counts, rng=rng)
         covered.append([estimates[name].low <= true[name] <= estimates[name].high for name in true])
     return dict(zip(true, np.mean(covered, axis=0).tolist(), strict=True))
-
-
-def coverage_at_all_looks(cell: Cell, *, reviews: int, rng: np.random.Generator) -> tuple[float, float]:
-    """How often no look of many misses recall: of confidence sequences, and of fixed intervals."""
-    missed = np.zeros((reviews, 2), np.bool_)
-    for review in range(reviews):
-        truth, orders = simulated_orders(cell, rng=rng)
-        true = true_measures(cell, truth)[Measure.RECALL]
-        for look in range(1, LOOKS + 1):
-            counts = [_seen(cell, name, order[: -(-len(order) * look // LOOKS)]) for name, order in orders.items()]
-            sequence = sequence_measures(counts)[Measure.RECALL]
-            fixed = estimate_measures(counts, draw_totals(counts, num_draws=200))[Measure.RECALL]
-            missed[review] |= [not each.low <= true <= each.high for each in (sequence, fixed)]
-    of_sequences, of_fixed = 1 - missed.mean(axis=0)
-    return float(of_sequences), float(of_fixed)
 
 
 def coverage_with_errors(

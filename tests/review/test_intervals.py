@@ -13,8 +13,7 @@ from memagent_batch.review.measures import (
 )
 from memagent_batch.review.plan import expected_intervals
 from memagent_batch.review.reviewers import draw_true_totals
-from memagent_batch.review.sequences import sequence_measures, total_bounds
-from tests.review.simulated_reviews import Cell, coverage, coverage_at_all_looks, coverage_with_errors
+from tests.review.simulated_reviews import Cell, coverage, coverage_with_errors
 
 CELL = Cell(documents=10_000, richness=0.05, elusion=0.01, labels=750)
 
@@ -36,14 +35,6 @@ def test_intervals_of_simulated_reviews_cover_the_truth_as_often_as_they_say() -
     assert set(covered) == set(Measure)
     for measure, share in covered.items():
         assert 0.93 <= share <= 0.98, measure
-
-
-@pytest.mark.slow
-def test_sequence_holds_at_all_looks_where_fixed_intervals_do_not() -> None:
-    cell = Cell(documents=10_000, richness=0.2, elusion=0.05, labels=750)
-    of_sequences, of_fixed = coverage_at_all_looks(cell, reviews=120, rng=np.random.default_rng(5))
-    assert of_sequences >= 0.95
-    assert of_fixed < 0.9
 
 
 @pytest.mark.slow
@@ -69,8 +60,6 @@ def test_stratum_read_whole_has_no_interval() -> None:
     strata = [stratum(20, 20, 15, found=True), stratum(80, 80, 5)]
     measures = estimate_measures(strata, draw_totals(strata))
     assert (measures[Measure.RECALL].low, measures[Measure.RECALL].high) == (0.75, 0.75)
-    sequence = sequence_measures(strata)
-    assert (sequence[Measure.RECALL].low, sequence[Measure.RECALL].high) == (0.75, 0.75)
 
 
 def test_interval_holds_its_estimate_at_both_edges() -> None:
@@ -95,7 +84,6 @@ def test_measure_that_rests_on_a_stratum_without_labels_is_not_known() -> None:
     estimates = [
         estimate_measures(strata, draw_totals(strata)),
         estimate_measures(strata, draw_true_totals(strata), is_point_of_draws=True),
-        sequence_measures(strata),
     ]
     for measures in estimates:
         known = {name for name, estimate in measures.items() if estimate.value is not None}
@@ -119,15 +107,6 @@ def test_same_labels_have_the_same_intervals() -> None:
     strata = [stratum(500, 150, 120, found=True), stratum(9500, 600, 6)]
     assert np.array_equal(draw_totals(strata), draw_totals(strata))
     assert np.array_equal(draw_true_totals(strata), draw_true_totals(strata))
-
-
-def test_bounds_of_a_sequence_hold_the_labels_and_shrink() -> None:
-    few, many = (total_bounds(stratum(1000, number, number // 10), alpha=0.05) for number in (50, 500))
-    assert few.low <= 100 <= few.high
-    assert many.high - many.low < few.high - few.low
-    assert many.low >= 50
-    assert total_bounds(stratum(1000, 0, 0), alpha=0.05).low == 0
-    assert total_bounds(stratum(1000, 0, 0), alpha=0.05).high == 1000
 
 
 def test_kappa_of_known_tables() -> None:

@@ -6,7 +6,7 @@ steps/00003/model/     the weights after the step, a whole model folder
 steps/00003/state.pt   weights in full and the optimiser, to go on from
 steps/00003/update.json      the step's figures; with it the update is done
 steps/00003/evaluation.json  the held-out questions, where they were read
-metrics.jsonl, curve.png     made from these
+metrics.jsonl          made from these
 model/                 the last weights, when the loop has ended
 """
 

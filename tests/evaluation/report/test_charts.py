@@ -1,42 +1,51 @@
+import re
+from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree
 
 import pyarrow as pa
 import pytest
 
-from memagent_batch.evaluation.report.charts import (
-    Axis,
-    Chart,
-    Panel,
-    Point,
-    chart_learning,
-    length_axis,
-    length_label,
-    magnitude,
-    number_axis,
-    render_chart,
-    share_axis,
-)
+from memagent_batch.evaluation.report.charts import chart_accuracy, length_label, magnitude, render_chart
 from memagent_batch.evaluation.report.report import with_lengths
+from memagent_batch.evaluation.scoring import CellSummary
+from memagent_batch.evaluation.statistics import Interval
 
 SVG = "{http://www.w3.org/2000/svg}"
+WHOLE = Interval(low=0.0, high=1.0)
 
 
-def chart(*, x: Axis, names: tuple[str, ...] = ("a",), points: tuple[Point, ...]) -> Chart:
-    panel = Panel(title="task", x=x, y=share_axis("mean score"), lines=[points] * len(names))
-    return Chart(name="accuracy", alternative="scores", names=names, panels=[panel])
+def drawn(lengths: Sequence[int], *, names: tuple[str, ...] = ("a",), score: float = 0.5) -> str:
+    """A chart of one score at all lengths, for the first of these variants."""
+    return draw([cell(length, score) for length in lengths], names=names)
 
 
-@pytest.mark.parametrize("values", [(3.1, 4.2), (0.02, 0.15), (5.0, 5.0), (120.0, 90_000.0), (1.0, 3e5)])
-def test_axis_holds_the_values_and_shows_two_to_six_numbers(values: tuple[float, float]) -> None:
-    axis = number_axis("tokens", values)
-    assert axis.low <= min(values) <= max(values) <= axis.high
-    assert 2 <= len(set(axis.ticks.values())) <= 6
+def cell(length: int, score: float, interval: Interval = WHOLE) -> CellSummary:
+    costs = ("turns", "prompt_tokens", "cached_prompt_tokens", "completion_tokens", "engine_seconds")
+    return CellSummary(
+        variant="a",
+        task="task",
+        length_tokens=length,
+        n=9,
+        score=score,
+        low=interval.low,
+        high=interval.high,
+        num_failed=0,
+        num_unanswered=0,
+        num_missing=0,
+        **{f"mean_{name}": None for name in costs},
+    )
+
+
+def draw(cells: Sequence[CellSummary], *, names: tuple[str, ...] = ("a",)) -> str:
+    chart = chart_accuracy(cells, names=names)
+    assert chart is not None
+    return render_chart(chart)
 
 
 def test_chart_puts_points_and_intervals_where_their_values_are() -> None:
-    points = (Point(x=1024, y=1.0, low=0.6, high=1.0), Point(x=4096, y=0.0, low=0.0, high=0.4))
-    svg = ElementTree.fromstring(render_chart(chart(x=length_axis([1024, 4096]), points=points)))
+    cells = [cell(1024, 1.0, Interval(low=0.6, high=1.0)), cell(4096, 0.0, Interval(low=0.0, high=0.4))]
+    svg = ElementTree.fromstring(draw(cells))
 
     first, second = [(float(each.get("cx", "")), float(each.get("cy", ""))) for each in svg.iter(f"{SVG}circle")]
     ticks = {
@@ -44,39 +53,32 @@ def test_chart_puts_points_and_intervals_where_their_values_are() -> None:
         for text in svg.iter(f"{SVG}text")
         if text.get("x")
     }
+    bar = next(path.get("d", "") for path in svg.iter(f"{SVG}path") if "V" in path.get("d", ""))
     assert (first[0], second[0]) == (ticks["1K"][0], ticks["4K"][0])
     assert (first[1], second[1]) == pytest.approx((ticks["1"][1] - 4, ticks["0"][1] - 4), abs=0.11)
+    assert [float(each) for each in re.split("[ V]", bar.removeprefix("M"))] == pytest.approx(
+        (first[0], ticks["0.6"][1] - 4, first[1]), abs=0.11
+    )
+
+
+def test_chart_of_one_length_puts_it_in_the_middle() -> None:
+    svg = ElementTree.fromstring(drawn([1024]))
+    (point,) = svg.iter(f"{SVG}circle")
+    (middle,) = (text.get("x") for text in svg.iter(f"{SVG}text") if text.text == "length of the document, tokens")
+    assert point.get("cx") == middle
 
 
 def test_chart_of_lengths_close_together_labels_the_last_and_those_that_fit() -> None:
-    lengths = [1000 + 10 * number for number in range(40)]
-    svg = render_chart(chart(x=length_axis(lengths), points=(Point(x=1000, y=1),)))
+    svg = drawn([1000 + 10 * number for number in range(40)])
     assert ">1.39K</text>" in svg
     assert 2 <= svg.count("K</text>") <= 28
 
 
 def test_chart_of_hostile_names_is_well_formed_and_shows_them_as_text() -> None:
-    name = "<script>x</script>\x00\u202e"
-    svg = render_chart(chart(x=length_axis([1024]), names=(name, "b" * 99), points=(Point(x=1024, y=0.5),)))
+    svg = drawn([1024], names=("<script>x</script>\x00\u202e", "b" * 99))
     texts = [text.text for text in ElementTree.fromstring(svg).iter(f"{SVG}text")]
     assert "<script>x</script>⟦U+0000⟧⟦U+20…" in texts
     assert f"{'b' * 31}…" in texts
-
-
-def test_learning_chart_of_rewards_outside_0_to_1_holds_them() -> None:
-    steps: list[dict[str, float | None]] = [
-        {"step": 1, "mean_reward": -1.0, "held_out_reward": None},
-        {"step": 2, "mean_reward": 1.5, "held_out_reward": 0.25},
-    ]
-    drawn = chart_learning(steps)
-    assert drawn
-    [panel] = drawn.panels
-    assert panel.y.low <= -1.0 < 1.5 <= panel.y.high
-    assert [[point.y for point in line] for line in panel.lines] == [[-1.0, 1.5], [0.25]]
-
-
-def test_learning_chart_before_the_first_reward_is_none() -> None:
-    assert chart_learning([{"step": 1, "mean_reward": None}]) is None
 
 
 @pytest.mark.parametrize(
