@@ -1,7 +1,7 @@
 """What a converter is: one file in, its parts and attachments out. A plug-in; it runs in its own process."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
@@ -37,9 +37,9 @@ class PartStatus(StrEnum):
 class Part:
     """A piece of a document, in the order of reading."""
 
-    locator: str
-    """Where it stands in its file: `page 3`, `message 17`, `section 2: Payment`."""
-    text: str
+    locator: str = ""
+    """Where it stands in its file: `page 3`, `message 17`, `section 2: Payment`; empty for the whole file."""
+    text: str = ""
     status: PartStatus = PartStatus.OK
     """What became of it. An `ok` part without a visible character is recorded as `empty`."""
     reason: str | None = None
@@ -62,7 +62,10 @@ class Attachment:
 
 
 class Converter(Protocol):
-    """Turns a file of one kind into text. It is made without arguments."""
+    """Turns a file of one kind into text. It is made without arguments.
+
+    A class may have `modules`: names of modules that take long to import, which the processes of all files then share.
+    """
 
     def version(self) -> str:
         """Its version and that of its library; where it changes, files are converted again.
@@ -93,6 +96,29 @@ def package_version(package: str, *, own: int, extra: str = "convert") -> str:
         raise SettingsError(
             f"converter: {package} is not installed; `pip install 'memagent-batch[{extra}]'` installs it, on every node"
         ) from error
+
+
+def read_attachment(
+    *, number: str, locator: str, name: Callable[[], str], data: Callable[[], bytes], failure: str
+) -> Attachment:
+    """A file inside the file. One that can't be had costs itself, whatever its library makes of it.
+
+    Args:
+        number: Its position in the file.
+        locator: What stands before its name in its locator.
+        name: Reads its name.
+        data: Reads its content.
+        failure: What to say if one of them can't be read, before the reason; a `ConversionError` says all itself.
+    """
+    found = f"unnamed-{number}"
+    try:
+        found = name() or found
+        return Attachment(number=number, name=found, locator=f"{locator} {found}", data=data())
+    except ConversionError as error:
+        reason = str(error)
+    except Exception as error:  # noqa: BLE001 - libraries raise what they like at damaged files
+        reason = f"{failure} ({failure_reason(error)})"
+    return Attachment(number=number, name=found, locator=f"{locator} {found}", failure=reason)
 
 
 def failure_reason(error: BaseException) -> str:

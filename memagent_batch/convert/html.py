@@ -46,13 +46,10 @@ WINDOWS_1252 = frozenset({"ascii", "iso8859-1"})
 """Character sets that browsers take for windows-1252."""
 
 
-def warm_up() -> None:
-    """Loads the library, for all processes of files."""
-    visible_text("<p>A short page.</p>")
-
-
 class HtmlConverter:
     """A page is one part: headers, footers and menus too, for nobody can know where its contract stands."""
+
+    modules = ("lxml.etree",)
 
     def version(self) -> str:
         """Its own number and lxml's."""
@@ -67,11 +64,11 @@ class HtmlConverter:
         for number, picture in enumerate(seen.pictures, start=1):
             yield from picture_parts(f"picture {number}", picture)
         if seen.inner_pages:
-            yield Part(locator="inner pages", text="", status=PartStatus.SKIPPED, reason=INNER_PAGES_UNREAD)
+            yield Part(locator="inner pages", status=PartStatus.SKIPPED, reason=INNER_PAGES_UNREAD)
         if seen.has_script and len(seen.text) < SCRIPTED_CHARACTERS:
-            yield Part(locator="scripts", text="", status=PartStatus.SKIPPED, reason=SCRIPTS_UNRUN)
+            yield Part(locator="scripts", status=PartStatus.SKIPPED, reason=SCRIPTS_UNRUN)
         if seen.failure is not None:
-            yield Part(locator="rest of the page", text="", status=PartStatus.FAILED, reason=seen.failure)
+            yield Part(locator="rest of the page", status=PartStatus.FAILED, reason=seen.failure)
 
 
 def _decoded_page(data: bytes) -> tuple[str, str | None]:

@@ -1,6 +1,5 @@
 """ODT, ODS and ODP by lxml: a part for each section, sheet or slide, then margins, pictures and files."""
 
-import importlib
 import re
 import zipfile
 from collections.abc import Iterator
@@ -24,13 +23,10 @@ INNER = re.compile(r"(?P<object>[^/]+)/content\.xml|Pictures/[^/]+|(?P<file>Obje
 """Members that are shown inside: objects such as charts, pictures, and files of other programs."""
 
 
-def warm_up() -> None:
-    """Imports the library, for all processes of files."""
-    importlib.import_module("lxml.etree")
-
-
 class OpenDocumentConverter:
     """Notes and comments stand in the text where they belong. What a tracked change deleted is left out."""
+
+    modules = ("lxml.etree",)
 
     def version(self) -> str:
         """Its own number and lxml's."""

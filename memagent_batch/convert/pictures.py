@@ -21,10 +21,10 @@ class PictureConverter:
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """One part without text."""
         del file
-        yield Part(locator="image", text="", status=PartStatus.NEEDS_OCR, reason=UNREAD_IMAGE)
+        yield Part(locator="image", status=PartStatus.NEEDS_OCR, reason=UNREAD_IMAGE)
 
 
 def picture_parts(locator: str, data: bytes) -> Iterator[Part]:
     """The part of a picture; none for one that is too small to show words."""
     if len(data) >= SMALL_BYTES:
-        yield Part(locator=locator, text="", status=PartStatus.NEEDS_OCR, reason=PICTURE_UNREAD)
+        yield Part(locator=locator, status=PartStatus.NEEDS_OCR, reason=PICTURE_UNREAD)

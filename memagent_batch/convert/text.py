@@ -34,7 +34,7 @@ class TextConverter:
         text, note = decoded(file.read_bytes())
         yield Part(locator=WHOLE_SOURCE, text=text, reason=note)
         if PGP_START in text:
-            yield Part(locator="PGP message", text="", status=PartStatus.FAILED, reason=PGP_UNREAD)
+            yield Part(locator="PGP message", status=PartStatus.FAILED, reason=PGP_UNREAD)
 
 
 class MarkdownConverter:
