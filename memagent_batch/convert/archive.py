@@ -5,19 +5,17 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from memagent_batch.convert.converter import Attachment, Part, read_attachment
+from memagent_batch.convert.converter import Attachment, BuiltIn, Part, read_attachment
 from memagent_batch.errors import ConversionError
 
 MEMBER_BYTES = 256 << 20
 """Bytes from which a file in a ZIP file is not unpacked, as `--file-mib` says it of files beside it."""
 
 
-class ZipConverter:
+class ZipConverter(BuiltIn):
     """Files are unpacked one after another, and the limits of the whole ZIP file count what they unpack to."""
 
-    def version(self) -> str:
-        """Its own number."""
-        return "2"
+    own = 2
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """An attachment for each file.

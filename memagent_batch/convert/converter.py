@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from memagent_batch.errors import ConversionError, SettingsError
 
@@ -84,18 +84,31 @@ class Converter(Protocol):
         ...
 
 
-def package_version(package: str, *, own: int, extra: str = "convert") -> str:
-    """The version of a built-in converter: its own number, and the version of the package that it uses.
+class BuiltIn:
+    """A built-in converter says which library it uses."""
 
-    Raises:
-        SettingsError: the package is not installed.
-    """
-    try:
-        return f"{own} ({package} {version(package)})"
-    except PackageNotFoundError as error:
-        raise SettingsError(
-            f"converter: {package} is not installed; `pip install 'memagent-batch[{extra}]'` installs it, on every node"
-        ) from error
+    own: ClassVar[int]
+    """Its own number, raised with every change of what it reads."""
+    package: ClassVar[str | None] = None
+    extra: ClassVar[str] = "convert"
+    """The extra that installs the package."""
+    modules: ClassVar[tuple[str, ...]] = ()
+
+    def version(self) -> str:
+        """Its own number, and the version of its package.
+
+        Raises:
+            SettingsError: the package is not installed.
+        """
+        if self.package is None:
+            return str(self.own)
+        try:
+            return f"{self.own} ({self.package} {version(self.package)})"
+        except PackageNotFoundError as error:
+            raise SettingsError(
+                f"converter: {self.package} is not installed; `pip install 'memagent-batch[{self.extra}]'` installs "
+                "it, on every node"
+            ) from error
 
 
 def read_attachment(

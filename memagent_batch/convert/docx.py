@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from memagent_batch.convert.converter import Attachment, Part, package_version
+from memagent_batch.convert.converter import Attachment, BuiltIn, Part
 from memagent_batch.convert.pictures import picture_parts
 from memagent_batch.convert.text import section_parts
 from memagent_batch.errors import ConversionError
@@ -66,17 +66,13 @@ TEXT_TAGS = frozenset(
 """Elements of text: of paragraphs, equations and drawings."""
 
 
-class DocxConverter:
+class DocxConverter(BuiltIn):
     """Text in content controls, text boxes and insertions is taken, and what forms are filled in with.
 
     What a tracked change deleted, or moved elsewhere, is not.
     """
 
-    modules = ("docx",)
-
-    def version(self) -> str:
-        """Its own number and python-docx's."""
-        return package_version("python-docx", own=4)
+    package, own, modules = "python-docx", 4, ("docx",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each section of the body, and for each header, footer and list of notes.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from memagent_batch.convert.converter import WHOLE_SOURCE, Attachment, Part, PartStatus, package_version
+from memagent_batch.convert.converter import WHOLE_SOURCE, Attachment, BuiltIn, Part, PartStatus
 from memagent_batch.convert.pictures import picture_parts
 from memagent_batch.convert.text import BYTE_ORDER_MARKS, decoded
 
@@ -46,14 +46,10 @@ WINDOWS_1252 = frozenset({"ascii", "iso8859-1"})
 """Character sets that browsers take for windows-1252."""
 
 
-class HtmlConverter:
+class HtmlConverter(BuiltIn):
     """A page is one part: headers, footers and menus too, for nobody can know where its contract stands."""
 
-    modules = ("lxml.etree",)
-
-    def version(self) -> str:
-        """Its own number and lxml's."""
-        return package_version("lxml", own=3)
+    package, own, modules = "lxml", 3, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """One part, one for each picture that the page holds, and one for what can't be read."""

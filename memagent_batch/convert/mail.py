@@ -21,10 +21,10 @@ from typing import Any
 
 from memagent_batch.convert.converter import (
     Attachment,
+    BuiltIn,
     Part,
     PartStatus,
     failure_reason,
-    package_version,
     read_attachment,
 )
 from memagent_batch.convert.html import CELLS_APART, visible_text
@@ -75,17 +75,13 @@ class _Content:
     """Why pieces of its text can't be read."""
 
 
-class MailConverter:
+class MailConverter(BuiltIn):
     """A message is a part: its headers, then its text; plain text before HTML where it has both.
 
     Of HTML all that a reader sees is taken: quoted messages and signatures are not boilerplate.
     """
 
-    modules = ("lxml.etree",)
-
-    def version(self) -> str:
-        """Its own number, and lxml's for messages in HTML."""
-        return package_version("lxml", own=5)
+    package, own, modules = "lxml", 5, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each message, and the attachments."""

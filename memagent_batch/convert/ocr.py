@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from memagent_batch.convert.converter import Attachment, Part, PartStatus, package_version
+from memagent_batch.convert.converter import Attachment, BuiltIn, Part, PartStatus
 from memagent_batch.convert.kinds import PDF_MARK, PDF_MARK_BYTES
 from memagent_batch.convert.pdf import PdfConverter
 
@@ -22,14 +22,10 @@ COLUMN_SHARE = 0.25
 """Least width of a column, as a share of the width of all lines: the columns of a table are read row by row."""
 
 
-class OcrConverter:
+class OcrConverter(BuiltIn):
     """A PDF with the pages that need OCR read by it, or an image. Other pages are as without it."""
 
-    modules = ("rapidocr",)
-
-    def version(self) -> str:
-        """Its own number and rapidocr's."""
-        return package_version("rapidocr", own=1, extra="ocr")
+    package, own, extra, modules = "rapidocr", 1, "ocr", ("rapidocr",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """The parts of the PDF, or one for each image of the file.

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from memagent_batch.convert.converter import Attachment, Part, PartStatus, package_version, read_attachment
+from memagent_batch.convert.converter import Attachment, BuiltIn, Part, PartStatus, read_attachment
 from memagent_batch.errors import ConversionError
 
 STAMP_CHARACTERS = 200
@@ -37,14 +37,10 @@ UNPACKED_AT_ONCE = 64 << 10
 ZLIB_HEADER_BYTES = 2
 
 
-class PdfConverter:
+class PdfConverter(BuiltIn):
     """A page is a part. Embedded files are attachments. Filled-in form fields are part of their page."""
 
-    modules = ("pypdfium2",)
-
-    def version(self) -> str:
-        """Its own number and pypdfium2's."""
-        return package_version("pypdfium2", own=3)
+    package, own, modules = "pypdfium2", 3, ("pypdfium2",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each page.

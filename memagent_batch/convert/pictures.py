@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from memagent_batch.convert.converter import Attachment, Part, PartStatus
+from memagent_batch.convert.converter import Attachment, BuiltIn, Part, PartStatus
 
 SMALL_BYTES = 512
 """Pictures of fewer bytes show lines and dots, no words."""
@@ -11,12 +11,10 @@ PICTURE_UNREAD = "a picture: what it shows is not read without OCR"
 UNREAD_IMAGE = "an image; --converter image=rapidocr reads it (pip install 'memagent-batch[ocr]')"
 
 
-class PictureConverter:
+class PictureConverter(BuiltIn):
     """Says that an image is not read."""
 
-    def version(self) -> str:
-        """Its own number."""
-        return "1"
+    own = 1
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """One part without text."""

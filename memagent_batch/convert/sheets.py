@@ -6,7 +6,7 @@ from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any
 
-from memagent_batch.convert.converter import Attachment, Part, PartStatus, package_version
+from memagent_batch.convert.converter import Attachment, BuiltIn, Part, PartStatus
 from memagent_batch.convert.docx import main_part, related_items
 
 UNCOMPUTED = re.compile(rb"<f\b[^>]*(?:/>|>[^<]*</f>)\s*(?:<v\s*/>|<v>\s*</v>)?\s*</c>")
@@ -16,17 +16,13 @@ UNIT = re.compile(r'"([^"]*)"|\[\$([^-\]]*)')
 """Words and currencies in the format of a number."""
 
 
-class SheetsConverter:
+class SheetsConverter(BuiltIn):
     """Sheets in order, hidden ones too: a line for each row with values, ` | ` between its cells.
 
     Numbers are as they are stored, with the unit that their format shows; of formulas the value that was saved.
     """
 
-    modules = ("openpyxl", "docx")
-
-    def version(self) -> str:
-        """Its own number and openpyxl's."""
-        return package_version("openpyxl", own=2)
+    package, own, modules = "openpyxl", 2, ("openpyxl", "docx")
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each sheet, and for each text beside it.

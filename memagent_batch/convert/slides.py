@@ -3,20 +3,16 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from memagent_batch.convert.converter import Attachment, Part, package_version
+from memagent_batch.convert.converter import Attachment, BuiltIn, Part
 from memagent_batch.convert.docx import headed_blocks, main_part, related_items, root_of
 
 RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 
 
-class SlidesConverter:
+class SlidesConverter(BuiltIn):
     """Slides in the order of the show, hidden ones too; shapes in the order in which they are drawn."""
 
-    modules = ("docx",)
-
-    def version(self) -> str:
-        """Its own number and python-docx's."""
-        return package_version("python-docx", own=2)
+    package, own, modules = "python-docx", 2, ("docx",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each slide, and for each text beside it.
