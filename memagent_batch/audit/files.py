@@ -1,6 +1,5 @@
 """Compares the bytes of an output's files with the lists that its runs left, `runs/RUN_ID/SHA256SUMS`."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -25,15 +24,21 @@ from memagent_batch.runs.record import (
     record_file,
     signer_of,
 )
+from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, MEMORIES_FOLDER, RESULTS_FOLDER
 from memagent_batch.store.errors import FILE_ERRORS, storage_errors
-from memagent_batch.store.json_files import json_bytes
+from memagent_batch.store.json_files import json_bytes, json_object
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.question_list import ASKED_FOLDER
 
 CLAIMED = "claimed_by"
 """Field that a later attempt adds to the manifest that is published, and to no other."""
-PART_FILES = ("answers_file", "memories_file", "evidence_file", "results_file")
-"""Fields of a part of the tables that name its files."""
+PART_FILES = {
+    ANSWERS_FOLDER: "answers_file",
+    MEMORIES_FOLDER: "memories_file",
+    EVIDENCE_FOLDER: "evidence_file",
+    RESULTS_FOLDER: "results_file",
+}
+"""Fields of a part of the tables that name its files, by table."""
 _TABLE_FOLDERS = tuple(f"{folder}/" for folder in ANSWER_TABLES.folders)
 _LOG_FOLDERS = tuple(f"{folder}/" for folder in LOG_TABLES)
 
@@ -206,7 +211,7 @@ class CheckedFiles:
 def published_manifest(output: Location) -> bytes | None:
     """The manifest that an output shows, as its run wrote it: without the mark of a later attempt."""
     data = _bytes(output, MANIFEST_FILE)
-    value = _json_object(data)
+    value = json_object(data)
     if value is None or CLAIMED not in value or json_bytes(value) != data:
         return data
     return json_bytes({name: each for name, each in value.items() if name != CLAIMED})
@@ -291,18 +296,9 @@ def _bytes(output: Location, name: str) -> bytes | None:
         return place.read_bytes_if_there()
 
 
-def _json_object(data: bytes | None) -> dict[str, Any] | None:
-    """A JSON object; None if it is something else."""
-    try:
-        value = json.loads(data or b"")
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
 def _manifest_of(data: bytes | None) -> Manifest | None:
     """The manifest in a file; None if it is not one, or names files outside the output."""
-    value = _json_object(data)
+    value = json_object(data)
     if value is None or not isinstance(value.get("files"), dict) or not isinstance(value.get("parts"), list):
         return None
     run_id = value.get("run_id")
@@ -313,7 +309,7 @@ def _manifest_of(data: bytes | None) -> Manifest | None:
 def _file_names(value: Mapping[str, Any]) -> Iterable[Any]:
     lists = (names if isinstance(names, list) else [None] for names in value["files"].values())
     parts = (
-        [part.get(column) or column for column in PART_FILES] if isinstance(part, dict) else [None]
+        [part.get(column) or column for column in PART_FILES.values()] if isinstance(part, dict) else [None]
         for part in value["parts"]
     )
     return chain(chain.from_iterable(lists), chain.from_iterable(parts))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.audit.files import CheckedFiles, FileReport, Finding, FindingKind, Unchecked
+from memagent_batch.audit.files import PART_FILES, CheckedFiles, FileReport, Finding, FindingKind, Unchecked
 from memagent_batch.audit.rows import RowCheck, row_differences
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.errors import InputError, OutputError
@@ -15,11 +15,7 @@ from memagent_batch.runs.manifest import MANIFEST_FILE, rows_of_files
 from memagent_batch.runs.projection import PROJECTION_FILE, restored_projection
 from memagent_batch.runs.record import LOG_TABLES, record_file
 from memagent_batch.runs.tables import (
-    ANSWERS_FOLDER,
-    EVIDENCE_FOLDER,
-    MEMORIES_FOLDER,
     REMOVED_FOLDER,
-    RESULTS_FOLDER,
     count_rows,
     read_tables,
 )
@@ -29,12 +25,6 @@ from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.question_list import ASKED_FOLDER
 
 WITHOUT_TEXT = "--without-text"
-_TABLE_FIELDS = {
-    ANSWERS_FOLDER: "answers_file",
-    MEMORIES_FOLDER: "memories_file",
-    EVIDENCE_FOLDER: "evidence_file",
-    RESULTS_FOLDER: "results_file",
-}
 
 
 def check_tables(
@@ -81,7 +71,7 @@ def _count_findings(past: PastRun) -> Iterator[Finding]:
     if not planned == counts["asked"] == ended == counts["answers_rows"]:
         what = f"the counts do not close: {planned:,} readings are planned, and the manifest has {dict(counts)}"
         yield Finding(kind=FindingKind.COUNTS, where=record_file(past.run_id, PLAN_FILE), what=what)
-    for table, column in _TABLE_FIELDS.items():
+    for table, column in PART_FILES.items():
         files = [part[column] for part in manifest["parts"] if part[column]]  # type: ignore[literal-required]
         if files != manifest["files"].get(table, []):
             what = f"the parts of the table {table!r} have other files than the manifest lists"

@@ -39,7 +39,7 @@ REMOVED: Mapping[str, str] = {
     "closing": "it is called follow_ups now",
     "escalate": "read again with --again-from and --again-where, as a separate run",
     "learner.skip_turns_above_probability": "leave it out: every turn goes through the network",
-    "policy.reread": "leave it out, or install a policy such as `nominated` of the example",
+    "policy.reread": "leave it out: later rounds of 'parallel' read every chunk",
     "vllm.speculation": "leave it out, or set vllm.engine_args.speculative_config",
     "policy.kind=reread": "install it as a plug-in, such as the example package of the documentation, or set 'gated'",
     "policy.kind=shared": "set 'overwrite', which reads the questions of a document section by section",

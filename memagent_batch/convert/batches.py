@@ -13,11 +13,11 @@ from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
 
-from memagent_batch.convert.converter import PartStatus, ending_of
-from memagent_batch.convert.kinds import KINDS_VERSION, NoConverter
+from memagent_batch.convert.converter import Part, PartStatus, ending_of
+from memagent_batch.convert.kinds import KINDS_VERSION
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.worker import ConverterServer
-from memagent_batch.convert.sources import ChosenConverter, Source, SourceConverter, plain_row
+from memagent_batch.convert.sources import ChosenConverter, Source, SourceConverter, unopened
 from memagent_batch.convert.table import (
     BatchReport,
     ConvertedFile,
@@ -219,17 +219,17 @@ class _Sources:
     def _outcome(self, work: Work) -> ConvertedRows | ConvertedSource:
         file = work.file
         if file.left_out is not None:
-            outcome = NoConverter(status=PartStatus.SKIPPED, reason=file.left_out)
-            return self._reused(work, None) or _not_opened(file, outcome)
+            outcome = Part(status=PartStatus.SKIPPED, reason=file.left_out)
+            return self._reused(work, None) or unopened(file.name, outcome)
         if file.size_bytes > self._task.file_bytes:
-            return self._reused(work, None) or _not_opened(file, self._too_large(file))
+            return self._reused(work, None) or unopened(file.name, self._too_large(file))
         try:
             if work.held and (held := self._reused(work, self._digest(file, copy=None))) is not None:
                 return held
             copy = self._server.folder() / f"source{ending_of(file.name)}"
             digest = self._digest(file, copy=copy)
         except InputError as error:
-            return _not_opened(file, NoConverter(status=PartStatus.NOT_READ, reason=str(error)))
+            return unopened(file.name, Part(status=PartStatus.NOT_READ, reason=str(error)))
         return self._converter.convert(copy, Source(name=file.name, hash=digest))
 
     def _reused(self, work: Work, digest: str | None) -> ConvertedRows | None:
@@ -265,11 +265,7 @@ class _Sources:
                     target.write(block)
         return digest.hexdigest()
 
-    def _too_large(self, file: InputFile) -> NoConverter:
+    def _too_large(self, file: InputFile) -> Part:
         size, most = file.size_bytes >> 20, self._task.file_bytes >> 20
         reason = f"{size:,} MiB; files of more than {most:,} MiB are not converted (--file-mib)"
-        return NoConverter(status=PartStatus.SKIPPED, reason=reason)
-
-
-def _not_opened(file: InputFile, outcome: NoConverter) -> ConvertedSource:
-    return ConvertedSource(rows=[plain_row(Source(name=file.name, hash=None), outcome)])
+        return Part(status=PartStatus.SKIPPED, reason=reason)

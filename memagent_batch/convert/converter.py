@@ -1,12 +1,12 @@
 """What a converter is: one file in, its parts and attachments out. A plug-in; it runs in its own process."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from memagent_batch.errors import ConversionError, SettingsError
 
@@ -37,9 +37,9 @@ class PartStatus(StrEnum):
 class Part:
     """A piece of a document, in the order of reading."""
 
-    locator: str
-    """Where it stands in its file: `page 3`, `message 17`, `section 2: Payment`."""
-    text: str
+    locator: str = ""
+    """Where it stands in its file: `page 3`, `message 17`, `section 2: Payment`; empty for the whole file."""
+    text: str = ""
     status: PartStatus = PartStatus.OK
     """What became of it. An `ok` part without a visible character is recorded as `empty`."""
     reason: str | None = None
@@ -62,7 +62,10 @@ class Attachment:
 
 
 class Converter(Protocol):
-    """Turns a file of one kind into text. It is made without arguments."""
+    """Turns a file of one kind into text. It is made without arguments.
+
+    A class may have `modules`: names of modules that take long to import, which the processes of all files then share.
+    """
 
     def version(self) -> str:
         """Its version and that of its library; where it changes, files are converted again.
@@ -81,18 +84,54 @@ class Converter(Protocol):
         ...
 
 
-def package_version(package: str, *, own: int, extra: str = "convert") -> str:
-    """The version of a built-in converter: its own number, and the version of the package that it uses.
+class BuiltIn:
+    """A built-in converter says which library it uses."""
 
-    Raises:
-        SettingsError: the package is not installed.
+    own: ClassVar[int]
+    """Its own number, raised with every change of what it reads."""
+    package: ClassVar[str | None] = None
+    extra: ClassVar[str] = "convert"
+    """The extra that installs the package."""
+    modules: ClassVar[tuple[str, ...]] = ()
+
+    def version(self) -> str:
+        """Its own number, and the version of its package.
+
+        Raises:
+            SettingsError: the package is not installed.
+        """
+        if self.package is None:
+            return str(self.own)
+        try:
+            return f"{self.own} ({self.package} {version(self.package)})"
+        except PackageNotFoundError as error:
+            raise SettingsError(
+                f"converter: {self.package} is not installed; `pip install 'memagent-batch[{self.extra}]'` installs "
+                "it, on every node"
+            ) from error
+
+
+def read_attachment(
+    *, number: str, locator: str, name: Callable[[], str], data: Callable[[], bytes], failure: str
+) -> Attachment:
+    """A file inside the file. One that can't be had costs itself, whatever its library makes of it.
+
+    Args:
+        number: Its position in the file.
+        locator: What stands before its name in its locator.
+        name: Reads its name.
+        data: Reads its content.
+        failure: What to say if one of them can't be read, before the reason; a `ConversionError` says all itself.
     """
+    found = f"unnamed-{number}"
     try:
-        return f"{own} ({package} {version(package)})"
-    except PackageNotFoundError as error:
-        raise SettingsError(
-            f"converter: {package} is not installed; `pip install 'memagent-batch[{extra}]'` installs it, on every node"
-        ) from error
+        found = name() or found
+        return Attachment(number=number, name=found, locator=f"{locator} {found}", data=data())
+    except ConversionError as error:
+        reason = str(error)
+    except Exception as error:  # noqa: BLE001 - libraries raise what they like at damaged files
+        reason = f"{failure} ({failure_reason(error)})"
+    return Attachment(number=number, name=found, locator=f"{locator} {found}", failure=reason)
 
 
 def failure_reason(error: BaseException) -> str:

@@ -1,13 +1,13 @@
 """DOCX by python-docx: paragraphs and tables in order, a part for each section, then notes and margins."""
 
-import importlib
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from memagent_batch.convert.converter import Attachment, Part, package_version
+from memagent_batch.convert.converter import Attachment, BuiltIn, Part
 from memagent_batch.convert.pictures import picture_parts
 from memagent_batch.convert.text import section_parts
 from memagent_batch.errors import ConversionError
@@ -18,8 +18,10 @@ MEMBERS = 10_000
 """Most files in the package."""
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+"""Of slides and drawings, whose paragraphs and tables have the same names."""
 FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
-BLOCKS = frozenset({f"{W}p", f"{W}tbl"})
+PARAGRAPHS, TABLES = frozenset({f"{W}p", f"{A}p"}), frozenset({f"{W}tbl", f"{A}tbl"})
 LEFT_OUT = frozenset({FALLBACK, f"{W}pPr", f"{W}rPr", f"{W}del", f"{W}moveFrom"})
 """Elements whose text is not a text of the document: fallbacks, formats, and what a tracked change took from its
 place."""
@@ -57,27 +59,20 @@ RELATED = TEXTS | DRAWINGS | FILES | WALKED | {"image"}
 TEXT_TAGS = frozenset(
     {
         f"{W}t",
+        f"{A}t",
         "{http://schemas.openxmlformats.org/officeDocument/2006/math}t",
-        "{http://schemas.openxmlformats.org/drawingml/2006/main}t",
     }
 )
 """Elements of text: of paragraphs, equations and drawings."""
 
 
-def warm_up() -> None:
-    """Imports the library, for all processes of files."""
-    importlib.import_module("docx")
-
-
-class DocxConverter:
+class DocxConverter(BuiltIn):
     """Text in content controls, text boxes and insertions is taken, and what forms are filled in with.
 
     What a tracked change deleted, or moved elsewhere, is not.
     """
 
-    def version(self) -> str:
-        """Its own number and python-docx's."""
-        return package_version("python-docx", own=3)
+    package, own, modules = "python-docx", 4, ("docx",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each section of the body, and for each header, footer and list of notes.
@@ -95,7 +90,7 @@ class DocxConverter:
             raise ConversionError(f"it can't be opened as a DOCX ({error}); is it whole?") from error
         styles = {style.style_id: style.name or "" for style in document.styles}
         body = root_of(document.part).find(f"{W}body")
-        for part in section_parts(_headed_blocks(body, styles), separator="\n\n"):
+        for part in section_parts(headed_blocks(body, styles), separator="\n\n"):
             yield replace(part, reason=_reason(part.text))
         yield from related_items(document.part)
 
@@ -126,6 +121,21 @@ def require_bounds(file: Path, *, kind: str) -> None:
         raise ConversionError("it holds a file twice under one name, and programs differ in which of them they show")
     if any(member.flag_bits & 1 for member in members):
         raise ConversionError("encrypted: remove the password")
+
+
+def main_part(file: Path, *, kind: str) -> Any:
+    """The main part of a package of Office.
+
+    Raises:
+        ConversionError: the package can't be opened.
+    """
+    from docx.opc.package import OpcPackage
+
+    require_bounds(file, kind=kind)
+    try:
+        return OpcPackage.open(str(file)).main_document_part
+    except (KeyError, ValueError) as error:
+        raise ConversionError(f"it can't be opened as {kind} ({error}); is it whole?") from error
 
 
 def related_items(
@@ -163,12 +173,10 @@ def related_text(root: Any, kind: str) -> str:
     if kind in WALKED:
         shapes = (shape for shape in root.iter("{*}sp") if next(shape.iter("{*}ph"), None) is None)
         return "\n".join(text.text for shape in shapes for text in shape.iter("{*}t") if text.text)
-    blocks = [text for _, text in _headed_blocks(root, {})]
-    return (
-        "\n\n".join(blocks)
-        if blocks
-        else "\n".join(element.text for element in root.iter("{*}t", "{*}v", "{*}text") if element.text)
-    )
+    blocks = [] if kind in DRAWINGS else [text for _, text in headed_blocks(root)]
+    if blocks:
+        return "\n\n".join(blocks)
+    return "\n".join(element.text for element in root.iter("{*}t", "{*}v", "{*}text") if element.text)
 
 
 def root_of(part: Any) -> Any:
@@ -187,24 +195,28 @@ def root_of(part: Any) -> Any:
     return element
 
 
-def _headed_blocks(root: Any, styles: dict[str, str]) -> Iterator[tuple[str | None, str]]:
+def headed_blocks(root: Any, styles: Mapping[str, str] = MappingProxyType({})) -> Iterator[tuple[str | None, str]]:
     """Paragraphs and tables below an element, in order; a heading with its title."""
     for block in _outermost_blocks(root):
-        text = _paragraph(block) if block.tag == f"{W}p" else _table(block)
+        text = _block_text(block)
         if text.strip():
             yield (text if _is_heading(block, styles) else None), text
+
+
+def _block_text(block: Any) -> str:
+    return _paragraph(block) if block.tag in PARAGRAPHS else _table(block)
 
 
 def _outermost_blocks(root: Any) -> Iterator[Any]:
     """The outermost paragraphs and tables below an element, at whatever depth of content controls."""
     for child in root:
-        if child.tag in BLOCKS:
+        if child.tag in PARAGRAPHS | TABLES:
             yield child
         elif child.tag not in LEFT_OUT:
             yield from _outermost_blocks(child)
 
 
-def _is_heading(block: Any, styles: dict[str, str]) -> bool:
+def _is_heading(block: Any, styles: Mapping[str, str]) -> bool:
     style = block.find(f"{W}pPr/{W}pStyle")
     name = "" if style is None else styles.get(style.get(f"{W}val"), "")
     return name == "Title" or name.lower().startswith("heading ")
@@ -223,8 +235,8 @@ def _collect_inline(element: Any, inline: list[str], boxes: list[str]) -> None:
         inline.append(element.text or "")
     elif element.tag in SHOWN_ELEMENTS:
         inline.append(SHOWN_ELEMENTS[element.tag](element))
-    elif element.tag in BLOCKS:
-        boxes.append(_paragraph(element) if element.tag == f"{W}p" else _table(element))
+    elif element.tag in PARAGRAPHS | TABLES:
+        boxes.append(_block_text(element))
     elif element.tag not in LEFT_OUT:
         for child in element:
             _collect_inline(child, inline, boxes)
@@ -265,6 +277,7 @@ def _chosen(field: Any, name: str, otherwise: str) -> str:
 SHOWN_ELEMENTS: dict[str, Callable[[Any], str]] = {
     f"{W}tab": lambda _: "\t",
     f"{W}br": lambda _: "\n",
+    f"{A}br": lambda _: "\n",
     f"{W}cr": lambda _: "\n",
     f"{W}noBreakHyphen": lambda _: "-",
     f"{W}sym": _symbol,
@@ -276,18 +289,19 @@ SHOWN_ELEMENTS: dict[str, Callable[[Any], str]] = {
 
 def _table(table: Any) -> str:
     """A line for each row, with ` | ` between the cells."""
-    rows = _outermost(table, f"{W}tr")
-    return "\n".join(" | ".join(_cell_text(cell) for cell in _outermost(row, f"{W}tc")) for row in rows)
+    names = table.tag.removesuffix("tbl")
+    rows = _outermost(table, f"{names}tr")
+    return "\n".join(" | ".join(_cell_text(cell) for cell in _outermost(row, f"{names}tc")) for row in rows)
 
 
 def _cell_text(cell: Any) -> str:
-    blocks = (_paragraph(block) if block.tag == f"{W}p" else _table(block) for block in _outermost_blocks(cell))
-    return " ".join(" ".join(text.split()) for text in blocks if text.strip())
+    texts = map(_block_text, _outermost_blocks(cell))
+    return " ".join(" ".join(text.split()) for text in texts if text.strip())
 
 
 def _outermost(root: Any, tag: str) -> Iterator[Any]:
     for child in root:
         if child.tag == tag:
             yield child
-        elif child.tag not in (f"{W}tbl", FALLBACK):
+        elif child.tag not in TABLES | {FALLBACK}:
             yield from _outermost(child, tag)

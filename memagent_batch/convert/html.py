@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from memagent_batch.convert.converter import WHOLE_SOURCE, Attachment, Part, PartStatus, package_version
+from memagent_batch.convert.converter import WHOLE_SOURCE, Attachment, BuiltIn, Part, PartStatus
 from memagent_batch.convert.pictures import picture_parts
 from memagent_batch.convert.text import BYTE_ORDER_MARKS, decoded
 
@@ -46,17 +46,10 @@ WINDOWS_1252 = frozenset({"ascii", "iso8859-1"})
 """Character sets that browsers take for windows-1252."""
 
 
-def warm_up() -> None:
-    """Loads the library, for all processes of files."""
-    visible_text("<p>A short page.</p>")
-
-
-class HtmlConverter:
+class HtmlConverter(BuiltIn):
     """A page is one part: headers, footers and menus too, for nobody can know where its contract stands."""
 
-    def version(self) -> str:
-        """Its own number and lxml's."""
-        return package_version("lxml", own=3)
+    package, own, modules = "lxml", 3, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """One part, one for each picture that the page holds, and one for what can't be read."""
@@ -67,11 +60,11 @@ class HtmlConverter:
         for number, picture in enumerate(seen.pictures, start=1):
             yield from picture_parts(f"picture {number}", picture)
         if seen.inner_pages:
-            yield Part(locator="inner pages", text="", status=PartStatus.SKIPPED, reason=INNER_PAGES_UNREAD)
+            yield Part(locator="inner pages", status=PartStatus.SKIPPED, reason=INNER_PAGES_UNREAD)
         if seen.has_script and len(seen.text) < SCRIPTED_CHARACTERS:
-            yield Part(locator="scripts", text="", status=PartStatus.SKIPPED, reason=SCRIPTS_UNRUN)
+            yield Part(locator="scripts", status=PartStatus.SKIPPED, reason=SCRIPTS_UNRUN)
         if seen.failure is not None:
-            yield Part(locator="rest of the page", text="", status=PartStatus.FAILED, reason=seen.failure)
+            yield Part(locator="rest of the page", status=PartStatus.FAILED, reason=seen.failure)
 
 
 def _decoded_page(data: bytes) -> tuple[str, str | None]:

@@ -3,11 +3,10 @@
 import re
 import zipfile
 from collections.abc import Collection
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from memagent_batch.convert.converter import PartStatus, ending_of
+from memagent_batch.convert.converter import Part, PartStatus, ending_of
 from memagent_batch.convert.mail import MBOX_START
 
 KINDS_VERSION = "3"
@@ -55,16 +54,6 @@ DEFAULT_CONVERTERS = {
     FileKind.OPENDOCUMENT: "opendocument",
 }
 """The converter of each kind, by its name in `plugins.CONVERTERS`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoConverter:
-    """A file that nothing here converts."""
-
-    status: PartStatus
-    """What its row says."""
-    reason: str
-    """Why, and what to do."""
 
 
 ENDINGS = {
@@ -117,9 +106,10 @@ MAIL_HEADERS = frozenset(
 )
 
 
-def recognise(file: Path, *, own_endings: Collection[str] = ()) -> str | NoConverter:
+def recognise(file: Path, *, own_endings: Collection[str] = ()) -> str | Part:
     """The kind of a file: a `FileKind`, or an ending (`.rtf`) of `own_endings`, for which the user named a converter.
 
+    Of a file that nothing here converts the one part, which says why, and what to do.
     Only its name, its beginning, its end and the names in a ZIP file are read.
     """
     ending = ending_of(file.name)
@@ -127,7 +117,7 @@ def recognise(file: Path, *, own_endings: Collection[str] = ()) -> str | NoConve
         return ending
     head, tail = _head_and_tail(file)
     if not head:
-        return NoConverter(status=PartStatus.EMPTY, reason="the file has 0 bytes")
+        return Part(status=PartStatus.EMPTY, reason="the file has 0 bytes")
     found = _zipped(file, ending=ending) if head.startswith(ZIP_MARK) else _by_content(head, tail, ending=ending)
     if found is not None:
         return found
@@ -146,7 +136,7 @@ def _head_and_tail(file: Path) -> tuple[bytes, bytes]:
         return head, stream.read(TAIL_BYTES)
 
 
-def _by_content(head: bytes, tail: bytes, *, ending: str) -> str | NoConverter | None:
+def _by_content(head: bytes, tail: bytes, *, ending: str) -> str | Part | None:
     if head.startswith(IMAGES) or _is_bitmap(head):
         return FileKind.IMAGE
     if head.startswith(OLE):
@@ -185,7 +175,7 @@ def _has_headers(head: bytes) -> bool:
     return len(names & MAIL_HEADERS) > 1
 
 
-def _zipped(file: Path, *, ending: str) -> str | NoConverter:
+def _zipped(file: Path, *, ending: str) -> str | Part:
     """A ZIP file by the names of what it holds."""
     try:
         with zipfile.ZipFile(file) as package:
@@ -202,11 +192,11 @@ def _zipped(file: Path, *, ending: str) -> str | NoConverter:
     return FileKind.DOCX if is_docx else named if named in PACKAGED else FileKind.ZIP
 
 
-def _ole(sample: bytes) -> NoConverter:
+def _ole(sample: bytes) -> Part:
     if ENCRYPTED_OFFICE in sample:
-        return NoConverter(status=PartStatus.FAILED, reason="encrypted: it opens with a password only; remove it")
+        return Part(status=PartStatus.FAILED, reason="encrypted: it opens with a password only; remove it")
     return _skipped("an Office or Outlook file of before 2007 has no converter; save it as DOCX, PDF or EML")
 
 
-def _skipped(reason: str) -> NoConverter:
-    return NoConverter(status=PartStatus.SKIPPED, reason=reason)
+def _skipped(reason: str) -> Part:
+    return Part(status=PartStatus.SKIPPED, reason=reason)

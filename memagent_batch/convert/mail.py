@@ -15,10 +15,18 @@ from email.errors import (
 from email.header import decode_header, make_header
 from email.message import EmailMessage
 from email.policy import EmailPolicy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from memagent_batch.convert.converter import Attachment, Part, PartStatus, failure_reason, package_version
+from memagent_batch.convert.converter import (
+    Attachment,
+    BuiltIn,
+    Part,
+    PartStatus,
+    failure_reason,
+    read_attachment,
+)
 from memagent_batch.convert.html import CELLS_APART, visible_text
 from memagent_batch.convert.pictures import picture_parts
 from memagent_batch.convert.text import PGP_START, PGP_UNREAD
@@ -53,11 +61,6 @@ class _Policy(EmailPolicy):
 POLICY = _Policy()
 
 
-def warm_up() -> None:
-    """Loads what messages in HTML need, for all processes of files."""
-    visible_text("<p>A short message.</p>")
-
-
 @dataclass(slots=True)
 class _Content:
     """What a message holds, as it is found."""
@@ -72,15 +75,13 @@ class _Content:
     """Why pieces of its text can't be read."""
 
 
-class MailConverter:
+class MailConverter(BuiltIn):
     """A message is a part: its headers, then its text; plain text before HTML where it has both.
 
     Of HTML all that a reader sees is taken: quoted messages and signatures are not boilerplate.
     """
 
-    def version(self) -> str:
-        """Its own number, and lxml's for messages in HTML."""
-        return package_version("lxml", own=5)
+    package, own, modules = "lxml", 5, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each message, and the attachments."""
@@ -103,26 +104,22 @@ def _message(data: bytes, *, number: int, below: str = "", place: str = "") -> I
         _collect_parts(message, content)
         headers = [f"{name}: {text}" for name in HEADERS if (text := _header_text(message, name))]
     except Exception as error:  # noqa: BLE001 - a message that no parser can read costs itself, not its mailbox
-        yield Part(locator=locator, text="", status=PartStatus.FAILED, reason=failure_reason(error))
+        yield Part(locator=locator, status=PartStatus.FAILED, reason=failure_reason(error))
         return
     text = "\n\n".join(["\n".join(headers), *content.texts]).strip()
     yield Part(locator=locator, text=text, reason="; ".join(content.remarks) or None)
     for failure in content.failures:
-        yield Part(locator=locator, text="", status=PartStatus.FAILED, reason=failure)
+        yield Part(locator=locator, status=PartStatus.FAILED, reason=failure)
     for number_inside, picture in enumerate(content.pictures, start=1):
         yield from picture_parts(f"{locator}, picture {number_inside}", picture)
     for position, part in enumerate(content.files, start=1):
-        yield _attachment(part, number=f"{below}{position}", place=place)
-
-
-def _attachment(part: EmailMessage, *, number: str, place: str) -> Attachment:
-    name = "unnamed"
-    try:
-        name = _file_name(part)
-        data, failure = _file_data(part), None
-    except Exception as error:  # noqa: BLE001 - an attachment that can't be unpacked costs itself
-        data, failure = b"", f"this attachment can't be unpacked ({failure_reason(error)})"
-    return Attachment(number=number, name=name, locator=f"{place}attachment {name}", data=data, failure=failure)
+        yield read_attachment(
+            number=f"{below}{position}",
+            locator=f"{place}attachment",
+            name=partial(_file_name, part),
+            data=partial(_file_data, part),
+            failure="this attachment can't be unpacked",
+        )
 
 
 def _collect_parts(part: EmailMessage, content: _Content, *, with_text: bool = True) -> None:

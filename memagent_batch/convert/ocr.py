@@ -1,12 +1,11 @@
 """OCR by RapidOCR, for pages and images without a text layer: used if a converter is chosen by its name, `rapidocr`."""
 
-import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from memagent_batch.convert.converter import Attachment, Part, PartStatus, package_version
+from memagent_batch.convert.converter import Attachment, BuiltIn, Part, PartStatus
 from memagent_batch.convert.kinds import PDF_MARK, PDF_MARK_BYTES
 from memagent_batch.convert.pdf import PdfConverter
 
@@ -23,17 +22,10 @@ COLUMN_SHARE = 0.25
 """Least width of a column, as a share of the width of all lines: the columns of a table are read row by row."""
 
 
-def warm_up() -> None:
-    """Imports the libraries, for all processes of files. The models are loaded by each process."""
-    importlib.import_module("rapidocr")
-
-
-class OcrConverter:
+class OcrConverter(BuiltIn):
     """A PDF with the pages that need OCR read by it, or an image. Other pages are as without it."""
 
-    def version(self) -> str:
-        """Its own number and rapidocr's."""
-        return package_version("rapidocr", own=1, extra="ocr")
+    package, own, extra, modules = "rapidocr", 1, "ocr", ("rapidocr",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """The parts of the PDF, or one for each image of the file.
@@ -98,7 +90,7 @@ class PageReader:
         turned, lines = self._upright(image)
         lines = [self._again(turned, line) for line in lines]
         if not lines:
-            return Part(locator=locator, text="", status=PartStatus.NEEDS_OCR, reason="OCR finds no words on it")
+            return Part(locator=locator, status=PartStatus.NEEDS_OCR, reason="OCR finds no words on it")
         lowest = min(lines, key=lambda line: line.confidence)
         mean = sum(line.confidence for line in lines) / len(lines)
         reason = f"read by OCR: confidence {mean:.2f} on average, {lowest.confidence:.2f} for the lowest line"

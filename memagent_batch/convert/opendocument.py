@@ -1,13 +1,12 @@
 """ODT, ODS and ODP by lxml: a part for each section, sheet or slide, then margins, pictures and files."""
 
-import importlib
 import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from memagent_batch.convert.converter import Attachment, Part, package_version
+from memagent_batch.convert.converter import Attachment, BuiltIn, Part
 from memagent_batch.convert.docx import require_bounds
 from memagent_batch.convert.pictures import picture_parts
 from memagent_batch.convert.text import section_parts
@@ -24,17 +23,10 @@ INNER = re.compile(r"(?P<object>[^/]+)/content\.xml|Pictures/[^/]+|(?P<file>Obje
 """Members that are shown inside: objects such as charts, pictures, and files of other programs."""
 
 
-def warm_up() -> None:
-    """Imports the library, for all processes of files."""
-    importlib.import_module("lxml.etree")
-
-
-class OpenDocumentConverter:
+class OpenDocumentConverter(BuiltIn):
     """Notes and comments stand in the text where they belong. What a tracked change deleted is left out."""
 
-    def version(self) -> str:
-        """Its own number and lxml's."""
-        return package_version("lxml", own=1)
+    package, own, modules = "lxml", 1, ("lxml.etree",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """The parts of the body, then one for each text, picture or file beside it.

@@ -1,15 +1,15 @@
 """PDF by pypdfium2: the text layer, page by page. A page that shows something without a text layer needs OCR."""
 
 import ctypes
-import importlib
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from memagent_batch.convert.converter import Attachment, Part, PartStatus, failure_reason, package_version
+from memagent_batch.convert.converter import Attachment, BuiltIn, Part, PartStatus, read_attachment
 from memagent_batch.errors import ConversionError
 
 STAMP_CHARACTERS = 200
@@ -35,20 +35,12 @@ DICTIONARY_BYTES = 500
 UNPACKED_AT_ONCE = 64 << 10
 """Bytes of packed content that are unpacked at once."""
 ZLIB_HEADER_BYTES = 2
-UNREAD_FILE = "this embedded file can't be read"
 
 
-def warm_up() -> None:
-    """Imports the library, for all processes of files."""
-    importlib.import_module("pypdfium2")
-
-
-class PdfConverter:
+class PdfConverter(BuiltIn):
     """A page is a part. Embedded files are attachments. Filled-in form fields are part of their page."""
 
-    def version(self) -> str:
-        """Its own number and pypdfium2's."""
-        return package_version("pypdfium2", own=3)
+    package, own, modules = "pypdfium2", 3, ("pypdfium2",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each page.
@@ -71,10 +63,11 @@ class PdfConverter:
             try:
                 yield from _page_items(document, number)
             except pypdfium2.PdfiumError as error:
-                yield Part(locator=f"page {number + 1}", text="", status=PartStatus.FAILED, reason=str(error))
-        yield from _attachments(document)
+                yield Part(locator=f"page {number + 1}", status=PartStatus.FAILED, reason=str(error))
+        for number in range(document.count_attachments()):
+            yield _embedded_file(partial(document.get_attachment, number), number=str(number + 1))
         for reason in _lost(document, file.read_bytes()):
-            yield Part(locator="rest of the file", text="", status=PartStatus.FAILED, reason=reason)
+            yield Part(locator="rest of the file", status=PartStatus.FAILED, reason=reason)
 
 
 def _page_items(document: Any, number: int) -> Iterator[Part | Attachment]:
@@ -104,7 +97,7 @@ def _annotations(document: Any, page: Any, *, number: int) -> tuple[list[str], l
         note = pdfium.FPDFPage_GetAnnot(page, index)
         kind = pdfium.FPDFAnnot_GetSubtype(note)
         if kind == pdfium.FPDF_ANNOT_FILEATTACHMENT and (clipped := pdfium.FPDFAnnot_GetFileAttachment(note)):
-            attached = pypdfium2.PdfAttachment(clipped, document)
+            attached = partial(pypdfium2.PdfAttachment, clipped, document)
             attachments.append(_embedded_file(attached, number=f"p{number}-{index + 1}", place=f"page {number}, "))
         elif kind not in (pdfium.FPDF_ANNOT_WIDGET, pdfium.FPDF_ANNOT_POPUP):
             notes.append(_contents(note))
@@ -218,27 +211,14 @@ def _is_unreadable(code: int) -> bool:
     return code < 0x20 or 0xE000 <= code <= 0xF8FF or 0xFFF9 <= code <= 0xFFFF or 0xD800 <= code <= 0xDFFF
 
 
-def _attachments(document: Any) -> Iterator[Attachment]:
-    for number in range(1, document.count_attachments() + 1):
-        try:
-            attachment = document.get_attachment(number - 1)
-        except Exception as error:  # noqa: BLE001 - a damaged file costs itself, whatever its library makes of it
-            name = f"unnamed-{number}"
-            yield Attachment(
-                number=str(number), name=name, locator=f"attachment {name}", failure=f"{UNREAD_FILE} ({error})"
-            )
-        else:
-            yield _embedded_file(attachment, number=str(number))
-
-
-def _embedded_file(attachment: Any, *, number: str, place: str = "") -> Attachment:
-    name = f"unnamed-{number}"
-    try:
-        name = attachment.get_name() or name
-        data, failure = _file_data(attachment), None
-    except Exception as error:  # noqa: BLE001 - a damaged file costs itself, whatever its library makes of it
-        data, failure = b"", f"{UNREAD_FILE} ({failure_reason(error)})"
-    return Attachment(number=number, name=name, locator=f"{place}attachment {name}", data=data, failure=failure)
+def _embedded_file(opened: Callable[[], Any], *, number: str, place: str = "") -> Attachment:
+    return read_attachment(
+        number=number,
+        locator=f"{place}attachment",
+        name=lambda: str(opened().get_name()),
+        data=lambda: _file_data(opened()),
+        failure="this embedded file can't be read",
+    )
 
 
 def _file_data(attachment: Any) -> bytes:

@@ -1,15 +1,13 @@
 """XLSX by openpyxl: a part for each sheet, then its notes, drawings, pictures and files."""
 
-import importlib
 import re
 from collections.abc import Iterator
 from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any
 
-from memagent_batch.convert.converter import Attachment, Part, PartStatus, package_version
-from memagent_batch.convert.docx import related_items
-from memagent_batch.convert.slides import main_part
+from memagent_batch.convert.converter import Attachment, BuiltIn, Part, PartStatus
+from memagent_batch.convert.docx import main_part, related_items
 
 UNCOMPUTED = re.compile(rb"<f\b[^>]*(?:/>|>[^<]*</f>)\s*(?:<v\s*/>|<v>\s*</v>)?\s*</c>")
 """A cell whose formula has no value beside it."""
@@ -18,21 +16,13 @@ UNIT = re.compile(r'"([^"]*)"|\[\$([^-\]]*)')
 """Words and currencies in the format of a number."""
 
 
-def warm_up() -> None:
-    """Imports the libraries, for all processes of files."""
-    importlib.import_module("openpyxl")
-    importlib.import_module("docx")
-
-
-class SheetsConverter:
+class SheetsConverter(BuiltIn):
     """Sheets in order, hidden ones too: a line for each row with values, ` | ` between its cells.
 
     Numbers are as they are stored, with the unit that their format shows; of formulas the value that was saved.
     """
 
-    def version(self) -> str:
-        """Its own number and openpyxl's."""
-        return package_version("openpyxl", own=1)
+    package, own, modules = "openpyxl", 2, ("openpyxl", "docx")
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each sheet, and for each text beside it.
@@ -51,7 +41,7 @@ class SheetsConverter:
         uncomputed = sum(len(UNCOMPUTED.findall(part.blob)) for part in parts if "/worksheets/" in part.partname)
         if uncomputed:
             reason = f"{uncomputed} formulas without a saved value are not read: open the file in Excel, and save it"
-            yield Part(locator="formulas", text="", status=PartStatus.FAILED, reason=reason)
+            yield Part(locator="formulas", status=PartStatus.FAILED, reason=reason)
         yield from related_items(main)
 
 

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from memagent_batch.convert.converter import PartStatus, ending_of
-from memagent_batch.convert.kinds import KINDS_VERSION, NoConverter
+from memagent_batch.convert.converter import Part, PartStatus, ending_of
+from memagent_batch.convert.kinds import KINDS_VERSION
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.server import MAX_DOCUMENTS, SOURCE_TIMES
 from memagent_batch.convert.process.worker import Converted, ConverterServer
@@ -81,7 +81,7 @@ class SourceConverter:
             num_documents += 1
             refusal = _refusal(document, num_documents=num_documents, is_late=time.monotonic() > ends_at)
             if refusal is not None:
-                rows.append(plain_row(source, refusal, document=document))
+                rows.append(_part_row(asdict(refusal), document, source, None))
                 continue
             most_bytes = min(left_bytes, self._limits.output_bytes)
             converted = self._server.convert(
@@ -112,48 +112,36 @@ def _document_rows(
 ) -> list[ConvertedRow]:
     """The rows of one document. If it failed, a last row says what is lost."""
     parts = [item for item in converted.items if "file" not in item]
-    rows = [_part_row(item, document, source, converter, part=part) for part, item in enumerate(parts, start=1)]
-    lacks = converted.refusal
     if converted.failure is not None:
         num = len(converted.items)
         kept = f"; what was read of it until then is kept ({num} parts and attachments)" if num else ""
-        lacks = NoConverter(status=PartStatus.FAILED, reason=f"{converted.failure}{kept}")
-    elif not converted.items and lacks is None:
-        lacks = NoConverter(status=PartStatus.EMPTY, reason="it holds nothing")
-    if lacks is not None:
-        rows.append(plain_row(source, lacks, document=document, converter=converter, part=len(rows) + 1))
-    return rows
+        parts.append(asdict(Part(status=PartStatus.FAILED, reason=f"{converted.failure}{kept}")))
+    elif not converted.items:
+        parts.append(asdict(Part(status=PartStatus.EMPTY, reason="it holds nothing")))
+    return [_part_row(item, document, source, converter, part=part) for part, item in enumerate(parts, start=1)]
 
 
-def plain_row(
-    source: Source,
-    outcome: NoConverter,
-    *,
-    document: _Document | None = None,
-    converter: ChosenConverter | None = None,
-    part: int = 1,
-) -> ConvertedRow:
-    """A row without text."""
-    document = document or _Document(document_id=source.name, name=source.name, file=Path())
-    item = {"locator": "" if document.place else "file", "text": "", **asdict(outcome)}
-    return _part_row(item, document, source, converter, part=part)
+def unopened(name: str, part: Part) -> ConvertedSource:
+    """A file that is not opened: its one row says why."""
+    document = _Document(document_id=name, name=name, file=Path())
+    return ConvertedSource(rows=[_part_row(asdict(part), document, Source(name=name, hash=None), None)])
 
 
-def _refusal(document: _Document, *, num_documents: int, is_late: bool) -> NoConverter | None:
+def _refusal(document: _Document, *, num_documents: int, is_late: bool) -> Part | None:
     if document.failure is not None:
-        return NoConverter(status=PartStatus.FAILED, reason=document.failure)
+        return Part(status=PartStatus.FAILED, reason=document.failure)
     if document.depth > MAX_DEPTH:
-        return NoConverter(status=PartStatus.SKIPPED, reason=f"attachments are nested more than {MAX_DEPTH} deep")
+        return Part(status=PartStatus.SKIPPED, reason=f"attachments are nested more than {MAX_DEPTH} deep")
     if num_documents > MAX_DOCUMENTS:
-        return NoConverter(status=PartStatus.SKIPPED, reason=f"its file holds more than {MAX_DOCUMENTS:,} documents")
+        return Part(status=PartStatus.SKIPPED, reason=f"its file holds more than {MAX_DOCUMENTS:,} documents")
     if is_late:
         reason = f"its file with all attachments takes more than {WHOLE_TIMES} times --seconds"
-        return NoConverter(status=PartStatus.FAILED, reason=reason)
+        return Part(status=PartStatus.FAILED, reason=reason)
     return None
 
 
 def _part_row(
-    item: Mapping[str, Any], document: _Document, source: Source, converter: ChosenConverter | None, *, part: int
+    item: Mapping[str, Any], document: _Document, source: Source, converter: ChosenConverter | None, *, part: int = 1
 ) -> ConvertedRow:
     text, status = _sound(_with_line_ends(str(item["text"]))), PartStatus(item["status"])
     if status is PartStatus.OK and not text.strip():
@@ -161,7 +149,7 @@ def _part_row(
     return {
         "document_id": document.document_id,
         "part": part,
-        "locator": ", ".join(filter(None, (document.place, _sound(str(item["locator"]))))),
+        "locator": ", ".join(filter(None, (document.place, _sound(str(item["locator"]))))) or "file",
         "text": text if status in TEXT_STATUSES else None,
         "status": status.value,
         "reason": None if item["reason"] is None else _sound(str(item["reason"])),

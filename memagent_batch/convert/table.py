@@ -117,7 +117,11 @@ class BatchReport:
     def read(cls, table: pa.Table) -> "list[BatchReport]":
         """The reports of tasks."""
         return [
-            cls(file=row["file"], num_reused=row["num_reused"], sources=tuple(map(_report, json.loads(row["sources"]))))
+            cls(
+                file=row["file"],
+                num_reused=row["num_reused"],
+                sources=tuple(SourceReport(**source) for source in json.loads(row["sources"])),
+            )
             for row in table.to_pylist()
         ]
 
@@ -215,7 +219,7 @@ def read_sources(place: Location) -> list[SourceReport]:
     remedy = "remove it; the files that it came from are converted again"
     with table_errors(place.uri, remedy=remedy), _opened(place) as file:
         text = (file.metadata.metadata or {})[SOURCES_KEY]
-    return [_report(source) for source in json.loads(text)]
+    return [SourceReport(**source) for source in json.loads(text)]
 
 
 def read_rows(place: Location, number: int) -> pa.Table:
@@ -226,11 +230,6 @@ def read_rows(place: Location, number: int) -> pa.Table:
     """
     with table_errors(place.uri, remedy="run the same command again"), _opened(place) as file:
         return file.read_row_group(number, use_threads=False)
-
-
-def _report(source: dict[str, Any]) -> SourceReport:
-    source.pop("versions", None)  # of tables that do not say which kinds were recognised: nothing of them stays
-    return SourceReport(**source)
 
 
 @contextmanager

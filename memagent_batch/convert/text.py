@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from memagent_batch.convert.converter import WHOLE_SOURCE, Attachment, Part, PartStatus
+from memagent_batch.convert.converter import WHOLE_SOURCE, Attachment, BuiltIn, Part, PartStatus
 from memagent_batch.errors import ConversionError
 
 BYTE_ORDER_MARKS = {
@@ -22,27 +22,23 @@ TITLE_CHARACTERS = 80
 """Longest title that a locator shows."""
 
 
-class TextConverter:
+class TextConverter(BuiltIn):
     """The whole file is one part."""
 
-    def version(self) -> str:
-        """Its own number."""
-        return "2"
+    own = 2
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """One part."""
         text, note = decoded(file.read_bytes())
         yield Part(locator=WHOLE_SOURCE, text=text, reason=note)
         if PGP_START in text:
-            yield Part(locator="PGP message", text="", status=PartStatus.FAILED, reason=PGP_UNREAD)
+            yield Part(locator="PGP message", status=PartStatus.FAILED, reason=PGP_UNREAD)
 
 
-class MarkdownConverter:
+class MarkdownConverter(BuiltIn):
     """The marks stay, since models read them. A heading begins a part."""
 
-    def version(self) -> str:
-        """Its own number."""
-        return "2"
+    own = 2
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each section."""

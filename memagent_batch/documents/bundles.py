@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.documents.formats.byte_lines import COMPRESSIONS
-from memagent_batch.documents.formats.formats import Format
+from memagent_batch.documents.formats.formats import GROUPED
 
 BUNDLE_BYTES = 1024 * 1024
 """Text that one tokenising task takes out of several files: small ones go together, large ones alone."""
@@ -30,7 +30,7 @@ SMALL_POWER = 14
 """Documents under 2^15 bytes, a chunk or two, count as equally long: their order does not matter, and a row group is
 decoded once for all of them."""
 
-_COLUMNAR = pa.array([Format.PARQUET.value, Format.ARROW.value, Format.TABLE.value])
+_COLUMNAR = pa.array(sorted(GROUPED))
 _PACKED = "|".join(rf"\{ending}$" for ending in COMPRESSIONS)
 """Pattern of files that are unpacked from their beginning, so that several passes over one cost as many times that."""
 

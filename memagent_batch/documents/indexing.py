@@ -25,7 +25,7 @@ from memagent_batch.documents.formats.columnar import (
     present_columns,
     stored_name,
 )
-from memagent_batch.documents.formats.formats import READERS, UNKNOWN_REMEDY, Format, format_of
+from memagent_batch.documents.formats.formats import GROUPED, READERS, UNKNOWN_REMEDY, Format, format_of
 from memagent_batch.documents.formats.records import (
     ColumnKind,
     InputColumn,
@@ -50,7 +50,6 @@ _CHECKED_CHARS = 1024 * 1024
 """Text of the first file that is read before a run starts, about, characters: some milliseconds."""
 TEXT_THREADS = 16
 """Text files of a store that are read at once."""
-_GROUPED = frozenset({Format.PARQUET, Format.ARROW, Format.TABLE})
 _ROW_NUMBER = "row number"
 """Name of a column beside those of a filter."""
 
@@ -237,7 +236,7 @@ def _selection(
 ) -> _Selection | None:
     """What is to be left out of a file; None where nothing is."""
     where = parsed_where(settings)
-    if shard.format not in _GROUPED or (where is None and not (file and file.deleted)):
+    if shard.format not in GROUPED or (where is None and not (file and file.deleted)):
         return None
     names = sorted(columns_of(where)) if where is not None else []
     columns = _columns(names, ColumnKind.CARRIED, Presence.SOME, setting="input.where")

@@ -4,7 +4,6 @@ Refuses parts of tables of a lake as files, since they also hold rows that were 
 `memagent convert` what its manifest lists.
 """
 
-import json
 import os
 import posixpath
 import stat
@@ -22,6 +21,7 @@ import fsspec
 
 from memagent_batch.errors import InputError
 from memagent_batch.store.errors import input_errors
+from memagent_batch.store.json_files import json_object
 from memagent_batch.store.location import Location
 
 Item = TypeVar("Item")
@@ -323,10 +323,10 @@ def _listed_paths(location: Location, *, root: str, paths: Sequence[str]) -> Seq
     folder = posixpath.dirname(root.rstrip("/")) if posixpath.basename(root.rstrip("/")) == CONVERTED_FOLDER else None
     if f"{root}{RUN_FILE}" in paths:
         folder = root.rstrip("/")
-    run = None if folder is None else _record(location.at(f"{folder}/{RUN_FILE}"))
+    run = None if folder is None else json_object(location.at(f"{folder}/{RUN_FILE}").read_bytes_if_there())
     if run is None or run.get("format") != CONVERTED_FORMAT:
         return paths
-    manifest = _record(location.at(f"{folder}/{MANIFEST_FILE}"))
+    manifest = json_object(location.at(f"{folder}/{MANIFEST_FILE}").read_bytes_if_there())
     if manifest is None or manifest["run_id"] != run["run_id"]:
         raise InputError(
             f"{location.uri}: a run of `memagent convert` has not ended here, so the texts are not complete; wait for "
@@ -334,16 +334,6 @@ def _listed_paths(location: Location, *, root: str, paths: Sequence[str]) -> Seq
         )
     listed = {f"{folder}/{name}" for name in manifest["files"][CONVERTED_FOLDER]}
     return [path for path in paths if path in listed]
-
-
-def _record(place: Location) -> dict[str, Any] | None:
-    """A record of a run; None if there is none, or another file of this name."""
-    data = place.read_bytes_if_there()
-    try:
-        value = json.loads(data or b"null")
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def is_delta_folder(location: Location) -> bool:

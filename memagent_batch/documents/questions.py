@@ -136,11 +136,8 @@ def inline_type(settings: InputConfig) -> ValueType | None:
             "input.question_type is of the questions beside the texts, and input.question_column names none; name the "
             "column, or give the type in the question list"
         )
-    where, columns = "input.question_type", _COLUMNS[_NUM_PLAIN:]
-    names = [column.name for column in columns]
-    if strangers := sorted(settings.question_type.keys() - set(names)):
-        raise InputError(f"{where}: there is no field {strangers[0]!r}; there are {', '.join(names)}")
-    values = [column_value(settings.question_type.get(column.name), column=column, where=where) for column in columns]
+    where = "input.question_type"
+    values = _field_values(settings.question_type, columns=_COLUMNS[_NUM_PLAIN:], where=where)
     try:
         return value_type_of(_listed_type(values, where=where))
     except ValueTypeError as error:
@@ -264,13 +261,17 @@ def _placed_questions(
 
 def _given(questions: Iterable[Mapping[str, object]], *, place: str) -> Iterator[tuple[str, QuestionRow]]:
     """Questions of a program with their places; a place is a number, since texts may be long."""
-    names = [column.name for column in _COLUMNS]
     for number, given in enumerate(questions, start=1):
         where = f"{place} {number}"
-        if strangers := sorted(map(str, given.keys() - set(names))):
-            raise InputError(f"{where}: there is no field {strangers[0]!r}; there are {', '.join(names)}")
-        values = [column_value(given.get(column.name), column=column, where=where) for column in _COLUMNS]
-        yield where, _listed_question(values, where=where)
+        yield where, _listed_question(_field_values(given, columns=_COLUMNS, where=where), where=where)
+
+
+def _field_values(fields: Mapping[str, object], *, columns: Sequence[InputColumn], where: str) -> list[Value]:
+    """The values of the columns; refuses fields of other names."""
+    names = [column.name for column in columns]
+    if strangers := sorted(map(str, fields.keys() - set(names))):
+        raise InputError(f"{where}: there is no field {strangers[0]!r}; there are {', '.join(names)}")
+    return [column_value(fields.get(column.name), column=column, where=where) for column in columns]
 
 
 def _read_question_files(location: Location) -> Iterator[tuple[str, QuestionRow]]:

@@ -14,7 +14,14 @@ from fsspec.utils import glob_translate
 from memagent_batch.config.sources import InputConfig, OnBadFile, Trust
 from memagent_batch.config.storage import Options
 from memagent_batch.documents.formats.columnar import open_grouped
-from memagent_batch.documents.formats.formats import UNKNOWN_REMEDY, Format, format_ending, format_of, is_named_text
+from memagent_batch.documents.formats.formats import (
+    GROUPED,
+    UNKNOWN_REMEDY,
+    Format,
+    format_ending,
+    format_of,
+    is_named_text,
+)
 from memagent_batch.documents.lake.table import Table, TableColumns, TableFile, at_version, partition_values, table_name
 from memagent_batch.documents.lake.tables import documents_place, find_table
 from memagent_batch.documents.listing import InputFile, into_batches, list_places
@@ -198,7 +205,7 @@ def _require_some(files: Collection[object], *, settings: InputConfig) -> None:
 def _require_filtered(found: Mapping[Format, Sequence[InputFile]], *, where: frozenset[str]) -> None:
     """Refuses files whose rows can't be filtered: those of another format than Parquet and Arrow, but by folders."""
     for format_, files in found.items():
-        for file in files if format_ not in (Format.PARQUET, Format.ARROW) else ():
+        for file in files if format_ not in GROUPED else ():
             if missing := where - partition_values(file.path, root=file.root).keys():
                 raise InputError(
                     f"{file.path}: input.where asks for column {min(missing)!r}; rows are filtered in Parquet and "
@@ -266,7 +273,7 @@ def cut_shards(shards: Iterable[Shard], *, settings: InputConfig, storage_option
 
 
 def _is_large(shard: Shard) -> bool:
-    return shard.format in (Format.PARQUET, Format.ARROW, Format.TABLE) and shard.size_bytes > _SHARD_BYTES
+    return shard.format in GROUPED and shard.size_bytes > _SHARD_BYTES
 
 
 def _group_bytes(shard: Shard, *, settings: InputConfig, storage_options: Options) -> tuple[int, ...]:

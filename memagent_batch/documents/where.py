@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from functools import reduce
-from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -313,12 +312,12 @@ _COMPARE: Mapping[ColumnComparison, Callable[..., pc.Expression]] = {
 
 _ROW_NUMBER = "row number"
 """Name of a column beside those of a condition."""
-_ALL: frozenset[Truth] = frozenset({True, False, None})
 
 
 def may_hold(condition: Condition, values: Mapping[str, pa.Scalar]) -> bool:
     """Whether the condition can be true for a row when only some of its columns are known, such as its partition."""
-    return True in _outcomes(condition, values)
+    truth, is_known = _truth(condition, values), columns_of(condition) <= values.keys()
+    return truth is True or (truth is None and not is_known)
 
 
 def row_expression(
@@ -347,8 +346,7 @@ def row_expression(
         case Not():
             return ~row_expression(condition.of, fields=fields, values=values, option=option)
         case Compare() | IsNull() if condition.column in values:
-            (outcome,) = _outcomes(condition, values)
-            return pc.scalar(pa.scalar(outcome, pa.bool_()))
+            return pc.scalar(pa.scalar(_truth(condition, values), pa.bool_()))
         case IsNull():
             return pc.field(fields[condition.column].name).is_null()
         case Compare():
@@ -375,26 +373,22 @@ def matching_rows(table: pa.Table, condition: Condition, *, option: str = "input
     return np.asarray(found[_ROW_NUMBER].to_numpy(), dtype=np.int64)
 
 
-def _outcomes(condition: Condition, values: Mapping[str, pa.Scalar]) -> frozenset[Truth]:
-    """All that the condition can be, by Kleene's logic."""
+def _truth(condition: Condition, values: Mapping[str, pa.Scalar]) -> Truth:
+    """What the condition is by Kleene's logic; None also if it depends on columns without a value."""
     match condition:
         case Not():
-            return frozenset(None if each is None else not each for each in _outcomes(condition.of, values))
+            inner = _truth(condition.of, values)
+            return None if inner is None else not inner
         case And() | Or():
-            pairs = product(_outcomes(condition.left, values), _outcomes(condition.right, values))
-            return frozenset(_joined(*pair, decisive=isinstance(condition, Or)) for pair in pairs)
+            both = {_truth(condition.left, values), _truth(condition.right, values)}
+            decisive = isinstance(condition, Or)
+            return decisive if decisive in both else None if None in both else not decisive
         case Compare() | IsNull() if condition.column not in values:
-            return _ALL
+            return None
         case IsNull():
-            return frozenset({not values[condition.column].is_valid})
+            return not values[condition.column].is_valid
         case Compare():
-            return frozenset({_compared(condition, values[condition.column])})
-
-
-def _joined(left: Truth, right: Truth, *, decisive: bool) -> Truth:
-    if decisive in (left, right):
-        return decisive
-    return None if None in (left, right) else not decisive
+            return _compared(condition, values[condition.column])
 
 
 def _compared(condition: Compare, value: pa.Scalar) -> Truth:

@@ -19,6 +19,15 @@ def write_json(place: Location, value: Mapping[str, Any]) -> None:
     place.write_bytes(json_bytes(value))
 
 
+def json_object(data: bytes | None) -> dict[str, Any] | None:
+    """The JSON object that a file holds; None if it holds something else."""
+    try:
+        value = json.loads(data or b"")
+    except (ValueError, RecursionError):  # the second: nested too deeply
+        return None
+    return value if isinstance(value, dict) else None
+
+
 def read_json(place: Location) -> dict[str, Any] | None:
     """A JSON file's object; None if there is no file.
 

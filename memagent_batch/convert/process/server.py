@@ -20,8 +20,8 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, NoReturn, TypedDict
 
-from memagent_batch.convert.converter import Attachment, Converter, ending_of, failure_reason
-from memagent_batch.convert.kinds import NoConverter, recognise
+from memagent_batch.convert.converter import Attachment, Converter, Part, ending_of, failure_reason
+from memagent_batch.convert.kinds import recognise
 from memagent_batch.convert.process.sandbox import Limits, confine
 
 PARTS_FILE = "parts.jsonl"
@@ -106,11 +106,10 @@ def _load(path: str) -> Any:
     """
     module, _, name = path.partition(":")
     try:
-        loaded = importlib.import_module(module)
-        make = getattr(loaded, name)
+        make = getattr(importlib.import_module(module), name)
         make().version()
-        if hasattr(loaded, "warm_up"):
-            loaded.warm_up()
+        for library in getattr(make, "modules", ()):
+            importlib.import_module(library)
     except Exception as error:  # whatever the import of a package raises
         raise ConverterLoadError(f"{path} can't be loaded on this node: {type(error).__name__}: {error}") from error
     gc.freeze()
@@ -134,10 +133,12 @@ def _run(makers: Mapping[str, Any], request: Request, *, limits: Limits, server:
         os.close(0)
         confine(limits, parent=server)
         with (folder / PARTS_FILE).open("wb", buffering=0) as lines:
-            kind = recognise(Path(request["file"]), own_endings=makers)
-            lines.write(_line(asdict(kind) if isinstance(kind, NoConverter) else {"kind": kind}))
-            if isinstance(kind, str):
-                _write(makers[kind](), lines, file=Path(request["file"]), output_bytes=request["output_bytes"])
+            found = recognise(Path(request["file"]), own_endings=makers)
+            if isinstance(found, Part):
+                lines.write(_line({"kind": None}) + _line(asdict(found)))
+            else:
+                lines.write(_line({"kind": found}))
+                _write(makers[found](), lines, file=Path(request["file"]), output_bytes=request["output_bytes"])
         code = DONE
     except BaseException as error:  # noqa: BLE001 - whatever a converter raises is the reason in its file's row
         (folder / FAILURE_FILE).write_text(_reason(error, limits=limits), encoding="utf-8", errors="replace")

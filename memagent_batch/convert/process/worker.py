@@ -14,8 +14,6 @@ from shutil import rmtree
 from tempfile import mkdtemp
 from typing import Any, Self
 
-from memagent_batch.convert.converter import PartStatus
-from memagent_batch.convert.kinds import NoConverter
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.server import DONE, FAILURE_FILE, PARTS_FILE, RECORD_BYTES, Ending, Request
 from memagent_batch.errors import RunFailedError
@@ -39,7 +37,6 @@ class Converted:
     """Why it did not come to its end: it failed, died or struck a limit."""
     kind: str | None = None
     """Kind or ending of its converter; None if it has none, or it failed before that was known."""
-    refusal: NoConverter | None = None
     items: Sequence[Mapping[str, Any]] = ()
     """Parts and attachments in order, as the server wrote them (`PARTS_FILE`)."""
 
@@ -169,14 +166,8 @@ class ConverterServer:
 
 def _converted(folder: Path, failure: str | None) -> Converted:
     """What the process of a file wrote until its end."""
-    records = list(_records(folder / PARTS_FILE))
-    if not records:
-        return Converted(folder=folder, failure=failure)
-    first, *items = records
-    if "kind" not in first:
-        refusal = NoConverter(status=PartStatus(first["status"]), reason=str(first["reason"]))
-        return Converted(folder=folder, failure=failure, refusal=refusal)
-    return Converted(folder=folder, failure=failure, kind=str(first["kind"]), items=items)
+    first, *items = [*_records(folder / PARTS_FILE)] or [{"kind": None}]
+    return Converted(folder=folder, failure=failure, kind=first["kind"], items=items)
 
 
 def _records(file: Path) -> Iterator[Mapping[str, Any]]:

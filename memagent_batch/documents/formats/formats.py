@@ -64,8 +64,8 @@ UNKNOWN_REMEDY = (
 """What the user can do where the ending of a document's file is not one of ours."""
 _REFUSED = frozenset({".xz", ".lz4", ".zip"})
 """Compressions that are not read."""
-_IN_WHOLE = frozenset({Format.PARQUET, Format.ARROW})
-"""Formats that compress their own columns, and whose rows are found by seeking."""
+GROUPED = frozenset({Format.PARQUET, Format.ARROW, Format.TABLE})
+"""Formats with row groups: they compress their own columns, and rows are found by seeking and can be filtered."""
 
 
 def format_of(name: str, *, where: str, remedy: str) -> Format:
@@ -76,7 +76,7 @@ def format_of(name: str, *, where: str, remedy: str) -> Format:
     """
     ending = format_ending(name).lower()
     inner, packed = posixpath.splitext(ending)
-    if inner in _REFUSED or (packed and _ENDINGS.get(inner) in _IN_WHOLE):
+    if inner in _REFUSED or (packed and _ENDINGS.get(inner) in GROUPED):
         raise InputError(f"{where}: files of this compression are not read; unpack it, or write it as Parquet")
     if inner not in _ENDINGS:
         packings = ", ".join(COMPRESSIONS)

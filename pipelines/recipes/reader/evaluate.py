@@ -13,8 +13,8 @@ import pyarrow as pa
 import memagent_batch as ma
 from memagent_batch.domain.scores import Metric, score
 from memagent_batch.evaluation.statistics import wilson
+from memagent_batch.models.adapter import merge_adapter
 from pipelines.recipes.reader.facts import Fact, FactMaker
-from pipelines.recipes.reader.model import merge
 from pipelines.recipes.reader.samples import CHARS_A_TOKEN
 from pipelines.recipes.reader.texts import Story, source_texts, story
 
@@ -154,7 +154,8 @@ def main() -> None:
     model = arguments.model
     if arguments.adapter:
         model = str(arguments.output / "model")
-        merge(Path(arguments.model), arguments.adapter, Path(model))
+        Path(model).mkdir(exist_ok=True)
+        merge_adapter(Path(arguments.model), arguments.adapter, Path(model))
     texts = source_texts(apart=True, max_files=arguments.max_files)
     for num_chunks in arguments.chunks:
         told = held_apart(texts, num_documents=arguments.documents, num_chunks=num_chunks, seed=num_chunks)

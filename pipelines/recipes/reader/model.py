@@ -2,24 +2,23 @@
 
 import json
 import math
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional
 from transformers import AutoModelForCausalLM
 
+from memagent_batch.models.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from pipelines.recipes.reader.trees import Tree
 
 RANK, ALPHA = 32, 64
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 COMPUTED = torch.float32 if torch.backends.cpu.get_cpu_capability() == "AVX2" else torch.bfloat16
 """What the layers compute in: a processor that has AVX2 and not AVX-512 is eight times as fast in float32."""
-WEIGHTS_FILE, CONFIG_FILE = "adapter_model.safetensors", "adapter_config.json"
 
 
 class LoraLinear(nn.Module):  # type: ignore[misc]  # mypy does not read torch
@@ -77,7 +76,7 @@ def save_adapter(reader: Reader, folder: Path) -> None:
     """The adapter as peft writes it, in bfloat16: weights and configuration."""
     folder.mkdir(parents=True, exist_ok=True)
     weights = {name: parameter.detach().to(torch.bfloat16).contiguous() for name, parameter in reader.trained()}
-    save_file(weights, folder / WEIGHTS_FILE, metadata={"format": "pt"})
+    save_file(weights, folder / ADAPTER_WEIGHTS, metadata={"format": "pt"})
     config: dict[str, Any] = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
@@ -88,19 +87,4 @@ def save_adapter(reader: Reader, folder: Path) -> None:
         "target_modules": list(TARGETS),
         "inference_mode": True,
     }
-    (folder / CONFIG_FILE).write_text(json.dumps(config, indent=1) + "\n")
-
-
-def merge(base: Path, adapter: Path, output: Path) -> None:
-    """Writes the base with the adapter in it, bfloat16, as a folder that every engine reads."""
-    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16)
-    weights = load_file(adapter / WEIGHTS_FILE)
-    for name, layer in model.named_modules():
-        if name.endswith(TARGETS):
-            key = f"base_model.model.{name}"
-            change = weights[f"{key}.lora_B.weight"].float() @ weights[f"{key}.lora_A.weight"].float()
-            layer.weight.data = (layer.weight.float() + change * (ALPHA / RANK)).to(torch.bfloat16)
-    model.save_pretrained(output)
-    for file in base.iterdir():
-        if file.is_file() and not (output / file.name).exists():
-            shutil.copyfile(file, output / file.name)
+    (folder / ADAPTER_CONFIG).write_text(json.dumps(config, indent=1) + "\n")

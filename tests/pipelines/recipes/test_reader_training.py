@@ -8,8 +8,9 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from memagent_batch.models.adapter import merge_adapter
 from pipelines.recipes.reader import train
-from pipelines.recipes.reader.model import Reader, merge, save_adapter
+from pipelines.recipes.reader.model import Reader, save_adapter
 from pipelines.recipes.reader.train import Trainer
 from pipelines.recipes.reader.trees import Sample, packed, tree_of
 
@@ -112,7 +113,8 @@ def test_merged_model_writes_as_base_and_adapter_do(base: Path, tmp_path: Path) 
     reader = Reader(base)
     _random_adapter(reader)
     save_adapter(reader, tmp_path / "adapter")
-    merge(base, tmp_path / "adapter", tmp_path / "merged")
+    (tmp_path / "merged").mkdir()
+    merge_adapter(base, tmp_path / "adapter", tmp_path / "merged")
     merged = LlamaForCausalLM.from_pretrained(tmp_path / "merged", dtype=torch.float32)
     tokens = torch.tensor([[1, 5, 9, 33, 2, 40]])
     with torch.no_grad():

@@ -1,11 +1,10 @@
-"""Policies `reread` and `nominated`: rounds, what each turn shows, and how a reading goes on from its log."""
+"""The policy `reread`: rounds, what each turn shows, and how a reading goes on from its log."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from memagent_example.nominated import Nominated
 from memagent_example.reread import ASK, MERGE_NOTES, Reread
 
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
@@ -156,22 +155,6 @@ async def test_reading_goes_on_from_any_turn_that_the_log_holds() -> None:
         assert await POLICY.read(document_of(9), ASKED, prompts=TEXTS, turns=turns) == outcome
         assert list(rest.rows) == paths[num_reused:]
         assert turns.counts.num_turns == len(paths)
-
-
-async def test_rounds_of_nominated_read_noted_chunks_and_the_nearest_others() -> None:
-    def by_place(passages: Sequence[Sequence[int]], wanted: Sequence[int]) -> list[float]:
-        return [float(passage[0]) for passage in passages]
-
-    prompts: list[Prompt] = []
-
-    async def turns(prompt: Prompt) -> Completion:
-        prompts.append(prompt)
-        return completion_of("note" if prompt.path.endswith("/2") or prompt.kind == "merge" else "keep")
-
-    policy = Nominated(chunk_tokens=5, memory_tokens=6, answer_tokens=6, rounds=2, rank=by_place)
-    await policy.read(document_of(100), ASKED, prompts=TEXTS, turns=turns)
-    again = [int(prompt.path.split("/")[2]) for prompt in prompts if prompt.path.startswith("read/2/")]
-    assert again == [2, *range(12, 20)]
 
 
 def test_policy_reads_with_its_own_prompt_set() -> None:

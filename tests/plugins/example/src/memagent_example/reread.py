@@ -8,7 +8,7 @@ merged into the memory. Both turns fill the `merge` text of the prompt set: what
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from memagent_batch.domain.document import Document, token_windows
 from memagent_batch.domain.prompts import QUOTES, Memory, PromptTokens, Slot
@@ -187,6 +187,13 @@ class Reread(OverwritePolicy):
             max_tokens=self.memory_tokens,
             writes=Writes.MEMORY,
         )
+
+
+class RereadUnsaid(Reread):
+    """The broken twin: does not say that a `merge` turn writes the memory."""
+
+    def _merge(self, *arguments: Any, **settings: Any) -> Prompt:
+        return replace(Reread._merge(self, *arguments, **settings), writes=Writes.NOTE)
 
 
 def folded(question: str) -> str:

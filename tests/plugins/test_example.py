@@ -1,0 +1,51 @@
+"""The example package as it is shown in the docs, and what its code decides."""
+
+import importlib
+import linecache
+import sys
+from pathlib import Path
+
+import pytest
+
+from memagent_batch.config.agent import AgentConfig, PolicyConfig
+from memagent_batch.errors import SettingsError
+from memagent_batch.plugins import make_policy
+from memagent_batch.wiring import identify_reader
+
+SOURCE = Path(__file__).parent / "example" / "src" / "memagent_example" / "policy.py"
+DOCS = Path(__file__).parents[2] / "docs" / "how-to" / "plugins.md"
+
+
+@pytest.fixture
+def edited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The file of a policy that can be imported as `edited_policy`."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    file = tmp_path / "edited_policy.py"
+    file.write_text(SOURCE.read_text())
+    return file
+
+
+def test_edited_code_of_a_policy_makes_another_reader(text_model: str, edited: Path) -> None:
+    def fingerprint() -> str:
+        policy = PolicyConfig(kind="edited_policy:FirstMatch", chunk_tokens=100, answer_tokens=40, question_tokens=50)
+        agent = AgentConfig(model=text_model, engine="simulated", window_tokens=1000, policy=policy)
+        sys.modules.pop("edited_policy", None)
+        return identify_reader(agent).fingerprint
+
+    first, again = fingerprint(), fingerprint()
+    edited.write_text(SOURCE.read_text().replace("(found or completions)[0]", "(found or completions)[-1]"))
+    linecache.clearcache()
+    importlib.invalidate_caches()
+    assert first == again != fingerprint()
+
+
+def test_policy_without_a_setting_of_how_documents_are_cut_refuses_it(edited: Path) -> None:
+    policy = PolicyConfig.model_validate({"kind": "edited_policy:FirstMatch", "break_at": "lines"})
+    with pytest.raises(SettingsError, match=r"policy\.break_at: the policy 'edited_policy:FirstMatch' does not"):
+        make_policy(AgentConfig(model="tiny", policy=policy))
+
+
+def test_policy_in_the_docs_is_that_of_the_example() -> None:
+    blocks = DOCS.read_text().split("```python\n")[1:]
+    shown = next(block.split("```")[0] for block in blocks if "class FirstMatch" in block)
+    assert shown in SOURCE.read_text()
