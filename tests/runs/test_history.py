@@ -13,7 +13,7 @@ from memagent_batch.errors import OutputError
 from memagent_batch.runs.history import find_run, finished_runs, recorded_plan
 from memagent_batch.runs.tables import REMOVED_TABLE, RUN_PLAN
 from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.index import TurnIndex
+from memagent_batch.store.turn_log.index import LogIndex
 from tests.runs.recorded_nights import AWAY, FAILS, Killed, Nights, plan_of
 
 DOCUMENTS = {"a": "one", "b": "two", "broken": None}
@@ -61,7 +61,7 @@ def test_record_says_what_was_asked_and_which_run_had_read_it(nights: Nights) ->
 def test_recorded_plan_keeps_carried_columns() -> None:
     plan = plan_of({"a": "one"}, QUESTIONS)
     plan.documents = plan.documents.append_column("carry:source", [["file"]])
-    recorded = recorded_plan(plan, TurnIndex(fingerprint="f"))
+    recorded = recorded_plan(plan, LogIndex())
     assert recorded["carry:source"].to_pylist() == ["file"]
     assert [reading["question"] for reading in recorded["readings"][0].as_py()] == [0, 1]
 
