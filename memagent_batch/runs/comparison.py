@@ -214,7 +214,7 @@ class _Reading(TypedDict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Answer:
+class _GivenAnswer:
     """What `answers` shows of a reading in one run; empty where the run did not ask for it."""
 
     question: str | None = None
@@ -344,17 +344,17 @@ def _differences(rows: Sequence[dict[str, Any]], runs: Mapping[str, PastRun]) ->
             yield {**row, "change": change, **earlier.columns("before"), **later.columns("after")}
 
 
-def _answers(run: PastRun, readings: Sequence[_Reading | None]) -> Iterator[_Answer]:
+def _answers(run: PastRun, readings: Sequence[_Reading | None]) -> Iterator[_GivenAnswer]:
     """What a run has to say of each reading."""
     read = [reading for reading in readings if reading and reading["run_id"]]
     outcomes, closed = _read_outcomes(run, read), _read_closed(run, read)
     for reading in readings:
         if reading is None:
-            yield _Answer()
+            yield _GivenAnswer()
         elif reading["run_id"] is None:
             status = Status.NOT_READ if reading["error"] is None else Status.FAILED
             value = ValueStatus.NOT_READ.value if reading["error"] and reading["unread"] else None
-            yield _Answer(
+            yield _GivenAnswer(
                 question=reading["question"], status=status, value_status=value, error_message=reading["error"]
             )
         else:
@@ -400,10 +400,10 @@ def _read_closed(run: PastRun, readings: Sequence[_Reading]) -> Mapping[str, Map
     )
 
 
-def _answer(run: PastRun, reading: _Reading, outcome: OutcomeRow, closed: FollowUpRow | None) -> _Answer:
+def _answer(run: PastRun, reading: _Reading, outcome: OutcomeRow, closed: FollowUpRow | None) -> _GivenAnswer:
     is_ok = outcome["status"] == Status.OK
     extraction = Extraction(run.manifest["settings"]["extraction"])
-    return _Answer(
+    return _GivenAnswer(
         question=reading["question"],
         status=outcome["status"],
         answer=extract_answer(outcome["response"] or "", extraction=extraction) if is_ok else None,

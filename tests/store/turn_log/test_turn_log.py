@@ -168,6 +168,7 @@ def test_turn_log_that_is_read_takes_less_than_a_python_number_for_each_token(tm
         for number in range(num_turns)
     ]
     asyncio.run(write_turns(writer_at(output_at(tmp_path)), address_of(), *turns))
+    turns_in(output_at(tmp_path), address_of())  # loads what it needs
     tracemalloc.start()
     rows = turns_in(output_at(tmp_path), address_of())
     num_bytes, _ = tracemalloc.get_traced_memory()
