@@ -24,7 +24,7 @@ from memagent_batch.runs.manifest import AgainRecord
 from memagent_batch.runs.reading_state import DOCUMENT, QUESTION, list_column, open_state, struct_column
 from memagent_batch.store.database import run_query
 from memagent_batch.store.turn_log.index import TURN_FILES, LogIndex
-from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT, with_hashes
+from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT, asked_follow_ups, with_hashes
 
 if TYPE_CHECKING:
     import duckdb
@@ -142,14 +142,12 @@ class PlannedQuestions:
         self.types: list[ValueType | None] = value_types(self.table)
         """The type that each question asks for."""
         of_type = {each: follow_ups.of_type(each) for each in dict.fromkeys(self.types)} if follow_ups else {}
-        self._follow_up_fingerprints: list[str | None] = [of_type[each] for each in self.types] if of_type else []
+        closing = [of_type.get(each) for each in self.types]
         self.follow_up_turns: list[str] = follow_ups.of_turns(self.types) if follow_ups else []
         """Fingerprints under which the log keeps the follow-up questions of the plan."""
-        self.are_closed = any(self._follow_up_fingerprints)
-        """Whether something is asked after an answer."""
         hashed = with_hashes(self.table)
-        if self.are_closed:
-            hashed = hashed.append_column(FOLLOW_UP_FINGERPRINT, pa.array(self._follow_up_fingerprints, pa.string()))
+        if any(closing):
+            hashed = hashed.append_column(FOLLOW_UP_FINGERPRINT, pa.array(closing, pa.string()))
         self.hashed: pa.Table = hashed
         """The list with the hashes of the addresses; `readings` name its rows."""
         rows = _placed(hashed)
@@ -163,11 +161,7 @@ class PlannedQuestions:
     @property
     def follow_up_readings(self) -> list[str]:
         """Fingerprints under which the log keeps what the follow-up questions of the plan bring."""
-        return sorted({each for each in self._follow_up_fingerprints if each})
-
-    def follow_ups_of(self, row: int) -> str | None:
-        """The fingerprint of what closes the readings of a question; None where nothing is asked after its answer."""
-        return self._follow_up_fingerprints[row] if self._follow_up_fingerprints else None
+        return asked_follow_ups(self.hashed)
 
     def turns_by_follow_up(self) -> dict[str, list[str]]:
         """Fingerprints of follow-up questions, by that under which the log keeps what they brought together."""

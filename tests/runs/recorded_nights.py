@@ -191,7 +191,7 @@ class Nights:
                 "document_hash": document["document_hash"],
                 "question_hash": questions[reading["question"]]["question_hash"],
                 "sample": reading["sample"],
-                "fingerprint": plan.asked.follow_ups_of(reading["question"]),
+                "fingerprint": questions[reading["question"]]["follow_up_fingerprint"],
                 "is_failed": False,
                 "finished_at": datetime.now(UTC),
                 **values[texts[document["document_hash"]]],
