@@ -46,12 +46,15 @@ before as (
            sum(num_readings) over placed - num_readings as num_readings
     from ended window placed as (order by last_file, document rows unbounded preceding))
 select document, dense_rank() over (order by num_bytes // $part_bytes, num_readings // $part_readings) - 1 as part
-from before order by part, document
+from before order by part
 """
-_PART_READINGS = """
-select part, document, question, sample from state join parts using (document) order by part, document, place, sample
-"""
+_PART_READINGS = "select part, document, place, question, sample from state join parts using (document) order by part"
 _PART_FILES = "select part, document, kind, file from files join parts using (document) order by part"
+_PART_ORDERS = {
+    "parts": "order by document",
+    "part_readings": "order by document, place, sample",
+    "part_files": "",
+}
 NOT_READ_COLUMN = "not_read"
 """Column of what a reader returns, and of a part of the plan."""
 
@@ -70,8 +73,8 @@ def plan_parts(plan: Plan, index: LogIndex) -> Iterator[pa.Table]:
         database.execute(f"create temp table part_files as {_PART_FILES}")
         for number in range(database.sql("select count(distinct part) from parts").fetchall()[0][0]):
             documents, readings, files = (
-                database.sql(f"from {name} where part = {number}").to_arrow_table()
-                for name in ("parts", "part_readings", "part_files")
+                database.sql(f"from {name} where part = {number} {order}").to_arrow_table()
+                for name, order in _PART_ORDERS.items()
             )
             yield _part_table(plan, number, documents=documents[DOCUMENT], readings=readings, files=files)
 
