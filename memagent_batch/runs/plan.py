@@ -295,8 +295,9 @@ class Plan:
     @property
     def num_readings(self) -> int:
         """Readings asked for."""
-        bound = pc.is_in(self.asked.bound["document_id"], self.documents["document_id"].combine_chunks())
-        num_bound = pc.sum(bound, min_count=0).as_py()
+        names = self.documents["document_id"].combine_chunks()
+        is_there_too = pc.is_in(self.asked.bound["document_id"].cast(names.type), names)
+        num_bound = pc.sum(is_there_too, min_count=0).as_py()
         return int(self.samples * (self.asked.shared.num_rows * self.num_documents + num_bound))
 
     @property
