@@ -28,7 +28,7 @@ from memagent_batch.executors.tokenise import tokenise
 from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.runs.plan import Plan
 from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.index import TurnIndex
+from memagent_batch.store.turn_log.index import LogIndex
 from memagent_batch.tokens.tokenizer import load_tokenizer
 
 MILLION = 1_000_000
@@ -104,7 +104,7 @@ def _tokenising_seconds(folder: Path) -> float:
     shards = list_shards(Location(uri=job.documents[0]), settings=job.input)
     index = [table for shard in shards for table in index_shard(shard, settings=job.input, storage_options={})]
     plan = Plan(pa.concat_tables(index), read_questions(None, ask=job.ask), samples=1)
-    bundles = list(plan.pending(TurnIndex(fingerprint=""), retry_failed=False))
+    bundles = list(plan.pending(LogIndex(), retry_failed=False))
     began = time.monotonic()
     for bundle in bundles:
         for _ in tokenise(bundle, agent=job.agent, sources=job):

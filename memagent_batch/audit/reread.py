@@ -3,7 +3,7 @@
 import asyncio
 import heapq
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 
@@ -25,7 +25,7 @@ from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import NO_ROWS, ReadingTurns, ReplayOnly
 from memagent_batch.runs.document_texts import DocumentText, DocumentTexts
 from memagent_batch.runs.history import PastRun
-from memagent_batch.store.turn_log.index import reading_key, scan_log
+from memagent_batch.store.turn_log.index import TurnsKey, reading_key, scan_log
 from memagent_batch.store.turn_log.turns import read_turns_of
 from memagent_batch.wiring import identify_reader, make_engine, make_tokenizer
 
@@ -188,13 +188,16 @@ class Replay:
             not_asked: Gets the readings that can't be replayed.
         """
         by_document: dict[str, list[DrawnReading]] = defaultdict(list)
-        for reading in heapq.nsmallest(num, self._readings(), key=lambda each: each.number(seed)):
+        drawn = heapq.nsmallest(num, self._readings(), key=lambda each: each.number(seed))
+        for reading in drawn:
             by_document[reading.document_id].append(reading)
+        files = self._index.turn_files({reading.address.document_hash for reading in drawn})
         ranked: list[tuple[int, str, _LoggedTurn]] = []
         for fetched in self._texts.fetch(list(by_document)):
             for reading in by_document.pop(fetched.document_id):
                 turns = {
-                    reading.number(seed, path=turn.prompt.path): turn for turn in await self._turns(reading, fetched)
+                    reading.number(seed, path=turn.prompt.path): turn
+                    for turn in await self._turns(reading, fetched, files)
                 }
                 new = [(rank, number, turns[number]) for rank, number in enumerate(sorted(turns))]
                 ranked = heapq.nsmallest(num, [*ranked, *new], key=itemgetter(0, 1))
@@ -215,12 +218,14 @@ class Replay:
                 )
                 yield DrawnReading(document_id=document["document_id"], question=reading["question"], address=address)
 
-    async def _turns(self, drawn: DrawnReading, fetched: DocumentText) -> list[_LoggedTurn]:
+    async def _turns(
+        self, drawn: DrawnReading, fetched: DocumentText, files: Mapping[TurnsKey, Sequence[str]]
+    ) -> list[_LoggedTurn]:
         """The turns of a reading, except for those that were taken from an earlier version of its document."""
         address, found = drawn.address, list[_LoggedTurn]()
         from_log = read_turns_of(
             self._past.output,
-            sorted(set(self._index.files_of((address.document_hash, address.question_hash)))),
+            files.get((address.document_hash, address.question_hash), ()),
             fingerprints=self._fingerprints,
             document_hashes=[address.document_hash],
         )

@@ -14,11 +14,11 @@ from memagent_batch.errors import OutputError
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.history import PastRun
 from memagent_batch.runs.manifest import MANIFEST_FILE, PartReport
-from memagent_batch.runs.parts import AskedKey, asked_keys, with_log_files
 from memagent_batch.runs.projection import PartTables, Projection, project
+from memagent_batch.runs.reading_state import with_log_files
 from memagent_batch.runs.record import record_file
 from memagent_batch.runs.tables import READING_COLUMNS, read_tables
-from memagent_batch.store.turn_log.index import TurnIndex, scan_log
+from memagent_batch.store.turn_log.index import LogIndex, scan_log
 from memagent_batch.store.turn_log.question_list import with_asked
 from memagent_batch.store.turn_log.rows import OUTCOME_LOG, OutcomeRow
 
@@ -116,7 +116,7 @@ class RowCheck:
 
     def reports(self) -> Iterator[FileReport]:
         """What does not follow from the log."""
-        index, asked = self._index(), asked_keys(self.past.questions)
+        plan = with_log_files(self.past.plan, self.past.questions, self._index())
         rows = {name: row for row, name in enumerate(self.past.plan["document_id"].to_pylist())}
         seen: set[int] = set()
         is_whole = not any(self._is_wrong(part) for part in self.past.manifest["parts"])
@@ -130,7 +130,7 @@ class RowCheck:
                 continue
             reports = [
                 *_twice(part, documents, seen),
-                *self._of_part(part, documents, rows=rows, index=index, asked=asked),
+                *self._of_part(part, documents, rows=rows, plan=plan),
             ]
             seen.update(documents)
             yield from (each for each in reports if self._is_own(each, part))
@@ -141,21 +141,15 @@ class RowCheck:
             yield Unchecked(what=f"evidence and locators of {self._num_without_text:,} documents", why=why)
 
     def _of_part(
-        self,
-        part: PartReport,
-        documents: Sequence[int],
-        *,
-        rows: Mapping[str, int],
-        index: TurnIndex,
-        asked: Sequence[AskedKey],
+        self, part: PartReport, documents: Sequence[int], *, rows: Mapping[str, int], plan: pa.Table
     ) -> Iterator[FileReport]:
-        planned = self._part(documents, index, asked)
+        planned = self._part(documents, plan)
         gone: list[str] = []
         if self._needs_texts:  # documents whose texts are not there
             is_gone = pc.and_(pc.is_null(planned["path"]), pc.is_null(planned["error"]))
             gone = planned.filter(is_gone)["document_id"].to_pylist()
         there = sorted(set(documents) - {rows[name] for name in gone})
-        readable = self._part(there, index, asked) if gone else planned
+        readable = self._part(there, plan) if gone else planned
         yield from self._compared(part, planned, readable=readable, gone=gone)
 
     def _is_own(self, report: FileReport, part: PartReport) -> bool:
@@ -172,7 +166,7 @@ class RowCheck:
         named = [table["document_id"].to_pylist() for table in tables]
         return sorted({rows[name] for names in named for name in names if name in rows})
 
-    def _index(self) -> TurnIndex:
+    def _index(self) -> LogIndex:
         follow_up_readings = self.projection.follow_up_readings
         return scan_log(
             self.past.output,
@@ -182,16 +176,15 @@ class RowCheck:
             among={(self.past.output / name).path for name in self.log},
         )
 
-    def _part(self, documents: Sequence[int], index: TurnIndex, asked: Sequence[AskedKey]) -> pa.Table:
-        """The part of the plan, as `plan_parts` makes it."""
-        part = with_log_files(self.past.plan.take(pa.array(documents, pa.int64())), asked, index)
+    def _part(self, documents: Sequence[int], plan: pa.Table) -> pa.Table:
+        """The part of the plan, with its log files, as `plan_parts` makes it."""
+        part = plan.take(pa.array(documents, pa.int64()))
         if self.texts is not None:
             found = self.texts.places(part["document_id"].to_pylist())
             for name in found.schema.names:
                 if name not in part.schema.names:
                     part = part.append_column(name, found[name])
-        rows = [[reading["question"] for reading in readings] for readings in part["readings"].to_pylist()]
-        return with_asked(part, rows, questions=self.past.questions).combine_chunks()
+        return with_asked(part, self.past.questions).combine_chunks()
 
     def _compared(
         self, part: PartReport, planned: pa.Table, *, readable: pa.Table, gone: Sequence[str]

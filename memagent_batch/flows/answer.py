@@ -37,7 +37,7 @@ from memagent_batch.runs.plan import Plan, count_pending, group_documents
 from memagent_batch.runs.record import known_hashes, list_log, used_files
 from memagent_batch.runs.run import ActiveRun, begin_run, close_run
 from memagent_batch.runs.state import write_progress
-from memagent_batch.store.turn_log.index import TurnIndex
+from memagent_batch.store.turn_log.index import LogIndex
 from memagent_batch.store.turn_log.merge import merge_log
 from memagent_batch.wiring import make_output
 
@@ -87,7 +87,7 @@ def answer_plan(plan: Plan, checked: CheckedJob) -> Manifest:
             log_files=read.log_files,
             before=before,
             spent=progress.spent(),
-            run_turns=read.index.run_turns,
+            turns=read.index.turns,
         )
         progress.close()
         return manifest
@@ -97,7 +97,7 @@ def answer_plan(plan: Plan, checked: CheckedJob) -> Manifest:
 class ReadPlan:
     """What was read of a plan."""
 
-    index: TurnIndex
+    index: LogIndex
     """What the log holds of it."""
     not_read: pa.Table
     """Readings that could not be read now, as rows of `OUTCOME_LOG`."""

@@ -42,11 +42,11 @@ from memagent_batch.models.shipped import warn_of_untaught
 from memagent_batch.plugins import engine_settings
 from memagent_batch.reading.follow_ups import FollowUps
 from memagent_batch.runs.history import PastRun, last_hashes, last_run, read_kept_index
-from memagent_batch.runs.plan import Plan, count_pending
+from memagent_batch.runs.plan import LAST_HASHES, Plan, count_pending
 from memagent_batch.runs.results import result_questions
 from memagent_batch.runs.second_pass import select_again
 from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.index import TurnIndex, scan_log
+from memagent_batch.store.turn_log.index import LogIndex, scan_log
 from memagent_batch.wiring import make_documents, make_output
 
 
@@ -107,8 +107,8 @@ def scan_plan(
     fingerprint: str,
     executor: Executor,
     run_id: str = "",
-    before: TurnIndex | None = None,
-) -> TurnIndex:
+    before: LogIndex | None = None,
+) -> LogIndex:
     """What the log holds of a plan; with a run, only its files are read, and added to what it held before it."""
     return scan_log(
         output,
@@ -126,16 +126,16 @@ def last_versions(
     before: PastRun | None,
     plan: Plan,
     *,
-    index: TurnIndex,
+    index: LogIndex,
     agent: AgentConfig,
-) -> dict[str, list[str]]:
-    """Hashes of the last versions of changed documents, whose turns may be taken, by document_id; the latest first.
+) -> pa.Table:
+    """Hashes of the last versions of changed documents, whose turns may be taken, as `LAST_HASHES`.
 
     Sampled readings take none: their draws come from seeds of the text that is read, and so a reading is the same
     whatever was read before it.
     """
     if agent.sampling.temperature:
-        return {}
+        return LAST_HASHES.empty_table()
     return last_hashes(output, before, plan.documents, index=index)
 
 
@@ -194,7 +194,7 @@ def make_plan(
 
 def summarise_plan(
     plan: Plan,
-    index: TurnIndex,
+    index: LogIndex,
     bundles: Sequence[pa.Table],
     *,
     documents: Sequence[CountedDocument],

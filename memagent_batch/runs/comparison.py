@@ -1,36 +1,30 @@
 """Compares the answers of two finished runs, from their records and logs; of one output or of two."""
 
+import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from itertools import islice
-from typing import Annotated, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.documents.converted import SOURCE_UNREAD
 from memagent_batch.documents.document_index import CARRY_PREFIX, is_there
-from memagent_batch.documents.questions import value_types
+from memagent_batch.documents.questions import type_fields, value_types
 from memagent_batch.domain.answers import Extraction, extract_answer
-from memagent_batch.domain.follow_ups.answer_types import ValueType
 from memagent_batch.domain.follow_ups.values import ValueStatus, stated
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
 from memagent_batch.runs.history import PastRun
 from memagent_batch.runs.tables import DocumentId, QuestionId
 from memagent_batch.store.columns import Column, arrow_schema
-from memagent_batch.store.turn_log.index import (
-    CurrentOutcome,
-    LoggedOutcome,
-    ReadingKey,
-    read_follow_ups,
-    read_outcomes,
-    scan_follow_ups,
-    scan_outcome_files,
-)
-from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT
+from memagent_batch.store.database import open_database
+from memagent_batch.store.turn_log.index import CurrentOutcome, ReadingKey, counted_rows, read_follow_ups, read_outcomes
+from memagent_batch.store.turn_log.keys import FOLLOW_UPS_FOLDER, LOG_KEYS, OUTCOMES_FOLDER, read_keys
+from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT, asked_follow_ups
 from memagent_batch.store.turn_log.rows import (
     ENDED_STATUS,
     FollowUpRow,
@@ -40,8 +34,89 @@ from memagent_batch.store.turn_log.rows import (
     TypedStatus,
 )
 
+if TYPE_CHECKING:
+    import duckdb
+
 BATCH_READINGS = 10_000
 """Most readings whose texts are held at once, of each run."""
+
+_SIDES = ("before", "after")
+_READINGS = """
+select document_id, question_id, reading.sample as sample, document_hash, question_hash, asked.question,
+       reading.run_id as run_id, error, unread, follow_up_fingerprint, value_type, place
+from (select * exclude (readings), unnest(readings) as reading, generate_subscripts(readings, 1) as place
+      from plan_{side})
+join questions_{side} asked on asked.number = reading.question
+"""
+_SIDE = """
+case when {side}.place is not null then struct_pack(
+    document_hash := {side}.document_hash, question_hash := {side}.question_hash, sample := sample,
+    question := {side}.question, run_id := {side}.run_id, error := {side}.error, unread := {side}.unread,
+    follow_up_fingerprint := {side}.follow_up_fingerprint) end
+"""
+_WHY_BOTH = """
+concat_ws('|', case when before.document_hash is distinct from after.document_hash then 'document' end,
+    case when before.question_hash <> after.question_hash then 'question' end,
+    case when not $same_reader then 'reader' end,
+    case when not $same_extraction then 'extraction' end,
+    case when before.value_type <> after.value_type then 'type' end,
+    case when before.follow_up_fingerprint is distinct from after.follow_up_fingerprint and $same_reader
+         and $same_extraction and before.value_type = after.value_type then 'follow_ups' end)
+"""
+_WHY_ONE = """
+case when plan_{other}.is_there and case when $is_second_pass_{other} then is_listed_{other}
+          else $is_sample_{other} and len(plan_{other}.readings) = 0 end then 'limit'
+     else concat_ws('|', case when plan_{other}.is_there is distinct from true then 'document' end,
+         case when not if(plan_{other}.is_there is true, asked_{other}.document_id is not null, is_listed_{other})
+              then 'question' end) end
+"""
+_SAME_RECORD = " and ".join(
+    f"before.{name} is not distinct from after.{name}"
+    for name in (
+        "document_hash",
+        "question_hash",
+        "question",
+        "value_type",
+        "follow_up_fingerprint",
+        "run_id",
+        "error",
+        "unread",
+    )
+)
+_PAIRS = f"""
+with listed as (
+    select *, question_id in (select question_id from questions_before) as is_listed_before,
+           question_id in (select question_id from questions_after) as is_listed_after
+    from (select question_id from questions_before union select question_id from questions_after))
+select document_id, question_id, sample, {_SIDE.format(side="before")} as before, {_SIDE.format(side="after")} as after,
+       case when before.place is null then coalesce(nullif({_WHY_ONE.format(other="before")}, ''), 'sample')
+            when after.place is null then coalesce(nullif({_WHY_ONE.format(other="after")}, ''), 'sample')
+            else coalesce(nullif({_WHY_BOTH}, ''), 'same inputs') end as why,
+       row_number() over (order by plan_after.document is null, coalesce(plan_after.document, plan_before.document),
+                          after.place is null, coalesce(after.place, before.place)) as number
+from readings_before before full join readings_after after using (document_id, question_id, sample)
+join listed using (question_id)
+left join plan_before using (document_id) left join plan_after using (document_id)
+left join asked_before using (document_id, question_id) left join asked_after using (document_id, question_id)
+where not ($same_log and $same_reader and $same_extraction and before.place is not null and after.place is not null
+           and {_SAME_RECORD} and coalesce(plan_after.document_hash not in (select document_hash from touched), true))
+"""
+_FOUND = """
+select document_id, pairs.question_id, pairs.sample, string_split(why, '|') as why, {columns}
+from pairs {joins} order by number
+"""
+_COLUMNS = "{side}, ended_{side}.files as files_{side}, closed_{side}.file as closed_file_{side}"
+_OUTCOMES = """
+left join (select document_hash, question_hash, sample, run_id, list(distinct file) as files
+           from outcomes_{side} group by all) ended_{side}
+    on ended_{side}.document_hash = pairs.{side}.document_hash
+    and ended_{side}.question_hash = pairs.{side}.question_hash
+    and ended_{side}.sample = pairs.sample and ended_{side}.run_id = pairs.{side}.run_id
+left join closed_{side}
+    on closed_{side}.document_hash = pairs.{side}.document_hash
+    and closed_{side}.question_hash = pairs.{side}.question_hash
+    and closed_{side}.sample = pairs.sample and closed_{side}.fingerprint = pairs.{side}.follow_up_fingerprint
+"""
 
 
 _Question = Annotated[str | None, Column("text of the question")]
@@ -118,49 +193,28 @@ class DifferenceRow(TypedDict):
 DIFFERENCES = arrow_schema(DifferenceRow)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PastReading:
-    """A reading in the plan of one run."""
+class _Reading(TypedDict):
+    """A reading in the plan of one run, with the log files that hold its answer."""
 
     document_hash: str | None
     """SHA-256 of the document's text; None where it can't be read."""
     question_hash: str
     question: str
     sample: int
-    fingerprint: str
-    extraction: str
-    value_type: ValueType | None
-    follow_up_fingerprint: str | None
-    """What is asked after the answer; depends on reader, extraction and type."""
     run_id: str | None
     """The run that read it; None where the document can't be read, or the reading was not read."""
     error: str | None
     """Why the document can't be read."""
     unread: str | None
     """What of its source was not read."""
-
-    @property
-    def key(self) -> ReadingKey:
-        """Its key in the log."""
-        return (self.document_hash or "", self.question_hash, self.sample)
-
-
-def causes_between(before: PastReading, after: PastReading) -> list[Cause]:
-    """What differs between two readings of one document_id, question_id and sample; never empty."""
-    differs = {
-        Cause.DOCUMENT: before.document_hash != after.document_hash,
-        Cause.QUESTION: before.question_hash != after.question_hash,
-        Cause.READER: before.fingerprint != after.fingerprint,
-        Cause.EXTRACTION: before.extraction != after.extraction,
-        Cause.TYPE: before.value_type != after.value_type,
-    }
-    decides_follow_ups = differs[Cause.READER] or differs[Cause.EXTRACTION] or differs[Cause.TYPE]
-    differs[Cause.FOLLOW_UPS] = before.follow_up_fingerprint != after.follow_up_fingerprint and not decides_follow_ups
-    return [cause for cause, different in differs.items() if different] or [Cause.SAME_INPUTS]
+    follow_up_fingerprint: str | None
+    """What is asked after the answer; depends on reader, extraction and type."""
+    outcome_files: list[str] | None
+    closed_file: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GivenAnswer:
+class _GivenAnswer:
     """What `answers` shows of a reading in one run; empty where the run did not ask for it."""
 
     question: str | None = None
@@ -173,204 +227,13 @@ class GivenAnswer:
     run_id: str | None = None
 
     @property
-    def stands(self) -> tuple[str | None, ...]:
+    def compared(self) -> tuple[str | None, ...]:
         """What is compared with another run's."""
         return self.status, self.answer, self.value_status, self.value
 
     def columns(self, side: str) -> dict[str, str | None]:
         """Its columns of `DIFFERENCES`."""
         return {f"{each.name}_{side}": getattr(self, each.name) for each in fields(self)}
-
-
-class PastReadings:
-    """The readings of a finished run: finds them by document, and their answers in the log."""
-
-    def __init__(self, run: PastRun) -> None:
-        self.run = run
-        self.question_ids = frozenset(run.questions["question_id"].to_pylist())
-        self._rows = {name: row for row, name in enumerate(run.plan["document_id"].to_pylist())}
-        self._missing = frozenset(run.plan.filter(pc.invert(is_there(run.plan)))["document_id"].to_pylist())
-        columns = ["document_hash", "error", "readings", CARRY_PREFIX + SOURCE_UNREAD]
-        shown = run.plan.select([name for name in columns if name in run.plan.schema.names])
-        self._records = shown.to_struct_array().combine_chunks()
-        self._questions = run.questions.select(["question_id", "question", "question_hash"]).to_pylist()
-        self._types = value_types(run.questions)
-        has_follow_ups = FOLLOW_UP_FINGERPRINT in run.questions.schema.names
-        self._follow_up_fingerprints: list[str | None] = (
-            run.questions[FOLLOW_UP_FINGERPRINT].to_pylist() if has_follow_ups else [None] * run.questions.num_rows
-        )
-        self._reader = (run.manifest["fingerprint"], run.manifest["settings"]["extraction"])
-        self._is_sample = "sample" in run.manifest
-        self._is_second_pass = "again" in run.manifest
-        self._wanted_runs: set[str] = set()
-        self._wanted_follow_ups: set[str] = set()
-        self._outcome_files: Mapping[tuple[ReadingKey, str], list[str]] = {}
-        self._closed: Mapping[str, Mapping[ReadingKey, LoggedOutcome]] = {}
-
-    def document_ids(self) -> Iterator[str]:
-        """What it asked something of, in the order of its plan: its documents, and ones that were not there."""
-        return iter(self._rows)
-
-    def has_document(self, document_id: str) -> bool:
-        """Whether the run found it."""
-        return document_id in self._rows and document_id not in self._missing
-
-    def leaves_out(self, document_id: str, question_id: str) -> bool:
-        """Whether the run found the document and left a reading out: by a limit, or as a second pass does."""
-        record = self.record(document_id)
-        if record is None or document_id in self._missing:
-            return False
-        if self._is_second_pass:
-            return question_id in self.question_ids
-        return self._is_sample and not record.as_py()["readings"]
-
-    def reads_as(self, other: "PastReadings") -> bool:
-        """Whether equal records of the two, in one log, mean equal answers."""
-        mine, others = (
-            (side._reader, side._questions, side._types, side._follow_up_fingerprints) for side in (self, other)
-        )
-        return mine == others
-
-    def closed_since(self, run_id: str) -> set[str]:
-        """Hashes of documents with readings that were closed after that run and up to this one."""
-        fingerprints = {each for each in self._follow_up_fingerprints if each}
-        if not fingerprints:
-            return set()
-        found = scan_follow_ups(self.run.output, fingerprints=fingerprints, after=run_id, until=self.run.run_id)
-        return {key[0] for keys in found.values() for key in keys}
-
-    def record(self, document_id: str) -> pa.StructScalar | None:
-        """What the plan says of a document; None where the run asked nothing of it."""
-        row = self._rows.get(document_id)
-        return None if row is None else self._records[row]
-
-    def document_hash(self, document_id: str) -> str | None:
-        """Hash of its text; None where it can't be read, or the run asked nothing of it."""
-        record = self.record(document_id)
-        return None if record is None else record["document_hash"].as_py()
-
-    def readings(self, document_id: str) -> dict[tuple[str, int], PastReading]:
-        """What was asked of a document, by question_id and sample."""
-        record = self.record(document_id)
-        if record is None:
-            return {}
-        document = record.as_py()
-        readings = {}
-        for reading in document["readings"]:
-            question = self._questions[reading["question"]]
-            fingerprint, extraction = self._reader
-            readings[question["question_id"], reading["sample"]] = PastReading(
-                document_hash=document["document_hash"],
-                question_hash=question["question_hash"],
-                question=question["question"],
-                sample=reading["sample"],
-                fingerprint=fingerprint,
-                extraction=extraction,
-                value_type=self._types[reading["question"]],
-                follow_up_fingerprint=self._follow_up_fingerprints[reading["question"]],
-                run_id=reading["run_id"],
-                error=document["error"],
-                unread=document.get(CARRY_PREFIX + SOURCE_UNREAD),
-            )
-        return readings
-
-    def want(self, reading: PastReading | None) -> None:
-        """Notes that the answer of a reading will be asked for; `index` then finds those of all."""
-        if reading is None or reading.run_id is None:
-            return
-        self._wanted_runs.add(reading.run_id)
-        if reading.follow_up_fingerprint:
-            self._wanted_follow_ups.add(reading.follow_up_fingerprint)
-
-    def index(self) -> None:
-        """Finds the log files that hold the answers that are wanted."""
-        output, run_ids, follow_up_readings = self.run.output, self._wanted_runs, self._wanted_follow_ups
-        if run_ids:
-            self._outcome_files = scan_outcome_files(output, fingerprint=self._reader[0], run_ids=run_ids)
-        if follow_up_readings:
-            self._closed = scan_follow_ups(output, fingerprints=follow_up_readings, until=self.run.run_id)
-
-    def answers(self, readings: Sequence[PastReading | None]) -> Iterator[GivenAnswer]:
-        """What the run has to say of each reading."""
-        read = [reading for reading in readings if reading and reading.run_id]
-        outcomes, closed = self._outcomes(read), self._follow_ups_of(read)
-        for reading in readings:
-            if reading is None:
-                yield GivenAnswer()
-            elif reading.run_id is None:
-                status = Status.NOT_READ if reading.error is None else Status.FAILED
-                value = ValueStatus.NOT_READ.value if reading.error and reading.unread else None
-                yield GivenAnswer(
-                    question=reading.question, status=status, value_status=value, error_message=reading.error
-                )
-            else:
-                outcome = outcomes.get((reading.key, reading.run_id))
-                if outcome is None:
-                    raise OutputError(
-                        f"the log of {self.run.output.uri} no longer holds what run {reading.run_id} read (document "
-                        f"hash {reading.key[0][:12]}, question {reading.question!r}); restore its files in log/outcomes"
-                    )
-                fingerprint = reading.follow_up_fingerprint or ""
-                yield _given_answer(reading, outcome, closed.get(fingerprint, {}).get(reading.key))
-
-    def _outcomes(self, readings: Sequence[PastReading]) -> dict[tuple[ReadingKey, str], CurrentOutcome]:
-        by_run: dict[str, list[ReadingKey]] = defaultdict(list)
-        for reading in readings:
-            by_run[str(reading.run_id)].append(reading.key)
-        found: dict[tuple[ReadingKey, str], CurrentOutcome] = {}
-        for run_id, keys in by_run.items():
-            rows = read_outcomes(
-                self.run.output,
-                sorted({file for key in keys for file in self._outcome_files.get((key, run_id), ())}),
-                fingerprint=self._reader[0],
-                document_hashes=sorted({key[0] for key in keys}),
-            )
-            found.update({(key, run_id): row for key, row in rows.items()})
-        return found
-
-    def _follow_ups_of(self, readings: Sequence[PastReading]) -> Mapping[str, Mapping[ReadingKey, FollowUpRow]]:
-        """What closed the readings, by fingerprint and key, where the log has it."""
-        files: set[str] = set()
-        hashes: set[str] = set()
-        for reading in readings:
-            closed = self._closed.get(reading.follow_up_fingerprint or "", {}).get(reading.key)
-            if closed is not None:
-                files.add(closed.file)
-                hashes.add(reading.key[0])
-        return read_follow_ups(
-            self.run.output,
-            sorted(files),
-            fingerprints=list(self._closed),
-            document_hashes=sorted(hashes),
-            columns=("value", "value_status"),
-        )
-
-
-def _given_answer(reading: PastReading, outcome: OutcomeRow, closed: FollowUpRow | None) -> GivenAnswer:
-    is_ok = outcome["status"] == Status.OK
-    extraction = Extraction(reading.extraction)
-    return GivenAnswer(
-        question=reading.question,
-        status=outcome["status"],
-        answer=extract_answer(outcome["response"] or "", extraction=extraction) if is_ok else None,
-        memory=outcome["memory"],
-        value=closed["value"] if closed and is_ok else None,
-        value_status=stated(closed["value_status"], unread=reading.unread) if closed and is_ok else None,
-        error_message=outcome["error_message"],
-        run_id=reading.run_id,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Pair:
-    """A reading of the same ids in both runs, or in one of them."""
-
-    document_id: str
-    question_id: str
-    sample: int
-    before: PastReading | None
-    after: PastReading | None
-    why: list[Cause]
 
 
 def compare_runs(before: PastRun, after: PastRun) -> Iterator[pa.Table]:
@@ -381,93 +244,172 @@ def compare_runs(before: PastRun, after: PastRun) -> Iterator[pa.Table]:
     Raises:
         OutputError: the log no longer holds what a run read, or can't be read.
     """
-    sides = (PastReadings(before), PastReadings(after))
-    closed = _closed_between(*sides)
-    for pair in _paired_readings(*sides, closed=closed):
-        sides[0].want(pair.before)
-        sides[1].want(pair.after)
-    for side in sides:
-        side.index()
-    pairs = _paired_readings(*sides, closed=closed)
-    while batch := list(islice(pairs, BATCH_READINGS)):
-        earlier = sides[0].answers([pair.before for pair in batch])
-        later = sides[1].answers([pair.after for pair in batch])
-        rows = [
-            _difference(pair, *answers)
-            for pair, *answers in zip(batch, earlier, later, strict=True)
-            if _differs(pair, *answers)
-        ]
-        if rows:
-            yield pa.Table.from_pylist(rows, schema=DIFFERENCES)
+    runs = dict(zip(_SIDES, (before, after), strict=True))
+    tables = {"touched": _closed_between(before, after)}
+    for side, run in runs.items():
+        tables |= {f"plan_{side}": _plan(run), f"questions_{side}": _questions(run)}
+    with open_database(tables) as database:
+        for side in runs:
+            database.execute(f"create view readings_{side} as {_READINGS.format(side=side)}")
+            asked = f"select distinct document_id, question_id from readings_{side} where sample = 0"
+            database.execute(f"create view asked_{side} as {asked}")
+        database.execute(f"create temp table pairs as {_PAIRS}", _conditions(before, after))
+        for side, run in runs.items():
+            _register_log(database, run, side=side)
+        files = (
+            f"{side}, ended_{side}.files as files_{side}, closed_{side}.file as closed_file_{side}" for side in runs
+        )
+        joins = " ".join(_OUTCOMES.format(side=side) for side in runs)
+        found = database.sql(_FOUND.format(columns=", ".join(files), joins=joins))
+        for batch in found.to_arrow_reader(BATCH_READINGS):
+            if differing := list(_differences(batch.to_pylist(), runs)):
+                yield pa.Table.from_pylist(differing, schema=DIFFERENCES)
 
 
-def _is_one_log(before: PastReadings, after: PastReadings) -> bool:
-    return before.run.output.uri == after.run.output.uri
+def _plan(run: PastRun) -> pa.Table:
+    unread = CARRY_PREFIX + SOURCE_UNREAD
+    plan = run.plan.select(["document_id", "document_hash", "error", "readings"])
+    has_sources = unread in run.plan.schema.names
+    plan = plan.append_column("unread", run.plan[unread] if has_sources else pa.nulls(plan.num_rows, pa.string()))
+    plan = plan.append_column("is_there", is_there(run.plan))
+    return plan.append_column("document", pa.array(np.arange(plan.num_rows)))
 
 
-def _closed_between(before: PastReadings, after: PastReadings) -> set[str]:
+def _questions(run: PastRun) -> pa.Table:
+    questions = run.questions.select(["question_id", "question", "question_hash"])
+    names, nulls = run.questions.schema.names, pa.nulls(questions.num_rows, pa.string())
+    closing = run.questions[FOLLOW_UP_FINGERPRINT] if FOLLOW_UP_FINGERPRINT in names else nulls
+    types = [json.dumps(type_fields(each)) for each in value_types(run.questions)]
+    questions = questions.append_column(FOLLOW_UP_FINGERPRINT, closing)
+    questions = questions.append_column("value_type", pa.array(types, pa.string()))
+    return questions.append_column("number", pa.array(np.arange(questions.num_rows)))
+
+
+def _conditions(before: PastRun, after: PastRun) -> dict[str, bool]:
+    manifests = dict(zip(_SIDES, (before.manifest, after.manifest), strict=True))
+    earlier, later = manifests.values()
+    return {
+        "same_log": _is_one_log(before, after),
+        "same_reader": earlier["fingerprint"] == later["fingerprint"],
+        "same_extraction": earlier["settings"]["extraction"] == later["settings"]["extraction"],
+        **{f"is_sample_{side}": "sample" in manifest for side, manifest in manifests.items()},
+        **{f"is_second_pass_{side}": "again" in manifest for side, manifest in manifests.items()},
+    }
+
+
+def _is_one_log(before: PastRun, after: PastRun) -> bool:
+    return before.output.uri == after.output.uri
+
+
+def _closed_between(before: PastRun, after: PastRun) -> pa.Table:
     """Hashes of documents of one log whose values may differ though nothing else does: follow-up questions failed
     before.
     """
-    if not _is_one_log(before, after):
-        return set()
-    earlier, later = sorted((before, after), key=lambda side: side.run.run_id)
-    return later.closed_since(earlier.run.run_id)
+    earlier, later = sorted((before, after), key=lambda run: run.run_id)
+    fingerprints = asked_follow_ups(later.questions) if _is_one_log(before, after) else []
+    closed = _closed_keys(later, fingerprints)
+    return closed.filter(pc.greater(closed["run_id"], earlier.run_id)).select(["document_hash"])
 
 
-def _paired_readings(before: PastReadings, after: PastReadings, *, closed: Collection[str]) -> Iterator[_Pair]:
-    """Readings that may differ: documents of the later run in its order, then those that are gone.
+def _closed_keys(run: PastRun, fingerprints: Collection[str]) -> pa.Table:
+    """Keys of what runs up to this one closed."""
+    read = read_keys(run.output, fingerprints=fingerprints, folders=[FOLLOW_UPS_FOLDER]) if fingerprints else []
+    keys = pa.concat_tables([LOG_KEYS.empty_table(), *read])
+    return keys.filter(pc.less_equal(keys["run_id"], run.run_id))
 
-    `closed`: hashes of documents whose values may differ though nothing else does.
-    """
-    gone = (name for name in before.document_ids() if after.record(name) is None)
-    same_log = _is_one_log(before, after)
-    same_reader = same_log and before.reads_as(after)
-    for document_id in (*after.document_ids(), *gone):
-        is_same = same_log and not (closed and after.document_hash(document_id) in closed)
-        if is_same and same_reader and before.record(document_id) == after.record(document_id):
-            continue
-        earlier, later = before.readings(document_id), after.readings(document_id)
-        for key in [*later, *(key for key in earlier if key not in later)]:
-            reading, again = earlier.get(key), later.get(key)
-            if is_same and reading == again:
-                continue
-            if reading and again:
-                why = causes_between(reading, again)
-            else:
-                why = _reason_only_in_one_run(
-                    document_id, key[0], *((before, earlier) if reading is None else (after, later))
-                )
-            yield _Pair(
-                document_id=document_id, question_id=key[0], sample=key[1], before=reading, after=again, why=why
+
+def _register_log(database: "duckdb.DuckDBPyConnection", run: PastRun, *, side: str) -> None:
+    """Adds the keys of the answers in the table `pairs`: `outcomes_before`, `closed_before`, or those of `after`."""
+    sql = f"select distinct {side}.run_id, {side}.follow_up_fingerprint from pairs where {side}.run_id is not null"
+    found = database.sql(sql).to_arrow_table()
+    run_ids, fingerprints = (pc.unique(column).drop_null().to_pylist() for column in found.columns)
+    reader = run.manifest["fingerprint"]
+    read = read_keys(run.output, fingerprints=[reader], folders=[OUTCOMES_FOLDER], begins=run_ids) if run_ids else []
+    database.register(f"outcomes_{side}", pa.concat_tables([LOG_KEYS.empty_table(), *read]))
+    database.register(f"closed_{side}", counted_rows(_closed_keys(run, fingerprints)))
+
+
+def _differences(rows: Sequence[dict[str, Any]], runs: Mapping[str, PastRun]) -> Iterator[dict[str, Any]]:
+    """The rows of `DIFFERENCES` among pairs of readings."""
+    for row in rows:
+        for side in _SIDES:
+            files = {"outcome_files": row.pop(f"files_{side}"), "closed_file": row.pop(f"closed_file_{side}")}
+            row[side] = row[side] and {**row[side], **files}
+    given = [_answers(run, [row[side] for row in rows]) for side, run in runs.items()]
+    for row, earlier, later in zip(rows, *given, strict=True):
+        before, after = row.pop("before"), row.pop("after")
+        change = AnswerChange.CHANGED if after else AnswerChange.REMOVED
+        if Cause.TYPE in row["why"] or earlier.compared != later.compared:
+            change = change if before else AnswerChange.ADDED
+            yield {**row, "change": change, **earlier.columns("before"), **later.columns("after")}
+
+
+def _answers(run: PastRun, readings: Sequence[_Reading | None]) -> Iterator[_GivenAnswer]:
+    """What a run has to say of each reading."""
+    read = [reading for reading in readings if reading and reading["run_id"]]
+    outcomes, closed = _read_outcomes(run, read), _read_closed(run, read)
+    for reading in readings:
+        if reading is None:
+            yield _GivenAnswer()
+        elif reading["run_id"] is None:
+            status = Status.NOT_READ if reading["error"] is None else Status.FAILED
+            value = ValueStatus.NOT_READ.value if reading["error"] and reading["unread"] else None
+            yield _GivenAnswer(
+                question=reading["question"], status=status, value_status=value, error_message=reading["error"]
             )
+        else:
+            outcome = outcomes.get((_key(reading), reading["run_id"]))
+            if outcome is None:
+                raise OutputError(
+                    f"the log of {run.output.uri} no longer holds what run {reading['run_id']} read (document hash "
+                    f"{_key(reading)[0][:12]}, question {reading['question']!r}); restore its files in log/outcomes"
+                )
+            of_kind = closed.get(reading["follow_up_fingerprint"] or "", {})
+            yield _answer(run, reading, outcome, of_kind.get(_key(reading)))
 
 
-def _reason_only_in_one_run(
-    document_id: str, question_id: str, other: PastReadings, readings: Mapping[tuple[str, int], PastReading]
-) -> list[Cause]:
-    """Why the other run, with these readings of the document, lacks one."""
-    if other.leaves_out(document_id, question_id):
-        return [Cause.LIMIT]
-    is_found = other.has_document(document_id)
-    is_asked = (question_id, 0) in readings if is_found else question_id in other.question_ids
-    causes = {Cause.DOCUMENT: not is_found, Cause.QUESTION: not is_asked}
-    return [cause for cause, applies in causes.items() if applies] or [Cause.SAMPLE]
+def _key(reading: _Reading) -> ReadingKey:
+    return (reading["document_hash"] or "", reading["question_hash"], reading["sample"])
 
 
-def _differs(pair: _Pair, before: GivenAnswer, after: GivenAnswer) -> bool:
-    """Whether status, answer or value differ, or both runs ask for the same in another type."""
-    return Cause.TYPE in pair.why or before.stands != after.stands
+def _read_outcomes(run: PastRun, readings: Sequence[_Reading]) -> dict[tuple[ReadingKey, str], CurrentOutcome]:
+    by_run: dict[str, list[_Reading]] = defaultdict(list)
+    for reading in readings:
+        by_run[str(reading["run_id"])].append(reading)
+    found: dict[tuple[ReadingKey, str], CurrentOutcome] = {}
+    for run_id, of_run in by_run.items():
+        rows = read_outcomes(
+            run.output,
+            sorted({file for reading in of_run for file in reading["outcome_files"] or ()}),
+            fingerprint=run.manifest["fingerprint"],
+            document_hashes=sorted({_key(reading)[0] for reading in of_run}),
+        )
+        found.update({(key, run_id): row for key, row in rows.items()})
+    return found
 
 
-def _difference(pair: _Pair, before: GivenAnswer, after: GivenAnswer) -> dict[str, object]:
-    change = AnswerChange.CHANGED if pair.after else AnswerChange.REMOVED
-    return {
-        "document_id": pair.document_id,
-        "question_id": pair.question_id,
-        "sample": pair.sample,
-        "change": change if pair.before else AnswerChange.ADDED,
-        "why": pair.why,
-        **before.columns("before"),
-        **after.columns("after"),
-    }
+def _read_closed(run: PastRun, readings: Sequence[_Reading]) -> Mapping[str, Mapping[ReadingKey, FollowUpRow]]:
+    """What closed the readings, by fingerprint and key, where the log has it."""
+    closed = [reading for reading in readings if reading["closed_file"]]
+    return read_follow_ups(
+        run.output,
+        sorted({str(reading["closed_file"]) for reading in closed}),
+        fingerprints=sorted({str(reading["follow_up_fingerprint"]) for reading in closed}),
+        document_hashes=sorted({_key(reading)[0] for reading in closed}),
+        columns=("value", "value_status"),
+    )
+
+
+def _answer(run: PastRun, reading: _Reading, outcome: OutcomeRow, closed: FollowUpRow | None) -> _GivenAnswer:
+    is_ok = outcome["status"] == Status.OK
+    extraction = Extraction(run.manifest["settings"]["extraction"])
+    return _GivenAnswer(
+        question=reading["question"],
+        status=outcome["status"],
+        answer=extract_answer(outcome["response"] or "", extraction=extraction) if is_ok else None,
+        memory=outcome["memory"],
+        value=closed["value"] if closed and is_ok else None,
+        value_status=stated(closed["value_status"], unread=reading["unread"]) if closed and is_ok else None,
+        error_message=outcome["error_message"],
+        run_id=reading["run_id"],
+    )

@@ -6,26 +6,27 @@ of which files it found what, if that is not as an earlier run has it; `manifest
 one that it closed with, and is written last. The question list is in `log/questions/`.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TypedDict, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.documents.document_index import CARRY_PREFIX, KeptIndex, is_document
 from memagent_batch.errors import OutputError
 from memagent_batch.runs.manifest import MANIFEST_FILE, Manifest, read_manifest
-from memagent_batch.runs.plan import Plan, ReadingLists
+from memagent_batch.runs.plan import LAST_HASHES, Plan
+from memagent_batch.runs.reading_state import struct_column
 from memagent_batch.runs.tables import REMOVED_TABLE, RUN_PLAN
 from memagent_batch.store.database import run_query
 from memagent_batch.store.errors import output_errors, table_errors
 from memagent_batch.store.json_files import write_json
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes, read_parquet
-from memagent_batch.store.turn_log.index import RunTurns, TurnIndex
+from memagent_batch.store.turn_log.index import LogIndex
+from memagent_batch.store.turn_log.keys import LOG_KEYS
 from memagent_batch.store.turn_log.question_list import ASKED_FOLDER
 
 RUNS_FOLDER = "runs"
@@ -50,6 +51,21 @@ select count(*) filter (before.name is null) as added,
        count(*) filter (before.name = after.name and before.hash is not distinct from after.hash) as unchanged
 from before full join after on before.name = after.name and before.place is not distinct from after.place
 """
+_LATEST = "select document_id, document_hash, min(age) as age from found group by all"
+_EARLIER = "select distinct document_hash from logged where document_hash not in (select document_hash from wanted)"
+_BEGUN = """
+select plan.document_id, plan.document_hash from plan join earlier using (document_hash)
+where document_id in (select document_id from wanted)
+"""
+_FINISHED = """
+select document_id, plan.document_hash, wanted.document_hash as wanted_hash, is_read,
+       coalesce(plan.document_hash <> wanted.document_hash
+                and (is_read or plan.document_hash in (select document_hash from logged)), false) as is_found
+from plan join wanted using (document_id)
+"""
+_RECORDED = """
+select document, question, sample, if(is_open, null, run_id) as run_id from state order by document, place, sample
+"""
 SHOWN_RUNS = 10
 """Runs that an error names, the latest ones."""
 
@@ -68,25 +84,16 @@ class PastRun:
     removed: pa.Table
 
 
-def recorded_plan(plan: Plan, index: TurnIndex) -> pa.Table:
+def recorded_plan(plan: Plan, index: LogIndex) -> pa.Table:
     """The plan of a run as `RUN_PLAN`: its documents with their readings, and those that a limit leaves out with none.
 
     The latter are known by it, so that a later run can tell which of them are gone. A reading that was answered and not
     closed has no run yet, as one that was not read.
     """
-    readings = ReadingLists()
-    run_ids: list[str | None] = []
-    for document in plan.texts():
-        for row, sample in plan.readings_of(document):
-            key = plan.key_of(document, row, sample)
-            outcome = None if plan.is_open(row, key, index) else index.outcomes.get(key)
-            readings.add(row, sample)
-            run_ids.append(outcome.run_id if outcome else None)
-        readings.end_document()
     documents = plan.documents if plan.outside is None else pa.concat_tables([plan.documents, plan.outside])
-    for _ in range(documents.num_rows - plan.documents.num_rows):
-        readings.end_document()
-    column = readings.column(RUN_PLAN.field("readings").type, run_ids)
+    with plan.state(index) as database:
+        readings = database.sql(_RECORDED).to_arrow_table()
+    column = struct_column(readings, RUN_PLAN.field("readings").type, documents=np.arange(documents.num_rows))
     carried = [name for name in documents.schema.names if name.startswith(CARRY_PREFIX)]
     documents = documents.select(["document_id", "document_hash", "error", "error_type", *carried])
     return _with_schema(documents.add_column(4, "readings", column))
@@ -159,64 +166,53 @@ def write_begun_plan(output: Location, plan: pa.Table, *, run_id: str) -> None:
     (output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}").write_bytes(parquet_bytes(plan))
 
 
-def last_hashes(
-    output: Location, past: PastRun | None, documents: pa.Table, *, index: TurnIndex
-) -> dict[str, list[str]]:
-    """Hashes that documents had when they were last read, where these have changed since, by document_id.
+def last_hashes(output: Location, past: PastRun | None, documents: pa.Table, *, index: LogIndex) -> pa.Table:
+    """Hashes that documents had when they were last read, where these have changed since, as `LAST_HASHES`.
 
     Runs that were stopped after the last finished one come first, the latest of them before the others: each may have
     read a part. A finished run that did not read a document, as one with a limit or without its endpoint, leaves this
     to the runs before it.
     """
-    held = frozenset(document_hash for document_hash, _ in index.turn_files)
-    if not held:
-        return {}
-    names = (documents[name].to_pylist() for name in ("document_id", "document_hash"))
-    wanted = {name: hash_ for name, hash_ in zip(*names, strict=True) if hash_ is not None}
-    found: dict[str, list[str]] = defaultdict(list)
-    for name, hash_ in _begun_versions(output, wanted, after=past.run_id if past else "", held=held):
-        found[name].append(hash_)
-    finished = _finished_versions(past, wanted, held=held) if past else {}
-    for name, hash_ in finished.items():
-        found[name].append(hash_)
-    return {name: list(dict.fromkeys(versions)) for name, versions in found.items()}
+    logged = index.turns.select(["document_hash"])
+    if not logged.num_rows:
+        return LAST_HASHES.empty_table()
+    wanted = documents.select(["document_id", "document_hash"])
+    wanted = wanted.filter(pc.is_valid(wanted["document_hash"]))
+    found = [LAST_HASHES.empty_table()]
+    for table in _begun_versions(output, wanted, after=past.run_id if past else "", logged=logged):
+        found.append(_with_age(table, len(found)))
+    for table in _finished_versions(past, wanted, logged=logged) if past else ():
+        found.append(_with_age(table, len(found)))
+    return run_query(_LATEST, {"found": pa.concat_tables(found)}).cast(LAST_HASHES)
 
 
-def _begun_versions(
-    output: Location, wanted: Mapping[str, str], *, after: str, held: frozenset[str]
-) -> Iterator[tuple[str, str]]:
+def _with_age(versions: pa.Table, age: int) -> pa.Table:
+    return versions.append_column("age", pa.repeat(age, versions.num_rows)).cast(LAST_HASHES)
+
+
+def _begun_versions(output: Location, wanted: pa.Table, *, after: str, logged: pa.Table) -> Iterator[pa.Table]:
     """Ids of documents and versions with turns in the log that runs after this one began to read, the latest first."""
-    earlier = pa.array(held.difference(wanted.values()), pa.string())
-    if not len(earlier):  # as where a run goes on that was stopped: its plan need not be read
+    earlier = run_query(_EARLIER, {"logged": logged, "wanted": wanted})
+    if not earlier.num_rows:  # as where a run goes on that was stopped: its plan need not be read
         return
     suffix = f"/{PLAN_FILE}"
     plans = [path for path in (output / RUNS_FOLDER).files() if path.endswith(suffix)]
     begun = {path.removesuffix(suffix).rsplit("/", 1)[-1] for path in plans} - {*finished_runs(output)}
     for run_id in sorted((each for each in begun if each > after), reverse=True)[:LOOKED_BACK]:
         plan = _read_table(output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}").select(["document_id", "document_hash"])
-        rows = plan.filter(pc.is_in(plan["document_hash"], earlier)).to_pylist()
-        yield from ((row["document_id"], row["document_hash"]) for row in rows if row["document_id"] in wanted)
+        yield run_query(_BEGUN, {"plan": plan, "wanted": wanted, "earlier": earlier})
 
 
-def _finished_versions(past: PastRun, wanted: dict[str, str], *, held: frozenset[str]) -> dict[str, str]:
-    """The versions that the last finished run which read these documents found, by document_id."""
-    found: dict[str, str] = {}
+def _finished_versions(past: PastRun, wanted: pa.Table, *, logged: pa.Table) -> Iterator[pa.Table]:
+    """The versions that the last finished run which read these documents found; see `_begun_versions`."""
     for plan in _plans_back(past):
-        if not wanted:
-            break
-        rows = plan.select(["document_id", "document_hash", "readings"])
-        rows = rows.filter(pc.is_in(rows["document_id"], pa.array(wanted, pa.string())))
-        read = _rows_read(rows)
-        left: dict[str, str] = {}
-        hashes = zip(rows["document_id"].to_pylist(), rows["document_hash"].to_pylist(), strict=True)
-        for row, (name, hash_) in enumerate(hashes):
-            is_other = hash_ not in (None, wanted[name])
-            if is_other and (row in read or hash_ in held):
-                found[name] = hash_
-            elif row not in read:
-                left[name] = wanted[name]
-        wanted = left
-    return found
+        if not wanted.num_rows:
+            return
+        versions = plan.select(["document_id", "document_hash"]).append_column("is_read", _are_read(plan))
+        rows = run_query(_FINISHED, {"plan": versions, "wanted": wanted, "logged": logged})
+        yield rows.filter(rows["is_found"]).select(["document_id", "document_hash"])
+        left = rows.filter(pc.invert(pc.or_(rows["is_found"], rows["is_read"])))
+        wanted = left.select(["document_id", "wanted_hash"]).rename_columns(wanted.schema.names)
 
 
 def _plans_back(past: PastRun) -> Iterator[pa.Table]:
@@ -230,10 +226,13 @@ def _plans_back(past: PastRun) -> Iterator[pa.Table]:
         yield _read_table(place)
 
 
-def _rows_read(plan: pa.Table) -> frozenset[int]:
+def _are_read(plan: pa.Table) -> pa.Array:
+    """Which documents of a plan have a reading that some run has read."""
     readings = plan["readings"].combine_chunks()
     has_run = pc.is_valid(pc.struct_field(pc.list_flatten(readings), "run_id"))
-    return frozenset(pc.list_parent_indices(readings).filter(has_run).to_pylist())
+    are_read = np.zeros(plan.num_rows, bool)
+    are_read[pc.list_parent_indices(readings).filter(has_run).to_numpy()] = True
+    return pa.array(are_read)
 
 
 def write_plan(past: PastRun) -> None:
@@ -328,7 +327,7 @@ class Changes(TypedDict):
     tables: dict[str, TableVersions]
     """Versions of the tables of a lake that were read, by table."""
     turns: dict[str, int]
-    """What the readings that were read since cost, follow-up questions included; see `RunTurns`."""
+    """Turns that were asked since, follow-up questions included, and those that were taken from earlier versions."""
 
 
 def find_changes(
@@ -337,20 +336,26 @@ def find_changes(
     *,
     before: PastRun | None,
     tables: Mapping[str, str] | None = None,
-    run_turns: Mapping[str, RunTurns] = MappingProxyType({}),
+    turns: pa.Table | None = None,
 ) -> Changes:
-    """Compares a run that is about to finish with the last one that did."""
+    """Compares a run that is about to finish with the last one that did; `turns` are those of its `LogIndex`."""
     versions = before.manifest["tables"] if before else {}
     since = before.run_id if before else ""
-    new = [turns for run_id, turns in run_turns.items() if run_id > since]
+    turns = LOG_KEYS.empty_table() if turns is None else turns
+    new = turns.filter(pc.greater(turns["run_id"], since))
+    asked = new.filter(pc.is_null(new["reused_from"]))
     return {
         "since": before.run_id if before else None,
         "documents": _count(_documents(before.plan) if before else None, _documents(plan)),
         "questions": _count(_questions(before.questions) if before else None, _questions(questions)),
         "readings": _count_readings(plan, since=since),
         "tables": {uri: {"before": versions.get(uri), "now": now} for uri, now in (tables or {}).items()},
-        "turns": {"asked": sum(each.asked for each in new), "reused": sum(each.held for each in new)},
+        "turns": {"asked": _sum_turns(asked), "reused": _sum_turns(new) - _sum_turns(asked)},
     }
+
+
+def _sum_turns(keys: pa.Table) -> int:
+    return int(pc.sum(keys["num_turns"], min_count=0).as_py())
 
 
 def removed_documents(plan: pa.Table, *, run_id: str, before: PastRun | None) -> pa.Table:

@@ -7,7 +7,7 @@ takes no notice of it, and nothing of the run is written or removed.
 import json
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypedDict
 
@@ -19,15 +19,16 @@ from memagent_batch.domain.answers import Extraction
 from memagent_batch.errors import OutputError
 from memagent_batch.runs.history import PLAN_FILE, RUNS_FOLDER
 from memagent_batch.runs.manifest import RUN_FILE, read_manifest, read_run_record
-from memagent_batch.runs.parts import PART_READINGS, asked_keys, with_log_files
+from memagent_batch.runs.parts import PART_READINGS
 from memagent_batch.runs.projection import Projection, answers_table, carried_values, load_part_log, part_readings
+from memagent_batch.runs.reading_state import with_log_files
 from memagent_batch.store.claims import ABANDONED_AFTER, replace_shown
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.json_files import json_bytes
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes, read_parquet
-from memagent_batch.store.turn_log.index import scan_log
-from memagent_batch.store.turn_log.question_list import read_asked, with_asked
+from memagent_batch.store.turn_log.index import LogIndex, scan_log
+from memagent_batch.store.turn_log.question_list import asked_follow_ups, read_asked, with_asked
 
 PARTIAL_FOLDER = "partial"
 PARTIAL_FILE = "partial/partial.json"
@@ -110,8 +111,7 @@ def _begun_run(output: Location) -> _BegunRun:
     if not place.exists():
         raise OutputError(f"output: run {run_id} has not begun to read; try again in a while")
     questions = read_asked(output, run_id=run_id)
-    asked = asked_keys(questions)
-    follow_up_readings = sorted({name for _, name in asked if name})
+    follow_up_readings = asked_follow_ups(questions)
     index = scan_log(output, fingerprint=fingerprint, follow_up_readings=follow_up_readings)
     projection = Projection(
         output=output,
@@ -124,10 +124,7 @@ def _begun_run(output: Location) -> _BegunRun:
         keep_word="",
         follow_up_readings=dict.fromkeys(follow_up_readings, ()),
     )
-    index = replace(index, turn_files={})
-    begun = read_parquet(place)
-    parts = [begun.slice(start, PART_READINGS) for start in range(0, begun.num_rows or 1, PART_READINGS)]
-    plan = pa.concat_tables([with_log_files(part, asked, index) for part in parts])
+    plan = with_log_files(read_parquet(place), questions, LogIndex(outcomes=index.outcomes, closed=index.closed))
     return _BegunRun(plan=plan, questions=questions, projection=projection, asked=record["asked"])
 
 
@@ -152,8 +149,7 @@ def _tables(run: _BegunRun) -> Iterator[pa.Table]:
 def _answers(run: _BegunRun, rows: Sequence[int]) -> pa.Table:
     """The answers of some documents, of the readings that have ended and are closed."""
     documents = run.plan.take(pa.array(rows, pa.int64()))
-    asked = [[reading["question"] for reading in readings] for readings in documents["readings"].to_pylist()]
-    part = with_asked(documents, asked, questions=run.questions)
+    part = with_asked(documents, run.questions)
     held = load_part_log(part, projection=run.projection)
     answered = [found for each in part_readings(part) if (found := held.reading(*each))]
     return answers_table([each.answer for each in answered], carried=carried_values(part, answered))

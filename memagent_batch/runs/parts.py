@@ -11,20 +11,21 @@ an outcome would be, and the rows go to the table `answers` with their part.
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.documents.document_index import CARRY_PREFIX
 from memagent_batch.runs.manifest import PartReport, read_manifest
-from memagent_batch.runs.plan import WORK_COLUMNS, IndexedText, Plan
+from memagent_batch.runs.plan import WORK_COLUMNS, Plan
 from memagent_batch.runs.projection import Projection, row_rules
+from memagent_batch.runs.reading_state import DOCUMENT, FILE_COLUMNS, add_files, struct_column
 from memagent_batch.store.columns import arrow_schema
 from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.index import TurnIndex
+from memagent_batch.store.turn_log.index import LogIndex
 from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT, asked_in, with_asked
 from memagent_batch.store.turn_log.rows import OUTCOME_LOG, OutcomeRow
 
@@ -34,96 +35,59 @@ PART_READINGS = 10_000
 """Most readings in one part file of the tables."""
 PART_COLUMN = "part"
 """Number of a part, from 0, in each of its rows: files of the tables are named by it."""
-_PART_COLUMNS = pa.schema(
-    [
-        WORK_COLUMNS.field("readings"),
-        pa.field("outcome_files", pa.list_(pa.string())),
-        WORK_COLUMNS.field("turn_files"),
-        pa.field("follow_up_files", pa.list_(pa.string())),
-    ]
-)
-AskedKey = tuple[str, str | None]
-"""Hash of a question, and the fingerprint of what is asked after its answers."""
+_READINGS = WORK_COLUMNS.field("readings")
+_PARTS = """
+with ended as (
+    select document, num_bytes * count(question) as num_bytes, count(question) as num_readings,
+           coalesce(max(file), '') as last_file
+    from documents left join state using (document) group by document, num_bytes),
+before as (
+    select document, sum(num_bytes) over placed - num_bytes as num_bytes,
+           sum(num_readings) over placed - num_readings as num_readings
+    from ended window placed as (order by last_file, document rows unbounded preceding))
+select document, dense_rank() over (order by num_bytes // $part_bytes, num_readings // $part_readings) - 1 as part
+from before order by part
+"""
+_PART_READINGS = "select part, document, place, question, sample from state join parts using (document) order by part"
+_PART_FILES = "select part, document, kind, file from files join parts using (document) order by part"
+_PART_ORDERS = {
+    "parts": "order by document",
+    "part_readings": "order by document, place, sample",
+    "part_files": "",
+}
 NOT_READ_COLUMN = "not_read"
 """Column of what a reader returns, and of a part of the plan."""
 
 
-def plan_parts(plan: Plan, index: TurnIndex) -> Iterator[pa.Table]:
+def plan_parts(plan: Plan, index: LogIndex) -> Iterator[pa.Table]:
     """All documents, in groups whose readings make one part file of each table; in a group in input order.
 
     Documents whose readings ended at about the same time go together, so that a log file is read for one group or
-    two, and not for all. The readings are all that were asked for; `outcome_files` and `turn_files` name the log
-    files that hold them, `asked` holds their questions (`question_list.py`), `part` the number of the group.
+    two, and not for all. The readings are all that were asked for; `FILE_COLUMNS` name the log files that hold them,
+    `asked` holds their questions (`question_list.py`), `part` the number of the group.
     """
-    asked = [(hash_, plan.asked.follow_ups_of(row)) for row, hash_ in enumerate(plan.asked.hashes)]
-    ended_in = [_ended_in(plan, document, index) for document in plan.texts()]
-    order = sorted(range(len(ended_in)), key=ended_in.__getitem__)
-    group: dict[int, dict[str, Any]] = {}
-    number = num_bytes = num_readings = 0
-    for row, document in zip(order, plan.texts(order), strict=True):
-        readings = plan.readings_of(document)
-        group[row] = {
-            "readings": [{"question": question, "sample": sample} for question, sample in readings],
-            **_log_files(document["document_hash"], readings, asked=asked, index=index),
-        }
-        num_bytes += document["num_bytes"] * len(group[row]["readings"])
-        num_readings += len(group[row]["readings"])
-        if num_bytes >= PART_BYTES or num_readings >= PART_READINGS:
-            yield _part_table(plan, group, number=number)
-            group, number, num_bytes, num_readings = {}, number + 1, 0, 0
-    if group:
-        yield _part_table(plan, group, number=number)
+    with plan.state(index) as database:
+        limits = {"part_bytes": PART_BYTES, "part_readings": PART_READINGS}
+        database.execute(f"create temp table parts as {_PARTS}", limits)
+        database.execute(f"create temp table part_readings as {_PART_READINGS}")
+        database.execute(f"create temp table part_files as {_PART_FILES}")
+        for number in range(database.sql("select count(distinct part) from parts").fetchall()[0][0]):
+            documents, readings, files = (
+                database.sql(f"from {name} where part = {number} {order}").to_arrow_table()
+                for name, order in _PART_ORDERS.items()
+            )
+            yield _part_table(plan, number, documents=documents[DOCUMENT], readings=readings, files=files)
 
 
-def asked_keys(questions: pa.Table) -> list[AskedKey]:
-    """The keys of a question list (`PlannedQuestions.hashed`), by its rows."""
-    has_follow_ups = FOLLOW_UP_FINGERPRINT in questions.schema.names
-    follow_up_readings = questions[FOLLOW_UP_FINGERPRINT].to_pylist() if has_follow_ups else [None] * questions.num_rows
-    return list(zip(questions["question_hash"].to_pylist(), follow_up_readings, strict=True))
-
-
-def with_log_files(plan: pa.Table, asked: Sequence[AskedKey], index: TurnIndex) -> pa.Table:
-    """Rows of a recorded plan (`RUN_PLAN`) with the columns that name log files, as `plan_parts` adds them."""
-    rows = []
-    for document in plan.select(["document_hash", "readings"]).to_pylist():
-        readings = [(reading["question"], reading["sample"]) for reading in document["readings"]]
-        rows.append(_log_files(document["document_hash"], readings, asked=asked, index=index))
-    added = pa.Table.from_pylist(rows, schema=pa.schema(list(_PART_COLUMNS)[1:]))
-    for name in added.schema.names:
-        plan = plan.append_column(_PART_COLUMNS.field(name), added[name])
-    return plan
-
-
-def _log_files(
-    document_hash: str | None, readings: Iterable[tuple[int, int]], *, asked: Sequence[AskedKey], index: TurnIndex
-) -> dict[str, list[str]]:
-    """The files that hold a document's readings: rows of the question list and samples."""
-    files: dict[str, set[str]] = {"outcome_files": set(), "turn_files": set(), "follow_up_files": set()}
-    for row, sample in readings:
-        question_hash, fingerprint = asked[row]
-        key = (document_hash or "", question_hash, sample)
-        closed = index.follow_up_readings.get(fingerprint or "", {}).get(key)
-        for name, logged in (("outcome_files", index.outcomes.get(key)), ("follow_up_files", closed)):
-            files[name].update([logged.file] if logged else [])
-        files["turn_files"].update(index.files_of((key[0], question_hash)))
-    return {name: sorted(found) for name, found in files.items()}
-
-
-def _ended_in(plan: Plan, document: IndexedText, index: TurnIndex) -> str:
-    """The last log file that holds an outcome of the document; empty where none does."""
-    outcomes = [index.outcomes.get(plan.key_of(document, row, sample)) for row, sample in plan.readings_of(document)]
-    return max((outcome.file for outcome in outcomes if outcome), default="")
-
-
-def _part_table(plan: Plan, group: dict[int, dict[str, Any]], *, number: int) -> pa.Table:
-    rows = sorted(group)
-    documents = plan.documents.take(pa.array(rows, pa.int64()))
-    added = pa.Table.from_pylist([group[row] for row in rows], schema=_PART_COLUMNS)
-    for column in _PART_COLUMNS:
-        documents = documents.append_column(column, added[column.name])
-    documents = documents.append_column(PART_COLUMN, pa.array([number] * len(rows), pa.int64()))
-    asked = [[reading["question"] for reading in group[row]["readings"]] for row in rows]
-    return with_asked(documents, asked, questions=plan.asked.hashed).combine_chunks()
+def _part_table(
+    plan: Plan, number: int, *, documents: pa.ChunkedArray, readings: pa.Table, files: pa.Table
+) -> pa.Table:
+    rows = documents.to_numpy()
+    column = struct_column(readings, _READINGS.type, documents=rows)
+    part = plan.documents.take(documents).append_column(_READINGS, column)
+    part = add_files(part, files, rows=rows)
+    part = part.append_column(PART_COLUMN, pa.array([number] * len(rows), pa.int64()))
+    return with_asked(part, plan.asked.hashed).combine_chunks()
 
 
 class EndedRow(TypedDict):
@@ -138,18 +102,7 @@ class EndedRow(TypedDict):
 ENDED = arrow_schema(EndedRow)
 
 
-_PLAN_COLUMNS = (
-    "document_id",
-    "document_hash",
-    "error",
-    "error_type",
-    "readings",
-    "outcome_files",
-    "turn_files",
-    "follow_up_files",
-)
-
-
+_PLAN_COLUMNS = ("document_id", "document_hash", "error", "error_type", "readings", *FILE_COLUMNS)
 _QUESTION_COLUMNS = ("question_id", "document_id", "question", "question_hash", FOLLOW_UP_FINGERPRINT)
 
 

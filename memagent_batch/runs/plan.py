@@ -3,14 +3,12 @@
 Holds ids, hashes and places of documents, and the questions; never texts.
 """
 
-from array import array
-from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, product
-from types import MappingProxyType
-from typing import TypedDict, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,13 +18,16 @@ from memagent_batch.documents.document_index import ROWS_COLUMN, IndexedFiles, i
 from memagent_batch.documents.questions import type_fields, value_types
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.follow_ups.answer_types import ValueType
-from memagent_batch.domain.readings import Status
 from memagent_batch.errors import InputError
 from memagent_batch.reading.follow_ups import FollowUps
 from memagent_batch.runs.manifest import AgainRecord
-from memagent_batch.store.turn_log.index import ReadingKey, TurnIndex
-from memagent_batch.store.turn_log.keys import log_line
-from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT, with_hashes
+from memagent_batch.runs.reading_state import DOCUMENT, QUESTION, list_column, open_state, struct_column
+from memagent_batch.store.database import run_query
+from memagent_batch.store.turn_log.index import TURN_FILES, LogIndex
+from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT, asked_follow_ups, with_hashes
+
+if TYPE_CHECKING:
+    import duckdb
 
 WORK_COLUMNS = pa.schema(
     [
@@ -40,6 +41,8 @@ WORK_COLUMNS = pa.schema(
 """What a document is read for: row of the question list and sample; the log files that hold turns of it; the
 readings that the log has answered, but whose follow-up questions are missing; run and writer that ended each of these;
 and the hashes of its last versions, the latest first, where these files hold turns of those too."""
+LAST_HASHES = pa.schema([("document_id", pa.string()), ("document_hash", pa.string()), ("age", pa.int64())])
+"""Hashes that documents had in earlier runs; the latest of a document has the smallest age."""
 Sources = TypeVar("Sources", bound=SourceConfig)
 _PLACE_COLUMNS = ["document_id", "document_hash", "path", "format", "start", "stop", "num_bytes", "error", ROWS_COLUMN]
 CALL_COLUMN = "call"
@@ -48,29 +51,55 @@ CALLS_PER_READING = 2
 """Calls that a group leaves for each reading in flight: of what is left to do it takes a fraction of this many."""
 CALL_READINGS = 64
 """Most readings of a group of documents; beyond that, what a call costs is little beside what the readings cost."""
-
-
-class ReadingLists:
-    """Builds a list column of readings, one list for each document, without an object for each reading."""
-
-    def __init__(self) -> None:
-        self._offsets, self._questions, self._samples = array("i", [0]), array("i"), array("i")
-
-    def add(self, question: int, sample: int) -> None:
-        """Adds a reading of the document."""
-        self._questions.append(question)
-        self._samples.append(sample)
-
-    def end_document(self) -> None:
-        """The next reading is of the next document."""
-        self._offsets.append(len(self._questions))
-
-    def column(self, kind: pa.DataType, *more: Sequence[object]) -> pa.ListArray:
-        """The column: lists of structs of question, sample, and a value of each of `more`."""
-        fields = list(kind.value_type)
-        columns = zip((self._questions, self._samples, *more), fields, strict=True)
-        values = pa.StructArray.from_arrays([pa.array(each, field.type) for each, field in columns], fields=fields)
-        return pa.ListArray.from_arrays(pa.array(self._offsets, pa.int32()), values, type=kind)
+_READINGS = WORK_COLUMNS.field("readings").type
+_ASKED = """
+select document, question, place, number::int as sample
+from (select document, question, place from documents, shared where is_there
+      union all
+      select document, question, place from documents join bound using (document_id)),
+     range({samples}) as samples(number)
+"""
+_COUNTS = """
+select count(*) as asked, count(*) filter (status = 'ok' and not is_unreadable) as done,
+       count(*) filter (status = 'failed' or is_unreadable) as failed, count(*) filter (is_open) as to_close
+from state
+"""
+_TODO = """
+select * from (
+    select *, is_open or coalesce($retry_failed and status = 'ok' and closed_status = 'failed', false) as to_close
+    from state where not is_unreadable)
+where to_close or status is null or ($retry_failed and status = 'failed')
+qualify row_number() over (partition by document_hash, question_hash, sample, follow_up_fingerprint
+                           order by document, place) = 1
+"""
+_VERSIONS = f"""
+select distinct document, age, document_hash, file from (
+    select document, question_hash, document_hash, -1 as age from todo
+    union all
+    select document, question_hash, last_hashes.document_hash, age
+    from todo join documents using (document) join last_hashes using (document_id))
+join ({TURN_FILES}) using (document_hash, question_hash)
+"""
+_TO_DO = "select distinct document from todo order by document"
+_TO_READ = "select document, question, sample from todo where not to_close order by document, place, sample"
+_TO_CLOSE = r"""
+select document, question, sample, regexp_extract(file, '([^/]+)-[^-]*$', 1) as line
+from todo where to_close order by document, place, sample
+"""
+_TURN_FILES = "select distinct document, file from versions order by document, file"
+_LAST_HASHES = "select distinct document, document_hash, age from versions where age >= 0 order by document, age"
+_KEPT = """
+select again.question_id, again.document_id, coalesce(shared.question, bound.question) as question,
+       coalesce(shared.place, bound.place) as place
+from again left join shared on shared.question_id = again.question_id
+left join bound on bound.question_id = again.question_id and bound.document_id = again.document_id
+order by again.document_id, again.question_id
+"""
+_TWICE = """
+select question_id, document_id from bound group by all
+having count(*) > 1 or question_id in (select question_id from shared)
+order by min(question), question_id limit 1
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,33 +142,26 @@ class PlannedQuestions:
         self.types: list[ValueType | None] = value_types(self.table)
         """The type that each question asks for."""
         of_type = {each: follow_ups.of_type(each) for each in dict.fromkeys(self.types)} if follow_ups else {}
-        self._follow_up_fingerprints: list[str | None] = [of_type[each] for each in self.types] if of_type else []
+        closing = [of_type.get(each) for each in self.types]
         self.follow_up_turns: list[str] = follow_ups.of_turns(self.types) if follow_ups else []
         """Fingerprints under which the log keeps the follow-up questions of the plan."""
-        self.are_closed = any(self._follow_up_fingerprints)
-        """Whether something is asked after an answer."""
         hashed = with_hashes(self.table)
-        if self.are_closed:
-            hashed = hashed.append_column(FOLLOW_UP_FINGERPRINT, pa.array(self._follow_up_fingerprints, pa.string()))
+        if any(closing):
+            hashed = hashed.append_column(FOLLOW_UP_FINGERPRINT, pa.array(closing, pa.string()))
         self.hashed: pa.Table = hashed
         """The list with the hashes of the addresses; `readings` name its rows."""
-        self.hashes: list[str] = hashed["question_hash"].to_pylist()
-        self.shared: list[int] = []
-        """Rows of the list that are asked of every document."""
-        self.bound: dict[str, list[int]] = defaultdict(list)
-        """Rows of the list that are asked of one document, by document_id."""
-        for row, document_id in enumerate(self.table["document_id"].to_pylist()):
-            (self.shared if document_id is None else self.bound[document_id]).append(row)
+        rows = _placed(hashed)
+        is_shared = pc.is_null(rows["document_id"])
+        self.shared: pa.Table = rows.filter(is_shared)
+        """What is asked of every document: question_id, row of the list, and place among those of a document."""
+        self.bound: pa.Table = rows.filter(pc.invert(is_shared))
+        """What is asked of one document; these come behind the others."""
         self._require_distinct()
 
     @property
     def follow_up_readings(self) -> list[str]:
         """Fingerprints under which the log keeps what the follow-up questions of the plan bring."""
-        return sorted({each for each in self._follow_up_fingerprints if each})
-
-    def follow_ups_of(self, row: int) -> str | None:
-        """The fingerprint of what closes the readings of a question; None where nothing is asked after its answer."""
-        return self._follow_up_fingerprints[row] if self._follow_up_fingerprints else None
+        return asked_follow_ups(self.hashed)
 
     def turns_by_follow_up(self) -> dict[str, list[str]]:
         """Fingerprints of follow-up questions, by that under which the log keeps what they brought together."""
@@ -155,30 +177,37 @@ class PlannedQuestions:
         Raises:
             InputError: one of them is not in the list.
         """
-        ids = self.table["question_id"].to_pylist()
-        bound: dict[str, list[int]] = {}
-        for document_id, wanted in questions.items():
-            rows = [row for row in (*self.shared, *self.bound.get(document_id, ())) if ids[row] in wanted]
-            if len(rows) < len(wanted):
-                lacking = min(set(wanted).difference(ids[row] for row in rows))
-                raise InputError(
-                    f"again_where: it takes question {lacking!r} of document {document_id!r}, which is not asked here; "
-                    "give the same questions as for again_from, or narrow the condition: question_id in ('...')"
-                )
-            bound[document_id] = rows
-        self.shared, self.bound = [], defaultdict(list, bound)
+        pairs = [(name, question_id) for name, wanted in questions.items() for question_id in wanted]
+        names, ids = (pa.array([pair[place] for pair in pairs], pa.string()) for place in range(2))
+        again = pa.table({"document_id": names, "question_id": ids})
+        bound = run_query(_KEPT, {"again": again, "shared": self.shared, "bound": self.bound})
+        lacking = bound.filter(pc.is_null(bound[QUESTION])).slice(0, 1).to_pylist()
+        for row in lacking:
+            raise InputError(
+                f"again_where: it takes question {row['question_id']!r} of document {row['document_id']!r}, which is "
+                "not asked here; give the same questions as for again_from, or narrow the condition: question_id in "
+                "('...')"
+            )
+        self.shared, self.bound = self.shared.slice(0, 0), bound
 
     def _require_distinct(self) -> None:
-        ids = self.table["question_id"].to_pylist()
-        shared = {ids[row] for row in self.shared}
-        for document_id, rows in self.bound.items():
-            names = [ids[row] for row in rows]
-            twice = shared.intersection(names) or {name for name, count in Counter(names).items() if count > 1}
-            if twice:
-                raise InputError(
-                    f"question_id {min(twice)!r} is asked twice of document {document_id!r} (of every document and of "
-                    "it alone, or in the list and beside its text); give one of them another question_id, or drop it"
-                )
+        if not self.bound.num_rows:
+            return
+        twice = run_query(_TWICE, {"shared": self.shared, "bound": self.bound}).to_pylist()
+        for row in twice:
+            raise InputError(
+                f"question_id {row['question_id']!r} is asked twice of document {row['document_id']!r} (of every "
+                "document and of it alone, or in the list and beside its text); give one of them another question_id, "
+                "or drop it"
+            )
+
+
+def _placed(hashed: pa.Table) -> pa.Table:
+    """The rows of a question list with their places: those of one document behind those of all."""
+    rows = np.arange(hashed.num_rows)
+    is_bound = np.asarray(pc.is_valid(hashed["document_id"]), dtype=bool)
+    placed = hashed.select(["question_id", "document_id"]).append_column(QUESTION, pa.array(rows))
+    return placed.append_column("place", pa.array(rows + is_bound * hashed.num_rows))
 
 
 def _with_inline(questions: pa.Table, documents: pa.Table, *, value_type: ValueType | None) -> pa.Table:
@@ -223,15 +252,6 @@ class PlanCounts:
     """Answered by the log; something is asked after the answer that it does not hold."""
 
 
-class IndexedText(TypedDict):
-    """What the plan needs of a document: a row of some columns of the index."""
-
-    document_id: str
-    document_hash: str
-    num_bytes: int
-    error: str | None
-
-
 class Plan:
     """The readings that are asked for: each document with its questions, `samples` times."""
 
@@ -271,141 +291,81 @@ class Plan:
         self.asked = PlannedQuestions(questions, documents, inline_type=inline_type, follow_ups=follow_ups)
         if again is not None:
             self.asked.keep_only(again.questions)
-        self._missing = frozenset(documents.filter(pc.invert(is_there(documents)))["document_id"].to_pylist())
 
     @property
     def num_readings(self) -> int:
         """Readings asked for."""
-        bound = sum(len(self.asked.bound.get(name, ())) for name in self.documents["document_id"].to_pylist())
-        return self.samples * (len(self.asked.shared) * self.num_documents + bound)
+        names = self.documents["document_id"].combine_chunks()
+        is_there_too = pc.is_in(self.asked.bound["document_id"].cast(names.type), names)
+        num_bound = pc.sum(is_there_too, min_count=0).as_py()
+        return int(self.samples * (self.asked.shared.num_rows * self.num_documents + num_bound))
 
     @property
     def num_documents(self) -> int:
         """Documents that are there."""
-        return int(self.documents.num_rows) - len(self._missing)
+        return int(pc.sum(is_there(self.documents), min_count=0).as_py())
 
     def pinned(self, sources: Sources) -> Sources:
         """The sources at the versions that were indexed, whatever becomes of a table meanwhile."""
         return sources.model_copy(update={"documents": self.places or sources.documents})
 
-    def question_rows(self, document_id: str) -> list[int]:
-        """Rows of the question list that are asked of a document; of one that is not there, those bound to it."""
-        bound = self.asked.bound.get(document_id, ())
-        return [*bound] if document_id in self._missing else [*self.asked.shared, *bound]
+    def asked_readings(self) -> pa.Table:
+        """Row of the document, and of the question in the list, of each reading; see `state`."""
+        with self.state(LogIndex()) as database:
+            sql = "select document, question, sample from asked order by document, place, sample"
+            return database.sql(sql).to_arrow_table()
 
-    def counts(self, index: TurnIndex) -> PlanCounts:
+    @contextmanager
+    def state(self, index: LogIndex) -> Iterator["duckdb.DuckDBPyConnection"]:
+        """A database with what is asked and logged; see `open_state`."""
+        documents = self.documents.select(["document_id", "document_hash", "num_bytes", "error"])
+        documents = documents.append_column("is_there", is_there(self.documents))
+        tables = {"shared": self.asked.shared, "bound": self.asked.bound}
+        asked = _ASKED.format(samples=self.samples)
+        with open_state(documents, self.asked.hashed, index, asked=asked, tables=tables) as database:
+            yield database
+
+    def counts(self, index: LogIndex) -> PlanCounts:
         """How many readings are asked for, done and failed."""
-        asked = done = failed = to_close = 0
-        for document in self.texts():
-            for row in self.question_rows(document["document_id"]):
-                for sample in range(self.samples):
-                    asked += 1
-                    status = self._status(document, row, sample, index)
-                    done += status == Status.OK
-                    failed += status == Status.FAILED
-                    to_close += self.is_open(row, self.key_of(document, row, sample), index)
-        return PlanCounts(asked=asked, done=done, failed=failed, to_close=to_close)
-
-    def is_open(self, row: int, key: ReadingKey, index: TurnIndex, *, retry_failed: bool = False) -> bool:
-        """Whether a reading of this row of the list has an answer, and more is asked after it than the log holds."""
-        fingerprint, outcome = self.asked.follow_ups_of(row), index.outcomes.get(key)
-        if fingerprint is None or outcome is None or outcome.status != Status.OK:
-            return False
-        closed = index.follow_up_readings.get(fingerprint, {}).get(key)
-        return closed is None or (retry_failed and closed.status is Status.FAILED)
+        with self.state(index) as database:
+            (counts,) = database.sql(_COUNTS).to_arrow_table().to_pylist()
+        return PlanCounts(**counts)
 
     def pending(
-        self, index: TurnIndex, *, retry_failed: bool, last_hashes: Mapping[str, Sequence[str]] = MappingProxyType({})
+        self, index: LogIndex, *, retry_failed: bool, last_hashes: pa.Table | None = None
     ) -> Iterator[pa.Table]:
         """Documents with readings to do, longest first, as bundles to tokenise together (`bundles.py`).
 
         Documents of the same text share their readings: the first of them is read, for all.
         A bundle is a table of the index's places with `WORK_COLUMNS`.
-        `last_hashes` are those of the last versions of documents that have changed, by document_id, the latest first.
+        `last_hashes`: those of the last versions of documents that have changed.
         """
-        work = self._todo(index, retry_failed=retry_failed)
-        documents = self.documents.select(_PLACE_COLUMNS)
-        for name, column in work.items():
-            documents = documents.append_column(WORK_COLUMNS.field(name), column)
-        counts = [pc.list_value_length(column) for column in work.values()]
-        documents = documents.filter(pc.greater(pc.add(*counts), 0)).combine_chunks()
-        for rows in bundles(documents):
-            bundle = documents.take(rows)
-            both = zip(*(bundle[name].to_pylist() for name in work), strict=True)
-            asked = [[reading["question"] for readings in of_document for reading in readings] for of_document in both]
-            hashes = (bundle[name].to_pylist() for name in ("document_hash", "document_id"))
-            files, logged_hashes = [], []
-            for hash_, name, rows in zip(*hashes, asked, strict=True):
-                of_last = {last: self.turn_files(last, rows, index) for last in last_hashes.get(name, ())}
-                files.append(sorted({*self.turn_files(hash_, rows, index), *chain.from_iterable(of_last.values())}))
-                logged_hashes.append([last for last, last_files in of_last.items() if last_files])
-            ended_by = self._ended_by(bundle, index)
-            for name, values in (("turn_files", files), ("ended_by", ended_by), ("last_hashes", logged_hashes)):
-                column = WORK_COLUMNS.field(name)
-                bundle = bundle.append_column(column, pa.array(values, column.type))
-            yield bundle.combine_chunks()
+        last_hashes = LAST_HASHES.empty_table() if last_hashes is None else last_hashes
+        work = self._work(index, retry_failed=retry_failed, last_hashes=last_hashes)
+        for rows in bundles(work):
+            yield work.take(rows).combine_chunks()
 
-    def texts(self, order: list[int] | None = None) -> Iterator[IndexedText]:
-        """The documents, in this order of their rows; in that of the index by default."""
-        columns = self.documents.select(["document_id", "document_hash", "num_bytes", "error"])
-        for batch in (columns if order is None else columns.take(pa.array(order, pa.int64()))).to_batches(
-            max_chunksize=10_000
-        ):
-            yield from batch.to_pylist()
-
-    def readings_of(self, document: IndexedText) -> list[tuple[int, int]]:
-        """The readings of a document: rows of the question list and samples."""
-        return list(product(self.question_rows(document["document_id"]), range(self.samples)))
-
-    def key_of(self, document: IndexedText, row: int, sample: int) -> ReadingKey:
-        """The key of a reading under the fingerprint."""
-        return (document["document_hash"], self.asked.hashes[row], sample)
-
-    def turn_files(self, document_hash: str, rows: Iterable[int], index: TurnIndex) -> list[str]:
-        """The log files that hold turns of a document's readings for these questions."""
-        hashes = {self.asked.hashes[row] for row in rows}
-        return sorted({file for hash_ in hashes for file in index.files_of((document_hash, hash_))})
-
-    def _ended_by(self, bundle: pa.Table, index: TurnIndex) -> list[list[str]]:
-        """Run and writer that ended each of the readings to close, by document."""
-        hashes, follow_up_readings = (bundle[name].to_pylist() for name in ("document_hash", "follow_ups"))
-        keys = (
-            [(hash_, self.asked.hashes[each["question"]], each["sample"]) for each in readings]
-            for hash_, readings in zip(hashes, follow_up_readings, strict=True)
-        )
-        return [[log_line(index.outcomes[key].file) for key in of_document] for of_document in keys]
-
-    def _status(self, document: IndexedText, row: int, sample: int, index: TurnIndex) -> Status | None:
-        if document["error"] is not None:
-            return Status.FAILED
-        outcome = index.outcomes.get(self.key_of(document, row, sample))
-        return outcome.status if outcome else None
-
-    def _todo(self, index: TurnIndex, *, retry_failed: bool) -> dict[str, pa.ListArray]:
-        """The readings to do of each document, and those to close, as columns of `WORK_COLUMNS`."""
-        again = {None, Status.FAILED} if retry_failed else {None}
-        shared_texts = self._shared_texts()
-        taken_of_shared: set[tuple[ReadingKey, str | None]] = set()
-        readings, follow_up_readings = ReadingLists(), ReadingLists()
-        for document in self.texts():
-            taken = taken_of_shared if document["document_hash"] in shared_texts else set()
-            for row, sample in self.readings_of(document) if document["error"] is None else ():
-                reading = self.key_of(document, row, sample)
-                key = (reading, self.asked.follow_ups_of(row))
-                status = self._status(document, row, sample, index)
-                is_open = self.is_open(row, reading, index, retry_failed=retry_failed)
-                if key not in taken and (is_open or status in again):
-                    (follow_up_readings if is_open else readings).add(row, sample)
-                    taken.add(key)
-            readings.end_document()
-            follow_up_readings.end_document()
-        kind = WORK_COLUMNS.field("readings").type
-        return {"readings": readings.column(kind), "follow_ups": follow_up_readings.column(kind)}
-
-    def _shared_texts(self) -> frozenset[str]:
-        """Hashes that several documents have."""
-        counts = self.documents.select(["document_hash"]).group_by("document_hash").aggregate([([], "count_all")])
-        return frozenset(counts.filter(pc.greater(counts["count_all"], 1))["document_hash"].to_pylist())
+    def _work(self, index: LogIndex, *, retry_failed: bool, last_hashes: pa.Table) -> pa.Table:
+        """The documents with readings to do, with `WORK_COLUMNS`."""
+        with self.state(index) as database:
+            database.register("last_hashes", last_hashes)
+            database.execute(f"create temp table todo as {_TODO}", {"retry_failed": retry_failed})
+            database.execute(f"create temp table versions as {_VERSIONS}")
+            read, closed, files, versions, documents = (
+                database.sql(sql).to_arrow_table() for sql in (_TO_READ, _TO_CLOSE, _TURN_FILES, _LAST_HASHES, _TO_DO)
+            )
+        rows = documents[DOCUMENT].to_numpy()
+        columns = {
+            "readings": struct_column(read, _READINGS, documents=rows),
+            "turn_files": list_column(files, files["file"].combine_chunks(), documents=rows),
+            "follow_ups": struct_column(closed, _READINGS, documents=rows),
+            "ended_by": list_column(closed, closed["line"].combine_chunks(), documents=rows),
+            "last_hashes": list_column(versions, versions["document_hash"].combine_chunks(), documents=rows),
+        }
+        work = self.documents.select(_PLACE_COLUMNS).take(documents[DOCUMENT])
+        for field in WORK_COLUMNS:
+            work = work.append_column(field, columns[field.name].cast(field.type))
+        return work
 
 
 def group_documents(bundles: Sequence[pa.Table], *, readings_in_flight: int) -> Iterator[pa.Table]:

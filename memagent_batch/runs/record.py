@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from hashlib import sha256
-from itertools import chain
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -36,7 +35,7 @@ from memagent_batch.runs.projection import PROJECTION_FILE, Projection, projecti
 from memagent_batch.store.errors import FILE_ERRORS, storage_errors
 from memagent_batch.store.json_files import json_bytes, write_json
 from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.index import TurnIndex
+from memagent_batch.store.turn_log.index import LogIndex
 from memagent_batch.store.turn_log.keys import FOLLOW_UPS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER, list_folder
 from memagent_batch.store.turn_log.question_list import ASKED_FOLDER
 
@@ -185,13 +184,10 @@ def list_log(output: Location) -> Iterator[str]:
         yield from (path[start:] for path in list_folder(output / folder))
 
 
-def used_files(output: Location, index: TurnIndex) -> set[str]:
+def used_files(output: Location, index: LogIndex) -> set[str]:
     """Names of the log files that an index was made of, as far as it names them."""
     start = len((output / TURNS_FOLDER).path) - len(TURNS_FOLDER)
-    of_turns = chain.from_iterable(index.turn_files.values())
-    ended = (each.file for each in index.outcomes.values())
-    closed = (each.file for readings in index.follow_up_readings.values() for each in readings.values())
-    return {path[start:] for path in chain(of_turns, ended, closed)}
+    return {path[start:] for path in index.files()}
 
 
 def file_hashes(output: Location, names: Iterable[str]) -> Iterator[tuple[str, str | None]]:

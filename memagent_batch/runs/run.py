@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from types import MappingProxyType
 from typing import Literal, cast
 
 import pyarrow as pa
@@ -69,7 +68,7 @@ from memagent_batch.runs.tables import (
 from memagent_batch.store.errors import storage_errors
 from memagent_batch.store.json_files import read_json
 from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.index import RunTurns, last_run_id
+from memagent_batch.store.turn_log.index import last_run_id
 from memagent_batch.store.turn_log.question_list import read_asked, write_asked
 from memagent_batch.store.turn_log.writer import new_run_id
 from memagent_batch.wiring import ReaderIdentity
@@ -172,7 +171,7 @@ def close_run(
     log_files: Collection[str],
     before: PastRun | None,
     spent: Spent | None = None,
-    run_turns: Mapping[str, RunTurns] = MappingProxyType({}),
+    turns: pa.Table | None = None,
 ) -> Manifest:
     """Checks that the counts close, and writes what is left: `removed`, the record of the run, and the manifest.
 
@@ -190,7 +189,7 @@ def close_run(
         reports,
         counts=counts,
         removed_file=removed_file,
-        changes=find_changes(recorded, questions, before=before, tables=run.record.tables, run_turns=run_turns),
+        changes=find_changes(recorded, questions, before=before, tables=run.record.tables, turns=turns),
     )
     manifest = _with_own_parts(manifest, run, reports, spent=spent)
     past = PastRun(

@@ -4,12 +4,11 @@ A run that stops before its end leaves a note, `runs/RUN_ID/stopped.json`. A kil
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NotRequired, TypedDict, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
@@ -25,16 +24,25 @@ from memagent_batch.runs.manifest import (
     read_manifest,
     read_run_record,
 )
+from memagent_batch.store.database import run_query
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.json_files import read_json, write_json
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import scan_log
-from memagent_batch.store.turn_log.keys import TURNS_FOLDER, read_keys
 
 STOPPED_FILE = "stopped.json"
 PROGRESS_FILE = "progress.json"
 WHY_CHARACTERS = 1000
 """Longest reason that is kept."""
+_SUMS = """
+select coalesce(sum(num_turns) filter (is_asked and is_own), 0)::bigint as turns,
+       coalesce(sum(num_turns) filter (not is_asked), 0)::bigint as reused_turns,
+       coalesce(sum(num_prompt_tokens) filter (is_asked and is_own), 0)::bigint as prompt_tokens,
+       coalesce(sum(num_turns) filter (is_asked and not is_own), 0)::bigint as follow_up_turns,
+       coalesce(sum(num_prompt_tokens) filter (is_asked and not is_own), 0)::bigint as follow_up_prompt_tokens,
+       max(finished_at) as last_turn_at
+from (select *, reused_from is null as is_asked, fingerprint = $fingerprint as is_own from turns)
+"""
 
 
 class ProgressNote(TypedDict):
@@ -109,10 +117,10 @@ def read_state(output: Location) -> RunState:
     manifest = read_manifest(output)
     if manifest is not None and manifest["run_id"] != record["run_id"]:
         manifest = None
-    index = scan_log(output, fingerprint=record["fingerprint"])
-    statuses = Counter(outcome.status for outcome in index.outcomes.values())
+    index = scan_log(output, fingerprint=record["fingerprint"], follow_up_turns=record["follow_up_turns"])
+    statuses = Counter(index.outcomes["status"].to_pylist())
     note = None if manifest else read_json(output / f"{RUNS_FOLDER}/{record['run_id']}/{STOPPED_FILE}")
-    sums = _sum_log(output, fingerprint=record["fingerprint"], follow_up_turns=record["follow_up_turns"])
+    sums = _sum_turns(index.turns, fingerprint=record["fingerprint"])
     state: dict[str, Any] = {
         "run_id": record["run_id"],
         "state": _state(manifest, note),
@@ -156,31 +164,11 @@ def _state(manifest: Manifest | None, note: Mapping[str, Any] | None) -> str:
     return "stopped" if note else "running or killed"
 
 
-def _sum_log(output: Location, *, fingerprint: str, follow_up_turns: Collection[str]) -> LogSums:
+def _sum_turns(turns: pa.Table, *, fingerprint: str) -> LogSums:
     """Counts of the turn log: of the reader's own turns, and of those asked after its answers."""
-    num_turns = num_reused = num_tokens = num_follow_up_turns = num_follow_up_tokens = 0
-    last: datetime | None = None
-    for keys in read_keys(output, fingerprints=[fingerprint, *follow_up_turns], folders=[TURNS_FOLDER]):
-        last = max(filter(None, (last, pc.max(keys["finished_at"]).as_py())), default=None)
-        is_asked, is_own = pc.is_null(keys["reused_from"]), pc.equal(keys["fingerprint"], fingerprint)
-        num_reused += _sum(keys.filter(pc.invert(is_asked)), "num_turns")
-        own, others = keys.filter(pc.and_(is_asked, is_own)), keys.filter(pc.and_not(is_asked, is_own))
-        num_turns += _sum(own, "num_turns")
-        num_tokens += _sum(own, "num_prompt_tokens")
-        num_follow_up_turns += _sum(others, "num_turns")
-        num_follow_up_tokens += _sum(others, "num_prompt_tokens")
-    return {
-        "turns": num_turns,
-        "reused_turns": num_reused,
-        "prompt_tokens": num_tokens,
-        "follow_up_turns": num_follow_up_turns,
-        "follow_up_prompt_tokens": num_follow_up_tokens,
-        "last_turn_at": None if last is None else last.isoformat(),
-    }
-
-
-def _sum(keys: pa.Table, name: str) -> int:
-    return int(pc.sum(keys[name], min_count=0).as_py())
+    (sums,) = run_query(_SUMS, {"turns": turns}, fingerprint=fingerprint).to_pylist()
+    last = sums.pop("last_turn_at")
+    return cast("LogSums", {**sums, "last_turn_at": last and last.isoformat()})
 
 
 def write_stop_note(output: Location, *, run_id: str, why: str) -> None:

@@ -9,7 +9,7 @@ from memagent_batch.runs.comparison import compare_runs
 from memagent_batch.runs.history import find_run
 from memagent_batch.runs.parts import plan_parts
 from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.index import TurnIndex
+from memagent_batch.store.turn_log.index import LogIndex
 from tests.runs.recorded_nights import Nights, plan_of
 
 ALL = {"q": "Why?"}
@@ -29,7 +29,7 @@ def rows_of(nights: Nights, document_id: str) -> list[tuple[Any, ...]]:
 def test_missing_document_is_asked_its_own_questions_only() -> None:
     plan = plan_of({"a": "one"}, ALL, bound=BOUND, samples=2)
     assert (plan.num_documents, plan.num_readings) == (1, 6)
-    index = TurnIndex(fingerprint="f")
+    index = LogIndex()
     counts = plan.counts(index)
     assert (counts.asked, counts.failed, counts.done) == (6, 2, 0)
     (part,) = plan_parts(plan, index)

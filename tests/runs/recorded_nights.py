@@ -35,7 +35,7 @@ from memagent_batch.runs.run import ActiveRun, begin_run, close_run
 from memagent_batch.runs.tables import table_files
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes
-from memagent_batch.store.turn_log.index import TurnIndex, scan_log
+from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.store.turn_log.keys import FOLLOW_UPS_FOLDER, OUTCOMES_FOLDER
 from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG
 from memagent_batch.wiring import ReaderIdentity
@@ -142,7 +142,7 @@ class Nights:
         return {(row["document_id"], row["question_id"]): row["answer"] for row in self.table("answers")}
 
     def _read(self, run: ActiveRun, plan: Plan, texts: Mapping[str, str], *, mended: bool, away: bool) -> pa.Table:
-        index: TurnIndex = scan_log(
+        index = scan_log(
             self.output, fingerprint=run.reader.fingerprint, follow_up_readings=plan.asked.follow_up_readings
         )
         questions = plan.asked.hashed.to_pylist()
@@ -191,7 +191,7 @@ class Nights:
                 "document_hash": document["document_hash"],
                 "question_hash": questions[reading["question"]]["question_hash"],
                 "sample": reading["sample"],
-                "fingerprint": plan.asked.follow_ups_of(reading["question"]),
+                "fingerprint": questions[reading["question"]]["follow_up_fingerprint"],
                 "is_failed": False,
                 "finished_at": datetime.now(UTC),
                 **values[texts[document["document_hash"]]],

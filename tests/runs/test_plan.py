@@ -28,13 +28,14 @@ from memagent_batch.runs.plan import (
     count_pending,
     group_documents,
 )
-from memagent_batch.store.turn_log.index import LoggedOutcome, ReadingKey, TurnIndex, TurnsKey
+from memagent_batch.store.turn_log.index import LogIndex, ReadingKey, TurnsKey
 from memagent_batch.store.turn_log.question_list import asked_in
+from tests.store.turn_log.indexes import log_index
 
 KIB = 1024
 
 
-EMPTY = TurnIndex(fingerprint="f")
+EMPTY = LogIndex()
 
 
 def document_of(document_id: str, *, num_bytes: int = 10, path: str = "a.parquet", **values: Any) -> dict[str, Any]:
@@ -60,11 +61,9 @@ def plan_of(
 
 def index_of(
     statuses: Mapping[ReadingKey, Status], *, turn_files: Mapping[TurnsKey, list[str]] | None = None
-) -> TurnIndex:
-    outcomes = {
-        key: LoggedOutcome(status=status, file=f"{status}.parquet", run_id="r") for key, status in statuses.items()
-    }
-    return TurnIndex(fingerprint="f", outcomes=outcomes, turn_files=dict(turn_files or {}))
+) -> LogIndex:
+    outcomes = {key: (status, f"{status}.parquet") for key, status in statuses.items()}
+    return log_index(outcomes, turn_files=turn_files)
 
 
 def key_of(document: str, question: str, sample: int = 0) -> ReadingKey:
@@ -82,7 +81,7 @@ def readings_in(plan: Plan, tables: Iterable[pa.Table]) -> list[tuple[str, str, 
     ]
 
 
-def pending(plan: Plan, index: TurnIndex = EMPTY, *, retry_failed: bool = False) -> list[tuple[str, str, int]]:
+def pending(plan: Plan, index: LogIndex = EMPTY, *, retry_failed: bool = False) -> list[tuple[str, str, int]]:
     return readings_in(plan, plan.pending(index, retry_failed=retry_failed))
 
 
@@ -285,11 +284,9 @@ def test_parts_hold_together_what_the_log_holds_together(monkeypatch: pytest.Mon
     monkeypatch.setattr(parts_module, "PART_READINGS", 5)
     names = [str(number) for number in range(40)]
     log_files = {name: f"{hash_ % 8}.parquet" for name in names if (hash_ := int(text_hash(name)[:8], 16))}
-    outcomes = {
-        key_of(name, "q"): LoggedOutcome(status=Status.OK, file=file, run_id="r") for name, file in log_files.items()
-    }
+    outcomes = {key_of(name, "q"): (Status.OK, file) for name, file in log_files.items()}
     plan = plan_of([document_of(name) for name in names], [question_of("q")])
-    parts = list(plan_parts(plan, TurnIndex(fingerprint="f", outcomes=outcomes)))
+    parts = list(plan_parts(plan, log_index(outcomes)))
     held = [part["document_id"].to_pylist() for part in parts]
     assert sorted(name for part in held for name in part) == sorted(names)
     assert all(part == sorted(part, key=int) for part in held)

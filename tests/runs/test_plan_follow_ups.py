@@ -16,7 +16,8 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.reading.follow_ups import FollowUps, make_follow_ups
 from memagent_batch.runs.parts import plan_parts
 from memagent_batch.runs.plan import Plan, count_pending
-from memagent_batch.store.turn_log.index import LoggedOutcome, TurnIndex
+from memagent_batch.store.turn_log.index import LogIndex
+from tests.store.turn_log.indexes import log_index
 
 DOCUMENTS = ("a", "b")
 QUESTIONS: list[dict[str, Any]] = [
@@ -43,22 +44,23 @@ def plan_of(follow_ups: FollowUps | None) -> Plan:
     return Plan(documents, given_questions(QUESTIONS), samples=1, follow_ups=follow_ups)
 
 
-def index_of(plan: Plan, *, statuses: dict[str, Status], closed: dict[tuple[str, str], bool]) -> TurnIndex:
+def index_of(plan: Plan, *, statuses: dict[str, Status], closed: dict[tuple[str, str], bool]) -> LogIndex:
     """A log of questions that have ended so in every document, and of readings that were closed, or failed at it."""
-    index = TurnIndex(fingerprint="f")
     asked = {row["question_id"]: row for row in plan.asked.hashed.to_pylist()}
-    for name in DOCUMENTS:
-        for question, status in statuses.items():
-            key = (text_hash(name), asked[question]["question_hash"], 0)
-            index.outcomes[key] = LoggedOutcome(status=status, file="o", run_id="r")
-    for (name, question), is_failed in closed.items():
-        key = (text_hash(name), asked[question]["question_hash"], 0)
-        of_kind = index.follow_up_readings.setdefault(asked[question]["follow_up_fingerprint"], {})
-        of_kind[key] = LoggedOutcome(file=f"c-{question}", status=Status.FAILED if is_failed else Status.OK, run_id="r")
-    return index
+    keys = {(name, id_): (text_hash(name), asked[id_]["question_hash"], 0) for name in DOCUMENTS for id_ in asked}
+    return log_index(
+        {keys[name, question]: (status, "o") for name in DOCUMENTS for question, status in statuses.items()},
+        closed={
+            (asked[question]["follow_up_fingerprint"], keys[name, question]): (
+                Status.FAILED if is_failed else Status.OK,
+                f"c-{question}",
+            )
+            for (name, question), is_failed in closed.items()
+        },
+    )
 
 
-def work(plan: Plan, index: TurnIndex, *, column: str, retry_failed: bool = False) -> set[tuple[str, str]]:
+def work(plan: Plan, index: LogIndex, *, column: str, retry_failed: bool = False) -> set[tuple[str, str]]:
     names = plan.asked.table["question_id"].to_pylist()
     return {
         (document["document_id"], names[reading["question"]])

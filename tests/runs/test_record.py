@@ -24,7 +24,7 @@ from memagent_batch.runs.record import list_log, parse_sums, signature
 from memagent_batch.runs.run import ActiveRun, begin_run, close_run
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes
-from memagent_batch.store.turn_log.index import TurnIndex
+from memagent_batch.store.turn_log.index import LogIndex
 from memagent_batch.wiring import ReaderIdentity
 from tests.audit.scan import found, verify_here
 from tests.audit.test_verify import signers
@@ -163,7 +163,7 @@ def test_log_files_of_a_run_are_those_that_its_tables_are_planned_from(
     job = job_of(documents="docs", questions="list", output=nights.output.uri)
     run = begin_run(nights.output, job, reader=ReaderIdentity(fingerprint="f", parts={}), plan=plan)
 
-    def scan(*given: Any, **settings: Any) -> TurnIndex:
+    def scan(*given: Any, **settings: Any) -> LogIndex:
         scans.append(1)
         if len(scans) == 1 and when == "before":
             write_outcome(nights, run_id=run.run_id)

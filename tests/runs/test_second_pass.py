@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +16,7 @@ from memagent_batch.runs.history import recorded_plan, write_begun_plan
 from memagent_batch.runs.plan import Again, Plan
 from memagent_batch.runs.second_pass import select_again
 from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.index import LogIndex
 from tests.runs.recorded_nights import Killed, Nights, plan_of
 
 DOCUMENTS: dict[str, str | None] = {"a": "one", "b": "it fails", "c": "three"}
@@ -58,8 +58,7 @@ class TwoPasses:
             self.second.run_plan(plan, texts(), job=self.job, killed_at="reading")
         if has_plan:
             run_id = json.loads((self.second.output / "run.json").read_bytes())["run_id"]
-            index: Any = type("Index", (), {"outcomes": {}, "follow_up_readings": {}})
-            write_begun_plan(self.second.output, recorded_plan(plan, index), run_id=run_id)
+            write_begun_plan(self.second.output, recorded_plan(plan, LogIndex()), run_id=run_id)
 
 
 def texts() -> dict[str, str]:

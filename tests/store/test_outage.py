@@ -22,6 +22,7 @@ from memagent_batch.store.turn_log.turns import read_turns
 from memagent_batch.store.turn_log.writer import ROOM_FLUSHES, TurnLogWriter
 from tests.faults.loopback.proxy import FaultProxy, RequestFault
 from tests.faults.loopback.small_disk import small_disk
+from tests.store.turn_log.indexes import readings_of, turn_keys
 
 IMPATIENT = {"connect_timeout": 1, "read_timeout": 1, "retries": {"max_attempts": 1}}
 """So that a failing store shows at once, and not after the client's own tries."""
@@ -78,10 +79,10 @@ def documents_in(output: Location) -> set[str]:
     """Documents whose outcome and turn the log holds."""
     index = scan_log(output, fingerprint="f")
     files = output.files()
-    hashes = [document_hash for document_hash, _ in index.turn_files]
+    hashes = index.turns["document_hash"].to_pylist()
     turns = read_turns(output, files_of_turns(files), fingerprint="f", document_hashes=hashes)
-    assert {key for key, rows in turns.items() if rows} >= set(index.outcomes)
-    return {key[0] for key in index.outcomes}
+    assert {key for key, rows in turns.items() if rows} >= set(readings_of(index.outcomes))
+    return {*index.outcomes["document_hash"].to_pylist()}
 
 
 def files_of_turns(files: list[str]) -> list[str]:
@@ -159,7 +160,7 @@ async def test_turn_log_through_an_outage_makes_turns_wait_once_much_is_held(
     proxy.strike(rate=0)
     await asyncio.wait_for(writer.room(), timeout=60)
     await writer.close()
-    assert len(scan_log(s3_bucket, fingerprint="f").turn_files) == taken
+    assert len(turn_keys(scan_log(s3_bucket, fingerprint="f"))) == taken
 
 
 @pytest.mark.system

@@ -3,23 +3,25 @@
 A log file that can't be read is an OutputError that names it.
 """
 
-import sys
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import StorageError
+from memagent_batch.store.database import run_query
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.keys import (
     FOLLOW_UPS_FOLDER,
+    LOG_KEYS,
     LOG_THREADS,
     OUTCOMES_FOLDER,
     TURNS_FOLDER,
@@ -37,11 +39,20 @@ ReadingKey = tuple[str, str, int]
 Row = dict[str, Any]
 TurnsKey = tuple[str, str]
 """Document hash, and question hash (or the hash of the list that the turns are shared by): where turns stand."""
-Rank = tuple[bool, str, float]
-"""Order among rows of one address: whether it is whole, the run's id, seconds inside the run. The highest counts."""
-_RANKED_BY = ["document_hash", "question_hash", "sample", "finished_at", "run_id"]
+_RANKED_BY = ["document_hash", "question_hash", "sample", "fingerprint", "finished_at", "run_id"]
 """Columns that say which row of a reading counts, beside `status` or `is_failed`."""
-T = TypeVar("T")
+_COUNTED = """
+select row from ranked
+qualify row_number() over (partition by document_hash, question_hash, sample, fingerprint
+                           order by is_whole desc, run_id desc, moment, row) = 1
+"""
+TURN_FILES = """
+select document_hash, question_hash, file from turns
+union
+select turns.document_hash, turns.question_hash, earlier.file from turns join turns earlier
+on earlier.document_hash = turns.reused_from and earlier.question_hash = turns.question_hash
+"""
+"""The query of the log files with turns of a document and question, and of versions that it takes turns from."""
 
 
 def read_log_files(
@@ -92,55 +103,28 @@ class CurrentOutcome(OutcomeRow):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedOutcome:
-    """Where the outcome of a reading is kept, or what its follow-up questions brought."""
+class LogIndex:
+    """What a log holds under one fingerprint, and under those of what is asked after its answers: `LOG_KEYS`."""
 
-    status: Status
-    """How the reading ended, or its follow-up questions: `failed` if one of them did."""
-    file: str
-    run_id: str
+    outcomes: pa.Table = field(default_factory=LOG_KEYS.empty_table)
+    """The outcomes that count: one row for each reading that has ended."""
+    closed: pa.Table = field(default_factory=LOG_KEYS.empty_table)
+    """What follow-up questions brought: one row for each reading that was closed, and fingerprint of what was asked."""
+    turns: pa.Table = field(default_factory=LOG_KEYS.empty_table)
+    """One row for each reading, run and log file with turns of it, and version that they were taken from."""
 
+    def files(self) -> set[str]:
+        """Paths of the log files that it names."""
+        tables = (self.outcomes, self.closed, self.turns)
+        return {file for table in tables for file in pc.unique(table["file"]).to_pylist()}
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunTurns:
-    """How many turns a run brought to the log, follow-up questions among them."""
-
-    asked: int
-    """Turns that the engine was asked."""
-    held: int
-    """Turns that were taken from earlier versions of their documents."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnIndex:
-    """What a log holds under one fingerprint, and under those of what is asked after its answers."""
-
-    fingerprint: str
-    """The reader; turns of other readers are left out."""
-    outcomes: dict[ReadingKey, LoggedOutcome] = field(default_factory=dict)
-    turn_files: dict[TurnsKey, list[str]] = field(default_factory=dict)
-    """Turn files by document and question, so that a new question of an old document opens none."""
-    reused_from: dict[TurnsKey, list[str]] = field(default_factory=dict)
-    """Hashes of earlier versions of a document that turns were taken from, by document and question."""
-    run_turns: dict[str, RunTurns] = field(default_factory=dict)
-    follow_up_readings: dict[str, dict[ReadingKey, LoggedOutcome]] = field(default_factory=dict)
-    """Readings that were closed, by the fingerprint of what was asked after the answer."""
-
-    def copy(self) -> "TurnIndex":
-        """The same, to add to."""
-        return replace(
-            self,
-            outcomes={**self.outcomes},
-            turn_files={key: [*files] for key, files in self.turn_files.items()},
-            reused_from={key: [*versions] for key, versions in self.reused_from.items()},
-            run_turns={**self.run_turns},
-            follow_up_readings={name: {**closed} for name, closed in self.follow_up_readings.items()},
-        )
-
-    def files_of(self, key: TurnsKey) -> Iterator[str]:
-        """Files that hold turns of a document and question, those of earlier versions that it takes turns from too."""
-        for document_hash in dict.fromkeys((key[0], *self.reused_from.get(key, ()))):
-            yield from self.turn_files.get((document_hash, key[1]), ())
+    def turn_files(self, document_hashes: Collection[str]) -> dict[TurnsKey, list[str]]:
+        """Files with turns of these documents, and of versions that they take turns from, by document and question."""
+        named = f"select * from ({TURN_FILES}) where document_hash in (select unnest($hashes)) order by file"
+        files: dict[TurnsKey, list[str]] = defaultdict(list)
+        for row in run_query(named, {"turns": self.turns}, hashes=list(document_hashes)).to_pylist():
+            files[row["document_hash"], row["question_hash"]].append(row["file"])
+        return dict(files)
 
 
 def scan_log(
@@ -151,9 +135,9 @@ def scan_log(
     follow_up_turns: Collection[str] = (),
     begins: str = "",
     among: Collection[str] | None = None,
-    before: TurnIndex | None = None,
+    before: LogIndex | None = None,
     mapped: MapFiles = map,
-) -> TurnIndex:
+) -> LogIndex:
     """Reads the keys of the log: memory grows with readings, not with turns.
 
     Args:
@@ -166,29 +150,21 @@ def scan_log(
         before: What the other files hold, with `begins`.
         mapped: Runs the tasks of a large scan; see `Executor.map`.
     """
-    index = TurnIndex(fingerprint=fingerprint) if before is None else before.copy()
+    before = before or LogIndex()
     fingerprints = {fingerprint, *follow_up_turns, *follow_up_readings}
-    ended, turns = [], []
-    for keys in read_keys(output, fingerprints=fingerprints, begins=[begins], among=among, mapped=mapped):
-        is_turn = pc.greater(keys["num_turns"], 0)
-        ended.append(keys.filter(pc.invert(is_turn)))
-        of_reader = pc.is_in(keys["fingerprint"], pa.array([fingerprint, *follow_up_turns], pa.string()))
-        turns.append(keys.filter(pc.and_(is_turn, of_reader)))
-    best = _best(map(_by_file, ended), keep=_logged)
-    _add_later(index.outcomes, best.pop(fingerprint, {}))
-    for name in follow_up_readings:
-        if name in best:
-            _add_later(index.follow_up_readings.setdefault(name, {}), best[name])
-    for table in turns:
-        _add_turns(index, table)
-    return index
+    read = read_keys(output, fingerprints=fingerprints, begins=[begins], among=among, mapped=mapped)
+    keys = pa.concat_tables([LOG_KEYS.empty_table(), *read])
+    is_turn = pc.greater(keys["num_turns"], 0)
+    turns, ended = keys.filter(is_turn), keys.filter(pc.invert(is_turn))
+    return LogIndex(
+        outcomes=counted_rows(pa.concat_tables([before.outcomes, _under(ended, [fingerprint])])),
+        closed=counted_rows(pa.concat_tables([before.closed, _under(ended, follow_up_readings)])),
+        turns=pa.concat_tables([before.turns, _under(turns, [fingerprint, *follow_up_turns])]),
+    )
 
 
-def _add_later(logged: dict[ReadingKey, LoggedOutcome], later: Mapping[ReadingKey, LoggedOutcome]) -> None:
-    """Adds what a later run has logged; a failure does not count where an earlier run has an answer."""
-    for key, outcome in later.items():
-        if key not in logged or outcome.status is Status.OK or logged[key].status is not Status.OK:
-            logged[key] = outcome
+def _under(keys: pa.Table, fingerprints: Collection[str]) -> pa.Table:
+    return keys.filter(pc.is_in(keys["fingerprint"], pa.array(fingerprints, pa.string())))
 
 
 def last_run_id(output: Location) -> str:
@@ -199,43 +175,18 @@ def last_run_id(output: Location) -> str:
 
 
 def scan_turn_files(output: Location, *, fingerprints: Collection[str], begins: str = "") -> dict[str, list[str]]:
-    """Turn files by document hash, with those of turns from its earlier versions: of a run or writer, or of all."""
-    index = TurnIndex(fingerprint="")
+    """Turn files by document hash, with those of versions that it takes turns from: of a run or writer, or of all."""
+    files: dict[str, set[str]] = defaultdict(set)
+    versions: dict[str, set[str]] = defaultdict(set)
     for keys in read_keys(output, fingerprints=fingerprints, folders=[TURNS_FOLDER], begins=[begins]):
-        _add_turns(index, keys)
-    found: dict[str, dict[str, None]] = defaultdict(dict)
-    for key in index.turn_files:
-        found[key[0]].update(dict.fromkeys(index.files_of(key)))
-    return {document_hash: sorted(files) for document_hash, files in found.items()}
-
-
-def _add_turns(index: TurnIndex, keys: pa.Table) -> None:
-    columns = ["document_hash", "question_hash", "file", "reused_from", "run_id", "num_turns"]
-    files: dict[TurnsKey, dict[str, None]] = defaultdict(dict)
-    for document_hash, question_hash, file, version, run_id, num_turns in zip(
-        *(keys[name].to_pylist() for name in columns), strict=True
-    ):
-        key = (document_hash, sys.intern(question_hash))
-        files[key][sys.intern(file)] = None
-        if version is not None and version not in index.reused_from.setdefault(key, []):
-            index.reused_from[key].append(sys.intern(version))  # many versions of a document name the same ones
-        counts = index.run_turns.get(run_id, RunTurns(asked=0, held=0))
-        name = "asked" if version is None else "held"
-        index.run_turns[run_id] = replace(counts, **{name: getattr(counts, name) + num_turns})
-    for key, of_key in files.items():
-        index.turn_files.setdefault(key, []).extend(of_key)
-
-
-def scan_outcome_files(
-    output: Location, *, fingerprint: str, run_ids: Collection[str]
-) -> dict[tuple[ReadingKey, str], list[str]]:
-    """Outcome files by reading and run, of these runs. A file holds rows of one run."""
-    files: dict[tuple[ReadingKey, str], list[str]] = defaultdict(list)
-    columns = ["document_hash", "question_hash", "sample", "run_id", "file"]
-    for keys in read_keys(output, fingerprints=[fingerprint], folders=[OUTCOMES_FOLDER], begins=run_ids):
-        for *key, run_id, file in zip(*(keys[name].to_pylist() for name in columns), strict=True):
-            files[cast(ReadingKey, tuple(key)), sys.intern(run_id)].append(file)
-    return dict(files)
+        columns = (keys[name].to_pylist() for name in ("document_hash", "file", "reused_from"))
+        for document_hash, file, version in zip(*columns, strict=True):
+            files[document_hash].add(file)
+            versions[document_hash].add(version or document_hash)
+    return {
+        document_hash: sorted(set().union(found, *(files.get(version, ()) for version in versions[document_hash])))
+        for document_hash, found in files.items()
+    }
 
 
 def read_outcomes(
@@ -246,23 +197,13 @@ def read_outcomes(
     document_hashes: Sequence[str] | None = None,
     columns: Sequence[str] = tuple(OUTCOME_LOG.names),
 ) -> dict[ReadingKey, CurrentOutcome]:
-    """The outcome rows in these files that count, one for each reading; see `_rank`.
+    """The outcome rows in these files that count, one for each reading; see `counted_rows`.
 
     Rows have `columns` beside those that they are ranked by.
     """
-    files = list(files)
-    wanted = None if document_hashes is None else pa.array(document_hashes, pa.string())
     names = [*_RANKED_BY, "status", *columns]
-    tables = read_log_files(output, files, columns=names, fingerprints=[fingerprint], document_hashes=wanted)
-    return _best(zip(files, tables, strict=True), keep=_current_outcome).get(fingerprint, {})
-
-
-def scan_follow_ups(
-    output: Location, *, fingerprints: Collection[str], after: str = "", until: str | None = None
-) -> dict[str, dict[ReadingKey, LoggedOutcome]]:
-    """The readings that runs after `after`, up to `until`, closed, by fingerprint."""
-    keys = read_keys(output, fingerprints=fingerprints, folders=[FOLLOW_UPS_FOLDER])
-    return _best((_by_file(_of_runs(table, after=after, until=until)) for table in keys), keep=_logged)
+    rows = _read_counted(output, files, columns=names, fingerprints=[fingerprint], document_hashes=document_hashes)
+    return cast("dict[ReadingKey, CurrentOutcome]", rows.get(fingerprint, {}))
 
 
 def read_follow_ups(
@@ -273,12 +214,10 @@ def read_follow_ups(
     document_hashes: Sequence[str] | None = None,
     columns: Sequence[str] = tuple(FOLLOW_UP_LOG.names),
 ) -> dict[str, dict[ReadingKey, FollowUpRow]]:
-    """The rows in these files that count, by fingerprint and reading; see `_rank`."""
-    files = list(files)
-    wanted = None if document_hashes is None else pa.array(document_hashes, pa.string())
+    """The rows in these files that count, by fingerprint and reading; see `counted_rows`."""
     names = [*_RANKED_BY, "is_failed", *columns]
-    tables = read_log_files(output, files, columns=names, fingerprints=fingerprints, document_hashes=wanted)
-    return _best(zip(files, tables, strict=True), keep=lambda _, row: cast(FollowUpRow, row))
+    rows = _read_counted(output, files, columns=names, fingerprints=fingerprints, document_hashes=document_hashes)
+    return cast("dict[str, dict[ReadingKey, FollowUpRow]]", rows)
 
 
 def reading_key(address: ReadingAddress) -> ReadingKey:
@@ -286,50 +225,39 @@ def reading_key(address: ReadingAddress) -> ReadingKey:
     return (address.document_hash, address.question_hash, address.sample)
 
 
-def _by_file(keys: pa.Table) -> tuple[str, pa.Table]:
-    """Keys for `_best`: each row names its own file."""
-    return "", keys
+def _read_counted(
+    output: Location,
+    files: Iterable[str],
+    *,
+    columns: list[str],
+    fingerprints: Collection[str],
+    document_hashes: Sequence[str] | None,
+) -> dict[str, dict[ReadingKey, Row]]:
+    files, wanted = list(files), None if document_hashes is None else pa.array(document_hashes, pa.string())
+    tables = read_log_files(output, files, columns=columns, fingerprints=fingerprints, document_hashes=wanted)
+    lines = (pa.scalar(log_line(file)) for file in files)
+    read = [
+        table.append_column("line", pa.repeat(line, table.num_rows)) for line, table in zip(lines, tables, strict=True)
+    ]
+    counted: dict[str, dict[ReadingKey, Row]] = defaultdict(dict)
+    for row in counted_rows(pa.concat_tables(read)).to_pylist() if read else ():
+        counted[row["fingerprint"]][row["document_hash"], row["question_hash"], row["sample"]] = row
+    return dict(counted)
 
 
-def _best(tables: Iterable[tuple[str, pa.Table]], *, keep: Callable[[str, Row], T]) -> dict[str, dict[ReadingKey, T]]:
-    """What `keep` makes of the rows that count, by fingerprint and reading: one for each, that of the highest rank."""
-    kept: dict[str, dict[ReadingKey, T]] = defaultdict(dict)
-    ranks: dict[str, dict[ReadingKey, Rank]] = defaultdict(dict)
-    for file, table in tables:
-        for row in table.to_pylist():
-            row |= {name: sys.intern(row[name]) for name in ("fingerprint", "question_hash", "run_id")}
-            fingerprint, key = row["fingerprint"], (row["document_hash"], row["question_hash"], row["sample"])
-            rank = _rank(row)
-            if key not in ranks[fingerprint] or rank > ranks[fingerprint][key]:
-                ranks[fingerprint][key] = rank
-                kept[fingerprint][key] = keep(file, row)
-    return dict(kept)
+def counted_rows(rows: pa.Table) -> pa.Table:
+    """Of the rows of each reading and fingerprint the one that counts.
 
-
-def _rank(row: Row) -> Rank:
-    """The rank of a row: whole above failed, then the last run; in a run the first whole one, or the last failure.
-
-    So a late write of an attempt that was superseded changes nothing.
+    Whole counts above failed, then the last run; in a run the first whole one, or the last failure. So a late write of
+    an attempt that was superseded changes nothing.
     """
-    finished_at = row["finished_at"].timestamp()
-    is_whole = _status(row) is Status.OK
-    return (is_whole, row["run_id"], -finished_at if is_whole else finished_at)
-
-
-def _status(row: Row) -> Status:
-    if "status" in row:
-        return Status(row["status"])
-    return Status.FAILED if row["is_failed"] else Status.OK
-
-
-def _logged(_: str, row: Row) -> LoggedOutcome:
-    return LoggedOutcome(status=_status(row), file=sys.intern(row["file"]), run_id=row["run_id"])
-
-
-def _current_outcome(file: str, row: Row) -> CurrentOutcome:
-    return cast(CurrentOutcome, row | {"line": log_line(file)})
-
-
-def _of_runs(table: pa.Table, *, after: str, until: str | None) -> pa.Table:
-    is_wanted = pc.greater(table["run_id"], after)
-    return table.filter(is_wanted if until is None else pc.and_(is_wanted, pc.less_equal(table["run_id"], until)))
+    if rows.num_rows < 2:
+        return rows
+    is_whole = pc.equal(rows["status"], Status.OK) if "status" in rows.schema.names else pc.invert(rows["is_failed"])
+    moment = rows["finished_at"].cast(pa.int64())
+    ranked = rows.select(_RANKED_BY).append_column("is_whole", is_whole)
+    ranked = ranked.append_column("moment", pc.if_else(is_whole, moment, pc.negate(moment)))
+    ranked = ranked.append_column("row", pa.array(np.arange(rows.num_rows)))
+    counts = np.zeros(rows.num_rows, bool)
+    counts[run_query(_COUNTED, {"ranked": ranked})["row"].to_numpy()] = True
+    return rows.filter(pa.array(counts))

@@ -4,7 +4,6 @@ A part of the tables brings the questions that are asked in it: were a million o
 that reads the whole list for its ten thousand would make the tables quadratic.
 """
 
-from collections.abc import Sequence
 from typing import NotRequired, TypedDict
 
 import numpy as np
@@ -51,27 +50,34 @@ def read_asked(output: Location, *, run_id: str) -> pa.Table:
     return read_parquet(place)
 
 
+def asked_follow_ups(questions: pa.Table) -> list[str]:
+    """Fingerprints of what is asked after the answers to these questions."""
+    if FOLLOW_UP_FINGERPRINT not in questions.schema.names:
+        return []
+    return sorted(pc.unique(questions[FOLLOW_UP_FINGERPRINT].drop_null()).to_pylist())
+
+
 def with_hashes(questions: pa.Table) -> pa.Table:
     """A question list with the hashes of the addresses."""
     hashes = [text_hash(question) for question in questions["question"].to_pylist()]
     return questions.append_column("question_hash", pa.array(hashes, pa.large_string()))
 
 
-def with_asked(documents: pa.Table, asked: Sequence[Sequence[int]], *, questions: pa.Table) -> pa.Table:
+def with_asked(documents: pa.Table, questions: pa.Table) -> pa.Table:
     """Adds the questions of a part to it (`ASKED_COLUMN`): each once, beside the first document that it is asked of.
 
-    `asked` has rows of the question list, by document; `questions` is `PlannedQuestions.hashed`.
+    `readings` of the documents name the questions by their rows of `questions` (`PlannedQuestions.hashed`).
     """
-    brought: dict[int, None] = {}
-    offsets = [0]
-    for rows in asked:
-        brought.update(dict.fromkeys(rows))
-        offsets.append(len(brought))
-    taken = questions.take(pa.array(brought, pa.int64()))
+    readings = documents["readings"].combine_chunks()
+    rows = np.asarray(pc.struct_field(pc.list_flatten(readings), "question"))
+    brought, first = np.unique(rows, return_index=True)
+    order = np.argsort(first)
+    brought, first = brought[order], first[order]
+    taken = questions.take(pa.array(brought))
     columns = [pa.array(brought, pa.int64()), *(column.combine_chunks() for column in taken.columns)]
     values = pa.StructArray.from_arrays(columns, names=[_ROW, *taken.schema.names])
-    lists = pa.ListArray.from_arrays(pa.array(np.asarray(offsets), pa.int32()), values)
-    return documents.append_column(ASKED_COLUMN, lists)
+    offsets = np.searchsorted(first, np.cumsum([0, *pc.list_value_length(readings).to_pylist()]))
+    return documents.append_column(ASKED_COLUMN, pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values))
 
 
 def asked_in(part: pa.Table) -> dict[int, AskedQuestion]:

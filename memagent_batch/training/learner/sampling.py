@@ -236,18 +236,18 @@ def _asked(sources: SourceConfig, uri: str | None) -> list[Task]:
     for document_id in missing_documents(questions, index):
         _warn_of_unread(document_id, DocumentMissingError("no document has this id"))
     plan = Plan(index, questions, samples=1)
-    listed = plan.asked.table.to_pylist()
+    listed, documents = plan.asked.table.to_pylist(), index.to_pylist()
+    asked = [(documents[row["document"]], listed[row["question"]]) for row in plan.asked_readings().to_pylist()]
     return [
         Task(
             place=document,
             document_id=document["document_id"],
-            question_id=listed[row]["question_id"],
-            question=listed[row]["question"],
-            references=tuple(listed[row]["references"]),
+            question_id=question["question_id"],
+            question=question["question"],
+            references=tuple(question["references"]),
         )
-        for document in index.to_pylist()
-        for row in plan.question_rows(document["document_id"])
-        if listed[row]["references"]
+        for document, question in asked
+        if question["references"]
     ]
 
 

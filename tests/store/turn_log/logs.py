@@ -9,7 +9,7 @@ from memagent_batch.config.job import LogConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.index import read_outcomes, scan_log
+from memagent_batch.store.turn_log.index import LogIndex, read_outcomes, scan_log
 from memagent_batch.store.turn_log.turns import read_turns
 from memagent_batch.store.turn_log.writer import TurnLogWriter
 
@@ -47,15 +47,26 @@ async def write(output: Location, *, run_id: str, writer_id: str) -> None:
 def held(output: Location) -> dict[str, Any]:
     """All that the log says: turns and answers by document, and the numbers of turns by run."""
     index = scan_log(output, fingerprint="f")
-    hashes = [document_hash for document_hash, _ in index.turn_files]
-    files = sorted({file for of_key in index.turn_files.values() for file in of_key})
+    hashes, files = index.turns["document_hash"].to_pylist(), sorted({*index.turns["file"].to_pylist()})
     turns = read_turns(output, files, fingerprint="f", document_hashes=hashes)
-    outcomes = read_outcomes(output, {each.file for each in index.outcomes.values()}, fingerprint="f")
+    outcomes = read_outcomes(output, {*index.outcomes["file"].to_pylist()}, fingerprint="f")
     return {
         "turns": {key[0]: {path: row["text"] for path, row in rows.items()} for key, rows in turns.items()},
         "answers": {key[0]: row["response"] for key, row in outcomes.items()},
-        "run_turns": index.run_turns,
+        "num_turns": num_turns(index),
     }
+
+
+def num_turns(index: LogIndex) -> dict[str, int]:
+    """Turns by run."""
+    sums = index.turns.group_by("run_id").aggregate([("num_turns", "sum")]).to_pylist()
+    return {row["run_id"]: row["num_turns_sum"] for row in sums}
+
+
+def rows_of(index: LogIndex) -> list[list[dict[str, Any]]]:
+    """The rows of its tables, each in the order of documents."""
+    order = [("document_hash", "ascending"), ("run_id", "ascending")]
+    return [table.sort_by(order).to_pylist() for table in (index.outcomes, index.closed, index.turns)]
 
 
 def small_files(output: Location) -> list[str]:

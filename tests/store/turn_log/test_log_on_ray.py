@@ -6,7 +6,7 @@ from memagent_batch.config.job import ExecutorKind
 from memagent_batch.executors.executor import make_executor
 from memagent_batch.store.turn_log import keys, merge
 from memagent_batch.store.turn_log.index import scan_log
-from tests.store.turn_log.logs import held, small_files, written
+from tests.store.turn_log.logs import held, rows_of, small_files, written
 
 
 @pytest.mark.ray
@@ -17,7 +17,7 @@ def test_tasks_of_ray_scan_and_merge_a_log_as_threads_do(tmp_path: Path, monkeyp
     before, here = held(output), scan_log(output, fingerprint="f")
     monkeypatch.setattr(keys, "TASK_FILES", 2)
     there = scan_log(output, fingerprint="f", mapped=executor.map)
-    assert (there.outcomes, there.turn_files) == (here.outcomes, here.turn_files)
+    assert rows_of(there) == rows_of(here)
     assert len(merge.merge_log(output, recorded=tuple, require_claim=lambda: None, mapped=executor.map)) == 2
     assert held(output) == before
     assert small_files(output) == []

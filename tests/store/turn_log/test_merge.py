@@ -18,7 +18,7 @@ from memagent_batch.store.turn_log import keys, merge
 from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.store.turn_log.keys import KEYS_FOLDER, LOG_SCHEMAS, OUTCOMES_FOLDER, TURNS_FOLDER, read_log_file
 from memagent_batch.store.turn_log.turns import read_turns
-from tests.store.turn_log.logs import FLUSHES, RUNS, held, small_files, write, written
+from tests.store.turn_log.logs import FLUSHES, RUNS, held, num_turns, rows_of, small_files, write, written
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ def test_scan_opens_key_files_alone(tmp_path: Path) -> None:
     for folder in LOG_SCHEMAS:
         for path in (output / folder).files():
             Path(path).write_bytes(b"not read")
-    assert scan_log(output, fingerprint="f") == before
+    assert rows_of(scan_log(output, fingerprint="f")) == rows_of(before)
 
 
 def test_missing_key_file_is_made_of_its_log_files(tmp_path: Path) -> None:
@@ -53,9 +53,8 @@ def test_key_file_promises_no_turn_whose_file_is_gone(tmp_path: Path) -> None:
     gone = (output / TURNS_FOLDER).files()[0]
     Path(gone).unlink()
     index = scan_log(output, fingerprint="f")
-    assert gone not in {file for files in index.turn_files.values() for file in files}
-    assert len(index.turn_files) == 2 * FLUSHES - 1
-    assert len(index.outcomes) == 2 * FLUSHES
+    assert gone not in index.files()
+    assert (index.turns.num_rows, index.outcomes.num_rows) == (2 * FLUSHES - 1, 2 * FLUSHES)
 
 
 def test_scan_of_a_run_reads_no_file_of_the_runs_before_it(tmp_path: Path) -> None:
@@ -65,9 +64,9 @@ def test_scan_of_a_run_reads_no_file_of_the_runs_before_it(tmp_path: Path) -> No
         Path(path).write_bytes(b"not read")
     written(tmp_path, run_ids=RUNS[1:2])
     index = scan_log(output, fingerprint="f", begins=f"{RUNS[1]}-", before=before)
-    assert len(index.outcomes) == len(index.turn_files) == 4 * FLUSHES
-    assert {run_id: turns.asked for run_id, turns in index.run_turns.items()} == dict.fromkeys(RUNS[:2], 2 * FLUSHES)
-    assert len(before.outcomes) == 2 * FLUSHES
+    assert index.outcomes.num_rows == index.turns.num_rows == 4 * FLUSHES
+    assert num_turns(index) == dict.fromkeys(RUNS[:2], 2 * FLUSHES)
+    assert before.outcomes.num_rows == 2 * FLUSHES
 
 
 def test_merged_log_says_the_same_in_a_file_for_each_writer(tmp_path: Path) -> None:
@@ -214,7 +213,7 @@ def test_three_attempts_that_merge_at_once_take_no_file_from_the_newest(
         assert outcomes[-1]
         answers = held(output)["answers"]
         assert len(answers) == (2 + 3) * FLUSHES
-        assert {turns.asked for turns in held(output)["run_turns"].values()} <= {FLUSHES, 3 * FLUSHES}
+        assert set(held(output)["num_turns"].values()) <= {FLUSHES, 3 * FLUSHES}
 
 
 def slowed(change: Any) -> Any:
@@ -238,9 +237,9 @@ def attempt(output: Location, owner: list[int], number: int) -> bool:
     asyncio.run(write(output, run_id=RUNS[number], writer_id=f"own{number}"))
     time.sleep(random.uniform(0, 0.05))
     try:
-        for each in index.outcomes.values():
+        for file in index.outcomes["file"].to_pylist():
             require_claim()
-            read_log_file(output, each.file, columns=LOG_SCHEMAS[OUTCOMES_FOLDER].names)
+            read_log_file(output, file, columns=LOG_SCHEMAS[OUTCOMES_FOLDER].names)
         merged(output, require_claim=require_claim)
     except SupersededError:
         return False

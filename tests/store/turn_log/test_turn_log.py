@@ -31,6 +31,7 @@ from memagent_batch.store.turn_log.keys import KEYS_FOLDER, OUTCOMES_FOLDER, TUR
 from memagent_batch.store.turn_log.rows import TURN_LOG, completion_of
 from memagent_batch.store.turn_log.turns import read_turns
 from memagent_batch.store.turn_log.writer import TurnLogWriter, new_run_id
+from tests.store.turn_log.indexes import readings_of, turn_keys
 
 KINDS = (turns.UPDATE, turns.ANSWER, turns.READ, turns.MERGE, turns.DIRECT)
 AT_ONCE = LogConfig(flush_seconds=0.01)
@@ -88,7 +89,8 @@ def output_at(folder: Path) -> Location:
 
 def turns_in(output: Location, address: ReadingAddress) -> Mapping[str, Any]:
     fingerprint = address.fingerprint
-    files = scan_log(output, fingerprint=fingerprint).turn_files.get((address.document_hash, address.question_hash), [])
+    found = scan_log(output, fingerprint=fingerprint).turn_files([address.document_hash])
+    files = found.get((address.document_hash, address.question_hash), [])
     readings = read_turns(output, files, fingerprint=fingerprint, document_hashes=[address.document_hash])
     return readings.get((address.document_hash, address.question_hash, address.sample), {})
 
@@ -96,9 +98,9 @@ def turns_in(output: Location, address: ReadingAddress) -> Mapping[str, Any]:
 def current_outcome(output: Location, address: ReadingAddress) -> Any:
     index = scan_log(output, fingerprint=address.fingerprint)
     key = (address.document_hash, address.question_hash, address.sample)
-    entry = index.outcomes[key]
-    row = read_outcomes(output, [entry.file], fingerprint=address.fingerprint)[key]
-    assert row["status"] == entry.status
+    entry = readings_of(index.outcomes)[key]
+    row = read_outcomes(output, [entry["file"]], fingerprint=address.fingerprint)[key]
+    assert row["status"] == entry["status"]
     return row
 
 
@@ -166,6 +168,7 @@ def test_turn_log_that_is_read_takes_less_than_a_python_number_for_each_token(tm
         for number in range(num_turns)
     ]
     asyncio.run(write_turns(writer_at(output_at(tmp_path)), address_of(), *turns))
+    turns_in(output_at(tmp_path), address_of())  # loads what it needs
     tracemalloc.start()
     rows = turns_in(output_at(tmp_path), address_of())
     num_bytes, _ = tracemalloc.get_traced_memory()
@@ -276,7 +279,7 @@ async def test_scan_of_a_log_in_a_bucket_asks_once_for_each_file_of_keys(
         return await send(client, operation, arguments)
 
     monkeypatch.setattr(AioBaseClient, "_make_api_call", noted)
-    assert len(scan_log(output, fingerprint="f").turn_files) == 6
+    assert len(turn_keys(scan_log(output, fingerprint="f"))) == 6
     assert asked == ["GetObject"] * 6
 
 
@@ -401,8 +404,7 @@ async def test_log_of_another_reader_is_passed_over(tmp_path: Path) -> None:
     writer.record_turn(other, *turn_of())
     await writer.record_outcome(other, outcome_of())
     index = scan_log(output, fingerprint="f")
-    assert not index.outcomes
-    assert not index.turn_files
+    assert not index.files()
     files = [str(path) for path in (tmp_path / TURNS_FOLDER).iterdir()]
     assert not read_turns(output, files, fingerprint="f", document_hashes=[other.document_hash])
 
@@ -412,7 +414,7 @@ async def test_read_turns_gives_only_the_documents_that_were_asked_for(tmp_path:
     for document in ("one", "two"):
         writer.record_turn(address_of(document), *turn_of())
     await writer.close()
-    files = scan_log(output, fingerprint="f").turn_files[text_hash("one"), text_hash("why?")]
+    files = scan_log(output, fingerprint="f").turn_files([text_hash("one")])[text_hash("one"), text_hash("why?")]
     readings = read_turns(output, files, fingerprint="f", document_hashes=[text_hash("one")])
     assert {document_hash for document_hash, _, _ in readings} == {text_hash("one")}
 

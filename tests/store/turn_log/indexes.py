@@ -1,0 +1,52 @@
+"""What a log holds, written by hand."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from memagent_batch.domain.readings import Status
+from memagent_batch.store.turn_log.index import LogIndex, ReadingKey, TurnsKey
+from memagent_batch.store.turn_log.keys import LOG_KEYS
+
+
+def log_index(
+    outcomes: Mapping[ReadingKey, tuple[Status, str]] | None = None,
+    *,
+    closed: Mapping[tuple[str, ReadingKey], tuple[Status, str]] | None = None,
+    turn_files: Mapping[TurnsKey, list[str]] | None = None,
+) -> LogIndex:
+    """Statuses and files of readings that ended, and that were closed by the fingerprint `closed` names; turn files."""
+    turns = [(*key, 0, file) for key, files in (turn_files or {}).items() for file in files]
+    return LogIndex(
+        outcomes=_keys([_row(key, status=ended[0], file=ended[1]) for key, ended in (outcomes or {}).items()]),
+        closed=_keys(
+            [
+                _row(key, fingerprint=fingerprint, status=ended[0], file=ended[1])
+                for (fingerprint, key), ended in (closed or {}).items()
+            ]
+        ),
+        turns=_keys([_row(key, file=file, num_turns=1) for *key, file in turns]),
+    )
+
+
+def readings_of(keys: pa.Table) -> dict[ReadingKey, dict[str, Any]]:
+    """Rows of `outcomes` or `closed` by reading."""
+    return {(row["document_hash"], row["question_hash"], row["sample"]): row for row in keys.to_pylist()}
+
+
+def turn_keys(index: LogIndex) -> set[TurnsKey]:
+    """Document and question of all turns."""
+    return {(row["document_hash"], row["question_hash"]) for row in index.turns.to_pylist()}
+
+
+def _row(key: Any, **values: Any) -> dict[str, Any]:
+    document_hash, question_hash, sample = key
+    address = {"document_hash": document_hash, "question_hash": question_hash, "sample": sample, "fingerprint": "f"}
+    ended = {"run_id": "r", "finished_at": datetime(2026, 1, 1, tzinfo=UTC), "num_turns": 0, "num_prompt_tokens": 0}
+    return {**address, **ended, **values}
+
+
+def _keys(rows: list[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=LOG_KEYS)
