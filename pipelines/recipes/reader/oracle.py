@@ -43,6 +43,8 @@ class Oracle:
     tokenizer: Tokenizer
     first_memory: str
     keep_word: str
+    num_heads: int = 0
+    """How many notes the memory has, if each turn writes one; 0 if it writes the memory."""
     stray: Mention | None = None
     """A rival that the memory holds from the first chunk that shows it, by mistake."""
     wrong_answer: str | None = None
@@ -50,8 +52,9 @@ class Oracle:
     wrong_evidence: bool = False
     """Whether the evidence is pointed at by mistake."""
     written: list[Written] = field(default_factory=list)
-    _noted: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _noted: Noted = field(default_factory=dict)
     _notes: dict[tuple[int, int], Noted] = field(default_factory=dict)
+    _heads: list[Noted] = field(default_factory=list)
     _has_stray: bool = False
     _value: Value | None = None
 
@@ -90,18 +93,30 @@ class Oracle:
     def _update(self, prompt: Prompt) -> tuple[str, bool, bool]:
         assert prompt.span is not None
         start, end = prompt.span.char_start, prompt.span.char_end
-        known, self._noted = dict(self._noted), dict(self._with_news(self._noted, start, end))
-        if (
+        before, self._noted = self._noted, self._with_news(self._noted, start, end)
+        strays = (
             self.stray is not None
             and not self._has_stray
             and start <= self.stray.char_start < self.stray.char_end <= end
-        ):
-            self._has_stray = True
-            return self._memory(self._noted), False, True
-        if known == self._noted and self.keep_word:
+        )
+        self._has_stray |= strays
+        if before == self._noted and self.keep_word and not strays:
             return self.keep_word, True, False
-        self.stray = None if self._has_stray else self.stray
-        return self._memory(self._noted), True, known != self._noted
+        if self.num_heads:
+            return self._memory(self._new_note(before), with_stray=strays), not strays, True
+        text = self._memory(self._noted, with_stray=strays)
+        return text, not strays, strays or before != self._noted
+
+    def _new_note(self, before: Noted) -> Noted:
+        """The news of a section, and what goes with the oldest note if the new one takes its place."""
+        left = self._heads[max(0, len(self._heads) - self.num_heads + 1) :]
+        note = {
+            mention: span
+            for mention, span in self._noted.items()
+            if before.get(mention) != span or not any(mention in head for head in left)
+        }
+        self._heads = [*left, note]
+        return note
 
     def _read(self, prompt: Prompt) -> tuple[str, bool, bool]:
         assert prompt.span is not None
@@ -142,9 +157,9 @@ class Oracle:
         """What is noted, as text: each mention on a line, in the document's own words."""
         return "\n".join(" ".join(self.story.text[start:end].split()) for start, end in sorted(noted.values()))
 
-    def _memory(self, noted: Noted) -> str:
+    def _memory(self, noted: Noted, *, with_stray: bool) -> str:
         lines = [self._shown(noted)] if noted else []
-        if self.stray is not None and self._has_stray:
+        if self.stray is not None and with_stray:
             lines.append(" ".join(self.stray.text.split()))
         return "\n".join(lines) or self.first_memory
 

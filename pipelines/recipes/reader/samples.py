@@ -24,16 +24,19 @@ from pipelines.recipes.reader.oracle import Oracle, Written
 from pipelines.recipes.reader.texts import Story, source_texts, story
 
 POLICIES = {
-    ("gated", None): 30,
-    ("overwrite", "default"): 15,
-    ("overwrite", "section-first"): 20,
-    ("parallel", None): 30,
+    ("gated", None): 25,
+    ("heads", None): 15,
+    ("overwrite", "default"): 12,
+    ("overwrite", "section-first"): 18,
+    ("parallel", None): 25,
     ("retrieve", None): 5,
     ("truncate", None): 5,
 }
 """How often documents are read by each policy and prompt set."""
 CHUNK_TOKENS = (160, 256, 384, 512)
 CHARS_A_TOKEN = 3
+NUM_HEADS, NOTE_TOKENS = (2, 4), 128
+"""Notes of a memory of several; tokens of one: two sentences of facts with long names."""
 LEARNT = {"value": 0.4, "evidence": 0.5, "support": 0.35}
 """Shares of the turns of a kind that are learnt; all of the others."""
 LEARNT_WITHOUT_NEWS = {"update": 0.5, "read": 0.25, "answer": 1.0, "direct": 1.0}
@@ -51,12 +54,13 @@ class Way:
     config: AgentConfig
 
 
-def make_way(model: str, kind: str, prompt_set: str | None, chunk_tokens: int) -> Way:
+def make_way(model: str, kind: str, prompt_set: str | None, chunk_tokens: int, *, heads: int = 4) -> Way:
     """A policy with chunks of this size, on the model's tokeniser."""
     policy = PolicyConfig(
         kind=kind,
         chunk_tokens=chunk_tokens,
-        memory_tokens=256,
+        memory_tokens=NOTE_TOKENS * heads if kind == "heads" else 256,
+        heads=heads,
         answer_tokens=64,
         question_tokens=128,
         passage_tokens=64,
@@ -68,7 +72,7 @@ def make_way(model: str, kind: str, prompt_set: str | None, chunk_tokens: int) -
 
 async def written(told: Story, fact: Fact, way: Way, *, rng: random.Random) -> list[Written]:
     """The turns of one reading as they should be, follow-up questions included."""
-    prompts = make_prompt_set(way.config)
+    prompts, policy = make_prompt_set(way.config), way.config.policy
     values = [mention.value.text for mention in fact.rivals if mention.value is not None]
     oracle = Oracle(
         story=told,
@@ -76,6 +80,7 @@ async def written(told: Story, fact: Fact, way: Way, *, rng: random.Random) -> l
         tokenizer=make_tokenizer(way.config),
         first_memory=prompts.first_memory,
         keep_word=prompts.keep_word,
+        num_heads=policy.heads if policy.kind == "heads" else 0,
         stray=rng.choice(fact.rivals) if fact.rivals and rng.random() < STRAY else None,
         wrong_answer=rng.choice(values) if values and rng.random() < WRONG_ANSWER else None,
         wrong_evidence=rng.random() < WRONG_EVIDENCE,
@@ -139,7 +144,8 @@ def sample_lines(
     """Groups of samples as JSON lines, until so many samples are there."""
     for told, chunk_tokens in stories(texts, apart=apart, rng=rng):
         kind, prompt_set = rng.choices(list(POLICIES), list(POLICIES.values()))[0]
-        for group in groups(told, make_way(model, kind, prompt_set, chunk_tokens), rng=rng):
+        way = make_way(model, kind, prompt_set, chunk_tokens, heads=rng.choice(NUM_HEADS))
+        for group in groups(told, way, rng=rng):
             turns = [
                 {"kind": turn.kind, "prompt": list(turn.prompt), "completion": list(turn.completion)} for turn in group
             ]

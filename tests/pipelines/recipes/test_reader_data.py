@@ -17,7 +17,7 @@ from pipelines.recipes.reader.texts import Story, story
 FILLER = "The quick pump was oiled. Nobody saw the grey barn. A list of parts follows below.\n"
 RENT = Kind(noun="rent", value="money", of=["site"], says=["{who} costs {value}."], asks=["What does {who} cost?"])
 RENT_TYPE = ValueType(type=AnswerType.NUMBER, unit="EUR")
-WAYS = [("gated", None), ("overwrite", "default"), ("overwrite", "section-first"), ("parallel", None)]
+WAYS = [("gated", None), ("heads", None), ("overwrite", "default"), ("overwrite", "section-first"), ("parallel", None)]
 
 
 class Steady(random.Random):
@@ -47,9 +47,9 @@ def _euros(number: str) -> Value:
     return Value(text=f"{number} euros", typed=number, unit="EUR")
 
 
-def _turns(told: Story, kind: str, prompt_set: str | None) -> list[tuple[str, str]]:
+def _turns(told: Story, kind: str, prompt_set: str | None, *, heads: int = 4) -> list[tuple[str, str]]:
     """Kind and text of the turns of its one question, as they should be."""
-    way = make_way("tiny", kind, prompt_set, chunk_tokens=300)
+    way = make_way("tiny", kind, prompt_set, chunk_tokens=300, heads=heads)
     turns: list[Written] = asyncio.run(written(told, told.facts[0], way, rng=Steady()))
     tokenizer = load_tokenizer(resolve_model("tiny"))
     return [(turn.kind, tokenizer.decode(turn.completion)) for turn in turns]
@@ -107,7 +107,17 @@ def test_oracle_answers_with_the_correction(kind: str, prompt_set: str | None) -
     later = ("Correction: the rent of Zwork Mill is 510 euros.", "Zwork Mill", _euros("510"))
     turns = _turns(_story(first, later), kind, prompt_set)
     assert ("answer", "\\boxed{510 euros}") in turns
-    assert f"{first[0]}\n{later[0]}" in [text for _, text in turns]
+    texts = [text for turn, text in turns if turn in ("update", "read", "merge")]
+    memory = [first[0], later[0]]
+    assert memory == [text for text in texts if text != "keep"] if kind == "heads" else "\n".join(memory) in texts
+
+
+def test_oracle_repeats_in_a_new_note_what_goes_with_the_oldest() -> None:
+    said = [(f"The rent of Zwork Mill is {rent} euros.", "Zwork Mill", _euros(rent)) for rent in ("430", "510", "620")]
+    turns = _turns(_story(*said), "heads", None, heads=2)
+    one, two, three = (sentence for sentence, _, _ in said)
+    assert [text for turn, text in turns if turn == "update" and text != "keep"] == [one, two, f"{one}\n{three}"]
+    assert ("answer", "\\boxed{620 euros}") in turns
 
 
 def test_oracle_needs_the_other_name_before_it_notes_what_is_said_under_it() -> None:
