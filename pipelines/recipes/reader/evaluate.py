@@ -45,17 +45,8 @@ def held_apart(texts: Sequence[str], *, num_documents: int, num_chunks: int, see
     told = []
     for _ in range(num_documents):
         absent = int(rng.random() < ABSENT_SHARE)
-        told.append(
-            story(
-                maker,
-                texts,
-                num_chars=num_chars,
-                num_facts=3 + RIVALS,
-                num_asked=1 - absent,
-                num_absent=absent,
-                rng=rng,
-            )
-        )
+        asked = {"num_asked": 1 - absent, "num_absent": absent}
+        told.append(story(maker, texts, num_chars=num_chars, num_facts=3 + RIVALS, **asked))
     return told
 
 

@@ -2,7 +2,9 @@
 
 import asyncio
 import random
+import zipfile
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ from memagent_batch.wiring import resolve_model
 from pipelines.recipes.reader.facts import Fact, FactMaker, Kind, Mention, Value
 from pipelines.recipes.reader.oracle import Written
 from pipelines.recipes.reader.samples import make_way, written
+from pipelines.recipes.reader.tasks import LICENCES, Tasks
 from pipelines.recipes.reader.texts import Story, story
 
 FILLER = "The quick pump was oiled. Nobody saw the grey barn. A list of parts follows below.\n"
@@ -68,9 +71,8 @@ def test_halves_share_no_kind_no_wording_and_no_name() -> None:
 def test_story_places_every_mention_and_keeps_their_order() -> None:
     rng = random.Random(3)
     for _ in range(30):
-        told = story(
-            FactMaker(rng, apart=False), [FILLER * 60], num_chars=3000, num_facts=9, num_asked=6, num_absent=2, rng=rng
-        )
+        maker = FactMaker(rng, apart=False)
+        told = story(maker, [FILLER * 60], num_chars=3000, num_facts=9, num_asked=6, num_absent=2)
         for fact in told.facts:
             places = [mention.char_start for mention in fact.mentions]
             assert places == sorted(places)
@@ -125,3 +127,79 @@ def test_oracle_needs_the_other_name_before_it_notes_what_is_said_under_it() -> 
     said = ("Q4 costs 430 euros.", "Q4", _euros("430"))
     assert ("answer", "\\boxed{430 euros}") in _turns(_story(named, said, aliased=[1]), "gated", None)
     assert ("answer", "\\boxed{not stated}") in _turns(_story(said, aliased=[0]), "gated", None)
+
+
+CHANGELOG = """stove ({0}-1) unstable; urgency=low
+
+  * The valve of {0} is
+    closed at night.
+
+ -- Mia Rød {0} <mia@example.org>  Sat, 0{0} May 2021 17:18:50 +0200
+
+"""
+STANZA = "Files: src/{0}.c\nCopyright: 201{0}, Kvist {0} Ltd <kvist@example.org>\nLicense: GPL-{0}\n\n"
+GRANT = "Permission is hereby granted, free of charge, to any person obtaining\n a copy of this software, as it is."
+NOTICE = "Under the terms of the GNU General\n# Public License, either version 2 of the License, or any later one."
+
+
+def _tasks(wheel: Path, *, apart: bool) -> Tasks:
+    """Tasks over one changelog, one copyright file, filler, and a wheel with two licences in many files."""
+    with zipfile.ZipFile(wheel, "w") as files:
+        for key, name, text in (("mit", "MIT", GRANT), ("gpl-2.0-plus", "GPL-2.0-or-later", NOTICE), ("x", "MIT", "?")):
+            files.writestr(f"data/licenses/{key}.LICENSE", f"---\nkey: {key}\nspdx_license_key: {name}\n---\n{text}\n")
+            for number in range(20):
+                head = f"license_expression: {key}\nis_license_notice: yes"
+                files.writestr(f"data/rules/{key}_{number}.RULE", f"---\n{head}\n---\n\n{{{{No. {number}}}}}: {text}\n")
+    texts = ["".join(each.format(number) for number in range(1, 9)) for each in (CHANGELOG, STANZA)]
+    return Tasks(FactMaker(random.Random(4), apart=apart), [*texts, FILLER * 60], licences=wheel)
+
+
+@pytest.mark.parametrize("task", ["changelog", "copyright", "licence"])
+def test_task_asks_for_what_the_file_says_and_points_at_the_place(task: str, tmp_path: Path) -> None:
+    tasks = _tasks(tmp_path / "wheel.zip", apart=False)
+    assert tasks.names == ["changelog", "copyright", "licence"]
+    seen: dict[str, set[str]] = {}
+    for _ in range(40):
+        told = tasks.story(task, num_chars=400)
+        assert any(fact.mentions for fact in told.facts) or task == "licence"
+        for fact in told.facts:
+            assert fact.mentions or fact.who not in told.text
+            for mention in fact.mentions:
+                assert told.text[mention.char_start : mention.char_end] == mention.text
+            if fact.mentions and (value := fact.mentions[-1].value):
+                seen.setdefault(fact.kind.noun, set()).add(value.typed or value.text)
+    expected = {
+        "changelog": {
+            "change": {f"The valve of {number} is closed at night." for number in range(1, 9)},
+            "distribution": {"unstable"},
+            "upload date": {f"2021-05-0{number}" for number in range(1, 9)},
+            "uploader": {f"Mia Rød {number}" for number in range(1, 9)},
+        },
+        "copyright": {
+            "copyright holder": {f"Kvist {number} Ltd" for number in range(1, 9)},
+            "copyright years": {f"201{number}" for number in range(1, 9)},
+            "stated licence": {f"GPL-{number}" for number in range(1, 9)},
+        },
+        "licence": {"licence": {"MIT", "GPL-2.0-or-later"}},
+    }
+    assert seen.keys() == expected[task].keys()
+    assert all(values <= expected[task][noun] for noun, values in seen.items())
+
+
+def test_halves_of_licences_share_no_file(tmp_path: Path) -> None:
+    halves = [_tasks(tmp_path / "wheel.zip", apart=apart)._licences for apart in (False, True)]
+    texts = [{text for each in half.values() for text in each} for half in halves]
+    assert all(texts)
+    assert not texts[0] & texts[1] - {GRANT, NOTICE}
+    assert all(set(half) <= set(LICENCES) for half in halves)
+
+
+@pytest.mark.parametrize(("kind", "prompt_set"), WAYS)
+def test_oracle_answers_a_task_from_two_places(kind: str, prompt_set: str | None, tmp_path: Path) -> None:
+    tasks = _tasks(tmp_path / "wheel.zip", apart=False)
+    told = tasks.story("changelog", num_chars=900, num_asked=12)
+    (fact,) = [fact for fact in told.facts if fact.kind.noun == "uploader" and fact.mentions][:1]
+    turns = _turns(Story(text=told.text, facts=(fact,)), kind, prompt_set)
+    assert fact.mentions[-1].value is not None
+    assert ("answer", f"\\boxed{{{fact.mentions[-1].value.text}}}") in turns
+    assert ("support", "1") in turns
