@@ -26,12 +26,13 @@ EVIDENCE = ma.FollowUpConfig(evidence=True)
 
 def packages() -> pa.Table:
     """The installed packages that come with licence files: their text, and the SPDX names that they declare."""
-    rows = {}
+    rows: dict[str, dict[str, object]] = {}
     for package in distributions():
-        declared = re.findall(r"(?!AND\b|OR\b|WITH\b)\b[\w.+-]+", package.metadata.get("License-Expression", ""))
+        declared = " ".join(package.metadata.get_all("License-Expression") or ())
+        names = re.findall(r"(?!AND\b|OR\b|WITH\b)\b[\w.+-]+", declared)
         files = [file for file in package.files or () if re.match(r"(?i)licen[cs]e|copying|notice", file.name)]
-        texts = [file.locate().read_text(errors="replace") for file in files if ".dist-info" in file.parts[0]]
-        rows.setdefault(package.name, {"document_id": package.name, "text": "\n\n".join(texts), "declared": declared})
+        texts = [file.read_binary().decode(errors="replace") for file in files if ".dist-info" in file.parts[0]]
+        rows.setdefault(package.name, {"document_id": package.name, "text": "\n\n".join(texts), "declared": names})
     return pa.Table.from_pylist([row for row in rows.values() if row["text"]])
 
 
@@ -48,8 +49,7 @@ def scan(documents: pa.Table, output: str, agent: ma.Agent) -> ma.Run:
         value = row[question_id := "licences" if len(names) > 1 else "licence"] or []
         read = [value] if isinstance(value, str) else value
         if names and set(read) != set(names):
-            sentence = sentences.get((package, question_id), "")
-            print(package, " ".join(names), " ".join(read) or "not stated", sentence, sep="\t")
+            print(package, " ".join(names), " ".join(read) or "-", sentences.get((package, question_id)), sep="\t")
     print(f"answers to read: {ma.page(run.output, to=f'{output}/pages')['page']}")
     return run
 
@@ -59,4 +59,4 @@ if __name__ == "__main__":
     parser.add_argument("output", help="a folder")
     parser.add_argument("--model", required=True, help="a model folder or hub name")
     arguments = parser.parse_args()
-    scan(packages(), arguments.output.rstrip("/"), ma.Agent(model=arguments.model))
+    scan(packages(), arguments.output, ma.Agent(model=arguments.model))

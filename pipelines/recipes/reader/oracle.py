@@ -87,7 +87,7 @@ class Oracle:
             case "evidence":
                 return self._evidence(prompt)
             case "support":
-                return self._support(prompt), True, True
+                return self._support(prompt)
         return self._update(prompt)
 
     def _update(self, prompt: Prompt) -> tuple[str, bool, bool]:
@@ -205,7 +205,9 @@ class Oracle:
         if self.wrong_evidence:
             others = [number for number in sentences if number not in right][:1]
             return ", ".join(others or right) or NO_SENTENCE, False, True
-        return ", ".join(right[:5]) or NO_SENTENCE, True, bool(right)
+        document = " ".join(self.story.text.split())
+        is_clear = all(document.count(sentences[number]) == 1 for number in right)
+        return ", ".join(right[:5]) or NO_SENTENCE, is_clear, bool(right)
 
     def _resting(self) -> list[tuple[int, int]]:
         """What the answer rests on: the last mention of a value, and the one that gives its other name."""
@@ -215,14 +217,15 @@ class Oracle:
         names = [last - 1] if self.fact.mentions[last].aliased else []
         return [self._noted[number] for number in [*names, last]]
 
-    def _support(self, prompt: Prompt) -> str:
-        text = " ".join(" ".join(sentence.split()) for sentence in self._sentences(prompt).values())
+    def _support(self, prompt: Prompt) -> tuple[str, bool, bool]:
+        sentences = self._sentences(prompt).values()
         wanted = [" ".join(self.story.text[start:end].split()) for start, end in self._resting()]
-        shown = [_shares(text, each) for each in wanted]
+        shown = [each in " ".join(sentences) for each in wanted]
+        in_part = [any(_shares(sentence, each) for sentence in sentences) for each in wanted]
         says = Support.NOT_ENOUGH
         if any(shown):
             says = Support.CONTRADICTED if self.wrong_answer else Support.SUPPORTED if all(shown) else Support.PARTLY
-        return next(number for number, support in SUPPORT_MENU.items() if support is says)
+        return next(number for number, support in SUPPORT_MENU.items() if support is says), shown == in_part, True
 
     def _sentences(self, prompt: Prompt) -> dict[str, str]:
         listed = self._text_of(prompt).rsplit("<sentences>\n", 1)[1].split("</sentences>")[0]

@@ -30,8 +30,9 @@ ENTRY = re.compile(
 """One version in a changelog of Debian."""
 CHANGE = re.compile(r"\s*(?P<change>\* (?P<text>\S.*(?:\n {4}\S.*)*))\s*")
 STANZA = re.compile(
-    r"^Files: *(?P<who>\S+)\nCopyright:\s*(?:\(c\) *)?(?P<years>\d{4}[\d, -]*?),? +(?P<holder>[^\W\d][^<\n]*?),?"
-    r"(?: *<.*>)?\nLicense: *(?P<licence>\S.*)$",
+    r"^(?P<notice>Files: *(?P<who>\S+)\n"
+    r"Copyright:\s*(?:\(c\) *)?(?P<years>\d{4}[\d, -]*?),? +(?P<holder>[^\W\d][^<\n]*?),?"
+    r"(?: *<.*>)?)\nLicense: *(?P<licence>\S.*)$",
     re.MULTILINE | re.IGNORECASE,
 )
 """Files with one holder of their copyright, in a machine-readable copyright file of Debian."""
@@ -112,13 +113,11 @@ class Tasks:
 
     def _stanzas(self, text: str) -> Iterator[Fact]:
         for found in STANZA.finditer(text):
-            said = Mention(text=found[0], name=f"Files: {found['who']}", value=None, char_start=found.start())
-            for noun, part in (
-                ("copyright holder", "holder"),
-                ("copyright years", "years"),
-                ("stated licence", "licence"),
-            ):
-                yield self._fact(noun, found["who"], Value(text=found[part].strip()), said)
+            stanza = Mention(text=found[0], name=f"Files: {found['who']}", value=None, char_start=found.start())
+            notice = replace(stanza, text=found["notice"])
+            yield self._fact("stated licence", found["who"], Value(text=found["licence"].strip()), stanza)
+            yield self._fact("copyright holder", found["who"], Value(text=found["holder"].strip()), notice)
+            yield self._fact("copyright years", found["who"], Value(text=found["years"].strip()), notice)
 
     def _fact(self, noun: str, who: str, value: Value, *mentions: Mention) -> Fact:
         """A fact whose last mention says the value."""
