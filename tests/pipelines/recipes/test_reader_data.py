@@ -4,6 +4,7 @@ import asyncio
 import random
 import zipfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,14 @@ def test_oracle_needs_the_other_name_before_it_notes_what_is_said_under_it() -> 
     said = ("Q4 costs 430 euros.", "Q4", _euros("430"))
     assert ("answer", "\\boxed{430 euros}") in _turns(_story(named, said, aliased=[1]), "gated", None)
     assert ("answer", "\\boxed{not stated}") in _turns(_story(said, aliased=[0]), "gated", None)
+
+
+def test_oracle_teaches_no_evidence_that_stands_in_two_places() -> None:
+    terms = Value(text="GPL-2 or later", typed="2")
+    once = _story(("Files: a.c\nCopyright: 2001, Kvist\nLicense: GPL-2 or later.", "Files: a.c", terms))
+    twice = replace(once, text=f"{once.text}\nLicense: GPL-2 or later.\n")
+    kinds = [{kind for kind, _ in _turns(told, "gated", None)} for told in (once, twice)]
+    assert kinds[0] - kinds[1] == {"evidence"}
 
 
 CHANGELOG = """stove ({0}-1) unstable; urgency=low
