@@ -8,7 +8,7 @@ TORCH := $(if $(PIP_FIND_LINKS),--find-links "$(PIP_FIND_LINKS)",--torch-backend
 
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: setup tools namespaces fmt check test test-fast test-all test-chaos durations test-bridges metrics demo bench bench-peers docs lock
+.PHONY: setup tools namespaces fmt check test test-fast test-all test-chaos durations test-bridges metrics demo licences bench bench-peers docs lock
 
 setup: .venv/.done
 
@@ -43,6 +43,10 @@ demo: setup
 	.venv/bin/memagent evaluate run --config tiny --suite $(DEMO_OUT)/suite --output $(DEMO_OUT)/results \
 	  --follow-ups.evidence --follow-ups.support
 	.venv/bin/memagent page $(DEMO_OUT)/results/runs/overwrite
+
+# What the licence files of the installed packages say, beside what the packages declare: MODEL is a folder or a name.
+licences: setup
+	$(PYTHON) pipelines/licence_scan.py $(or $(OUT),licences) --model $(or $(MODEL),$(error set MODEL: make licences MODEL=my-model/))
 
 # Two processes; tests that share an engine or a Ray are in one of them (tests/README.md).
 PYTEST := $(PYTHON) -m pytest -n 2 --dist loadscope --no-loadscope-reorder

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 import memagent_batch as ma
 from memagent_batch.documents import listing
 from memagent_batch.errors import SettingsError
-from pipelines import compliance_scan, question_list, rollouts
+from pipelines import compliance_scan, licence_scan, question_list, rollouts
 from tests.api.conftest import agent_of
 from tests.flows.training import drawing_engine
 
@@ -43,6 +43,26 @@ def test_compliance_scan_gives_documents_answers_changes_pages_and_a_sample(
     second = compliance_scan.scan(str(files), str(output), agent)
     assert second.manifest["changes"]["documents"] == {"added": 1, "changed": 0, "removed": 0, "unchanged": 2}
     assert "3 answers differ from the last night\nnew.txt\t" in capsys.readouterr().out
+
+
+def test_licence_scan_reads_the_environment_and_lists_packages_that_declare_something_else(
+    text_model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    installed = licence_scan.packages()
+    declared = {row["document_id"]: row["declared"] for row in installed.to_pylist()}
+    assert declared["pytest"] == ["MIT"]
+    assert declared["packaging"] == ["Apache-2.0", "BSD-2-Clause"]
+    rows = [row for row in installed.to_pylist() if row["document_id"] in ("pytest", "packaging", "ruff")]
+    texts = pa.Table.from_pylist([{**row, "text": row["text"][:300]} for row in rows], installed.schema)
+    undeclared = pa.Table.from_pylist([{"document_id": "x", "text": "no terms", "declared": []}], installed.schema)
+    run = licence_scan.scan(pa.concat_tables([texts, undeclared]), str(tmp_path), agent_of(text_model))
+    read = {row["document_id"]: row for row in run.results().to_pylist()}
+    assert read.keys() == {"pytest", "packaging", "ruff", "x"}
+    said = {name: [row["licence"]] if name != "packaging" else row["licences"] or [] for name, row in read.items()}
+    listed = {line.split("\t")[0] for line in capsys.readouterr().out.splitlines() if "\t" in line}
+    assert listed == {name for name in said if declared.get(name) and set(said[name]) != set(declared[name])}
+    assert listed
+    assert (tmp_path / "pages" / "index.html").exists()
 
 
 def test_question_list_makes_a_table_of_a_lake_from_two_others(text_model: str, tmp_path: Path) -> None:
@@ -86,7 +106,7 @@ def test_conversion_with_a_wrong_setting_is_refused_by_its_name(tmp_path: Path, 
         ma.convert_files(tmp_path, output=tmp_path / "out", **setting)
 
 
-@pytest.mark.parametrize("name", ["compliance_scan", "question_list", "rollouts"])
+@pytest.mark.parametrize("name", ["compliance_scan", "licence_scan", "question_list", "rollouts"])
 def test_pipeline_says_how_it_is_run(name: str) -> None:
     command = [sys.executable, f"pipelines/{name}.py", "--help"]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout

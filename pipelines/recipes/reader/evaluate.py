@@ -34,7 +34,6 @@ class Judged:
     is_value_right: bool
     is_evidence_right: bool | None
     """Whether its first sentence of evidence holds the value; None if the answer is wrong or absent."""
-    row: dict[str, Any]
 
 
 def held_apart(texts: Sequence[str], *, num_documents: int, num_chunks: int, seed: int) -> list[Story]:
@@ -45,17 +44,8 @@ def held_apart(texts: Sequence[str], *, num_documents: int, num_chunks: int, see
     told = []
     for _ in range(num_documents):
         absent = int(rng.random() < ABSENT_SHARE)
-        told.append(
-            story(
-                maker,
-                texts,
-                num_chars=num_chars,
-                num_facts=3 + RIVALS,
-                num_asked=1 - absent,
-                num_absent=absent,
-                rng=rng,
-            )
-        )
+        asked = {"num_asked": 1 - absent, "num_absent": absent}
+        told.append(story(maker, texts, num_chars=num_chars, num_facts=3 + RIVALS, **asked))
     return told
 
 
@@ -86,26 +76,16 @@ def read(told: Sequence[Story], agent: ma.Agent, *, output: str) -> Iterator[Jud
 def judged(fact: Fact, row: dict[str, Any], evidence: dict[str, Any] | None) -> Judged:
     """A row of `answers` against the truth."""
     if not fact.mentions:
-        is_right = score(Metric.EM, row["answer"], ["not stated"]) == 1
-        return Judged(
-            form="absent",
-            is_right=is_right,
-            is_value_right=row["value_status"] == "not_stated",
-            is_evidence_right=None,
-            row=row,
+        is_right, is_value_right = (
+            score(Metric.EM, row["answer"], ["not stated"]) == 1,
+            row["value_status"] == "not_stated",
         )
+        return Judged(form="absent", is_right=is_right, is_value_right=is_value_right, is_evidence_right=None)
     said = [mention for mention in fact.mentions if mention.value is not None]
     last = said[-1]
     assert last.value is not None
-    form = (
-        "corrected"
-        if len(said) > 1
-        else "aliased"
-        if last.aliased
-        else "two sentences"
-        if ". " in last.text
-        else "plain"
-    )
+    form = "two sentences" if ". " in last.text else "plain"
+    form = "corrected" if len(said) > 1 else "aliased" if last.aliased else form
     is_right = score(Metric.EM, row["answer"], [last.value.text]) == 1
     written = None if row["value"] is None else json.loads(row["value"])
     is_value_right = _as_typed(written) == (last.value.typed or last.value.text)
@@ -113,9 +93,7 @@ def judged(fact: Fact, row: dict[str, Any], evidence: dict[str, Any] | None) -> 
     if is_right:
         start, end = last.value_span
         is_evidence_right = evidence is not None and evidence["char_start"] < end and start < evidence["char_end"]
-    return Judged(
-        form=form, is_right=is_right, is_value_right=is_value_right, is_evidence_right=is_evidence_right, row=row
-    )
+    return Judged(form=form, is_right=is_right, is_value_right=is_value_right, is_evidence_right=is_evidence_right)
 
 
 def _as_typed(value: Any) -> str:
@@ -140,7 +118,7 @@ def summary(cell: dict[str, Any], judged: Sequence[Judged]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Writes a line a cell to `cells.jsonl`, and the wrong readings beside it."""
+    """Writes a line a cell to `cells.jsonl`; the runs beside it have each reading."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("output", type=Path)
     parser.add_argument("--model", required=True, help="folder of the model that reads")
@@ -169,14 +147,6 @@ def main() -> None:
             with (arguments.output / "cells.jsonl").open("a") as file:
                 file.write(json.dumps(line := summary(cell, readings)) + "\n")
             print(line, flush=True)
-            wrong = [
-                {"form": each.form, "answer": each.row["answer"], "question": each.row["question"]}
-                for each in readings
-                if not each.is_right
-            ]
-            (arguments.output / f"wrong-{kind}-{num_chunks}.json").write_text(
-                json.dumps(wrong, indent=1, ensure_ascii=False)
-            )
 
 
 if __name__ == "__main__":

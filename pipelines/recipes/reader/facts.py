@@ -49,17 +49,6 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wordings:
-    """Sentences with slots for noun, name and value."""
-
-    says: Sequence[str]
-    asks: Sequence[str]
-    two_sentences: Sequence[str]
-    aliases: Sequence[str]
-    corrections: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
     """A value as documents write it, and as the follow-up question `value` does."""
 
@@ -93,7 +82,7 @@ class Mention:
         """The characters of its document that a reader must have seen to know the value."""
         if self.value is None:
             return self.char_end, self.char_end
-        if self.value.typed in ("yes", "no"):
+        if self.value.typed in ("yes", "no") or self.value.text not in self.text:
             return self.char_start, self.char_end
         at = self.char_start + self.text.rindex(self.value.text)
         return at, at + len(self.value.text)
@@ -124,73 +113,79 @@ class FactMaker:
     def __init__(self, rng: random.Random, *, apart: bool, rivals: tuple[int, int] = (0, 4)) -> None:
         folder = Path(__file__).parent
         kinds = [Kind(**each) for each in yaml.safe_load((folder / "kinds.yaml").read_text())]
-        wordings: dict[str, Any] = yaml.safe_load((folder / "wordings.yaml").read_text())
-        half = slice(-NUM_APART_WORDINGS, None) if apart else slice(None, -NUM_APART_WORDINGS)
-        self._rng, self._apart, self._rivals = rng, apart, rivals
+        wordings: dict[str, list[str]] = yaml.safe_load((folder / "wordings.yaml").read_text())
+        self.rng, self.apart, self._rivals = rng, apart, rivals
         self.kinds = [kind for kind in kinds if kind.apart == apart]
-        self._wordings = Wordings(**{name: texts[half] for name, texts in wordings.items()})
+        self._wordings = {name: self.half(texts) for name, texts in wordings.items()}
+
+    def half(self, wordings: Sequence[str]) -> Sequence[str]:
+        """Those of a list that are of this half."""
+        return wordings[-NUM_APART_WORDINGS:] if self.apart else wordings[:-NUM_APART_WORDINGS]
 
     def facts(self, num_facts: int) -> list[Fact]:
         """Facts of a few kinds, so that most have rivals; about one in five entities has several."""
         facts: list[Fact] = []
         while len(facts) < num_facts:
-            kind = self._rng.choice(self.kinds)
-            sort = self._rng.choice(kind.of)
-            entities = [self.entity(sort) for _ in range(1 + self._rng.randint(*self._rivals))]
+            kind = self.rng.choice(self.kinds)
+            sort = self.rng.choice(kind.of)
+            entities = [self.entity(sort) for _ in range(1 + self.rng.randint(*self._rivals))]
             also = [each for each in self.kinds if sort in each.of and each is not kind]
             for who in entities:
                 facts.append(self.fact(kind, who))
-                if also and self._rng.random() < 0.3:
-                    facts.append(self.fact(self._rng.choice(also), who))
+                if also and self.rng.random() < 0.3:
+                    facts.append(self.fact(self.rng.choice(also), who))
         return facts[:num_facts]
 
     def fact(self, kind: Kind, who: str) -> Fact:
         """One fact, stated in one of several ways."""
-        value, draw = self.value(kind), self._rng.random()
+        value, draw = self.value(kind), self.rng.random()
         slots = {"noun": kind.noun, "who": who}
         if kind.value == "bool":
             mentions = [self._bool_mention(kind, who, value)]
         elif draw < TWO_SENTENCES:
-            mentions = [self._mention(self._pick(self._wordings.two_sentences), value, **slots)]
+            mentions = [self._mention(self._pick(self._wordings["two_sentences"]), value, **slots)]
         elif draw < TWO_SENTENCES + ALIASED:
             alias = self._alias(who)
-            named = _capital(self._pick(self._wordings.aliases).format(alias=alias, **slots))
+            named = _capital(self._pick(self._wordings["aliases"]).format(alias=alias, **slots))
             said = self._mention(self._pick(self._says(kind)), value, **{**slots, "who": alias})
             mentions = [Mention(text=named, name=who, value=None), replace(said, aliased=True)]
         else:
             mentions = [self._mention(self._pick(self._says(kind)), value, **slots)]
             other = self.value(kind)
             if draw > 1 - CORRECTED and other.text != value.text and other.unit == value.unit:
-                mentions.append(self._mention(self._pick(self._wordings.corrections), other, **slots))
-        value_type = _value_type(kind, value)
-        return Fact(
-            kind=kind, who=who, mentions=tuple(mentions), question=self.question(kind, who), value_type=value_type
-        )
+                mentions.append(self._mention(self._pick(self._wordings["corrections"]), other, **slots))
+        return self.asked(kind, who, value, mentions)
 
     def absent(self, facts: Sequence[Fact]) -> Fact:
         """A question of the same kinds that the facts don't answer: about a newcomer, or one of the entities."""
-        kind = self._rng.choice(facts).kind
+        kind = self.rng.choice(facts).kind
         asked = {(fact.kind.noun, fact.who) for fact in facts}
         names = [fact.who for fact in facts if set(fact.kind.of) & set(kind.of) and (kind.noun, fact.who) not in asked]
-        who = self._rng.choice(names) if names and self._rng.random() < 0.6 else self.entity(self._rng.choice(kind.of))
-        value_type = _value_type(kind, self.value(kind))
-        return Fact(kind=kind, who=who, mentions=(), question=self.question(kind, who), value_type=value_type)
+        who = self.rng.choice(names) if names and self.rng.random() < 0.6 else self.entity(self.rng.choice(kind.of))
+        return self.asked(kind, who, self.value(kind))
+
+    def asked(self, kind: Kind, who: str, value: Value, mentions: Sequence[Mention] = ()) -> Fact:
+        """What these mentions say, with a question about it; `value` is one of its type."""
+        question = self.question(kind, who)
+        return Fact(
+            kind=kind, who=who, mentions=tuple(mentions), question=question, value_type=_value_type(kind, value)
+        )
 
     def question(self, kind: Kind, who: str) -> str:
         """A question about the kind."""
-        forms = [*kind.asks, *kind.asks, *([] if kind.value == "bool" else self._wordings.asks)]
+        forms = [*kind.asks, *kind.asks, *([] if kind.value == "bool" else self._wordings["asks"])]
         return _capital(self._pick(forms).format(noun=kind.noun, who=who))
 
     def entity(self, sort: str) -> str:
         """A name that the other half never has."""
         while True:
             core = self._word().capitalize()
-            if (zlib.crc32(core.encode()) % APART_OF == 0) == self._apart:
+            if (zlib.crc32(core.encode()) % APART_OF == 0) == self.apart:
                 return self._named(core, sort)
 
     def value(self, kind: Kind) -> Value:
         """A value of the kind."""
-        rng = self._rng
+        rng = self.rng
         match kind.value:
             case "money":
                 return self._money()
@@ -216,7 +211,7 @@ class FactMaker:
         return Value(text=self.entity(kind.value))
 
     def _says(self, kind: Kind) -> Sequence[str]:
-        return [*kind.says, *kind.says, *self._wordings.says]
+        return [*kind.says, *kind.says, *self._wordings["says"]]
 
     def _bool_mention(self, kind: Kind, who: str, value: Value) -> Mention:
         wording = self._pick(kind.says if value.typed == "yes" else kind.denies)
@@ -227,21 +222,21 @@ class FactMaker:
         return Mention(text=text, name=slots["who"], value=value)
 
     def _pick(self, texts: Sequence[str]) -> str:
-        return self._rng.choice(texts)
+        return self.rng.choice(texts)
 
     def _alias(self, who: str) -> str:
         initials = "".join(word[0] for word in who.replace("-", " ").split()).upper()
         return self._pick(
-            [f"{initials}{self._rng.randint(1, 99)}", self._word().capitalize(), f"No. {self._rng.randint(2, 40)}"]
+            [f"{initials}{self.rng.randint(1, 99)}", self._word().capitalize(), f"No. {self.rng.randint(2, 40)}"]
         )
 
     def _word(self) -> str:
-        syllables = self._rng.choices([1, 2, 3], [2, 5, 2])[0]
+        syllables = self.rng.choices([1, 2, 3], [2, 5, 2])[0]
         parts = ["".join(self._pick(NAMES[part]) for part in ("onsets", "vowels", "codas")) for _ in range(syllables)]
         return "".join(parts)[:12]
 
     def _code(self) -> str:
-        rng = self._rng
+        rng = self.rng
         letters = "".join(rng.choices("ABCDEFGHJKLMNPQRSTUVWXYZ", k=rng.randint(1, 3)))
         number = rng.randint(10, 99999)
         return rng.choice(
@@ -267,7 +262,7 @@ class FactMaker:
                 return f"{ending} {core}"
             case "device":
                 return self._pick(
-                    [f"{ending} {core}", f"the {core} {ending}", f"{ending} {core} {self._rng.randint(1, 99)}"]
+                    [f"{ending} {core}", f"the {core} {ending}", f"{ending} {core} {self.rng.randint(1, 99)}"]
                 )
             case "project" | "event":
                 return (
@@ -283,7 +278,7 @@ class FactMaker:
         return self._pick([f"{number:,}", str(number)])
 
     def _money(self) -> Value:
-        rng = self._rng
+        rng = self.rng
         amount = rng.choice(
             [rng.randint(2, 99), rng.randint(100, 9999), rng.randint(10, 999) * 1000, rng.randint(100, 99999) / 100]
         )
@@ -300,7 +295,7 @@ class FactMaker:
         return Value(text=text, typed=str(amount), unit=currency)
 
     def _date(self) -> Value:
-        rng = self._rng
+        rng = self.rng
         day = date(rng.randint(1950, 2035), rng.randint(1, 12), rng.randint(1, 28))
         month = MONTHS[day.month - 1]
         forms = [

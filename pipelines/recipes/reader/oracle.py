@@ -43,6 +43,8 @@ class Oracle:
     tokenizer: Tokenizer
     first_memory: str
     keep_word: str
+    num_heads: int = 0
+    """How many notes the memory has, if each turn writes one; 0 if it writes the memory."""
     stray: Mention | None = None
     """A rival that the memory holds from the first chunk that shows it, by mistake."""
     wrong_answer: str | None = None
@@ -50,8 +52,9 @@ class Oracle:
     wrong_evidence: bool = False
     """Whether the evidence is pointed at by mistake."""
     written: list[Written] = field(default_factory=list)
-    _noted: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _noted: Noted = field(default_factory=dict)
     _notes: dict[tuple[int, int], Noted] = field(default_factory=dict)
+    _heads: list[Noted] = field(default_factory=list)
     _has_stray: bool = False
     _value: Value | None = None
 
@@ -84,24 +87,36 @@ class Oracle:
             case "evidence":
                 return self._evidence(prompt)
             case "support":
-                return self._support(prompt), True, True
+                return self._support(prompt)
         return self._update(prompt)
 
     def _update(self, prompt: Prompt) -> tuple[str, bool, bool]:
         assert prompt.span is not None
         start, end = prompt.span.char_start, prompt.span.char_end
-        known, self._noted = dict(self._noted), dict(self._with_news(self._noted, start, end))
-        if (
+        before, self._noted = self._noted, self._with_news(self._noted, start, end)
+        strays = (
             self.stray is not None
             and not self._has_stray
             and start <= self.stray.char_start < self.stray.char_end <= end
-        ):
-            self._has_stray = True
-            return self._memory(self._noted), False, True
-        if known == self._noted and self.keep_word:
+        )
+        self._has_stray |= strays
+        if before == self._noted and self.keep_word and not strays:
             return self.keep_word, True, False
-        self.stray = None if self._has_stray else self.stray
-        return self._memory(self._noted), True, known != self._noted
+        if self.num_heads:
+            return self._memory(self._new_note(before), with_stray=strays), not strays, True
+        text = self._memory(self._noted, with_stray=strays)
+        return text, not strays, strays or before != self._noted
+
+    def _new_note(self, before: Noted) -> Noted:
+        """The news of a section, and what goes with the oldest note if the new one takes its place."""
+        left = self._heads[max(0, len(self._heads) - self.num_heads + 1) :]
+        note = {
+            mention: span
+            for mention, span in self._noted.items()
+            if before.get(mention) != span or not any(mention in head for head in left)
+        }
+        self._heads = [*left, note]
+        return note
 
     def _read(self, prompt: Prompt) -> tuple[str, bool, bool]:
         assert prompt.span is not None
@@ -142,9 +157,9 @@ class Oracle:
         """What is noted, as text: each mention on a line, in the document's own words."""
         return "\n".join(" ".join(self.story.text[start:end].split()) for start, end in sorted(noted.values()))
 
-    def _memory(self, noted: Noted) -> str:
+    def _memory(self, noted: Noted, *, with_stray: bool) -> str:
         lines = [self._shown(noted)] if noted else []
-        if self.stray is not None and self._has_stray:
+        if self.stray is not None and with_stray:
             lines.append(" ".join(self.stray.text.split()))
         return "\n".join(lines) or self.first_memory
 
@@ -190,7 +205,9 @@ class Oracle:
         if self.wrong_evidence:
             others = [number for number in sentences if number not in right][:1]
             return ", ".join(others or right) or NO_SENTENCE, False, True
-        return ", ".join(right[:5]) or NO_SENTENCE, True, bool(right)
+        document = " ".join(self.story.text.split())
+        is_clear = all(document.count(sentences[number]) == 1 for number in right)
+        return ", ".join(right[:5]) or NO_SENTENCE, is_clear, bool(right)
 
     def _resting(self) -> list[tuple[int, int]]:
         """What the answer rests on: the last mention of a value, and the one that gives its other name."""
@@ -200,14 +217,15 @@ class Oracle:
         names = [last - 1] if self.fact.mentions[last].aliased else []
         return [self._noted[number] for number in [*names, last]]
 
-    def _support(self, prompt: Prompt) -> str:
-        text = " ".join(" ".join(sentence.split()) for sentence in self._sentences(prompt).values())
+    def _support(self, prompt: Prompt) -> tuple[str, bool, bool]:
+        sentences = self._sentences(prompt).values()
         wanted = [" ".join(self.story.text[start:end].split()) for start, end in self._resting()]
-        shown = [_shares(text, each) for each in wanted]
+        shown = [each in " ".join(sentences) for each in wanted]
+        in_part = [any(_shares(sentence, each) for sentence in sentences) for each in wanted]
         says = Support.NOT_ENOUGH
         if any(shown):
             says = Support.CONTRADICTED if self.wrong_answer else Support.SUPPORTED if all(shown) else Support.PARTLY
-        return next(number for number, support in SUPPORT_MENU.items() if support is says)
+        return next(number for number, support in SUPPORT_MENU.items() if support is says), shown == in_part, True
 
     def _sentences(self, prompt: Prompt) -> dict[str, str]:
         listed = self._text_of(prompt).rsplit("<sentences>\n", 1)[1].split("</sentences>")[0]

@@ -5,7 +5,7 @@ import asyncio
 import json
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,19 +21,25 @@ from memagent_batch.reading.turns import ReadingTurns
 from memagent_batch.wiring import make_prompt_set, make_tokenizer
 from pipelines.recipes.reader.facts import Fact, FactMaker
 from pipelines.recipes.reader.oracle import Oracle, Written
+from pipelines.recipes.reader.tasks import Tasks
 from pipelines.recipes.reader.texts import Story, source_texts, story
 
 POLICIES = {
-    ("gated", None): 30,
-    ("overwrite", "default"): 15,
-    ("overwrite", "section-first"): 20,
-    ("parallel", None): 30,
+    ("gated", None): 25,
+    ("heads", None): 15,
+    ("overwrite", "default"): 12,
+    ("overwrite", "section-first"): 18,
+    ("parallel", None): 25,
     ("retrieve", None): 5,
     ("truncate", None): 5,
 }
 """How often documents are read by each policy and prompt set."""
+TASK_SHARE = 0.25
+"""Share of documents that are real files with a truth of their own; facts are put into the others."""
 CHUNK_TOKENS = (160, 256, 384, 512)
 CHARS_A_TOKEN = 3
+NUM_HEADS, NOTE_TOKENS = (2, 4), 128
+"""Notes of a memory of several; tokens of one: two sentences of facts with long names."""
 LEARNT = {"value": 0.4, "evidence": 0.5, "support": 0.35}
 """Shares of the turns of a kind that are learnt; all of the others."""
 LEARNT_WITHOUT_NEWS = {"update": 0.5, "read": 0.25, "answer": 1.0, "direct": 1.0}
@@ -51,12 +57,13 @@ class Way:
     config: AgentConfig
 
 
-def make_way(model: str, kind: str, prompt_set: str | None, chunk_tokens: int) -> Way:
+def make_way(model: str, kind: str, prompt_set: str | None, chunk_tokens: int, *, heads: int = 4) -> Way:
     """A policy with chunks of this size, on the model's tokeniser."""
     policy = PolicyConfig(
         kind=kind,
         chunk_tokens=chunk_tokens,
-        memory_tokens=256,
+        memory_tokens=NOTE_TOKENS * heads if kind == "heads" else 256,
+        heads=heads,
         answer_tokens=64,
         question_tokens=128,
         passage_tokens=64,
@@ -68,7 +75,7 @@ def make_way(model: str, kind: str, prompt_set: str | None, chunk_tokens: int) -
 
 async def written(told: Story, fact: Fact, way: Way, *, rng: random.Random) -> list[Written]:
     """The turns of one reading as they should be, follow-up questions included."""
-    prompts = make_prompt_set(way.config)
+    prompts, policy = make_prompt_set(way.config), way.config.policy
     values = [mention.value.text for mention in fact.rivals if mention.value is not None]
     oracle = Oracle(
         story=told,
@@ -76,6 +83,7 @@ async def written(told: Story, fact: Fact, way: Way, *, rng: random.Random) -> l
         tokenizer=make_tokenizer(way.config),
         first_memory=prompts.first_memory,
         keep_word=prompts.keep_word,
+        num_heads=policy.heads if policy.kind == "heads" else 0,
         stray=rng.choice(fact.rivals) if fact.rivals and rng.random() < STRAY else None,
         wrong_answer=rng.choice(values) if values and rng.random() < WRONG_ANSWER else None,
         wrong_evidence=rng.random() < WRONG_EVIDENCE,
@@ -114,32 +122,27 @@ def groups(told: Story, way: Way, *, rng: random.Random) -> Iterator[list[Writte
         yield singles
 
 
-def stories(texts: Sequence[str], *, apart: bool, rng: random.Random) -> Iterator[tuple[Story, int]]:
+def stories(tasks: Tasks) -> Iterator[tuple[Story, int]]:
     """Stories without end, each with the size of its chunks, tokens."""
-    maker = FactMaker(rng, apart=apart)
+    maker, rng = tasks.maker, tasks.maker.rng
     while True:
         chunk_tokens = rng.choice(CHUNK_TOKENS)
         num_chars = int(chunk_tokens * CHARS_A_TOKEN * rng.choice([0.8, 2, 3, 4]))
-        num_facts = rng.randint(3, 4 + num_chars // 400)
-        told = story(
-            maker,
-            texts,
-            num_chars=num_chars,
-            num_facts=num_facts,
-            num_asked=4,
-            num_absent=rng.choice([1, 1, 2]),
-            rng=rng,
-        )
+        if tasks.names and rng.random() < TASK_SHARE:
+            yield tasks.story(rng.choice(tasks.names), num_chars=num_chars), chunk_tokens
+            continue
+        num_facts, num_absent = rng.randint(3, 4 + num_chars // 400), rng.choice([1, 1, 2])
+        told = story(maker, tasks.texts, num_chars=num_chars, num_facts=num_facts, num_asked=4, num_absent=num_absent)
         yield told, chunk_tokens
 
 
-def sample_lines(
-    model: str, texts: Sequence[str], *, num_samples: int, apart: bool = False, rng: random.Random
-) -> Iterator[str]:
+def sample_lines(model: str, tasks: Tasks, *, num_samples: int) -> Iterator[str]:
     """Groups of samples as JSON lines, until so many samples are there."""
-    for told, chunk_tokens in stories(texts, apart=apart, rng=rng):
+    rng = tasks.maker.rng
+    for told, chunk_tokens in stories(tasks):
         kind, prompt_set = rng.choices(list(POLICIES), list(POLICIES.values()))[0]
-        for group in groups(told, make_way(model, kind, prompt_set, chunk_tokens), rng=rng):
+        way = make_way(model, kind, prompt_set, chunk_tokens, heads=rng.choice(NUM_HEADS))
+        for group in groups(told, way, rng=rng):
             turns = [
                 {"kind": turn.kind, "prompt": list(turn.prompt), "completion": list(turn.completion)} for turn in group
             ]
@@ -157,12 +160,14 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=6)
     parser.add_argument("--samples", type=int, default=500, help="samples of a file")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--licences", type=Path, help="the wheel of licensedcode-data, for questions about licences")
     arguments = parser.parse_args()
-    texts = source_texts(apart=False)
+    rng = random.Random()
+    tasks = Tasks(FactMaker(rng, apart=False), source_texts(apart=False), licences=arguments.licences)
     arguments.output.mkdir(parents=True, exist_ok=True)
     for number in range(arguments.files):
-        rng = random.Random(f"{arguments.seed}/{number}")
-        lines = list(sample_lines(arguments.model, texts, num_samples=arguments.samples, rng=rng))
+        rng.seed(f"{arguments.seed}/{number}")
+        lines = list(sample_lines(arguments.model, tasks, num_samples=arguments.samples))
         rng.shuffle(lines)
         file = arguments.output / f"seed{arguments.seed:03}-{number:03}.jsonl"
         part = file.with_suffix(".part")

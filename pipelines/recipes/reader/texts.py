@@ -54,24 +54,18 @@ def source_texts(*, apart: bool, max_files: int = 3000) -> list[str]:
 
 
 def story(
-    maker: FactMaker,
-    texts: Sequence[str],
-    *,
-    num_chars: int,
-    num_facts: int,
-    num_asked: int,
-    num_absent: int,
-    rng: random.Random,
+    maker: FactMaker, texts: Sequence[str], *, num_chars: int, num_facts: int, num_asked: int, num_absent: int
 ) -> Story:
     """A document of about so many characters with facts in it; some are asked for, and some that it does not have."""
-    facts = maker.facts(num_facts)
+    rng, facts = maker.rng, maker.facts(num_facts)
     absent = [maker.absent(facts) for _ in range(num_absent)]
-    text, facts = _put_in(_cut(texts, num_chars, rng=rng), facts, rng=rng)
+    text, facts = _put_in(cut(texts, num_chars, rng=rng), facts, rng=rng)
     asked = [*rng.sample(facts, min(num_asked, len(facts))), *absent]
-    return Story(text=text, facts=tuple(_with_rivals(fact, facts) for fact in asked))
+    return Story(text=text, facts=tuple(with_rivals(fact, facts) for fact in asked))
 
 
-def _with_rivals(fact: Fact, facts: Sequence[Fact]) -> Fact:
+def with_rivals(fact: Fact, facts: Sequence[Fact]) -> Fact:
+    """The fact with those of the others that are of its kind, about something else."""
     rivals = [
         mention
         for other in facts
@@ -93,7 +87,7 @@ def _read(path: Path) -> str:
     return data.decode("utf-8", errors="ignore").replace("\r\n", "\n").replace("\0", "")
 
 
-def _cut(texts: Sequence[str], num_chars: int, *, rng: random.Random) -> str:
+def cut(texts: Sequence[str], num_chars: int, *, rng: random.Random) -> str:
     """Runs of one to three texts, cut wherever they are cut."""
     parts, left = [], num_chars
     while left > 0:

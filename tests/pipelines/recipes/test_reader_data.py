@@ -2,7 +2,10 @@
 
 import asyncio
 import random
+import zipfile
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,12 +15,13 @@ from memagent_batch.wiring import resolve_model
 from pipelines.recipes.reader.facts import Fact, FactMaker, Kind, Mention, Value
 from pipelines.recipes.reader.oracle import Written
 from pipelines.recipes.reader.samples import make_way, written
+from pipelines.recipes.reader.tasks import LICENCES, Tasks
 from pipelines.recipes.reader.texts import Story, story
 
 FILLER = "The quick pump was oiled. Nobody saw the grey barn. A list of parts follows below.\n"
 RENT = Kind(noun="rent", value="money", of=["site"], says=["{who} costs {value}."], asks=["What does {who} cost?"])
 RENT_TYPE = ValueType(type=AnswerType.NUMBER, unit="EUR")
-WAYS = [("gated", None), ("overwrite", "default"), ("overwrite", "section-first"), ("parallel", None)]
+WAYS = [("gated", None), ("heads", None), ("overwrite", "default"), ("overwrite", "section-first"), ("parallel", None)]
 
 
 class Steady(random.Random):
@@ -47,9 +51,9 @@ def _euros(number: str) -> Value:
     return Value(text=f"{number} euros", typed=number, unit="EUR")
 
 
-def _turns(told: Story, kind: str, prompt_set: str | None) -> list[tuple[str, str]]:
+def _turns(told: Story, kind: str, prompt_set: str | None, *, heads: int = 4) -> list[tuple[str, str]]:
     """Kind and text of the turns of its one question, as they should be."""
-    way = make_way("tiny", kind, prompt_set, chunk_tokens=300)
+    way = make_way("tiny", kind, prompt_set, chunk_tokens=300, heads=heads)
     turns: list[Written] = asyncio.run(written(told, told.facts[0], way, rng=Steady()))
     tokenizer = load_tokenizer(resolve_model("tiny"))
     return [(turn.kind, tokenizer.decode(turn.completion)) for turn in turns]
@@ -68,9 +72,8 @@ def test_halves_share_no_kind_no_wording_and_no_name() -> None:
 def test_story_places_every_mention_and_keeps_their_order() -> None:
     rng = random.Random(3)
     for _ in range(30):
-        told = story(
-            FactMaker(rng, apart=False), [FILLER * 60], num_chars=3000, num_facts=9, num_asked=6, num_absent=2, rng=rng
-        )
+        maker = FactMaker(rng, apart=False)
+        told = story(maker, [FILLER * 60], num_chars=3000, num_facts=9, num_asked=6, num_absent=2)
         for fact in told.facts:
             places = [mention.char_start for mention in fact.mentions]
             assert places == sorted(places)
@@ -107,7 +110,17 @@ def test_oracle_answers_with_the_correction(kind: str, prompt_set: str | None) -
     later = ("Correction: the rent of Zwork Mill is 510 euros.", "Zwork Mill", _euros("510"))
     turns = _turns(_story(first, later), kind, prompt_set)
     assert ("answer", "\\boxed{510 euros}") in turns
-    assert f"{first[0]}\n{later[0]}" in [text for _, text in turns]
+    texts = [text for turn, text in turns if turn in ("update", "read", "merge")]
+    memory = [first[0], later[0]]
+    assert memory == [text for text in texts if text != "keep"] if kind == "heads" else "\n".join(memory) in texts
+
+
+def test_oracle_repeats_in_a_new_note_what_goes_with_the_oldest() -> None:
+    said = [(f"The rent of Zwork Mill is {rent} euros.", "Zwork Mill", _euros(rent)) for rent in ("430", "510", "620")]
+    turns = _turns(_story(*said), "heads", None, heads=2)
+    one, two, three = (sentence for sentence, _, _ in said)
+    assert [text for turn, text in turns if turn == "update" and text != "keep"] == [one, two, f"{one}\n{three}"]
+    assert ("answer", "\\boxed{620 euros}") in turns
 
 
 def test_oracle_needs_the_other_name_before_it_notes_what_is_said_under_it() -> None:
@@ -115,3 +128,87 @@ def test_oracle_needs_the_other_name_before_it_notes_what_is_said_under_it() -> 
     said = ("Q4 costs 430 euros.", "Q4", _euros("430"))
     assert ("answer", "\\boxed{430 euros}") in _turns(_story(named, said, aliased=[1]), "gated", None)
     assert ("answer", "\\boxed{not stated}") in _turns(_story(said, aliased=[0]), "gated", None)
+
+
+def test_oracle_teaches_no_evidence_that_stands_in_two_places() -> None:
+    terms = Value(text="GPL-2 or later", typed="2")
+    once = _story(("Files: a.c\nCopyright: 2001, Kvist\nLicense: GPL-2 or later.", "Files: a.c", terms))
+    twice = replace(once, text=f"{once.text}\nLicense: GPL-2 or later.\n")
+    kinds = [{kind for kind, _ in _turns(told, "gated", None)} for told in (once, twice)]
+    assert kinds[0] - kinds[1] == {"evidence"}
+
+
+CHANGELOG = """stove ({0}-1) unstable; urgency=low
+
+  * The valve of {0} is
+    closed at night.
+
+ -- Mia Rød {0} <mia@example.org>  Sat, 0{0} May 2021 17:18:50 +0200
+
+"""
+STANZA = "Files: src/{0}.c\nCopyright: 201{0}, Kvist {0} Ltd <kvist@example.org>\nLicense: GPL-{0}\n\n"
+GRANT = "Permission is hereby granted, free of charge, to any person obtaining\n a copy of this software, as it is."
+NOTICE = "Under the terms of the GNU General\n# Public License, either version 2 of the License, or any later one."
+
+
+def _tasks(wheel: Path, *, apart: bool) -> Tasks:
+    """Tasks over one changelog, one copyright file, filler, and a wheel with two licences in many files."""
+    with zipfile.ZipFile(wheel, "w") as files:
+        for key, name, text in (("mit", "MIT", GRANT), ("gpl-2.0-plus", "GPL-2.0-or-later", NOTICE), ("x", "MIT", "?")):
+            files.writestr(f"data/licenses/{key}.LICENSE", f"---\nkey: {key}\nspdx_license_key: {name}\n---\n{text}\n")
+            for number in range(20):
+                head = f"license_expression: {key}\nis_license_notice: yes"
+                files.writestr(f"data/rules/{key}_{number}.RULE", f"---\n{head}\n---\n\n{{{{No. {number}}}}}: {text}\n")
+    texts = ["".join(each.format(number) for number in range(1, 9)) for each in (CHANGELOG, STANZA)]
+    return Tasks(FactMaker(random.Random(4), apart=apart), [*texts, FILLER * 60], licences=wheel)
+
+
+@pytest.mark.parametrize("task", ["changelog", "copyright", "licence"])
+def test_task_asks_for_what_the_file_says_and_points_at_the_place(task: str, tmp_path: Path) -> None:
+    tasks = _tasks(tmp_path / "wheel.zip", apart=False)
+    assert tasks.names == ["changelog", "copyright", "licence"]
+    seen: dict[str, set[str]] = {}
+    for _ in range(40):
+        told = tasks.story(task, num_chars=400)
+        assert any(fact.mentions for fact in told.facts) or task == "licence"
+        for fact in told.facts:
+            assert fact.mentions or fact.who not in told.text
+            for mention in fact.mentions:
+                assert told.text[mention.char_start : mention.char_end] == mention.text
+            if fact.mentions and (value := fact.mentions[-1].value):
+                seen.setdefault(fact.kind.noun, set()).add(value.typed or value.text)
+    expected = {
+        "changelog": {
+            "change": {f"The valve of {number} is closed at night." for number in range(1, 9)},
+            "distribution": {"unstable"},
+            "upload date": {f"2021-05-0{number}" for number in range(1, 9)},
+            "uploader": {f"Mia Rød {number}" for number in range(1, 9)},
+        },
+        "copyright": {
+            "copyright holder": {f"Kvist {number} Ltd" for number in range(1, 9)},
+            "copyright years": {f"201{number}" for number in range(1, 9)},
+            "stated licence": {f"GPL-{number}" for number in range(1, 9)},
+        },
+        "licence": {"licence": {"MIT", "GPL-2.0-or-later"}},
+    }
+    assert seen.keys() == expected[task].keys()
+    assert all(values <= expected[task][noun] for noun, values in seen.items())
+
+
+def test_halves_of_licences_share_no_file(tmp_path: Path) -> None:
+    halves = [_tasks(tmp_path / "wheel.zip", apart=apart)._licences for apart in (False, True)]
+    texts = [{text for each in half.values() for text in each} for half in halves]
+    assert all(texts)
+    assert not texts[0] & texts[1] - {GRANT, NOTICE}
+    assert all(set(half) <= set(LICENCES) for half in halves)
+
+
+@pytest.mark.parametrize(("kind", "prompt_set"), WAYS)
+def test_oracle_answers_a_task_from_two_places(kind: str, prompt_set: str | None, tmp_path: Path) -> None:
+    tasks = _tasks(tmp_path / "wheel.zip", apart=False)
+    told = tasks.story("changelog", num_chars=900, num_asked=12)
+    (fact,) = [fact for fact in told.facts if fact.kind.noun == "uploader" and fact.mentions][:1]
+    turns = _turns(Story(text=told.text, facts=(fact,)), kind, prompt_set)
+    assert fact.mentions[-1].value is not None
+    assert ("answer", f"\\boxed{{{fact.mentions[-1].value.text}}}") in turns
+    assert ("support", "1") in turns
