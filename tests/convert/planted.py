@@ -37,7 +37,7 @@ def write_planted(folder: Path, *, copies: int = 2, seed: int = 0) -> dict[str, 
             fact = f"K{random.randrange(10**6, 10**7)}"
             stem, _, ending = name.partition(".")
             place = folder / stem.partition("-")[0] / f"{stem}-{copy}{'.' + ending if ending else ''}"
-            place.parent.mkdir(exist_ok=True)
+            place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(make(fact))
             facts[str(place.relative_to(folder))] = fact
     return facts

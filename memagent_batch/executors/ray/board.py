@@ -56,14 +56,16 @@ class Starts:
             self._ready.discard(replica)
             self._changed.notify_all()
 
-    async def end(self, replica: str, *, num_replicas: int, has_failed: bool) -> NextStep:
+    async def end(self, replica: str, *, num_replicas: int, is_new: bool, has_failed: bool) -> NextStep:
         """A start ended; returns when it is clear what follows.
 
-        Ready replicas wait for one another: the first one would take all the longest documents.
+        Ready replicas wait for one another: the first one would take all the longest documents. One that Ray has
+        started again has its documents, and waits for nobody: a board that was started again knows of no other.
 
         Args:
             replica: its id, the same after Ray has started it again.
             num_replicas: replicas that the run begins with.
+            is_new: whether it is its first start.
             has_failed: whether its engine can't start.
         """
         async with self._changed:
@@ -75,6 +77,8 @@ class Starts:
                 self._ready.add(replica)
                 self._have_read.add(replica)
             self._changed.notify_all()
+            if not has_failed and not is_new:
+                return NextStep.READ
             if not has_failed:
                 await self._until(lambda: self._are_settled(num_replicas), seconds=START_SECONDS)
                 self._have_settled = True
@@ -110,15 +114,18 @@ class BoardActor(Board):
         self._run_ended = asyncio.Event()
         self._shared: asyncio.Future[ray.ObjectRef] | None = None
 
+    @ray.method(max_task_retries=-1)  # type: ignore[untyped-decorator]
     async def begin_start(self, replica: str, *, is_new: bool) -> None:
         """A replica begins to start, for the first time or again; see `Starts`."""
         if is_new:
             self._begin_run()  # Ray Data makes its replicas before it says that it runs
         await self._starts.begin(replica)
 
-    async def end_start(self, replica: str, *, num_replicas: int, problem: str | None) -> NextStep:
+    @ray.method(max_task_retries=-1)  # type: ignore[untyped-decorator]
+    async def end_start(self, replica: str, *, num_replicas: int, is_new: bool, problem: str | None) -> NextStep:
         """What a replica does whose start ended; see `Starts`."""
-        return await self._starts.end(replica, num_replicas=num_replicas, has_failed=problem is not None)
+        has_failed = problem is not None
+        return await self._starts.end(replica, num_replicas=num_replicas, is_new=is_new, has_failed=has_failed)
 
     @ray.method(max_task_retries=-1)  # type: ignore[untyped-decorator]
     async def begin_run(self) -> None:

@@ -79,7 +79,8 @@ class Replica:
     async def _start(self) -> None:
         """Starts the engine. An error is kept for the first document, unless other replicas can read."""
         board, replica = cast(RayBoard, self._task.board).handle, ray.get_runtime_context().get_actor_id()
-        await board.begin_start.remote(replica, is_new=not self._process.is_replacement)
+        is_new, num_replicas = not self._process.is_replacement, self._task.pool.replicas
+        await board.begin_start.remote(replica, is_new=is_new)
         problem = None
         try:
             await self._reader.start()
@@ -87,7 +88,7 @@ class Replica:
             problem = str(error)
         except MemagentError:
             pass  # `Reader` raises it again at the first document
-        match await board.end_start.remote(replica, num_replicas=self._task.pool.replicas, problem=problem):
+        match await board.end_start.remote(replica, num_replicas=num_replicas, is_new=is_new, problem=problem):
             case NextStep.START_AGAIN:
                 await asyncio.sleep(RESTART_SECONDS)
                 os._exit(1)  # Ray starts the actor again, on another GPU if one is free

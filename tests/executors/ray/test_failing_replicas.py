@@ -17,6 +17,7 @@ from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineStartError, RunFailedError, SettingsError
 from memagent_batch.executors.actor import ReaderProcess, ReaderTask
 from memagent_batch.executors.ray import executor, replicas
+from memagent_batch.executors.ray.board import NextStep, start_board
 from memagent_batch.executors.ray.executor import require_node, require_place
 from memagent_batch.executors.reader import Reader
 from memagent_batch.flows import answer as pipeline
@@ -114,6 +115,17 @@ def test_replica_that_can_not_start_is_given_up_and_the_other_reads_everything(
     while any(Path(f"/proc/{pid}").exists() for pid in pids):
         assert time.monotonic() < deadline, "a replica is left behind"
         time.sleep(0.1)
+
+
+def test_replicas_whose_board_dies_while_they_wait_go_on_at_the_next_one() -> None:
+    board = start_board().handle
+    ends = {"num_replicas": 2, "is_new": True, "problem": None}
+    ray.get(board.begin_start.remote("early", is_new=True))
+    early = board.end_start.remote("early", **ends)
+    ray.kill(board, no_restart=False)
+    ray.get(board.begin_start.remote("late", is_new=True))
+    late = board.end_start.remote("late", **ends)
+    assert ray.get([early, late], timeout=60) == [NextStep.READ, NextStep.READ]
 
 
 @pytest.mark.parametrize("num_replicas", [1, 2])

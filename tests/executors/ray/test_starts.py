@@ -8,10 +8,10 @@ from memagent_batch.executors.ray import board as ray_board
 from memagent_batch.executors.ray.board import BoardActor, NextStep, Starts
 
 
-async def end(of: Starts, replica: str, *, has_failed: bool = False) -> NextStep:
+async def end(of: Starts, replica: str, *, is_new: bool = True, has_failed: bool = False) -> NextStep:
     """A start of one of two replicas, from its begin to what follows."""
     await of.begin(replica)
-    return await of.end(replica, num_replicas=2, has_failed=has_failed)
+    return await of.end(replica, num_replicas=2, is_new=is_new, has_failed=has_failed)
 
 
 async def test_replica_that_fails_beside_one_that_reads_starts_again_and_then_gives_up() -> None:
@@ -39,7 +39,7 @@ async def test_failed_replica_waits_for_the_outcome_of_one_that_is_starting() ->
     failed = asyncio.ensure_future(end(of, "bad", has_failed=True))
     await asyncio.sleep(0.05)
     assert not failed.done()
-    assert await of.end("slow", num_replicas=2, has_failed=False) is NextStep.READ
+    assert await of.end("slow", num_replicas=2, is_new=True, has_failed=False) is NextStep.READ
     assert await failed is NextStep.START_AGAIN
 
 
@@ -52,6 +52,10 @@ async def test_ready_replica_waits_for_the_other_and_later_ones_wait_for_nobody(
     assert await first is NextStep.READ
     await of.begin("fourth")
     assert await end(of, "third") is NextStep.READ
+
+
+async def test_replica_that_ray_started_again_waits_for_nobody_at_a_board_that_was_started_again() -> None:
+    assert await asyncio.wait_for(end(Starts(), "again", is_new=False), 5) is NextStep.READ
 
 
 async def test_replica_that_read_and_can_not_start_again_shows_its_error_since_it_has_documents() -> None:
@@ -68,7 +72,8 @@ async def test_replica_that_fails_alone_waits_a_while_for_others_to_begin(monkey
 
 async def begun(board: BoardActor, replica: str) -> NextStep:
     await board.begin_start(replica, is_new=True)
-    return await board.end_start(replica, num_replicas=2, problem=None)
+    step: NextStep = await board.end_start(replica, num_replicas=2, is_new=True, problem=None)
+    return step
 
 
 async def test_replicas_that_begin_before_and_after_the_run_says_so_wait_for_each_other_alone() -> None:
