@@ -122,6 +122,7 @@ def test_replicas_whose_board_dies_while_they_wait_go_on_at_the_next_one() -> No
     ends = {"num_replicas": 2, "is_new": True, "problem": None}
     ray.get(board.begin_start.remote("early", is_new=True))
     early = board.end_start.remote("early", **ends)
+    ray.wait([early], timeout=2)  # the board has the call
     ray.kill(board, no_restart=False)
     ray.get(board.begin_start.remote("late", is_new=True))
     late = board.end_start.remote("late", **ends)
