@@ -19,7 +19,7 @@ from memagent_batch.store.turn_log.keys import TURNS_FOLDER
 from tests.faults.fault import Fault
 
 ADDRESS = ["document_hash", "question_hash", "sample", "fingerprint", "path"]
-RESULT = ["status", "answer", "response", "memory"]
+RESULT = ["status", "answer", "response", "memory", "error"]
 TAIL_CHARS = 3000
 """Characters of the console's end that a report shows."""
 STRAGGLER_SECONDS = 2.0
@@ -33,7 +33,7 @@ class Results:
     """Content of an output whose run has closed."""
 
     rows: dict[Key, list[tuple[Any, ...]]]
-    """Status, answer, response and memory of each row, by reading."""
+    """Status, answer, response, memory and error of each row, by reading."""
     counts: dict[str, int]
     unreferenced_files: list[str]
     """Files in the tables' folders that the manifest does not name."""
@@ -65,8 +65,8 @@ class FaultReport:
     asked: int
     """Readings that the job was asked for."""
     ok: int
-    failed: int
-    """Rows with an error instead of an answer."""
+    errors: list[str]
+    """Errors of the rows that have one instead of an answer."""
     rows_lost: int
     rows_doubled: int
     """Rows beyond one for a reading."""
@@ -86,6 +86,11 @@ class FaultReport:
     """Readings whose rows differ from an undisturbed run's, if there is one."""
     kills: KillFigures | None = None
     """Further figures against it, where vLLM's processes are killed."""
+
+    @property
+    def failed(self) -> int:
+        """Rows with an error instead of an answer."""
+        return len(self.errors)
 
 
 def read_results(output: Location) -> Results:
@@ -134,7 +139,7 @@ def make_report(
         fault=fault,
         asked=asked,
         ok=statuses.count(Status.OK),
-        failed=statuses.count(Status.FAILED),
+        errors=[row[-1] for rows in results.rows.values() for row in rows if row[0] == Status.FAILED],
         rows_lost=asked - len(results.rows),
         rows_doubled=len(statuses) - len(results.rows),
         counts_close=results.counts["answers_rows"] == len(statuses) and not results.unreferenced_files,
