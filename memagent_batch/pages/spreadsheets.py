@@ -21,6 +21,7 @@ from memagent_batch.errors import OutputError, require_extra
 from memagent_batch.pages.readings import NEEDS, GroupedRows, column_names, need_of, shown_value, table_rows
 from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import Manifest, require_manifest
+from memagent_batch.runs.sign_offs import SignOff, current_sign_offs, reading_hash, signed_words
 from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, RESULTS_FOLDER, reading_ids
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.location import Location
@@ -42,6 +43,7 @@ WIDTHS = {
     "evidence": 70,
     "not read": 40,
     "error": 40,
+    "signed off": 30,
 }
 """Columns of the sheet `readings`, with their widths in characters."""
 WIDTH = 16
@@ -165,21 +167,24 @@ def _results(output: Location, manifest: Manifest) -> tuple[list[str], Iterator[
 
 def _by_need(output: Location, manifest: Manifest) -> Iterator[list[Cell]]:
     """The rows of the sheet `readings`, the most pressing first: one pass over the table for each need."""
-    needs = sorted({_need(row) for row in _exported_rows(output, manifest)})
+    signed = current_sign_offs(output)
+    needs = sorted({_need(row, signed) for row in _exported_rows(output, manifest)})
     for need in needs:
         for row in _exported_rows(output, manifest):
-            if _need(row) == need:
+            if _need(row, signed) == need:
                 why = NEEDS[need] if need < len(NEEDS) else None
+                by = signed.get(reading_hash(row)) if signed else None
                 answer = row["answer"] if row["status"] == Status.OK else None
                 yield [
                     *(why, row["document_id"], row["question"], shown_value(row), answer, row["support"]),
                     *(row["confidence"], row.get(EVIDENCE_COLUMN), row.get(SOURCE_UNREAD), row["error_message"]),
+                    by and signed_words(by),
                 ]
 
 
-def _need(row: Row) -> int:
+def _need(row: Row, signed: Mapping[str, SignOff]) -> int:
     """The place in `NEEDS`; a spreadsheet knows of no run before."""
-    return need_of(row, is_changed=False)
+    return len(NEEDS) if signed and reading_hash(row) in signed else need_of(row, is_changed=False)
 
 
 def _csv_cell(value: Cell, cells: WrittenCells) -> Cell:
