@@ -21,7 +21,7 @@ from memagent_batch.domain.follow_ups.prompts import Support
 from memagent_batch.domain.follow_ups.values import ValueStatus
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
-from memagent_batch.runs.comparison import AnswerChange, DifferenceRow, compare_runs
+from memagent_batch.runs.comparison import AnswerChange, Cause, DifferenceRow, compare_runs
 from memagent_batch.runs.history import find_run
 from memagent_batch.runs.manifest import Manifest, PartReport
 from memagent_batch.runs.tables import MOVED_TABLES_REMEDY, READING_COLUMNS, ReadingIds, reading_ids
@@ -53,6 +53,18 @@ _WITHOUT_VALUE: Mapping[str | None, str] = {
     ValueStatus.NOT_READ: NOT_READ_OUTCOME,
     ValueStatus.INVALID: INVALID,
 }
+_CAUSES: Mapping[str, str] = {
+    Cause.DOCUMENT: "the document changed",
+    Cause.QUESTION: "the question changed",
+    Cause.LIMIT: "one of the runs left it out, by its limit or condition",
+    Cause.SAMPLE: "the runs took another number of samples",
+    Cause.READER: "another model, prompt or policy read it",
+    Cause.EXTRACTION: "answers are taken out of responses in another way",
+    Cause.TYPE: "the question asks for another type",
+    Cause.FOLLOW_UPS: "other follow-up questions were asked",
+    Cause.SAME_INPUTS: "nothing else changed: it was read again",
+}
+"""Why an answer is another one, for people."""
 KEPT_CHARACTERS = 300
 """Of an earlier answer, characters that are held; `memagent diff` shows all of it."""
 
@@ -244,6 +256,15 @@ def need_of(row: Row, *, is_changed: bool) -> int:
     return 5 if is_changed else len(NEEDS)
 
 
+def causes_of(change: AnswerChange, why: Iterable[str]) -> str:
+    """Why an answer is another one, new or gone, in words."""
+    other = {AnswerChange.ADDED: "is new", AnswerChange.REMOVED: "is gone"}.get(change)
+    words = [
+        f"the {each} {other}" if other and each in {Cause.DOCUMENT, Cause.QUESTION} else _CAUSES[each] for each in why
+    ]
+    return ", ".join(words)
+
+
 def values_of_both(row: DifferenceRow) -> tuple[str | None, str | None] | None:
     """The values of both runs in words, the earlier first; None where they are equal, and for one that is missing."""
     before, after = ((row["value_status_before"], row["value_before"]), (row["value_status_after"], row["value_after"]))
@@ -294,8 +315,8 @@ class Change:
     """How an answer differs from that of the run before."""
 
     kind: AnswerChange
-    why: tuple[str, ...]
-    """What is new or other; see `Cause`."""
+    why: str
+    """What is new or other, in words."""
     before: str | None
     """The earlier answer, its beginning; None if there was none."""
     value_before: str | None = None
@@ -338,7 +359,7 @@ def changes_of(output: Location, manifest: Manifest) -> RunChanges:
                 value, _ = values_of_both(row) or (None, None)
                 readings[reading_ids(row)] = Change(
                     kind=AnswerChange(row["change"]),
-                    why=tuple(row["why"]),
+                    why=causes_of(AnswerChange(row["change"]), row["why"]),
                     before=before and before[:KEPT_CHARACTERS],
                     value_before=value and value[:KEPT_CHARACTERS],
                 )
