@@ -9,7 +9,9 @@ from typing import Any
 
 from memagent_batch.evaluation.report.traces import Trace, make_trace
 from memagent_batch.pages.readings import Change, RunChanges, RunReading, outcome_of, shown_value, unread_of
+from memagent_batch.runs.accepted_unread import accepted_reason
 from memagent_batch.runs.evidence import How
+from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.sign_offs import SignOff, reading_hash, signed_words
 from memagent_batch.store.turn_log.index import Row
 
@@ -114,6 +116,8 @@ class ReadingView:
     """The answer in a few words."""
     unread: str | None
     """What was not read of the source; None if all was."""
+    accepted: str | None
+    """Why the run accepts that; None if it does not."""
     outcome: str
     trace: Trace
     evidence: tuple[Row, ...]
@@ -173,7 +177,7 @@ def sheet_path(number: int) -> str:
 
 
 def view_reading(
-    reading: RunReading, *, changes: RunChanges, signed: Mapping[str, SignOff], output: str, run_id: str
+    reading: RunReading, *, manifest: Manifest, changes: RunChanges, signed: Mapping[str, SignOff], output: str
 ) -> ReadingView:
     """What the page shows of a reading, except for the passages of its document."""
     row = reading.answer
@@ -183,13 +187,14 @@ def view_reading(
         answer=row,
         value=shown_value(row),
         unread=unread_of(row),
+        accepted=accepted_reason(row, manifest),
         outcome=outcome_of(row),
         trace=make_trace(reading.turns, references=sorted(sought), alternatives=True),
         evidence=tuple(shown_evidence(reading)),
         change=changes.readings.get(reading.key),
         hash=hash_,
         signed=signed_words(signed[hash_]) if hash_ in signed else None,
-        commands=_commands(reading, output=output, before=changes.since, run_id=run_id),
+        commands=_commands(reading, output=output, before=changes.since, run_id=manifest["run_id"]),
     )
 
 

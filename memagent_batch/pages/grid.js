@@ -253,7 +253,7 @@ function drawGrid(found) {
   state.column -= state.column % GRID_QUESTIONS;
   const columns = ids.slice(state.column, state.column + GRID_QUESTIONS);
   KEYS_SHOWN = ["document", ...columns.map((id) => `q:${id}`)];
-  const head = element("tr", {}, heading("document", "document"), ...columns.map((id) => heading(`q:${id}`, id, questions.get(id))));
+  const head = element("tr", {}, heading("document", "document"), ...columns.map((id) => heading(`q:${id}`, questions.get(id), id)));
   const body = page(documents, GRID_ROWS).map(([doc, cells]) => element("tr", {},
     element("th", { scope: "row", className: "name" }, element("bdi", {}, doc)), ...columns.map((id) => cell(cells.get(id)))));
   byId("columns").hidden = ids.length <= GRID_QUESTIONS;
@@ -379,7 +379,9 @@ async function begin() {
   offer("outcome", counts("outcome"));
   offer("support", counts("support"));
   offer("change", counts("change"));
-  byId("confidence").closest("label").hidden = !rows.some((row) => row.confidence !== null);
+  for (const about of [byId("confidence").closest("label"), byId("about-confidence")]) {
+    about.hidden = !rows.some((row) => row.confidence !== null);
+  }
   recall();
   listen();
   update();

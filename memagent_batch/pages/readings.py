@@ -240,14 +240,21 @@ def outcome_of(row: Row) -> str:
     return _WITHOUT_VALUE.get(row["value_status"]) or (NO_ANSWER if row["answer"] is None else "answered")
 
 
-def need_of(row: Row, *, is_changed: bool) -> int:
-    """Why a person should look at a reading: a place in `NEEDS`, or behind them all if nothing asks for it."""
+def need_of(row: Row, *, is_changed: bool, is_accepted: bool) -> int:
+    """Why a person should look at a reading: a place in `NEEDS`, or behind them all if nothing asks for it.
+
+    Args:
+        row: Its row of `answers`.
+        is_changed: Whether it has another answer than in the run before.
+        is_accepted: Whether the run accepts that its source was not read to the end.
+    """
     outcome, support = outcome_of(row), row["support"]
     if support == Support.CONTRADICTED:
         return 0
     if support == Support.NOT_ENOUGH:
         return 1
-    if row["status"] != Status.OK or outcome == NOT_READ_OUTCOME:
+    is_known = is_accepted and (row["error_type"] == UNREAD_SOURCE or row["status"] == Status.OK)
+    if (row["status"] != Status.OK or outcome == NOT_READ_OUTCOME) and not is_known:
         return 2
     if outcome in {INVALID, NO_ANSWER}:
         return 3

@@ -56,6 +56,8 @@ from memagent_batch.store.location import Location
 
 LARGE_ANSWERS = 100_000
 """Answers above which a site is written only if the user allows it: at some 11 kB each it takes 1 GB."""
+CONTEXT_CHARS = 2_000
+"""Characters of the document that are shown before and behind evidence, if nothing else is asked for."""
 ROWS_PER_FILE = 1_000
 """Most rows of the table in one file."""
 PAGE_BATCH_READINGS = 200
@@ -149,7 +151,7 @@ class AnswerTable:
         for place, view in enumerate(sheet.readings):
             href = f"{self._files.build}/{sheet.path}#r-{place}"
             is_changed = view.change is not None and view.change.kind == AnswerChange.CHANGED
-            need = need_of(view.answer, is_changed=is_changed)
+            need = need_of(view.answer, is_changed=is_changed, is_accepted=view.accepted is not None)
             self.summary.add(view, need=need, href=href)
             self._rows.append(self._row(view, href=href, need=need))
             self.outcomes[view.outcome] += 1
@@ -271,9 +273,7 @@ def _sheets(
     output: Location, manifest: Manifest, *, changes: RunChanges, signed: Mapping[str, SignOff]
 ) -> Iterator[Sheet]:
     number = 0
-    view = partial(
-        view_reading, changes=changes, signed=signed, output=str(output).rstrip("/"), run_id=manifest["run_id"]
-    )
+    view = partial(view_reading, manifest=manifest, changes=changes, signed=signed, output=str(output).rstrip("/"))
     for document_id, readings in groupby(stream_readings(output, manifest), key=attrgetter("document_id")):
         views = map(view, readings)
         first, held = 0, tuple(islice(views, MAX_SHEET_READINGS))

@@ -45,6 +45,7 @@ class Summary:
         self._items: dict[int, list[Item]] = {place: [] for place in range(len(NEEDS))}
         self._unread: dict[str, str] = {}
         self._num_unread = 0
+        self._accepted: Counter[str] = Counter()
         self._document = ""
 
     def add(self, view: ReadingView, *, need: int, href: str) -> None:
@@ -53,9 +54,12 @@ class Summary:
         unread = answer.get(SOURCE_UNREAD)
         if unread and answer["document_id"] != self._document:
             self._document = answer["document_id"]
-            self._num_unread += 1
-            if len(self._unread) < SHOWN_ITEMS:
-                self._unread[self._document] = unread
+            if view.accepted is not None:
+                self._accepted[view.accepted] += 1
+            else:
+                self._num_unread += 1
+                if len(self._unread) < SHOWN_ITEMS:
+                    self._unread[self._document] = unread
         if need == len(NEEDS):
             return
         if view.signed is not None:
@@ -89,6 +93,7 @@ class Summary:
             "items": items,
             "num_unread": self._num_unread,
             "unread": self._unread,
+            "accepted": dict(self._accepted.most_common()),
             "num_removed": manifest["changes"]["documents"]["removed"],
             "removed": list(removed[:SHOWN_ITEMS]),
             "model": manifest["settings"]["model"],
