@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from memagent_batch.documents.converted import SOURCE_NOTES
 from memagent_batch.evaluation.report.traces import Trace, make_trace
 from memagent_batch.pages.readings import Change, RunChanges, RunReading, outcome_of, shown_value, unread_of
 from memagent_batch.runs.accepted_unread import accepted_reason
@@ -230,6 +231,7 @@ def template_values(sheet: Sheet, passages: Passages) -> dict[str, Any]:
         "document_hash": first["document_hash"],
         "source": first.get("source"),
         "source_hash": first.get("source_hash"),
+        "source_notes": first.get(SOURCE_NOTES),
         "model": first["model"],
         "before": sheet_path(sheet.number - 1) if sheet.first else None,
         "after": None if sheet.is_last else sheet_path(sheet.number + 1),
