@@ -44,8 +44,9 @@ NOT_STATED_OUTCOME, INVALID, NO_ANSWER, NOT_READ_OUTCOME = "not stated", "invali
 OUTCOMES = ("answered", NOT_STATED_OUTCOME, NO_ANSWER, INVALID, "failed", NOT_READ_OUTCOME)
 """What becomes of a reading, as `outcome_of` says it."""
 NEEDS = (
-    *("the evidence contradicts the answer", "the evidence says too little", "failed, or not read"),
-    *("no valid answer", "the evidence says a part", "another answer than before"),
+    *("the evidence contradicts the answer", "the evidence says too little"),
+    *("reading it failed", "not all of its source was read"),
+    *("no valid answer", "the evidence says a part of the answer", "another answer than before"),
 )
 """Why a reading needs a look, the most pressing first."""
 _WITHOUT_VALUE: Mapping[str | None, str] = {
@@ -248,19 +249,18 @@ def need_of(row: Row, *, is_changed: bool, is_accepted: bool) -> int:
         is_changed: Whether it has another answer than in the run before.
         is_accepted: Whether the run accepts that its source was not read to the end.
     """
-    outcome, support = outcome_of(row), row["support"]
-    if support == Support.CONTRADICTED:
-        return 0
-    if support == Support.NOT_ENOUGH:
-        return 1
-    is_known = is_accepted and (row["error_type"] == UNREAD_SOURCE or row["status"] == Status.OK)
-    if (row["status"] != Status.OK or outcome == NOT_READ_OUTCOME) and not is_known:
-        return 2
-    if outcome in {INVALID, NO_ANSWER}:
-        return 3
-    if support == Support.PARTLY:
-        return 4
-    return 5 if is_changed else len(NEEDS)
+    outcome, support, is_ok = outcome_of(row), row["support"], row["status"] == Status.OK
+    is_unread = row["value_status"] == ValueStatus.NOT_READ
+    asked = (
+        support == Support.CONTRADICTED,
+        support == Support.NOT_ENOUGH,
+        not is_ok and not is_unread,
+        is_unread and not is_accepted,
+        outcome in {INVALID, NO_ANSWER},
+        support == Support.PARTLY,
+        is_changed,
+    )
+    return [*asked, True].index(True)
 
 
 def causes_of(change: AnswerChange, why: Iterable[str]) -> str:

@@ -53,7 +53,7 @@ def test_scan_says_each_night_what_needs_a_look_what_was_not_read_and_what_is_go
     assert (said["num_needs"], said["num_unread"], said["removed"]) == (1, 1, ["old.txt"])
     assert said["unread"]["scan.pdf"].startswith("needs_ocr: ")
     (item,) = said["items"]
-    assert (item["document_id"], item["why"], item["before"]) == ("scan.pdf", "failed, or not read", None)
+    assert (item["document_id"], item["why"], item["before"]) == ("scan.pdf", "not all of its source was read", None)
     assert (tmp_path / "scan/pages" / item["page"].partition("#")[0]).exists()
     assert shown == (tmp_path / "scan/pages/summary.txt").read_text()
     for line in ("1 of 2 answers need a look", "NOT READ TO THE END\n  scan.pdf: needs_ocr: ", "GONE SINCE", "old.txt"):

@@ -24,10 +24,10 @@ FAILED = {"status": "failed", "answer": None, "value": None, "value_status": Non
 PLANTED: tuple[tuple[str, dict[str, Any]], ...] = (
     *[("the evidence contradicts the answer", {"support": "contradicted"})] * 3,
     *[("the evidence says too little", {"support": "not enough"})] * 2,
-    ("failed, or not read", {**FAILED, "error_type": "EngineRequestError"}),
-    ("failed, or not read", {"value_status": "not_read", "value": None}),
+    ("reading it failed", {**FAILED, "error_type": "EngineRequestError"}),
+    ("not all of its source was read", {"value_status": "not_read", "value": None}),
     *[("no valid answer", {"value_status": "invalid", "value": None})] * 2,
-    ("the evidence says a part", {"support": "partly"}),
+    ("the evidence says a part of the answer", {"support": "partly"}),
 )
 """What is wrong with ten of the answers, in the words of the page."""
 
