@@ -2,6 +2,8 @@
 gone, and the exit code."""
 
 import json
+import subprocess
+import sys
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -110,3 +112,16 @@ def test_scan_of_a_known_unread_source_counts_it_by_its_reason_and_ends_well(tex
     (files / "letter-2.pdf").write_bytes(pdf(SCAN, written("And one page of text.")))
     assert night(tmp_path, text_model, accepted_unread=[{"source": digest, "reason": "a map"}]) == 7
     assert (summary(tmp_path)["num_unread"], summary(tmp_path)["accepted"]) == (1, {"a map": 1})
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+def test_scan_on_ray_converts_and_answers_in_one_ray(text_model: str, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.txt").write_text("There is nothing of a fee here.")
+    settings = small_arguments(tmp_path, text_model, executor="ray", ask=["Who?"], output=f"{tmp_path}/scan")
+    command = [sys.executable, "-m", "memagent_batch", "scan", *settings]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("starting Ray") == 1
+    assert summary(tmp_path)["read"] == 1

@@ -60,8 +60,8 @@ def test_ten_answers_that_need_a_decision_stand_first_with_reasons_and_are_signe
     browser: webdriver.Chrome, planted: tuple[Location, dict[tuple[str, str], str]], tmp_path: Path
 ) -> None:
     output, truth = planted
-    browser.execute_cdp_cmd("Page.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
     table = opened(browser, f"{written(output)}#view=list")
+    table.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
     assert state(table) == "256 answers in 64 documents"
     first = [
         (document, question.splitlines()[0], why.splitlines()[0])
@@ -81,6 +81,7 @@ def test_ten_answers_that_need_a_decision_stand_first_with_reasons_and_are_signe
     table.refresh()
     WebDriverWait(table, WAIT_SECONDS).until(lambda it: it.execute_script("return document.body.dataset.ready"))
     table.find_element(By.ID, "save-signed").click()
+    assert state(table).startswith("signed.csv is saved")
     sheet = tmp_path / "signed.csv"
     WebDriverWait(table, WAIT_SECONDS).until(lambda _: sheet.exists() and sheet.stat().st_size)
     assert log_of(table) == []
