@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from memagent_batch.config.job import BoundsConfig, LogConfig, PoolConfig, RolloutConfig, TableFormat
     from memagent_batch.config.sources import InputConfig
     from memagent_batch.domain.follow_ups.answer_types import Bool, Date, Json, Label, Labels, Number
-    from memagent_batch.flows.from_python import answer, collect, convert_files, export, make_review, page
+    from memagent_batch.flows.from_python import answer, collect, convert_files, export, make_review, page, scan
     from memagent_batch.runs.second_pass import merged_answers
     from memagent_batch.runs.tables import table_files
 
@@ -42,7 +42,7 @@ _NAMES = {
     "config.job": "BoundsConfig LogConfig PoolConfig RolloutConfig TableFormat",
     "config.sources": "InputConfig",
     "domain.follow_ups.answer_types": "Bool Date Json Label Labels Number",
-    "flows.from_python": "answer collect convert_files export make_review page",
+    "flows.from_python": "answer collect convert_files export make_review page scan",
     "runs.second_pass": "merged_answers",
     "runs.tables": "table_files",
 }
@@ -86,6 +86,7 @@ __all__ = [
     "merged_answers",
     "page",
     "read",
+    "scan",
     "table_files",
 ]
 

@@ -23,23 +23,10 @@ REVIEWED, LABELS = "liability-cap", 200
 
 
 def scan(files: str, output: str, agent: ma.Agent) -> ma.Run:
-    """Converts what is new, answers, and writes what differs, pages and a sample to label."""
-    ma.convert_files(files, output=f"{output}/documents")
-    run = ma.answer(
-        documents=f"{output}/documents",
-        questions=QUESTIONS,
-        output=f"{output}/answers",
-        agent=agent,
-        follow_ups=ma.FollowUpConfig(evidence=True, support=True),
-    )
-    if run.manifest["changes"]["since"]:  # not in the first night
-        changed = run.diff().select(["document_id", "question_id", "answer_before", "answer_after"])
-        print(f"{changed.num_rows:,} answers differ from the last night")
-        for row in changed.to_pylist():
-            print(*row.values(), sep="\t")
-    pages = ma.page(run.output, to=f"{output}/pages")
+    """Converts what is new, answers, and writes pages, a summary of what needs a look, and a sample to label."""
+    run = ma.scan(files, questions=QUESTIONS, output=output, agent=agent)
     review = ma.make_review(run.output, question_id=REVIEWED, labels=LABELS)
-    print(f"answers to read: {pages['page']}\nanswers to check: {review['page']}")
+    print(f"what needs a look: {output}/pages/summary.txt\nanswers to check: {review['page']}")
     return run
 
 

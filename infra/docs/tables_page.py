@@ -11,6 +11,7 @@ from memagent_batch.review.labels import LABELS
 from memagent_batch.review.population import REVIEW_SAMPLE
 from memagent_batch.runs.comparison import DIFFERENCES
 from memagent_batch.runs.results import MAX_RESULT_COLUMNS, results_schema
+from memagent_batch.runs.sign_offs import SIGN_OFFS
 from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, REMOVED_TABLE, RUN_PLAN
 from memagent_batch.store.turn_log.keys import LOG_KEYS
 from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG, TURN_LOG
@@ -57,6 +58,11 @@ TABLES = (
         "review/labels/",
         LABELS,
         "By `memagent review import`, append-only: one row for each label that a person gave.",
+    ),
+    (
+        "review/signed/",
+        SIGN_OFFS,
+        "By `memagent review sign`, append-only: one row for each reading that a person signed off.",
     ),
     (
         "review/ID/sample.parquet",

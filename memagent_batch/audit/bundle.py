@@ -24,6 +24,7 @@ from memagent_batch.runs.record import (
     run_card,
     sums_bytes,
 )
+from memagent_batch.runs.sign_offs import SIGNED_FOLDER
 from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER
 from memagent_batch.store.errors import FILE_ERRORS, storage_errors
 from memagent_batch.store.location import Location
@@ -34,7 +35,7 @@ RECORDED = frozenset({MANIFEST_FILE, SUMS_FILE, SIGNATURE_FILE, *RECORD_FILES})
 """Files of `runs/RUN_ID/` that are packed: all but the index of a table, which says where its files lie."""
 PACKED_OF_REVIEWS = frozenset({"review.json", "sample.parquet", "estimate.json", "estimate.md"})
 """Files of `review/ID/` that are packed: not the pages and sheets, which hold texts."""
-LABEL_FILES = f"{REVIEWS_FOLDER}/labels/"
+PEOPLES_FILES = (f"{REVIEWS_FOLDER}/labels/", f"{SIGNED_FOLDER}/")
 README = """# The record of run {run_id}
 
 `memagent verify` found nothing wrong with it before it was packed on {packed_at}. To check it without this software:
@@ -107,7 +108,7 @@ def _packed_names(past: PastRun, *, with_tables: bool) -> Iterator[str]:
     for table in (ANSWERS_FOLDER, EVIDENCE_FOLDER) if with_tables else ():
         yield from files.get(table, [])
     for name in _below(past.output, REVIEWS_FOLDER):
-        if name.startswith(LABEL_FILES) or name.rpartition("/")[2] in PACKED_OF_REVIEWS:
+        if name.startswith(PEOPLES_FILES) or name.rpartition("/")[2] in PACKED_OF_REVIEWS:
             yield name
 
 

@@ -33,6 +33,7 @@ class Answer(JobSettings, Command):
             from memagent_batch.flows.check import check
 
             checked = check(job)
+        from memagent_batch.runs.accepted_unread import open_unread
         from memagent_batch.runs.manifest import require_sources_read, require_success
         from memagent_batch.wiring import make_output
 
@@ -51,7 +52,7 @@ class Answer(JobSettings, Command):
             summary |= {"sample": manifest["sample"]} if "sample" in manifest else {}
             print(json.dumps({"output": mask_url(job.output), **summary}))
         require_success(manifest, max_failed_share=job.max_failed_share)
-        require_sources_read(manifest)
+        require_sources_read(open_unread(make_output(job), manifest))
 
 
 class Collect(JobSettings, Command):
@@ -59,7 +60,7 @@ class Collect(JobSettings, Command):
 
     command = "memagent collect"
     common = (*INPUT, "output", "rollouts.group_size", "rollouts.reward", *MODEL)
-    unused = ("sampling.temperature", "sampling.top_p", "sampling.top_k", "follow_ups")
+    unused = ("accepted_unread", "sampling.temperature", "sampling.top_p", "sampling.top_k", "follow_ups")
     examples = (
         "memagent collect --config job.yaml --documents texts/ --questions questions.parquet --output rollouts/ "
         "--rollouts.group-size 16",

@@ -1,4 +1,4 @@
-"""`memagent diff`: the answers in which two finished runs differ, with both memories. Reads records and logs."""
+"""`memagent diff`: the answers in which two finished runs differ. Reads records and logs."""
 
 import io
 import json
@@ -13,19 +13,21 @@ from pydantic import Field
 from memagent_batch.cli.screen import cut
 from memagent_batch.cli.settings import OutputCommand
 from memagent_batch.errors import SettingsError
-from memagent_batch.pages.readings import values_of_both
+from memagent_batch.pages.readings import causes_of, values_of_both
 from memagent_batch.runs.comparison import DIFFERENCES, AnswerChange, DifferenceRow, compare_runs
 from memagent_batch.runs.history import LATEST, PREVIOUS, PastRun, find_run
 
-WIDTHS = {"document": 28, "question": 16, "why": 30, "before": 32, "after": 32}
-"""Characters of each column on the screen."""
-TEXT_WIDTH = 120
-"""Characters of a question or memory on the screen; --json and --to have all of it."""
+TEXT_WIDTH = 200
+"""Characters of an answer or question on the screen; --json and --to have all of it."""
+SHOWN_ITEMS = 200
+"""Changed answers, new documents and documents that are gone on the screen, each; --json and --to have all of them."""
+TITLES = {AnswerChange.CHANGED: "CHANGED ANSWERS", AnswerChange.ADDED: "NEW", AnswerChange.REMOVED: "GONE"}
 
 
 class Diff(OutputCommand):
-    """Shows the answers in which two finished runs differ: rows whose answer, value, status or presence
-    differs, why, and both memories. A question is the same by its question_id, a document by its document_id.
+    """Shows the answers in which two finished runs differ: how many, then each changed answer, old and new, with the
+    reason, then new documents and those that are gone. A question is the same by its question_id, a document by its
+    document_id. --json and --to have all rows, with both memories.
     """
 
     command = "memagent diff"
@@ -61,12 +63,9 @@ class Diff(OutputCommand):
             for row in rows:
                 print(json.dumps(row, ensure_ascii=False))
             return
-        else:
-            print(_cells_line({name: name for name in WIDTHS}))
-            for row in rows:
-                print("\n".join(_row_lines(row)))
+        shown = _shown(rows)  # of rows that a file has, none is left
         summary = _change_summary(before, after, counts)
-        print(json.dumps(summary) if self.as_json else _summary_sentence(summary))
+        print(json.dumps(summary) if self.as_json else "\n".join([*_summary_lines(summary), *shown]))
 
     def _chosen(self, tables: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Table]:
         """The rows that are asked for; counts them by their change."""
@@ -86,31 +85,42 @@ def _parquet(tables: Iterable[pa.Table]) -> bytes:
     return sink.getvalue()
 
 
-def _row_lines(row: DifferenceRow) -> Iterator[str]:
-    """A row of `DIFFERENCES` for the screen: one line of cells, and its texts below."""
-    yield _cells_line(
-        {
-            "document": row["document_id"],
-            "question": f"{row['question_id']} #{row['sample']}" if row["sample"] else row["question_id"],
-            "why": f"{row['change']}: {', '.join(row['why'])}",
-            "before": _answer_of(row["status_before"], row["answer_before"], error=row["error_message_before"]),
-            "after": _answer_of(row["status_after"], row["answer_after"], error=row["error_message_after"]),
-        }
-    )
-    questions, values = (row["question_before"], row["question_after"]), values_of_both(row)
-    texts = {
-        "value": values and tuple(value or "(none)" for value in values),
-        "question": questions if questions[0] != questions[1] else None,
-        "memory": (row["memory_before"], row["memory_after"]),
-    }
-    for name, pair in texts.items():
-        for when, text in zip(("before", "after"), pair or (), strict=False):
-            if text:
-                yield f"    {name} {when}: {cut(text, TEXT_WIDTH)}"
+def _shown(rows: Iterable[DifferenceRow]) -> list[str]:
+    """What the screen shows of the rows: changed answers one by one, others by document."""
+    counts: Counter[AnswerChange] = Counter()
+    sections: dict[AnswerChange, list[str]] = {change: [] for change in TITLES}
+    last: dict[AnswerChange, str] = {}
+    for row in rows:
+        change, document_id = AnswerChange(row["change"]), row["document_id"]
+        if change != AnswerChange.CHANGED and last.get(change) == document_id:
+            continue
+        last[change] = document_id
+        counts[change] += 1
+        if counts[change] <= SHOWN_ITEMS:
+            sections[change] += _item_lines(row, change)
+    lines = []
+    for change, title in TITLES.items():
+        more = counts[change] - SHOWN_ITEMS
+        lines += ["", title, *sections[change]] if counts[change] else []
+        lines += [f"  and {more:,} more: --json shows them"] if more > 0 else []
+    return lines
 
 
-def _cells_line(cells: dict[str, str]) -> str:
-    return " ".join(f"{cut(cells[name], width):<{width}}" for name, width in WIDTHS.items()).rstrip()
+def _item_lines(row: DifferenceRow, change: AnswerChange) -> list[str]:
+    name, why = cut(row["document_id"], TEXT_WIDTH), causes_of(change, row["why"])
+    if change != AnswerChange.CHANGED:
+        return [f"  {name}: {why}"]
+    sample = f" (sample {row['sample']})" if row["sample"] else ""
+    question = cut(row["question_after"] or row["question_id"], TEXT_WIDTH)
+    values = values_of_both(row) or (None, None)
+    before = values[0] or _answer_of(row["status_before"], row["answer_before"], error=row["error_message_before"])
+    after = values[1] or _answer_of(row["status_after"], row["answer_after"], error=row["error_message_after"])
+    return [
+        f"  {name}: {question}{sample}",
+        f"    before: {cut(before, TEXT_WIDTH)}",
+        f"    now:    {cut(after, TEXT_WIDTH)}",
+        f"    {why}",
+    ]
 
 
 def _answer_of(status: str | None, answer: str | None, *, error: str | None) -> str:
@@ -134,8 +144,9 @@ def _change_summary(before: PastRun, after: PastRun, counts: Counter[str]) -> di
     }
 
 
-def _summary_sentence(summary: dict[str, str | int]) -> str:
-    return (
-        f"{summary['before']} -> {summary['after']}: {summary['changed']} changed, {summary['added']} added, "
-        f"{summary['removed']} removed, of {summary['asked_before']} -> {summary['asked_after']} readings"
-    )
+def _summary_lines(summary: dict[str, str | int]) -> list[str]:
+    return [
+        f"{summary['changed']:,} answers changed, {summary['added']:,} are new, {summary['removed']:,} are gone; "
+        f"{summary['asked_before']:,} were asked for before, {summary['asked_after']:,} now",
+        f"run {summary['after']}, compared with {summary['before']}",
+    ]

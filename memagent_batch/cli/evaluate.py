@@ -156,7 +156,7 @@ class RunSuite(ReaderSettings, Command):
 
     command = "memagent evaluate run"
     common = ("suite", "output", "policies", "variants", *MODEL)
-    unused = ("rollouts", "table_format", "adopt_output")
+    unused = ("rollouts", "table_format", "adopt_output", "accepted_unread")
     examples = (
         "memagent evaluate run --suite suite/ --output eval/ --config job.yaml --policies overwrite truncate",
         "memagent evaluate run --suite suite/ --output eval/ --model my-model/ --variants variants.yaml",

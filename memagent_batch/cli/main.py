@@ -92,6 +92,7 @@ COMMANDS = {
     "review plan": ("review:PlanReview", "says how wide the intervals will be for so many labels, before anyone reads"),
     "review make": ("review:MakeReview", "draws the sample, and writes the page and the sheet that people label on"),
     "review import": ("review:ImportLabels", "takes labels in, from labels.csv files of the page or a spreadsheet"),
+    "review sign": ("review:SignReadings", "signs readings off, by the sheet of the page or by name"),
     "review estimate": ("review:EstimateReview", "says how good the scan is: recall, precision, error rate"),
     "review calibrate": ("review:CalibrateReview", "says by labels which answers need a second pass"),
     "verify": (

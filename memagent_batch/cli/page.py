@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from memagent_batch.cli.settings import OutputCommand
+from memagent_batch.pages.site import CONTEXT_CHARS, write_site
 
 
 class Page(OutputCommand):
@@ -19,7 +20,7 @@ class Page(OutputCommand):
 
     to: str | None = None
     """Folder of the site (default: OUTPUT/page)."""
-    context: Annotated[int, Field(ge=0)] = 2_000
+    context: Annotated[int, Field(ge=0)] = CONTEXT_CHARS
     """Characters of the document that are shown before and behind evidence."""
     without_text: bool = False
     """Show the evidence alone, without the text round it."""
@@ -27,8 +28,6 @@ class Page(OutputCommand):
     """Write the site also if it shows more than 100,000 answers (about 1 GB)."""
 
     def run(self) -> None:
-        from memagent_batch.pages.site import write_site
-
         written = write_site(
             self.location,
             self.locate(self.to) if self.to else self.location / "page",

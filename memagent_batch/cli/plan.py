@@ -23,7 +23,17 @@ class PlanRun(JobSettings, Command):
         "tokens_per_second",
     )
     unused = (
-        *("rollouts", "log", "table_format", "simulated", "max_tokens", "max_cost", "max_hours", "max_failed_share"),
+        *(
+            "rollouts",
+            "log",
+            "table_format",
+            "simulated",
+            "max_tokens",
+            "max_cost",
+            "max_hours",
+            "max_failed_share",
+            "accepted_unread",
+        ),
         *("pool.cpus_per_replica", "pool.gpus_per_replica", "pool.readings_in_flight", "pool.turns_in_flight"),
     )
     examples = (

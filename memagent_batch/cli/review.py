@@ -10,6 +10,7 @@ from pydantic import Field
 from memagent_batch.cli.settings import OutputCommand
 from memagent_batch.config.section import Text
 from memagent_batch.domain.texts.escapes import unescaped
+from memagent_batch.errors import SettingsError
 from memagent_batch.review.labels import Purpose
 
 if TYPE_CHECKING:
@@ -127,6 +128,53 @@ class ImportLabels(OutputCommand):
 
         sheets = [self.locate(uri) for uri in self.sheets]
         print(json.dumps(import_labels(self.location, sheets, reviewer=self.reviewer)))
+
+
+class SignReadings(OutputCommand):
+    """Signs readings off, so that they need no look: those of signed.csv files that the page of the answers saved, or
+    those of a document. A reading whose text, answer, value or support changes is open again.
+    """
+
+    command = "memagent review sign"
+    examples = (
+        "memagent review sign out/ signed.csv",
+        "memagent review sign out/ --document contract-7.txt --by ada --comment 'seen on paper'",
+    )
+    page = "docs/how-to/page.md"
+    words = ("output", "sheets")
+
+    sheets: tuple[str, ...] = ()
+    """The sheets: files or any fsspec URLs."""
+    document: str | None = None
+    """Document_id whose answers are signed as they are now."""
+    question: str | None = None
+    """Only the answers to this question_id."""
+    by: Text | None = None
+    """Who signs."""
+    comment: str | None = None
+    """A remark."""
+    withdraw: bool = False
+    """Take back what was signed."""
+
+    def run(self) -> None:
+        from memagent_batch.flows.sign import sign_readings, sign_sheets
+
+        if bool(self.sheets) == (self.document is not None):
+            raise SettingsError("name sheets, or a document with --document and --by")
+        if self.document is None:
+            signed = sign_sheets(self.location, [self.locate(uri) for uri in self.sheets])
+        elif self.by is None:
+            raise SettingsError("--by: missing; name who signs")
+        else:
+            signed = sign_readings(
+                self.location,
+                document=self.document,
+                question=self.question,
+                by=self.by,
+                comment=self.comment,
+                withdraw=self.withdraw,
+            )
+        print(json.dumps(signed))
 
 
 class EstimateReview(OutputCommand):

@@ -29,20 +29,24 @@ class Scan(JobSettings, Command):
 
     def run(self) -> None:
         from memagent_batch.flows.convert import ConvertJob  # here, so that --help loads no reader
-        from memagent_batch.flows.scan import scan
+        from memagent_batch.flows.scan import ANSWERS, DOCUMENTS, scan
+        from memagent_batch.runs.accepted_unread import open_unread
         from memagent_batch.runs.manifest import require_sources_read, require_success
+        from memagent_batch.wiring import make_output
 
-        job = self.job()
+        job, folder = self.job(), self.output.rstrip("/")
         conversion = ConvertJob(
             documents=job.documents,
-            output=job.output,
+            output=f"{folder}/{DOCUMENTS}",
             converters=chosen_converters(self.converter),
             allow_code=self.allow_code,
             executor=job.executor,
+            storage_options=job.storage_options,
         )
-        night = scan(job, conversion)
-        sys.stdout.write(night.text)
-        require_success(night.manifest, max_failed_share=job.max_failed_share)
-        if night.files_not_read is not None:
-            raise night.files_not_read
-        require_sources_read(night.manifest)
+        asked = job.model_copy(update={"documents": (conversion.output,), "output": f"{folder}/{ANSWERS}"})
+        night = scan(asked, conversion)
+        sys.stdout.write(night["text"])
+        require_success(night["manifest"], max_failed_share=job.max_failed_share)
+        if night["files_not_read"] is not None:
+            raise night["files_not_read"]
+        require_sources_read(open_unread(make_output(asked), night["manifest"]))

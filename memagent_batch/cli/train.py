@@ -48,7 +48,7 @@ class TrainLoop(TrainLoopSettings, Command):
     )
     unused = (
         *("ask", "again_from", "again_where", "log", "follow_ups", "table_format"),
-        *("retry_failed", "max_failed_share", "adopt_output"),
+        *("retry_failed", "max_failed_share", "accepted_unread", "adopt_output"),
         *("sampling.temperature", "sampling.top_p", "sampling.top_k", *BOUNDS),
         *("pool.replicas", "pool.max_replicas", "pool.cpus_per_replica", "pool.gpus_per_replica"),
         "pool.turns_in_flight",

@@ -1,5 +1,6 @@
 """A job: an agent, what it reads, and a run that writes the answers."""
 
+import re
 from enum import StrEnum
 from typing import Annotated, Self
 
@@ -152,6 +153,23 @@ class RolloutConfig(Section):
         return reward
 
 
+class AcceptedUnread(Section):
+    """What a job knows of a source that is not read to its end."""
+
+    source: Text
+    """The file: its path below the folder of the documents, a glob of such paths, or its SHA-256."""
+    unread: Text | None = None
+    """What is not read, as column `source_unread` says it: the whole text, or a glob of it. Not for a SHA-256."""
+    reason: Text
+    """Why that is accepted; pages and summary say it."""
+
+    @model_validator(mode="after")
+    def _check_unread(self) -> Self:
+        if (self.unread is None) == (re.fullmatch("[0-9a-f]{64}", self.source) is None):
+            raise ValueError("a source by its path needs `unread`, one by its SHA-256 does not take it")
+        return self
+
+
 class RunConfig(BoundsConfig, Storage):
     """Where a run writes and how it goes: everything but its inputs and the agent."""
 
@@ -179,6 +197,9 @@ class RunConfig(BoundsConfig, Storage):
     max_failed_share: Annotated[float, Field(ge=0, le=1)] = 1.0
     """Largest share of failed readings with which the command ends well; above it, or if all failed, it ends with exit
     code 4."""
+    accepted_unread: tuple[AcceptedUnread, ...] = ()
+    """Unread sources that are known, such as a logo in each letter: groups of `source`, `unread` and `reason` in a job
+    file. They are counted and shown, and change neither the exit code nor what needs a look."""
     adopt_output: bool = False
     """Take over an output that was written for other documents or questions; what still fits is not read again."""
     log_format: LogFormat = LogFormat.TEXT

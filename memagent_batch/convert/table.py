@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memagent_batch.convert.converter import PartStatus
-from memagent_batch.documents.converted import CONVERTED_MARKER, SOURCE_READ, SOURCE_UNREAD, UNREAD_JOIN
+from memagent_batch.documents.converted import CONVERTED_MARKER, SOURCE_NOTES, SOURCE_READ, SOURCE_UNREAD, UNREAD_JOIN
 from memagent_batch.store.columns import Column, arrow_schema
 from memagent_batch.store.errors import table_errors
 from memagent_batch.store.location import Location
@@ -51,6 +51,9 @@ class ConvertedTableRow(ConvertedRow):
     source_read: Annotated[float, Column("share of its document's parts and attachments that were read", "0 to 1")]
     source_unread: Annotated[
         str | None, Column("what of its document and of what is attached was not read, and why; null if all was")
+    ]
+    source_notes: Annotated[
+        str | None, Column("what to know of its document's parts that are ok: their reasons; null if there are none")
     ]
 
 
@@ -183,20 +186,35 @@ def _unread_parts(rows: Sequence[ConvertedRow]) -> list[ConvertedRow]:
 def _read_of(
     document_id: str, rows: Sequence[ConvertedRow], unread: Mapping[str, Sequence[ConvertedRow]]
 ) -> dict[str, Any]:
-    """What of a document was read. `unread` has the parts that were not, of each document of its source."""
+    """What of a document was read, and what to know of it. `unread` has, of each document of its source, the parts that
+    were not.
+    """
     attached = {name: parts for name, parts in unread.items() if name.startswith(f"{document_id}/")}
-    places: dict[str, list[str]] = {}
-    for row in unread[document_id]:
-        places.setdefault(_why_part_unread(row), []).append(row["locator"] if len(rows) > 1 else "")
+    places = [(_why_part_unread(row), _place(row, rows)) for row in unread[document_id]]
     for name, parts in attached.items():
-        for why in dict.fromkeys(map(_why_part_unread, parts)):
-            places.setdefault(why, []).append(f"attachment {name.removeprefix(f'{document_id}/')}")
+        place = f"attachment {name.removeprefix(f'{document_id}/')}"
+        places += [(why, place) for why in dict.fromkeys(map(_why_part_unread, parts))]
+    notes = [(row["reason"], _place(row, rows)) for row in rows if row["status"] == PartStatus.OK and row["reason"]]
     num_parts = len(rows) + len(attached)
     num_unread = len(unread[document_id]) + sum(map(bool, attached.values()))
     return {
         SOURCE_READ: (num_parts - num_unread) / num_parts,
-        SOURCE_UNREAD: UNREAD_JOIN.join(f"{why}{_named(names)}" for why, names in places.items()) or None,
+        SOURCE_UNREAD: _by_reason(places),
+        SOURCE_NOTES: _by_reason(notes),
     }
+
+
+def _by_reason(places: Sequence[tuple[str, str]]) -> str | None:
+    """Reasons with their places, each reason once; None if there are none."""
+    named: dict[str, list[str]] = {}
+    for why, place in places:
+        named.setdefault(why, []).append(place)
+    return UNREAD_JOIN.join(f"{why}{_named(each)}" for why, each in named.items()) or None
+
+
+def _place(row: ConvertedRow, rows: Sequence[ConvertedRow]) -> str:
+    """Where a part stands; nothing for the one part of a document."""
+    return row["locator"] if len(rows) > 1 else ""
 
 
 def _why_part_unread(row: ConvertedRow) -> str:
@@ -204,7 +222,7 @@ def _why_part_unread(row: ConvertedRow) -> str:
 
 
 def _named(places: Sequence[str]) -> str:
-    """The first places in brackets; nothing for the one part of a document."""
+    """The first places in brackets; nothing if none has a name."""
     named = ", ".join(filter(None, places[:NAMED_PLACES]))
     more = f" and {len(places) - NAMED_PLACES:,} more" if len(places) > NAMED_PLACES else ""
     return f" ({named}{more})" if named else ""

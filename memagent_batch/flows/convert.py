@@ -3,6 +3,7 @@
 import logging
 import sys
 from collections.abc import Mapping, Sequence, Set
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -81,8 +82,12 @@ class ConvertJob:
         return SourceConfig(documents=self.documents, ask=("-",), storage_options=StorageOptions(self.storage_options))
 
 
-def convert(job: ConvertJob) -> ConvertManifest:
+def convert(job: ConvertJob, *, sessions: ExitStack | None = None) -> ConvertManifest:
     """Converts what is new or changed, and returns the manifest.
+
+    Args:
+        job: All settings.
+        sessions: Keeps the session of the executor for what follows; without it the session ends here.
 
     Raises:
         UsageError: the user's mistake, found before a file is read.
@@ -109,7 +114,8 @@ def convert(job: ConvertJob) -> ConvertManifest:
     run = begin_convert(output, documents=documents)
     held = read_converted(output, finished=run.finished)
     executor = _choose_executor(job.executor, files, known={each.source for rows in held.values() for each in rows})
-    with executor.session():
+    with ExitStack() as own:
+        (sessions or own).enter_context(executor.session())
         _log_start(run, num_files=len(files))
         batches = plan_batches(files, held, num_cpus=executor.num_cpus)
         task = ConvertTask(

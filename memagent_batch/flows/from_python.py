@@ -5,6 +5,7 @@ Inputs of `answer` and `collect` that are not files are written first; then the 
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from os import PathLike
 from typing import Any, Literal, TypeVar
 
@@ -36,8 +37,9 @@ from memagent_batch.flows import collect as collection
 from memagent_batch.flows import convert as conversion
 from memagent_batch.flows import export as bridge
 from memagent_batch.flows import review
+from memagent_batch.flows import scan as night
 from memagent_batch.logs import log_of_program
-from memagent_batch.pages.site import WrittenSite, write_site
+from memagent_batch.pages.site import CONTEXT_CHARS, WrittenSite, write_site
 from memagent_batch.runs.claim import INPUT_FOLDER, claim_output, require_claim
 from memagent_batch.runs.manifest import require_success
 from memagent_batch.store.location import Location, absolute
@@ -74,7 +76,6 @@ def convert_files(
         TooManyFailedError: more files failed than `max_failed_share`, or all. The documents are written.
         NotReadError: some files could not be read now; the same call reads them.
     """
-    places = [documents] if isinstance(documents, str | PathLike) else documents
     run = checked_section(
         RunConfig,
         output=absolute(output),
@@ -83,9 +84,77 @@ def convert_files(
         max_failed_share=max_failed_share,
         storage_options=StorageOptions(storage_options),
     )
-    job = conversion.ConvertJob(
-        documents=tuple(map(absolute, places)),
-        output=run.output,
+    job = _conversion(documents, output=output, converters=converters, run=run)
+    with log_of_program():
+        return conversion.convert(job)
+
+
+def scan(
+    files: PlaceOrPath | Sequence[PlaceOrPath],
+    *,
+    questions: GivenQuestions,
+    output: PlaceOrPath,
+    agent: AgentConfig,
+    converters: Mapping[str, str] | None = None,
+    follow_ups: FollowUpConfig = FollowUpConfig(evidence=True, support=True),  # noqa: B008
+    executor: ExecutorKind | str = ExecutorKind.AUTO,
+    pool: PoolConfig = PoolConfig(),  # noqa: B008
+    storage_options: Options | None = None,
+) -> Run:
+    """Converts files, answers questions over them, and writes pages and a summary, as `memagent scan` does.
+
+    Args:
+        files: PDF, HTML, Office, e-mail and other files, folders or globs: paths or URIs.
+        questions: As for `answer`.
+        output: A folder or URI; gets `documents/`, `answers/` (the output of the run) and `pages/` (`summary.txt`).
+        agent: What reads.
+        converters: As for `convert_files`.
+        follow_ups: What is asked after each answer: by default for its sentences, and if they support it.
+        executor: Where the work is done: `local` (this process), `ray`, or `auto`.
+        pool: The actor pool.
+        storage_options: Arguments of the file system of files and output.
+
+    Raises:
+        UsageError: a mistake in the call, found before an engine starts.
+        TooManyFailedError: all files or all readings failed.
+        NotReadError: some files or readings could not be read now; the same call reads them. The pages are written.
+    """
+    root, options = absolute(output).rstrip("/"), StorageOptions(storage_options)
+    documents, answers = (f"{root}/{folder}" for folder in (night.DOCUMENTS, night.ANSWERS))
+    run = checked_section(RunConfig, output=documents, executor=executor, pool=pool, storage_options=options)
+    conversion_job = _conversion(files, output=documents, converters=converters, run=run)
+    job, made = _run_chain(
+        partial(night.scan, conversion=conversion_job),
+        documents,
+        questions,
+        output=answers,
+        agent=agent,
+        executor=executor,
+        pool=pool,
+        follow_ups=follow_ups,
+        storage_options=options,
+    )
+    require_success(made["manifest"], max_failed_share=job.max_failed_share)
+    if made["files_not_read"] is not None:
+        raise made["files_not_read"]
+    return Run(
+        output=job.output,
+        run_id=made["run_id"],
+        manifest=made["manifest"],
+        storage_options=job.storage_options,
+    )
+
+
+def _conversion(
+    files: PlaceOrPath | Sequence[PlaceOrPath],
+    *,
+    output: PlaceOrPath,
+    converters: Mapping[str, str] | None,
+    run: RunConfig,
+) -> conversion.ConvertJob:
+    return conversion.ConvertJob(
+        documents=tuple(map(absolute, [files] if isinstance(files, str | PathLike) else files)),
+        output=absolute(output),
         converters=converters or {},
         allow_code=True,
         retry_failed=run.retry_failed,
@@ -93,8 +162,6 @@ def convert_files(
         executor=run.executor,
         storage_options=run.storage_options,
     )
-    with log_of_program():
-        return conversion.convert(job)
 
 
 def answer(
@@ -245,7 +312,7 @@ def page(
     output: PlaceOrPath,
     *,
     to: PlaceOrPath | None = None,
-    context: int | None = 2_000,
+    context: int | None = CONTEXT_CHARS,
     storage_options: Options | None = None,
 ) -> WrittenSite:
     """Writes the answers of the last finished run as pages, as `memagent page` does, however large they become.

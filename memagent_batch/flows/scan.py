@@ -1,23 +1,24 @@
 """One command a night: files are converted, questions answered, and pages and a summary written."""
 
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from typing import TypedDict
 
 from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import NotReadError
 from memagent_batch.flows.answer import answer
 from memagent_batch.flows.convert import ConvertJob, convert
-from memagent_batch.pages.site import TEXT_FILE, write_site
+from memagent_batch.pages.site import CONTEXT_CHARS, TEXT_FILE, write_site
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.wiring import make_output
 
-CONTEXT_CHARS = 2_000
-"""Characters of the document that pages show before and behind evidence."""
+DOCUMENTS, ANSWERS, PAGES = "documents", "answers", "pages"
+"""Folders of a scan."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scan:
+class Scan(TypedDict):
     """What a night has written."""
 
+    run_id: str
     manifest: Manifest
     """Of the answers."""
     text: str
@@ -27,12 +28,11 @@ class Scan:
 
 
 def scan(job: JobConfig, conversion: ConvertJob) -> Scan:
-    """Converts what is new, answers, and writes the pages with their summary.
+    """Converts what is new, answers, and writes the pages with their summary. One Ray serves both, if one is needed.
 
     Args:
-        job: Its `documents` are the files to convert, its `output` the folder of all that is written: `documents/`,
-            `answers/`, `pages/`.
-        conversion: How files are converted; its places are those of the job.
+        job: What is asked of what `conversion` writes; `pages/` goes beside its `output`.
+        conversion: How files are converted.
 
     Raises:
         UsageError: the user's mistake, found before an engine starts.
@@ -40,16 +40,14 @@ def scan(job: JobConfig, conversion: ConvertJob) -> Scan:
         CountsError: a file or a reading has no row.
         SupersededError: a newer attempt has claimed the output.
     """
-    output = job.output.rstrip("/")
-    documents, answers = f"{output}/documents", f"{output}/answers"
     files_not_read = None
-    try:
-        convert(replace(conversion, documents=job.documents, output=documents, storage_options=job.storage_options))
-    except NotReadError as error:
-        files_not_read = error
-    read = job.model_copy(update={"documents": (documents,), "output": answers})
-    manifest = answer(read)
-    pages = make_output(read.model_copy(update={"output": f"{output}/pages"}))
-    write_site(make_output(read), pages, context_chars=CONTEXT_CHARS, is_large_allowed=True)
+    with ExitStack() as sessions:
+        try:
+            convert(conversion, sessions=sessions)
+        except NotReadError as error:
+            files_not_read = error
+        manifest = answer(job)
+    pages = make_output(job.model_copy(update={"output": f"{job.output.rpartition('/')[0]}/{PAGES}"}))
+    write_site(make_output(job), pages, context_chars=CONTEXT_CHARS, is_large_allowed=True)
     text = (pages / TEXT_FILE).read_bytes().decode("utf-8")
-    return Scan(manifest=manifest, text=text, files_not_read=files_not_read)
+    return Scan(run_id=manifest["run_id"], manifest=manifest, text=text, files_not_read=files_not_read)

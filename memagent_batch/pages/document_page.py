@@ -2,14 +2,18 @@
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from memagent_batch.documents.converted import SOURCE_NOTES
 from memagent_batch.evaluation.report.traces import Trace, make_trace
 from memagent_batch.pages.readings import Change, RunChanges, RunReading, outcome_of, shown_value, unread_of
+from memagent_batch.runs.accepted_unread import accepted_reason
 from memagent_batch.runs.evidence import How
+from memagent_batch.runs.manifest import Manifest
+from memagent_batch.runs.sign_offs import SignOff, reading_hash, signed_words
 from memagent_batch.store.turn_log.index import Row
 
 MAX_SHEET_READINGS = 50
@@ -113,12 +117,18 @@ class ReadingView:
     """The answer in a few words."""
     unread: str | None
     """What was not read of the source; None if all was."""
+    accepted: str | None
+    """Why the run accepts that; None if it does not."""
     outcome: str
     trace: Trace
     evidence: tuple[Row, ...]
     """Rows of `evidence`, numbered from 1: chosen sentences first, by rank."""
     change: Change | None
     """How the answer changed since the run before; None where it did not, or where that is not known."""
+    hash: str
+    """What a sign-off of it names."""
+    signed: str | None
+    """Who has signed it off, when and why; None if it is open."""
     commands: tuple[str, ...]
     """What shows more in a terminal."""
 
@@ -167,19 +177,25 @@ def sheet_path(number: int) -> str:
     return f"documents/{number // 1000:04d}/{number:07d}.html"
 
 
-def view_reading(reading: RunReading, *, changes: RunChanges, output: str, run_id: str) -> ReadingView:
+def view_reading(
+    reading: RunReading, *, manifest: Manifest, changes: RunChanges, signed: Mapping[str, SignOff], output: str
+) -> ReadingView:
     """What the page shows of a reading, except for the passages of its document."""
     row = reading.answer
+    hash_ = reading_hash(row)
     sought = {row["answer"], row["value_label"]} - {None, ""}
     return ReadingView(
         answer=row,
         value=shown_value(row),
         unread=unread_of(row),
+        accepted=accepted_reason(row, manifest),
         outcome=outcome_of(row),
         trace=make_trace(reading.turns, references=sorted(sought), alternatives=True),
         evidence=tuple(shown_evidence(reading)),
         change=changes.readings.get(reading.key),
-        commands=_commands(reading, output=output, before=changes.since, run_id=run_id),
+        hash=hash_,
+        signed=signed_words(signed[hash_]) if hash_ in signed else None,
+        commands=_commands(reading, output=output, before=changes.since, run_id=manifest["run_id"]),
     )
 
 
@@ -197,8 +213,9 @@ def _commands(reading: RunReading, *, output: str, before: str | None, run_id: s
     names = [reading.document_id, reading.question_id]
     show = ["memagent", "show", output, *names]
     options = ["--document", names[0], "--question", names[1]]
+    sign = ["memagent", "review", "sign", output, *options, "--by", "NAME", "--comment", "WHY"]
     diff = ["memagent", "diff", output, "--before", before or "", "--after", run_id, *options]
-    return tuple(shlex.join(command) for command in ([show, diff] if before else [show]))
+    return tuple(shlex.join(command) for command in ([show, sign, diff] if before else [show, sign]))
 
 
 def template_values(sheet: Sheet, passages: Passages) -> dict[str, Any]:
@@ -214,6 +231,7 @@ def template_values(sheet: Sheet, passages: Passages) -> dict[str, Any]:
         "document_hash": first["document_hash"],
         "source": first.get("source"),
         "source_hash": first.get("source_hash"),
+        "source_notes": first.get(SOURCE_NOTES),
         "model": first["model"],
         "before": sheet_path(sheet.number - 1) if sheet.first else None,
         "after": None if sheet.is_last else sheet_path(sheet.number + 1),

@@ -11,7 +11,8 @@ const WAIT_MS = 10000;     // for the rows of a file that has loaded
 const KEEPS_GRID = 0.5;    // share of filled cells from which the grid is shown first
 
 const byId = (id) => document.getElementById(id);
-const CONTROLS = ["search", "question", "outcome", "confidence", "support", "change"];
+const CONTROLS = ["search", "look", "question", "outcome", "confidence", "support", "change"];
+const LOOKS = { "needs a look": (row) => row.why !== null && !signing(row), "signed off": (row) => row.signed !== "" || signing(row) };
 const order = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
 
 const rows = [];
@@ -23,11 +24,11 @@ let shown = [];
 
 function take(file) {
   for (const [id, text] of file.questions) if (!questions.has(id)) questions.set(id, text);
-  for (const [doc, question, sample, status, outcome, value, number, answer, confidence, support, change, href, before, look] of file.rows) {
+  for (const [doc, question, sample, status, outcome, value, number, answer, confidence, support, change, href, before, look, signed, hash] of file.rows) {
     const id = file.questions[question][0];
     const text = file.questions[question][1];
     rows.push({ doc, question: id, text, sample, status, outcome, value, number, answer, confidence, support, change,
-      href, before, look, folded: `${doc}\n${id}\n${text}\n${value}\n${answer}`.toLowerCase() });
+      href, before, look, why: SITE.needs[look] ?? null, signed, hash, folded: `${doc}\n${id}\n${text}\n${value}\n${answer}`.toLowerCase() });
   }
 }
 
@@ -71,10 +72,10 @@ async function loadAll() {
 
 function matches() {
   const words = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
-  const [question, outcome, support, change] = CONTROLS.filter((id) => id !== "search" && id !== "confidence").map((id) => byId(id).value);
+  const [look, question, outcome, support, change] = CONTROLS.filter((id) => id !== "search" && id !== "confidence").map((id) => byId(id).value);
   const below = Number(byId("confidence").value) || 0;
   return rows.filter((row) =>
-    (!question || row.question === question) && (!outcome || row.outcome === outcome) &&
+    (!look || LOOKS[look](row)) && (!question || row.question === question) && (!outcome || row.outcome === outcome) &&
     (!support || row.support === support) && (!change || row.change === change) &&
     (!below || (row.confidence !== null && row.confidence < below)) &&
     words.every((word) => row.folded.includes(word)));
@@ -161,15 +162,73 @@ function answerOf(row) {
   return element("a", { href: row.href, className: `answer outcome-${row.outcome.split(" ")[0]}`, title: row.answer || row.value }, text);
 }
 
+const whyOf = (row) => (row.why === null ? null : element("small", { className: "why" }, row.why));
+
 function cell(found) {
   const made = element("td");
   for (const row of found ?? []) {
     const signs = [confidenceOf(row), supportOf(row), changeOf(row)].filter(Boolean);
     const sample = row.sample ? element("span", { className: "muted" }, ` sample ${row.sample}`) : null;
     made.append(element("div", { className: "cell" }, answerOf(row), sample,
-      signs.length ? element("div", { className: "signs" }, ...signs) : null));
+      signs.length ? element("div", { className: "signs" }, ...signs) : null, whyOf(row), signOf(row)));
   }
   return made;
+}
+
+/* ---- signing off: kept in this browser until signed.csv is saved ---- */
+
+const SIGNED = `memagent-signed:${SITE.run}`;
+let signed = JSON.parse(localStorage.getItem(SIGNED) ?? "{}");  // hash -> { at, comment }
+const signing = (row) => row.hash in signed;
+
+function keepSigned() {
+  try {
+    localStorage.setItem(SIGNED, JSON.stringify(signed));
+  } catch (error) {
+    byId("state").textContent = "This browser can't keep sign-offs: save them before you leave the page.";
+  }
+  byId("save-signed").textContent = `Save signed.csv (${Object.keys(signed).length.toLocaleString("en")})`;
+  byId("save-signed").disabled = !Object.keys(signed).length;
+}
+
+function signOf(row) {
+  if (row.signed) return element("small", { className: "signed" }, "signed off: ", element("bdi", {}, row.signed));
+  if (row.why === null && !signing(row) && state.view === "grid") return null;
+  const box = element("input", { type: "checkbox", checked: signing(row) });
+  const comment = element("input", { type: "text", placeholder: "comment", hidden: !box.checked, value: signed[row.hash]?.comment ?? "",
+    "aria-label": "Comment on the sign-off" });
+  box.addEventListener("change", () => {
+    if (box.checked) signed[row.hash] = { at: new Date().toISOString(), comment: "" };
+    else delete signed[row.hash];
+    comment.hidden = !box.checked;
+    comment.value = "";
+    keepSigned();
+  });
+  comment.addEventListener("change", () => { signed[row.hash].comment = comment.value; keepSigned(); });
+  return element("span", { className: "sign-off" }, element("label", {}, box, " sign off"), comment);
+}
+
+// A cell that a spreadsheet would run as a formula is text: it gets a mark in front. As in label.js.
+function sheetCell(value) {
+  const isFormula = /^(?:\s*[=+\-@＝＋－＠]|[\t\r\n'])/.test(value) && !/^-?[0-9]+(\.[0-9]+)?$/.test(value);
+  const words = isFormula ? `'${value}` : value;
+  return /[",;\r\n]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words;
+}
+
+function saveSigned() {
+  const name = byId("signer").value.trim();
+  if (!name) {
+    byId("state").textContent = "Write your name first: sign-offs say who signed.";
+    byId("signer").focus();
+    return;
+  }
+  const lines = rows.filter(signing).map((row) => [row.doc, row.question, String(row.sample), row.hash, name, signed[row.hash].at,
+    signed[row.hash].comment].map(sheetCell).join(","));
+  const text = `\ufeff${[SITE.columns.join(","), ...lines].join("\r\n")}\r\n`;
+  const link = element("a", { href: URL.createObjectURL(new Blob([text], { type: "text/csv;charset=utf-8" })), download: "signed.csv" });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), WAIT_MS);
+  byId("state").textContent = "signed.csv is saved where downloads go: `memagent review sign` takes it in.";
 }
 
 function heading(name, text, title = "") {
@@ -184,7 +243,7 @@ function heading(name, text, title = "") {
   return element("th", { scope: "col", "aria-sort": isSorted ? (state.down ? "descending" : "ascending") : "none" }, button);
 }
 
-const TITLES = { change: "since last run" };
+const TITLES = { change: "since last run", look: "needs a look" };
 let KEYS_SHOWN = [];
 
 function drawGrid(found) {
@@ -194,7 +253,7 @@ function drawGrid(found) {
   state.column -= state.column % GRID_QUESTIONS;
   const columns = ids.slice(state.column, state.column + GRID_QUESTIONS);
   KEYS_SHOWN = ["document", ...columns.map((id) => `q:${id}`)];
-  const head = element("tr", {}, heading("document", "document"), ...columns.map((id) => heading(`q:${id}`, id, questions.get(id))));
+  const head = element("tr", {}, heading("document", "document"), ...columns.map((id) => heading(`q:${id}`, questions.get(id), id)));
   const body = page(documents, GRID_ROWS).map(([doc, cells]) => element("tr", {},
     element("th", { scope: "row", className: "name" }, element("bdi", {}, doc)), ...columns.map((id) => cell(cells.get(id)))));
   byId("columns").hidden = ids.length <= GRID_QUESTIONS;
@@ -207,7 +266,7 @@ function drawGrid(found) {
 
 function drawList(found) {
   const has = (name) => rows.some((row) => row[name] !== null);
-  const columns = ["document", "question", "answer", "outcome", ...["confidence", "support", "change"].filter(has)];
+  const columns = ["document", "question", "answer", "outcome", ...["confidence", "support", "change"].filter(has), "look"];
   KEYS_SHOWN = columns;
   const cells = {
     document: (row) => element("th", { scope: "row", className: "name" }, element("bdi", {}, row.doc)),
@@ -218,6 +277,7 @@ function drawList(found) {
     confidence: (row) => element("td", {}, confidenceOf(row)),
     support: (row) => element("td", {}, supportOf(row)),
     change: (row) => element("td", {}, changeOf(row)),
+    look: (row) => element("td", { className: "look" }, whyOf(row), signOf(row)),
   };
   const list = sorted(found, KEYS[state.sort] ?? KEYS.look);
   const head = element("tr", {}, ...columns.map((name) => heading(name, TITLES[name] ?? name)));
@@ -307,6 +367,10 @@ function listen() {
   byId("after").addEventListener("click", step("page", 1));
   byId("columns-before").addEventListener("click", step("column", -GRID_QUESTIONS));
   byId("columns-after").addEventListener("click", step("column", GRID_QUESTIONS));
+  byId("signer").value = localStorage.getItem("memagent-signer") ?? "";
+  byId("signer").addEventListener("change", () => localStorage.setItem("memagent-signer", byId("signer").value.trim()));
+  byId("save-signed").addEventListener("click", saveSigned);
+  keepSigned();
 }
 
 async function begin() {
@@ -315,7 +379,9 @@ async function begin() {
   offer("outcome", counts("outcome"));
   offer("support", counts("support"));
   offer("change", counts("change"));
-  byId("confidence").closest("label").hidden = !rows.some((row) => row.confidence !== null);
+  for (const about of [byId("confidence").closest("label"), byId("about-confidence")]) {
+    about.hidden = !rows.some((row) => row.confidence !== null);
+  }
   recall();
   listen();
   update();

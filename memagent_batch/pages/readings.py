@@ -21,7 +21,7 @@ from memagent_batch.domain.follow_ups.prompts import Support
 from memagent_batch.domain.follow_ups.values import ValueStatus
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
-from memagent_batch.runs.comparison import AnswerChange, DifferenceRow, compare_runs
+from memagent_batch.runs.comparison import AnswerChange, Cause, DifferenceRow, compare_runs
 from memagent_batch.runs.history import find_run
 from memagent_batch.runs.manifest import Manifest, PartReport
 from memagent_batch.runs.tables import MOVED_TABLES_REMEDY, READING_COLUMNS, ReadingIds, reading_ids
@@ -44,8 +44,9 @@ NOT_STATED_OUTCOME, INVALID, NO_ANSWER, NOT_READ_OUTCOME = "not stated", "invali
 OUTCOMES = ("answered", NOT_STATED_OUTCOME, NO_ANSWER, INVALID, "failed", NOT_READ_OUTCOME)
 """What becomes of a reading, as `outcome_of` says it."""
 NEEDS = (
-    *("the evidence contradicts the answer", "the evidence says too little", "failed, or not read"),
-    *("no valid answer", "the evidence says a part", "another answer than before"),
+    *("the evidence contradicts the answer", "the evidence says too little"),
+    *("reading it failed", "not all of its source was read"),
+    *("no valid answer", "the evidence says a part of the answer", "another answer than before"),
 )
 """Why a reading needs a look, the most pressing first."""
 _WITHOUT_VALUE: Mapping[str | None, str] = {
@@ -53,6 +54,18 @@ _WITHOUT_VALUE: Mapping[str | None, str] = {
     ValueStatus.NOT_READ: NOT_READ_OUTCOME,
     ValueStatus.INVALID: INVALID,
 }
+_CAUSES: Mapping[str, str] = {
+    Cause.DOCUMENT: "the document changed",
+    Cause.QUESTION: "the question changed",
+    Cause.LIMIT: "one of the runs left it out, by its limit or condition",
+    Cause.SAMPLE: "the runs took another number of samples",
+    Cause.READER: "another model, prompt or policy read it",
+    Cause.EXTRACTION: "answers are taken out of responses in another way",
+    Cause.TYPE: "the question asks for another type",
+    Cause.FOLLOW_UPS: "other follow-up questions were asked",
+    Cause.SAME_INPUTS: "nothing else changed: it was read again",
+}
+"""Why an answer is another one, for people."""
 KEPT_CHARACTERS = 300
 """Of an earlier answer, characters that are held; `memagent diff` shows all of it."""
 
@@ -228,20 +241,35 @@ def outcome_of(row: Row) -> str:
     return _WITHOUT_VALUE.get(row["value_status"]) or (NO_ANSWER if row["answer"] is None else "answered")
 
 
-def need_of(row: Row, *, is_changed: bool) -> int:
-    """Why a person should look at a reading: a place in `NEEDS`, or behind them all if nothing asks for it."""
-    outcome, support = outcome_of(row), row["support"]
-    if support == Support.CONTRADICTED:
-        return 0
-    if support == Support.NOT_ENOUGH:
-        return 1
-    if row["status"] != Status.OK or outcome == NOT_READ_OUTCOME:
-        return 2
-    if outcome in {INVALID, NO_ANSWER}:
-        return 3
-    if support == Support.PARTLY:
-        return 4
-    return 5 if is_changed else len(NEEDS)
+def need_of(row: Row, *, is_changed: bool, is_accepted: bool) -> int:
+    """Why a person should look at a reading: a place in `NEEDS`, or behind them all if nothing asks for it.
+
+    Args:
+        row: Its row of `answers`.
+        is_changed: Whether it has another answer than in the run before.
+        is_accepted: Whether the run accepts that its source was not read to the end.
+    """
+    outcome, support, is_ok = outcome_of(row), row["support"], row["status"] == Status.OK
+    is_unread = row["value_status"] == ValueStatus.NOT_READ
+    asked = (
+        support == Support.CONTRADICTED,
+        support == Support.NOT_ENOUGH,
+        not is_ok and not is_unread,
+        is_unread and not is_accepted,
+        outcome in {INVALID, NO_ANSWER},
+        support == Support.PARTLY,
+        is_changed,
+    )
+    return [*asked, True].index(True)
+
+
+def causes_of(change: AnswerChange, why: Iterable[str]) -> str:
+    """Why an answer is another one, new or gone, in words."""
+    other = {AnswerChange.ADDED: "is new", AnswerChange.REMOVED: "is gone"}.get(change)
+    words = [
+        f"the {each} {other}" if other and each in {Cause.DOCUMENT, Cause.QUESTION} else _CAUSES[each] for each in why
+    ]
+    return ", ".join(words)
 
 
 def values_of_both(row: DifferenceRow) -> tuple[str | None, str | None] | None:
@@ -294,8 +322,8 @@ class Change:
     """How an answer differs from that of the run before."""
 
     kind: AnswerChange
-    why: tuple[str, ...]
-    """What is new or other; see `Cause`."""
+    why: str
+    """What is new or other, in words."""
     before: str | None
     """The earlier answer, its beginning; None if there was none."""
     value_before: str | None = None
@@ -338,7 +366,7 @@ def changes_of(output: Location, manifest: Manifest) -> RunChanges:
                 value, _ = values_of_both(row) or (None, None)
                 readings[reading_ids(row)] = Change(
                     kind=AnswerChange(row["change"]),
-                    why=tuple(row["why"]),
+                    why=causes_of(AnswerChange(row["change"]), row["why"]),
                     before=before and before[:KEPT_CHARACTERS],
                     value_before=value and value[:KEPT_CHARACTERS],
                 )

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from itertools import groupby, islice
 from operator import attrgetter
@@ -33,6 +33,7 @@ from memagent_batch.pages.document_page import (
     windows,
 )
 from memagent_batch.pages.readings import (
+    NEEDS,
     OUTCOMES,
     RunChanges,
     changes_of,
@@ -46,6 +47,7 @@ from memagent_batch.runs.comparison import AnswerChange
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.estimates import latest_estimates
 from memagent_batch.runs.manifest import Manifest, require_manifest
+from memagent_batch.runs.sign_offs import SignOff, current_sign_offs
 from memagent_batch.runs.tables import REMOVED_FOLDER
 from memagent_batch.store.claims import ABANDONED_AFTER, read_owner_record, replace_shown
 from memagent_batch.store.errors import output_errors
@@ -54,6 +56,8 @@ from memagent_batch.store.location import Location
 
 LARGE_ANSWERS = 100_000
 """Answers above which a site is written only if the user allows it: at some 11 kB each it takes 1 GB."""
+CONTEXT_CHARS = 2_000
+"""Characters of the document that are shown before and behind evidence, if nothing else is asked for."""
 ROWS_PER_FILE = 1_000
 """Most rows of the table in one file."""
 PAGE_BATCH_READINGS = 200
@@ -62,6 +66,8 @@ SHOWN_REMOVED = 1_000
 """Most removed documents that the index names; the table `removed` has all."""
 MAX_CELL_CHARACTERS = 240
 """Of an answer or question, characters in the table."""
+SIGN_SHEET_COLUMNS = ("document_id", "question_id", "sample", "reading_hash", "signed_by", "signed_at", "comment")
+"""Of `signed.csv`, which the table saves for `memagent review sign`."""
 TEXT_GONE = "The document changed or is gone since it was read, so that its text is not shown."
 SHEET_TO_INDEX = "../../../index.html"
 """From a document's page to the index."""
@@ -129,6 +135,7 @@ class AnswerTable:
         """Files that are written."""
         self.outcomes: Counter[str] = Counter()
         """Answers, by what became of them."""
+        self.num_signed = 0
         self.question_ids: set[str] = set()
         self.num_documents = 0
         self._files = files
@@ -144,10 +151,11 @@ class AnswerTable:
         for place, view in enumerate(sheet.readings):
             href = f"{self._files.build}/{sheet.path}#r-{place}"
             is_changed = view.change is not None and view.change.kind == AnswerChange.CHANGED
-            need = need_of(view.answer, is_changed=is_changed)
+            need = need_of(view.answer, is_changed=is_changed, is_accepted=view.accepted is not None)
             self.summary.add(view, need=need, href=href)
             self._rows.append(self._row(view, href=href, need=need))
             self.outcomes[view.outcome] += 1
+            self.num_signed += view.signed is not None
             self.question_ids.add(view.answer["question_id"])
             if len(self._rows) == ROWS_PER_FILE:
                 self.write()
@@ -182,7 +190,9 @@ class AnswerTable:
             change if self._changes.is_known else None,
             href,
             _short_text(view.change.value_before or view.change.before or "") if view.change else "",
-            need,
+            need if view.signed is None else len(NEEDS),
+            _short_text(view.signed or ""),
+            view.hash,
         ]
 
 
@@ -219,7 +229,7 @@ def _write_pages(output: Location, target: Location, *, manifest: Manifest, cont
     with open_site(target) as files:
         table = AnswerTable(files, changes=changes)
         without_text: set[str] = set()
-        for batch in _sheet_batches(_sheets(output, manifest, changes=changes)):
+        for batch in _sheet_batches(_sheets(output, manifest, changes=changes, signed=current_sign_offs(output))):
             found = _passages(batch, texts=texts, context_chars=context_chars or 0)
             for sheet in batch:
                 passages = found[sheet.number]
@@ -259,13 +269,13 @@ def _documents_with_evidence(output: Location, manifest: Manifest) -> dict[str, 
     return found
 
 
-def _sheets(output: Location, manifest: Manifest, *, changes: RunChanges) -> Iterator[Sheet]:
+def _sheets(
+    output: Location, manifest: Manifest, *, changes: RunChanges, signed: Mapping[str, SignOff]
+) -> Iterator[Sheet]:
     number = 0
+    view = partial(view_reading, manifest=manifest, changes=changes, signed=signed, output=str(output).rstrip("/"))
     for document_id, readings in groupby(stream_readings(output, manifest), key=attrgetter("document_id")):
-        views = (
-            view_reading(reading, changes=changes, output=str(output).rstrip("/"), run_id=manifest["run_id"])
-            for reading in readings
-        )
+        views = map(view, readings)
         first, held = 0, tuple(islice(views, MAX_SHEET_READINGS))
         while held:
             following = tuple(islice(views, MAX_SHEET_READINGS))
@@ -312,9 +322,16 @@ def _index_values(table: AnswerTable, *, output: Location, manifest: Manifest, c
             "asked": num_readings,
             **{outcome: table.outcomes[outcome] for outcome in OUTCOMES if table.outcomes[outcome]},
             **(dict.fromkeys(("changed", "new"), 0) | dict(counted) if changes.is_known else {}),
+            **({"signed off": table.num_signed} if table.num_signed else {}),
         },
         "estimates": latest_estimates(output),
-        "site": {"files": table.paths, "readings": num_readings},
+        "site": {
+            "files": table.paths,
+            "readings": num_readings,
+            "run": manifest["run_id"],
+            "needs": NEEDS,
+            "columns": SIGN_SHEET_COLUMNS,
+        },
     }
 
 

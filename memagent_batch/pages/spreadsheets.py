@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,8 +20,10 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.escapes import is_formula
 from memagent_batch.errors import OutputError, require_extra
 from memagent_batch.pages.readings import NEEDS, GroupedRows, column_names, need_of, shown_value, table_rows
+from memagent_batch.runs.accepted_unread import accepted_reason
 from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import Manifest, require_manifest
+from memagent_batch.runs.sign_offs import SignOff, current_sign_offs, reading_hash, signed_words
 from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, RESULTS_FOLDER, reading_ids
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.location import Location
@@ -42,6 +45,8 @@ WIDTHS = {
     "evidence": 70,
     "not read": 40,
     "error": 40,
+    "accepted": 30,
+    "signed off": 30,
 }
 """Columns of the sheet `readings`, with their widths in characters."""
 WIDTH = 16
@@ -165,21 +170,27 @@ def _results(output: Location, manifest: Manifest) -> tuple[list[str], Iterator[
 
 def _by_need(output: Location, manifest: Manifest) -> Iterator[list[Cell]]:
     """The rows of the sheet `readings`, the most pressing first: one pass over the table for each need."""
-    needs = sorted({_need(row) for row in _exported_rows(output, manifest)})
+    signed = current_sign_offs(output)
+    need_of_row = partial(_need, signed=signed, manifest=manifest)
+    needs = sorted({need_of_row(row) for row in _exported_rows(output, manifest)})
     for need in needs:
         for row in _exported_rows(output, manifest):
-            if _need(row) == need:
+            if need_of_row(row) == need:
                 why = NEEDS[need] if need < len(NEEDS) else None
+                by = signed.get(reading_hash(row)) if signed else None
                 answer = row["answer"] if row["status"] == Status.OK else None
                 yield [
                     *(why, row["document_id"], row["question"], shown_value(row), answer, row["support"]),
                     *(row["confidence"], row.get(EVIDENCE_COLUMN), row.get(SOURCE_UNREAD), row["error_message"]),
+                    *(accepted_reason(row, manifest), by and signed_words(by)),
                 ]
 
 
-def _need(row: Row) -> int:
+def _need(row: Row, *, signed: Mapping[str, SignOff], manifest: Manifest) -> int:
     """The place in `NEEDS`; a spreadsheet knows of no run before."""
-    return need_of(row, is_changed=False)
+    is_signed = signed and reading_hash(row) in signed
+    is_accepted = accepted_reason(row, manifest) is not None
+    return len(NEEDS) if is_signed else need_of(row, is_changed=False, is_accepted=is_accepted)
 
 
 def _csv_cell(value: Cell, cells: WrittenCells) -> Cell:

@@ -41,21 +41,29 @@ class Summary:
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
+        self._num_signed = 0
         self._items: dict[int, list[Item]] = {place: [] for place in range(len(NEEDS))}
         self._unread: dict[str, str] = {}
         self._num_unread = 0
+        self._accepted: Counter[str] = Counter()
         self._document = ""
 
     def add(self, view: ReadingView, *, need: int, href: str) -> None:
-        """Adds a reading; those of a document follow each other."""
+        """Adds a reading; those of a document follow each other. One that is signed off needs no look any more."""
         answer = view.answer
         unread = answer.get(SOURCE_UNREAD)
         if unread and answer["document_id"] != self._document:
             self._document = answer["document_id"]
-            self._num_unread += 1
-            if len(self._unread) < SHOWN_ITEMS:
-                self._unread[self._document] = unread
+            if view.accepted is not None:
+                self._accepted[view.accepted] += 1
+            else:
+                self._num_unread += 1
+                if len(self._unread) < SHOWN_ITEMS:
+                    self._unread[self._document] = unread
         if need == len(NEEDS):
+            return
+        if view.signed is not None:
+            self._num_signed += 1
             return
         self._counts[need] += 1
         if len(self._items[need]) < SHOWN_ITEMS:
@@ -81,9 +89,11 @@ class Summary:
             "read": manifest["changes"]["readings"]["read"],
             "needs": {NEEDS[place]: number for place, number in sorted(self._counts.items())},
             "num_needs": self._counts.total(),
+            "num_signed": self._num_signed,
             "items": items,
             "num_unread": self._num_unread,
             "unread": self._unread,
+            "accepted": dict(self._accepted.most_common()),
             "num_removed": manifest["changes"]["documents"]["removed"],
             "removed": list(removed[:SHOWN_ITEMS]),
             "model": manifest["settings"]["model"],

@@ -1,9 +1,10 @@
-"""`labels.csv`: labels in a spreadsheet, out and in. A cell that a spreadsheet would run as a formula is quoted."""
+"""`labels.csv` out and in, `signed.csv` in. A cell that a spreadsheet would run as a formula is quoted."""
 
 import csv
 import io
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +13,7 @@ from memagent_batch.errors import InputError
 from memagent_batch.review.labels import NO, YES, LabelRow
 from memagent_batch.review.population import SampleRow
 from memagent_batch.review.record import Review
+from memagent_batch.runs.sign_offs import HASH_DIGITS, SignOff
 
 SHEET_COLUMNS = (
     *("document_id", "label", "comment", "question", "decision", "reviewer", "labelled_at", "blind"),
@@ -20,6 +22,8 @@ SHEET_COLUMNS = (
 """What a person fills in stands in front, next to the document's id."""
 REQUIRED_CELLS = ("label", "review_id", "document_hash", "question_hash")
 """Columns without which a label can't be taken."""
+SIGNED_CELLS = ("document_id", "question_id", "reading_hash", "signed_by")
+"""Columns without which a sign-off can't be taken."""
 TRUTHS = {"": True, "true": True, "false": False, "1": True, "0": False}
 """How `blind` may be written. A sheet shows no answer, so that an empty cell is blind."""
 
@@ -54,6 +58,57 @@ def parse_sheet(data: bytes, *, name: str, reviews: Mapping[str, Review], review
     Raises:
         InputError: a row can't be taken; names the line and what to do. None is taken then.
     """
+    units = {
+        (name, each["document_hash"], each["question_hash"]): each["document_id"]
+        for name, review in reviews.items()
+        for each in review.sample
+    }
+    rows = []
+    for where, values in _filled_rows(data, name=name, required=REQUIRED_CELLS, kept="labels.csv"):
+        if values["label"]:
+            review = _review(values, where=where, reviews=reviews)
+            _require_drawn(values, where=where, units=units)
+            row = _label_row({"reviewer": reviewer or "", **_without_blanks(values)}, where=where, review=review)
+            rows.append({**row, "document_id": units[_sheet_key(values)]})
+    return rows
+
+
+def parse_sign_sheet(data: bytes, *, name: str, now: datetime) -> list[SignOff]:
+    """The sign-offs of a sheet that the page of the answers saved; a row without a time is signed now.
+
+    Raises:
+        InputError: a row can't be taken; names the line and what to do. None is taken then.
+    """
+    return [
+        _sign_off(values, where=where, now=now)
+        for where, values in _filled_rows(data, name=name, required=SIGNED_CELLS, kept="signed.csv")
+    ]
+
+
+def _sign_off(values: Mapping[str, str], *, where: str, now: datetime) -> SignOff:
+    sample = values.get("sample") or "0"
+    if not re.fullmatch(f"[0-9a-f]{{{HASH_DIGITS}}}", values["reading_hash"]) or not sample.isdecimal():
+        raise InputError(f"{where}: reading_hash or sample is not as the page wrote it; save signed.csv from it again")
+    if not values["signed_by"]:
+        raise InputError(f"{where}: nobody is named; fill in signed_by")
+    return SignOff(
+        document_id=values["document_id"],
+        question_id=values["question_id"],
+        sample=int(sample),
+        reading_hash=values["reading_hash"],
+        signed_by=values["signed_by"],
+        signed_at=_sheet_time(values.get("signed_at", ""), where=f"{where}: signed_at") or now,
+        comment=values.get("comment") or None,
+        withdrawn=False,
+    )
+
+
+def _filled_rows(data: bytes, *, name: str, required: Sequence[str], kept: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """The rows of a sheet, each with its place for messages.
+
+    Raises:
+        InputError: it is not UTF-8, or has not the columns that it had when it was written as `kept`.
+    """
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -61,24 +116,12 @@ def parse_sheet(data: bytes, *, name: str, reviews: Mapping[str, Review], review
     csv.field_size_limit(sys.maxsize)  # a comment may have any length
     head = text.split("\n", 1)[0]
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=";" if head.count(";") > head.count(",") else ",")
-    missing = [column for column in REQUIRED_CELLS if column not in (reader.fieldnames or [])]
+    missing = [column for column in required if column not in (reader.fieldnames or [])]
     if missing:
-        raise InputError(f"{name} has no column {missing[0]!r}; keep the columns of the labels.csv that was written")
-    units = {
-        (name, each["document_hash"], each["question_hash"]): each["document_id"]
-        for name, review in reviews.items()
-        for each in review.sample
-    }
-    rows = []
+        raise InputError(f"{name} has no column {missing[0]!r}; keep the columns of the {kept} that was written")
     for cells in reader:
         values = {key: unquoted(value or "").strip() for key, value in cells.items() if isinstance(key, str)}
-        if values["label"]:
-            where = f"{name}, line {reader.line_num}"
-            review = _review(values, where=where, reviews=reviews)
-            _require_drawn(values, where=where, units=units)
-            row = _label_row({"reviewer": reviewer or "", **_without_blanks(values)}, where=where, review=review)
-            rows.append({**row, "document_id": units[_sheet_key(values)]})
-    return rows
+        yield f"{name}, line {reader.line_num}", values
 
 
 def quoted(text: str) -> str:
@@ -128,7 +171,7 @@ def _label_row(values: Mapping[str, str], *, where: str, review: Review) -> Labe
             values["label"], allowed=[YES, NO] if span[0] is not None else review.labels, where=where
         ),
         "reviewer": values["reviewer"],
-        "labelled_at": _sheet_time(values.get("labelled_at", ""), where=where),
+        "labelled_at": _sheet_time(values.get("labelled_at", ""), where=f"{where}: labelled_at"),
         "blind": _blind(values.get("blind", ""), where=where),
         "purpose": review.purpose.value,
         "comment": values.get("comment") or None,
@@ -158,7 +201,7 @@ def _sheet_time(text: str, *, where: str) -> datetime | None:
     try:
         time = datetime.fromisoformat(text)
     except ValueError as error:
-        message = f"{where}: labelled_at {text!r} is not a time as in 2026-11-23T04:05:06Z; or leave it empty"
+        message = f"{where} {text!r} is not a time as in 2026-11-23T04:05:06Z; or leave it empty"
         raise InputError(message) from error
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 

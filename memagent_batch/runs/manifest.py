@@ -296,14 +296,14 @@ def require_success(manifest: Manifest, *, max_failed_share: float) -> None:
     require_read(manifest)
 
 
-def require_sources_read(manifest: Manifest) -> None:
+def require_sources_read(unread: UnreadCounts) -> None:
     """Returns if all of the sources of converted documents was read.
 
     Raises:
         UnreadSourcesError: it was not; says of how many documents and answers.
     """
-    if unread := unread_line(manifest["unread"]):
-        raise UnreadSourcesError(f"{unread}; column `{SOURCE_UNREAD}` of `answers` says what, and why")
+    if line := unread_line(unread):
+        raise UnreadSourcesError(f"{line}; column `{SOURCE_UNREAD}` of `answers` says what, and why")
 
 
 def unread_line(unread: UnreadCounts) -> str:

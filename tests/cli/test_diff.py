@@ -5,6 +5,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.cli import diff as command
 from memagent_batch.cli import main as cli
 from memagent_batch.runs.comparison import DIFFERENCES
 from memagent_batch.store.location import Location
@@ -27,18 +28,39 @@ def diff(*arguments: str) -> int:
     return cli.main(["diff", *arguments])
 
 
-def test_diff_prints_a_line_for_each_reading_that_differs(nights: Nights, capsys: pytest.CaptureFixture[str]) -> None:
+def test_diff_prints_a_summary_then_changed_answers_then_a_line_for_each_other_document(
+    nights: Nights, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert diff(nights.output.uri, "--before", "previous", "--after", "latest") == 0
-    said = capsys.readouterr().out
-    lines = said.splitlines()
-    assert [line.split()[:5] for line in lines if not line.startswith(" ")][1:4] == [
-        ["b", "q", "changed:", "document", "left"],
-        ["d", "q", "added:", "document", "(not"],
-        ["c", "q", "removed:", "document", "gone"],
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "1 answers changed, 1 are new, 1 are gone; 3 were asked for before, 3 now"
+    assert lines[3:] == [
+        "CHANGED ANSWERS",
+        "  b: Why?",
+        "    before: left",
+        "    now:    right [2J",
+        "    the document changed",
+        "",
+        "NEW",
+        "  d: the document is new",
+        "",
+        "GONE",
+        "  c: the document is gone",
     ]
-    assert "    memory before: noted: left" in lines
-    assert lines[-1].endswith("1 changed, 1 added, 1 removed, of 3 -> 3 readings")
-    assert "\x1b" not in said
+
+
+def test_diff_shows_a_document_with_many_new_answers_once_and_counts_what_it_leaves_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "SHOWN_ITEMS", 2)
+    questions = {"q": "Why?", "r": "Who?"}
+    nights = Nights(Location(uri=str(tmp_path / "run")))
+    nights.run({"a": "same"}, questions)
+    nights.run(dict.fromkeys("abcd", "same"), questions)
+    assert diff(nights.output.uri) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("0 answers changed, 6 are new")
+    assert lines[-3:] == ["  b: the document is new", "  c: the document is new", "  and 1 more: --json shows them"]
 
 
 def test_diff_as_json_is_one_object_a_line(nights: Nights, capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,7 +97,7 @@ def test_diff_of_two_outputs_compares_their_latest_runs(
 
 def test_diff_of_runs_without_a_difference_says_so(nights: Nights, capsys: pytest.CaptureFixture[str]) -> None:
     assert diff(nights.output.uri, "--before", "latest") == 0
-    assert "0 changed, 0 added, 0 removed" in capsys.readouterr().out
+    assert capsys.readouterr().out.startswith("0 answers changed, 0 are new, 0 are gone")
 
 
 @pytest.mark.parametrize(
@@ -105,11 +127,8 @@ def test_diff_and_page_show_a_value_that_has_changed_under_the_same_answer(
     night(nights, FIVE, model=text_model, json_tokens=128)
     assert diff("--output", nights.output.uri) == 0
     said = capsys.readouterr().out.splitlines()
-    assert [line.strip() for line in said if "value" in line] == [
-        "value before: invalid",
-        'value after: {"price": 5}',
-    ]
-    assert said[-1].endswith("1 changed, 0 added, 0 removed, of 1 -> 1 readings")
+    assert [line.strip() for line in said[-3:-1]] == ["before: invalid", 'now:    {"price": 5}']
+    assert said[0].startswith("1 answers changed, 0 are new, 0 are gone")
     assert cli.main(["page", nights.output.uri, "--without-text"]) == 0
     [page] = (tmp_path / "run" / "page").rglob("documents/*/*.html")
     assert re.search(r"<dt>value before</dt><dd[^>]*>invalid</dd>", page.read_text())

@@ -55,3 +55,11 @@ def test_attachment_that_was_not_read_is_said_of_all_documents_above_it() -> Non
         "m.eml/1-a.zip/1-b.exe": (0.0, "skipped: no converter"),
         "m.eml/2-c.txt": (1.0, None),
     }
+
+
+def test_every_row_of_a_document_has_the_notes_of_its_parts_that_are_ok() -> None:
+    small = "small pictures are not read"
+    rows = [row("a.pdf", 1, "ok", small), row("a.pdf", 2, "ok"), row("a.pdf", 3, "ok", small)]
+    rows += [row("a.pdf", 4, "needs_ocr", "an image"), row("b.pdf", 1, "ok"), row("c.txt", 1, "ok", "cut")]
+    found = {each["document_id"]: each["source_notes"] for each in rows_table(rows).to_pylist()}
+    assert found == {"a.pdf": f"{small} (page 1, page 3)", "b.pdf": None, "c.txt": "cut"}

@@ -2,6 +2,9 @@
 gone, and the exit code."""
 
 import json
+import subprocess
+import sys
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +55,7 @@ def test_scan_says_each_night_what_needs_a_look_what_was_not_read_and_what_is_go
     assert (said["num_needs"], said["num_unread"], said["removed"]) == (1, 1, ["old.txt"])
     assert said["unread"]["scan.pdf"].startswith("needs_ocr: ")
     (item,) = said["items"]
-    assert (item["document_id"], item["why"], item["before"]) == ("scan.pdf", "failed, or not read", None)
+    assert (item["document_id"], item["why"], item["before"]) == ("scan.pdf", "not all of its source was read", None)
     assert (tmp_path / "scan/pages" / item["page"].partition("#")[0]).exists()
     assert shown == (tmp_path / "scan/pages/summary.txt").read_text()
     for line in ("1 of 2 answers need a look", "NOT READ TO THE END\n  scan.pdf: needs_ocr: ", "GONE SINCE", "old.txt"):
@@ -82,3 +85,43 @@ def test_scan_of_files_of_which_some_can_not_be_read_now_answers_the_others_and_
     assert summary(tmp_path)["num_unread"] == 1
     assert night(tmp_path, text_model) == 0
     assert summary(tmp_path)["documents"]["changed"] == 1
+
+
+def test_scan_of_a_known_unread_source_counts_it_by_its_reason_and_ends_well(text_model: str, tmp_path: Path) -> None:
+    files = tmp_path / "in"
+    files.mkdir()
+    (files / "whole.txt").write_text("There is nothing of a fee here.")
+    for name in ("letter-1.pdf", "letter-2.pdf"):
+        (files / name).write_bytes(pdf(SCAN))
+    assert night(tmp_path, text_model) == 7
+    unread = summary(tmp_path)["unread"]["letter-1.pdf"]
+    rule = {"source": "letter-*.pdf", "unread": unread, "reason": "maps, nothing is written on them"}
+
+    other = {**rule, "unread": "needs_ocr: something else"}
+    assert night(tmp_path, text_model, accepted_unread=[other]) == 7
+    assert (summary(tmp_path)["num_unread"], summary(tmp_path)["accepted"]) == (2, {})
+
+    assert night(tmp_path, text_model, accepted_unread=[rule]) == 0
+    said = summary(tmp_path)
+    assert (said["num_needs"], said["num_unread"], said["accepted"]) == (0, 0, {rule["reason"]: 2})
+    assert f"ACCEPTED\n      2  {rule['reason']}" in (tmp_path / "scan/pages/summary.txt").read_text()
+    pages = [path.read_text() for path in (tmp_path / "scan/pages").rglob("documents/*/*.html")]
+    assert sum(f">{rule['reason']}</dd>" in page for page in pages) == 2
+
+    (digest,) = {sha256((files / name).read_bytes()).hexdigest() for name in ("letter-1.pdf", "letter-2.pdf")}
+    (files / "letter-2.pdf").write_bytes(pdf(SCAN, written("And one page of text.")))
+    assert night(tmp_path, text_model, accepted_unread=[{"source": digest, "reason": "a map"}]) == 7
+    assert (summary(tmp_path)["num_unread"], summary(tmp_path)["accepted"]) == (1, {"a map": 1})
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+def test_scan_on_ray_converts_and_answers_in_one_ray(text_model: str, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.txt").write_text("There is nothing of a fee here.")
+    settings = small_arguments(tmp_path, text_model, executor="ray", ask=["Who?"], output=f"{tmp_path}/scan")
+    command = [sys.executable, "-m", "memagent_batch", "scan", *settings]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("starting Ray") == 1
+    assert summary(tmp_path)["read"] == 1

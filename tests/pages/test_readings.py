@@ -1,7 +1,11 @@
 import pytest
 
-from memagent_batch.pages.readings import OUTCOMES, outcome_of, run_time, shown_value
+from memagent_batch.documents.document_index import UNREAD_SOURCE
+from memagent_batch.pages.readings import NEEDS, OUTCOMES, need_of, outcome_of, run_time, shown_value
 from memagent_batch.runs.tables import ANSWERS
+
+UNREAD = {"status": "failed", "value_status": "not_read", "error_type": UNREAD_SOURCE}
+"""Columns of a reading of a source that has no text."""
 
 
 @pytest.mark.parametrize(
@@ -37,3 +41,27 @@ def test_value_is_shown_as_a_person_reads_it(columns: dict[str, object], value: 
 def test_run_time_is_read_from_a_run_id_or_the_id_stays() -> None:
     assert run_time("20261122T010203.000Z.ab12") == "2026-11-22 01:02 UTC"
     assert run_time("mine") == "mine"
+
+
+@pytest.mark.parametrize(
+    ("columns", "is_changed", "is_accepted", "why"),
+    [
+        ({}, False, False, None),
+        ({"support": "contradicted", "value_status": "invalid"}, True, False, "the evidence contradicts the answer"),
+        ({"support": "not enough"}, False, False, "the evidence says too little"),
+        ({"status": "failed", "error_type": "EngineRequestError"}, False, True, "reading it failed"),
+        (UNREAD, False, False, "not all of its source was read"),
+        (UNREAD, False, True, None),
+        ({"value_status": "not_read"}, False, False, "not all of its source was read"),
+        ({"value_status": "not_read"}, False, True, None),
+        ({"value_status": "not_read"}, True, True, "another answer than before"),
+        ({"value_status": "invalid"}, False, False, "no valid answer"),
+        ({"support": "partly"}, True, False, "the evidence says a part of the answer"),
+        ({"support": "supported"}, True, False, "another answer than before"),
+    ],
+)
+def test_reading_needs_a_look_for_the_most_pressing_reason(
+    columns: dict[str, object], is_changed: bool, is_accepted: bool, why: str | None
+) -> None:
+    row = {**dict.fromkeys(ANSWERS.names), "status": "ok", "answer": "an answer", **columns}
+    assert [*NEEDS, None][need_of(row, is_changed=is_changed, is_accepted=is_accepted)] == why

@@ -34,6 +34,7 @@ ROW = {
     "question": "Who?",
     "status": "ok",
     "error_message": None,
+    "error_type": None,
     "confidence": 0.5,
     "value_status": None,
     "value": None,
@@ -114,7 +115,7 @@ def test_xlsx_has_a_sheet_for_people_with_what_needs_a_look_first(tmp_path: Path
     assert head == list(WIDTHS)
     assert people == [
         ["the evidence contradicts the answer", "denied", "Who?", "Bob", "Bob", "contradicted", "0.5"],
-        ["failed, or not read", "scan", "Who?", "not read", "0.5", "needs_ocr"],
+        ["not all of its source was read", "scan", "Who?", "not read", "0.5", "needs_ocr"],
         ["fine", "Who?", "Ann", "Ann", "supported", "0.5"],
     ]
     assert len(cells_of(file, sheet_number=3)) == 4

@@ -38,11 +38,13 @@ def test_compliance_scan_gives_documents_answers_changes_pages_and_a_sample(
     assert first.manifest["counts"]["ok"] == len(CONTRACTS) * len(compliance_scan.QUESTIONS)
     assert (output / "pages" / "index.html").exists()
     assert list((output / "answers" / "review").glob("liability-cap-*/labels.csv"))
-    assert "differ" not in capsys.readouterr().out
+    assert f"what needs a look: {output}/pages/summary.txt" in capsys.readouterr().out
     (files / "new.txt").write_text("The laws of Denmark govern it.")
     second = compliance_scan.scan(str(files), str(output), agent)
     assert second.manifest["changes"]["documents"] == {"added": 1, "changed": 0, "removed": 0, "unchanged": 2}
-    assert "3 answers differ from the last night\nnew.txt\t" in capsys.readouterr().out
+    said = (output / "pages/summary.txt").read_text()
+    assert "3 were read in this run" in said
+    assert "Documents: 1 new, 0 changed, 0 gone, 2 as before." in said
 
 
 def test_licence_scan_reads_the_environment_and_lists_packages_that_declare_something_else(

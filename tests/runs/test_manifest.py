@@ -255,5 +255,5 @@ def test_sources_that_were_not_read_are_no_failures_and_end_the_command_in_their
     unread = manifest(failed=4, unread_failed=4)
     require_success(unread, max_failed_share=0.0)
     with pytest.raises(UnreadSourcesError, match="2 documents were not read to the end, 4 answers not_read"):
-        require_sources_read(unread)
-    require_sources_read(manifest(ok=1, failed=1))
+        require_sources_read(unread["unread"])
+    require_sources_read(manifest(ok=1, failed=1)["unread"])

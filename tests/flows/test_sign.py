@@ -1,0 +1,145 @@
+"""Readings that are signed off, and what opens them again."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.cli.main import EXIT_USAGE, main
+from memagent_batch.pages.site import SIGN_SHEET_COLUMNS, write_site
+from memagent_batch.runs.sign_offs import current_sign_offs, read_sign_offs, reading_hash
+from memagent_batch.store.location import Location
+from tests.pages.reviewed_run import Scan, write_scan
+
+FAILED = "Calder & Voss 2020/001"
+
+
+@pytest.fixture
+def scan(tmp_path: Path) -> Location:
+    """A scan of four contracts; the question who signs has failed for the second one."""
+    return write_scan(tmp_path, Scan(num_documents=4, failed=frozenset({1})))
+
+
+def sign(scan: Location, *words: str) -> int:
+    return main(["review", "sign", scan.uri, *words])
+
+
+def summary(scan: Location) -> dict[str, Any]:
+    write_site(scan, scan / "page", context_chars=None, is_large_allowed=False)
+    said: dict[str, Any] = json.loads((scan / "page/summary.json").read_bytes())
+    return said
+
+
+def answers_file(scan: Location) -> str:
+    (path,) = (scan / "answers").files()
+    return path
+
+
+def test_signed_reading_needs_no_look_and_page_and_sheet_say_who_signed(
+    scan: Location, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    before = summary(scan)
+    assert sign(scan, "--document", FAILED, "--question", "signatory", "--by", "Ada", "--comment", "<b>on paper") == 0
+    assert json.loads(capsys.readouterr().out) == {"added": 1, "signed": 1, "readings": 20}
+    after = summary(scan)
+    assert (after["num_needs"], after["num_signed"]) == (before["num_needs"] - 1, 1)
+    assert "reading it failed" not in after["needs"]
+    assert "answers need a look, 1 more are signed off" in (scan / "page/summary.txt").read_bytes().decode()
+    pages = [Path(path).read_text() for path in (scan / "page").files() if "/documents/" in path]
+    (page,) = [page for page in pages if "<dt>signed off</dt>" in page]
+    assert "Ada, 20" in page
+    assert "&lt;b&gt;on paper" in page
+    assert main(["export", scan.uri, "--to", "xlsx", "--into", str(tmp_path / "a.xlsx")]) == 0
+    assert _last_cells(tmp_path / "a.xlsx")[-1].startswith("Ada, 20")
+
+
+def _last_cells(file: Path) -> list[str]:
+    """The last filled cells of the rows of the sheet for people."""
+    from tests.pages.test_spreadsheets import cells_of
+
+    return [cells[-1] or "" for cells in cells_of(file, sheet_number=1) if cells[-1] and ", 20" in cells[-1]]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "is_open"),
+    [
+        ("answer", "another", True),
+        ("document_hash", "0" * 64, True),
+        ("support", "partly", True),
+        ("model", "m", False),
+    ],
+)
+def test_signed_reading_is_open_again_if_what_was_signed_changes(
+    scan: Location, column: str, value: str, is_open: bool
+) -> None:
+    assert sign(scan, "--document", FAILED, "--by", "Ada") == 0
+    table = pq.read_table(answers_file(scan))
+    rows = [{**row, column: value} if row["document_id"] == FAILED else row for row in table.to_pylist()]
+    signed = current_sign_offs(scan)
+    assert len(signed) == 5
+    num_signed = sum(reading_hash(row) in signed for row in rows)
+    assert num_signed == (0 if is_open else 5)
+
+
+def test_what_was_signed_can_be_taken_back_and_nothing_is_lost(scan: Location) -> None:
+    for words in ([], ["--withdraw"]):
+        assert sign(scan, "--document", FAILED, "--by", "Ada", *words) == 0
+    assert current_sign_offs(scan) == {}
+    assert len(read_sign_offs(scan)) == 10
+
+
+def written_sheet(folder: Path, row: dict[str, Any], **cells: str) -> Path:
+    """`signed.csv` as the page saves it, with a row of `answers`."""
+    values = {**{name: str(row.get(name, "")) for name in SIGN_SHEET_COLUMNS}, "reading_hash": reading_hash(row)}
+    values |= {"signed_by": "Ada", "signed_at": "2026-11-25T08:00:00.123Z", "comment": "'=1, two", **cells}
+    file = folder / "signed.csv"
+    with file.open("w", encoding="utf-8-sig", newline="") as stream:
+        writer = csv.DictWriter(stream, SIGN_SHEET_COLUMNS)
+        writer.writeheader()
+        writer.writerow(values)
+    return file
+
+
+def first_row(scan: Location) -> dict[str, Any]:
+    row: dict[str, Any] = pq.read_table(answers_file(scan)).slice(0, 1).to_pylist()[0]
+    return row
+
+
+def test_sheet_of_the_page_is_taken_once(scan: Location, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sheet = written_sheet(tmp_path, first_row(scan))
+    for added in (1, 0):
+        assert sign(scan, str(sheet)) == 0
+        assert json.loads(capsys.readouterr().out) == {"added": added, "signed": 1, "readings": 20}
+    (signed,) = current_sign_offs(scan).values()
+    assert (signed["signed_by"], signed["comment"]) == ("Ada", "=1, two")
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        ({"signed_by": ""}, "signed.csv, line 2: nobody is named"),
+        ({"reading_hash": "1"}, "signed.csv, line 2: reading_hash or sample is not as the page wrote it"),
+        ({"signed_at": "noon"}, "signed.csv, line 2: signed_at 'noon' is not a time"),
+    ],
+)
+def test_row_that_can_not_be_taken_is_named_and_none_is_added(
+    scan: Location, tmp_path: Path, cells: dict[str, str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sign(scan, str(written_sheet(tmp_path, first_row(scan), **cells))) == EXIT_USAGE
+    assert said in capsys.readouterr().err
+    assert read_sign_offs(scan) == []
+
+
+@pytest.mark.parametrize("words", [[], ["signed.csv", "--document", "a"], ["--document", FAILED]])
+def test_command_without_a_sheet_or_a_signer_says_what_to_name(scan: Location, words: list[str]) -> None:
+    assert sign(scan, *words) == EXIT_USAGE
+
+
+def test_hash_of_a_reading_of_unread_sources_is_of_the_source_file_too(scan: Location) -> None:
+    row = {**first_row(scan), "source_unread": "needs_ocr: an image"}
+    hashes = {reading_hash({**row, "source_hash": name}) for name in ("a", "b")}
+    assert len(hashes) == 2
+    assert len({reading_hash({**first_row(scan), "source_hash": name}) for name in ("a", "b")}) == 1

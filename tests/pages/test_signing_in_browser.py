@@ -1,0 +1,97 @@
+"""A reviewer's evening with the page alone: 256 answers, ten of which need a decision, found, read and signed off."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+from memagent_batch.cli.main import main
+from memagent_batch.pages.site import write_site
+from memagent_batch.runs.sign_offs import current_sign_offs
+from memagent_batch.store.location import Location
+from tests.pages.reviewed_run import QUESTIONS, Scan, write_scan
+from tests.pages.test_site_in_browser import WAIT_SECONDS, column, log_of, opened, search, state
+
+pytestmark = pytest.mark.system
+
+NUM_DOCUMENTS, QUESTIONS_ASKED = 64, QUESTIONS[:4]
+FAILED = {"status": "failed", "answer": None, "value": None, "value_status": None, "error_message": "the engine died"}
+PLANTED: tuple[tuple[str, dict[str, Any]], ...] = (
+    *[("the evidence contradicts the answer", {"support": "contradicted"})] * 3,
+    *[("the evidence says too little", {"support": "not enough"})] * 2,
+    ("reading it failed", {**FAILED, "error_type": "EngineRequestError"}),
+    ("not all of its source was read", {"value_status": "not_read", "value": None}),
+    *[("no valid answer", {"value_status": "invalid", "value": None})] * 2,
+    ("the evidence says a part of the answer", {"support": "partly"}),
+)
+"""What is wrong with ten of the answers, in the words of the page."""
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Location, dict[tuple[str, str], str]]:
+    """The run, and of the ten answers why each needs a look, by document and question."""
+    scan = Scan(
+        num_documents=NUM_DOCUMENTS, questions=QUESTIONS_ASKED, failed=frozenset(), has_night_before=False, paragraphs=8
+    )
+    output = write_scan(tmp_path_factory.mktemp("trial"), scan)
+    (file,) = (output / "answers").files()
+    table = pq.read_table(file)
+    rows = [{**row, "support": row["support"] and "supported"} for row in table.to_pylist()]
+    places = range(5, len(rows), len(rows) // len(PLANTED))
+    truth = {}
+    for place, (why, changed) in zip(places, PLANTED, strict=False):
+        rows[place] |= changed
+        truth[rows[place]["document_id"], rows[place]["question_id"]] = why
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), file)
+    return output, truth
+
+
+def written(output: Location) -> str:
+    write_site(output, output / "page", context_chars=2000, is_large_allowed=False)
+    return Path((output / "page/index.html").path).as_uri()
+
+
+def test_ten_answers_that_need_a_decision_stand_first_with_reasons_and_are_signed_off(
+    browser: webdriver.Chrome, planted: tuple[Location, dict[tuple[str, str], str]], tmp_path: Path
+) -> None:
+    output, truth = planted
+    table = opened(browser, f"{written(output)}#view=list")
+    table.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    assert state(table) == "256 answers in 64 documents"
+    first = [
+        (document, question.splitlines()[0], why.splitlines()[0])
+        for document, question, why in zip(*(column(table, number)[:10] for number in (0, 1, -1)), strict=True)
+    ]
+    assert {(document, question): why for document, question, why in first} == truth
+    for number in range(10):
+        row = table.find_elements(By.CSS_SELECTOR, "#table tbody tr")[number]
+        row.find_element(By.CSS_SELECTOR, ".sign-off input[type=checkbox]").click()
+        if number == 0:
+            row.find_element(By.CSS_SELECTOR, ".sign-off input[type=text]").send_keys('=1+1; "as agreed", see mail')
+    save = table.find_element(By.ID, "save-signed")
+    save.click()
+    assert state(table) == "Write your name first: sign-offs say who signed."
+    table.find_element(By.ID, "signer").send_keys("Ada")
+    search(table, "nothing like this")  # what is filtered out is signed too
+    table.refresh()
+    WebDriverWait(table, WAIT_SECONDS).until(lambda it: it.execute_script("return document.body.dataset.ready"))
+    table.find_element(By.ID, "save-signed").click()
+    assert state(table).startswith("signed.csv is saved")
+    sheet = tmp_path / "signed.csv"
+    WebDriverWait(table, WAIT_SECONDS).until(lambda _: sheet.exists() and sheet.stat().st_size)
+    assert log_of(table) == []
+
+    assert main(["review", "sign", output.uri, str(sheet)]) == 0
+    signed = current_sign_offs(output).values()
+    assert {(row["document_id"], row["question_id"]) for row in signed} == truth.keys()
+    assert [row["comment"] for row in signed if row["comment"]] == ['=1+1; "as agreed", see mail']
+    table = opened(browser, f"{written(output)}#look=needs+a+look")
+    assert state(table).startswith("No answer fits")
+    table = opened(browser, f"{written(output)}#look=signed+off&view=list")
+    assert state(table) == "10 of 256 answers in 10 documents"
+    assert all(text.startswith("signed off: Ada, 20") for text in column(table, -1))
