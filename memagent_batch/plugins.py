@@ -119,7 +119,7 @@ CONVERTERS = PluginRegistry(
         "markdown": "memagent_batch.convert.text:MarkdownConverter",
         "text": "memagent_batch.convert.text:TextConverter",
         "zip": "memagent_batch.convert.archive:ZipConverter",
-        "picture": "memagent_batch.convert.pictures:PictureConverter",
+        "picture": "memagent_batch.convert.ocr:PictureConverter",
         "rapidocr": "memagent_batch.convert.ocr:OcrConverter",
         "slides": "memagent_batch.convert.slides:SlidesConverter",
         "openpyxl": "memagent_batch.convert.sheets:SheetsConverter",

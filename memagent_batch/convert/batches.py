@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pyarrow as pa
 
@@ -92,6 +93,8 @@ class ConvertTask:
     run_id: str
     converters: Mapping[str, ChosenConverter]
     """The converters by kind or ending."""
+    settings: Mapping[str, Any]
+    """Settings that converters may be made with."""
     limits: Limits
     """What the process of one file may cost."""
     file_bytes: int
@@ -171,7 +174,7 @@ def convert_batch(batch: Batch, *, task: ConvertTask) -> pa.Table:
     Raises:
         SupersededError: a newer attempt holds the claim; no file is left.
     """
-    with ConverterServer(search_path=task.search_path) as server:
+    with ConverterServer(search_path=task.search_path, settings=task.settings) as server:
         sources = _Sources(task, server)
         num_reused, file = 0, ConvertedFile()
         stays = batch.kept is not None

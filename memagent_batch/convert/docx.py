@@ -7,8 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from memagent_batch.convert.converter import Attachment, BuiltIn, Part
-from memagent_batch.convert.pictures import picture_parts
+from memagent_batch.convert.converter import Attachment, BuiltIn, Part, picture_parts
 from memagent_batch.convert.text import section_parts
 from memagent_batch.errors import ConversionError
 

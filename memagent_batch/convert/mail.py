@@ -25,10 +25,10 @@ from memagent_batch.convert.converter import (
     Part,
     PartStatus,
     failure_reason,
+    picture_parts,
     read_attachment,
 )
 from memagent_batch.convert.html import CELLS_APART, visible_text
-from memagent_batch.convert.pictures import picture_parts
 from memagent_batch.convert.text import PGP_START, PGP_UNREAD
 
 HEADERS = ("From", "To", "Cc", "Date", "Subject")

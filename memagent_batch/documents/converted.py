@@ -26,7 +26,7 @@ SHOWN_NAMES = 5
 """Files that were left out and are named in a line."""
 CONVERTED_MARKER = b"memagent.converted"
 """Entry of the schema metadata that marks the table, whoever copied its files."""
-SOURCE_READ, SOURCE_UNREAD = "source_read", "source_unread"
+SOURCE_READ, SOURCE_UNREAD, SOURCE_REVIEW = "source_read", "source_unread", "source_review"
 SOURCE_COLUMNS = pa.schema(
     [
         column("source", pa.string(), "path of the file that the document was converted from"),
@@ -35,6 +35,7 @@ SOURCE_COLUMNS = pa.schema(
         column("converter_version", pa.string(), "version of the converter and its library", nullable=True),
         column(SOURCE_READ, pa.float64(), "share of its parts and attachments that were read", unit="0 to 1"),
         column(SOURCE_UNREAD, pa.string(), "what of it was not read, and why; null if all was", nullable=True),
+        column(SOURCE_REVIEW, pa.string(), "what of it OCR may have read wrongly; null if nothing", nullable=True),
     ]
 )
 """Columns of `answers`, behind the others, if the documents are a table of `memagent convert`."""
@@ -104,10 +105,13 @@ def part_text(text: Value, *, settings: InputConfig) -> Value:
 
 
 def joined_sources(rows: Sequence[Mapping[str, str | None]]) -> dict[str, str | None]:
-    """What the rows of one document say of their sources; if it joins several, all that was not read of them."""
-    unread = dict.fromkeys(why for row in rows if (why := row[SOURCE_UNREAD]))
+    """What the rows of one document say of their sources; if it joins several, all that was said of them."""
+    said = {
+        name: UNREAD_JOIN.join(dict.fromkeys(why for row in rows if (why := row[name]))) or None
+        for name in (SOURCE_UNREAD, SOURCE_REVIEW)
+    }
     share = min((share for row in rows if (share := row[SOURCE_READ])), key=float, default=None)
-    return {**rows[0], SOURCE_READ: share, SOURCE_UNREAD: UNREAD_JOIN.join(unread) or None}
+    return {**rows[0], SOURCE_READ: share, **said}
 
 
 def source_type(name: str) -> pa.DataType:

@@ -30,7 +30,7 @@ _HIDDEN = (".", "_")
 HIDDEN_NAME = "its name starts with . or _"
 _VERSION_QUERY = "?versionid="
 """Clients of object stores always cut a key here."""
-CONVERTED_FORMAT = "memagent-convert/2"
+CONVERTED_FORMAT = "memagent-convert/3"
 """Changes with every change of layout that an older version can't read."""
 CONVERTED_FOLDER = "documents"
 RUN_FILE, MANIFEST_FILE = "run.json", "manifest.json"

@@ -14,6 +14,7 @@ from memagent_batch.api.run import Run
 from memagent_batch.api.settings import checked_section
 from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.convert import ConvertJob
 from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.job import (
     BoundsConfig,
@@ -22,7 +23,6 @@ from memagent_batch.config.job import (
     LogConfig,
     PoolConfig,
     RolloutConfig,
-    RunConfig,
     TableFormat,
 )
 from memagent_batch.config.sources import InputConfig
@@ -53,10 +53,8 @@ def convert_files(
     *,
     output: PlaceOrPath,
     converters: Mapping[str, str] | None = None,
-    retry_failed: bool = False,
-    max_failed_share: float = 1.0,
-    executor: ExecutorKind | str = ExecutorKind.AUTO,
     storage_options: Options | None = None,
+    **settings: Any,
 ) -> ConvertManifest:
     """Converts PDF, HTML, DOCX, e-mail, Markdown, text and ZIP files to documents, as `memagent convert` does.
 
@@ -64,10 +62,8 @@ def convert_files(
         documents: Files, folders or globs: paths or URIs.
         output: Where the documents go; `answer` takes this place as its `documents`.
         converters: Other converters, by kind (`pdf`) or ending (`.rtf`): an installed name, or package.module:Class.
-        retry_failed: Convert files again that failed before.
-        max_failed_share: Largest share of files that may fail.
-        executor: Where files are converted: `local` (this process), `ray`, or `auto`.
         storage_options: Arguments of the file system of files and output.
+        settings: Other settings of the command, such as `ocr`, `retry_failed` or `executor`.
 
     Raises:
         UsageError: a mistake in the call, found before a file is read.
@@ -75,23 +71,14 @@ def convert_files(
         NotReadError: some files could not be read now; the same call reads them.
     """
     places = [documents] if isinstance(documents, str | PathLike) else documents
-    run = checked_section(
-        RunConfig,
-        output=absolute(output),
-        executor=executor,
-        retry_failed=retry_failed,
-        max_failed_share=max_failed_share,
-        storage_options=StorageOptions(storage_options),
-    )
-    job = conversion.ConvertJob(
+    job = checked_section(
+        ConvertJob,
         documents=tuple(map(absolute, places)),
-        output=run.output,
-        converters=converters or {},
+        output=absolute(output),
+        converter=tuple(f"{kind}={name}" for kind, name in (converters or {}).items()),
         allow_code=True,
-        retry_failed=run.retry_failed,
-        max_failed_share=run.max_failed_share,
-        executor=run.executor,
-        storage_options=run.storage_options,
+        storage_options=StorageOptions(storage_options),
+        **settings,
     )
     with log_of_program():
         return conversion.convert(job)

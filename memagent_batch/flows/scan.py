@@ -1,11 +1,12 @@
 """One command a night: files are converted, questions answered, and pages and a summary written."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from memagent_batch.config.convert import ConvertConfig, ConvertJob
 from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import NotReadError
 from memagent_batch.flows.answer import answer
-from memagent_batch.flows.convert import ConvertJob, convert
+from memagent_batch.flows.convert import convert
 from memagent_batch.pages.site import TEXT_FILE, write_site
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.wiring import make_output
@@ -26,17 +27,18 @@ class Scan:
     """Set if some files could not be read now; the same command reads them, the answers are those of the others."""
 
 
-def scan(job: JobConfig, conversion: ConvertJob) -> Scan:
+def scan(job: JobConfig, conversion: ConvertConfig, *, allow_code: bool = False) -> Scan:
     """Converts what is new, answers, and writes the pages with their summary.
 
     Args:
         job: Its `documents` are the files to convert, its `output` the folder of all that is written: `documents/`,
             `answers/`, `pages/`.
-        conversion: How files are converted; its places are those of the job.
+        conversion: How files are converted.
+        allow_code: Whether `conversion` may name code of the user's.
 
     Raises:
         UsageError: the user's mistake, found before an engine starts.
-        TooManyFailedError: more files failed than `conversion` allows, or all.
+        TooManyFailedError: all files failed.
         CountsError: a file or a reading has no row.
         SupersededError: a newer attempt has claimed the output.
     """
@@ -44,7 +46,16 @@ def scan(job: JobConfig, conversion: ConvertJob) -> Scan:
     documents, answers = f"{output}/documents", f"{output}/answers"
     files_not_read = None
     try:
-        convert(replace(conversion, documents=job.documents, output=documents, storage_options=job.storage_options))
+        convert(
+            ConvertJob(
+                **dict(conversion),
+                documents=job.documents,
+                output=documents,
+                allow_code=allow_code,
+                executor=job.executor,
+                storage_options=job.storage_options,
+            )
+        )
     except NotReadError as error:
         files_not_read = error
     read = job.model_copy(update={"documents": (documents,), "output": answers})

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from memagent_batch.documents.converted import SOURCE_REVIEW
 from memagent_batch.evaluation.report.traces import Trace, make_trace
 from memagent_batch.pages.readings import Change, RunChanges, RunReading, outcome_of, shown_value, unread_of
 from memagent_batch.runs.evidence import How
@@ -113,6 +114,8 @@ class ReadingView:
     """The answer in a few words."""
     unread: str | None
     """What was not read of the source; None if all was."""
+    review: str | None
+    """What of the source OCR may have read wrongly; None if nothing."""
     outcome: str
     trace: Trace
     evidence: tuple[Row, ...]
@@ -175,6 +178,7 @@ def view_reading(reading: RunReading, *, changes: RunChanges, output: str, run_i
         answer=row,
         value=shown_value(row),
         unread=unread_of(row),
+        review=row.get(SOURCE_REVIEW),
         outcome=outcome_of(row),
         trace=make_trace(reading.turns, references=sorted(sought), alternatives=True),
         evidence=tuple(shown_evidence(reading)),

@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
-from memagent_batch.documents.converted import SOURCE_UNREAD
+from memagent_batch.documents.converted import SOURCE_REVIEW, SOURCE_UNREAD
 from memagent_batch.pages.document_page import ReadingView
 from memagent_batch.pages.readings import NEEDS, RunChanges
 from memagent_batch.runs.comparison import AnswerChange
 from memagent_batch.runs.manifest import Manifest
+from memagent_batch.store.turn_log.index import Row
 
 SHOWN_ITEMS = 20
 """Documents of a list, and answers of a need, that the summary shows; it counts all."""
@@ -42,19 +43,13 @@ class Summary:
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
         self._items: dict[int, list[Item]] = {place: [] for place in range(len(NEEDS))}
-        self._unread: dict[str, str] = {}
-        self._num_unread = 0
-        self._document = ""
+        self._unread = _Documents(SOURCE_UNREAD)
+        self._review = _Documents(SOURCE_REVIEW)
 
     def add(self, view: ReadingView, *, need: int, href: str) -> None:
         """Adds a reading; those of a document follow each other."""
-        answer = view.answer
-        unread = answer.get(SOURCE_UNREAD)
-        if unread and answer["document_id"] != self._document:
-            self._document = answer["document_id"]
-            self._num_unread += 1
-            if len(self._unread) < SHOWN_ITEMS:
-                self._unread[self._document] = unread
+        self._unread.add(view.answer)
+        self._review.add(view.answer)
         if need == len(NEEDS):
             return
         self._counts[need] += 1
@@ -82,14 +77,36 @@ class Summary:
             "needs": {NEEDS[place]: number for place, number in sorted(self._counts.items())},
             "num_needs": self._counts.total(),
             "items": items,
-            "num_unread": self._num_unread,
-            "unread": self._unread,
+            "num_unread": self._unread.number,
+            "unread": self._unread.shown,
+            "num_review": self._review.number,
+            "review": self._review.shown,
             "num_removed": manifest["changes"]["documents"]["removed"],
             "removed": list(removed[:SHOWN_ITEMS]),
             "model": manifest["settings"]["model"],
             "seconds": manifest["seconds"],
             "spent": manifest.get("spent"),
         }
+
+
+class _Documents:
+    """Documents of whose source a column says something; the first of them are shown."""
+
+    def __init__(self, column: str) -> None:
+        self._column = column
+        self._last = ""
+        self.number = 0
+        self.shown: dict[str, str] = {}
+
+    def add(self, answer: Row) -> None:
+        """Looks at a row of `answers`; rows of a document follow each other."""
+        text, document_id = answer.get(self._column), answer["document_id"]
+        if not text or document_id == self._last:
+            return
+        self._last = document_id
+        self.number += 1
+        if len(self.shown) < SHOWN_ITEMS:
+            self.shown[document_id] = text
 
 
 def _item(view: ReadingView, *, why: str, href: str) -> Item:
