@@ -132,8 +132,8 @@ class BuiltIn:
 
 
 def make_converter(maker: Any, settings: Mapping[str, Any]) -> Converter:
-    """A converter, made with the settings that its class names."""
-    made: Converter = maker(**{name: settings[name] for name in getattr(maker, "settings", ())})
+    """A converter, made with those of the settings that its class names; the others have its defaults."""
+    made: Converter = maker(**{name: settings[name] for name in getattr(maker, "settings", ()) if name in settings})
     return made
 
 

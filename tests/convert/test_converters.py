@@ -1,5 +1,7 @@
 """What the converters make of real files, each in its process."""
 
+import io
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -130,6 +132,23 @@ def test_docx_has_a_part_for_each_section_with_its_tables(rows_of: RowsOf) -> No
         ("text", "before"),
         ("section 1: Payment", "Payment\n\nsoon\n\na | b"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("ending", "kind"),
+    [("docm", "ms-word.document.macroEnabled"), ("dotx", "openxmlformats-officedocument.wordprocessingml.template")],
+)
+def test_docx_with_macros_or_as_a_template_is_read_as_any_other(rows_of: RowsOf, ending: str, kind: str) -> None:
+    plain = "openxmlformats-officedocument.wordprocessingml.document.main+xml"
+    data = files.docx_file(("Heading 1", "Payment"), ("Normal", "soon"))
+    members = {name: content.replace(plain.encode(), f"{kind}.main+xml".encode()) for name, content in unzipped(data)}
+    (row,) = rows_of(f"c.{ending}", files.zipped(members))
+    assert (row["locator"], row["text"], row["status"]) == ("section 1: Payment", "Payment\n\nsoon", "ok")
+
+
+def unzipped(data: bytes) -> list[tuple[str, bytes]]:
+    with zipfile.ZipFile(io.BytesIO(data)) as package:
+        return [(name, package.read(name)) for name in package.namelist()]
 
 
 def test_docx_keeps_text_in_controls_boxes_and_insertions_and_drops_what_was_deleted(rows_of: RowsOf) -> None:
