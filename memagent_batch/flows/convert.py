@@ -173,7 +173,7 @@ def _log_unread(reports: Sequence[BatchReport], *, ocr: bool) -> None:
     if len(unread) > LOGGED_FILES:
         log.warning(f"and {len(unread) - LOGGED_FILES} more: see `status` and `reason` in the table")
     if not ocr and (num := sum(source.status == PartStatus.NEEDS_OCR for source in unread)):
-        log.warning(f"{num} files have pages or pictures without a text layer: --ocr reads pages and images")
+        log.warning(f"files with something that needs OCR: {num}; --ocr reads scanned pages and images")
 
 
 def _log_end(manifest: ConvertManifest) -> None:
