@@ -119,6 +119,7 @@ CONVERTERS = PluginRegistry(
         "markdown": "memagent_batch.convert.text:MarkdownConverter",
         "text": "memagent_batch.convert.text:TextConverter",
         "zip": "memagent_batch.convert.archive:ZipConverter",
+        "olefile": "memagent_batch.convert.outlook:OutlookConverter",
         "picture": "memagent_batch.convert.ocr:PictureConverter",
         "rapidocr": "memagent_batch.convert.ocr:OcrConverter",
         "slides": "memagent_batch.convert.slides:SlidesConverter",
