@@ -120,7 +120,7 @@ def test_document_that_ocr_may_have_read_wrongly_was_read_and_is_named_to_whoeve
     assert (said["num_review"], said["review"], said["num_unread"]) == (1, {"faint.scan": why}, 6)
     assert f"CHECK AGAINST THE SOURCE\n  faint.scan: {why}" in (tmp_path / "pages/summary.txt").read_text()
     assert "Check against the source" in (tmp_path / "pages/summary.html").read_text()
-    documents = [page.read_text() for page in (tmp_path / "pages/documents").rglob("*.html")]
+    documents = [page.read_text() for page in (tmp_path / "pages").rglob("documents/*/*.html")]
     assert sum("check against the source" in page for page in documents) == 1
 
 
