@@ -121,6 +121,7 @@ CONVERTERS = PluginRegistry(
         "zip": "memagent_batch.convert.archive:ZipConverter",
         "olefile": "memagent_batch.convert.outlook:OutlookConverter",
         "picture": "memagent_batch.convert.ocr:PictureConverter",
+        "rtf": "memagent_batch.convert.rtf:RtfConverter",
         "rapidocr": "memagent_batch.convert.ocr:OcrConverter",
         "slides": "memagent_batch.convert.slides:SlidesConverter",
         "openpyxl": "memagent_batch.convert.sheets:SheetsConverter",

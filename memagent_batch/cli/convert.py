@@ -8,7 +8,7 @@ from memagent_batch.masking import mask_url
 
 
 class Convert(StorageCommand, ConvertJob):
-    """Converts PDF, HTML, DOCX, PPTX, XLSX, OpenDocument, e-mail, MSG, text and ZIP files to Parquet rows: a
+    """Converts PDF, HTML, DOCX, PPTX, XLSX, OpenDocument, e-mail, MSG, RTF, text and ZIP files to Parquet rows: a
     page, a message, a section. Each file is converted in its own process, with limits. A file that can't be
     converted is a row that says why. The second run converts only new and changed files.
     """

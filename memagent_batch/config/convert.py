@@ -29,8 +29,8 @@ class ConvertConfig(Section):
     `needs_review`."""
     converter: tuple[str, ...] = ()
     """Another converter for a kind (pdf, html, docx, slides, sheets, opendocument, image, email, outlook, markdown,
-    text, zip) or an ending (.rtf), as KIND=NAME: the name that an installed package gives it, or package.module:Class;
-    can be repeated."""
+    rtf, text, zip) or an ending (.dat), as KIND=NAME: the name that an installed package gives it, or
+    package.module:Class; can be repeated."""
     seconds: Annotated[float, Field(gt=0, lt=1e9)] | None = None
     """Time of one file's process; 60 by default, 600 with OCR."""
     memory_mib: _Number | None = None

@@ -9,7 +9,7 @@ from pathlib import Path
 from memagent_batch.convert.converter import Part, PartStatus, ending_of
 from memagent_batch.convert.mail import MBOX_START
 
-KINDS_VERSION = "4"
+KINDS_VERSION = "5"
 """Changes with what is recognised, so that files without a converter are looked at again."""
 HEAD_BYTES = 8 << 10
 """Bytes from the beginning of a file that are looked at."""
@@ -40,6 +40,7 @@ class FileKind(StrEnum):
     """A text, sheet or presentation of LibreOffice."""
     OUTLOOK = "outlook"
     """A message that Outlook saved (.msg)."""
+    RTF = "rtf"
 
 
 DEFAULT_CONVERTERS = {
@@ -55,6 +56,7 @@ DEFAULT_CONVERTERS = {
     FileKind.SHEETS: "openpyxl",
     FileKind.OPENDOCUMENT: "opendocument",
     FileKind.OUTLOOK: "olefile",
+    FileKind.RTF: "rtf",
 }
 """The converter of each kind, by its name in `plugins.CONVERTERS`."""
 
@@ -71,6 +73,7 @@ ENDINGS = {
     **dict.fromkeys((".xlsx", ".xlsm", ".xltx"), FileKind.SHEETS),
     **dict.fromkeys((".odt", ".ods", ".odp", ".ott"), FileKind.OPENDOCUMENT),
     ".msg": FileKind.OUTLOOK,
+    ".rtf": FileKind.RTF,
 }
 PLAIN = frozenset({FileKind.MARKDOWN, FileKind.TEXT})
 """Kinds whose content may look like the headers of a message."""
@@ -112,7 +115,7 @@ MAIL_HEADERS = frozenset(
 
 
 def recognise(file: Path, *, own_endings: Collection[str] = ()) -> str | Part:
-    """The kind of a file: a `FileKind`, or an ending (`.rtf`) of `own_endings`, for which the user named a converter.
+    """The kind of a file: a `FileKind`, or an ending (`.log`) of `own_endings`, for which the user named a converter.
 
     Of a file that nothing here converts the one part, which says why, and what to do.
     Only its name, its beginning, its end and the names in a ZIP file are read.
@@ -151,7 +154,7 @@ def _by_content(head: bytes, tail: bytes, *, ending: str) -> str | Part | None:
     if HTML_START.match(head):
         return FileKind.HTML
     if head.startswith(b"{\\rtf"):
-        return _skipped("RTF has no converter; save it as DOCX, or name one with --converter .rtf=NAME")
+        return FileKind.RTF
     is_mail = MBOX_START.match(head) or _has_headers(head)
     return FileKind.EMAIL if is_mail and ENDINGS.get(ending if ending else ".eml") not in PLAIN else None
 

@@ -121,7 +121,7 @@ def choose_converters(
     for kind in own:
         if kind not in DEFAULT_CONVERTERS and not kind.startswith("."):
             raise SettingsError(
-                f"converter: {kind!r} is not one of {', '.join(DEFAULT_CONVERTERS)}, and no ending such as .rtf"
+                f"converter: {kind!r} is not one of {', '.join(DEFAULT_CONVERTERS)}, and no ending such as .dat"
             )
     names = {kind.value: name for kind, name in DEFAULT_CONVERTERS.items()} | {**own}
     return {kind: _converter(name, settings=settings, allow_code=allow_code) for kind, name in names.items()}

@@ -61,7 +61,7 @@ def convert_files(
     Args:
         documents: Files, folders or globs: paths or URIs.
         output: Where the documents go; `answer` takes this place as its `documents`.
-        converters: Other converters, by kind (`pdf`) or ending (`.rtf`): an installed name, or package.module:Class.
+        converters: Other converters, by kind (`pdf`) or ending (`.dat`): an installed name, or package.module:Class.
         storage_options: Arguments of the file system of files and output.
         settings: Other settings of the command, such as `ocr`, `retry_failed` or `executor`.
 

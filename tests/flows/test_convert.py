@@ -164,20 +164,20 @@ def test_new_version_of_a_converter_converts_its_files_again(tmp_path: Path, mon
 
 
 def test_converter_named_for_an_ending_converts_the_files_that_it_now_concerns_and_no_other(tmp_path: Path) -> None:
-    mail = files.mail("s", "see below", files=[("b.rtf", b"attached")])
-    contents = {"a.rtf": b"none", "a.log": b"text", "a.png": b"BM picture", "a.eml": mail.as_bytes(), "a.txt": b"note"}
+    mail = files.mail("s", "see below", files=[("b.dat", b"attached")])
+    contents = {"a.dat": b"none", "a.log": b"text", "a.png": b"BM picture", "a.eml": mail.as_bytes(), "a.txt": b"note"}
     (tmp_path / "in").mkdir()
     for name, data in contents.items():
         (tmp_path / "in" / name).write_bytes(data)
     plain = job_of(tmp_path)
     assert endings(convert(plain)) == {"converted": 5, "skipped": 2, "needs_ocr": 1, "ok": 2}
 
-    quiet = pairs(dict.fromkeys((".rtf", ".log", ".png"), "tests.convert.hostile:Quiet"))
+    quiet = pairs(dict.fromkeys((".dat", ".log", ".png"), "tests.convert.hostile:Quiet"))
     own = plain.model_copy(update={"converter": quiet})
     assert endings(convert(own)) == {"reused": 1, "converted": 4, "ok": 5}
     texts = {row["document_id"]: row["text"] for row in table_of(own).to_pylist()}
-    assert (texts["a.rtf"], texts["a.log"], texts["a.png"]) == ("NONE", "TEXT", "BM PICTURE")
-    assert (texts["a.eml/1-b.rtf"], texts["a.txt"]) == ("ATTACHED", "note")
+    assert (texts["a.dat"], texts["a.log"], texts["a.png"]) == ("NONE", "TEXT", "BM PICTURE")
+    assert (texts["a.eml/1-b.dat"], texts["a.txt"]) == ("ATTACHED", "note")
     assert endings(convert(own)) == {"reused": 5, "ok": 5}
     assert endings(convert(plain)) == {"reused": 1, "converted": 4, "skipped": 2, "needs_ocr": 1, "ok": 2}
 
