@@ -155,7 +155,7 @@ class _Reader:
         elif token["group"] == b"}":
             self._decode()
             self._groups.pop()
-            self._groups = self._groups or [_Group(place=None)]
+            self._groups = self._groups or [_Group()]
             self._replaced = 0
         elif token["symbol"] is not None:
             self._symbol(token["symbol"])

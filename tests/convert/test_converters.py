@@ -187,6 +187,11 @@ def test_rtf_says_what_of_it_is_not_read(rows_of: RowsOf, inside: bytes, status:
     assert reason in (unread["reason"] or "")
 
 
+def test_rtf_with_an_end_of_a_group_too_many_is_read_to_its_end(rows_of: RowsOf) -> None:
+    (row,) = rows_of("a.rtf", rb"{\rtf1 Before}} {\b after}")
+    assert row["text"] == "Before after"
+
+
 def test_rtf_letters_of_fonts_that_hold_symbols_are_marked(rows_of: RowsOf) -> None:
     (row,) = rows_of("a.rtf", rb"{\rtf1{\fonttbl{\f2\fcharset2 Symbol;}}Sum: {\f2 S}, \u-10179?\u-8704?}")
     assert (row["text"], "U+FFFD" in (row["reason"] or "")) == ("Sum: \ufffd, \U0001f600", True)
