@@ -29,8 +29,9 @@ BODY, RTF, HTML, CODE_PAGE, HTML_CODE_PAGE = 0x1000, 0x1009, 0x1013, 0x3FFD, 0x3
 CONTENT, SHORT_NAME, LONG_NAME = 0x3701, 0x3704, 0x3707
 EPOCH = datetime(1601, 1, 1, tzinfo=UTC)
 DEFAULT_PAGE = 1252
-PAGES = {65001: "utf-8", 20127: "ascii", 20866: "koi8-r", 21866: "koi8-u", 50220: "iso2022_jp", 51949: "euc_kr"} | {
-    28590 + part: f"iso8859-{part}" for part in range(1, 16)
+CODE_PAGES = {
+    **{65001: "utf-8", 20127: "ascii", 20866: "koi8-r", 21866: "koi8-u", 50220: "iso2022_jp", 51949: "euc_kr"},
+    **{28590 + part: f"iso8859-{part}" for part in range(1, 16)},
 }
 """Encodings of the code pages whose names in Python are not their numbers."""
 MAIL_CLASSES = ("ipm.note", "ipm.post", "report.")
@@ -119,7 +120,7 @@ class _Folder:
 
     def _encoding(self, number: int) -> str:
         page = (self.numbers.get(number) or self.numbers.get(CODE_PAGE) or DEFAULT_PAGE) & 0xFFFFFFFF
-        return PAGES.get(page, f"cp{page}")
+        return CODE_PAGES.get(page, f"cp{page}")
 
 
 def _as_mail(message: _Folder, unread: list[str], *, depth: int = 1) -> bytes:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from memagent_batch.convert.converter import WHOLE_SOURCE, Attachment, BuiltIn, Part, PartStatus
+from memagent_batch.convert.docx import REPLACED_SYMBOLS, REPLACED_TAGS
 from memagent_batch.errors import ConversionError
 
 TOKEN = re.compile(
@@ -18,29 +19,29 @@ TOKEN = re.compile(
     rb"|(?P<group>[{}])|[\r\n]+|(?P<text>[^\\{}\r\n]+)",
     re.S,
 )
-MAX_GROUPS = 1000
+GROUP_DEPTH = 1000
 """How deep groups are nested at most."""
-PLACES = {
+GROUP_PLACES = {
     **dict.fromkeys(("header", "headerl", "headerr", "headerf"), "header"),
     **dict.fromkeys(("footer", "footerl", "footerr", "footerf"), "footer"),
     "footnote": "notes",
     "annotation": "comments",
 }
 """Groups that are parts of their own."""
-READ = frozenset({*PLACES, "shpinst", "shppict", "mmath", "moMath", "moMathPara"})
+READ_GROUPS = frozenset({*GROUP_PLACES, "shpinst", "shppict", "mmath", "moMath", "moMathPara"})
 """Groups that programs may pass over (`\\*`), and that hold text all the same."""
-SKIPPED = frozenset(
+SKIPPED_GROUPS = frozenset(
     {"fonttbl", "colortbl", "stylesheet", "info", "fldinst", "sp", "nonshppict", "objclass", "filetbl"}
     | {"listtable", "revtbl", "atnid", "atnauthor", "atndate", "bkmkstart", "bkmkend", "xe", "tc", "mmathPr"}
 )
 """Groups whose text is not one of the document."""
-UNREAD = {
+UNREAD_WORDS = {
     "pict": (PartStatus.NEEDS_OCR, "a picture: what it shows is not read"),
     "objdata": (PartStatus.FAILED, "an object of another program, which is not read"),
     "fftype": (PartStatus.FAILED, "a box or list of a form: what was chosen is not read"),
 }
-LOCATORS = {"pict": "picture", "objdata": "object", "fftype": "form field"}
-SHOWN = {
+UNREAD_LOCATORS = {"pict": "picture", "objdata": "object", "fftype": "form field"}
+SHOWN_WORDS = {
     **dict.fromkeys((b"par", b"line", b"sect", b"page", b"column"), "\n"),
     b"row": "\n",
     b"nestrow": "\n",
@@ -57,7 +58,7 @@ SHOWN = {
     b"emspace": " ",
     b"enspace": " ",
 }
-SYMBOLS = {b"~": " ", b"_": "-", b"\\": "\\", b"{": "{", b"}": "}", b"\n": "\n", b"\r": "\n"}
+SHOWN_SYMBOLS = {b"~": " ", b"_": "-", b"\\": "\\", b"{": "{", b"}": "}", b"\n": "\n", b"\r": "\n"}
 CHARSETS = {128: "cp932", 129: "cp949", 134: "gbk", 136: "cp950", 161: "cp1253", 162: "cp1254", 163: "cp1258"} | {
     177: "cp1255",
     178: "cp1256",
@@ -69,11 +70,10 @@ CHARSETS = {128: "cp932", 129: "cp949", 134: "gbk", 136: "cp950", 161: "cp1253",
 }
 """Encodings of fonts, by their numbers."""
 SYMBOL_CHARSET = 2
-PAGES = {"mac": "mac_roman", "pc": "cp437", "pca": "cp850"}
-FORMATS = frozenset({"f", "fcharset", "ansicpg", "uc", "deleted", "plain", *PAGES})
+FILE_PAGES = {"mac": "mac_roman", "pc": "cp437", "pca": "cp850"}
+FORMAT_WORDS = frozenset({"f", "fcharset", "ansicpg", "uc", "deleted", "plain", *FILE_PAGES})
 CHOICES = (1, 2)
 """Kinds of form fields that hold no text: boxes and lists."""
-REPLACED = "\ufffd"
 
 
 class RtfConverter(BuiltIn):
@@ -133,11 +133,11 @@ class _Reader:
             text = re.sub(r" \| (?=\n|$)", "", "".join(texts)).strip("\n")
             text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
             if text or place == WHOLE_SOURCE:
-                reason = "symbols that only their font knows are shown as U+FFFD" if REPLACED in text else None
+                reason = REPLACED_SYMBOLS if REPLACED_TAGS in text else None
                 yield Part(locator=place, text=text, reason=reason)
         for number, word in enumerate(self._unread, start=1):
-            status, reason = UNREAD[word]
-            yield Part(locator=f"{LOCATORS[word]} {number}", status=status, reason=reason)
+            status, reason = UNREAD_WORDS[word]
+            yield Part(locator=f"{UNREAD_LOCATORS[word]} {number}", status=status, reason=reason)
         if len(self._groups) > 1:
             yield Part(locator="rest of the file", status=PartStatus.FAILED, reason="its end is missing")
 
@@ -147,8 +147,8 @@ class _Reader:
         elif token["text"] is not None:
             self._letters(token["text"])
         elif token["group"] == b"{":
-            if len(self._groups) > MAX_GROUPS:
-                raise ConversionError(f"its groups are nested more than {MAX_GROUPS} deep")
+            if len(self._groups) > GROUP_DEPTH:
+                raise ConversionError(f"its groups are nested more than {GROUP_DEPTH} deep")
             self._decode()
             self._groups.append(replace(self._groups[-1], is_optional=False))
             self._replaced = 0
@@ -170,32 +170,32 @@ class _Reader:
     def _symbol(self, symbol: bytes) -> None:
         if symbol == b"*":
             self._set(is_optional=True)
-        elif symbol in SYMBOLS:
-            self._show(SYMBOLS[symbol])
+        elif symbol in SHOWN_SYMBOLS:
+            self._show(SHOWN_SYMBOLS[symbol])
 
     def _word(self, word: bytes, number: int | None) -> None:
         name, group = word.decode(), self._groups[-1]
-        if number in CHOICES if name == "fftype" else name in UNREAD and group.place is not None:
+        if number in CHOICES if name == "fftype" else name in UNREAD_WORDS and group.place is not None:
             self._unread.append(name)
-        if word in SHOWN:
-            self._show(SHOWN[word])
+        if word in SHOWN_WORDS:
+            self._show(SHOWN_WORDS[word])
         elif word == b"u" and number is not None:
             self._show(chr(number % 0x10000))
             self._replaced = group.replacing
-        elif name in FORMATS:
+        elif name in FORMAT_WORDS:
             self._format(name, number)
-        elif name in SKIPPED or name in UNREAD or (group.is_optional and name not in READ):
+        elif name in SKIPPED_GROUPS or name in UNREAD_WORDS or (group.is_optional and name not in READ_GROUPS):
             self._set(place=None, in_fonts=name == "fonttbl")
-        elif name in PLACES and group.place is not None:
-            self._set(place=PLACES[name])
-            self._show("\n" if self._texts[PLACES[name]] else "")
+        elif name in GROUP_PLACES and group.place is not None:
+            self._set(place=GROUP_PLACES[name])
+            self._show("\n" if self._texts[GROUP_PLACES[name]] else "")
         if group.is_optional:
             self._set(is_optional=False)
 
     def _format(self, name: str, number: int | None) -> None:
         group = self._groups[-1]
-        if name in PAGES:
-            self._page = PAGES[name]
+        if name in FILE_PAGES:
+            self._page = FILE_PAGES[name]
         elif name == "ansicpg":
             self._page = "utf-8" if number == 65001 else f"cp{number or 1252}"
         elif name == "fcharset" and group.in_fonts:
@@ -224,6 +224,6 @@ class _Reader:
             return
         charset = self._charsets.get(self._groups[-1].font, 0)
         if charset == SYMBOL_CHARSET:
-            self._show("".join(letter if letter.isspace() else REPLACED for letter in data.decode("latin-1")))
+            self._show("".join(letter if letter.isspace() else REPLACED_TAGS for letter in data.decode("latin-1")))
         else:
             self._show(data.decode(CHARSETS.get(charset, self._page), "replace"))
