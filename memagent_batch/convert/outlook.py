@@ -30,7 +30,12 @@ CONTENT, SHORT_NAME, LONG_NAME = 0x3701, 0x3704, 0x3707
 EPOCH = datetime(1601, 1, 1, tzinfo=UTC)
 DEFAULT_PAGE = 1252
 CODE_PAGES = {
-    **{65001: "utf-8", 20127: "ascii", 20866: "koi8-r", 21866: "koi8-u", 50220: "iso2022_jp", 51949: "euc_kr"},
+    65001: "utf-8",
+    20127: "ascii",
+    20866: "koi8-r",
+    21866: "koi8-u",
+    50220: "iso2022_jp",
+    51949: "euc_kr",
     **{28590 + part: f"iso8859-{part}" for part in range(1, 16)},
 }
 """Encodings of the code pages whose names in Python are not their numbers."""
