@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from memagent_batch.cli.options import Option, options_of
-from memagent_batch.cli.settings import JobSettings, TrainLoopSettings, TrainSettings
+from memagent_batch.cli.settings import JobSettings, ScanSettings, TrainLoopSettings, TrainSettings
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 INTRODUCTION = """# Settings
@@ -37,6 +37,7 @@ SECTIONS = (
         "those of its suite. `collect` and `train loop` read the group `rollouts`, and draw at temperature 1, "
         "`top_p` 1 and `top_k` -1: other values than these and the defaults are refused.",
     ),
+    ("`memagent scan`", ScanSettings, "The settings of a run, and these, which are options of `memagent convert`."),
     (
         "`memagent train`",
         TrainSettings,

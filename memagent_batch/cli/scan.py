@@ -2,12 +2,11 @@
 
 import sys
 
-from memagent_batch.cli.convert import chosen_converters
 from memagent_batch.cli.options import INPUT, MODEL
-from memagent_batch.cli.settings import Command, JobSettings
+from memagent_batch.cli.settings import Command, ScanSettings
 
 
-class Scan(JobSettings, Command):
+class Scan(ScanSettings, Command):
     """Converts files, answers questions over them, and writes pages and a summary: one command a night.
 
     `documents` are PDF, HTML, Office, e-mail and other files. OUTPUT gets documents/, answers/ and pages/, with the
@@ -16,19 +15,16 @@ class Scan(JobSettings, Command):
     """
 
     command = "memagent scan"
-    common = (*INPUT, "output", *MODEL, "follow_ups.evidence", "follow_ups.support", "pool.replicas")
+    common = (*INPUT, "output", *MODEL, "follow_ups.evidence", "follow_ups.support", "pool.replicas", "convert.ocr")
     unused = ("rollouts",)
     examples = (
         "memagent scan --documents contracts/ --questions questions.csv --output scan/ --model my-model/",
-        "memagent scan --documents contracts/ --questions questions.csv --output scan/ --converter pdf=rapidocr",
+        "memagent scan --documents contracts/ --questions questions.csv --output scan/ --convert.ocr",
     )
     page = "docs/how-to/nightly-scans.md"
 
-    converter: tuple[str, ...] = ()
-    """Another converter for a kind of files, as KIND=NAME; see `memagent convert`. Can be repeated."""
-
     def run(self) -> None:
-        from memagent_batch.flows.convert import ConvertJob  # here, so that --help loads no reader
+        from memagent_batch.config.convert import ConvertJob  # here, so that --help loads no reader
         from memagent_batch.flows.scan import ANSWERS, DOCUMENTS, scan
         from memagent_batch.runs.accepted_unread import open_unread
         from memagent_batch.runs.manifest import require_sources_read, require_success
@@ -36,9 +32,9 @@ class Scan(JobSettings, Command):
 
         job, folder = self.job(), self.output.rstrip("/")
         conversion = ConvertJob(
+            **dict(self.convert),
             documents=job.documents,
             output=f"{folder}/{DOCUMENTS}",
-            converters=chosen_converters(self.converter),
             allow_code=self.allow_code,
             executor=job.executor,
             storage_options=job.storage_options,

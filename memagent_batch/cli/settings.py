@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 from pydantic_settings import NoDecode
 
 from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.convert import ConvertConfig
 from memagent_batch.config.job import JobConfig, RunConfig
 from memagent_batch.config.section import ConfigT, Section, Text, TextOrTexts
 from memagent_batch.config.sources import SourceConfig, Storage
@@ -102,6 +103,13 @@ class JobSettings(ReaderSettings, SourceConfig):
         return self.part(JobConfig, agent=self.agent)
 
 
+class ScanSettings(JobSettings):
+    """Settings of `memagent scan`."""
+
+    convert: ConvertConfig = ConvertConfig()
+    """How files are converted."""
+
+
 class TrainLoopSettings(JobSettings):
     """Settings of `memagent train loop`."""
 
@@ -123,7 +131,7 @@ class TrainSettings(Settings, TrainConfig):
         return self.part(TrainConfig)
 
 
-ALL_SETTINGS = frozenset({*TrainLoopSettings.model_fields, *TrainSettings.model_fields})
+ALL_SETTINGS = frozenset({*ScanSettings.model_fields, *TrainLoopSettings.model_fields, *TrainSettings.model_fields})
 """First names of the settings of all commands. A job file and the environment serve several commands: each passes over
 the settings that only others have. Other options stand on the command line alone."""
 

@@ -8,7 +8,7 @@ from textwrap import wrap
 from pydantic import Field
 
 from memagent_batch.cli.settings import OutputCommand
-from memagent_batch.documents.converted import SOURCE_NOTES
+from memagent_batch.documents.converted import SOURCE_NOTES, SOURCE_REVIEW
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.shares import percent
 from memagent_batch.evaluation.report.traces import notes_of
@@ -78,6 +78,7 @@ def _reading_lines(reading: RunReading, *, is_full: bool, width: int) -> Iterato
         "signs": _signs(row),
         "why" if row["status"] != Status.OK else "problem": _row_problem(row),
         "not read": unread_of(row),
+        "check": row.get(SOURCE_REVIEW),
         "source": row.get("source"),
         "note": row.get(SOURCE_NOTES),
         "response": row["response"] if row["answer"] is None else None,

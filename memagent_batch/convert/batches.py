@@ -6,10 +6,10 @@ What the table holds of a file that has not changed is not made again.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pyarrow as pa
 
@@ -92,6 +92,8 @@ class ConvertTask:
     run_id: str
     converters: Mapping[str, ChosenConverter]
     """The converters by kind or ending."""
+    settings: Mapping[str, Any]
+    """Settings that converters may be made with."""
     limits: Limits
     """What the process of one file may cost."""
     file_bytes: int
@@ -171,7 +173,7 @@ def convert_batch(batch: Batch, *, task: ConvertTask) -> pa.Table:
     Raises:
         SupersededError: a newer attempt holds the claim; no file is left.
     """
-    with ConverterServer(search_path=task.search_path) as server:
+    with ConverterServer(search_path=task.search_path, settings=task.settings) as server:
         sources = _Sources(task, server)
         num_reused, file = 0, ConvertedFile()
         stays = batch.kept is not None
@@ -224,13 +226,11 @@ class _Sources:
         if file.size_bytes > self._task.file_bytes:
             return self._reused(work, None) or unopened(file.name, self._too_large(file))
         try:
-            if work.held and (held := self._reused(work, self._digest(file, copy=None))) is not None:
-                return held
             copy = self._server.folder() / f"source{ending_of(file.name)}"
-            digest = self._digest(file, copy=copy)
+            digest = self._copied(file, copy)
         except InputError as error:
             return unopened(file.name, Part(status=PartStatus.NOT_READ, reason=str(error)))
-        return self._converter.convert(copy, Source(name=file.name, hash=digest))
+        return self._reused(work, digest) or self._converter.convert(copy, Source(name=file.name, hash=digest))
 
     def _reused(self, work: Work, digest: str | None) -> ConvertedRows | None:
         return next((held for held in work.held if self._stays(held.report, digest)), None)
@@ -252,17 +252,14 @@ class _Sources:
         now = (chosen.name, chosen.version) if chosen else (None, KINDS_VERSION)
         return now == (choice["converter"], choice["version"])
 
-    def _digest(self, file: InputFile, *, copy: Path | None) -> str:
-        """SHA-256 of a file, which is copied meanwhile."""
+    def _copied(self, file: InputFile, copy: Path) -> str:
+        """Copies a file, in one read; returns its SHA-256."""
         place = self._task.documents.at(file.path)
         digest = sha256()
-        with input_errors(place.uri), ExitStack() as files:
-            source = files.enter_context(place.open())
-            target = files.enter_context(copy.open("wb")) if copy is not None else None
+        with input_errors(place.uri), place.open() as source, copy.open("wb") as target:
             while block := source.read(COPY_BYTES):
                 digest.update(block)
-                if target is not None:
-                    target.write(block)
+                target.write(block)
         return digest.hexdigest()
 
     def _too_large(self, file: InputFile) -> Part:

@@ -1,12 +1,12 @@
 """What a converter is: one file in, its parts and attachments out. A plug-in; it runs in its own process."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePosixPath
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from memagent_batch.errors import ConversionError, SettingsError
 
@@ -14,6 +14,8 @@ _ENDING = re.compile(r"\.[a-z0-9]{1,10}")
 
 WHOLE_SOURCE = "text"
 """Locator of the one part of a file without places, such as a text file."""
+SMALL_BYTES = 512
+"""Pictures of fewer bytes show lines and dots, no words."""
 
 
 class PartStatus(StrEnum):
@@ -23,6 +25,8 @@ class PartStatus(StrEnum):
     """It has text."""
     NEEDS_OCR = "needs_ocr"
     """It shows something, but its text layer has nothing, or nothing that can be read. `text` has what there is."""
+    NEEDS_REVIEW = "needs_review"
+    """It was read by OCR, and a line may be wrong; `reason` says which one."""
     EMPTY = "empty"
     """It holds nothing."""
     FAILED = "failed"
@@ -31,6 +35,19 @@ class PartStatus(StrEnum):
     """Nothing converts it: its kind, its size, or how deep it is nested."""
     NOT_READ = "not_read"
     """Its file can't be fetched now; the next run tries again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A line that OCR read. Its box is in shares of the upright page, from the upper left corner."""
+
+    text: str
+    confidence: float
+    """From 0 to 1."""
+    left: float
+    top: float
+    right: float
+    bottom: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +61,8 @@ class Part:
     """What became of it. An `ok` part without a visible character is recorded as `empty`."""
     reason: str | None = None
     """Why it is not `ok`, or what to know of its text."""
+    lines: Sequence[Line] = ()
+    """The lines of `text`, in its order, if OCR read it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +84,7 @@ class Converter(Protocol):
     """Turns a file of one kind into text. It is made without arguments.
 
     A class may have `modules`: names of modules that take long to import, which the processes of all files then share.
+    And `settings`: names of settings of `memagent convert`, such as `ocr_min_confidence`, that it is made with.
     """
 
     def version(self) -> str:
@@ -111,6 +131,12 @@ class BuiltIn:
             ) from error
 
 
+def make_converter(maker: Any, settings: Mapping[str, Any]) -> Converter:
+    """A converter, made with those of the settings that its class names; the others have its defaults."""
+    made: Converter = maker(**{name: settings[name] for name in getattr(maker, "settings", ()) if name in settings})
+    return made
+
+
 def read_attachment(
     *, number: str, locator: str, name: Callable[[], str], data: Callable[[], bytes], failure: str
 ) -> Attachment:
@@ -132,6 +158,12 @@ def read_attachment(
     except Exception as error:  # noqa: BLE001 - libraries raise what they like at damaged files
         reason = f"{failure} ({failure_reason(error)})"
     return Attachment(number=number, name=found, locator=f"{locator} {found}", failure=reason)
+
+
+def picture_parts(locator: str, data: bytes) -> Iterator[Part]:
+    """The part of a picture inside a document; none for one that is too small to show words."""
+    if len(data) >= SMALL_BYTES:
+        yield Part(locator=locator, status=PartStatus.NEEDS_OCR, reason="a picture: what it shows is not read")
 
 
 def failure_reason(error: BaseException) -> str:

@@ -7,8 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from memagent_batch.convert.converter import Attachment, BuiltIn, Part
-from memagent_batch.convert.pictures import picture_parts
+from memagent_batch.convert.converter import Attachment, BuiltIn, Part, picture_parts
 from memagent_batch.convert.text import section_parts
 from memagent_batch.errors import ConversionError
 
@@ -72,7 +71,7 @@ class DocxConverter(BuiltIn):
     What a tracked change deleted, or moved elsewhere, is not.
     """
 
-    package, own, modules = "python-docx", 4, ("docx",)
+    package, own, modules = "python-docx", 5, ("docx",)
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each section of the body, and for each header, footer and list of notes.
@@ -80,19 +79,19 @@ class DocxConverter(BuiltIn):
         Raises:
             ConversionError: the package is damaged, unpacks to too much, or declares entities.
         """
-        import docx
-        from docx.opc.exceptions import PackageNotFoundError
-
-        require_bounds(file, kind="a DOCX")
-        try:
-            document = docx.Document(str(file))
-        except (PackageNotFoundError, KeyError, ValueError, zipfile.BadZipFile) as error:
-            raise ConversionError(f"it can't be opened as a DOCX ({error}); is it whole?") from error
-        styles = {style.style_id: style.name or "" for style in document.styles}
-        body = root_of(document.part).find(f"{W}body")
-        for part in section_parts(headed_blocks(body, styles), separator="\n\n"):
+        document = main_part(file, kind="a DOCX")
+        blocks = headed_blocks(root_of(document).find(f"{W}body"), _style_names(document))
+        for part in section_parts(blocks, separator="\n\n"):
             yield replace(part, reason=_reason(part.text))
-        yield from related_items(document.part)
+        yield from related_items(document)
+
+
+def _style_names(document: Any) -> dict[str, str]:
+    """The name of each style, by its id."""
+    parts = [each.target_part for each in document.rels.values() if each.reltype.endswith("/styles")]
+    styles = [style for part in parts for style in root_of(part).iter(f"{W}style")]
+    names = {style.get(f"{W}styleId"): style.find(f"{W}name") for style in styles}
+    return {style: name.get(f"{W}val") for style, name in names.items() if name is not None}
 
 
 def _reason(text: str) -> str | None:
@@ -134,7 +133,7 @@ def main_part(file: Path, *, kind: str) -> Any:
     require_bounds(file, kind=kind)
     try:
         return OpcPackage.open(str(file)).main_document_part
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, zipfile.BadZipFile) as error:
         raise ConversionError(f"it can't be opened as {kind} ({error}); is it whole?") from error
 
 

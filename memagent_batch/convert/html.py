@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from memagent_batch.convert.converter import WHOLE_SOURCE, Attachment, BuiltIn, Part, PartStatus
-from memagent_batch.convert.pictures import picture_parts
+from memagent_batch.convert.converter import WHOLE_SOURCE, Attachment, BuiltIn, Part, PartStatus, picture_parts
 from memagent_batch.convert.text import BYTE_ORDER_MARKS, decoded
 
 EDGE, CELL_END = "\v", "\f"

@@ -9,7 +9,7 @@ from pathlib import Path
 from memagent_batch.convert.converter import Part, PartStatus, ending_of
 from memagent_batch.convert.mail import MBOX_START
 
-KINDS_VERSION = "3"
+KINDS_VERSION = "5"
 """Changes with what is recognised, so that files without a converter are looked at again."""
 HEAD_BYTES = 8 << 10
 """Bytes from the beginning of a file that are looked at."""
@@ -38,6 +38,9 @@ class FileKind(StrEnum):
     """A workbook of Excel, since 2007."""
     OPENDOCUMENT = "opendocument"
     """A text, sheet or presentation of LibreOffice."""
+    OUTLOOK = "outlook"
+    """A message that Outlook saved (.msg)."""
+    RTF = "rtf"
 
 
 DEFAULT_CONVERTERS = {
@@ -52,6 +55,8 @@ DEFAULT_CONVERTERS = {
     FileKind.SLIDES: "slides",
     FileKind.SHEETS: "openpyxl",
     FileKind.OPENDOCUMENT: "opendocument",
+    FileKind.OUTLOOK: "olefile",
+    FileKind.RTF: "rtf",
 }
 """The converter of each kind, by its name in `plugins.CONVERTERS`."""
 
@@ -59,7 +64,7 @@ DEFAULT_CONVERTERS = {
 ENDINGS = {
     ".pdf": FileKind.PDF,
     **dict.fromkeys((".html", ".htm", ".xhtml"), FileKind.HTML),
-    **dict.fromkeys((".docx", ".docm", ".dotx"), FileKind.DOCX),
+    **dict.fromkeys((".docx", ".docm", ".dotx", ".dotm"), FileKind.DOCX),
     **dict.fromkeys((".eml", ".mbox", ".mbx"), FileKind.EMAIL),
     **dict.fromkeys((".md", ".markdown"), FileKind.MARKDOWN),
     **dict.fromkeys((".txt", ".text", ".log", ".csv", ".tsv", ""), FileKind.TEXT),
@@ -67,6 +72,8 @@ ENDINGS = {
     **dict.fromkeys((".pptx", ".pptm", ".ppsx", ".potx"), FileKind.SLIDES),
     **dict.fromkeys((".xlsx", ".xlsm", ".xltx"), FileKind.SHEETS),
     **dict.fromkeys((".odt", ".ods", ".odp", ".ott"), FileKind.OPENDOCUMENT),
+    ".msg": FileKind.OUTLOOK,
+    ".rtf": FileKind.RTF,
 }
 PLAIN = frozenset({FileKind.MARKDOWN, FileKind.TEXT})
 """Kinds whose content may look like the headers of a message."""
@@ -82,6 +89,7 @@ IMAGE_ENDINGS = frozenset({".png", ".jpg", ".jpeg", ".gif", ".tif", ".tiff", ".b
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 """How files of Office before 2007 begin, and encrypted ones of today."""
 ENCRYPTED_OFFICE = "EncryptedPackage".encode("utf-16-le")
+OUTLOOK_STREAM = "__properties_version1.0".encode("utf-16-le")
 
 OFFICE_LIST = "[Content_Types].xml"
 PACKAGE_LISTS = frozenset({OFFICE_LIST, "META-INF/manifest.xml"})
@@ -107,7 +115,7 @@ MAIL_HEADERS = frozenset(
 
 
 def recognise(file: Path, *, own_endings: Collection[str] = ()) -> str | Part:
-    """The kind of a file: a `FileKind`, or an ending (`.rtf`) of `own_endings`, for which the user named a converter.
+    """The kind of a file: a `FileKind`, or an ending (`.log`) of `own_endings`, for which the user named a converter.
 
     Of a file that nothing here converts the one part, which says why, and what to do.
     Only its name, its beginning, its end and the names in a ZIP file are read.
@@ -140,13 +148,13 @@ def _by_content(head: bytes, tail: bytes, *, ending: str) -> str | Part | None:
     if head.startswith(IMAGES) or _is_bitmap(head):
         return FileKind.IMAGE
     if head.startswith(OLE):
-        return _ole(head + tail)
+        return _ole(head + tail, ending=ending)
     if _is_pdf(head, ending=ending):
         return FileKind.PDF
     if HTML_START.match(head):
         return FileKind.HTML
     if head.startswith(b"{\\rtf"):
-        return _skipped("RTF has no converter; save it as DOCX, or name one with --converter .rtf=NAME")
+        return FileKind.RTF
     is_mail = MBOX_START.match(head) or _has_headers(head)
     return FileKind.EMAIL if is_mail and ENDINGS.get(ending if ending else ".eml") not in PLAIN else None
 
@@ -192,10 +200,12 @@ def _zipped(file: Path, *, ending: str) -> str | Part:
     return FileKind.DOCX if is_docx else named if named in PACKAGED else FileKind.ZIP
 
 
-def _ole(sample: bytes) -> Part:
+def _ole(sample: bytes, *, ending: str) -> str | Part:
     if ENCRYPTED_OFFICE in sample:
         return Part(status=PartStatus.FAILED, reason="encrypted: it opens with a password only; remove it")
-    return _skipped("an Office or Outlook file of before 2007 has no converter; save it as DOCX, PDF or EML")
+    if OUTLOOK_STREAM in sample or ENDINGS.get(ending) == FileKind.OUTLOOK:
+        return FileKind.OUTLOOK
+    return _skipped("an Office file of before 2007 has no converter; save it as DOCX, XLSX, PPTX or PDF")
 
 
 def _skipped(reason: str) -> Part:

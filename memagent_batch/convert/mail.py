@@ -25,10 +25,10 @@ from memagent_batch.convert.converter import (
     Part,
     PartStatus,
     failure_reason,
+    picture_parts,
     read_attachment,
 )
 from memagent_batch.convert.html import CELLS_APART, visible_text
-from memagent_batch.convert.pictures import picture_parts
 from memagent_batch.convert.text import PGP_START, PGP_UNREAD
 
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
@@ -88,14 +88,15 @@ class MailConverter(BuiltIn):
         with file.open("rb") as stream:
             is_mailbox = MBOX_START.match(stream.read(1000)) is not None
         if not is_mailbox:
-            yield from _message(file.read_bytes(), number=1)
+            yield from message_items(file.read_bytes(), number=1)
             return
         box = mailbox.mbox(str(file), create=False)
         for number, key in enumerate(box.iterkeys(), start=1):
-            yield from _message(box.get_bytes(key), number=number, below=f"{number}-", place=f"message {number}, ")
+            yield from message_items(box.get_bytes(key), number=number, below=f"{number}-", place=f"message {number}, ")
 
 
-def _message(data: bytes, *, number: int, below: str = "", place: str = "") -> Iterator[Part | Attachment]:
+def message_items(data: bytes, *, number: int, below: str = "", place: str = "") -> Iterator[Part | Attachment]:
+    """A message: its text with its headers, and its attachments."""
     locator = f"message {number}"
     try:
         message = email.message_from_bytes(data, policy=POLICY)

@@ -1,31 +1,55 @@
-"""OCR by RapidOCR, for pages and images without a text layer: used if a converter is chosen by its name, `rapidocr`."""
+"""OCR by RapidOCR, for pages and images without a text layer; and what is said of images without it."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from memagent_batch.convert.converter import Attachment, BuiltIn, Part, PartStatus
+from memagent_batch.config.convert import MIN_CONFIDENCE
+from memagent_batch.convert.converter import Attachment, BuiltIn, Line, Part, PartStatus
 from memagent_batch.convert.kinds import PDF_MARK, PDF_MARK_BYTES
 from memagent_batch.convert.pdf import PdfConverter
 
 DOTS_PER_INCH = 200
 """At which pages are drawn."""
-MIN_CONFIDENCE = 0.7
-"""Confidence of a line below which its page needs a look; such lines are read again, larger."""
 ENLARGED = 2
 MARGIN_PIXELS = 6
 """Pixels around a line that is read again."""
+NAMED_LINES = 3
+"""Doubtful lines of a page that its reason names."""
+LINE_CHARACTERS = 60
+"""Characters of a line that a reason shows."""
 COLUMN_LINES = 4
 """Least lines of text that stands in columns."""
 COLUMN_SHARE = 0.25
 """Least width of a column, as a share of the width of all lines: the columns of a table are read row by row."""
 
 
+class PictureConverter(BuiltIn):
+    """Says that an image is not read."""
+
+    own = 2
+
+    def convert(self, file: Path) -> Iterator[Part | Attachment]:
+        """One part without text."""
+        del file
+        reason = "an image; --ocr reads it (pip install 'memagent-batch[ocr]')"
+        yield Part(locator="image", status=PartStatus.NEEDS_OCR, reason=reason)
+
+
 class OcrConverter(BuiltIn):
     """A PDF with the pages that need OCR read by it, or an image. Other pages are as without it."""
 
-    package, own, extra, modules = "rapidocr", 1, "ocr", ("rapidocr",)
+    package, own, extra, modules = "rapidocr", 2, "ocr", ("rapidocr",)
+    settings = ("ocr_min_confidence",)
+
+    def __init__(self, *, ocr_min_confidence: float = MIN_CONFIDENCE) -> None:
+        self._min_confidence = ocr_min_confidence
+
+    def version(self) -> str:
+        """That of its package, of the converter of its other pages, and its setting."""
+        own = super().version()
+        return f"{own}, pdf {PdfConverter().version()}, min_confidence {self._min_confidence:g}"
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """The parts of the PDF, or one for each image of the file.
@@ -35,7 +59,7 @@ class OcrConverter(BuiltIn):
         """
         with file.open("rb") as stream:
             is_pdf = PDF_MARK in stream.read(PDF_MARK_BYTES)
-        reader = PageReader()
+        reader = PageReader(min_confidence=self._min_confidence)
         yield from _pdf_items(file, reader) if is_pdf else _image_parts(file, reader)
 
 
@@ -63,50 +87,38 @@ def _image_parts(file: Path, reader: "PageReader") -> Iterator[Part]:
             yield reader.part(ImageOps.exif_transpose(image).convert("RGB"), locator=f"image {number + 1}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """A line that was read. Its box is in pixels from the upper left corner of the upright page."""
-
-    text: str
-    confidence: float
-    """From 0 to 1."""
-    left: float
-    top: float
-    right: float
-    bottom: float
-
-
 class PageReader:
     """The models of one process, and what they read of a page."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, min_confidence: float = MIN_CONFIDENCE) -> None:
         from rapidocr import RapidOCR
 
         threads = {f"EngineConfig.onnxruntime.{kind}_op_num_threads": 1 for kind in ("intra", "inter")}
         self._engine = RapidOCR(params={"Global.log_level": "error", **threads})
+        self._min_confidence = min_confidence
 
     def part(self, image: Any, *, locator: str) -> Part:
-        """What an image says, in the order of reading; `needs_ocr` still if a line is doubtful."""
+        """What an image says, in the order of reading; `needs_review` if a line is doubtful."""
         turned, lines = self._upright(image)
-        lines = [self._again(turned, line) for line in lines]
+        lines = [*reading_order([self._surest(turned, line) for line in lines])]
         if not lines:
             return Part(locator=locator, status=PartStatus.NEEDS_OCR, reason="OCR finds no words on it")
-        lowest = min(lines, key=lambda line: line.confidence)
-        mean = sum(line.confidence for line in lines) / len(lines)
-        reason = f"read by OCR: confidence {mean:.2f} on average, {lowest.confidence:.2f} for the lowest line"
-        is_sure = lowest.confidence >= MIN_CONFIDENCE
-        if not is_sure:
-            share = (lowest.top + lowest.bottom) / 2 / turned.height
-            reason += f", which needs a look: {lowest.text!r}, {share:.0%} down the page"
-        text = "\n".join(line.text for line in reading_order(lines))
+        doubtful = sorted(filter(self._is_doubtful, lines), key=lambda line: line.confidence)
         return Part(
-            locator=locator, text=text, status=PartStatus.OK if is_sure else PartStatus.NEEDS_OCR, reason=reason
+            locator=locator,
+            text="\n".join(line.text for line in lines),
+            status=PartStatus.NEEDS_REVIEW if doubtful else PartStatus.OK,
+            reason=_why_doubtful(doubtful) if doubtful else "read by OCR",
+            lines=lines,
         )
+
+    def _is_doubtful(self, line: Line) -> bool:
+        return line.confidence < self._min_confidence
 
     def _upright(self, image: Any) -> tuple[Any, list[Line]]:
         """The image turned so that it is read best, and its lines."""
         lines = self._lines(image)
-        tall = sum(line.bottom - line.top > line.right - line.left for line in lines)
+        tall = sum(_is_tall(line, image) for line in lines)
         if tall > len(lines) / 2:
             turns = (90, 270)
         elif lines and _confidence(lines) < MIN_CONFIDENCE:
@@ -122,33 +134,68 @@ class PageReader:
         found = self._engine(np.asarray(image)[:, :, ::-1], use_cls=False)  # BGR
         if found.boxes is None:
             return []
+        boxes = np.asarray(found.boxes) / (image.width, image.height)
         return [
-            Line(text=text, confidence=float(score), left=box[0], top=box[1], right=box[2], bottom=box[3])
-            for text, score, box in zip(found.txts, found.scores, map(_bounds, found.boxes), strict=True)
+            Line(text=_one_line(text), confidence=float(score), **_bounds(box))
+            for text, score, box in zip(found.txts, found.scores, boxes, strict=True)
         ]
 
-    def _again(self, image: Any, line: Line) -> Line:
-        """A doubtful line, read larger if that is surer."""
+    def _surest(self, image: Any, line: Line) -> Line:
+        """A line; one that is doubtful is read again, larger and turned, and what is surest is taken."""
+        if not self._is_doubtful(line):
+            return line
+        piece = image.crop(_pixels(line, image))
+        larger = piece.resize((piece.width * ENLARGED, piece.height * ENLARGED))
+        turns = (90, 270) if _is_tall(line, image) else (0, 180)
+        tried = (self._words(larger.rotate(turn, expand=True), line) for turn in turns)
+        return max((line, *tried), key=lambda each: each.confidence)
+
+    def _words(self, piece: Any, line: Line) -> Line:
+        """The line with what its piece of the page says."""
         import numpy as np
 
-        if line.confidence >= MIN_CONFIDENCE:
+        found = self._engine(np.asarray(piece)[:, :, ::-1], use_det=False, use_cls=False)
+        if not found.txts:
             return line
-        left, top = max(0, line.left - MARGIN_PIXELS), max(0, line.top - MARGIN_PIXELS)
-        piece = image.crop((left, top, line.right + MARGIN_PIXELS, line.bottom + MARGIN_PIXELS))
-        larger = piece.resize((piece.width * ENLARGED, piece.height * ENLARGED))
-        found = self._engine(np.asarray(larger)[:, :, ::-1], use_det=False, use_cls=False)
-        if not found.txts or float(found.scores[0]) <= line.confidence:
-            return line
-        return replace(line, text=found.txts[0], confidence=float(found.scores[0]))
+        return replace(line, text=_one_line(found.txts[0]), confidence=float(found.scores[0]))
+
+
+def _why_doubtful(lines: Sequence[Line]) -> str:
+    """What a page's reason says of its doubtful lines, the worst first."""
+    named = (
+        f"{line.text[:LINE_CHARACTERS]!r} ({line.confidence:.2f}, {(line.top + line.bottom) / 2:.0%} down the page)"
+        for line in lines[:NAMED_LINES]
+    )
+    more = f" and {len(lines) - NAMED_LINES} more lines" if len(lines) > NAMED_LINES else ""
+    return f"read by OCR, which is not sure of {', '.join(named)}{more}"
 
 
 def _confidence(lines: Sequence[Line]) -> float:
     return sum(line.confidence for line in lines) / max(1, len(lines))
 
 
-def _bounds(box: Any) -> tuple[float, float, float, float]:
+def _is_tall(line: Line, image: Any) -> bool:
+    """Whether a line runs up or down its page."""
+    return bool((line.bottom - line.top) * image.height > (line.right - line.left) * image.width)
+
+
+def _pixels(line: Line, image: Any) -> tuple[float, float, float, float]:
+    """The box of a line with some pixels around it."""
+    return (
+        max(0, line.left * image.width - MARGIN_PIXELS),
+        max(0, line.top * image.height - MARGIN_PIXELS),
+        min(image.width, line.right * image.width + MARGIN_PIXELS),
+        min(image.height, line.bottom * image.height + MARGIN_PIXELS),
+    )
+
+
+def _bounds(box: Any) -> dict[str, float]:
     (left, top), (right, bottom) = box.min(axis=0), box.max(axis=0)
-    return float(left), float(top), float(right), float(bottom)
+    return {"left": float(left), "top": float(top), "right": float(right), "bottom": float(bottom)}
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def reading_order(lines: Sequence[Line]) -> Iterator[Line]:

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from memagent_batch.convert.converter import Attachment, BuiltIn, Part
+from memagent_batch.convert.converter import Attachment, BuiltIn, Part, picture_parts
 from memagent_batch.convert.docx import require_bounds
-from memagent_batch.convert.pictures import picture_parts
 from memagent_batch.convert.text import section_parts
 from memagent_batch.errors import ConversionError
 

@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from memagent_batch.convert.converter import PartStatus
 from memagent_batch.convert.sources import ChosenConverter
-from memagent_batch.convert.table import BatchReport, SourceReport
+from memagent_batch.convert.table import FILE_OUTCOMES, BatchReport, SourceReport
 from memagent_batch.documents.listing import CONVERTED_FOLDER, CONVERTED_FORMAT, MANIFEST_FILE, RUN_FILE
 from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
 from memagent_batch.errors import CountsError, NotReadError, OutputError, StorageError, TooManyFailedError
@@ -141,7 +141,7 @@ def close_convert(
         },
         "reasons": [
             {"status": status, "reason": reason.error_message, "files": reason.num_readings}
-            for status in (PartStatus.FAILED, PartStatus.NOT_READ, PartStatus.NEEDS_OCR, PartStatus.SKIPPED)
+            for status in FILE_OUTCOMES[:-1]
             for reason in _reasons(sources, status)
         ],
         "left_out": [*left_out[:NAMED_FILES]],

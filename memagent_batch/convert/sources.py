@@ -6,14 +6,15 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, cast
 
 from memagent_batch.convert.converter import Part, PartStatus, ending_of
 from memagent_batch.convert.kinds import KINDS_VERSION
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.server import MAX_DOCUMENTS, SOURCE_TIMES
 from memagent_batch.convert.process.worker import Converted, ConverterServer
-from memagent_batch.convert.table import TEXT_STATUSES, ConvertedRow, ConvertedSource, ConverterChoice
+from memagent_batch.convert.table import TEXT_STATUSES, ConvertedRow, ConvertedSource, ConverterChoice, LineBox
 
 MAX_DEPTH = 8
 """How deep attachments inside attachments are converted."""
@@ -143,6 +144,7 @@ def _refusal(document: _Document, *, num_documents: int, is_late: bool) -> Part 
 def _part_row(
     item: Mapping[str, Any], document: _Document, source: Source, converter: ChosenConverter | None, *, part: int = 1
 ) -> ConvertedRow:
+    lines = item.get("lines") or ()
     text, status = _sound(_with_line_ends(str(item["text"]))), PartStatus(item["status"])
     if status is PartStatus.OK and not text.strip():
         status = PartStatus.EMPTY
@@ -157,7 +159,14 @@ def _part_row(
         "converter_version": converter.version if converter else None,
         "source": source.name,
         "source_hash": source.hash,
+        "ocr_lowest": min((line["confidence"] for line in lines), default=None),
+        "ocr_mean": fmean(line["confidence"] for line in lines) if lines else None,
+        "ocr_lines": [_box(line) for line in lines] or None,
     }
+
+
+def _box(line: Mapping[str, Any]) -> LineBox:
+    return cast(LineBox, {name: line[name] for name in LineBox.__annotations__})
 
 
 def _attached(item: Mapping[str, Any], document: _Document, folder: Path) -> _Document:

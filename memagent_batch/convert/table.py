@@ -11,7 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memagent_batch.convert.converter import PartStatus
-from memagent_batch.documents.converted import CONVERTED_MARKER, SOURCE_NOTES, SOURCE_READ, SOURCE_UNREAD, UNREAD_JOIN
+from memagent_batch.documents.converted import (
+    CONVERTED_MARKER,
+    SOURCE_NOTES,
+    SOURCE_READ,
+    SOURCE_REVIEW,
+    SOURCE_UNREAD,
+    UNREAD_JOIN,
+)
 from memagent_batch.store.columns import Column, arrow_schema
 from memagent_batch.store.errors import table_errors
 from memagent_batch.store.location import Location
@@ -21,8 +28,19 @@ SOURCES_KEY = b"memagent.sources"
 
 NAMED_PLACES = 5
 """Parts and attachments of a document that are named for each reason; the others are counted."""
-TEXT_STATUSES = frozenset({PartStatus.OK, PartStatus.NEEDS_OCR, PartStatus.EMPTY})
+TEXT_STATUSES = frozenset({PartStatus.OK, PartStatus.NEEDS_REVIEW, PartStatus.NEEDS_OCR, PartStatus.EMPTY})
 """Statuses of parts that have a text, if only an empty one."""
+UNREAD_STATUSES = frozenset({PartStatus.NEEDS_OCR, PartStatus.FAILED, PartStatus.SKIPPED, PartStatus.NOT_READ})
+
+
+class LineBox(TypedDict):
+    """Where a line that OCR read stands on its page, in shares of the upright page from its upper left corner."""
+
+    confidence: float
+    left: float
+    top: float
+    right: float
+    bottom: float
 
 
 class ConvertedRow(TypedDict):
@@ -36,13 +54,19 @@ class ConvertedRow(TypedDict):
     ]
     part: Annotated[int, pa.int32(), Column("position of the part in its document, from 1")]
     locator: Annotated[str, Column("where the part stands in its source: a page, a message, a section")]
-    text: Annotated[str | None, Column("text of the part; null where it is not ok, needs_ocr or empty")]
+    text: Annotated[str | None, Column("text of the part; null where it is failed, skipped or not_read")]
     status: Annotated[str, Column(", ".join(PartStatus))]
     reason: Annotated[str | None, Column("why it is not ok, or what to know of its text")]
     converter: Annotated[str | None, Column("name of the converter; null where none was run")]
     converter_version: Annotated[str | None, Column("version of the converter and its library")]
     source: Annotated[str, Column("path of the file that it came from")]
     source_hash: Annotated[str | None, Column("SHA-256 of that file; null where it was not read")]
+    ocr_lowest: Annotated[float | None, Column("lowest confidence of its lines; null if OCR did not read it", "0 to 1")]
+    ocr_mean: Annotated[float | None, Column("mean confidence of its lines", "0 to 1")]
+    ocr_lines: Annotated[
+        list[LineBox] | None,
+        Column("confidence and box of each line of `text`, in shares of the upright page from its upper left corner"),
+    ]
 
 
 class ConvertedTableRow(ConvertedRow):
@@ -55,10 +79,16 @@ class ConvertedTableRow(ConvertedRow):
     source_notes: Annotated[
         str | None, Column("what to know of its document's parts that are ok: their reasons; null if there are none")
     ]
+    source_review: Annotated[
+        str | None, Column("what of its document OCR may have read wrongly, and where; null if nothing")
+    ]
 
 
 CONVERTED = arrow_schema(ConvertedTableRow).with_metadata({CONVERTED_MARKER: b"1"})
-FILE_OUTCOMES = (PartStatus.NOT_READ, PartStatus.FAILED, PartStatus.NEEDS_OCR, PartStatus.SKIPPED, PartStatus.OK)
+FILE_OUTCOMES = (
+    *(PartStatus.NOT_READ, PartStatus.FAILED, PartStatus.NEEDS_OCR, PartStatus.SKIPPED),
+    *(PartStatus.NEEDS_REVIEW, PartStatus.OK),
+)
 """How a whole file ended: the first of these that one of its rows has, else `empty`."""
 
 
@@ -179,8 +209,8 @@ def rows_table(rows: Sequence[ConvertedRow]) -> pa.Table:
 def _unread_parts(rows: Sequence[ConvertedRow]) -> list[ConvertedRow]:
     """The parts of a document that were not read. A blank page is read, a document of nothing but blanks is not."""
     is_blank = all(row["status"] == PartStatus.EMPTY for row in rows)
-    read = {PartStatus.OK} if is_blank else {PartStatus.OK, PartStatus.EMPTY}
-    return [row for row in rows if row["status"] not in read]
+    unread = {*UNREAD_STATUSES, PartStatus.EMPTY} if is_blank else UNREAD_STATUSES
+    return [row for row in rows if row["status"] in unread]
 
 
 def _read_of(
@@ -190,17 +220,19 @@ def _read_of(
     were not.
     """
     attached = {name: parts for name, parts in unread.items() if name.startswith(f"{document_id}/")}
-    places = [(_why_part_unread(row), _place(row, rows)) for row in unread[document_id]]
+    places = [(_why(row), _place(row, rows)) for row in unread[document_id]]
     for name, parts in attached.items():
         place = f"attachment {name.removeprefix(f'{document_id}/')}"
-        places += [(why, place) for why in dict.fromkeys(map(_why_part_unread, parts))]
+        places += [(why, place) for why in dict.fromkeys(map(_why, parts))]
     notes = [(row["reason"], _place(row, rows)) for row in rows if row["status"] == PartStatus.OK and row["reason"]]
+    review = [(_why(row), _place(row, rows)) for row in rows if row["status"] == PartStatus.NEEDS_REVIEW]
     num_parts = len(rows) + len(attached)
     num_unread = len(unread[document_id]) + sum(map(bool, attached.values()))
     return {
         SOURCE_READ: (num_parts - num_unread) / num_parts,
         SOURCE_UNREAD: _by_reason(places),
         SOURCE_NOTES: _by_reason(notes),
+        SOURCE_REVIEW: _by_reason(review),
     }
 
 
@@ -217,7 +249,7 @@ def _place(row: ConvertedRow, rows: Sequence[ConvertedRow]) -> str:
     return row["locator"] if len(rows) > 1 else ""
 
 
-def _why_part_unread(row: ConvertedRow) -> str:
+def _why(row: ConvertedRow) -> str:
     return f"{row['status']}: {row['reason'] or 'nothing is in it'}"
 
 

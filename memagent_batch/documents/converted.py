@@ -26,7 +26,8 @@ SHOWN_NAMES = 5
 """Files that were left out and are named in a line."""
 CONVERTED_MARKER = b"memagent.converted"
 """Entry of the schema metadata that marks the table, whoever copied its files."""
-SOURCE_READ, SOURCE_UNREAD, SOURCE_NOTES = "source_read", "source_unread", "source_notes"
+SOURCE_READ, SOURCE_UNREAD = "source_read", "source_unread"
+SOURCE_NOTES, SOURCE_REVIEW = "source_notes", "source_review"
 SOURCE_COLUMNS = pa.schema(
     [
         column("source", pa.string(), "path of the file that the document was converted from"),
@@ -36,6 +37,7 @@ SOURCE_COLUMNS = pa.schema(
         column(SOURCE_READ, pa.float64(), "share of its parts and attachments that were read", unit="0 to 1"),
         column(SOURCE_UNREAD, pa.string(), "what of it was not read, and why; null if all was", nullable=True),
         column(SOURCE_NOTES, pa.string(), "what to know of its text that was read; null if nothing", nullable=True),
+        column(SOURCE_REVIEW, pa.string(), "what of it OCR may have read wrongly; null if nothing", nullable=True),
     ]
 )
 """Columns of `answers`, behind the others, if the documents are a table of `memagent convert`."""
@@ -105,13 +107,13 @@ def part_text(text: Value, *, settings: InputConfig) -> Value:
 
 
 def joined_sources(rows: Sequence[Mapping[str, str | None]]) -> dict[str, str | None]:
-    """What the rows of one document say of their sources; if it joins several, what is said of each."""
-    joined = {
+    """What the rows of one document say of their sources; if it joins several, all that was said of them."""
+    said = {
         name: UNREAD_JOIN.join(dict.fromkeys(why for row in rows if (why := row[name]))) or None
-        for name in (SOURCE_UNREAD, SOURCE_NOTES)
+        for name in (SOURCE_UNREAD, SOURCE_NOTES, SOURCE_REVIEW)
     }
     share = min((share for row in rows if (share := row[SOURCE_READ])), key=float, default=None)
-    return {**rows[0], SOURCE_READ: share, **joined}
+    return {**rows[0], SOURCE_READ: share, **said}
 
 
 def source_type(name: str) -> pa.DataType:

@@ -4,12 +4,19 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence, Set
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
+from memagent_batch.config.convert import (
+    MEMORY_MIB,
+    OCR_MEMORY_MIB,
+    OCR_SECONDS,
+    SECONDS,
+    ConvertConfig,
+    ConvertJob,
+)
 from memagent_batch.config.job import ExecutorKind
 from memagent_batch.config.sources import SourceConfig
-from memagent_batch.config.storage import Options, StorageOptions
 from memagent_batch.convert.batches import (
     Batch,
     ConvertTask,
@@ -18,6 +25,7 @@ from memagent_batch.convert.batches import (
     read_converted,
     require_distinct,
 )
+from memagent_batch.convert.converter import PartStatus, make_converter
 from memagent_batch.convert.kinds import DEFAULT_CONVERTERS
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.record import (
@@ -30,7 +38,7 @@ from memagent_batch.convert.record import (
     shown,
 )
 from memagent_batch.convert.sources import ChosenConverter
-from memagent_batch.convert.table import BatchReport
+from memagent_batch.convert.table import FILE_OUTCOMES, BatchReport
 from memagent_batch.documents.listing import HIDDEN_NAME, InputFile, list_places
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.executors.executor import Executor, choose_executor
@@ -41,45 +49,13 @@ from memagent_batch.runs.claim import canonical, require_claim, require_disjoint
 from memagent_batch.store.location import Location
 from memagent_batch.wiring import make_documents
 
-FILE_BYTES = 256 << 20
-"""Size from which a file is skipped by default."""
 MAX_LOCAL_SOURCES = 100
 """Most files that `auto` converts one after another in this process, some 0.2 s each."""
 HASHES_PER_FILE = 20
 """Known files that count as one new file: of each, mostly the hash alone is made."""
-UNREAD = ("not_read", "failed", "needs_ocr", "skipped")
-"""Statuses of files that are logged by name, in this order."""
 LOGGED_FILES = 10
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConvertJob:
-    """All settings of `memagent convert`."""
-
-    documents: tuple[str, ...]
-    """Files, folders or globs; all on one file system."""
-    output: str
-    converters: Mapping[str, str] = field(default_factory=dict)
-    """Other converters than the built-in ones, by kind (`pdf`) or ending (`.rtf`)."""
-    allow_code: bool = False
-    limits: Limits = field(default_factory=Limits)
-    """What the process of one file may cost."""
-    file_bytes: int = FILE_BYTES
-    """Size from which a file is skipped."""
-    retry_failed: bool = False
-    """Whether files that failed are converted again."""
-    max_failed_share: float = 1.0
-    """Largest share of files that may fail, from 0 to 1."""
-    executor: ExecutorKind = ExecutorKind.AUTO
-    """Where files are converted; `auto` needs Ray for more than 100 files or 64 MiB."""
-    storage_options: Options = field(default_factory=StorageOptions)
-
-    @property
-    def sources(self) -> SourceConfig:
-        """The files as other commands take them, which ask something of them as well."""
-        return SourceConfig(documents=self.documents, ask=("-",), storage_options=StorageOptions(self.storage_options))
 
 
 def convert(job: ConvertJob, *, sessions: ExitStack | None = None) -> ConvertManifest:
@@ -96,8 +72,10 @@ def convert(job: ConvertJob, *, sessions: ExitStack | None = None) -> ConvertMan
         NotReadError: some files could not be read now.
         TooManyFailedError: more files failed than are allowed, or all.
     """
-    converters = choose_converters(job.converters, allow_code=job.allow_code)
-    sources, places = job.sources, make_documents(job.sources)
+    settings = {"ocr_min_confidence": job.ocr_min_confidence}
+    converters = choose_converters(job.converters, settings=settings, allow_code=job.allow_code)
+    sources = SourceConfig(documents=job.documents, ask=("-",), storage_options=job.storage_options)
+    places = make_documents(sources)
     output = Location(uri=job.output, storage_options=job.storage_options)
     require_disjoint(sources, output=job.output)
     documents = [canonical(uri, sources) for uri in sources.documents]
@@ -123,21 +101,24 @@ def convert(job: ConvertJob, *, sessions: ExitStack | None = None) -> ConvertMan
             output=output,
             run_id=run.run_id,
             converters=converters,
-            limits=job.limits,
-            file_bytes=job.file_bytes,
+            settings=settings,
+            limits=_limits(job),
+            file_bytes=job.file_mib << 20,
             retry_failed=job.retry_failed,
             search_path=tuple(sys.path),
         )
         reports = _convert_batches(batches, run=run, task=task, executor=executor, num_files=len(files))
         names = [file.name for file in files]
         manifest = close_convert(run, reports, names=names, left_out=hidden, converters=converters)
-    _log_unread(reports)
+    _log_unread(reports, ocr=job.ocr)
     _log_end(manifest)
     require_converted(manifest, max_failed_share=job.max_failed_share)
     return manifest
 
 
-def choose_converters(own: Mapping[str, str], *, allow_code: bool) -> dict[str, ChosenConverter]:
+def choose_converters(
+    own: Mapping[str, str], *, settings: Mapping[str, Any], allow_code: bool
+) -> dict[str, ChosenConverter]:
     """The converter of each kind or ending.
 
     Raises:
@@ -146,16 +127,26 @@ def choose_converters(own: Mapping[str, str], *, allow_code: bool) -> dict[str, 
     for kind in own:
         if kind not in DEFAULT_CONVERTERS and not kind.startswith("."):
             raise SettingsError(
-                f"converter: {kind!r} is not one of {', '.join(DEFAULT_CONVERTERS)}, and no ending such as .rtf"
+                f"converter: {kind!r} is not one of {', '.join(DEFAULT_CONVERTERS)}, and no ending such as .dat"
             )
     names = {kind.value: name for kind, name in DEFAULT_CONVERTERS.items()} | {**own}
-    return {kind: _converter(name, allow_code=allow_code) for kind, name in names.items()}
+    return {kind: _converter(name, settings=settings, allow_code=allow_code) for kind, name in names.items()}
 
 
-def _converter(name: str, *, allow_code: bool) -> ChosenConverter:
+def _converter(name: str, *, settings: Mapping[str, Any], allow_code: bool) -> ChosenConverter:
     CONVERTERS.require(name, allows_code=allow_code)
-    version = CONVERTERS.find(name)().version()
+    version = make_converter(CONVERTERS.find(name), settings).version()
     return ChosenConverter(name=name, path=CONVERTERS.path(name), version=version)
+
+
+def _limits(config: ConvertConfig) -> Limits:
+    """What the process of one file may cost."""
+    seconds, memory_mib = (OCR_SECONDS, OCR_MEMORY_MIB) if config.ocr else (SECONDS, MEMORY_MIB)
+    return Limits(
+        seconds=config.seconds or seconds,
+        memory_bytes=(config.memory_mib or memory_mib) << 20,
+        output_bytes=config.output_mib << 20,
+    )
 
 
 def _choose_executor(kind: ExecutorKind, files: Sequence[InputFile], *, known: Set[str]) -> Executor:
@@ -180,13 +171,15 @@ def _log_start(run: ConvertRun, *, num_files: int) -> None:
     log.info(f"run {run.run_id}: {num_files} files to convert", extra={"event": EventKind.RUN_STARTED, **fields})
 
 
-def _log_unread(reports: Sequence[BatchReport]) -> None:
-    """Names the first files whose texts lack something, with the reasons."""
-    unread = [source for report in reports for source in report.sources if source.status in UNREAD]
-    for source in sorted(unread, key=lambda source: (UNREAD.index(source.status), source.source))[:LOGGED_FILES]:
+def _log_unread(reports: Sequence[BatchReport], *, ocr: bool) -> None:
+    """Names the first files whose texts lack something or may be wrong, with the reasons."""
+    unread = [source for report in reports for source in report.sources if source.status in FILE_OUTCOMES[:-1]]
+    for source in sorted(unread, key=lambda source: (FILE_OUTCOMES.index(source.status), source.source))[:LOGGED_FILES]:
         log.warning(f"{source.status}: {source.source}: {source.reason}")
     if len(unread) > LOGGED_FILES:
         log.warning(f"and {len(unread) - LOGGED_FILES} more: see `status` and `reason` in the table")
+    if not ocr and (num := sum(source.status == PartStatus.NEEDS_OCR for source in unread)):
+        log.warning(f"files with something that needs OCR: {num}; --ocr reads scanned pages and images")
 
 
 def _log_end(manifest: ConvertManifest) -> None:
@@ -197,8 +190,7 @@ def _log_end(manifest: ConvertManifest) -> None:
 
 def _summary(counts: Mapping[str, int]) -> str:
     left_out = counts["left_out"]
-    endings = ("ok", "needs_ocr", "empty", "failed", "skipped", "not_read")
-    by_ending = ", ".join(f"{counts[f'files_{ending}']} {ending}" for ending in endings if counts[f"files_{ending}"])
+    by_ending = ", ".join(f"{num} {ending}" for ending in PartStatus if (num := counts[f"files_{ending}"]))
     return (
         f"{counts['files']} files ({by_ending}), {counts['files_reused']} of them reused; {counts['documents']} "
         f"documents, "

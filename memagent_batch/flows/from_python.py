@@ -15,6 +15,7 @@ from memagent_batch.api.run import Run
 from memagent_batch.api.settings import checked_section
 from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.convert import ConvertConfig, ConvertJob
 from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.job import (
     BoundsConfig,
@@ -23,7 +24,6 @@ from memagent_batch.config.job import (
     LogConfig,
     PoolConfig,
     RolloutConfig,
-    RunConfig,
     TableFormat,
 )
 from memagent_batch.config.sources import InputConfig
@@ -55,36 +55,25 @@ def convert_files(
     *,
     output: PlaceOrPath,
     converters: Mapping[str, str] | None = None,
-    retry_failed: bool = False,
-    max_failed_share: float = 1.0,
-    executor: ExecutorKind | str = ExecutorKind.AUTO,
     storage_options: Options | None = None,
+    **settings: Any,
 ) -> ConvertManifest:
     """Converts PDF, HTML, DOCX, e-mail, Markdown, text and ZIP files to documents, as `memagent convert` does.
 
     Args:
         documents: Files, folders or globs: paths or URIs.
         output: Where the documents go; `answer` takes this place as its `documents`.
-        converters: Other converters, by kind (`pdf`) or ending (`.rtf`): an installed name, or package.module:Class.
-        retry_failed: Convert files again that failed before.
-        max_failed_share: Largest share of files that may fail.
-        executor: Where files are converted: `local` (this process), `ray`, or `auto`.
+        converters: Other converters, by kind (`pdf`) or ending (`.dat`): an installed name, or package.module:Class.
         storage_options: Arguments of the file system of files and output.
+        settings: Other settings of the command, such as `ocr`, `retry_failed` or `executor`.
 
     Raises:
         UsageError: a mistake in the call, found before a file is read.
         TooManyFailedError: more files failed than `max_failed_share`, or all. The documents are written.
         NotReadError: some files could not be read now; the same call reads them.
     """
-    run = checked_section(
-        RunConfig,
-        output=absolute(output),
-        executor=executor,
-        retry_failed=retry_failed,
-        max_failed_share=max_failed_share,
-        storage_options=StorageOptions(storage_options),
-    )
-    job = _conversion(documents, output=output, converters=converters, run=run)
+    named = tuple(f"{kind}={name}" for kind, name in (converters or {}).items())
+    job = _conversion(documents, output=output, converter=named, storage_options=storage_options, **settings)
     with log_of_program():
         return conversion.convert(job)
 
@@ -95,7 +84,7 @@ def scan(
     questions: GivenQuestions,
     output: PlaceOrPath,
     agent: AgentConfig,
-    converters: Mapping[str, str] | None = None,
+    convert: ConvertConfig = ConvertConfig(),  # noqa: B008 - a frozen value
     follow_ups: FollowUpConfig = FollowUpConfig(evidence=True, support=True),  # noqa: B008
     executor: ExecutorKind | str = ExecutorKind.AUTO,
     pool: PoolConfig = PoolConfig(),  # noqa: B008
@@ -108,7 +97,7 @@ def scan(
         questions: As for `answer`.
         output: A folder or URI; gets `documents/`, `answers/` (the output of the run) and `pages/` (`summary.txt`).
         agent: What reads.
-        converters: As for `convert_files`.
+        convert: How files are converted; code that it names is run.
         follow_ups: What is asked after each answer: by default for its sentences, and if they support it.
         executor: Where the work is done: `local` (this process), `ray`, or `auto`.
         pool: The actor pool.
@@ -121,10 +110,13 @@ def scan(
     """
     root, options = absolute(output).rstrip("/"), StorageOptions(storage_options)
     documents, answers = (f"{root}/{folder}" for folder in (night.DOCUMENTS, night.ANSWERS))
-    run = checked_section(RunConfig, output=documents, executor=executor, pool=pool, storage_options=options)
-    conversion_job = _conversion(files, output=documents, converters=converters, run=run)
     job, made = _run_chain(
-        partial(night.scan, conversion=conversion_job),
+        partial(
+            night.scan,
+            conversion=_conversion(
+                files, output=documents, storage_options=storage_options, executor=executor, **dict(convert)
+            ),
+        ),
         documents,
         questions,
         output=answers,
@@ -149,18 +141,16 @@ def _conversion(
     files: PlaceOrPath | Sequence[PlaceOrPath],
     *,
     output: PlaceOrPath,
-    converters: Mapping[str, str] | None,
-    run: RunConfig,
-) -> conversion.ConvertJob:
-    return conversion.ConvertJob(
+    storage_options: Options | None,
+    **settings: Any,
+) -> ConvertJob:
+    return checked_section(
+        ConvertJob,
         documents=tuple(map(absolute, [files] if isinstance(files, str | PathLike) else files)),
         output=absolute(output),
-        converters=converters or {},
         allow_code=True,
-        retry_failed=run.retry_failed,
-        max_failed_share=run.max_failed_share,
-        executor=run.executor,
-        storage_options=run.storage_options,
+        storage_options=StorageOptions(storage_options),
+        **settings,
     )
 
 

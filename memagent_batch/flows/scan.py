@@ -3,10 +3,11 @@
 from contextlib import ExitStack
 from typing import TypedDict
 
+from memagent_batch.config.convert import ConvertJob
 from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import NotReadError
 from memagent_batch.flows.answer import answer
-from memagent_batch.flows.convert import ConvertJob, convert
+from memagent_batch.flows.convert import convert
 from memagent_batch.pages.site import CONTEXT_CHARS, TEXT_FILE, write_site
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.wiring import make_output
@@ -36,7 +37,7 @@ def scan(job: JobConfig, conversion: ConvertJob) -> Scan:
 
     Raises:
         UsageError: the user's mistake, found before an engine starts.
-        TooManyFailedError: more files failed than `conversion` allows, or all.
+        TooManyFailedError: all files failed.
         CountsError: a file or a reading has no row.
         SupersededError: a newer attempt has claimed the output.
     """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from memagent_batch.documents.converted import SOURCE_NOTES
+from memagent_batch.documents.converted import SOURCE_NOTES, SOURCE_REVIEW
 from memagent_batch.evaluation.report.traces import Trace, make_trace
 from memagent_batch.pages.readings import Change, RunChanges, RunReading, outcome_of, shown_value, unread_of
 from memagent_batch.runs.accepted_unread import accepted_reason
@@ -119,6 +119,8 @@ class ReadingView:
     """What was not read of the source; None if all was."""
     accepted: str | None
     """Why the run accepts that; None if it does not."""
+    review: str | None
+    """What of the source OCR may have read wrongly; None if nothing."""
     outcome: str
     trace: Trace
     evidence: tuple[Row, ...]
@@ -189,6 +191,7 @@ def view_reading(
         value=shown_value(row),
         unread=unread_of(row),
         accepted=accepted_reason(row, manifest),
+        review=row.get(SOURCE_REVIEW),
         outcome=outcome_of(row),
         trace=make_trace(reading.turns, references=sorted(sought), alternatives=True),
         evidence=tuple(shown_evidence(reading)),

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any
 
-from memagent_batch.documents.converted import SOURCE_UNREAD
+from memagent_batch.documents.converted import SOURCE_REVIEW, SOURCE_UNREAD, UNREAD_JOIN
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.escapes import is_formula
 from memagent_batch.errors import OutputError, require_extra
@@ -179,9 +179,10 @@ def _by_need(output: Location, manifest: Manifest) -> Iterator[list[Cell]]:
                 why = NEEDS[need] if need < len(NEEDS) else None
                 by = signed.get(reading_hash(row)) if signed else None
                 answer = row["answer"] if row["status"] == Status.OK else None
+                source = UNREAD_JOIN.join(filter(None, (row.get(SOURCE_UNREAD), row.get(SOURCE_REVIEW)))) or None
                 yield [
                     *(why, row["document_id"], row["question"], shown_value(row), answer, row["support"]),
-                    *(row["confidence"], row.get(EVIDENCE_COLUMN), row.get(SOURCE_UNREAD), row["error_message"]),
+                    *(row["confidence"], row.get(EVIDENCE_COLUMN), source, row["error_message"]),
                     *(accepted_reason(row, manifest), by and signed_words(by)),
                 ]
 

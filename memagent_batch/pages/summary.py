@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
-from memagent_batch.documents.converted import SOURCE_UNREAD
+from memagent_batch.documents.converted import SOURCE_REVIEW, SOURCE_UNREAD
 from memagent_batch.pages.document_page import ReadingView
 from memagent_batch.pages.readings import NEEDS, RunChanges
 from memagent_batch.runs.comparison import AnswerChange
 from memagent_batch.runs.manifest import Manifest
+from memagent_batch.store.turn_log.index import Row
 
 SHOWN_ITEMS = 20
 """Documents of a list, and answers of a need, that the summary shows; it counts all."""
@@ -43,23 +44,18 @@ class Summary:
         self._counts: Counter[int] = Counter()
         self._num_signed = 0
         self._items: dict[int, list[Item]] = {place: [] for place in range(len(NEEDS))}
-        self._unread: dict[str, str] = {}
-        self._num_unread = 0
-        self._accepted: Counter[str] = Counter()
-        self._document = ""
+        self._unread = _Documents(SOURCE_UNREAD)
+        self._review = _Documents(SOURCE_REVIEW)
+        self._accepted = _Documents(SOURCE_UNREAD)
+        self._accepted_reasons: Counter[str] = Counter()
 
     def add(self, view: ReadingView, *, need: int, href: str) -> None:
         """Adds a reading; those of a document follow each other. One that is signed off needs no look any more."""
-        answer = view.answer
-        unread = answer.get(SOURCE_UNREAD)
-        if unread and answer["document_id"] != self._document:
-            self._document = answer["document_id"]
-            if view.accepted is not None:
-                self._accepted[view.accepted] += 1
-            else:
-                self._num_unread += 1
-                if len(self._unread) < SHOWN_ITEMS:
-                    self._unread[self._document] = unread
+        self._review.add(view.answer)
+        if view.accepted is None:
+            self._unread.add(view.answer)
+        elif self._accepted.add(view.answer):
+            self._accepted_reasons[view.accepted] += 1
         if need == len(NEEDS):
             return
         if view.signed is not None:
@@ -91,15 +87,38 @@ class Summary:
             "num_needs": self._counts.total(),
             "num_signed": self._num_signed,
             "items": items,
-            "num_unread": self._num_unread,
-            "unread": self._unread,
-            "accepted": dict(self._accepted.most_common()),
+            "num_unread": self._unread.number,
+            "unread": self._unread.shown,
+            "accepted": dict(self._accepted_reasons.most_common()),
+            "num_review": self._review.number,
+            "review": self._review.shown,
             "num_removed": manifest["changes"]["documents"]["removed"],
             "removed": list(removed[:SHOWN_ITEMS]),
             "model": manifest["settings"]["model"],
             "seconds": manifest["seconds"],
             "spent": manifest.get("spent"),
         }
+
+
+class _Documents:
+    """Documents of whose source a column says something; the first of them are shown."""
+
+    def __init__(self, column: str) -> None:
+        self._column = column
+        self._last = ""
+        self.number = 0
+        self.shown: dict[str, str] = {}
+
+    def add(self, answer: Row) -> bool:
+        """Takes a row of `answers`; whether its document is one more. Rows of a document follow each other.""""""
+        text, document_id = answer.get(self._column), answer["document_id"]
+        if not text or document_id == self._last:
+            return False
+        self._last = document_id
+        self.number += 1
+        if len(self.shown) < SHOWN_ITEMS:
+            self.shown[document_id] = text
+        return True
 
 
 def _item(view: ReadingView, *, why: str, href: str) -> Item:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from memagent_batch.convert.converter import Attachment, Part
+from memagent_batch.convert.converter import Attachment, Line, Part, PartStatus
 
 
 class Quiet:
@@ -21,6 +21,29 @@ class Quiet:
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         yield Part(locator="text", text=file.read_text().upper())
+
+
+class Unsure(Quiet):
+    """Says what the file says, as OCR that is not sure of it."""
+
+    settings = ("ocr_min_confidence",)
+
+    def __init__(self, *, ocr_min_confidence: float = 0.7) -> None:
+        self._least = ocr_min_confidence
+
+    def version(self) -> str:
+        return f"1, {self._least}"
+
+    def convert(self, file: Path) -> Iterator[Part | Attachment]:
+        text, box = file.read_text().strip(), {"left": 0.1, "top": 0.2, "right": 0.9, "bottom": 0.25}
+        is_sure = self._least <= 0.5
+        yield Part(
+            locator="page 1",
+            text=text,
+            status=PartStatus.OK if is_sure else PartStatus.NEEDS_REVIEW,
+            reason="read by OCR" if is_sure else f"read by OCR, which is not sure of {text!r}",
+            lines=[Line(text=text, confidence=0.5, **box)],
+        )
 
 
 class Endless(Quiet):

@@ -1,5 +1,7 @@
 """What the converters make of real files, each in its process."""
 
+import io
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from memagent_batch.convert.process.worker import ConverterServer
 from memagent_batch.convert.sources import ChosenConverter, Source, SourceConverter
 from memagent_batch.convert.table import ConvertedRow, rows_table
 from memagent_batch.plugins import CONVERTERS
-from tests.convert import files, office, planted
+from tests.convert import files, office, outlook, planted
 from tests.convert.files import A_TEXT, DRAWN, SCAN, written
 
 LONG = A_TEXT * 4
@@ -130,6 +132,117 @@ def test_docx_has_a_part_for_each_section_with_its_tables(rows_of: RowsOf) -> No
         ("text", "before"),
         ("section 1: Payment", "Payment\n\nsoon\n\na | b"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("ending", "kind"),
+    [("docm", "ms-word.document.macroEnabled"), ("dotx", "openxmlformats-officedocument.wordprocessingml.template")],
+)
+def test_docx_with_macros_or_as_a_template_is_read_as_any_other(rows_of: RowsOf, ending: str, kind: str) -> None:
+    plain = "openxmlformats-officedocument.wordprocessingml.document.main+xml"
+    data = files.docx_file(("Heading 1", "Payment"), ("Normal", "soon"))
+    members = {name: content.replace(plain.encode(), f"{kind}.main+xml".encode()) for name, content in unzipped(data)}
+    (row,) = rows_of(f"c.{ending}", files.zipped(members))
+    assert (row["locator"], row["text"], row["status"]) == ("section 1: Payment", "Payment\n\nsoon", "ok")
+
+
+def unzipped(data: bytes) -> list[tuple[str, bytes]]:
+    with zipfile.ZipFile(io.BytesIO(data)) as package:
+        return [(name, package.read(name)) for name in package.namelist()]
+
+
+RTF = rb"""{\rtf1\ansi\ansicpg1252{\fonttbl{\f0 Times;}{\f1\fcharset204 Arial;}{\f2\fcharset2 Symbol;}}
+{\info{\title Unread}}
+{\header\pard The header\par}{\footer\pard The footer\par}
+\pard The fee is \u8364?100 \'80.\par It is due{\footnote\pard In a note.\par} at once.{\deleted Never.}{\v Hidden.}\par
+\trowd\intbl one\cell two\cell\row\pard{\field{\*\fldinst HYPERLINK "x"}{\fldrslt A link}}\par
+{\listtext 1.\tab}An item{\*\atnid AB}{\*\annotation A comment}\par {\*\unknown Passed over}{\f1 \'cf\'eb\'e0\'f2\'e0}
+{\shp{\*\shpinst{\sp{\sn x}{\sv 1}}{\shptxt In a box}}}}"""
+
+
+def test_rtf_is_read_in_order_with_what_stands_beside_its_text(rows_of: RowsOf) -> None:
+    texts = {row["locator"]: row["text"] for row in rows_of("a.rtf", RTF)}
+    assert texts == {
+        "header": "The header",
+        "footer": "The footer",
+        "text": "The fee is \u20ac100 \u20ac.\nIt is due at once.Hidden.\none | two\nA link\n1.\tAn item\n"
+        "\u041f\u043b\u0430\u0442\u0430In a box",
+        "notes": "In a note.",
+        "comments": "A comment",
+    }
+
+
+@pytest.mark.parametrize(
+    ("inside", "status", "reason"),
+    [
+        (rb"{\*\shppict{\pict 89504e}}{\nonshppict{\pict 89}}", "needs_ocr", "a picture"),
+        (rb"{\object{\*\objdata 0105}{\result Seen}}", "failed", "an object"),
+        (rb"{\field{\*\fldinst{\*\formfield{\fftype1\ffres1}}}{\fldrslt}}", "failed", "form"),
+        (rb"{\b It is cut", "failed", "its end is missing"),
+    ],
+)
+def test_rtf_says_what_of_it_is_not_read(rows_of: RowsOf, inside: bytes, status: str, reason: str) -> None:
+    text, unread = rows_of("a.rtf", rb"{\rtf1 Seen. " + inside + (b"" if b"cut" in inside else b"}"))
+    assert ((text["text"] or "").startswith("Seen."), unread["status"]) == (True, status)
+    assert reason in (unread["reason"] or "")
+
+
+def test_rtf_with_an_end_of_a_group_too_many_is_read_to_its_end(rows_of: RowsOf) -> None:
+    (row,) = rows_of("a.rtf", rb"{\rtf1 Before}} {\b after}")
+    assert row["text"] == "Before after"
+
+
+def test_rtf_letters_of_fonts_that_hold_symbols_are_marked(rows_of: RowsOf) -> None:
+    (row,) = rows_of("a.rtf", rb"{\rtf1{\fonttbl{\f2\fcharset2 Symbol;}}Sum: {\f2 S}, \u-10179?\u-8704?}")
+    assert (row["text"], "U+FFFD" in (row["reason"] or "")) == ("Sum: \ufffd, \U0001f600", True)
+
+
+SUBJECT, BODY, HTML, CLASS, SENDER, ADDRESS = 0x37, 0x1000, 0x1013, 0x1A, 0xC1A, 0x5D01
+"""Numbers of properties of a message of Outlook."""
+NOTE = {CLASS: "IPM.Note", SENDER: "Ann", ADDRESS: "ann@example.org"}
+
+
+def test_message_of_outlook_is_read_as_the_mail_that_it_was_with_its_files_and_inner_messages(rows_of: RowsOf) -> None:
+    inner = outlook.message({**NOTE, SUBJECT: "Inner", BODY: "The inner text."}, header_bytes=24)
+    attached = [outlook.attachment("a.txt", b"attached" * 1000), outlook.attachment("b.msg", inner)]
+    texts = {**NOTE, SUBJECT: "The fee \u20ac", BODY: "It is due."}
+    sent = {0x39: 134_000_000_000_000_000}
+    rows = rows_of("m.msg", outlook.compound_file(outlook.message(texts, attached=attached, numbers=sent)))
+    headers = "From: Ann <ann@example.org>\nDate: Mon, 18 Aug 2025 14:13:20 +0000\nSubject: The fee \u20ac"
+    assert [(row["document_id"], row["locator"], row["status"], row["text"]) for row in rows] == [
+        ("m.msg", "message 1", "ok", f"{headers}\n\nIt is due."),
+        ("m.msg/1-a.txt", "attachment a.txt, text", "ok", "attached" * 1000),
+        (
+            "m.msg/2-b.eml",
+            "attachment b.eml, message 1",
+            "ok",
+            "From: Ann <ann@example.org>\nSubject: Inner\n\nThe inner text.",
+        ),
+    ]
+
+
+def test_message_of_outlook_says_what_of_it_is_not_read(rows_of: RowsOf) -> None:
+    linked = outlook.message({**NOTE, BODY: "See the file."}, attached=[outlook.attachment("far.docx", None)])
+    text, link = rows_of("l.msg", outlook.compound_file(linked))
+    assert (text["status"], link["status"], link["reason"]) == (
+        "ok",
+        "failed",
+        "attachment far.docx: it is a link, an object or nested too deep, and is not read",
+    )
+    packed = rows_of("p.msg", outlook.compound_file(outlook.message({**NOTE, 0x1009: b"packed"})))
+    assert "packed RTF" in (packed[-1]["reason"] or "")
+    date = outlook.message({CLASS: "IPM.Appointment", BODY: "At noon."})
+    assert "IPM.Appointment" in (rows_of("d.msg", outlook.compound_file(date))[-1]["reason"] or "")
+    whole = outlook.compound_file(linked)
+    for torn in (whole[:700], whole[:512] + bytes(len(whole) - 512)):
+        assert [row["status"] for row in rows_of("t.msg", torn)] == ["failed"]
+
+
+def test_html_of_a_message_of_outlook_is_in_its_own_code_page(rows_of: RowsOf) -> None:
+    page = "<p>\u041f\u043b\u0430\u0442\u0430</p>".encode("koi8-r")
+    message = outlook.message({**NOTE, HTML: page}, numbers={0x3FDE: 20866})
+    (row,) = rows_of("h.msg", outlook.compound_file(message))
+    assert (row["text"] or "").endswith("\u041f\u043b\u0430\u0442\u0430")
 
 
 def test_docx_keeps_text_in_controls_boxes_and_insertions_and_drops_what_was_deleted(rows_of: RowsOf) -> None:

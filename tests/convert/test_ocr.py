@@ -3,14 +3,15 @@
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pypdfium2
 import pytest
 from PIL import Image, ImageFilter
 
-from memagent_batch.convert.converter import Part, PartStatus
-from memagent_batch.convert.ocr import Line, OcrConverter, PageReader, reading_order
+from memagent_batch.convert.converter import Line, Part, PartStatus
+from memagent_batch.convert.ocr import OcrConverter, PageReader, reading_order
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.worker import ConverterServer
 from tests.convert import files, planted
@@ -47,7 +48,12 @@ def parts_of(folder: Path, data: bytes) -> list[Part]:
 def test_scanned_page_is_read_upright(tmp_path: Path, dpi: int, turn: int) -> None:
     (part,) = parts_of(tmp_path, saved(scan(column(LINES, left=60), dpi=dpi, turn=turn), form="PNG"))
     assert part.text.split("\n") == [*LINES]
-    assert (part.status, "read by OCR: confidence" in (part.reason or "")) == (PartStatus.OK, True)
+    assert (part.status, part.reason) == (PartStatus.OK, "read by OCR")
+    assert [line.text for line in part.lines] == [*LINES]
+    assert min(line.confidence for line in part.lines) > 0.7
+    for above, below in pairwise(part.lines):  # boxes are of the upright page, whose text is at its upper left
+        assert 0 < above.left < above.right < 0.6
+        assert 0 < above.top < above.bottom < below.bottom < 0.3
 
 
 @pytest.mark.slow
@@ -73,28 +79,44 @@ def test_page_on_which_no_word_can_be_read_still_needs_ocr(tmp_path: Path) -> No
 
 
 class Guess(PageReader):
-    """Reads one line of three badly."""
+    """Reads one line of three badly; its piece, larger, as `again` says for each turn."""
 
-    def __init__(self) -> None:
-        pass
+    def __init__(self, again: Sequence[float], *, min_confidence: float = 0.7) -> None:
+        self._min_confidence = min_confidence
+        self._tries = iter(again)
 
     def _lines(self, image: Image.Image) -> list[Line]:
         del image
-        sure = [line("It begins.", 0, 0, 100), line("It ends.", 0, 20, 100)]
-        return [*sure, replace(line("2ns wns n", 0, 40, 100), confidence=0.41)]
+        sure = [line("It begins.", 0, 0, 1), line("It ends.", 0, 0.2, 1)]
+        return [*sure, replace(line("2ns wns n", 0, 0.46, 1), confidence=0.41)]
 
-    def _again(self, image: Image.Image, line: Line) -> Line:
-        del image
-        return line
+    def _words(self, piece: Image.Image, line: Line) -> Line:
+        del piece
+        confidence = next(self._tries)
+        return replace(line, text=f"read at {confidence}", confidence=confidence)
 
 
-def test_page_with_a_doubtful_line_needs_a_look_at_its_place() -> None:
-    part = Guess().part(Image.new("RGB", (100, 88)), locator="page 1")
-    assert (part.status, part.text) == (PartStatus.NEEDS_OCR, "It begins.\nIt ends.\n2ns wns n")
-    assert part.reason == (
-        "read by OCR: confidence 0.80 on average, 0.41 for the lowest line, which needs a look: '2ns wns n', 50% down "
-        "the page"
-    )
+def guess(*again: float, min_confidence: float = 0.7) -> Part:
+    return Guess(again, min_confidence=min_confidence).part(Image.new("RGB", (100, 100)), locator="page 1")
+
+
+def test_page_with_a_doubtful_line_needs_review_at_its_place() -> None:
+    part = guess(0.3, 0.2)
+    assert (part.status, part.text) == (PartStatus.NEEDS_REVIEW, "It begins.\nIt ends.\n2ns wns n")
+    assert part.reason == "read by OCR, which is not sure of '2ns wns n' (0.41, 50% down the page)"
+    assert [line.confidence for line in part.lines] == [1.0, 1.0, 0.41]
+
+
+def test_doubtful_line_is_read_again_larger_and_turned_and_the_surest_is_taken() -> None:
+    part = guess(0.6, 0.92)
+    assert (part.status, part.reason, part.text.split("\n")[-1]) == (PartStatus.OK, "read by OCR", "read at 0.92")
+    assert guess(0.6, 0.65).text.endswith("read at 0.65")
+
+
+def test_least_confidence_decides_what_is_doubtful_and_is_part_of_the_version() -> None:
+    assert guess(min_confidence=0.4).status == PartStatus.OK
+    assert guess(0.6, 0.92, min_confidence=0.95).status == PartStatus.NEEDS_REVIEW
+    assert OcrConverter(ocr_min_confidence=0.4).version() != OcrConverter(ocr_min_confidence=0.5).version()
 
 
 @pytest.fixture(scope="module")
@@ -113,19 +135,21 @@ def test_scan_is_read_in_the_sandbox(server: ConverterServer, tmp_path: Path) ->
 
 
 def test_columns_are_read_one_by_one_and_rows_of_a_table_across() -> None:
-    title, foot = line("title", 0, 0, 100), line("foot", 45, 90, 55)
+    title, foot = line("title", 0, 0, 1), line("foot", 0.45, 0.9, 0.55)
     text = [
-        line(f"{side}{row}", left, 10 * row, left + 45) for row in (1, 2, 3) for side, left in (("a", 0), ("b", 55))
+        line(f"{side}{row}", left, 0.1 * row, left + 0.45)
+        for row in (1, 2, 3)
+        for side, left in (("a", 0), ("b", 0.55))
     ]
     assert read([title, *text, foot]) == ["title", "a1", "a2", "a3", "b1", "b2", "b3", "foot"]
     cells = [
-        line(f"{side}{row}", left, 10 * row, left + 10) for row in (1, 2, 3) for side, left in (("a", 0), ("b", 90))
+        line(f"{side}{row}", left, 0.1 * row, left + 0.1) for row in (1, 2, 3) for side, left in (("a", 0), ("b", 0.9))
     ]
     assert read(cells) == ["a1", "b1", "a2", "b2", "a3", "b3"]
 
 
 def line(text: str, left: float, top: float, right: float) -> Line:
-    return Line(text=text, confidence=1.0, left=left, top=top, right=right, bottom=top + 8)
+    return Line(text=text, confidence=1.0, left=left, top=top, right=right, bottom=top + 0.08)
 
 
 def read(lines: Sequence[Line]) -> list[str]:

@@ -8,8 +8,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.config.convert import ConvertJob
 from memagent_batch.config.job import ExecutorKind
-from memagent_batch.flows.convert import ConvertJob, convert
+from memagent_batch.flows.convert import convert
 from memagent_batch.store.location import Location
 from tests.convert.planted import HUGE_BYTES, write_planted
 
@@ -32,7 +33,7 @@ def converted_outcomes(folder: Path, facts: dict[str, str]) -> dict[str, str]:
     job = ConvertJob(
         documents=(str(folder / "in"),),
         output=str(folder / "out"),
-        file_bytes=HUGE_BYTES,
+        file_mib=HUGE_BYTES >> 20,
         executor=ExecutorKind.LOCAL,
     )
     manifest = convert(job)

@@ -17,14 +17,14 @@ import pyarrow as pa
 import pytest
 import ray
 
+from memagent_batch.config.convert import ConvertJob
 from memagent_batch.config.job import ExecutorKind
 from memagent_batch.convert.batches import plan_batches
-from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.record import ConvertManifest, begin_convert, close_convert
 from memagent_batch.convert.table import CONVERTED
 from memagent_batch.errors import InputError, NotReadError, OutputError, SupersededError, TooManyFailedError
 from memagent_batch.flows import convert as pipeline
-from memagent_batch.flows.convert import ConvertJob, choose_converters, convert
+from memagent_batch.flows.convert import choose_converters, convert
 from memagent_batch.runs.tables import table_files
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import read_parquet
@@ -35,17 +35,22 @@ ROOT = Path(__file__).parents[2]
 
 
 def job_of(folder: Path, **settings: Any) -> ConvertJob:
-    limits = Limits(seconds=5, memory_bytes=512 << 20, output_bytes=4 << 20)
     job = ConvertJob(
         documents=(str(folder / "in"),),
         output=str(folder / "out"),
-        converters=CONVERTERS,
+        converter=pairs(CONVERTERS),
         allow_code=True,
-        limits=limits,
-        file_bytes=8 << 20,
+        seconds=5,
+        memory_mib=512,
+        output_mib=4,
+        file_mib=8,
         executor=ExecutorKind.LOCAL,
     )
-    return replace(job, **settings)
+    return job.model_copy(update=settings)
+
+
+def pairs(converters: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(f"{kind}={name}" for kind, name in converters.items())
 
 
 def table_of(job: ConvertJob) -> pa.Table:
@@ -89,12 +94,12 @@ def test_two_hundred_mixed_files_have_rows_whatever_they_hold(tmp_path: Path) ->
     expected = write_corpus(tmp_path / "in", healthy=149, hostile=50)
     pages = files.pdf(*["BT /F1 9 Tf 9 9 Td (x) Tj ET"] * 100_000)
     (tmp_path / "in" / "pages.pdf").write_bytes(pages)
-    job = job_of(tmp_path, file_bytes=8 << 20)
+    job = job_of(tmp_path)
     manifest = convert(job)
     require_closed(table_of(job), {**expected, "pages.pdf": "skipped"})
     assert manifest["counts"]["files"] == 200
 
-    larger = replace(job, file_bytes=64 << 20, limits=Limits(seconds=60, output_bytes=64 << 20))
+    larger = job.model_copy(update={"file_mib": 64, "seconds": 60, "memory_mib": 1024, "output_mib": 64})
     assert convert(larger)["counts"]["files_converted"] == 1 + len(huge(expected))
     table = table_of(larger)
     require_closed(table, {**expected, "pages.pdf": "ok"} | dict.fromkeys(huge(expected), "failed"))
@@ -132,13 +137,13 @@ def test_failed_files_stay_until_they_are_asked_for_again(tmp_path: Path) -> Non
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.loop").write_text("x")
     (tmp_path / "in" / "b.txt").write_text("fine")
-    job = job_of(tmp_path, limits=Limits(seconds=3))
+    job = job_of(tmp_path, seconds=3)
     assert endings(convert(job)) == {"converted": 2, "failed": 1, "ok": 1}
     assert endings(convert(job)) == {"reused": 2, "failed": 1, "ok": 1}
-    mended = replace(job, converters={".loop": "tests.convert.hostile:Quiet"}, retry_failed=True)
+    mended = job.model_copy(update={"converter": (".loop=tests.convert.hostile:Quiet",), "retry_failed": True})
     assert endings(convert(mended)) == {"reused": 1, "converted": 1, "ok": 2}
     with pytest.raises(TooManyFailedError, match="1 of 2 files failed"):
-        convert(replace(job, max_failed_share=0.1))
+        convert(job.model_copy(update={"max_failed_share": 0.1}))
 
 
 def test_new_version_of_a_converter_converts_its_files_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,21 +164,38 @@ def test_new_version_of_a_converter_converts_its_files_again(tmp_path: Path, mon
 
 
 def test_converter_named_for_an_ending_converts_the_files_that_it_now_concerns_and_no_other(tmp_path: Path) -> None:
-    mail = files.mail("s", "see below", files=[("b.rtf", b"attached")])
-    contents = {"a.rtf": b"none", "a.log": b"text", "a.png": b"BM picture", "a.eml": mail.as_bytes(), "a.txt": b"note"}
+    mail = files.mail("s", "see below", files=[("b.dat", b"attached")])
+    contents = {"a.dat": b"none", "a.log": b"text", "a.png": b"BM picture", "a.eml": mail.as_bytes(), "a.txt": b"note"}
     (tmp_path / "in").mkdir()
     for name, data in contents.items():
         (tmp_path / "in" / name).write_bytes(data)
     plain = job_of(tmp_path)
     assert endings(convert(plain)) == {"converted": 5, "skipped": 2, "needs_ocr": 1, "ok": 2}
 
-    own = replace(plain, converters=dict.fromkeys((".rtf", ".log", ".png"), "tests.convert.hostile:Quiet"))
+    quiet = pairs(dict.fromkeys((".dat", ".log", ".png"), "tests.convert.hostile:Quiet"))
+    own = plain.model_copy(update={"converter": quiet})
     assert endings(convert(own)) == {"reused": 1, "converted": 4, "ok": 5}
     texts = {row["document_id"]: row["text"] for row in table_of(own).to_pylist()}
-    assert (texts["a.rtf"], texts["a.log"], texts["a.png"]) == ("NONE", "TEXT", "BM PICTURE")
-    assert (texts["a.eml/1-b.rtf"], texts["a.txt"]) == ("ATTACHED", "note")
+    assert (texts["a.dat"], texts["a.log"], texts["a.png"]) == ("NONE", "TEXT", "BM PICTURE")
+    assert (texts["a.eml/1-b.dat"], texts["a.txt"]) == ("ATTACHED", "note")
     assert endings(convert(own)) == {"reused": 5, "ok": 5}
     assert endings(convert(plain)) == {"reused": 1, "converted": 4, "skipped": 2, "needs_ocr": 1, "ok": 2}
+
+
+def test_lines_of_ocr_are_in_the_table_and_another_least_confidence_reads_them_again(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.scan").write_text("It begins.")
+    (tmp_path / "in" / "b.txt").write_text("It ends.")
+    job = job_of(tmp_path, converter=(".scan=tests.convert.hostile:Unsure",))
+    assert endings(convert(job)) == {"converted": 2, "needs_review": 1, "ok": 1}
+    scan, text = table_of(job).to_pylist()
+    assert (scan["ocr_lowest"], scan["ocr_mean"]) == (0.5, 0.5)
+    assert scan["ocr_lines"] == [{"confidence": 0.5, "left": 0.1, "top": 0.2, "right": 0.9, "bottom": 0.25}]
+    assert (text["ocr_lowest"], text["ocr_mean"], text["ocr_lines"]) == (None, None, None)
+    lenient = job.model_copy(update={"ocr_min_confidence": 0.4})
+    assert endings(convert(lenient)) == {"reused": 1, "converted": 1, "ok": 2}
 
 
 def test_run_goes_on_from_the_table_files_of_one_that_was_killed(tmp_path: Path) -> None:
@@ -204,7 +226,7 @@ def test_run_killed_midway_goes_on_where_it_stopped(tmp_path: Path) -> None:
     run.wait()
     assert not (tmp_path / "out" / "manifest.json").exists()
     (tmp_path / "in" / "23.sleep").write_text("0.1")
-    job = job_of(tmp_path, converters={".sleep": "tests.convert.hostile:Sleeping"})
+    job = job_of(tmp_path, converter=(".sleep=tests.convert.hostile:Sleeping",))
     manifest = convert(job)
     assert (manifest["counts"]["files_reused"], manifest["counts"]["files_converted"]) == (16, 8)
     require_closed(table_of(job), {path.name: "ok" for path in (tmp_path / "in").iterdir()})
@@ -327,9 +349,9 @@ def test_output_of_other_files_is_refused(tmp_path: Path) -> None:
     job = job_of(tmp_path)
     convert(job)
     with pytest.raises(OutputError, match="choose another output"):
-        convert(replace(job, documents=(str(tmp_path / "other"),)))
+        convert(job.model_copy(update={"documents": (str(tmp_path / "other"),)}))
     with pytest.raises(OutputError, match="inside the documents"):
-        convert(replace(job, output=str(tmp_path / "in" / "out")))
+        convert(job.model_copy(update={"output": str(tmp_path / "in" / "out")}))
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["counts"]["files"] == 1
 
 

@@ -68,18 +68,18 @@ def test_scan_says_each_night_what_needs_a_look_what_was_not_read_and_what_is_go
 def test_scan_of_files_of_which_some_can_not_be_read_now_answers_the_others_and_ends_with_1(
     text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = batches._Sources._digest
+    whole = batches._Sources._copied
 
-    def digest(sources: batches._Sources, file: listing.InputFile, **arguments: Any) -> str:
+    def copied(sources: batches._Sources, file: listing.InputFile, copy: Path) -> str:
         if file.name == "away.txt":
             raise InputUnreachableError("away.txt: the store does not answer")
-        return whole(sources, file, **arguments)
+        return whole(sources, file, copy)
 
     (tmp_path / "in").mkdir()
     for name in ("away.txt", "whole.txt"):
         (tmp_path / "in" / name).write_text("There is nothing of a fee here.")
     with monkeypatch.context() as outage:
-        outage.setattr(batches._Sources, "_digest", digest)
+        outage.setattr(batches._Sources, "_copied", copied)
         assert night(tmp_path, text_model) == 1
     assert "1 of 2 files were not read" in capsys.readouterr().err.splitlines()[-1]
     assert summary(tmp_path)["num_unread"] == 1

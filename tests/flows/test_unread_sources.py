@@ -1,5 +1,6 @@
 """From files to answers: what was not read of a source is said in every row, and in the exit code."""
 
+import json
 from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ import yaml
 
 from memagent_batch.cli.main import main
 from memagent_batch.cli.settings import job_of
+from memagent_batch.config.convert import ConvertJob
 from memagent_batch.flows.answer import answer
-from memagent_batch.flows.convert import ConvertJob, convert
+from memagent_batch.flows.convert import convert
 from memagent_batch.runs.comparison import compare_runs
 from memagent_batch.runs.history import find_run
 from memagent_batch.runs.tables import table_files
@@ -31,6 +33,7 @@ def write_files(folder: Path) -> None:
     mail["From"], mail["Subject"] = "ann@example.com", "Terms"
     mail.set_content("The terms are attached.")
     mail.add_attachment(b"\x7fELF\x00\x01", maintype="application", subtype="x-program", filename="terms.bin")
+    (folder / "faint.scan").write_text("There is nothing of a fee here.")
     (folder / "half.pdf").write_bytes(pdf(written("The fee is on the next page."), SCAN))
     (folder / "_draft.pdf").write_bytes(pdf(written("The fee is 5.")))
     (folder / "mail.eml").write_bytes(mail.as_bytes())
@@ -60,13 +63,15 @@ def scanned(tmp_path_factory: pytest.TempPathFactory, text_model: str) -> Path:
     """A folder of files with a finished run over their texts."""
     folder = tmp_path_factory.mktemp("scanned")
     write_files(folder / "in")
-    convert(ConvertJob(documents=(f"{folder}/in",), output=f"{folder}/texts"))
+    converter = (".scan=tests.convert.hostile:Unsure",)
+    convert(ConvertJob(documents=(f"{folder}/in",), output=f"{folder}/texts", converter=converter, allow_code=True))
     answer(job_of(**settings_of(folder, text_model)))
     return folder
 
 
 def test_nothing_is_not_stated_unless_all_of_its_source_was_read(scanned: Path) -> None:
     assert values_of(scanned) == {
+        "faint.scan": ("ok", "not_stated"),
         "half.pdf": ("ok", "not_read"),
         "mail.eml": ("ok", "not_read"),
         "mail.eml/1-terms.bin": ("failed", "not_read"),
@@ -100,6 +105,23 @@ def test_answers_name_source_converter_and_the_parts_that_were_not_read(scanned:
     assert mail.startswith("skipped: ")
     assert mail.endswith("(attachment 1-terms.bin)")
     assert rows["mail.eml/1-terms.bin"]["source"] == "mail.eml"
+
+
+def test_document_that_ocr_may_have_read_wrongly_was_read_and_is_named_to_whoever_checks_its_answers(
+    scanned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (row,) = (each for each in rows_of(scanned) if (each["document_id"], each["question_id"]) == ("faint.scan", "fee"))
+    why = "needs_review: read by OCR, which is not sure of 'There is nothing of a fee here.'"
+    assert (row["source_review"], row["source_unread"], row["source_read"], row["coverage"]) == (why, None, 1.0, 1.0)
+    assert main(["show", f"{scanned}/run", "faint.scan"]) == 0
+    assert why in " ".join(capsys.readouterr().out.split())
+    assert main(["page", f"{scanned}/run", "--to", f"{tmp_path}/pages"]) == 0
+    said = json.loads((tmp_path / "pages/summary.json").read_text())
+    assert (said["num_review"], said["review"], said["num_unread"]) == (1, {"faint.scan": why}, 6)
+    assert f"CHECK AGAINST THE SOURCE\n  faint.scan: {why}" in (tmp_path / "pages/summary.txt").read_text()
+    assert "Check against the source" in (tmp_path / "pages/summary.html").read_text()
+    documents = [page.read_text() for page in (tmp_path / "pages").rglob("documents/*/*.html")]
+    assert sum("check against the source" in page for page in documents) == 1
 
 
 def test_tables_verify_and_a_second_run_is_the_same(

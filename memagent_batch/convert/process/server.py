@@ -20,7 +20,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, NoReturn, TypedDict
 
-from memagent_batch.convert.converter import Attachment, Converter, Part, ending_of, failure_reason
+from memagent_batch.convert.converter import Attachment, Converter, Part, ending_of, failure_reason, make_converter
 from memagent_batch.convert.kinds import recognise
 from memagent_batch.convert.process.sandbox import Limits, confine
 
@@ -48,6 +48,8 @@ class Request(TypedDict):
 
     converters: dict[str, str]
     """Import paths by kind or ending; an ending comes first."""
+    settings: dict[str, Any]
+    """Settings of `memagent convert` that converters may be made with."""
     file: str
     folder: str
     """Where its parts and attachments go."""
@@ -138,7 +140,8 @@ def _run(makers: Mapping[str, Any], request: Request, *, limits: Limits, server:
                 lines.write(_line({"kind": None}) + _line(asdict(found)))
             else:
                 lines.write(_line({"kind": found}))
-                _write(makers[found](), lines, file=Path(request["file"]), output_bytes=request["output_bytes"])
+                converter = make_converter(makers[found], request["settings"])
+                _write(converter, lines, file=Path(request["file"]), output_bytes=request["output_bytes"])
         code = DONE
     except BaseException as error:  # noqa: BLE001 - whatever a converter raises is the reason in its file's row
         (folder / FAILURE_FILE).write_text(_reason(error, limits=limits), encoding="utf-8", errors="replace")

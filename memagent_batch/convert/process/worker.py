@@ -53,8 +53,9 @@ class ConverterServer:
     The folder outlasts a server that died: attachments that are still to be converted lie in it.
     """
 
-    def __init__(self, *, search_path: Sequence[str] = ()) -> None:
+    def __init__(self, *, search_path: Sequence[str] = (), settings: Mapping[str, Any] = {}) -> None:
         self._search_path = search_path
+        self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
         self._folder = Path()
         self._num_files = 0
@@ -107,6 +108,7 @@ class ConverterServer:
         folder = self.folder()
         request: Request = {
             "converters": {**converters},
+            "settings": {**self._settings},
             "file": str(file),
             "folder": str(folder),
             "limits": asdict(limits),

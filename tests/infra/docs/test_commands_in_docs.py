@@ -9,10 +9,10 @@ import pytest
 from benchmarks.__main__ import MEASUREMENTS
 from memagent_batch.cli import main as cli
 from memagent_batch.cli.options import given_values, options_of
-from memagent_batch.cli.settings import TrainLoopSettings
+from memagent_batch.cli.settings import ScanSettings, TrainLoopSettings
 from tests.infra.docs.test_markdown import FENCE, PAGES, ROOT
 
-NAMES = {option.name for option in options_of(TrainLoopSettings)}
+NAMES = {option.name for settings in (ScanSettings, TrainLoopSettings) for option in options_of(settings)}
 GROUPS = {name.split(".")[0] for name in NAMES if "." in name}
 
 
