@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from memagent_batch.api.run import Run
     from memagent_batch.api.stage import read
     from memagent_batch.config.agent import SamplingConfig
+    from memagent_batch.config.convert import ConvertConfig
     from memagent_batch.config.engines import OpenAIConfig, VllmConfig
     from memagent_batch.config.follow_ups import FollowUpConfig
     from memagent_batch.config.job import BoundsConfig, LogConfig, PoolConfig, RolloutConfig, TableFormat
@@ -37,6 +38,7 @@ _NAMES = {
     "api.run": "Run",
     "api.stage": "read",
     "config.agent": "SamplingConfig",
+    "config.convert": "ConvertConfig",
     "config.engines": "OpenAIConfig VllmConfig",
     "config.follow_ups": "FollowUpConfig",
     "config.job": "BoundsConfig LogConfig PoolConfig RolloutConfig TableFormat",
@@ -54,6 +56,7 @@ __all__ = [
     "Answered",
     "Bool",
     "BoundsConfig",
+    "ConvertConfig",
     "Date",
     "FollowUpConfig",
     "Gated",

@@ -110,7 +110,7 @@ class _Documents:
         self.shown: dict[str, str] = {}
 
     def add(self, answer: Row) -> bool:
-        """Takes a row of `answers`; whether its document is one more. Rows of a document follow each other.""""""
+        """Takes a row of `answers`; whether its document is one more. Rows of a document follow each other."""
         text, document_id = answer.get(self._column), answer["document_id"]
         if not text or document_id == self._last:
             return False
