@@ -250,9 +250,9 @@ def compare_runs(before: PastRun, after: PastRun) -> Iterator[pa.Table]:
         tables |= {f"plan_{side}": _plan(run), f"questions_{side}": _questions(run)}
     with open_database(tables) as database:
         for side in runs:
-            database.execute(f"create view readings_{side} as {_READINGS.format(side=side)}")
+            database.execute(f"create temp view readings_{side} as {_READINGS.format(side=side)}")
             asked = f"select distinct document_id, question_id from readings_{side} where sample = 0"
-            database.execute(f"create view asked_{side} as {asked}")
+            database.execute(f"create temp view asked_{side} as {asked}")
         database.execute(f"create temp table pairs as {_PAIRS}", _conditions(before, after))
         for side, run in runs.items():
             _register_log(database, run, side=side)
@@ -313,8 +313,9 @@ def _closed_between(before: PastRun, after: PastRun) -> pa.Table:
 
 def _closed_keys(run: PastRun, fingerprints: Collection[str]) -> pa.Table:
     """Keys of what runs up to this one closed."""
-    read = read_keys(run.output, fingerprints=fingerprints, folders=[FOLLOW_UPS_FOLDER]) if fingerprints else []
-    keys = pa.concat_tables([LOG_KEYS.empty_table(), *read])
+    if not fingerprints:
+        return LOG_KEYS.empty_table()
+    keys = read_keys(run.output, fingerprints=fingerprints, folders=[FOLLOW_UPS_FOLDER])
     return keys.filter(pc.less_equal(keys["run_id"], run.run_id))
 
 
@@ -324,8 +325,8 @@ def _register_log(database: "duckdb.DuckDBPyConnection", run: PastRun, *, side: 
     found = database.sql(sql).to_arrow_table()
     run_ids, fingerprints = (pc.unique(column).drop_null().to_pylist() for column in found.columns)
     reader = run.manifest["fingerprint"]
-    read = read_keys(run.output, fingerprints=[reader], folders=[OUTCOMES_FOLDER], begins=run_ids) if run_ids else []
-    database.register(f"outcomes_{side}", pa.concat_tables([LOG_KEYS.empty_table(), *read]))
+    keys = read_keys(run.output, fingerprints=[reader], folders=[OUTCOMES_FOLDER], begins=run_ids)
+    database.register(f"outcomes_{side}", keys)
     database.register(f"closed_{side}", counted_rows(_closed_keys(run, fingerprints)))
 
 

@@ -27,7 +27,9 @@ BATCH_ROWS = 65_536
 
 
 @contextmanager
-def open_database(tables: Mapping[str, pa.Table | ds.Dataset]) -> Iterator["duckdb.DuckDBPyConnection"]:
+def open_database(
+    tables: Mapping[str, pa.Table | pa.RecordBatchReader | ds.Dataset],
+) -> Iterator["duckdb.DuckDBPyConnection"]:
     """A connection to the database of this process that sees these tables, by name. Times are in UTC."""
     with _database().cursor() as connection:
         connection.execute("set timezone = 'UTC'")
@@ -43,6 +45,7 @@ def _database() -> "duckdb.DuckDBPyConnection":
 
     folder = mkdtemp(prefix="memagent-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(_database.cache_clear)  # DuckDB's library complains of a connection that outlives Python
     settings: dict[str, str | int | float | list[str]] = {
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
