@@ -82,6 +82,10 @@ class DriverConfig(Section):
 class RecordConfig(Section):
     """The record that a finished run of `memagent answer` leaves."""
 
+    keep_nights: Count = 7
+    """Runs for which table files stay that a later run has replaced: as long can runs be compared, and read by whoever
+    has an older list of files."""
+
     sign: Text | None = None
     """SSH key that signs the list of a run's files, `SHA256SUMS`, by `ssh-keygen -Y sign`: a file with a private key
     without a passphrase, or with a public key whose private one an agent has."""
