@@ -25,7 +25,7 @@ from memagent_batch.store.location import Location, absolute
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run whose counts have closed. Its tables are there until the next run of the same output has finished."""
+    """A run whose counts have closed. Its tables stay for `record.keep_nights` later runs of the same output."""
 
     output: str
     """Where it wrote: a folder or URI."""

@@ -73,8 +73,19 @@ class LogConfig(Section):
     """Longest time that a failing flush is tried again; turns wait meanwhile, and then the run stops."""
 
 
+class DriverConfig(Section):
+    """The process that plans a run."""
+
+    memory_gib: Annotated[float, Field(gt=0)] = 2.0
+    """Memory of the database that joins documents, questions and log, GiB; more goes to temporary files (`TMPDIR`)."""
+
+
 class RecordConfig(Section):
     """The record that a finished run of `memagent answer` leaves."""
+
+    keep_nights: Count = 7
+    """Runs for which table files stay that a later run has replaced: as long can runs be compared, and read by whoever
+    has an older list of files."""
 
     sign: Text | None = None
     """SSH key that signs the list of a run's files, `SHA256SUMS`, by `ssh-keygen -Y sign`: a file with a private key
@@ -182,6 +193,8 @@ class RunConfig(BoundsConfig, Storage):
     """The actor pool."""
     log: LogConfig = LogConfig()
     """The turn log."""
+    driver: DriverConfig = DriverConfig()
+    """The process that plans a run."""
     record: RecordConfig = RecordConfig()
     """The record that a finished run of `memagent answer` leaves."""
     follow_ups: FollowUpConfig = FollowUpConfig()

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import compress
-from operator import itemgetter
 from typing import Any, TypedDict
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,11 +20,11 @@ from memagent_batch.documents.formats.byte_lines import line_at
 from memagent_batch.documents.formats.formats import Format
 from memagent_batch.documents.formats.records import Place
 from memagent_batch.documents.shards import FOUND_FILES, FoundShards, Shard
-from memagent_batch.domain.addresses import permanent_number
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import BadFileError, DocumentMissingError, InputError, SourceUnreadError
 from memagent_batch.logs import EventKind
 from memagent_batch.store.columns import column
+from memagent_batch.store.database import on_disk, open_database, query_to_disk, run_query
 from memagent_batch.store.location import Location
 
 log = logging.getLogger(__name__)
@@ -84,6 +84,16 @@ _RULES = b"memagent.rules"
 """Key, in the metadata of kept files, of what decides the rows that a file gives the index."""
 _CODE = 3
 """Raised with every change of the code that changes a row of an index."""
+_DOUBLED = """
+select document_id, count(*) over () as num_ids
+from (select document_id from documents group by all having count(*) > 1) order by document_id limit 1
+"""
+_IN_ORDER = "from documents order by format, path, start, stop, document_id"
+_SAMPLED = """
+select row from documents order by sha256($seed || '|' || coalesce(document_hash, document_id)), document_id
+limit $limit
+"""
+"""By `permanent_number`."""
 _SHOWN_NAMES = 5
 """Files or documents that a line names."""
 _FORMAT_NAMES = {
@@ -181,14 +191,14 @@ def require_unique_ids(index: pa.Table, *, documents: Location) -> None:
     Raises:
         InputError: names the id and both places.
     """
-    counts = index.select(["document_id"]).group_by("document_id").aggregate([([], "count_all")])
-    doubled = counts.filter(pc.greater(counts["count_all"], 1))
+    doubled = run_query(_DOUBLED, {"documents": index.select(["document_id"])})
     if not doubled.num_rows:
         return
     document_id = doubled["document_id"][0].as_py()
     rows = index.filter(pc.equal(index["document_id"], document_id)).slice(0, 2).to_pylist()
     first, second = (place_of(row, documents=documents) for row in rows)
-    more = f", and {doubled.num_rows - 1} more ids are doubled" if doubled.num_rows > 1 else ""
+    num_more = doubled["num_ids"][0].as_py() - 1
+    more = f", and {num_more} more ids are doubled" if num_more else ""
     raise InputError(
         f"document_id {document_id!r} is there twice: in {first} and in {second}{more}; "
         "give every document its own id, or name the columns that put its rows in order with "
@@ -199,7 +209,13 @@ def require_unique_ids(index: pa.Table, *, documents: Location) -> None:
 def with_missing(index: pa.Table, document_ids: Sequence[str]) -> pa.Table:
     """The index with a row for each document that questions are bound to and that is not there."""
     rows = [IndexRow(document_id=name, error=_MISSING_ERROR, error_type=MISSING_DOCUMENT) for name in document_ids]
-    return pa.concat_tables([index, index_table(rows, schema=index.schema)]).combine_chunks()
+    return pa.concat_tables([index, index_table(rows, schema=index.schema)])
+
+
+def in_order(index: pa.Table) -> pa.Table:
+    """The index in the order of its files, the same however much of it was made again."""
+    with open_database({"documents": index}) as database:
+        return query_to_disk(database, _IN_ORDER, schema=index.schema)
 
 
 def is_there(table: pa.Table) -> pa.ChunkedArray:
@@ -276,11 +292,18 @@ class SampledDocuments:
     """What is left out; None where nothing can be."""
 
 
-def documents_named(index: pa.Table, document_ids: Collection[str]) -> SampledDocuments:
+def documents_named(index: pa.Table, document_ids: pa.Array) -> SampledDocuments:
     """The documents of these ids, for a second pass."""
-    is_named = pc.is_in(index["document_id"], pa.array(document_ids, index.schema.field("document_id").type))
-    taken, outside = index.filter(is_named), index.filter(pc.invert(is_named))
-    return SampledDocuments(taken=taken.combine_chunks(), outside=outside.combine_chunks())
+    is_named = pc.is_in(index["document_id"], document_ids.cast(index.schema.field("document_id").type))
+    return _split(index, is_named)
+
+
+def _split(index: pa.Table, is_taken: pa.ChunkedArray) -> SampledDocuments:
+    taken, outside = (
+        on_disk((batch.filter(batch["is_wanted"]).select(index.schema.names) for batch in batches), schema=index.schema)
+        for batches in (index.append_column("is_wanted", each).to_batches() for each in (is_taken, pc.invert(is_taken)))
+    )
+    return SampledDocuments(taken=taken, outside=outside)
 
 
 def sample_documents(index: pa.Table, *, limit: int | None, seed: int) -> SampledDocuments:
@@ -290,14 +313,11 @@ def sample_documents(index: pa.Table, *, limit: int | None, seed: int) -> Sample
     """
     if limit is None:
         return SampledDocuments(taken=index, outside=None)
-    hashes, names = index["document_hash"].to_pylist(), index["document_id"].to_pylist()
-    numbered = [
-        (permanent_number(str(seed), hash_ or name), name, row)
-        for row, (hash_, name) in enumerate(zip(hashes, names, strict=True))
-    ]
-    rows = [row for *_, row in sorted(numbered, key=itemgetter(0, 1))]
-    taken, outside = (pa.array(sorted(part), pa.int64()) for part in (rows[:limit], rows[limit:]))
-    return SampledDocuments(taken=index.take(taken).combine_chunks(), outside=index.take(outside).combine_chunks())
+    documents = index.select(["document_id", "document_hash"]).append_column("row", pa.array(np.arange(index.num_rows)))
+    rows = run_query(_SAMPLED, {"documents": documents}, seed=str(seed), limit=limit)["row"].to_numpy()
+    is_taken = np.zeros(index.num_rows, bool)
+    is_taken[rows] = True
+    return _split(index, pa.chunked_array([is_taken]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,14 +360,14 @@ class KeptIndex:
     @classmethod
     def of(cls, index: pa.Table, indexed: IndexedFiles) -> "KeptIndex":
         """What a run keeps. A file with rows that can't be read is not known: every night looks again."""
-        bad = index.filter(pc.equal(index["error_type"], BAD_FILE))["path"].combine_chunks()
+        bad = index["path"].filter(pc.equal(index["error_type"], BAD_FILE)).combine_chunks()
         files = indexed.files.filter(pc.is_valid(indexed.files["version"]))
         files = (
             files.filter(pc.invert(pc.is_in(files["path"], value_set=bad))).group_by(FOUND_FILES.names).aggregate([])
         )
         rules = {_RULES: indexed.rules.encode()}
         return cls(
-            documents=index.filter(is_there(index)), files=files.cast(FOUND_FILES).replace_schema_metadata(rules)
+            documents=_split(index, is_there(index)).taken, files=files.cast(FOUND_FILES).replace_schema_metadata(rules)
         )
 
     def knows(self, path: str, files: pa.Table) -> bool:
@@ -381,7 +401,9 @@ def reuse_index(
     if settings.order_columns and not is_whole:
         known = pa.chunked_array([pa.array([False] * len(known))])
     paths = indexed.files["path"].filter(known).combine_chunks()
-    rows = kept.documents.filter(pc.is_in(kept.documents["path"], value_set=paths))
+    rows = (
+        kept.documents if is_whole else _split(kept.documents, pc.is_in(kept.documents["path"], value_set=paths)).taken
+    )
     is_new = iter(pc.invert(known).to_pylist())
     left = [replace(shard, paths=tuple(compress(shard.paths, is_new))) for shard in shards]
     return ReusedIndex(rows=rows, shards=[shard for shard in left if shard.paths], is_whole=is_whole)
@@ -440,7 +462,7 @@ def warn_of_missing(document_ids: Sequence[str]) -> None:
 
 def _document_formats(index: pa.Table) -> pa.ChunkedArray:
     """The format of each document; files that can't be read are none."""
-    return index.filter(pc.not_equal(pc.fill_null(index["error_type"], ""), BAD_FILE))["format"]
+    return index["format"].filter(pc.not_equal(pc.fill_null(index["error_type"], ""), BAD_FILE))
 
 
 def _quoted(names: Sequence[str]) -> str:

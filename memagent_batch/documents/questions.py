@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, TypedDict
 
 import pyarrow as pa
@@ -209,15 +209,14 @@ def most_questions(questions: pa.Table) -> int:
     return of_every_document + max(counts.values(), default=0)
 
 
-def missing_again(document_ids: Collection[str], index: pa.Table) -> list[str]:
+def missing_again(document_ids: pa.Array, index: pa.Table) -> list[str]:
     """The documents of a second pass that are not there any more.
 
     Raises:
         InputError: none of them is there: more likely other documents than a lake that lost them all.
     """
-    named = pa.array(document_ids, pa.string())
-    missing: list[str] = named.filter(pc.invert(pc.is_in(named, index["document_id"].combine_chunks()))).to_pylist()
-    if missing and len(missing) == len(named):
+    missing = _not_in(index, document_ids)
+    if missing and len(missing) == len(document_ids):
         raise InputError(
             f"again_where: none of the {len(missing):,} documents that it takes, such as {missing[0]!r}, is among the "
             f"{index.num_rows:,} documents; give the documents that again_from was read of"
@@ -232,16 +231,24 @@ def missing_documents(questions: pa.Table, index: pa.Table) -> list[str]:
         InputError: none of those documents is there: more likely a wrong column than a lake that lost them all.
     """
     bound = questions.filter(pc.is_valid(questions["document_id"]))
-    there = pc.is_in(bound["document_id"], index["document_id"].combine_chunks())
-    missing = bound.filter(pc.invert(there)).select(["question_id", "document_id"])
-    names = list(dict.fromkeys(missing["document_id"].to_pylist()))
-    if names and missing.num_rows == bound.num_rows:
+    bound_ids = pc.unique(bound["document_id"])
+    names = _not_in(index, bound_ids)
+    if names and len(names) == len(bound_ids):
         raise InputError(
-            f"question {missing['question_id'][0].as_py()!r} is bound to document_id {names[0]!r}, which is not among "
+            f"question {bound['question_id'][0].as_py()!r} is bound to document_id {names[0]!r}, which is not among "
             f"the {index.num_rows} documents, and so are all bound questions ({len(names)} such ids in all); correct "
             "them, or add documents"
         )
     return names
+
+
+def _not_in(index: pa.Table, document_ids: pa.Array) -> list[str]:
+    """Those of the ids, each given once, that no document has, in their order."""
+    ids = document_ids.cast(index.schema.field("document_id").type)
+    is_named = pc.is_in(index["document_id"], value_set=ids)
+    found = index["document_id"].filter(is_named).combine_chunks() if len(ids) else ids
+    missing: list[str] = ids.filter(pc.invert(pc.is_in(ids, value_set=found))).to_pylist()
+    return missing
 
 
 def _placed_questions(

@@ -37,6 +37,7 @@ from memagent_batch.runs.history import read_kept_index
 from memagent_batch.runs.manifest import read_run_record
 from memagent_batch.runs.record import signature
 from memagent_batch.runs.tables import ANSWERS
+from memagent_batch.store.database import limit_memory
 from memagent_batch.store.location import Location
 from memagent_batch.wiring import (
     ReaderIdentity,
@@ -84,6 +85,7 @@ def check(job: JobConfig) -> CheckedJob:
     Raises:
         UsageError: one of them can't be used; names it.
     """
+    limit_memory(job.driver.memory_gib)
     if job.record.sign is not None:
         signature(b"", key=job.record.sign)
     claim_output(make_output(job), job)

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TypedDict
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from memagent_batch.config.sources import SourceConfig
 from memagent_batch.documents.converted import warn_of_left_out
 from memagent_batch.documents.document_index import (
     documents_named,
+    in_order,
     index_schema,
     log_documents,
     require_readable,
@@ -45,6 +47,7 @@ from memagent_batch.runs.history import PastRun, last_hashes, last_run, read_kep
 from memagent_batch.runs.plan import LAST_HASHES, Plan, count_pending
 from memagent_batch.runs.results import result_questions
 from memagent_batch.runs.second_pass import select_again
+from memagent_batch.store.database import on_disk
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import LogIndex, scan_log
 from memagent_batch.wiring import make_documents, make_output
@@ -164,8 +167,8 @@ def make_plan(
     sample = sample_documents(index, limit=job.limit, seed=job.limit_seed)
     again = select_again(job, output=make_output(job))
     if again is not None:
-        sample = documents_named(index, again.questions)
-        missing = missing_again(again.questions, index)
+        document_ids = pc.unique(again.readings["document_id"])
+        sample, missing = documents_named(index, document_ids), missing_again(document_ids, index)
     plan = Plan(
         sample.taken if job.limit else with_missing(sample.taken, missing),
         questions,
@@ -251,15 +254,14 @@ def _checked_index(job: JobConfig, inputs: Inputs, *, executor: Executor) -> pa.
         InputError: a file, column or row can't be used, there is no document, or two have one id; names it.
     """
     shards, schema = inputs.reused.shards, index_schema(job.input)
-    tables = [inputs.reused.rows.cast(schema)]
+    index = inputs.reused.rows.cast(schema)
     num_files = len({path for shard in shards for path in shard.paths})
     known = inputs.found.total_files - num_files
     unchanged = f", {known:,} unchanged" if known else ""
     with step(f"indexing the documents: {quantity(num_files, 'file')}{unchanged}"):
-        tables += [indexed.cast(schema) for indexed in _indexed_shards(shards, sources=job, executor=executor)]
-    index = pa.concat_tables(tables).combine_chunks()
-    order = ("format", "path", "start", "stop", "document_id")
-    index = index.sort_by([(name, "ascending") for name in order])  # the same, however much of it was made again
+        if not inputs.reused.is_whole:
+            made = (indexed.cast(schema) for indexed in _indexed_shards(shards, sources=job, executor=executor))
+            index = in_order(on_disk(chain([index], made), schema=schema))
     if not index.num_rows:
         raise InputError(f"documents: the files at {', '.join(job.documents)} hold no document")
     require_readable(index)

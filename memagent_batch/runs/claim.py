@@ -9,7 +9,8 @@ replace them, an attempt that holds the claim
 1. writes new files beside the old ones: names carry the run's id, so that no attempt writes over another's;
 2. takes the version of the record that is there, asks for the claim, and replaces that version by its own record in one
    conditional write (`Location.replace`). What was shown until then stays whole until then;
-3. lists the files that its record does not name, asks for the claim again, and removes them.
+3. lists the files that its record does not name, neither as its own nor as replaced, asks for the claim again, and
+   removes them.
 
 A record never replaces a newer attempt's: that attempt has changed the version since, or holds the claim. No
 file of a newer attempt is removed: it is written after that attempt's claim, and the listing comes before the question
@@ -275,7 +276,8 @@ def named_files(record: Mapping[str, Any] | None) -> list[str]:
 
 
 def unreferenced_files(output: Location, record: Mapping[str, Any] | None, *, tables: TableSet) -> list[str]:
-    """Paths of the files in the tables' folders that the record does not name, half-written ones included."""
-    named = {(output / name).path for name in named_files(record)}
+    """Paths of the files in the tables' folders that the record does not name at all, half-written ones included."""
+    replaced = record.get("replaced", []) if record else []
+    named = {(output / name).path for name in chain(named_files(record), *(night["files"] for night in replaced))}
     files = (path for folder in tables.folders for path in (output / folder).files(temporary=True))
     return [path for path in files if path not in named]

@@ -60,8 +60,10 @@ class DocumentTexts:
         uris = _document_uris(output, manifest)
         if not uris:
             raise OutputError(f"{output} does not say where its documents are; pass {without}")
+        names, hashes = (pa.array(values, pa.large_string()) for values in (wanted.keys(), wanted.values()))
+        hashed = pa.table({"document_id": names, "document_hash": hashes})
         try:
-            self.documents, index = _find(uris, output, manifest, wanted=wanted, settings=self.settings)
+            self.documents, index = _find(uris, output, manifest, wanted=hashed, settings=self.settings)
         except InputError as error:
             remedy = f"put the documents back, or say {without}"
             raise InputError(f"the texts of the documents can't be shown: {error}; {remedy}") from error
@@ -85,7 +87,7 @@ class DocumentTexts:
 
 
 def _find(
-    uris: Sequence[str], output: Location, manifest: Manifest, *, wanted: Mapping[str, str], settings: InputConfig
+    uris: Sequence[str], output: Location, manifest: Manifest, *, wanted: pa.Table, settings: InputConfig
 ) -> tuple[Location, pa.Table]:
     """Where texts are fetched from, and the index of those that are wanted."""
     versioned = _at_version(uris[0], manifest)
@@ -96,7 +98,7 @@ def _find(
 
 
 def _find_in(
-    uris: Sequence[str], output: Location, *, wanted: Mapping[str, str], settings: InputConfig
+    uris: Sequence[str], output: Location, *, wanted: pa.Table, settings: InputConfig
 ) -> tuple[Location, pa.Table]:
     options = output.storage_options
     found = find_shards(*[documents_place(uri, options) for uri in uris], settings=settings)
@@ -118,14 +120,14 @@ def _find_in(
     return place, pa.concat_tables(_of_hashes(table, wanted) for table in tables)
 
 
-def _of_ids(table: pa.Table, wanted: Mapping[str, str]) -> pa.Table:
-    return table.filter(pa.array([name in wanted for name in table["document_id"].to_pylist()], pa.bool_()))
+def _of_ids(table: pa.Table, wanted: pa.Table) -> pa.Table:
+    return table.filter(pc.is_in(table["document_id"], value_set=wanted["document_id"].combine_chunks()))
 
 
-def _of_hashes(table: pa.Table, wanted: Mapping[str, str]) -> pa.Table:
-    pairs = zip(table["document_id"].to_pylist(), table["document_hash"].to_pylist(), strict=True)
-    keep = [document_hash is not None and wanted.get(name) == document_hash for name, document_hash in pairs]
-    return table.filter(pc.and_(pa.array(keep, pa.bool_()), pc.is_null(table["error"])))
+def _of_hashes(table: pa.Table, wanted: pa.Table) -> pa.Table:
+    place = pc.index_in(table["document_id"], value_set=wanted["document_id"].combine_chunks())
+    is_same = pc.equal(table["document_hash"], wanted["document_hash"].take(place))
+    return table.filter(pc.and_(pc.fill_null(is_same, False), pc.is_null(table["error"])))
 
 
 def _document_uris(output: Location, manifest: Manifest) -> list[str]:

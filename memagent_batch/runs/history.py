@@ -6,7 +6,8 @@ of which files it found what, if that is not as an earlier run has it; `manifest
 one that it closed with, and is written last. The question list is in `log/questions/`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypedDict, cast
 
@@ -14,17 +15,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.documents.document_index import CARRY_PREFIX, KeptIndex, is_document
+from memagent_batch.documents.document_index import CARRY_PREFIX, KeptIndex, in_order, is_document
 from memagent_batch.errors import OutputError
 from memagent_batch.runs.manifest import MANIFEST_FILE, Manifest, read_manifest
 from memagent_batch.runs.plan import LAST_HASHES, Plan
-from memagent_batch.runs.reading_state import struct_column
+from memagent_batch.runs.reading_state import Rows, in_blocks, struct_column
 from memagent_batch.runs.tables import REMOVED_TABLE, RUN_PLAN
-from memagent_batch.store.database import run_query
+from memagent_batch.store.database import on_disk, open_database, query_to_disk, run_query
 from memagent_batch.store.errors import output_errors, table_errors
 from memagent_batch.store.json_files import write_json
 from memagent_batch.store.location import Location
-from memagent_batch.store.parquet import parquet_bytes, read_parquet
+from memagent_batch.store.parquet import map_parquet, write_parquet
 from memagent_batch.store.turn_log.index import LogIndex
 from memagent_batch.store.turn_log.keys import LOG_KEYS
 from memagent_batch.store.turn_log.question_list import ASKED_FOLDER
@@ -49,19 +50,29 @@ select count(*) filter (before.name is null) as added,
        count(*) filter (before.name = after.name and before.hash is distinct from after.hash) as changed,
        count(*) filter (after.name is null) as removed,
        count(*) filter (before.name = after.name and before.hash is not distinct from after.hash) as unchanged
-from before full join after on before.name = after.name and before.place is not distinct from after.place
+from (from before where is_document) before full join (from after where is_document) after
+    on before.name = after.name and before.place is not distinct from after.place
 """
 _LATEST = "select document_id, document_hash, min(age) as age from found group by all"
-_EARLIER = "select distinct document_hash from logged where document_hash not in (select document_hash from wanted)"
+_EARLIER = "select distinct document_hash from logged anti join wanted using (document_hash)"
 _BEGUN = """
 select plan.document_id, plan.document_hash from plan join earlier using (document_hash)
-where document_id in (select document_id from wanted)
+where document_id in (select document_id from wanted where document_hash is not null)
 """
 _FINISHED = """
-select document_id, plan.document_hash, wanted.document_hash as wanted_hash, is_read,
-       coalesce(plan.document_hash <> wanted.document_hash
-                and (is_read or plan.document_hash in (select document_hash from logged)), false) as is_found
-from plan join wanted using (document_id)
+select * from (
+    select document_id, plan.document_hash, wanted.document_hash as wanted_hash, is_read,
+           coalesce(plan.document_hash <> wanted.document_hash
+                    and (is_read or plan.document_hash in (select document_hash from logged)), false) as is_found
+    from plan join wanted using (document_id) where wanted.document_hash is not null)
+where is_found or not is_read
+"""
+_REMOVED = """
+with there as (from after where is_document)
+select removed.* from removed anti join there on name = document_id
+union all
+select before.name, before.hash, $last_run_id, $run_id from before anti join there using (name) where is_document
+order by removed_run_id, document_id
 """
 _RECORDED = """
 select document, question, sample, if(is_open, null, run_id) as run_id from state order by document, place, sample
@@ -92,11 +103,25 @@ def recorded_plan(plan: Plan, index: LogIndex) -> pa.Table:
     """
     documents = plan.documents if plan.outside is None else pa.concat_tables([plan.documents, plan.outside])
     with plan.state(index) as database:
-        readings = database.sql(_RECORDED).to_arrow_table()
-    column = struct_column(readings, RUN_PLAN.field("readings").type, documents=np.arange(documents.num_rows))
+        readings = query_to_disk(database, _RECORDED)
     carried = [name for name in documents.schema.names if name.startswith(CARRY_PREFIX)]
     documents = documents.select(["document_id", "document_hash", "error", "error_type", *carried])
-    return _with_schema(documents.add_column(4, "readings", column))
+    blocks = in_blocks(np.arange(documents.num_rows), readings)
+    schema = pa.schema([*RUN_PLAN, *(pa.field(name, pa.string()) for name in carried)])
+    return on_disk((_planned(documents, *block, schema=schema) for block in blocks), schema=schema)
+
+
+def _planned(documents: pa.Table, rows: Rows, found: Sequence[pa.Table], *, schema: pa.Schema) -> pa.Table:
+    """Rows of `RUN_PLAN`."""
+    column = struct_column(found[0], RUN_PLAN.field("readings").type, documents=rows)
+    planned = documents.slice(rows[0], len(rows)).add_column(4, "readings", column)
+    numbers = pa.array(range(planned.num_rows))
+    pieces = [
+        batch.take(numbers.slice(start, min(_CAST_ROWS, batch.num_rows - start)))
+        for batch in planned.to_batches()
+        for start in range(0, batch.num_rows, _CAST_ROWS)
+    ]
+    return pa.concat_tables([pa.Table.from_batches([piece]).cast(schema) for piece in pieces])
 
 
 def finished_runs(output: Location) -> list[str]:
@@ -163,7 +188,7 @@ def repair_last_run_record(output: Location) -> PastRun | None:
 
 def write_begun_plan(output: Location, plan: pa.Table, *, run_id: str) -> None:
     """Writes the plan of a run that begins to read, as `recorded_plan`: what it has so far can then be shown."""
-    (output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}").write_bytes(parquet_bytes(plan))
+    write_parquet(output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}", plan)
 
 
 def last_hashes(output: Location, past: PastRun | None, documents: pa.Table, *, index: LogIndex) -> pa.Table:
@@ -177,7 +202,6 @@ def last_hashes(output: Location, past: PastRun | None, documents: pa.Table, *, 
     if not logged.num_rows:
         return LAST_HASHES.empty_table()
     wanted = documents.select(["document_id", "document_hash"])
-    wanted = wanted.filter(pc.is_valid(wanted["document_hash"]))
     found = [LAST_HASHES.empty_table()]
     for table in _begun_versions(output, wanted, after=past.run_id if past else "", logged=logged):
         found.append(_with_age(table, len(found)))
@@ -211,7 +235,7 @@ def _finished_versions(past: PastRun, wanted: pa.Table, *, logged: pa.Table) -> 
         versions = plan.select(["document_id", "document_hash"]).append_column("is_read", _are_read(plan))
         rows = run_query(_FINISHED, {"plan": versions, "wanted": wanted, "logged": logged})
         yield rows.filter(rows["is_found"]).select(["document_id", "document_hash"])
-        left = rows.filter(pc.invert(pc.or_(rows["is_found"], rows["is_read"])))
+        left = rows.filter(pc.invert(rows["is_found"]))
         wanted = left.select(["document_id", "wanted_hash"]).rename_columns(wanted.schema.names)
 
 
@@ -238,8 +262,8 @@ def _are_read(plan: pa.Table) -> pa.Array:
 def write_plan(past: PastRun) -> None:
     """Writes the record of a run except its manifest, without which it does not count."""
     folder = past.output / f"{RUNS_FOLDER}/{past.run_id}"
-    (folder / REMOVED_FILE).write_bytes(parquet_bytes(past.removed))
-    (folder / PLAN_FILE).write_bytes(parquet_bytes(past.plan))
+    write_parquet(folder / REMOVED_FILE, past.removed)
+    write_parquet(folder / PLAN_FILE, past.plan)
 
 
 def write_record_manifest(past: PastRun) -> None:
@@ -251,11 +275,11 @@ def write_kept_index(output: Location, plan: Plan, *, run_id: str) -> None:
     """Keeps the index for the next run, unless an earlier run keeps the same."""
     if plan.indexed is None or plan.indexed.is_kept:
         return
-    index = plan.documents if plan.outside is None else pa.concat_tables([plan.documents, plan.outside])
+    index = plan.documents if plan.outside is None else in_order(pa.concat_tables([plan.documents, plan.outside]))
     kept, folder = KeptIndex.of(index, plan.indexed), output / f"{RUNS_FOLDER}/{run_id}"
     if kept.files.num_rows:
-        (folder / INDEX_FILE).write_bytes(parquet_bytes(kept.documents))
-        (folder / FILES_FILE).write_bytes(parquet_bytes(kept.files))
+        write_parquet(folder / INDEX_FILE, kept.documents)
+        write_parquet(folder / FILES_FILE, kept.files)
 
 
 def read_kept_index(output: Location) -> KeptIndex | None:
@@ -268,21 +292,12 @@ def read_kept_index(output: Location) -> KeptIndex | None:
         return None
     folder = output / f"{RUNS_FOLDER}/{runs[-1]}"
     with table_errors(folder.uri, remedy=f"delete {FILES_FILE} there, and the documents are indexed again"):
-        return KeptIndex(documents=read_parquet(folder / INDEX_FILE), files=read_parquet(folder / FILES_FILE))
+        return KeptIndex(documents=map_parquet(folder / INDEX_FILE), files=map_parquet(folder / FILES_FILE))
 
 
 def _read_table(place: Location) -> pa.Table:
     with table_errors(place.uri, remedy="restore it, or choose another output to begin a new history"):
-        return read_parquet(place)
-
-
-def _with_schema(table: pa.Table) -> pa.Table:
-    """The table with the descriptions of `RUN_PLAN` in its schema."""
-    carried = [pa.field(field.name, pa.string()) for field in table.schema if field.name.startswith(CARRY_PREFIX)]
-    schema = pa.schema([*RUN_PLAN, *carried])
-    starts = range(0, table.num_rows, _CAST_ROWS)
-    rows = (pa.array(range(start, min(start + _CAST_ROWS, table.num_rows)), pa.int64()) for start in starts)
-    return pa.concat_tables([schema.empty_table(), *(table.take(piece).cast(schema) for piece in rows)])
+        return map_parquet(place)
 
 
 class ChangeCounts(TypedDict):
@@ -362,13 +377,9 @@ def removed_documents(plan: pa.Table, *, run_id: str, before: PastRun | None) ->
     """The documents that are gone at the run `run_id`, as `REMOVED`; one that came back is not among them."""
     if before is None:
         return REMOVED_TABLE.empty_table()
-    there = plan.filter(is_document(plan))["document_id"].combine_chunks()
-    gone = before.plan.filter(is_document(before.plan)).select(["document_id", "document_hash"])
-    gone = gone.filter(pc.invert(pc.is_in(gone["document_id"], there)))
-    for name, value in (("last_run_id", before.run_id), ("removed_run_id", run_id)):
-        gone = gone.append_column(name, pa.array([value] * gone.num_rows, pa.string()))
-    still = before.removed.filter(pc.invert(pc.is_in(before.removed["document_id"], there)))
-    return pa.concat_tables([still.cast(REMOVED_TABLE), gone.cast(REMOVED_TABLE)]).combine_chunks()
+    tables = {"before": _documents(before.plan), "after": _documents(plan), "removed": before.removed}
+    with open_database(tables) as database:
+        return query_to_disk(database, _REMOVED, schema=REMOVED_TABLE, last_run_id=before.run_id, run_id=run_id)
 
 
 def _count(before: pa.Table | None, after: pa.Table) -> ChangeCounts:
@@ -380,21 +391,23 @@ def _count(before: pa.Table | None, after: pa.Table) -> ChangeCounts:
 
 def _count_readings(plan: pa.Table, *, since: str) -> ReadingCounts:
     """Run ids sort by time."""
-    run_ids = pc.struct_field(pc.list_flatten(plan["readings"]), "run_id")
-    unreadable = len(pc.list_flatten(plan.filter(pc.is_valid(plan["error"]))["readings"]))
-    read = pc.sum(pc.greater(run_ids, since)).as_py() or 0
-    return {
-        "read": read,
-        "kept": len(run_ids) - run_ids.null_count - read,
-        "unreadable": unreadable,
-        "not_read": run_ids.null_count - unreadable,
-    }
+    counts: Counter[str] = Counter(read=0, kept=0, unreadable=0, not_read=0)
+    for batch in plan.select(["error", "readings"]).to_batches():
+        run_ids = pc.struct_field(pc.list_flatten(batch["readings"]), "run_id")
+        unreadable = len(pc.list_flatten(batch.filter(pc.is_valid(batch["error"]))["readings"]))
+        read = pc.sum(pc.greater(run_ids, since)).as_py() or 0
+        counts["read"] += read
+        counts["kept"] += len(run_ids) - run_ids.null_count - read
+        counts["unreadable"] += unreadable
+        counts["not_read"] += run_ids.null_count - unreadable
+    return cast(ReadingCounts, dict(counts))
 
 
 def _documents(plan: pa.Table) -> pa.Table:
-    hashes = plan.filter(is_document(plan)).select(["document_id", "document_hash"])
-    return hashes.add_column(1, "place", pa.nulls(hashes.num_rows, pa.string())).rename_columns(_COMPARED)
+    hashes = plan.select(["document_id", "document_hash"]).add_column(1, "place", pa.nulls(plan.num_rows))
+    return hashes.rename_columns(_COMPARED).append_column("is_document", is_document(plan))
 
 
 def _questions(questions: pa.Table) -> pa.Table:
-    return questions.select(["question_id", "document_id", "question_hash"]).rename_columns(_COMPARED)
+    questions = questions.select(["question_id", "document_id", "question_hash"]).rename_columns(_COMPARED)
+    return questions.append_column("is_document", pa.repeat(True, questions.num_rows))

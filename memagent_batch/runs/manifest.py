@@ -151,6 +151,13 @@ class MarkerCounts(TypedDict):
     num_documents: int
 
 
+class ReplacedFiles(TypedDict):
+    """The table files of a run that the next one replaced."""
+
+    run_id: str
+    files: list[str]
+
+
 class Manifest(TypedDict):
     """What `manifest.json` says."""
 
@@ -171,6 +178,8 @@ class Manifest(TypedDict):
     finished_at: str
     seconds: float
     files: dict[str, list[str]]
+    replaced: list["ReplacedFiles"]
+    """Table files of the runs before that are still there, the latest run first."""
     changes: Mapping[str, Any]
     """`Changes` since the run before."""
     tables: dict[str, str]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypedDict
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,18 +22,25 @@ from memagent_batch.runs.history import PLAN_FILE, RUNS_FOLDER
 from memagent_batch.runs.manifest import RUN_FILE, read_manifest, read_run_record
 from memagent_batch.runs.parts import PART_READINGS
 from memagent_batch.runs.projection import Projection, answers_table, carried_values, load_part_log, part_readings
-from memagent_batch.runs.reading_state import with_log_files
+from memagent_batch.runs.reading_state import Rows, rows_of, with_log_files
 from memagent_batch.store.claims import ABANDONED_AFTER, replace_shown
+from memagent_batch.store.database import run_query
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.json_files import json_bytes
 from memagent_batch.store.location import Location
-from memagent_batch.store.parquet import parquet_bytes, read_parquet
+from memagent_batch.store.parquet import map_parquet, parquet_bytes
 from memagent_batch.store.turn_log.index import LogIndex, scan_log
 from memagent_batch.store.turn_log.question_list import asked_follow_ups, read_asked, with_asked
 
 PARTIAL_FOLDER = "partial"
 PARTIAL_FILE = "partial/partial.json"
 _ANSWERS = f"{PARTIAL_FOLDER}/answers"
+_ENDED = """
+select document, dense_rank() over (order by num_readings // $part_readings) - 1 as part from (
+    select document, sum(len(readings)) over (order by list_max(outcome_files) nulls first, document) as num_readings
+    from plan where len(outcome_files) > 0 or error is not null)
+order by part
+"""
 _STAMP = "%Y%m%dT%H%M%S"
 INCOMPLETE = "memagent:incomplete"
 """Schema metadata of each file; its value says of which run, and when."""
@@ -124,31 +132,22 @@ def _begun_run(output: Location) -> _BegunRun:
         keep_word="",
         follow_up_readings=dict.fromkeys(follow_up_readings, ()),
     )
-    plan = with_log_files(read_parquet(place), questions, LogIndex(outcomes=index.outcomes, closed=index.closed))
+    plan = with_log_files(map_parquet(place), questions, LogIndex(outcomes=index.outcomes, closed=index.closed))
     return _BegunRun(plan=plan, questions=questions, projection=projection, asked=record["asked"])
 
 
 def _tables(run: _BegunRun) -> Iterator[pa.Table]:
     """Rows of `ANSWERS`, by documents that ended at about the same time, so that a log file is read for one or two."""
-    ended_in = [max(files, default="") for files in run.plan["outcome_files"].to_pylist()]
-    errors = run.plan["error"].to_pylist()
-    lengths = pc.list_value_length(run.plan["readings"]).to_pylist()
-    group: list[int] = []
-    num_readings = 0
-    for row in sorted(range(len(ended_in)), key=ended_in.__getitem__):
-        if ended_in[row] or errors[row] is not None:
-            group.append(row)
-            num_readings += lengths[row]
-        if num_readings >= PART_READINGS:
-            yield _answers(run, group)
-            group, num_readings = [], 0
-    if group:
-        yield _answers(run, group)
+    plan = run.plan.select(["outcome_files", "error", "readings"])
+    plan = plan.append_column("document", pa.array(np.arange(plan.num_rows)))
+    ended = run_query(_ENDED, {"plan": plan}, part_readings=PART_READINGS)
+    for part in range(ended["part"][-1].as_py() + 1 if ended.num_rows else 0):
+        yield _answers(run, ended["document"].filter(pc.equal(ended["part"], part)).to_numpy())
 
 
-def _answers(run: _BegunRun, rows: Sequence[int]) -> pa.Table:
+def _answers(run: _BegunRun, rows: Rows) -> pa.Table:
     """The answers of some documents, of the readings that have ended and are closed."""
-    documents = run.plan.take(pa.array(rows, pa.int64()))
+    documents = rows_of(run.plan, np.sort(rows))
     part = with_asked(documents, run.questions)
     held = load_part_log(part, projection=run.projection)
     answered = [found for each in part_readings(part) if (found := held.reading(*each))]

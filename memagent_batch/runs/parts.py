@@ -22,7 +22,7 @@ from memagent_batch.documents.document_index import CARRY_PREFIX
 from memagent_batch.runs.manifest import PartReport, read_manifest
 from memagent_batch.runs.plan import WORK_COLUMNS, Plan
 from memagent_batch.runs.projection import Projection, row_rules
-from memagent_batch.runs.reading_state import DOCUMENT, FILE_COLUMNS, add_files, struct_column
+from memagent_batch.runs.reading_state import DOCUMENT, FILE_COLUMNS, add_files, rows_of, struct_column
 from memagent_batch.store.columns import arrow_schema
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import LogIndex
@@ -53,7 +53,7 @@ _PART_FILES = "select part, document, kind, file from files join parts using (do
 _PART_ORDERS = {
     "parts": "order by document",
     "part_readings": "order by document, place, sample",
-    "part_files": "",
+    "part_files": "order by document, file",
 }
 NOT_READ_COLUMN = "not_read"
 """Column of what a reader returns, and of a part of the plan."""
@@ -84,7 +84,7 @@ def _part_table(
 ) -> pa.Table:
     rows = documents.to_numpy()
     column = struct_column(readings, _READINGS.type, documents=rows)
-    part = plan.documents.take(documents).append_column(_READINGS, column)
+    part = rows_of(plan.documents, rows).append_column(_READINGS, column)
     part = add_files(part, files, rows=rows)
     part = part.append_column(PART_COLUMN, pa.array([number] * len(rows), pa.int64()))
     return with_asked(part, plan.asked.hashed).combine_chunks()
@@ -137,13 +137,14 @@ def collect_not_read(batches: Iterable[pa.Table]) -> pa.Table:
 
 def attach_not_read(parts: Iterable[pa.Table], not_read: pa.Table) -> Iterator[pa.Table]:
     """The parts of a plan with a column `not_read`: of each document, its rows of `OUTCOME_LOG`."""
-    rows_of: dict[str, list[int]] = defaultdict(list)
-    for row, document_hash in enumerate(not_read["document_hash"].to_pylist()):
-        rows_of[document_hash].append(row)
+    kind = pa.list_(ENDED.field(NOT_READ_COLUMN).type)
     for part in parts:
-        rows = [rows_of.get(document_hash, []) for document_hash in part["document_hash"].to_pylist()]
-        values = [not_read.take(pa.array(numbers)).to_pylist() if numbers else [] for numbers in rows]
-        yield part.append_column(NOT_READ_COLUMN, pa.array(values, pa.list_(ENDED.field(NOT_READ_COLUMN).type)))
+        of_part = not_read.filter(pc.is_in(not_read["document_hash"], value_set=part["document_hash"].combine_chunks()))
+        by_hash: dict[str, list[OutcomeRow]] = defaultdict(list)
+        for row in of_part.to_pylist():
+            by_hash[row["document_hash"]].append(row)
+        values = [by_hash[each] for each in part["document_hash"].to_pylist()] if by_hash else [[]] * part.num_rows
+        yield part.append_column(NOT_READ_COLUMN, pa.array(values, kind))
 
 
 def detach_not_read(part: pa.Table) -> tuple[pa.Table, list[OutcomeRow]]:

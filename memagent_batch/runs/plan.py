@@ -3,7 +3,7 @@
 Holds ids, hashes and places of documents, and the questions; never texts.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -21,8 +21,16 @@ from memagent_batch.domain.follow_ups.answer_types import ValueType
 from memagent_batch.errors import InputError
 from memagent_batch.reading.follow_ups import FollowUps
 from memagent_batch.runs.manifest import AgainRecord
-from memagent_batch.runs.reading_state import DOCUMENT, QUESTION, list_column, open_state, struct_column
-from memagent_batch.store.database import run_query
+from memagent_batch.runs.reading_state import (
+    DOCUMENT,
+    QUESTION,
+    in_blocks,
+    list_column,
+    open_state,
+    rows_of,
+    struct_column,
+)
+from memagent_batch.store.database import query_to_disk, run_query
 from memagent_batch.store.turn_log.index import TURN_FILES, LogIndex
 from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT, asked_follow_ups, with_hashes
 
@@ -43,6 +51,7 @@ readings that the log has answered, but whose follow-up questions are missing; r
 and the hashes of its last versions, the latest first, where these files hold turns of those too."""
 LAST_HASHES = pa.schema([("document_id", pa.string()), ("document_hash", pa.string()), ("age", pa.int64())])
 """Hashes that documents had in earlier runs; the latest of a document has the smallest age."""
+AGAIN = pa.schema([("document_id", pa.string()), ("question_id", pa.string())])
 Sources = TypeVar("Sources", bound=SourceConfig)
 _PLACE_COLUMNS = ["document_id", "document_hash", "path", "format", "start", "stop", "num_bytes", "error", ROWS_COLUMN]
 CALL_COLUMN = "call"
@@ -64,6 +73,7 @@ select count(*) as asked, count(*) filter (status = 'ok' and not is_unreadable) 
        count(*) filter (status = 'failed' or is_unreadable) as failed, count(*) filter (is_open) as to_close
 from state
 """
+_NUM_BOUND = "select count(*) as count from bound join documents using (document_id)"
 _TODO = """
 select * from (
     select *, is_open or coalesce($retry_failed and status = 'ok' and closed_status = 'failed', false) as to_close
@@ -171,15 +181,12 @@ class PlannedQuestions:
         of_types = {self.follow_ups.of_type(each): self.follow_ups.of_turns([each]) for each in types}
         return {fingerprint: turns for fingerprint, turns in of_types.items() if fingerprint}
 
-    def keep_only(self, questions: Mapping[str, Collection[str]]) -> None:
-        """Binds questions to the documents that are asked them again, and asks nothing else.
+    def keep_only(self, again: pa.Table) -> None:
+        """Binds questions to the documents that are asked them again (`AGAIN`), and asks nothing else.
 
         Raises:
             InputError: one of them is not in the list.
         """
-        pairs = [(name, question_id) for name, wanted in questions.items() for question_id in wanted]
-        names, ids = (pa.array([pair[place] for pair in pairs], pa.string()) for place in range(2))
-        again = pa.table({"document_id": names, "question_id": ids})
         bound = run_query(_KEPT, {"again": again, "shared": self.shared, "bound": self.bound})
         lacking = bound.filter(pc.is_null(bound[QUESTION])).slice(0, 1).to_pylist()
         for row in lacking:
@@ -236,8 +243,8 @@ class Again:
     """What a second pass reads again."""
 
     record: AgainRecord
-    questions: Mapping[str, Collection[str]]
-    """Ids of the questions that are asked again, by document_id."""
+    readings: pa.Table
+    """`AGAIN`: the questions that are asked again of each document, each once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,14 +297,13 @@ class Plan:
         self.again = again
         self.asked = PlannedQuestions(questions, documents, inline_type=inline_type, follow_ups=follow_ups)
         if again is not None:
-            self.asked.keep_only(again.questions)
+            self.asked.keep_only(again.readings)
 
     @property
     def num_readings(self) -> int:
         """Readings asked for."""
-        names = self.documents["document_id"].combine_chunks()
-        is_there_too = pc.is_in(self.asked.bound["document_id"].cast(names.type), names)
-        num_bound = pc.sum(is_there_too, min_count=0).as_py()
+        bound = {"bound": self.asked.bound, "documents": self.documents.select(["document_id"])}
+        num_bound = run_query(_NUM_BOUND, bound)["count"][0].as_py() if self.asked.bound.num_rows else 0
         return int(self.samples * (self.asked.shared.num_rows * self.num_documents + num_bound))
 
     @property
@@ -312,8 +318,9 @@ class Plan:
     def asked_readings(self) -> pa.Table:
         """Row of the document, and of the question in the list, of each reading; see `state`."""
         with self.state(LogIndex()) as database:
-            sql = "select document, question, sample from asked order by document, place, sample"
-            return database.sql(sql).to_arrow_table()
+            return query_to_disk(
+                database, "select document, question, sample from asked order by document, place, sample"
+            )
 
     @contextmanager
     def state(self, index: LogIndex) -> Iterator["duckdb.DuckDBPyConnection"]:
@@ -341,31 +348,34 @@ class Plan:
         `last_hashes`: those of the last versions of documents that have changed.
         """
         last_hashes = LAST_HASHES.empty_table() if last_hashes is None else last_hashes
-        work = self._work(index, retry_failed=retry_failed, last_hashes=last_hashes)
-        for rows in bundles(work):
-            yield work.take(rows).combine_chunks()
+        places = self.documents.select(_PLACE_COLUMNS)
+        work = self._work(places, index, retry_failed=retry_failed, last_hashes=last_hashes)
+        batches = (batch for block in work for batch in block.to_batches())
+        yield from bundles(pa.RecordBatchReader.from_batches(pa.schema([*places.schema, *WORK_COLUMNS]), batches))
 
-    def _work(self, index: LogIndex, *, retry_failed: bool, last_hashes: pa.Table) -> pa.Table:
-        """The documents with readings to do, with `WORK_COLUMNS`."""
+    def _work(
+        self, places: pa.Table, index: LogIndex, *, retry_failed: bool, last_hashes: pa.Table
+    ) -> Iterator[pa.Table]:
+        """The documents with readings to do, with `WORK_COLUMNS`, some at a time."""
         with self.state(index) as database:
             database.register("last_hashes", last_hashes)
             database.execute(f"create temp table todo as {_TODO}", {"retry_failed": retry_failed})
             database.execute(f"create temp table versions as {_VERSIONS}")
-            read, closed, files, versions, documents = (
-                database.sql(sql).to_arrow_table() for sql in (_TO_READ, _TO_CLOSE, _TURN_FILES, _LAST_HASHES, _TO_DO)
+            documents, *found = (
+                query_to_disk(database, sql) for sql in (_TO_DO, _TO_READ, _TO_CLOSE, _TURN_FILES, _LAST_HASHES)
             )
-        rows = documents[DOCUMENT].to_numpy()
-        columns = {
-            "readings": struct_column(read, _READINGS, documents=rows),
-            "turn_files": list_column(files, files["file"].combine_chunks(), documents=rows),
-            "follow_ups": struct_column(closed, _READINGS, documents=rows),
-            "ended_by": list_column(closed, closed["line"].combine_chunks(), documents=rows),
-            "last_hashes": list_column(versions, versions["document_hash"].combine_chunks(), documents=rows),
-        }
-        work = self.documents.select(_PLACE_COLUMNS).take(documents[DOCUMENT])
-        for field in WORK_COLUMNS:
-            work = work.append_column(field, columns[field.name].cast(field.type))
-        return work
+        for rows, (read, closed, files, versions) in in_blocks(documents[DOCUMENT].to_numpy(), *found):
+            columns = {
+                "readings": struct_column(read, _READINGS, documents=rows),
+                "turn_files": list_column(files, files["file"].combine_chunks(), documents=rows),
+                "follow_ups": struct_column(closed, _READINGS, documents=rows),
+                "ended_by": list_column(closed, closed["line"].combine_chunks(), documents=rows),
+                "last_hashes": list_column(versions, versions["document_hash"].combine_chunks(), documents=rows),
+            }
+            work = rows_of(places, rows)
+            for field in WORK_COLUMNS:
+                work = work.append_column(field, columns[field.name].cast(field.type))
+            yield work
 
 
 def group_documents(bundles: Sequence[pa.Table], *, readings_in_flight: int) -> Iterator[pa.Table]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.store.database import open_database
+from memagent_batch.store.database import BATCH_ROWS, on_disk, open_database, query_to_disk
 from memagent_batch.store.turn_log.index import TURN_FILES, LogIndex
 from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT
 
@@ -81,12 +81,42 @@ def open_state(
     logged = {"outcomes": index.outcomes, "closed": index.closed, "turns": index.turns}
     with open_database({**numbered, **logged, **(tables or {})}) as database:
         for name, query in (("asked", asked), ("state", _STATE), ("files", _FILES)):
-            database.execute(f"create view {name} as {query}")
+            database.execute(f"create temp view {name} as {query}")
         yield database
 
 
 def _with_rows(table: pa.Table, name: str) -> pa.Table:
     return table.append_column(name, pa.array(np.arange(table.num_rows)))
+
+
+def in_blocks(documents: Rows, *tables: pa.Table) -> Iterator[tuple[Rows, list[pa.Table]]]:
+    """Documents some at a time, with their rows of tables; all are in the order of `document`."""
+    for start in range(0, len(documents), BATCH_ROWS):
+        block = documents[start : start + BATCH_ROWS]
+        edges = [(_first_row(table, block[0]), _first_row(table, block[-1] + 1)) for table in tables]
+        yield block, [table.slice(first, end - first) for table, (first, end) in zip(tables, edges, strict=True)]
+
+
+def _first_row(table: pa.Table, document: int) -> int:
+    """The first row of this document or of one behind it; one of its batches is looked at."""
+    start = 0
+    for chunk in table[DOCUMENT].chunks:
+        if len(chunk) and chunk[-1].as_py() >= document:
+            return start + int(np.searchsorted(chunk.to_numpy(), document))
+        start += len(chunk)
+    return start
+
+
+def rows_of(table: pa.Table, rows: Rows) -> pa.Table:
+    """Some rows of a table, by their numbers in order; `take` would first copy the whole column into one."""
+    if not len(rows):
+        return table.slice(0, 0)
+    batches = table.to_batches()
+    starts = np.cumsum([0, *(batch.num_rows for batch in batches)])
+    numbers, firsts = np.unique(np.searchsorted(starts, rows, side="right") - 1, return_index=True)
+    parts = zip(numbers, np.split(rows, firsts[1:]), strict=True)
+    taken = [batches[number].take(pa.array(part - starts[number])) for number, part in parts]
+    return pa.Table.from_batches(taken, schema=table.schema)
 
 
 def list_column(rows: pa.Table, values: pa.Array, *, documents: Rows) -> pa.ListArray:
@@ -109,12 +139,17 @@ def with_log_files(plan: pa.Table, questions: pa.Table, index: LogIndex) -> pa.T
     """Rows of a recorded plan (`RUN_PLAN`) with the columns that name log files."""
     asked = plan.select(["document_hash", "error", "readings"])
     with open_state(asked, questions, index, asked=_RECORDED) as database:
-        return add_files(plan, database.sql("from files").to_arrow_table(), rows=np.arange(plan.num_rows))
+        files = query_to_disk(database, "from files order by document, file")
+    schema = add_files(plan.slice(0, 0), files.slice(0, 0), rows=np.arange(0)).schema
+    blocks = in_blocks(np.arange(plan.num_rows), files)
+    return on_disk((add_files(rows_of(plan, block), found, rows=block) for block, (found,) in blocks), schema=schema)
 
 
 def add_files(documents: pa.Table, files: pa.Table, *, rows: Rows) -> pa.Table:
-    """Documents with the columns of `FILE_COLUMNS`, from rows of `files` that are theirs alone; `rows` are theirs."""
-    files = files.sort_by([(DOCUMENT, "ascending"), ("file", "ascending")])
+    """Documents with the columns of `FILE_COLUMNS`, from rows of `files` that are theirs alone; `rows` are theirs.
+
+    The files are in order of document and name.
+    """
     for kind in FILE_COLUMNS:
         of_kind = files.filter(pc.equal(files["kind"], kind))
         column = list_column(of_kind, of_kind["file"].combine_chunks(), documents=rows)

@@ -24,6 +24,7 @@ from memagent_batch.runs.claim import (
     ANSWER_TABLES,
     asked_documents,
     asked_questions,
+    named_files,
     publish,
     removed_on_failure,
     require_claim,
@@ -43,6 +44,7 @@ from memagent_batch.runs.manifest import (
     MarkerCounts,
     PartReport,
     ReasonRow,
+    ReplacedFiles,
     RunCounts,
     RunRecord,
     Sample,
@@ -191,6 +193,7 @@ def close_run(
         removed_file=removed_file,
         changes=find_changes(recorded, questions, before=before, tables=run.record.tables, turns=turns),
     )
+    manifest["replaced"] = _replaced_files(manifest, before, nights=run.job.record.keep_nights)
     manifest = _with_own_parts(manifest, run, reports, spent=spent)
     past = PastRun(
         output=run.output, run_id=run.run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed
@@ -267,10 +270,23 @@ def _manifest(
             REMOVED_FOLDER: [removed_file],
             **_follow_up_files(reports),
         },
+        "replaced": [],
         "changes": changes,
         "tables": {**run.record.tables},
         "parts": [_recorded_part(report) for report in reports],
     }
+
+
+def _replaced_files(manifest: Manifest, before: PastRun | None, *, nights: int) -> list[ReplacedFiles]:
+    """Table files of the last runs that stay beside those of this one."""
+    if before is None:
+        return []
+    own, earlier = {*named_files(manifest)}, before.manifest.get("replaced", [])
+    last: ReplacedFiles = {
+        "run_id": before.run_id,
+        "files": [name for name in named_files(before.manifest) if name not in own],
+    }
+    return [last, *earlier][:nights]
 
 
 def _with_own_parts(

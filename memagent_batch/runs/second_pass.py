@@ -1,11 +1,11 @@
 """A second pass: selects the readings of another output that a run reads again, and merges the answers of both."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from memagent_batch.config.job import JobConfig
@@ -16,7 +16,7 @@ from memagent_batch.masking import mask_url
 from memagent_batch.runs.claim import canonical
 from memagent_batch.runs.history import PLAN_FILE, RUNS_FOLDER
 from memagent_batch.runs.manifest import read_manifest, read_run_record, require_manifest
-from memagent_batch.runs.plan import Again
+from memagent_batch.runs.plan import AGAIN, Again
 from memagent_batch.runs.tables import ANSWERS, ANSWERS_FOLDER, MOVED_TABLES_REMEDY, read_table_columns, table_locations
 from memagent_batch.store.columns import column
 from memagent_batch.store.database import open_database
@@ -76,12 +76,11 @@ def select_again(job: JobConfig, *, output: Location) -> Again | None:
     with output_errors(source.uri):
         manifest = require_manifest(source)
     condition = parse_where(job.again_where, option=WHERE)
-    pairs: list[tuple[str, str]] = []
+    found = [AGAIN.empty_table()]
     for name in manifest["files"][ANSWERS_FOLDER]:
         answers = read_table_columns(source / name, {"document_id", "question_id", *columns_of(condition)})
-        found = answers.take(matching_rows(answers, condition, option=WHERE))
-        pairs += zip(found["document_id"].to_pylist(), found["question_id"].to_pylist(), strict=True)
-    return _again(pairs, {**asked, "run_id": manifest["run_id"]})
+        found.append(answers.take(matching_rows(answers, condition, option=WHERE)).select(AGAIN.names).cast(AGAIN))
+    return _again(pa.concat_tables(found), {**asked, "run_id": manifest["run_id"]})
 
 
 def _begun(output: Location, asked: Mapping[str, str]) -> Again | None:
@@ -101,28 +100,27 @@ def _begun(output: Location, asked: Mapping[str, str]) -> Again | None:
     return None
 
 
-def _planned(output: Location, run_id: str) -> Iterable[tuple[str, str]]:
-    question_ids = read_asked(output, run_id=run_id)["question_id"].to_pylist()
+def _planned(output: Location, run_id: str) -> pa.Table:
+    question_ids = read_asked(output, run_id=run_id)["question_id"]
     place = output / f"{RUNS_FOLDER}/{run_id}/{PLAN_FILE}"
     with table_errors(place.uri, remedy="restore it, or choose another output"):
-        plan = read_parquet(place, columns=["document_id", "readings"]).to_pylist()
-    for row in plan:
-        yield from ((row["document_id"], question_ids[reading["question"]]) for reading in row["readings"])
+        plan = read_parquet(place, columns=["document_id", "readings"])
+    readings = plan["readings"].combine_chunks()
+    asked = question_ids.take(pc.struct_field(pc.list_flatten(readings), "question"))
+    return pa.table([plan["document_id"].take(pc.list_parent_indices(readings)), asked.cast(pa.string())], schema=AGAIN)
 
 
-def _again(pairs: Iterable[tuple[str, str]], record: Mapping[str, Any]) -> Again:
-    questions: dict[str, set[str]] = defaultdict(set)
-    for document_id, question_id in pairs:
-        questions[document_id].add(question_id)
+def _again(found: pa.Table, record: Mapping[str, Any]) -> Again:
+    readings = found.group_by(AGAIN.names).aggregate([])
     return Again(
         record={
             "output": record["output"],
             "run_id": record["run_id"],
             "where": record["where"],
-            "pairs": sum(map(len, questions.values())),
+            "pairs": readings.num_rows,
             "plan_of": record.get("plan_of"),
         },
-        questions=dict(questions),
+        readings=readings,
     )
 
 
@@ -147,7 +145,7 @@ def merged_batches(outputs: Sequence[Location]) -> Iterator[pa.RecordBatch]:
     """The same in batches; see `merged_answers`."""
     with open_database({f"answers_{place}": _answers(output) for place, output in enumerate(outputs)}) as database:
         tables = [f"select *, {place} as place from answers_{place}" for place in range(len(outputs))]
-        database.execute(f"create view answers as {' union all by name '.join(tables)}")
+        database.execute(f"create temp view answers as {' union all by name '.join(tables)}")
         names = [mask_url(output.uri) for output in outputs]
         reader = pa.RecordBatchReader.from_stream(database.sql(_MERGED, params={"outputs": names}))
         known = {field.name: field for field in (*ANSWERS, *ADDED)}

@@ -3,7 +3,6 @@
 A run that stops before its end leaves a note, `runs/RUN_ID/stopped.json`. A killed run leaves none.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NotRequired, TypedDict, cast
@@ -118,7 +117,7 @@ def read_state(output: Location) -> RunState:
     if manifest is not None and manifest["run_id"] != record["run_id"]:
         manifest = None
     index = scan_log(output, fingerprint=record["fingerprint"], follow_up_turns=record["follow_up_turns"])
-    statuses = Counter(index.outcomes["status"].to_pylist())
+    statuses = {row["values"]: row["counts"] for row in index.outcomes["status"].value_counts().to_pylist()}
     note = None if manifest else read_json(output / f"{RUNS_FOLDER}/{record['run_id']}/{STOPPED_FILE}")
     sums = _sum_turns(index.turns, fingerprint=record["fingerprint"])
     state: dict[str, Any] = {
@@ -134,8 +133,8 @@ def read_state(output: Location) -> RunState:
         "sample": record["sample"],
         "again": record["again"],
         "readings_asked": record["asked"],
-        "outcomes_ok": statuses[Status.OK],
-        "outcomes_failed": statuses[Status.FAILED],
+        "outcomes_ok": statuses.get(Status.OK, 0),
+        "outcomes_failed": statuses.get(Status.FAILED, 0),
         **sums,
         "progress": None if manifest else read_progress(output, run_id=record["run_id"]),
         "spent": manifest.get("spent") if manifest else None,

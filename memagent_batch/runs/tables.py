@@ -223,7 +223,7 @@ def table_files(output: str, table: str, *, storage_options: Options | None = No
     """The files that hold a table of the last finished run: paths, or URIs where the output is one.
 
     Read these rather than all files of the folder: while a run writes, the next night's files lie there as well. They
-    stay until the next run has finished; a reader that then finds one gone asks again.
+    stay for `record.keep_nights` runs, though later ones replace them.
 
     Args:
         output: the folder or URI that was `--output`.

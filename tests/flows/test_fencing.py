@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.runs.claim import ANSWER_TABLES, unreferenced_files
+from memagent_batch.runs.tables import read_tables
 from memagent_batch.store.location import Location
 from tests.flows.racing_attempt import DOCUMENTS, PARTS
 
@@ -45,11 +46,8 @@ def require_one_run(output: Location, ends: list[dict[str, Any]]) -> None:
     manifest = json.loads((output / "manifest.json").read_bytes())
     (winner,) = [end for end in ends if end["run_id"] == manifest["run_id"]]
     assert winner["superseded"] is None
-    files = [path for name in ("answers", "memories") for path in (output / name).files()]
-    assert sorted(files) == sorted(
-        (output / name).path for name in [*manifest["files"]["answers"], *manifest["files"]["memories"]]
-    )
-    answers = pq.read_table((output / "answers").path, filesystem=output.fs).to_pylist()
+    assert unreferenced_files(output, manifest, tables=ANSWER_TABLES) == []
+    answers = read_tables(output, manifest["files"]["answers"]).to_pylist()
     assert sorted(row["document_id"] for row in answers) == [f"d{number}" for number in range(DOCUMENTS)]
     assert {row["run_id"] for row in answers} <= {end["run_id"] for end in ends if not end["superseded"]}
     assert len(manifest["files"]["answers"]) == PARTS

@@ -154,13 +154,18 @@ def test_differences_of_a_document_that_can_not_be_read_any_more_say_why(nights:
     assert row["error_message_after"] == "p: the text is null"
 
 
-def test_differences_without_the_log_of_a_run_name_what_is_gone(nights: Nights) -> None:
-    nights.run({"a": "one"}, Q)
-    (file,) = (nights.output / "log/outcomes").files()
-    nights.run({"a": "two"}, Q)
-    Path(file).unlink()
-    with pytest.raises(OutputError, match=r"no longer holds what run .* read .*'Why\?'.*restore"):
-        differences(nights)
+def test_differences_are_found_for_as_many_runs_as_replaced_files_stay_and_then_name_the_setting(
+    nights: Nights,
+) -> None:
+    runs = [
+        nights.run({"a": text, "b": "same"}, Q, record={"keep_nights": 2})["run_id"] for text in ("1", "2", "3", "4")
+    ]
+    assert brief(differences(nights, None, runs[1], runs[3])) == [("a", "q", "changed", ["document"], "2", "4")]
+    assert [night["run_id"] for night in nights.last().manifest["replaced"]] == [runs[2], runs[1]]
+    with pytest.raises(OutputError, match=rf"of run {runs[0]} is gone.*record.keep_nights"):
+        differences(nights, None, runs[0], runs[3])
+    (nights.output / "log/outcomes").delete()
+    assert brief(differences(nights)) == [("a", "q", "changed", ["document"], "3", "4")]
 
 
 SCAN = st.tuples(

@@ -380,3 +380,24 @@ def test_calls_of_any_bundles_hold_each_document_once_and_a_small_share_of_the_b
     assert [size for call in calls for size in call] == sizes
     share = sum(sizes) / (readings_in_flight * CALLS_PER_READING)
     assert all(len(call) == 1 or sum(call) <= share for call in calls)
+
+
+def test_plan_is_the_same_however_many_documents_are_handled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    documents = [
+        document_of(str(number), num_bytes=10 << number % 20, path=f"{number % 3}.txt") for number in range(25)
+    ]
+    plan = plan_of(documents, [question_of("q"), question_of("r", document_id="7")], samples=2)
+    statuses = {key_of(str(number), "q", 1): Status.OK for number in range(0, 25, 2)}
+    turn_files = {(text_hash(str(number)), text_hash("q")): ["t1", "t2"] for number in range(0, 25, 3)}
+    index = index_of(statuses, turn_files=turn_files)
+
+    def rows() -> list[Any]:
+        made = (plan.pending(index, retry_failed=False), plan_parts(plan, index), [history.recorded_plan(plan, index)])
+        return [[table.to_pylist() for table in tables] for tables in made]
+
+    whole = rows()
+    monkeypatch.setattr("memagent_batch.runs.reading_state.BATCH_ROWS", 4)
+    monkeypatch.setattr("memagent_batch.documents.bundles.BATCH_ROWS", 4)
+    monkeypatch.setattr("memagent_batch.store.database.BATCH_ROWS", 4)
+    assert rows() == whole
+    assert [len(tables) for tables in whole] == [len(whole[0]), 1, 1]

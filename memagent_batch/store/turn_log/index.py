@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Status
 from memagent_batch.errors import StorageError
-from memagent_batch.store.database import run_query
+from memagent_batch.store.database import open_database, query_to_disk, run_query
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.keys import (
     FOLLOW_UPS_FOLDER,
@@ -46,6 +46,20 @@ select row from ranked
 qualify row_number() over (partition by document_hash, question_hash, sample, fingerprint
                            order by is_whole desc, run_id desc, moment, row) = 1
 """
+_TURN_KEYS = "from keys where num_turns > 0 and list_contains($fingerprints::varchar[], fingerprint)"
+_ENDED_KEYS = """
+with ended as (
+    select *, hash(document_hash, question_hash, sample, fingerprint) as reading from keys
+    where num_turns = 0 and list_contains($fingerprints::varchar[], fingerprint)),
+doubled as (select reading from ended group by reading having count(*) > 1)
+select * exclude (reading) from ended anti join doubled using (reading)
+union all
+select * exclude (reading) from ended semi join doubled using (reading)
+qualify row_number() over (partition by document_hash, question_hash, sample, fingerprint
+                           order by status = 'ok' desc, run_id desc,
+                                    if(status = 'ok', 1, -1) * epoch_us(finished_at)) = 1
+"""
+"""By the rule of `counted_rows`. Few readings end twice: only these are sorted."""
 TURN_FILES = """
 select document_hash, question_hash, file from turns
 union
@@ -152,19 +166,15 @@ def scan_log(
     """
     before = before or LogIndex()
     fingerprints = {fingerprint, *follow_up_turns, *follow_up_readings}
-    read = read_keys(output, fingerprints=fingerprints, begins=[begins], among=among, mapped=mapped)
-    keys = pa.concat_tables([LOG_KEYS.empty_table(), *read])
-    is_turn = pc.greater(keys["num_turns"], 0)
-    turns, ended = keys.filter(is_turn), keys.filter(pc.invert(is_turn))
-    return LogIndex(
-        outcomes=counted_rows(pa.concat_tables([before.outcomes, _under(ended, [fingerprint])])),
-        closed=counted_rows(pa.concat_tables([before.closed, _under(ended, follow_up_readings)])),
-        turns=pa.concat_tables([before.turns, _under(turns, [fingerprint, *follow_up_turns])]),
-    )
-
-
-def _under(keys: pa.Table, fingerprints: Collection[str]) -> pa.Table:
-    return keys.filter(pc.is_in(keys["fingerprint"], pa.array(fingerprints, pa.string())))
+    keys = read_keys(output, fingerprints=fingerprints, begins=[begins], among=among, mapped=mapped)
+    with open_database({"keys": pa.concat_tables([keys, before.outcomes, before.closed])}) as database:
+        found = partial(query_to_disk, database, schema=LOG_KEYS)
+        turns = found(_TURN_KEYS, fingerprints=[fingerprint, *follow_up_turns])
+        return LogIndex(
+            outcomes=found(_ENDED_KEYS, fingerprints=[fingerprint]),
+            closed=found(_ENDED_KEYS, fingerprints=[*follow_up_readings]),
+            turns=pa.concat_tables([before.turns, turns]),
+        )
 
 
 def last_run_id(output: Location) -> str:
@@ -178,11 +188,11 @@ def scan_turn_files(output: Location, *, fingerprints: Collection[str], begins: 
     """Turn files by document hash, with those of versions that it takes turns from: of a run or writer, or of all."""
     files: dict[str, set[str]] = defaultdict(set)
     versions: dict[str, set[str]] = defaultdict(set)
-    for keys in read_keys(output, fingerprints=fingerprints, folders=[TURNS_FOLDER], begins=[begins]):
-        columns = (keys[name].to_pylist() for name in ("document_hash", "file", "reused_from"))
-        for document_hash, file, version in zip(*columns, strict=True):
-            files[document_hash].add(file)
-            versions[document_hash].add(version or document_hash)
+    keys = read_keys(output, fingerprints=fingerprints, folders=[TURNS_FOLDER], begins=[begins])
+    columns = (keys[name].to_pylist() for name in ("document_hash", "file", "reused_from"))
+    for document_hash, file, version in zip(*columns, strict=True):
+        files[document_hash].add(file)
+        versions[document_hash].add(version or document_hash)
     return {
         document_hash: sorted(set().union(found, *(files.get(version, ()) for version in versions[document_hash])))
         for document_hash, found in files.items()

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from memagent_batch.errors import StorageError
 from memagent_batch.store.columns import Column, arrow_schema
+from memagent_batch.store.database import on_disk
 from memagent_batch.store.errors import storage_errors, table_errors
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes
@@ -187,8 +188,8 @@ def read_keys(
     begins: Collection[str] = ("",),
     among: Collection[str] | None = None,
     mapped: MapFiles = map,
-) -> list[pa.Table]:
-    """The keys of these fingerprints: tables of `LOG_KEYS`, in no order, where `file` is the path of a log file.
+) -> pa.Table:
+    """The keys of these fingerprints: a table of `LOG_KEYS`, in no order, where `file` is the path of a log file.
 
     Args:
         output: Where the log is.
@@ -207,7 +208,7 @@ def read_keys(
         task = partial(_read_task, output=output, fingerprints=tuple(fingerprints))
         tasks = [read.slice(first, TASK_FILES).combine_chunks() for first in range(0, read.num_rows, TASK_FILES)]
         try:
-            return list(map(task, tasks) if len(tasks) <= 1 else mapped(task, tasks))
+            return on_disk(map(task, tasks) if len(tasks) <= 1 else mapped(task, tasks), schema=LOG_KEYS)
         except StorageError as error:
             if not tries_left or not isinstance(error.__cause__, FileNotFoundError):
                 raise  # a run that merges files meanwhile has removed one

@@ -15,7 +15,7 @@ from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.flows.answer import answer
-from memagent_batch.runs.tables import ANSWERS
+from memagent_batch.runs.tables import ANSWERS, table_files
 from memagent_batch.store.location import Location
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
@@ -93,7 +93,8 @@ def log_files(output: Path) -> dict[str, int]:
 
 
 def by_reading(output: Path) -> dict[tuple[str, str], dict[str, Any]]:
-    return {(row["document_id"], row["question"]): row for row in rows_in(output / "answers")}
+    rows = pa.concat_tables(pq.read_table(file) for file in table_files(str(output), "answers")).to_pylist()
+    return {(row["document_id"], row["question"]): row for row in rows}
 
 
 def test_run_gives_each_reading_asked_exactly_one_row(finished: Path) -> None:
@@ -118,11 +119,11 @@ def test_run_again_with_another_extraction_and_format_reads_nothing(
     settings: dict[str, Any] = {"extraction": Extraction.RAW, "table_format": "arrow"}
     answer(settings_of(corpus, text_model, output=output, **settings))
     assert set(log_files(output)) == set(log_files(finished))
-    (file,) = (output / "answers").iterdir()
+    (file,) = (output / "answers").glob("*.arrow")
     answers = pa.feather.read_table(file)
     assert answers.schema.equals(pa.schema([*ANSWERS, pa.field("source", pa.string())]), check_metadata=True)
     assert set(answers["answer"].to_pylist()) == {"\\boxed{simulated}", None}
-    assert [path.suffix for path in (output / "memories").iterdir()] == [".arrow"]
+    assert [*(output / "memories").glob("*.arrow")]
 
 
 def test_run_with_another_chunk_size_reads_all_again_on_two_replicas(

@@ -1,0 +1,19 @@
+"""The measurement of what a corpus costs the driver: it runs, and the log that it writes answers every reading."""
+
+import argparse
+
+import pytest
+
+from benchmarks.scale import add_options, measure
+
+
+@pytest.mark.parametrize("option", ["--logged", "--plan-only"])
+def test_scale_of_a_written_log_has_figures_of_a_first_and_an_unchanged_run(option: str) -> None:
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    given = ["--documents", "30", "--questions", "2", "--form", "rows", "--unchanged", "1", option]
+    first, unchanged = measure(parser.parse_args(given))
+    assert (first["what"], unchanged["what"]) == ("first", "unchanged")
+    assert {"make_plan", "scan_plan", "pending", "recorded_plan"} <= first["phases"].keys() & unchanged["phases"].keys()
+    assert all(phase["anonymous_mib"] > 0 for phase in first["phases"].values())
+    assert first["readings_logged"] == 60
