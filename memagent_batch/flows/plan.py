@@ -20,7 +20,6 @@ from memagent_batch.documents.document_index import (
     index_schema,
     log_documents,
     require_readable,
-    require_reported,
     require_unique_ids,
     sample_documents,
     warn_of_bad_files,
@@ -28,7 +27,7 @@ from memagent_batch.documents.document_index import (
     with_missing,
 )
 from memagent_batch.documents.indexing import index_shard
-from memagent_batch.documents.questions import inline_type, missing_again, missing_documents
+from memagent_batch.documents.questions import missing_again, missing_documents
 from memagent_batch.documents.rows import group_rows
 from memagent_batch.documents.shards import Shard
 from memagent_batch.domain.readings import Cost
@@ -170,7 +169,6 @@ def make_plan(
         sample.taken if job.limit else with_missing(sample.taken, missing),
         questions,
         samples=job.agent.sampling.samples,
-        inline_type=inline_type(job.input),
         follow_ups=follow_ups,
         indexed=replace(inputs.indexed, is_kept=inputs.reused.is_whole),
         outside=sample.outside,
@@ -178,7 +176,7 @@ def make_plan(
         again=again,
     )
     if not plan.asked.table.num_rows:
-        raise InputError("no question is asked: the question list is empty, and no document brings one")
+        raise InputError("no question is asked: the question list is empty")
     require_questions_fit(plan.asked.table, job.agent)
     if follow_ups is not None:
         result_questions(plan.asked.table)
@@ -263,7 +261,6 @@ def _checked_index(job: JobConfig, inputs: Inputs, *, executor: Executor) -> pa.
     if not index.num_rows:
         raise InputError(f"documents: the files at {', '.join(job.documents)} hold no document")
     require_readable(index)
-    require_reported(index, questions=inputs.questions, settings=job.input)
     require_unique_ids(index, documents=make_documents(job)[0])
     return index
 
