@@ -49,9 +49,8 @@ def read(
 ) -> Dataset:
     """Reads the text of each row for its questions, when the result is consumed.
 
-    What goes wrong later is raised where the dataset is consumed: a missing column, an id that is twice in a block
-    (`InputError`), an engine that can't start (`EngineStartError`). A text that is null or unreadable gives `failed`
-    rows.
+    What goes wrong later is raised where the dataset is consumed, as with an id that is twice in a block (`InputError`)
+    or an engine that can't start (`EngineStartError`). A text that is null or unreadable gives `failed` rows.
 
     Args:
         dataset: Rows with an id and a text each. It is not changed.
@@ -60,8 +59,7 @@ def read(
         text: Column of the text.
         document_id: Column of the unique id.
         carry: Columns to carry into the answers, as text.
-        log: Where finished turns and readings are kept: a path or URI, such as the output of a finished scan. What it
-            holds is not asked again.
+        log: Where turns are kept, a path or URI, such as the output of a scan. What it holds is not asked again.
         storage_options: Arguments of the file system of the log, and of a question list.
         follow_ups: What is asked after each answer.
         pool: The actors, with an engine each.
@@ -76,11 +74,9 @@ def read(
     """
     columns = RowColumns(document_id=document_id, text=text, carry=(carry,) if isinstance(carry, str) else tuple(carry))
     _require_columns(dataset, columns)
-    task = _checked_task(
-        agent, questions, log=log, options=StorageOptions(storage_options), follow_ups=follow_ups, pool=pool
-    )
-    rows = _rows_of(task.load_questions())
-    data = with_long_loops(dataset)
+    options = StorageOptions(storage_options)
+    task = _checked_task(agent, questions, log=log, options=options, follow_ups=follow_ups, pool=pool)
+    data, rows = with_long_loops(dataset), _rows_of(task.load_questions())
     calls = tokenised_rows(data, agent=task.agent, columns=columns, asked=rows, splits=follow_ups.evidence)
     return read_calls(calls, AnswerReader, task=task)
 
