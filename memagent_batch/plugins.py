@@ -15,7 +15,7 @@ from typing import Any, cast
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
-from memagent_batch.config.problems import explanation, removal, suggestion
+from memagent_batch.config.problems import explanation, suggestion
 from memagent_batch.domain.readings import Policy
 from memagent_batch.domain.rewards import BUILT_IN_REWARDS
 from memagent_batch.engines.engine import Engine
@@ -62,8 +62,6 @@ class PluginRegistry:
         installed = {entry.name: entry.value for entry in entry_points(group=self.group)}
         if kind in installed:
             return installed[kind]
-        if gone := removal(f"{self.setting}={kind}"):
-            raise SettingsError(f"{self.setting}: {kind!r} {gone}")
         names = [*self.built_in, *sorted(installed)]
         raise SettingsError(f"{self.setting}: {kind!r} is not one of {_listed_names(names)}{suggestion(kind, names)}")
 

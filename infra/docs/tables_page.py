@@ -13,7 +13,6 @@ from memagent_batch.runs.comparison import DIFFERENCES
 from memagent_batch.runs.results import MAX_RESULT_COLUMNS, results_schema
 from memagent_batch.runs.sign_offs import SIGN_OFFS
 from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, REMOVED_TABLE, RUN_PLAN
-from memagent_batch.store.turn_log.keys import LOG_KEYS
 from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG, TURN_LOG
 from memagent_batch.training.rollouts.table import ROLLOUTS
 
@@ -79,12 +78,6 @@ TABLES = (
         "log/follow_ups/",
         FOLLOW_UP_LOG,
         "One row for each answered reading whose follow-up questions have ended.",
-    ),
-    (
-        "log/keys/",
-        LOG_KEYS,
-        "What a scan of the log reads: one row for each reading in a log file, and for each version of the document "
-        "that its turns come from. A key file that is gone is made of its log files at each scan.",
     ),
     (
         "runs/RUN_ID/plan.parquet",

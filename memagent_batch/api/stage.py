@@ -45,17 +45,12 @@ def read(
     log: str | PathLike[str] | None = None,
     storage_options: Options | None = None,
     follow_ups: FollowUpConfig = FollowUpConfig(),  # noqa: B008 - a frozen value
-    replicas: int = 1,
-    readings_in_flight: int = 64,
-    turns_in_flight: int | None = None,
-    cpus_per_replica: float = 0.5,
-    gpus_per_replica: float | None = None,
+    pool: PoolConfig = PoolConfig(),  # noqa: B008
 ) -> Dataset:
     """Reads the text of each row for its questions, when the result is consumed.
 
-    What goes wrong later is raised where the dataset is consumed, with the same type: a missing column, an id that is
-    twice in a block (`InputError`), an engine that can't start (`EngineStartError`). Ids are not compared across
-    blocks. A text that is null or unreadable gives `failed` rows.
+    What goes wrong later is raised where the dataset is consumed, as with an id that is twice in a block (`InputError`)
+    or an engine that can't start (`EngineStartError`). A text that is null or unreadable gives `failed` rows.
 
     Args:
         dataset: Rows with an id and a text each. It is not changed.
@@ -64,16 +59,10 @@ def read(
         text: Column of the text.
         document_id: Column of the unique id.
         carry: Columns to carry into the answers, as text.
-        log: Where finished turns and readings are kept: a path or URI. What it holds is not asked again. The output of
-            a finished scan is such a place; its tables stay as they are.
+        log: Where turns are kept, a path or URI, such as the output of a scan. What it holds is not asked again.
         storage_options: Arguments of the file system of the log, and of a question list.
-        follow_ups: What is asked after each answer; the sentences themselves are rows of the job's table `evidence`
-        alone.
-        replicas: Actors, with an engine each.
-        readings_in_flight: Readings that one actor keeps going at once.
-        turns_in_flight: Turns that one actor keeps going at once; 256 or `readings_in_flight` by default.
-        cpus_per_replica: CPUs that Ray sets aside for one actor.
-        gpus_per_replica: GPUs of one actor; by default what the engine takes.
+        follow_ups: What is asked after each answer.
+        pool: The actors, with an engine each.
 
     Returns:
         One row for each reading, with the columns of the table `answers` and those to carry. Each document is a block.
@@ -85,19 +74,9 @@ def read(
     """
     columns = RowColumns(document_id=document_id, text=text, carry=(carry,) if isinstance(carry, str) else tuple(carry))
     _require_columns(dataset, columns)
-    pool = checked_section(
-        PoolConfig,
-        replicas=replicas,
-        readings_in_flight=readings_in_flight,
-        turns_in_flight=turns_in_flight,
-        cpus_per_replica=cpus_per_replica,
-        gpus_per_replica=gpus_per_replica,
-    )
-    task = _checked_task(
-        agent, questions, log=log, options=StorageOptions(storage_options), follow_ups=follow_ups, pool=pool
-    )
-    rows = _rows_of(task.load_questions())
-    data = with_long_loops(dataset)
+    options = StorageOptions(storage_options)
+    task = _checked_task(agent, questions, log=log, options=options, follow_ups=follow_ups, pool=pool)
+    data, rows = with_long_loops(dataset), _rows_of(task.load_questions())
     calls = tokenised_rows(data, agent=task.agent, columns=columns, asked=rows, splits=follow_ups.evidence)
     return read_calls(calls, AnswerReader, task=task)
 

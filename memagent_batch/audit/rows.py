@@ -68,9 +68,9 @@ def _other_columns(expected: pa.Table, actual: pa.Table) -> Iterator[str]:
 
 
 def _other_rows(expected: Sequence[Mapping[str, Any]], actual: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Any:
-    wanted = {_key(row, keys): row for row in expected}
-    there = {_key(row, keys): row for row in actual}
-    twice = [key for key, count in Counter(_key(row, keys) for row in actual).items() if count > 1]
+    wanted = {_row_key(row, keys): row for row in expected}
+    there = {_row_key(row, keys): row for row in actual}
+    twice = [key for key, count in Counter(_row_key(row, keys) for row in actual).items() if count > 1]
     yield from (f"{_row_name(key, keys)}: its row is there twice" for key in twice)
     yield from (f"{_row_name(key, keys)}: its row is not there" for key in wanted if key not in there)
     yield from (f"{_row_name(key, keys)}: its row does not follow from the log" for key in there if key not in wanted)
@@ -89,7 +89,7 @@ def _is_same(one: Any, other: Any) -> bool:
     return bool(one == other) or (one != one and other != other)
 
 
-def _key(row: Mapping[str, Any], keys: Sequence[str]) -> Key:
+def _row_key(row: Mapping[str, Any], keys: Sequence[str]) -> Key:
     return tuple(row[name] for name in keys)
 
 

@@ -114,7 +114,7 @@ def _against_log(past: PastRun, files: CheckedFiles, *, with_text: bool, reports
     if record is None:
         reports.append(Unchecked(what=rows, why=f"{PROJECTION_FILE} of run {past.run_id} is not there"))
         return 0
-    settings = InputConfig(**{**past.manifest["settings"]["input"], "carry_columns": (), "question_column": None})
+    settings = InputConfig.recorded(past.manifest["settings"]["input"])
     places: dict[str, object] = {"output": past.output, "run_id": past.run_id, "documents": None, "input": settings}
     projection = restored_projection(record, **places)
     if projection is None:

@@ -164,7 +164,7 @@ class RunSuite(ReaderSettings, Command):
     page = "docs/how-to/evaluation.md"
 
     suite: Text
-    """Folder of `evaluate make`, or files of RULER's or MemAgent's."""
+    """Folder of `evaluate make`."""
     policies: tuple[str, ...] = ()
     """One variant for each kind of policy."""
     variants: Path | None = None
@@ -237,7 +237,7 @@ class Score(StorageCommand):
     answers: Text
     """Output of a run, or Parquet or Arrow files with the columns document_id, question_id and answer."""
     suite: Text
-    """Folder of `evaluate make`, or files of RULER's or MemAgent's."""
+    """Folder of `evaluate make`."""
     variant: str = "answers"
     """Name of what is scored."""
     output: str | None = None

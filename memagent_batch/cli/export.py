@@ -32,10 +32,10 @@ class Export(OutputCommand):
             return
         if self.into is None:
             raise SettingsError(f"--into: missing; name the Parquet file for {self.to}")
-        from memagent_batch.flows.export import export
+        from memagent_batch.training.export import export_rollouts
 
         output = self.locate(self.into)
-        counts = export(self.location, output, to=self.to)
+        counts = export_rollouts(self.location, output, to=self.to)
         print(json.dumps({"output": str(output), "to": self.to, **counts}))
 
     def _export_answers(self, to: str) -> None:

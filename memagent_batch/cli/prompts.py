@@ -10,34 +10,21 @@ from memagent_batch.prompts.files import load_prompt_set, prompt_set_json, save_
 from memagent_batch.prompts.official import import_official
 
 
-class ListPrompts(Command):
-    """Lists the built-in prompt sets: name, version, answer forms, hash."""
-
-    command = "memagent prompts list"
-    examples = ("memagent prompts list", "memagent prompts list | grep gated")
-    page = "docs/how-to/prompts.md"
-
-    def run(self) -> None:
-        rows = [("NAME", "VERSION", "ANSWER FORMS", "SHA-256")]
-        rows += [(each.name, each.version, _form_names(each), each.sha256) for each in BUILT_IN_PROMPTS.values()]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for row in rows:
-            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-        print("\n`memagent prompts import FILE` adds the official ones, as a file.")
-
-
 class ShowPrompts(Command):
-    """Shows the texts of a prompt set, with its hash."""
+    """Shows the texts of a prompt set, with its hash; without a name, which sets are built in."""
 
     command = "memagent prompts show"
     examples = ("memagent prompts show default", "memagent prompts show my-prompts.yaml")
     page = "docs/how-to/prompts.md"
     words = ("prompt_set",)
 
-    prompt_set: str
-    """Name of a built-in prompt set, or a prompt set file (JSON, YAML)."""
+    prompt_set: str | None = None
+    """Name of a built-in prompt set, or a prompt set file (JSON, YAML); without it, the built-in sets are listed."""
 
     def run(self) -> None:
+        if self.prompt_set is None:
+            print("\n\n".join(map(_set_summary, BUILT_IN_PROMPTS.values())))
+            return
         prompts = load_prompt_set(self.prompt_set)
         texts = {"first memory": prompts.first_memory, "update": prompts.update}
         texts |= {f"answer, form {form}": text for form, text in sorted(prompts.answers.items())}
@@ -88,11 +75,7 @@ def _set_summary(prompts: PromptSet) -> str:
             f"name:          {prompts.name}",
             f"version:       {prompts.version}",
             f"SHA-256:       {prompts.sha256}",
-            f"answer forms:  {_form_names(prompts)}",
+            f"answer forms:  {', '.join(sorted(prompts.answers))}",
             f"note:          {prompts.note}",
         ]
     )
-
-
-def _form_names(prompts: PromptSet) -> str:
-    return ", ".join(sorted(prompts.answers))

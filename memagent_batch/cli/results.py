@@ -35,11 +35,11 @@ class Results(StorageCommand):
         if len(self.over) < 2:
             raise SettingsError("--over: name the first output and at least one second pass")
         target = self.to if self.to.endswith((".parquet", ".arrow")) else f"{self.to.rstrip('/')}/answers.parquet"
-        counts = _write_merged([self.locate(output) for output in self.over], self.locate(target))
+        counts = _write_answers([self.locate(output) for output in self.over], self.locate(target))
         print(json.dumps({"file": target, **counts}))
 
 
-def _write_merged(outputs: Sequence["Location"], target: "Location") -> dict[str, int]:
+def _write_answers(outputs: Sequence["Location"], target: "Location") -> dict[str, int]:
     """Writes the merged answers, whole or not at all; returns how many there are, and how many are of second passes."""
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -142,7 +142,7 @@ def _job_of(past: "PastRun", *, job: str | None, output: str, storage_options: o
     from memagent_batch.cli.options import read_settings, read_yaml
     from memagent_batch.cli.settings import JobSettings
 
-    recorded = _without(_public(past.manifest["settings"]), UNTRUSTED)
+    recorded = _without(_public(past.manifest["settings"]), (*UNTRUSTED, "input.question_type"))  # an older version's
     given = {name: value for name, value in recorded.items() if name in JobSettings.model_fields}
     if job is not None:
         settings = read_yaml(Path(job), option="--job")

@@ -35,17 +35,6 @@ PROBLEM_WORDS = {
     "model_attributes_type": "this is a group of settings; write them as {{name: value}}",
 }
 """What pydantic's types of errors mean to a user."""
-REMOVED: Mapping[str, str] = {
-    "closing": "it is called follow_ups now",
-    "escalate": "read again with --again-from and --again-where, as a separate run",
-    "learner.skip_turns_above_probability": "leave it out: every turn goes through the network",
-    "policy.reread": "leave it out: later rounds of 'parallel' read every chunk",
-    "vllm.speculation": "leave it out, or set vllm.engine_args.speculative_config",
-    "policy.kind=reread": "install it as a plug-in, such as the example package of the documentation, or set 'gated'",
-    "policy.kind=shared": "set 'overwrite', which reads the questions of a document section by section",
-    "policy.kind=shared-parallel": "set 'parallel', which reads the questions of a document section by section",
-}
-"""What to do in place of a setting, a group of settings, or a value of one."""
 NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?")
 VALUE_CHARACTERS = 40
 """Longest value that a line shows."""
@@ -73,7 +62,7 @@ def problem_line(
     match problem["type"]:
         case "extra_forbidden":
             names = (each for each, _, _ in fields_of(kind))
-            text = removal(name) or f"there is no such setting; {remedy(name, names, see=see)}"
+            text = f"there is no such setting; {remedy(name, names, see=see)}"
         case "missing":
             text = missing
         case _:
@@ -90,14 +79,6 @@ def explanation(problem: Mapping[str, Any]) -> str:
         return f"{shown} is not one of {choices}{near}"
     words = PROBLEM_WORDS.get(problem["type"])
     return words.format(input=shown, **problem.get("ctx", {})) if words else message
-
-
-def removal(setting: str) -> str | None:
-    """What an error says of a setting, or of `setting=value`, if it or its group was removed."""
-    for name, advice in REMOVED.items():
-        if setting == name or setting.startswith(f"{name}."):
-            return f"was removed; {advice}"
-    return None
 
 
 def remedy(name: str, names: Iterable[str], *, see: str) -> str:

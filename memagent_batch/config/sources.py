@@ -1,5 +1,6 @@
 """What is read: documents and questions, and how they are reached."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from string import Formatter
 from typing import Annotated, Any, Literal, Self
@@ -52,17 +53,12 @@ class Trust(StrEnum):
 
 
 class InputConfig(Section):
-    """Where texts and questions stand in the input."""
+    """Where texts stand in the input."""
 
     document_id_column: str = "document_id"
     """Column with the id of a document: unique, unless `order_columns` are given."""
     text_column: str = "text"
     """Column with the text of a document."""
-    question_column: str | None = None
-    """Column of the documents with a question beside each text."""
-    question_type: dict[str, JsonValue] = Field(default_factory=dict)
-    """Type that the questions of that column ask for: answer_type, and labels, schema, unit or not_stated, as in a
-    question list."""
     carry_columns: TextOrTexts = ()
     """Columns of the documents to carry into `answers`, as text."""
     format: Literal["auto", "parquet", "jsonl", "csv", "arrow", "text", "converted"] = "auto"
@@ -89,6 +85,13 @@ class InputConfig(Section):
     on_bad_file: OnBadFile = OnBadFile.FAIL
     """Treatment of a file, line or row that can't be read: `fail` refuses the run, `record` makes `failed` rows of
     it."""
+
+    @classmethod
+    def recorded(cls, values: Mapping[str, Any]) -> Self:
+        """The settings of a manifest, without columns to carry, and without those that this version no longer has."""
+        return cls(
+            **{name: value for name, value in values.items() if name in cls.model_fields} | {"carry_columns": ()}
+        )
 
     @property
     def is_converted(self) -> bool:
@@ -145,7 +148,7 @@ class SourceConfig(Storage):
     """A question for every document; can be repeated. In a job file it may be a group with the columns of a question
     list."""
     input: InputConfig = InputConfig()
-    """Where texts and questions stand in the input."""
+    """Where texts stand in the input."""
 
     @model_validator(mode="after")
     def _check_again(self) -> Self:
@@ -162,6 +165,6 @@ class SourceConfig(Storage):
 
     @model_validator(mode="after")
     def _check_questions(self) -> Self:
-        if not (self.questions or self.ask or self.input.question_column):
-            raise ValueError("no question: give --questions, --ask or --input.question-column")
+        if not (self.questions or self.ask):
+            raise ValueError("no question: give --questions or --ask")
         return self

@@ -44,7 +44,6 @@ INDEX_SCHEMA = pa.schema(
         column("start", pa.int64(), "row group, from 0; or first byte"),
         column("stop", pa.int64(), "row in the group, from 0; or byte after the last"),
         column("num_bytes", pa.int64(), "size of the text in UTF-8, bytes; 0 on error"),
-        column("question", _TEXT, "question beside the text, where asked for", nullable=True),
         column("error", _TEXT, "why the text can't be read", nullable=True),
         column("error_type", _TEXT, "kind of that error; null for a `DocumentError`", nullable=True),
         column(
@@ -79,10 +78,10 @@ _MISSING_ERROR = (
 _TABLE_ROWS = 1024
 """Most rows of an index table."""
 _TABLE_CHARS = 4 * 1024 * 1024
-"""Most characters of questions and carried values in an index table, about."""
+"""Most characters of carried values in an index table, about."""
 _RULES = b"memagent.rules"
 """Key, in the metadata of kept files, of what decides the rows that a file gives the index."""
-_CODE = 3
+_CODE = 4
 """Raised with every change of the code that changes a row of an index."""
 _DOUBLED = """
 select document_id, count(*) over () as num_ids
@@ -131,7 +130,6 @@ class IndexRow:
     place: Place = _NO_PLACE
     document_hash: str | None = None
     num_bytes: int = 0
-    question: str | None = None
     error: str | None = None
     error_type: str | None = None
     rows: RowPlaces | None = None
@@ -143,7 +141,7 @@ class IndexRow:
     @property
     def long_chars(self) -> int:
         """Characters of the values that may be long."""
-        return sum(len(value) for value in (self.question, *self.carried.values()) if value)
+        return sum(len(value) for value in self.carried.values() if value)
 
 
 def index_table(rows: Sequence[IndexRow], *, schema: pa.Schema) -> pa.Table:
@@ -237,20 +235,6 @@ def require_readable(index: pa.Table) -> None:
     bad = pc.equal(index["error_type"], BAD_FILE)
     if pc.sum(bad).as_py() == index.num_rows:
         raise InputError(f"documents: none of the {index.num_rows} files or rows can be read: {index['error'][0]}")
-
-
-def require_reported(index: pa.Table, *, questions: pa.Table, settings: InputConfig) -> None:
-    """Refuses bad files that no row would report: where questions stand beside the texts, theirs are lost with them.
-
-    Raises:
-        InputError: no question is asked of every document; names the first bad file.
-    """
-    bad = index.filter(pc.equal(index["error_type"], BAD_FILE))
-    if bad.num_rows and settings.question_column and not questions["document_id"].null_count:
-        raise InputError(
-            f"documents: {bad['error'][0]}; no row could say so, since no question is asked of every document: fix "
-            "the file or move it away, or ask one with --ask"
-        )
 
 
 def require_carry_columns(settings: InputConfig, *, reserved: Collection[str]) -> None:

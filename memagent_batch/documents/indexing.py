@@ -115,7 +115,6 @@ def _file_rows(documents: Location, path: str, name: str, *, shard: Shard, setti
 
 def _index_row(record: Record, *, path: str, format_: Format, settings: InputConfig) -> IndexRow:
     document_id, text, *others = record.values
-    question = None if settings.question_column is None else _text_or_null(others.pop(0))
     order: list[Value] = []
     row_hash = None
     if settings.order_columns:
@@ -132,7 +131,6 @@ def _index_row(record: Record, *, path: str, format_: Format, settings: InputCon
         place=record.place,
         document_hash=row_hash or (text_hash(text) if isinstance(text, str) else None),
         num_bytes=len(text.encode()) if isinstance(text, str) else 0,
-        question=question,
         error=None if isinstance(text, str) else mask_urls(f"{record.where}: {why_unreadable(text)}"),
         carried=dict(zip(settings.carry_columns, map(_text_or_null, others), strict=True)),
         order=tuple(map(str, order)),
@@ -149,14 +147,12 @@ def _text_or_null(value: Value) -> str | None:
 
 
 def index_columns(settings: InputConfig) -> list[InputColumn]:
-    """The columns that are indexed: id, text, question where asked for, those to carry, and those of rows."""
-    questions = [] if settings.question_column is None else [settings.question_column]
+    """The columns that are indexed: id, text, those to carry, and those of rows."""
     return [
         *_columns(
             [settings.document_id_column], ColumnKind.IDENTIFIER, Presence.EVERY, setting="input.document_id_column"
         ),
         text_column(settings),
-        *_columns(questions, ColumnKind.TEXT, Presence.EVERY, setting="input.question_column"),
         *_columns(settings.carry_columns, ColumnKind.CARRIED, Presence.SOME, setting="input.carry_columns"),
         *_columns(settings.order_columns, ColumnKind.ORDER, Presence.EVERY, setting="input.order_columns"),
         *shown_columns(settings),

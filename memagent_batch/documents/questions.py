@@ -8,7 +8,6 @@ from typing import Annotated, Any, TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.config.sources import InputConfig
 from memagent_batch.documents.formats.formats import READERS, Format, format_of
 from memagent_batch.documents.formats.records import ColumnKind, InputColumn, Presence, Unreadable, Value, column_value
 from memagent_batch.documents.listing import list_files
@@ -120,28 +119,6 @@ def value_type_of(row: Mapping[str, Any], *, is_unit_asked: bool = False) -> Val
         not_stated=row.get("not_stated"),
         is_unit_asked=is_unit_asked,
     )
-
-
-def inline_type(settings: InputConfig) -> ValueType | None:
-    """The type that questions beside the texts ask for.
-
-    Raises:
-        InputError: there is no such column of questions, or a field that is not one of a type's.
-        ValueTypeError: it can't be asked for.
-    """
-    if not settings.question_type:
-        return None
-    if settings.question_column is None:
-        raise InputError(
-            "input.question_type is of the questions beside the texts, and input.question_column names none; name the "
-            "column, or give the type in the question list"
-        )
-    where = "input.question_type"
-    values = _field_values(settings.question_type, columns=_COLUMNS[_NUM_PLAIN:], where=where)
-    try:
-        return value_type_of(_listed_type(values, where=where))
-    except ValueTypeError as error:
-        raise ValueTypeError(f"{where}: {error}") from None
 
 
 def value_types(questions: pa.Table) -> list[ValueType | None]:
@@ -270,15 +247,15 @@ def _given(questions: Iterable[Mapping[str, object]], *, place: str) -> Iterator
     """Questions of a program with their places; a place is a number, since texts may be long."""
     for number, given in enumerate(questions, start=1):
         where = f"{place} {number}"
-        yield where, _listed_question(_field_values(given, columns=_COLUMNS, where=where), where=where)
+        yield where, _listed_question(_field_values(given, where=where), where=where)
 
 
-def _field_values(fields: Mapping[str, object], *, columns: Sequence[InputColumn], where: str) -> list[Value]:
+def _field_values(fields: Mapping[str, object], *, where: str) -> list[Value]:
     """The values of the columns; refuses fields of other names."""
-    names = [column.name for column in columns]
+    names = [column.name for column in _COLUMNS]
     if strangers := sorted(map(str, fields.keys() - set(names))):
         raise InputError(f"{where}: there is no field {strangers[0]!r}; there are {', '.join(names)}")
-    return [column_value(fields.get(column.name), column=column, where=where) for column in columns]
+    return [column_value(fields.get(column.name), column=column, where=where) for column in _COLUMNS]
 
 
 def _read_question_files(location: Location) -> Iterator[tuple[str, QuestionRow]]:

@@ -47,7 +47,7 @@ def group_rows(rows: pa.Table, *, documents: Location, settings: InputConfig) ->
     """The index of documents whose rows are all here, as tables of `index_schema`, sorted by id; at least one.
 
     Raises:
-        InputError: two rows of a document have the same place in its order, or different questions; names them.
+        InputError: two rows of a document have the same place in its order; names them.
     """
     keys = ["document_id", "path", "start", "stop"]
     listed = rows.sort_by([(key, "ascending") for key in keys]).to_pylist() if rows.num_rows else []
@@ -68,7 +68,6 @@ def _documents_of_id(rows: list[IndexedRow], *, documents: Location, settings: I
     error = None
     try:
         readable = _in_order(readable, documents=documents, settings=settings)
-        _require_one_question(readable, documents=documents)
     except InputError as fault:
         if settings.on_bad_file == OnBadFile.FAIL:
             raise
@@ -93,7 +92,6 @@ def _joined_document(rows: Sequence[IndexedRow], *, error: str | None, settings:
         place=Place(start=first["start"], stop=first["stop"]),
         document_hash=None if error else joined_hash([row["document_hash"] for row in rows], settings=settings),
         num_bytes=0 if error else num_bytes,
-        question=first["question"],
         error=error,
         error_type=error_type,
         carried=carried,
@@ -195,16 +193,6 @@ def _is_order_of_texts(numbers: Sequence[str]) -> bool:
     """Whether numbers have the same order as texts."""
     as_texts = sorted(numbers)
     return as_texts == sorted(as_texts, key=Decimal)
-
-
-def _require_one_question(rows: Sequence[IndexedRow], *, documents: Location) -> None:
-    other = next((row for row in rows if row["question"] != rows[0]["question"]), None)
-    if other is not None:
-        places = " and ".join(place_of(row, documents=documents) for row in (rows[0], other))
-        raise InputError(
-            f"document_id {rows[0]['document_id']!r}: its rows have different questions: {places}; give all rows of a "
-            "document the same one, or use a question list"
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

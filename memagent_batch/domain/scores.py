@@ -23,7 +23,7 @@ _LEADING_POINT = re.compile(r"(?<![\w.])\.(?=\d)")
 _AFTER_DIGIT = re.compile(r"(?<=\d)[^\w\s]+(?=\d)|(?<=\d)-(?=\w)")
 _THOUSAND = re.compile(r"\d{3}(?!\d)")
 _SIGN = re.compile(r"(?<!\w)-(?=\$?\d)")
-_KEPT = re.compile(r"(?<=\d)\.(?=\d)|(?<!\S)-(?=\$?\d)")
+_KEPT_SIGNS = re.compile(r"(?<=\d)\.(?=\d)|(?<!\S)-(?=\$?\d)")
 """The punctuation that `normalise` keeps: the point inside a number and the minus before one."""
 
 
@@ -112,7 +112,7 @@ def normalise(text: str) -> str:
     visible = "".join(character for character in folded if unicodedata.category(character) != INVISIBLE)
     between = _AFTER_DIGIT.sub(_number_separator, _LEADING_POINT.sub("0.", visible))
     signed = _SIGN.sub(" -", between)
-    kept = {match.start() for match in _KEPT.finditer(signed)}
+    kept = {match.start() for match in _KEPT_SIGNS.finditer(signed)}
     return _without_articles(
         "".join(character for place, character in enumerate(signed) if place in kept or not _is_deleted(character))
     )

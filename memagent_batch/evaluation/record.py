@@ -29,8 +29,6 @@ EVALUATION_FORMAT = "memagent-evaluation/2"
 """Changes with every change of layout that an older version can't read."""
 VARIANT_RUNS_FOLDER = "runs"
 SCORES_FOLDER = "scores"
-SUITE_FOLDER = "suite"
-"""Where a foreign suite lies in this project's layout."""
 REPEAT_REMEDY = "run `evaluate run` again with the same arguments; finished readings are not read again"
 """What brings back a file that is lost or broken."""
 
@@ -61,8 +59,6 @@ class Evaluation:
 
     suite: str
     """URI of the suite, without credentials."""
-    suite_folder: str
-    """Where its questions and documents lie in this project's layout: the suite itself, or `CONVERTED_FOLDER`."""
     variants: tuple[VariantRecord, ...]
     """Variants that have been read, in the order in which they were first read."""
 
@@ -73,7 +69,7 @@ class Evaluation:
     def with_variant(self, record: VariantRecord) -> "Evaluation":
         """This one with a variant added, or in place of the one of the same name."""
         variants = {variant.name: variant for variant in self.variants} | {record.name: record}
-        return Evaluation(suite=self.suite, suite_folder=self.suite_folder, variants=tuple(variants.values()))
+        return Evaluation(suite=self.suite, variants=tuple(variants.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +92,7 @@ def read_evaluation(output: Location) -> Evaluation | None:
         return None
     try:
         variants = tuple(VariantRecord(**variant) for variant in value["variants"])
-        return Evaluation(suite=value["suite"], suite_folder=value["suite_folder"], variants=variants)
+        return Evaluation(suite=value["suite"], variants=variants)
     except (KeyError, TypeError) as error:
         raise OutputError(
             f"output: {output.uri}/{EVALUATION_FILE} is not whole ({error}); restore it, or run the evaluation into "
@@ -104,7 +100,7 @@ def read_evaluation(output: Location) -> Evaluation | None:
         ) from error
 
 
-def claim_evaluation(output: Location, *, suite: Location, is_foreign: bool) -> Evaluation:
+def claim_evaluation(output: Location, *, suite: Location) -> Evaluation:
     """The evaluation of this suite at the location: the one that is there, or a new one without variants.
 
     Raises:
@@ -119,8 +115,7 @@ def claim_evaluation(output: Location, *, suite: Location, is_foreign: bool) -> 
         )
     if there is not None and there.suite == named:
         return there
-    folder = SUITE_FOLDER if is_foreign else named
-    evaluation = Evaluation(suite=named, suite_folder=folder, variants=())
+    evaluation = Evaluation(suite=named, variants=())
     write_evaluation(output, evaluation)
     return evaluation
 

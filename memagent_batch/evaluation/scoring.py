@@ -22,9 +22,8 @@ from memagent_batch.domain.follow_ups.values import (
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.scores import TEXT_METRICS, Metric, ScoredOn, score, scored_on
 from memagent_batch.errors import InputError
-from memagent_batch.evaluation.foreign import read_any_questions
 from memagent_batch.evaluation.statistics import mean_interval
-from memagent_batch.evaluation.suite import ANSWER_COLUMNS, SCORES, STATUS_MISSING, GoldSpanRow
+from memagent_batch.evaluation.suite import ANSWER_COLUMNS, SCORES, STATUS_MISSING, GoldSpanRow, read_suite_questions
 from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE, require_manifest
 from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, read_table_columns, table_locations
@@ -101,7 +100,7 @@ def score_run(answers: Location, *, suite: Location, variant: str) -> ScoredRun:
     Raises:
         InputError: suite or answers can't be read, or do not belong together.
     """
-    questions = read_any_questions(suite)
+    questions = read_suite_questions(suite)
     table = read_answers(answers)
     samples = 1 + max(table["sample"].to_pylist())
     scores = score_answers(questions, table, variant=variant, samples=samples, evidence=read_evidence(answers))

@@ -165,19 +165,13 @@ def span_rows(spans: Sequence[tuple[int, int]] | None) -> list[GoldSpanRow] | No
     return None if spans is None else [GoldSpanRow(char_start=start, char_end=end) for start, end in spans]
 
 
-def is_suite(location: Location) -> bool:
-    """Whether the location is a folder with questions or a description of ours."""
-    with input_errors(location.uri):
-        return location.is_folder() and any((location / name).exists() for name in (SUITE_FILE, QUESTIONS_FILE))
-
-
 def read_description(suite: Location) -> dict[str, Any]:
     """What `suite.json` says.
 
     Raises:
         InputError: it is not there, so the suite is not whole; or it is of another version.
     """
-    missing = "run the command that was making it again"
+    missing = "give the folder of `memagent evaluate make`, or run that command again to its end"
     return require_complete(suite, SUITE_FILE, layout=SUITE_FORMAT, missing=missing, remedy="make it again")
 
 

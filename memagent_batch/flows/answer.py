@@ -59,7 +59,7 @@ def answer_checked(checked: CheckedJob) -> Manifest:
     """The same for a run that was checked; see `answer`."""
     executor = checked.executor
     with executor.session(checked.job):
-        plan = make_plan(checked.job, inputs=checked.inputs, executor=executor, follow_ups=checked.follow_ups)
+        plan = make_plan(checked)
         return answer_plan(plan, checked)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from memagent_batch.audit.bundle import README_FILE, Packed, write_bundle
 from memagent_batch.audit.files import (
@@ -96,7 +97,7 @@ def verify(
     past, num_rows = check_tables(output, files, with_text=with_text, reports=reports)
     if split(reports)[0] and published_manifest(output) != published:
         raise OutputChangedError(f"a run has finished at {output} while it was looked at; run the same command again")
-    again, failure, not_asked = _reread_if_sound(past, files, drawn, reports)
+    asked_again = _reread_if_sound(past, files, drawn, reports)
     findings, unchecked = split(reports)
     return Verification(
         run_id=files.run_id,
@@ -107,9 +108,7 @@ def verify(
         num_rows=num_rows,
         findings=findings,
         unchecked=unchecked,
-        reread=again,
-        not_asked=not_asked,
-        failure=failure,
+        **asked_again,
     )
 
 
@@ -136,23 +135,24 @@ def bundle(output: Location, target: Location, *, with_tables: bool, with_text: 
 
 def _reread_if_sound(
     past: PastRun | None, files: CheckedFiles, drawn: RereadSample | None, reports: list[FileReport]
-) -> tuple[Reread | None, MemagentError | None, str]:
-    """What the engine says again; or why it was not asked, and the error if there was one.
+) -> dict[str, Any]:
+    """The fields of `Verification` on what the engine says again, or why it was not asked.
 
     It is asked only if nothing is wrong: else the record may name another engine, or other documents.
     """
     if drawn is None or not drawn.num:
-        return None, None, ""
+        return {}
     if past is None or split(reports)[0]:
-        return None, None, _not_asked(drawn, DAMAGED)
+        return {"not_asked": _not_asked(drawn, DAMAGED)}
     texts = texts_of(past, reports)
     if texts is None:
-        return None, None, _not_asked(drawn, "the documents can't be read")
+        return {"not_asked": _not_asked(drawn, "the documents can't be read")}
     try:
         job = drawn.job_of(past)
-        return reread(past, job, texts=texts, log=sorted(files.log), num=drawn.num, seed=drawn.seed), None, ""
+        again = reread(past, job, texts=texts, log=sorted(files.log), num=drawn.num, seed=drawn.seed)
     except MemagentError as error:
-        return None, error, _not_asked(drawn, str(error))
+        return {"not_asked": _not_asked(drawn, str(error)), "failure": error}
+    return {"reread": again}
 
 
 def _not_asked(drawn: RereadSample, why: str) -> str:

@@ -24,7 +24,7 @@ from memagent_batch.documents.document_index import (
     reuse_index,
 )
 from memagent_batch.documents.indexing import require_first_records
-from memagent_batch.documents.questions import asked_types, inline_type, most_questions, read_questions
+from memagent_batch.documents.questions import asked_types, most_questions, read_questions
 from memagent_batch.documents.shards import FoundShards, cut_shards, find_shards
 from memagent_batch.documents.where import parse_where
 from memagent_batch.executors.executor import Executor, choose_executor, why_ray
@@ -61,9 +61,9 @@ class Inputs:
     reused: ReusedIndex
     """What of the last index is still right; large files of what is left are cut."""
     questions: pa.Table
-    """The question list, a table of `QUESTION_SCHEMA`; inline questions are not in it."""
+    """The question list, a table of `QUESTION_SCHEMA`."""
     settings: InputConfig
-    """Where texts and questions stand in what was found."""
+    """Where texts stand in what was found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +99,6 @@ def check(job: JobConfig) -> CheckedJob:
     reader = identify_reader(agent)
     _warn_of_thoughts(agent)
     types = asked_types(inputs.questions)
-    if (of_column := inline_type(job.input)) is not None:
-        types.setdefault(of_column, "input.question_type")
     follow_ups = checked_follow_ups(job.follow_ups, agent, types=types, fingerprint=reader.fingerprint)
     require_compiled(types, agent)
     return CheckedJob(
@@ -128,8 +126,7 @@ def _with_prompt_order(job: JobConfig, questions: pa.Table) -> AgentConfig:
     is_same_policy = begun_with.get("policy", {}).get("kind") == job.agent.policy.kind
     if job.agent.prompt_set is None and is_same_policy and begun_with["prompt_set"] in (None, *BUILT_IN_PROMPTS):
         return job.agent.model_copy(update={"prompt_set": begun_with["prompt_set"]})
-    num_questions = most_questions(questions) + (job.input.question_column is not None)
-    return with_prompt_order(job.agent, num_questions=num_questions)
+    return with_prompt_order(job.agent, num_questions=most_questions(questions))
 
 
 def read_inputs(sources: SourceConfig, *, kept: KeptIndex | None = None) -> Inputs:

@@ -41,7 +41,7 @@ def collect(job: JobConfig) -> RolloutsRecord:
     require_reward(job.rollouts)
     checked = replace(check(sampled_job(job)), follow_ups=None)  # what is learnt from is the reading alone
     with checked.executor.session(checked.job):
-        plan = make_plan(checked.job, inputs=checked.inputs, executor=checked.executor)
+        plan = make_plan(checked)
         require_references(plan)
         manifest = answer_plan(plan, checked)
         require_read(manifest)  # a group without one of its samples would have another baseline

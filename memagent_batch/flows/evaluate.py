@@ -12,10 +12,8 @@ from memagent_batch.budgets import fit_budgets_to_window
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig, RunConfig
 from memagent_batch.errors import MemagentError
-from memagent_batch.evaluation.foreign import convert_suite, foreign_source
 from memagent_batch.evaluation.record import (
     SCORES_FOLDER,
-    SUITE_FOLDER,
     VARIANT_RUNS_FOLDER,
     VariantRecord,
     claim_evaluation,
@@ -26,7 +24,6 @@ from memagent_batch.evaluation.suite import (
     DOCUMENTS_FOLDER,
     QUESTIONS_FILE,
     SUITE_FILE,
-    is_suite,
     read_description,
     read_suite_questions,
 )
@@ -53,7 +50,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """A suite in this project's layout."""
+    """A suite."""
 
     place: Location
     questions: pa.Table
@@ -73,11 +70,8 @@ def evaluate_suite(variants: Sequence[Variant], *, suite: Location, output: Loca
         UsageError: the user's mistake, found before an engine starts.
         CountsError: the tables of a run do not hold one row for each reading.
     """
-    source = None if is_suite(suite) else foreign_source(suite)
-    evaluation = claim_evaluation(output, suite=suite, is_foreign=source is not None)
-    if source is not None:
-        suite = convert_suite(suite, source=source, target=output / SUITE_FOLDER)
     ready = load_suite(suite)
+    evaluation = claim_evaluation(output, suite=suite)
     jobs = {variant.name: variant_job(variant, suite=ready, output=output) for variant in variants}
     readers = {name: identify_reader(job.agent) for name, job in jobs.items()}
     for name, job in jobs.items():

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from os import PathLike
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
 from memagent_batch.api.input_files import Documents, document_places, write_documents, write_table
 from memagent_batch.api.question import GivenQuestions, question_table
@@ -35,7 +35,6 @@ from memagent_batch.errors import SupersededError
 from memagent_batch.flows import answer as chain
 from memagent_batch.flows import collect as collection
 from memagent_batch.flows import convert as conversion
-from memagent_batch.flows import export as bridge
 from memagent_batch.flows import review
 from memagent_batch.flows import scan as night
 from memagent_batch.logs import log_of_program
@@ -43,6 +42,7 @@ from memagent_batch.pages.site import CONTEXT_CHARS, WrittenSite, write_site
 from memagent_batch.runs.claim import INPUT_FOLDER, claim_output, require_claim
 from memagent_batch.runs.manifest import require_success
 from memagent_batch.store.location import Location, absolute
+from memagent_batch.training.export import export_rollouts
 from memagent_batch.training.rollouts.table import RolloutsRecord
 from memagent_batch.wiring import identify_reader, make_engine
 
@@ -154,26 +154,46 @@ def _conversion(
     )
 
 
+class RunOptions(TypedDict, total=False):
+    """How `answer` and `collect` run. What is left out is as in a job file that does not name it."""
+
+    input: InputConfig
+    """Columns and format of the documents."""
+    executor: ExecutorKind | str
+    """Where the work is done: `local` (this process), `ray`, or `auto`: local for a small job."""
+    pool: PoolConfig
+    log: LogConfig
+    limit: int | None
+    """Documents to take, as a fair sample that grows with it; None for all."""
+    retry_failed: bool
+    """Read failed readings again, and nothing else that is done."""
+    max_failed_share: float
+    """Largest share of failed readings."""
+    storage_options: Options | None
+    """Arguments of the file system of inputs and output."""
+
+
+class AnswerOptions(RunOptions, total=False):
+    """How `answer` runs."""
+
+    follow_ups: FollowUpConfig
+    """What is asked after each answer; a value of a type is asked for where a question has one."""
+    table_format: TableFormat
+    """File format of `answers` and `memories`."""
+    adopt_output: bool
+    """Take over an output that was written for other documents or questions."""
+
+
 def answer(
     *,
     documents: Documents,
     questions: GivenQuestions = (),
-    output: str | PathLike[str],
+    output: PlaceOrPath,
     agent: AgentConfig,
-    input: InputConfig = InputConfig(),  # noqa: A002, B008 - the section's name; a frozen value
-    executor: ExecutorKind | str = ExecutorKind.AUTO,
-    pool: PoolConfig = PoolConfig(),  # noqa: B008
-    log: LogConfig = LogConfig(),  # noqa: B008
-    follow_ups: FollowUpConfig = FollowUpConfig(),  # noqa: B008
-    table_format: TableFormat = TableFormat.PARQUET,
-    limit: int | None = None,
-    again_from: str | PathLike[str] | None = None,
+    again_from: PlaceOrPath | None = None,
     where: str | None = None,
-    bounds: BoundsConfig = BoundsConfig(),  # noqa: B008
-    retry_failed: bool = False,
-    max_failed_share: float = 1.0,
-    adopt_output: bool = False,
-    storage_options: Options | None = None,
+    bounds: BoundsConfig = BoundsConfig(),  # noqa: B008 - a frozen value
+    **options: Unpack[AnswerOptions],
 ) -> Run:
     """Answers the questions over the documents, as `memagent answer` does; goes on where a run of the output stopped.
 
@@ -186,52 +206,22 @@ def answer(
         questions: Texts; `Question`s or mappings, which are written to `input/questions/`; or the path of a list.
         output: Where log, tables and manifest go: a folder or URI.
         agent: What reads.
-        input: Columns and format of the documents.
-        executor: Where the work is done: `local` (this process), `ray`, or `auto`: local for a small job.
-        pool: The actor pool.
-        log: The turn log.
-        follow_ups: What is asked after each answer; a value of a type is asked for where a question has one.
-        table_format: File format of `answers` and `memories`.
-        limit: Documents to take, as a fair sample that grows with it; by default all.
         again_from: An output whose readings are read again, those alone that `where` takes: a second pass.
         where: Condition on the rows of the `answers` of `again_from`, as in SQL: `confidence < 0.8`.
         bounds: What the run may take at most: tokens, cost, hours.
-        retry_failed: Read failed readings again, and nothing else that is done.
-        max_failed_share: Largest share of failed readings.
-        adopt_output: Take over an output that was written for other documents or questions.
-        storage_options: Arguments of the file system of inputs and output.
+        **options: See `AnswerOptions` and `RunOptions`.
 
     Raises:
         UsageError: a mistake in the call, found before an engine starts.
         TooManyFailedError: more readings failed than `max_failed_share`, or all. The tables are written: `Run.at`.
         NotReadError: some readings could not be read now; the same call reads them. The tables are written.
         BoundReachedError: the run has met one of its bounds; the same call goes on. The tables are as they were.
-        CountsError: the tables do not hold one row for each reading.
-        SupersededError: a newer attempt has claimed the output.
-        RunFailedError: the run stopped; the same call goes on from the log.
+        MemagentError: the run stopped, or has lost the output to a newer attempt; see `memagent_batch.errors`.
     """
-    job, manifest = _run_chain(
-        chain.answer,
-        documents,
-        questions,
-        output=output,
-        agent=agent,
-        input=input,
-        executor=executor,
-        pool=pool,
-        log=log,
-        follow_ups=follow_ups,
-        table_format=table_format,
-        limit=limit,
-        again_from=None if again_from is None else absolute(again_from),
-        again_where=where,
-        **bounds.model_dump(exclude_unset=True),
-        retry_failed=retry_failed,
-        max_failed_share=max_failed_share,
-        adopt_output=adopt_output,
-        storage_options=StorageOptions(storage_options),
-    )
-    require_success(manifest, max_failed_share=max_failed_share)
+    again = {"again_from": None if again_from is None else absolute(again_from), "again_where": where}
+    settings = {**options, **again, **bounds.model_dump(exclude_unset=True)}
+    job, manifest = _run_chain(chain.answer, documents, questions, output=output, agent=agent, settings=settings)
+    require_success(manifest, max_failed_share=job.max_failed_share)
     return Run(output=job.output, run_id=manifest["run_id"], manifest=manifest, storage_options=job.storage_options)
 
 
@@ -242,14 +232,7 @@ def collect(
     output: PlaceOrPath,
     agent: AgentConfig,
     rollouts: RolloutConfig = RolloutConfig(),  # noqa: B008
-    input: InputConfig = InputConfig(),  # noqa: A002, B008
-    executor: ExecutorKind | str = ExecutorKind.AUTO,
-    pool: PoolConfig = PoolConfig(),  # noqa: B008
-    log: LogConfig = LogConfig(),  # noqa: B008
-    limit: int | None = None,
-    retry_failed: bool = False,
-    max_failed_share: float = 1.0,
-    storage_options: Options | None = None,
+    **options: Unpack[RunOptions],
 ) -> RolloutsRecord:
     """Samples every question several times and writes rewards and advantages, as `memagent collect` does.
 
@@ -263,22 +246,8 @@ def collect(
         NotReadError: some samples could not be read now, and no rollouts are written; the same call reads them.
         TooManyFailedError: more samples failed than `max_failed_share`, or all. The rollouts are written.
     """
-    _, record = _run_chain(
-        collection.collect,
-        documents,
-        questions,
-        output=output,
-        agent=agent,
-        rollouts=rollouts,
-        input=input,
-        executor=executor,
-        pool=pool,
-        log=log,
-        limit=limit,
-        retry_failed=retry_failed,
-        max_failed_share=max_failed_share,
-        storage_options=StorageOptions(storage_options),
-    )
+    settings = {**options, "rollouts": rollouts}
+    _, record = _run_chain(collection.collect, documents, questions, output=output, agent=agent, settings=settings)
     return record
 
 
@@ -295,7 +264,7 @@ def export(
         InputError: the rollouts are not whole, or have nothing to learn from.
         StorageError: the file can't be written.
     """
-    return bridge.export(_location(output, storage_options), _location(into, storage_options), to=to)
+    return export_rollouts(_location(output, storage_options), _location(into, storage_options), to=to)
 
 
 def page(
@@ -359,14 +328,15 @@ def _run_chain(
     *,
     output: PlaceOrPath,
     agent: AgentConfig,
-    **settings: Any,
+    settings: Mapping[str, Any],
 ) -> tuple[JobConfig, CallResult]:
     """Runs a chain over the inputs; those that are not files are written first, to a place in the output.
 
     Returns the job, which names this place, and the result of the chain.
     """
     listed = questions if isinstance(questions, str | PathLike) else list(questions)
-    place = Location(uri=absolute(output), storage_options=settings["storage_options"])
+    options = StorageOptions(settings.get("storage_options"))
+    place = Location(uri=absolute(output), storage_options=options)
     inputs = place / INPUT_FOLDER
     job = checked_section(
         JobConfig,
@@ -374,7 +344,7 @@ def _run_chain(
         **_question_settings(listed, kept=(inputs / "questions").uri),
         output=place.uri,
         agent=agent,
-        **settings,
+        **{**settings, "storage_options": options},
     )
     with log_of_program():
         claim_output(place, job)

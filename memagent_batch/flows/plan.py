@@ -22,7 +22,6 @@ from memagent_batch.documents.document_index import (
     index_schema,
     log_documents,
     require_readable,
-    require_reported,
     require_unique_ids,
     sample_documents,
     warn_of_bad_files,
@@ -30,7 +29,7 @@ from memagent_batch.documents.document_index import (
     with_missing,
 )
 from memagent_batch.documents.indexing import index_shard
-from memagent_batch.documents.questions import inline_type, missing_again, missing_documents
+from memagent_batch.documents.questions import missing_again, missing_documents
 from memagent_batch.documents.rows import group_rows
 from memagent_batch.documents.shards import Shard
 from memagent_batch.domain.readings import Cost
@@ -38,12 +37,11 @@ from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import InputError
 from memagent_batch.executors.executor import Executor
 from memagent_batch.executors.tokenise import CountedDocument, count_tokens
-from memagent_batch.flows.check import CheckedJob, Inputs, read_inputs
+from memagent_batch.flows.check import CheckedJob, Inputs
 from memagent_batch.logs import step
 from memagent_batch.models.shipped import warn_of_untaught
 from memagent_batch.plugins import engine_settings
-from memagent_batch.reading.follow_ups import FollowUps
-from memagent_batch.runs.history import PastRun, last_hashes, last_run, read_kept_index
+from memagent_batch.runs.history import PastRun, last_hashes, last_run
 from memagent_batch.runs.plan import LAST_HASHES, Plan, count_pending
 from memagent_batch.runs.results import result_questions
 from memagent_batch.runs.second_pass import select_again
@@ -93,7 +91,7 @@ def plan_checked(checked: CheckedJob) -> PlanSummary:
     """What `answer` would read and cost; writes nothing."""
     job, output, executor = checked.job, make_output(checked.job), checked.executor
     with executor.session(job, reads=False):
-        plan = make_plan(job, inputs=checked.inputs, executor=executor, follow_ups=checked.follow_ups)
+        plan = make_plan(checked)
         with step("counting tokens"):
             index = scan_plan(output, plan, fingerprint=checked.reader.fingerprint, executor=executor)
             before = last_run(output)
@@ -142,27 +140,14 @@ def last_versions(
     return last_hashes(output, before, plan.documents, index=index)
 
 
-def make_plan(
-    job: JobConfig,
-    *,
-    executor: Executor,
-    inputs: Inputs | None = None,
-    follow_ups: FollowUps | None = None,
-) -> Plan:
-    """Indexes the documents in parallel, and joins them with the questions.
-
-    Args:
-        job: All settings.
-        executor: What indexes, inside its session.
-        inputs: What `read_inputs` found, where that is known.
-        follow_ups: What is asked after each answer; None for nothing, whatever types the questions have.
+def make_plan(checked: CheckedJob) -> Plan:
+    """Indexes the documents in parallel, inside a session of the run's executor, and joins them with the questions.
 
     Raises:
         InputError: a file, column or row can't be used; names it.
     """
-    inputs = inputs or read_inputs(job, kept=read_kept_index(make_output(job)))
-    job = job.model_copy(update={"input": inputs.settings})
-    questions, index = inputs.questions, _checked_index(job, inputs, executor=executor)
+    job, inputs, follow_ups = checked.job, checked.inputs, checked.follow_ups
+    questions, index = inputs.questions, _checked_index(job, inputs, executor=checked.executor)
     missing = missing_documents(questions, index)
     sample = sample_documents(index, limit=job.limit, seed=job.limit_seed)
     again = select_again(job, output=make_output(job))
@@ -173,7 +158,6 @@ def make_plan(
         sample.taken if job.limit else with_missing(sample.taken, missing),
         questions,
         samples=job.agent.sampling.samples,
-        inline_type=inline_type(job.input),
         follow_ups=follow_ups,
         indexed=replace(inputs.indexed, is_kept=inputs.reused.is_whole),
         outside=sample.outside,
@@ -181,7 +165,7 @@ def make_plan(
         again=again,
     )
     if not plan.asked.table.num_rows:
-        raise InputError("no question is asked: the question list is empty, and no document brings one")
+        raise InputError("no question is asked: the question list is empty")
     require_questions_fit(plan.asked.table, job.agent)
     if follow_ups is not None:
         result_questions(plan.asked.table)
@@ -265,7 +249,6 @@ def _checked_index(job: JobConfig, inputs: Inputs, *, executor: Executor) -> pa.
     if not index.num_rows:
         raise InputError(f"documents: the files at {', '.join(job.documents)} hold no document")
     require_readable(index)
-    require_reported(index, questions=inputs.questions, settings=job.input)
     require_unique_ids(index, documents=make_documents(job)[0])
     return index
 

@@ -4,7 +4,6 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from importlib.metadata import version
 from typing import Any, ClassVar
 
@@ -76,11 +75,6 @@ class DirectPolicy(ABC):
         )
 
 
-PassageRank = Callable[[Sequence[Sequence[int]], Sequence[int]], Sequence[float]]
-"""Scores passages (token ids, views of the document) against a question (token ids), the higher the nearer; shape
-[num_passages]."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievePolicy(DirectPolicy):
     """One `direct` turn with the best passages that it has room for, in the order of the document."""
@@ -88,8 +82,6 @@ class RetrievePolicy(DirectPolicy):
     kind: ClassVar[str] = "retrieve"
 
     passage_tokens: int
-    rank: PassageRank | None = None
-    """Scores how near passages are to a question; BM25 if there is none. It runs beside the event loop."""
 
     def __post_init__(self) -> None:
         """Checks the length of a passage.
@@ -102,22 +94,20 @@ class RetrievePolicy(DirectPolicy):
 
     def identity(self) -> Mapping[str, Any]:
         """Kind and settings, and the package that ranks."""
-        return {**DirectPolicy.identity(self), "rank": f"bm25s {version('bm25s')}" if self.rank is None else "own"}
+        return {**DirectPolicy.identity(self), "rank": f"bm25s {version('bm25s')}"}
 
     async def parts(
         self, document: Document, question: Sequence[int], *, prompts: PromptTokens
     ) -> list[tuple[int, int]]:
         """Among equal passages the earlier goes first; those that overlap become one. What fits is shown whole."""
-        rank = self.rank or partial(bm25, decode=prompts.decode)
-        return await asyncio.to_thread(self._nearest, document, question, rank=rank, gap_tokens=len(prompts.gap))
+        return await asyncio.to_thread(self._nearest, document, question, prompts=prompts)
 
-    def _nearest(
-        self, document: Document, question: Sequence[int], *, rank: PassageRank, gap_tokens: int
-    ) -> list[tuple[int, int]]:
+    def _nearest(self, document: Document, question: Sequence[int], *, prompts: PromptTokens) -> list[tuple[int, int]]:
         passages = document.chunks(self.passage_tokens, overlap_tokens=self.overlap_tokens)
-        scores = rank([document.token_ids[start:end] for start, end in passages.windows], question)
+        token_ids = [document.token_ids[start:end] for start, end in passages.windows]
+        scores = bm25(token_ids, question, decode=prompts.decode)
         ranked = sorted(range(len(passages)), key=lambda index: (-scores[index], index))
-        num_shown = max(self.chunk_tokens // (self.passage_tokens + gap_tokens), 1)
+        num_shown = max(self.chunk_tokens // (self.passage_tokens + len(prompts.gap)), 1)
         return _join_windows([passages.windows[index] for index in ranked[:num_shown]])
 
 

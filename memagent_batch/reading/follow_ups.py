@@ -57,7 +57,7 @@ from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Turns
 from memagent_batch.errors import FollowUpError, ReadingError, SettingsError, ValueTypeError
 from memagent_batch.plugins import engine_settings
 from memagent_batch.reading.read import Reading
-from memagent_batch.reading.turns import ReadingTurns
+from memagent_batch.reading.turns import ReadingTurns, TurnCounts
 from memagent_batch.store.turn_log.rows import ClosedRow
 from memagent_batch.wiring import make_engine, make_follow_up_tokens
 
@@ -204,12 +204,10 @@ async def close_reading(
     follow_ups: FollowUps,
     turns: ReadingTurns,
 ) -> ClosedRow:
-    """Asks the follow-up questions of a reading, one after another: its status is `ok`, and all its own turns were
-    asked.
+    """Asks the follow-up questions of a reading whose status is `ok`, one after another.
 
-    A turn that fails for a cause of its own ends them, and what was asked before it stays.
-
-    `sentences` are needed only if evidence is asked for.
+    A turn that fails for a cause of its own ends them, and what was asked before it stays. `sentences` are needed only
+    if evidence is asked for.
 
     Raises:
         MemagentError: what concerns more than this reading.
@@ -237,10 +235,7 @@ async def close_reading(
                 await _ask_support(row, answered, chosen)
     except ReadingError as error:
         row["follow_up_error"], row["is_failed"] = f"{type(error).__name__}: {error}", True
-    row["num_turns"] = turns.counts.num_turns - before.num_turns
-    row["num_prompt_tokens"] = turns.counts.num_prompt_tokens - before.num_prompt_tokens
-    row["num_completion_tokens"] = turns.counts.num_completion_tokens - before.num_completion_tokens
-    row["finished_at"] = datetime.now(UTC)
+    _count_turns(row, turns.counts, before=before)
     return row
 
 
@@ -272,6 +267,14 @@ class _Answered:
     def brief(self) -> str:
         """The answer in few words: as it was taken out of the response, else the response."""
         return self.response if self.answer is None else self.answer
+
+
+def _count_turns(row: ClosedRow, counts: TurnCounts, *, before: TurnCounts) -> None:
+    """Adds to the row what the follow-up questions took, which have ended now."""
+    row["num_turns"] = counts.num_turns - before.num_turns
+    row["num_prompt_tokens"] = counts.num_prompt_tokens - before.num_prompt_tokens
+    row["num_completion_tokens"] = counts.num_completion_tokens - before.num_completion_tokens
+    row["finished_at"] = datetime.now(UTC)
 
 
 def _nothing_asked() -> ClosedRow:

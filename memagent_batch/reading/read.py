@@ -97,7 +97,7 @@ async def _outcome(document: Document, tokens: QuestionTokens, *, agent: LoadedA
     try:
         return await agent.policy.read(document, tokens, prompts=agent.prompts, turns=turns)
     except ExceptionGroup as group:
-        error = min(_leaves(group), key=_reach)
+        error = min(_leaves(group), key=_error_rank)
     raise error  # outside the `except`, so that its own cause and context stay
 
 
@@ -110,7 +110,7 @@ def _leaves(error: Exception) -> Iterator[Exception]:
         yield from _leaves(each)
 
 
-def _reach(error: Exception) -> int:
+def _error_rank(error: Exception) -> int:
     """How far an error reaches; the lowest rank concerns more than its reading."""
     if isinstance(error, NotReadError):
         return 1

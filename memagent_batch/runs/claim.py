@@ -151,7 +151,7 @@ def asked_questions(job: JobConfig) -> list[str]:
     """Where the questions come from, for `run.json`."""
     listed = _asked_place(job.questions, job) if job.questions else None
     asked = [str(each if isinstance(each, str) else each.get("question", "")) for each in job.ask]
-    return [text for text in (listed, *asked, job.input.question_column) if text]
+    return [text for text in (listed, *asked) if text]
 
 
 def _asked_place(uri: str, job: JobConfig) -> str:

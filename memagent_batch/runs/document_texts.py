@@ -55,8 +55,7 @@ class DocumentTexts:
             InputError: the documents can't be reached or read.
             OutputError: the run kept no place of documents.
         """
-        found = {**manifest["settings"]["input"], "carry_columns": (), "question_column": None}
-        self.settings = InputConfig(**found)
+        self.settings = InputConfig.recorded(manifest["settings"]["input"])
         uris = _document_uris(output, manifest)
         if not uris:
             raise OutputError(f"{output} does not say where its documents are; pass {without}")

@@ -205,7 +205,7 @@ class RunRecord:
     documents: str | list[str]
     """URI of the documents; a list if there are several."""
     questions: list[str]
-    """URI of the question list, questions given directly, and the inline column, in this order."""
+    """URI of the question list, and questions given directly, in this order."""
     asked: int
     fingerprint: str
     settings: Mapping[str, Any]
@@ -259,7 +259,6 @@ def public_settings(task: AgentTask) -> dict[str, Any]:
     public = redact_settings(settings)
     if "ask" in settings:  # what is asked is data: in a JSON schema, a field named `signature` is not a secret
         public["ask"] = settings["ask"]
-        public["input"]["question_type"] = settings["input"]["question_type"]
     return public
 
 

@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.documents.bundles import bundles
 from memagent_batch.documents.document_index import ROWS_COLUMN, IndexedFiles, is_there
-from memagent_batch.documents.questions import type_fields, value_types
-from memagent_batch.domain.addresses import text_hash
+from memagent_batch.documents.questions import value_types
 from memagent_batch.domain.follow_ups.answer_types import ValueType
 from memagent_batch.errors import InputError
 from memagent_batch.reading.follow_ups import FollowUps
@@ -105,11 +104,6 @@ from again left join shared on shared.question_id = again.question_id
 left join bound on bound.question_id = again.question_id and bound.document_id = again.document_id
 order by again.document_id, again.question_id
 """
-_TWICE = """
-select question_id, document_id from bound group by all
-having count(*) > 1 or question_id in (select question_id from shared)
-order by min(question), question_id limit 1
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,12 +137,9 @@ def num_readings_of(bundle: pa.Table) -> pa.ChunkedArray:
 class PlannedQuestions:
     """The question list of a plan, and what each document is asked."""
 
-    def __init__(
-        self, listed: pa.Table, documents: pa.Table, *, inline_type: ValueType | None, follow_ups: FollowUps | None
-    ) -> None:
-        """Adds to a question list (`QUESTION_SCHEMA`) the questions that stand beside the texts."""
-        self.listed, self.inline_type, self.follow_ups = listed, inline_type, follow_ups
-        self.table = _with_inline(listed, documents, value_type=inline_type)
+    def __init__(self, listed: pa.Table, *, follow_ups: FollowUps | None) -> None:
+        """Takes a question list (`QUESTION_SCHEMA`)."""
+        self.table, self.follow_ups = listed, follow_ups
         self.types: list[ValueType | None] = value_types(self.table)
         """The type that each question asks for."""
         of_type = {each: follow_ups.of_type(each) for each in dict.fromkeys(self.types)} if follow_ups else {}
@@ -166,7 +157,6 @@ class PlannedQuestions:
         """What is asked of every document: question_id, row of the list, and place among those of a document."""
         self.bound: pa.Table = rows.filter(pc.invert(is_shared))
         """What is asked of one document; these come behind the others."""
-        self._require_distinct()
 
     @property
     def follow_up_readings(self) -> list[str]:
@@ -197,17 +187,6 @@ class PlannedQuestions:
             )
         self.shared, self.bound = self.shared.slice(0, 0), bound
 
-    def _require_distinct(self) -> None:
-        if not self.bound.num_rows:
-            return
-        twice = run_query(_TWICE, {"shared": self.shared, "bound": self.bound}).to_pylist()
-        for row in twice:
-            raise InputError(
-                f"question_id {row['question_id']!r} is asked twice of document {row['document_id']!r} (of every "
-                "document and of it alone, or in the list and beside its text); give one of them another question_id, "
-                "or drop it"
-            )
-
 
 def _placed(hashed: pa.Table) -> pa.Table:
     """The rows of a question list with their places: those of one document behind those of all."""
@@ -215,27 +194,6 @@ def _placed(hashed: pa.Table) -> pa.Table:
     is_bound = np.asarray(pc.is_valid(hashed["document_id"]), dtype=bool)
     placed = hashed.select(["question_id", "document_id"]).append_column(QUESTION, pa.array(rows))
     return placed.append_column("place", pa.array(rows + is_bound * hashed.num_rows))
-
-
-def _with_inline(questions: pa.Table, documents: pa.Table, *, value_type: ValueType | None) -> pa.Table:
-    """Adds the questions that stand beside the texts, bound to their documents."""
-    inline = documents.filter(pc.is_valid(documents["question"])).select(["document_id", "question"])
-    if not inline.num_rows:
-        return questions
-    texts = inline["question"].to_pylist()
-    added = pa.table(
-        {
-            "question_id": pa.array([f"q-{text_hash(text)[:12]}" for text in texts], pa.large_string()),
-            "document_id": inline["document_id"],
-            "question": inline["question"],
-            "references": pa.nulls(len(texts), questions.schema.field("references").type),
-            **{
-                name: pa.array([value] * len(texts), questions.schema.field(name).type)
-                for name, value in type_fields(value_type).items()
-            },
-        }
-    ).cast(questions.schema)
-    return pa.concat_tables([questions, added])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,7 +226,6 @@ class Plan:
         questions: pa.Table,
         *,
         samples: int,
-        inline_type: ValueType | None = None,
         follow_ups: FollowUps | None = None,
         indexed: IndexedFiles | None = None,
         outside: pa.Table | None = None,
@@ -281,7 +238,6 @@ class Plan:
             documents: The index.
             questions: The list.
             samples: Readings of each document and question.
-            inline_type: The type that questions beside the texts ask for.
             follow_ups: What is asked after each answer; None for nothing, whatever types the questions have.
             indexed: The files that the documents are of; None if they are of none.
             outside: The index of documents that are there and are not read, by a limit or in a second pass; None if all
@@ -295,7 +251,7 @@ class Plan:
         self.outside = outside
         self.places = tuple(places)
         self.again = again
-        self.asked = PlannedQuestions(questions, documents, inline_type=inline_type, follow_ups=follow_ups)
+        self.asked = PlannedQuestions(questions, follow_ups=follow_ups)
         if again is not None:
             self.asked.keep_only(again.readings)
 

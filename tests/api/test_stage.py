@@ -138,7 +138,7 @@ def test_log_of_a_document_that_grew_has_the_turns_that_were_taken_from_its_last
 def test_dataset_that_is_consumed_twice_by_several_actors_is_read_once(text_model: str, tmp_path: Path) -> None:
     texts = {f"d{number}": f"word {number} " * 30 for number in range(6)}
     dataset = ray.data.from_arrow(table_of(texts)).repartition(6)
-    read = ma.read(dataset, agent_of(text_model), questions=["Who?"], log=tmp_path, replicas=2)
+    read = ma.read(dataset, agent_of(text_model), questions=["Who?"], log=tmp_path, pool=ma.PoolConfig(replicas=2))
     first = by_reading(rows_of(read))
     num_turns = logged_turns(tmp_path)
     assert by_reading(rows_of(read)) == first
@@ -308,7 +308,7 @@ def test_replica_that_can_not_start_costs_itself_each_time_that_the_dataset_is_c
     monkeypatch.setattr(stage, "AnswerReader", OneBrokenReader)
     texts: dict[str, str | None] = {f"d{number}": f"{number} and some words " * 50 for number in range(20)}
     dataset = ray.data.from_arrow(table_of(texts)).repartition(20)
-    read = ma.read(dataset, agent_of(text_model), questions=["Who?"], log=tmp_path, replicas=2)
+    read = ma.read(dataset, agent_of(text_model), questions=["Who?"], log=tmp_path, pool=ma.PoolConfig(replicas=2))
     for _ in range(2):
         assert {row["document_id"] for row in rows_of(read) if row["status"] == "ok"} == set(texts)
         (tmp_path / "broken").unlink()
@@ -336,7 +336,6 @@ def test_engine_that_can_not_start_is_raised_where_the_dataset_is_consumed(text_
         ({"questions": ["Who?"], "carry": ["status"]}, InputError, "a column 'status' of its own"),
         ({"questions": ["Who?"], "carry": [""]}, SettingsError, "carry_columns.*this is empty"),
         ({"questions": ["Who?"], "text": None}, SettingsError, "text_column.*not a text"),
-        ({"questions": ["Who?"], "replicas": 0}, SettingsError, "replicas: 0 is below 1"),
         ({"questions": ["Who?"], "log": "{folder}"}, OutputError, "holds other files"),
     ],
 )

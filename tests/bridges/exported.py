@@ -10,8 +10,8 @@ from typing import Any
 from transformers import AutoTokenizer
 
 import memagent_batch
-from memagent_batch.flows.export import export
 from memagent_batch.store.location import Location
+from memagent_batch.training.export import export_rollouts
 from tests.training.rollouts.rollout_tables import write_table
 
 PACKAGE = Path(memagent_batch.__file__).parent
@@ -25,7 +25,7 @@ Groups = list[list[float | None]]
 def export_groups(folder: Path, groups: Groups, *, to: str, **table: Any) -> Path:
     """Exports a table of groups; returns the file. The table lies beside it, in `rollouts`."""
     source = write_table(folder / "rollouts", groups, **table)
-    export(Location(uri=str(source)), Location(uri=str(folder / f"{to}.parquet")), to=to)
+    export_rollouts(Location(uri=str(source)), Location(uri=str(folder / f"{to}.parquet")), to=to)
     return folder / f"{to}.parquet"
 
 

@@ -67,15 +67,6 @@ def test_evaluate_score_json_and_output_hold_the_same(suite: Path, capsys: pytes
     assert sum(scores["score"].to_pylist()) == 2.0
 
 
-def test_evaluate_score_foreign_suite_is_scored_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "eval_50.json").write_text(json.dumps([{"context": "c", "input": "q", "answers": ["Paris"]}]))
-    row = {"document_id": "eval_50.json:0", "question_id": "eval_50.json:0", "answer": "paris, France"}
-    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "answers.parquet")
-    assert evaluate_score(tmp_path / "eval_50.json", "--json") == 0
-    [cell] = json.loads(capsys.readouterr().out)["cells"]
-    assert (cell["task"], cell["length_tokens"], cell["score"]) == ("eval_50", None, 1.0)
-
-
 def test_evaluate_score_by_a_metric_of_rulers_counts_what_no_box_holds(
     suite: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -90,7 +81,7 @@ def test_evaluate_score_by_a_metric_of_rulers_counts_what_no_box_holds(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--suite=gone"], "no such file or folder"),
+        (["--suite=gone"], "give the folder of `memagent evaluate make`"),
         (["--answers=gone"], "no such file or folder"),
     ],
 )

@@ -37,8 +37,8 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     return run_command
 
 
-def test_list_shows_every_built_in_set_with_its_hash(run: Callable[..., str]) -> None:
-    listed = run("list")
+def test_show_without_a_name_lists_every_built_in_set_with_its_hash(run: Callable[..., str]) -> None:
+    listed = run("show")
     assert all(prompts.sha256 in listed and name in listed for name, prompts in BUILT_IN_PROMPTS.items())
 
 
@@ -72,8 +72,7 @@ def test_import_without_output_writes_here_and_replaces_only_the_same(
         ([], "say what to do: memagent prompts NAME"),
         (["shwo"], "there is no command 'shwo' of memagent prompts; did you mean show?"),
         (["show", "nope"], "nope"),
-        (["list", "--no-such"], "there is no option --no-such"),
-        (["show"], "PROMPT_SET: missing; see memagent prompts show --help"),
+        (["show", "--no-such"], "there is no option --no-such"),
     ],
 )
 def test_prompts_command_line_mistake_is_named_and_exits_with_2(

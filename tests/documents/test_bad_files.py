@@ -9,7 +9,7 @@ import pytest
 
 from memagent_batch.config.sources import InputConfig, OnBadFile
 from memagent_batch.documents import shards
-from memagent_batch.documents.document_index import require_readable, require_reported, require_unique_ids
+from memagent_batch.documents.document_index import require_readable, require_unique_ids
 from memagent_batch.documents.indexing import index_shard
 from memagent_batch.documents.shards import list_shards
 from memagent_batch.errors import InputError, InputUnreachableError
@@ -103,20 +103,6 @@ def test_input_without_any_readable_file_is_refused_with_the_first_reason(tmp_pa
     (tmp_path / "a.parquet").write_bytes(PARQUET)
     with pytest.raises(InputError, match=r"none of the 1 files or rows can be read: .*a\.parquet has no column 'body'"):
         require_readable(index(tmp_path, RECORD.model_copy(update={"text_column": "body"})))
-
-
-@pytest.mark.parametrize("document_id", [None, "good"])
-def test_bad_file_that_no_question_could_tell_of_is_refused(document_id: str | None, tmp_path: Path) -> None:
-    (tmp_path / "bad.parquet").write_bytes(PARQUET[:-9])
-    (tmp_path / "good.parquet").write_bytes(PARQUET)
-    beside = RECORD.model_copy(update={"question_column": "question"})
-    questions = pa.table({"document_id": pa.array([document_id], pa.string())})
-    require_reported(index(tmp_path), questions=questions, settings=RECORD)
-    if document_id is None:  # asked of every document, and so of the bad file
-        require_reported(index(tmp_path), questions=questions, settings=beside)
-        return
-    with pytest.raises(InputError, match=r"bad\.parquet.*no row could say so.*--ask"):
-        require_reported(index(tmp_path), questions=questions, settings=beside)
 
 
 def test_file_that_is_gone_is_no_bad_file(tmp_path: Path) -> None:

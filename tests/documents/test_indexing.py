@@ -223,29 +223,19 @@ def test_index_and_fetch_through_a_cache_that_the_user_names_texts_come_back(s3_
     assert [item.text for item in _fetch(index, location)] == ["a.txt", "b::c.txt"]
 
 
-def test_index_question_and_carried_columns_come_along_as_text(tmp_path: Path) -> None:
-    table = pa.table({"n": [1, 2], "ask": ["q?", "r?"], "body": ["a", "b"], "key": [7, 8], "day": [None, "mon"]})
+def test_index_carried_columns_come_along_as_text(tmp_path: Path) -> None:
+    table = pa.table({"n": [1, 2], "body": ["a", "b"], "key": [7, 8], "day": [None, "mon"]})
     pq.write_table(table, tmp_path / "a.parquet")
-    values = InputConfig(
-        document_id_column="key", text_column="body", question_column="ask", carry_columns=("day", "n")
-    )
+    values = InputConfig(document_id_column="key", text_column="body", carry_columns=("day", "n"))
     index = _index(Location(uri=str(tmp_path)), values)
     assert index.schema.equals(index_schema(values))
     assert index.column_names == [*INDEX_SCHEMA.names, "carry:day", "carry:n"]
-    columns = ["document_id", "question", "carry:day", "carry:n"]
+    columns = ["document_id", "carry:day", "carry:n"]
     assert index.select(columns).to_pylist() == [
-        {"document_id": "7", "question": "q?", "carry:day": None, "carry:n": "1"},
-        {"document_id": "8", "question": "r?", "carry:day": "mon", "carry:n": "2"},
+        {"document_id": "7", "carry:day": None, "carry:n": "1"},
+        {"document_id": "8", "carry:day": "mon", "carry:n": "2"},
     ]
     assert [item.text for item in _fetch(index, Location(uri=str(tmp_path)), values)] == ["a", "b"]
-
-
-@pytest.mark.parametrize("question", [None, "", " "])
-def test_index_blank_question_beside_a_text_is_refused_with_its_row(question: str | None, tmp_path: Path) -> None:
-    table = pa.table({"document_id": ["a", "b"], "text": ["", ""], "ask": pa.array(["q", question])})
-    pq.write_table(table, tmp_path / "a.parquet")
-    with pytest.raises(InputError, match=r"row 2: column 'ask'"):
-        _index(Location(uri=str(tmp_path)), InputConfig(question_column="ask"))
 
 
 def test_index_text_file_with_a_column_asked_for_is_refused(tmp_path: Path) -> None:

@@ -8,14 +8,12 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.config.sources import InputConfig
 from memagent_batch.documents.document_index import INDEX_SCHEMA
 from memagent_batch.documents.questions import (
     NO_TYPE,
     QUESTION_SCHEMA,
     default_question_id,
     given_questions,
-    inline_type,
     missing_documents,
     read_questions,
     type_fields,
@@ -223,14 +221,13 @@ def test_questions_of_a_job_file_may_have_types() -> None:
         read_questions(None, ask=[{"question": "Is it?", "answer_type": "boolean"}])
 
 
-def test_type_of_inline_questions_is_that_of_the_settings() -> None:
-    settings = InputConfig(question_column="q", question_type={"answer_type": "number", "unit": "EUR"})
-    assert inline_type(settings) == Number(unit="EUR")
-    assert inline_type(InputConfig(question_column="q")) is None
-    with pytest.raises(ValueTypeError, match=r"input\.question_type: labels: there is none"):
-        inline_type(InputConfig(question_column="q", question_type={"answer_type": "label"}))
-    with pytest.raises(InputError, match=r"input\.question_column names none"):
-        inline_type(InputConfig(question_type={"answer_type": "bool"}))
+def test_read_questions_documents_with_a_question_each_are_their_own_list(tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text("document_id,text,question\na,Long.,Who?\nb,Short.,When?\n")
+    table = read_questions(Location(uri=str(tmp_path / "d.csv")), ask=())
+    assert table.select(["document_id", "question"]).to_pylist() == [
+        {"document_id": "a", "question": "Who?"},
+        {"document_id": "b", "question": "When?"},
+    ]
 
 
 def test_type_fields_give_the_type_again() -> None:

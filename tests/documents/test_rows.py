@@ -194,14 +194,11 @@ def test_fetch_page_that_changed_since_the_index_is_not_read(tmp_path: Path) -> 
     assert found["b"].text == "same"
 
 
-def test_index_rows_of_one_document_with_different_questions_are_refused(tmp_path: Path) -> None:
-    values = PAGED.model_copy(update={"question_column": "ask", "carry_columns": ("kind",)})
-    rows = [{**_page("a", number, "t"), "ask": "Who?", "kind": f"k{number}"} for number in (2, 1)]
+def test_index_row_of_a_document_carries_what_its_first_row_has(tmp_path: Path) -> None:
+    values = PAGED.model_copy(update={"carry_columns": ("kind",)})
+    rows = [{**_page("a", number, "t"), "kind": f"k{number}"} for number in (2, 1)]
     (row,) = indexed(_write(tmp_path / "in", rows), settings=values).to_pylist()
-    assert (row["question"], row["carry:kind"]) == ("Who?", "k1")
-    rows[0]["ask"] = "Why?"
-    with pytest.raises(InputError, match="its rows have different questions"):
-        indexed(_write(tmp_path / "in", rows), settings=values)
+    assert row["carry:kind"] == "k1"
 
 
 @pytest.mark.parametrize("template", ["page {}", "{0}", "{page.x}", "{page[0]}", "{page!r}", "{page:>9}", "{page"])

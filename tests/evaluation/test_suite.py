@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.errors import InputError
-from memagent_batch.evaluation.suite import SUITE_FORMAT, SUITE_QUESTIONS, is_suite, read_suite_questions
+from memagent_batch.evaluation.suite import SUITE_FORMAT, SUITE_QUESTIONS, read_suite_questions
 from memagent_batch.store.location import Location
 
 QUESTION = {
@@ -32,7 +32,6 @@ def write_suite(folder: Path, *questions: dict[str, Any]) -> Location:
 
 def test_read_suite_questions_whole_suite_is_read(tmp_path: Path) -> None:
     suite = write_suite(tmp_path, QUESTION)
-    assert is_suite(suite)
     [row] = read_suite_questions(suite).to_pylist()
     assert row == QUESTION | UNTYPED | {"length_tokens": None, "depth": None}
 
@@ -74,13 +73,5 @@ def test_read_suite_questions_of_half_a_suite_or_another_version_are_refused(
 ) -> None:
     suite = write_suite(tmp_path, QUESTION)
     break_it(tmp_path)
-    assert is_suite(suite)
     with pytest.raises(InputError, match=message):
         read_suite_questions(suite)
-
-
-def test_is_suite_file_or_other_folder_is_none(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text("{}")
-    assert not is_suite(Location(uri=str(tmp_path)))
-    assert not is_suite(Location(uri=str(tmp_path / "a.jsonl")))
-    assert not is_suite(Location(uri=str(tmp_path / "gone")))

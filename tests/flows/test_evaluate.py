@@ -5,11 +5,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli import main as cli
-from memagent_batch.evaluation.suite import SCORES
+from memagent_batch.evaluation.suite import SCORES, SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
 
 REFERENCES = ["simulated", "fox", "a Simulated thing", "simulated"]
 VARIANTS = "small: {policy: {chunk_tokens: 30}}\nlarge: {policy: {chunk_tokens: 60}, openai: {api_key: hunter2}}\n"
@@ -26,7 +27,7 @@ policy: {{question_tokens: 60, memory_tokens: 40, answer_tokens: 40, chunk_token
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory, text_model: str) -> Path:
-    """A folder in which two variants have read and scored a suite of MemAgent's."""
+    """A folder in which two variants have read and scored a suite."""
     folder = tmp_path_factory.mktemp("evaluation")
     write_job(folder, model=text_model)
     assert evaluate(folder, "--variants", str(folder / "variants.yaml")) == 0
@@ -47,18 +48,25 @@ def job(tmp_path: Path, text_model: str) -> Path:
 
 
 def write_job(folder: Path, *, model: str) -> None:
-    write_suite(folder, [{"answers": [reference]} for reference in REFERENCES])
+    write_suite(folder, [{"references": [reference]} for reference in REFERENCES])
     (folder / "variants.yaml").write_text(VARIANTS)
     (folder / "job.yaml").write_text(JOB.format(model=model))
 
 
-def write_suite(folder: Path, records: list[dict[str, Any]]) -> None:
-    texts = [{"context": "some text " * 40 * (number + 1), "input": "Who?"} for number in range(len(records))]
-    whole = [text | record for text, record in zip(texts, records, strict=True)]
-    (folder / "eval_50.json").write_text(json.dumps(whole))
+def write_suite(folder: Path, questions: list[dict[str, Any]]) -> None:
+    asked = {"question": "Who?", "task": "who", "metric": "sub_em", "is_absent": False}
+    rows = [
+        {"question_id": f"q{number}", "document_id": f"d{number}", **asked, **question}
+        for number, question in enumerate(questions)
+    ]
+    documents = [{"document_id": f"d{number}", "text": "some text " * 40 * (number + 1)} for number in range(len(rows))]
+    (folder / "asked" / "documents").mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(documents, schema=SUITE_DOCUMENTS), folder / "asked/documents/0.parquet")
+    pq.write_table(pa.Table.from_pylist(rows, schema=SUITE_QUESTIONS), folder / "asked/questions.parquet")
+    (folder / "asked" / "suite.json").write_text(json.dumps({"format": SUITE_FORMAT}))
 
 
-def evaluate(folder: Path, *arguments: str, suite: str = "eval_50.json", output: Path | None = None) -> int:
+def evaluate(folder: Path, *arguments: str, suite: str = "asked", output: Path | None = None) -> int:
     given = ["--suite", str(folder / suite), "--config", str(folder / "job.yaml")]
     return cli.main(["evaluate", "run", *given, "--output", str(output or folder / "out"), *arguments])
 
@@ -82,8 +90,8 @@ def cells(said: str) -> list[list[str]]:
 def test_evaluate_run_scores_each_variant_and_keeps_its_run(finished: Path) -> None:
     assert scores(finished, "small") == scores(finished, "large") == [1.0, 0.0, 0.0, 1.0]
     found = evaluation(finished / "out")
-    assert (found["format"], found["suite_folder"]) == ("memagent-evaluation/2", "suite")
-    assert found["suite"].endswith("/eval_50.json")
+    assert found["format"] == "memagent-evaluation/2"
+    assert found["suite"].endswith("/asked")
     for variant in found["variants"]:
         manifest = json.loads((finished / "out" / variant["run"] / "manifest.json").read_text())
         assert (finished / "out" / variant["scores"]).exists()
@@ -126,7 +134,7 @@ def test_evaluate_run_again_costs_nothing_and_says_the_same(finished: Path, caps
     assert evaluate(finished, "--variants", str(finished / "variants.yaml")) == 0
     said = cells(capsys.readouterr().out)
     for variant in ("small", "large"):
-        assert [variant, "eval_50", "-", "4", "0.500", "0.150", "to", "0.850", "0", "0", "0"] in said
+        assert [variant, "who", "-", "4", "0.500", "0.150", "to", "0.850", "0", "0", "0"] in said
     assert evaluation(finished / "out") == before
 
 
@@ -148,12 +156,12 @@ def test_evaluate_run_another_suite_in_its_output_is_refused(
 def test_evaluate_run_failed_samples_stay_in_the_n_until_the_suite_is_mended(
     job: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_suite(job, [{"answers": ["simulated"], "input": "Why? " * 40}, {"answers": ["fox"]}])
+    write_suite(job, [{"references": ["simulated"], "question": "Why? " * 40}, {"references": ["fox"]}])
     assert evaluate(job, "--sampling.samples=2") == 0
-    assert ["overwrite", "eval_50", "-", "4", "0.000", "0.000", "to", "0.658", "2", "0", "0"] in cells(
+    assert ["overwrite", "who", "-", "4", "0.000", "0.000", "to", "0.658", "2", "0", "0"] in cells(
         capsys.readouterr().out
     )
-    write_suite(job, [{"answers": ["simulated"]}, {"answers": ["simulated"]}])
+    write_suite(job, [{"references": ["simulated"]}, {"references": ["simulated"]}])
     turns = set((job / "out" / "runs" / "overwrite" / "log" / "turns").iterdir())
     assert evaluate(job, "--sampling.samples=2") == 0
     assert scores(job, "overwrite") == [1.0] * 4
@@ -169,7 +177,7 @@ def test_evaluate_run_failed_samples_stay_in_the_n_until_the_suite_is_mended(
         (["--ask", "Who?"], "there is no option --ask"),
         (["--policies", "guess"], "variant 'guess': policy"),
         (["--window-tokens=50"], "lower one of these in policy, or raise window_tokens"),
-        (["--suite", "gone"], "gone: no such file or folder"),
+        (["--suite", "gone"], "give the folder of `memagent evaluate make`"),
         (["--colour=blue"], "there is no option --colour"),
     ],
 )

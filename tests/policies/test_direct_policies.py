@@ -1,19 +1,18 @@
 """The policies without a memory: what of the document their one prompt shows."""
 
-from array import array
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import Memory, PromptTokens, Slot, TokenTemplate
-from memagent_batch.domain.readings import Policy
+from memagent_batch.domain.readings import Policy, QuestionTokens
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.policies.direct import RetrievePolicy, TruncatePolicy, bm25
 from memagent_batch.tokens.tokenizer import Tokenizer
-from tests.policies.token_documents import QUESTION, document_of
+from tests.policies.token_documents import document_of
 
 GAP = (7, 7)
 SLOTS = TokenTemplate(pieces=(Slot.QUESTION, Slot.MEMORY))
@@ -31,36 +30,24 @@ CHUNK_TOKENS = 12
 TRUNCATE = TruncatePolicy(chunk_tokens=CHUNK_TOKENS, answer_tokens=6)
 
 
-async def shown_by(policy: Policy, num_tokens: int) -> list[int]:
-    """What the one prompt shows of the document."""
+async def shown_by(policy: Policy, num_tokens: int, *, question: Sequence[int] = ()) -> list[int]:
+    """What the one prompt shows of the document for a question of such tokens."""
     prompts: list[Prompt] = []
 
     async def turns(prompt: Prompt) -> Completion:
         prompts.append(prompt)
         return Completion(token_ids=[1], text="said", finish_reason=FinishReason.STOP)
 
-    outcome = await policy.read(document_of(num_tokens), QUESTION, prompts=PROMPTS, turns=turns)
+    outcome = await policy.read(
+        document_of(num_tokens), QuestionTokens(token_ids=question), prompts=PROMPTS, turns=turns
+    )
     assert (outcome.response, outcome.memory.text) == ("said", "")
     (prompt,) = prompts
     return list(prompt.token_ids)
 
 
-def retrieve(nearest: Sequence[int], *, passage_tokens: int = 3, overlap_tokens: int = 0) -> RetrievePolicy:
-    """Ranks passages by the first token that they hold of `nearest`."""
-
-    def rank(passages: Sequence[Sequence[int]], question: Sequence[int]) -> list[float]:
-        return [
-            float(max((len(nearest) - nearest.index(token) for token in passage if token in nearest), default=0))
-            for passage in passages
-        ]
-
-    return RetrievePolicy(
-        chunk_tokens=CHUNK_TOKENS,
-        answer_tokens=6,
-        passage_tokens=passage_tokens,
-        overlap_tokens=overlap_tokens,
-        rank=rank,
-    )
+RETRIEVE = RetrievePolicy(chunk_tokens=CHUNK_TOKENS, answer_tokens=6, passage_tokens=3)
+OVERLAPPING = replace(RETRIEVE, overlap_tokens=1)
 
 
 async def test_truncate_document_that_fits_is_shown_whole() -> None:
@@ -72,43 +59,28 @@ async def test_truncate_long_document_shows_head_and_tail_with_a_gap() -> None:
 
 
 async def test_retrieve_document_that_fits_is_shown_whole() -> None:
-    assert await shown_by(retrieve([], passage_tokens=6), 9) == list(range(100, 109))
+    assert await shown_by(replace(RETRIEVE, passage_tokens=6), 9) == list(range(100, 109))
 
 
 async def test_retrieve_shows_the_nearest_passages_in_the_order_of_the_document() -> None:
-    assert await shown_by(retrieve([131, 110]), 40) == [109, 110, 111, *GAP, 130, 131, 132]
-
-
-async def test_retrieve_ranks_views_of_the_document_and_makes_no_lists_of_its_tokens() -> None:
-    token_ids = array("i", range(100, 160))
-    document = Document(token_ids=memoryview(token_ids), token_chars=range(60), num_chars=60)
-    ranked: list[Sequence[int]] = []
-
-    def rank(passages: Sequence[Sequence[int]], question: Sequence[int]) -> list[float]:
-        ranked.extend(passages)
-        return [0.0] * len(passages)
-
-    policy = RetrievePolicy(chunk_tokens=12, answer_tokens=6, passage_tokens=3, rank=rank)
-    await policy.parts(document, [1], prompts=PROMPTS)
-    assert [token for passage in ranked for token in passage] == list(token_ids)
-    assert all(isinstance(passage, memoryview) and passage.obj is token_ids for passage in ranked)
+    assert await shown_by(RETRIEVE, 40, question=[131, 110]) == [109, 110, 111, *GAP, 130, 131, 132]
 
 
 async def test_retrieve_without_any_match_shows_the_first_passages() -> None:
-    assert await shown_by(retrieve([]), 40) == [100, 101, 102, 103, 104, 105]
+    assert await shown_by(RETRIEVE, 40) == [100, 101, 102, 103, 104, 105]
 
 
 async def test_retrieve_passages_that_overlap_are_shown_as_one() -> None:
-    assert await shown_by(retrieve([105, 106], overlap_tokens=1), 40) == [104, 105, 106, 107, 108]
+    assert await shown_by(OVERLAPPING, 40, question=[105, 107]) == [104, 105, 106, 107, 108]
 
 
-@pytest.mark.parametrize("policy", [TRUNCATE, retrieve([120, 103], overlap_tokens=1)])
+@pytest.mark.parametrize("policy", [TRUNCATE, OVERLAPPING])
 @given(num_tokens=st.integers(0, 80))
 async def test_direct_policy_shows_no_more_than_its_budget(policy: Policy, num_tokens: int) -> None:
-    assert len(await shown_by(policy, num_tokens)) <= CHUNK_TOKENS
+    assert len(await shown_by(policy, num_tokens, question=[120, 103])) <= CHUNK_TOKENS
 
 
-@pytest.mark.parametrize("policy", [TRUNCATE, retrieve([120, 103], overlap_tokens=1)])
+@pytest.mark.parametrize("policy", [TRUNCATE, OVERLAPPING])
 @pytest.mark.parametrize(("num_tokens", "num_chunks"), [(0, 0), (12, 1), (40, 4)])
 def test_direct_policy_counts_the_chunks_that_a_memory_would_be_written_from(
     policy: Policy, num_tokens: int, num_chunks: int

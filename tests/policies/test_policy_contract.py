@@ -23,20 +23,13 @@ CHUNK_TOKENS = 12
 """Longest chunk that the policies are given."""
 
 
-def by_first_token(passages: Sequence[Sequence[int]], question: Sequence[int]) -> list[float]:
-    """A ranking for the contract: the later in the document, the nearer."""
-    return [float(passage[0]) for passage in passages]
-
-
 INSTANCES: dict[str, Policy] = {
     "overwrite": OverwritePolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=4, answer_tokens=6),
     "gated": GatedPolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=4, answer_tokens=6),
     "heads": HeadsPolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=12, answer_tokens=6, heads=3),
     "parallel": ParallelPolicy(chunk_tokens=CHUNK_TOKENS, memory_tokens=10, answer_tokens=6),
     "truncate": TruncatePolicy(chunk_tokens=CHUNK_TOKENS, answer_tokens=6),
-    "retrieve": RetrievePolicy(
-        chunk_tokens=CHUNK_TOKENS, answer_tokens=6, passage_tokens=3, overlap_tokens=1, rank=by_first_token
-    ),
+    "retrieve": RetrievePolicy(chunk_tokens=CHUNK_TOKENS, answer_tokens=6, passage_tokens=3, overlap_tokens=1),
 }
 KINDS = sorted(INSTANCES)
 MEMORY_KINDS = ["gated", "heads", "overwrite"]

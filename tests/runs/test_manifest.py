@@ -123,11 +123,8 @@ def test_run_record_holds_no_secret(tmp_path: Path) -> None:
 def test_run_record_holds_the_type_of_a_question_as_it_was_asked() -> None:
     fields = {"signature_date": {"type": "string"}, "author": {"type": "string"}, "token_price": {"type": "number"}}
     asked = {"answer_type": "json", "schema": {"type": "object", "properties": fields}}
-    of_column = {"question_column": "q", "question_type": asked, "where": "year > 2020"}
-    public = public_settings(settings_of("run", input=of_column, ask=({"question": "Who?", **asked},)))
-    assert public["input"]["question_type"] == asked
+    public = public_settings(settings_of("run", ask=({"question": "Who?", **asked},)))
     assert public["ask"] == [{"question": "Who?", **asked}]
-    assert job_of(**public).input == settings_of("run", input=of_column).input
 
 
 def test_claim_output_with_a_new_password_or_signature_is_the_same_run(tmp_path: Path) -> None:

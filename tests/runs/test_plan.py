@@ -15,7 +15,6 @@ from memagent_batch.documents.document_index import INDEX_SCHEMA, index_schema
 from memagent_batch.documents.questions import QUESTION_SCHEMA
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.readings import Status
-from memagent_batch.errors import InputError
 from memagent_batch.runs import history
 from memagent_batch.runs import parts as parts_module
 from memagent_batch.runs.parts import plan_parts
@@ -236,26 +235,10 @@ def test_plan_samples_ask_each_question_that_often() -> None:
     assert plan.num_readings == plan.counts(EMPTY).asked == 3
 
 
-def test_plan_joins_questions_for_all_for_one_and_beside_a_text() -> None:
-    documents = [document_of("a"), document_of("b", question="inline?")]
-    plan = plan_of(documents, [question_of("all"), question_of("one", document_id="a")])
-    inline = f"q-{text_hash('inline?')[:12]}"
-    assert sorted(pending(plan)) == [("a", "all", 0), ("a", "one", 0), ("b", "all", 0), ("b", inline, 0)]
-    assert plan.num_readings == 4
-
-
-@pytest.mark.parametrize(
-    "questions",
-    [
-        [question_of("all", question_id="q"), question_of("one", question_id="q", document_id="a")],
-        [question_of("one", question_id="q", document_id="a"), question_of("two", question_id="q", document_id="a")],
-        [question_of("inline?", question_id=f"q-{text_hash('inline?')[:12]}")],
-    ],
-    ids=["shared and bound", "bound twice", "listed and inline"],
-)
-def test_plan_question_id_asked_twice_of_a_document_is_refused(questions: list[dict[str, Any]]) -> None:
-    with pytest.raises(InputError, match=r"question_id 'q.*' is asked twice of document 'a'.*another question_id"):
-        plan_of([document_of("a", question="inline?")], questions)
+def test_plan_joins_questions_for_all_and_for_one() -> None:
+    plan = plan_of([document_of("a"), document_of("b")], [question_of("all"), question_of("one", document_id="a")])
+    assert sorted(pending(plan)) == [("a", "all", 0), ("a", "one", 0), ("b", "all", 0)]
+    assert plan.num_readings == 3
 
 
 @given(
@@ -296,9 +279,9 @@ def test_parts_hold_together_what_the_log_holds_together(monkeypatch: pytest.Mon
 
 def test_parts_bring_their_own_questions_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts_module, "PART_READINGS", 10)
-    documents = [document_of(str(number), question=f"inline {number}?") for number in range(50)]
-    questions = [question_of("all"), question_of("one", document_id="7")]
-    plan = plan_of(documents, questions, samples=2)
+    names = [str(number) for number in range(50)]
+    questions = [question_of("all"), *(question_of(f"one {name}", document_id=name) for name in names)]
+    plan = plan_of([document_of(name) for name in names], questions, samples=2)
     parts = list(plan_parts(plan, EMPTY))
     assert len(parts) > 10
     listed = plan.asked.hashed.to_pylist()

@@ -166,12 +166,12 @@ def _cuts(text: str, start: int, end: int, *, max_chars: int) -> Iterator[int]:
         if _before_space(text, end) - start <= max_chars:
             yield end
             return
-        place = _cut(text, start, start + max_chars)
+        place = _cut_place(text, start, start + max_chars)
         yield place
         start = _after_space(text, place)
 
 
-def _cut(text: str, start: int, end: int) -> int:
+def _cut_place(text: str, start: int, end: int) -> int:
     """The last place up to `end` where white space begins, else where a character with its accents ends."""
     half = (start + end) // 2
     for place in range(end, half, -1):

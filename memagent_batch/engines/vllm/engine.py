@@ -21,10 +21,6 @@ from memagent_batch.engines.vllm.start import engine_arguments, inner_message, r
 from memagent_batch.errors import EngineDeadError, EngineRequestError, EngineStartError
 
 if TYPE_CHECKING:
-    from vllm import RequestOutput, SamplingParams
-    from vllm.v1.engine.async_llm import AsyncLLM
-
-if TYPE_CHECKING:
     from vllm import CompletionOutput, RequestOutput, SamplingParams
     from vllm.v1.engine.async_llm import AsyncLLM
 

@@ -102,20 +102,27 @@ def engine_arguments(
         raise EngineStartError(
             "vllm.reproducible: vLLM has its batch-invariant mode on GPUs only, and it runs on CPU here; leave it out"
         )
-    if not is_cpu:
-        arguments["gpu_memory_utilization"] = settings.gpu_memory_utilization
-    else:
-        arguments |= {"kv_cache_memory_bytes": settings.cpu_kv_cache_gib * GIB_BYTES, "enforce_eager": True}
-        if settings.dtype == "auto" and _lacks_bfloat16():
-            arguments["dtype"] = "float32"
-        if guesses_tokens(sampling):
-            arguments["speculative_config"] = LOOKUP
-        if settings.tensor_parallel_size * settings.pipeline_parallel_size == 1:
-            arguments["distributed_executor_backend"] = IN_CORE_EXECUTOR
-        if sampling.temperature > 0:
-            arguments["enable_chunked_prefill"] = False  # vLLM 0.32 on CPU dies of a seeded prompt cut over two steps
+    own = {"gpu_memory_utilization": settings.gpu_memory_utilization}
+    arguments |= _cpu_arguments(settings, sampling=sampling) if is_cpu else own
     _require_known(settings.engine_args)
     return arguments | settings.engine_args
+
+
+def _cpu_arguments(settings: VllmConfig, *, sampling: SamplingConfig) -> dict[str, Any]:
+    """The arguments that vLLM's build for CPU takes beside those of any build."""
+    arguments: dict[str, Any] = {
+        "kv_cache_memory_bytes": settings.cpu_kv_cache_gib * GIB_BYTES,
+        "enforce_eager": True,
+    }
+    if settings.dtype == "auto" and _lacks_bfloat16():
+        arguments["dtype"] = "float32"
+    if guesses_tokens(sampling):
+        arguments["speculative_config"] = LOOKUP
+    if settings.tensor_parallel_size * settings.pipeline_parallel_size == 1:
+        arguments["distributed_executor_backend"] = IN_CORE_EXECUTOR
+    if sampling.temperature > 0:
+        arguments["enable_chunked_prefill"] = False  # vLLM 0.32 on CPU dies of a seeded prompt cut over two steps
+    return arguments
 
 
 def guesses_tokens(sampling: SamplingConfig) -> bool:

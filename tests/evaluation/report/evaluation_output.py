@@ -79,7 +79,7 @@ def write_evaluation(folder: Path, made: Made) -> Path:
             }
         )
     suite = "s3://suites/ruler" + made.hostile
-    record = {"format": EVALUATION_FORMAT, "suite": suite, "suite_folder": suite, "variants": variants}
+    record = {"format": EVALUATION_FORMAT, "suite": suite, "variants": variants}
     (folder / "evaluation.json").write_text(json.dumps(record))
     return folder
 

@@ -13,7 +13,7 @@ import pytest
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
-from memagent_batch.errors import InputError, SettingsError
+from memagent_batch.errors import SettingsError
 from memagent_batch.flows.answer import answer
 from memagent_batch.flows.check import check
 from memagent_batch.flows.plan import plan_checked
@@ -236,7 +236,6 @@ def test_other_type_asks_the_value_alone(documents: Path, text_model: str, s3_bu
         ),
         ({"follow_ups": {"json_tokens": 1400}}, SettingsError, "follow-up question 'value' needs"),
         ({"sampling": {"samples": 2}}, SettingsError, "2 greedy samples are all the same"),
-        ({"input": {"question_type": {"answer_type": "bool"}}}, InputError, "question_column names none"),
     ],
 )
 def test_follow_up_turns_that_cannot_be_asked_are_refused_before_the_run(

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,11 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import CountsError, InputError, SettingsError, SupersededError
 from memagent_batch.executors.local import LocalExecutor
+from memagent_batch.flows.check import check
 from memagent_batch.flows.collect import collect, sampled_job, write_rollouts_table
 from memagent_batch.flows.plan import make_plan
 from memagent_batch.runs.parts import plan_parts
+from memagent_batch.runs.plan import Plan
 from memagent_batch.store.json_files import read_json
 from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.training.rollouts.table import RolloutsRecord
@@ -59,12 +61,16 @@ def collected(finished: Path, tmp_path: Path, text_model: str) -> Collected:
     return Collected(folder=folder, job=job, record=json.loads((folder / "run" / "rollouts.json").read_text()))
 
 
+def plan_of(job: JobConfig) -> Plan:
+    return make_plan(replace(check(job), follow_ups=None, executor=LOCAL))
+
+
 def table_again(job: JobConfig) -> RolloutsRecord:
     """`rollouts` once more, of the run that is there."""
     manifest = read_json(make_output(job) / "manifest.json")
     assert manifest is not None
     sampled = sampled_job(job)
-    return write_rollouts_table(make_plan(sampled, executor=LOCAL), manifest, job=sampled, executor=LOCAL)
+    return write_rollouts_table(plan_of(sampled), manifest, job=sampled, executor=LOCAL)
 
 
 def test_collect_takes_the_turns_that_led_to_the_outcome(collected: Collected) -> None:
@@ -125,7 +131,7 @@ def test_collect_superseded_while_it_wrote_leaves_no_file(
 ) -> None:
     settings = sampled_job(collected.job)
     reader, output = identify_reader(settings.agent), make_output(settings)
-    [part] = plan_parts(make_plan(settings, executor=LOCAL), scan_log(output, fingerprint=reader.fingerprint))
+    [part] = plan_parts(plan_of(settings), scan_log(output, fingerprint=reader.fingerprint))
     rollouts = collected.folder / "run" / "rollouts"
     shutil.rmtree(rollouts)
     written: list[list[str]] = []

@@ -8,10 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.flows.collect import collect
-from memagent_batch.flows.export import export
 from memagent_batch.store.location import Location
 from memagent_batch.tokens.tokenizer import load_tokenizer
-from memagent_batch.training.bridges import BRIDGES
+from memagent_batch.training.export import BRIDGES, export_rollouts
 from tests.flows.training import drawing_engine
 from tests.flows.training.collected import NOISE, rows_of, write_inputs
 from tests.jobs import small_job
@@ -72,7 +71,7 @@ def mean_reward(samples: dict[tuple[str, int], list[dict[str, Any]]], group: str
 def test_rollouts_of_siblings_are_exported_turn_by_turn(folder: Path, tmp_path: Path, to: str) -> None:
     samples = samples_of(folder)
     file = tmp_path / f"{to}.parquet"
-    counts = export(Location(uri=str(folder / "run")), Location(uri=str(file)), to=to)
+    counts = export_rollouts(Location(uri=str(folder / "run")), Location(uri=str(file)), to=to)
     assert counts["samples"] == len(samples)
     assert counts["turns"] == sum(map(len, samples.values()))
     assert pq.read_table(file).num_rows == (counts["turns"] if to == "trl" else 2)

@@ -12,10 +12,9 @@ from memagent_batch.cli.export import Export
 from memagent_batch.cli.main import main
 from memagent_batch.documents.formats import columnar
 from memagent_batch.errors import InputError, SettingsError
-from memagent_batch.flows.export import export
 from memagent_batch.pages.spreadsheets import SpreadsheetFormat
 from memagent_batch.store.location import Location
-from memagent_batch.training.bridges import BRIDGES
+from memagent_batch.training.export import BRIDGES, export_rollouts
 from memagent_batch.training.rollouts import table as rollouts
 from tests.training.rollouts.rollout_tables import NUM_TURNS, write_table
 
@@ -168,13 +167,13 @@ def test_export_in_object_store_is_the_one_on_disk(tmp_path: Path, s3_bucket: Lo
         (s3_bucket / f"in/{file.relative_to(table)}").write_bytes(file.read_bytes())
     run_export(table, tmp_path / "out.parquet", to="verl")
 
-    export(s3_bucket / "in", s3_bucket / "out.parquet", to="verl")
+    export_rollouts(s3_bucket / "in", s3_bucket / "out.parquet", to="verl")
 
     assert (s3_bucket / "out.parquet").read_bytes() == (tmp_path / "out.parquet").read_bytes()
 
 
 def run_export(table: Path, target: Path, *, to: str) -> Mapping[str, int]:
-    return export(Location(uri=str(table)), Location(uri=str(target)), to=to)
+    return export_rollouts(Location(uri=str(table)), Location(uri=str(target)), to=to)
 
 
 def test_export_command_names_every_trainer_and_format() -> None:
