@@ -16,6 +16,7 @@ from memagent_batch.evaluation.suite import QUESTIONS_FILE
 from memagent_batch.store.location import Location
 from memagent_batch.tokens.tokenizer import load_tokenizer
 from memagent_batch.wiring import resolve_model
+from pipelines import licence_scan
 from pipelines.recipes.reader.facts import Fact, FactMaker, Kind, Mention, Value
 from pipelines.recipes.reader.oracle import Written
 from pipelines.recipes.reader.samples import agent_config, written
@@ -250,6 +251,10 @@ def test_grant_of_patents_follows_from_the_licence(tmp_path: Path) -> None:
     for text, grants in ((SUBJECT, "no"), ("Licensed under the Apache License, Version 2.0", "yes")):
         (last,) = telling(text)[-1:]
         assert granting(last).value == Value(text=grants, typed=grants)
+
+
+def test_licences_of_the_scan_are_taught() -> None:
+    assert set(licence_scan.LICENCES) <= set(LICENCES)
 
 
 def test_suite_is_read_and_scored_by_the_products_own_command(tmp_path: Path) -> None:
