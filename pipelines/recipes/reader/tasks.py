@@ -148,7 +148,7 @@ class Tasks:
         labels = sorted(names | {*rng.sample(LICENCES, rng.randint(*NUM_LABELS))})
         kinds = {name: replace(kind, labels=rng.sample(labels, len(labels))) for name, kind in self._kinds.items()}
         nothing = Value(text="")
-        yield self.maker.asked(kinds["licences"], who, nothing, [mentions[-1] for mentions in told])
+        yield self.maker.asked(kinds["list of licences"], who, nothing, [mentions[-1] for mentions in told])
         if len(told) < 2:
             mentions = [mention for mentions in told for mention in mentions]
             yield self.maker.asked(kinds["licence"], who, nothing, mentions)

@@ -202,7 +202,7 @@ def test_task_asks_for_what_the_file_says_and_points_at_the_place(task: str, tmp
         },
         "licence": {
             "licence": {"MIT", "GPL-2.0-or-later"},
-            "licences": {"MIT", "GPL-2.0-or-later"},
+            "list of licences": {"MIT", "GPL-2.0-or-later"},
             "patents": {"no"},
         },
     }
@@ -264,7 +264,7 @@ def test_suite_is_read_and_scored_by_the_products_own_command(tmp_path: Path) ->
     write_suite(tasks, suite, cells=cells, seed=1)
     texts = {row["document_id"]: row["text"] for row in pq.read_table(tmp_path / "suite" / "documents").to_pylist()}
     rows = pq.read_table(tmp_path / "suite" / QUESTIONS_FILE).to_pylist()
-    assert {"plain", "absent", "licence", "licences", "patents"} <= {row["task"] for row in rows}
+    assert {"plain", "absent", "licence", "list of licences", "patents"} <= {row["task"] for row in rows}
     for row in rows:
         spans = row["gold_spans"]
         assert bool(spans) != row["is_absent"]
