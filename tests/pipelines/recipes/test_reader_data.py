@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import duckdb
 import pyarrow.parquet as pq
 import pytest
 
@@ -24,6 +25,7 @@ from pipelines.recipes.reader.suite import Cell, write_suite
 from pipelines.recipes.reader.tasks import LICENCES, Tasks, granting, telling
 from pipelines.recipes.reader.texts import Story, story
 
+README = Path(__file__).parents[3] / "pipelines" / "recipes" / "reader" / "README.md"
 FILLER = "The quick pump was oiled. Nobody saw the grey barn. A list of parts follows below.\n"
 RENT = Kind(noun="rent", value="money", of=["site"], says=["{who} costs {value}."], asks=["What does {who} cost?"])
 RENT_TYPE = ValueType(type=AnswerType.NUMBER, unit="EUR")
@@ -276,3 +278,7 @@ def test_suite_is_read_and_scored_by_the_products_own_command(tmp_path: Path) ->
     scores = pq.read_table(tmp_path / "out" / "scores" / "gated.parquet")
     assert scores.num_rows == len(rows)
     assert not scores["score"].null_count
+    query = README.read_text().split("SELECT variant")[1].split("\n\n")[0]
+    query = query.replace("EVAL/", f"{tmp_path}/out/").replace("SUITE/", f"{suite.uri}/")
+    counted = duckdb.execute(f"SELECT variant {query}").fetchall()
+    assert sum(cell[2] for cell in counted) == len(rows)
