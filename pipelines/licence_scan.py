@@ -6,6 +6,7 @@ Scans the environment that it runs in. Run it again after an upgrade: only packa
 """
 
 import argparse
+import json
 import re
 from importlib.metadata import distributions
 
@@ -21,35 +22,36 @@ QUESTIONS = [
     ma.Question(question_id="holder", question="Who holds the copyright in this package?"),
     ma.Question(question_id="patents", question="Does the licence grant patent rights?", type=ma.Bool()),
 ]
-EVIDENCE = ma.FollowUpConfig(evidence=True)
+DECLARED = ma.InputConfig(carry_columns="declared")
 
 
 def packages() -> pa.Table:
     """The installed packages that come with licence files: their text, and the SPDX names that they declare."""
-    rows: dict[str, dict[str, object]] = {}
+    rows: dict[str, dict[str, str]] = {}
     for package in distributions():
-        declared = " ".join(package.metadata.get_all("License-Expression") or ())
-        names = re.findall(r"(?!AND\b|OR\b|WITH\b)\b[\w.+-]+", declared)
+        expression = " ".join(package.metadata.get_all("License-Expression") or ())
+        declared = " ".join(re.findall(r"(?!AND\b|OR\b|WITH\b)\b[\w.+-]+", expression))
         files = [file for file in package.files or () if re.match(r"(?i)licen[cs]e|copying|notice", file.name)]
         texts = [file.read_binary().decode(errors="replace") for file in files if ".dist-info" in file.parts[0]]
-        rows.setdefault(package.name, {"document_id": package.name, "text": "\n\n".join(texts), "declared": names})
+        row = {"document_id": package.name, "text": "\n\n".join(texts), "declared": declared}
+        rows.setdefault(package.name, row)
     return pa.Table.from_pylist([row for row in rows.values() if row["text"]])
 
 
 def scan(documents: pa.Table, output: str, agent: ma.Agent) -> ma.Run:
     """Reads the files, prints package, declaration, reading and sentence where the two differ, and writes pages."""
+    answers, evidence = f"{output}/answers", ma.FollowUpConfig(evidence=True)
     run = ma.answer(
-        documents=documents, questions=QUESTIONS, output=f"{output}/answers", agent=agent, follow_ups=EVIDENCE
+        documents=documents, questions=QUESTIONS, output=answers, agent=agent, input=DECLARED, follow_ups=evidence
     )
     chosen = [row for row in run.evidence().to_pylist() if (row["how"], row["rank"]) == ("chosen", 1)]
     sentences = {(row["document_id"], row["question_id"]): " ".join(row["text"].split()) for row in chosen}
-    declared = {row["document_id"]: row["declared"] for row in documents.to_pylist()}
-    for row in run.results().to_pylist():
-        names = declared[package := row["document_id"]]
-        value = row[question_id := "licences" if len(names) > 1 else "licence"] or []
-        read = [value] if isinstance(value, str) else value
-        if names and set(read) != set(names):
-            print(package, " ".join(names), " ".join(read) or "-", sentences.get((package, question_id)), sep="\t")
+    for row in run.answers().to_pylist():
+        names, read = row["declared"].split(), json.loads(row["value"] or "[]")
+        read = [read] if isinstance(read, str) else read
+        if row["question_id"] == ("licences" if len(names) > 1 else "licence") and names and {*read} != {*names}:
+            sentence = sentences.get((row["document_id"], row["question_id"]))
+            print(row["document_id"], row["declared"], " ".join(read) or "-", sentence, sep="\t")
     print(f"answers to read: {ma.page(run.output, to=f'{output}/pages')['page']}")
     return run
 

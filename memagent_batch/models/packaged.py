@@ -22,6 +22,10 @@ from memagent_batch.models.gguf import convert_gguf
 from memagent_batch.models.weights import model_sha256
 
 GGUF_ENDING = ".gguf"
+READER = Path(__file__).parent / "reader"
+"""Adapter of the reader that comes with the project, and its card; `pipelines.recipes.reader.ship` writes both."""
+MODEL_HASH = "model_sha256"
+"""File beside an adapter: the hash of the model that base and adapter make."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +49,12 @@ class AdaptedModel:
     base: str
     """Name of the packaged model."""
     adapter: Path
-    """Folder of the adapter, as `peft` saves it."""
-    model_sha256: str
-    """Hash of the folder that comes out, by `weights.model_sha256`."""
+    """Folder of the adapter, as `peft` saves it, with the file `MODEL_HASH`."""
+
+    @property
+    def model_sha256(self) -> str:
+        """Hash of the folder that comes out, by `weights.model_sha256`."""
+        return (self.adapter / MODEL_HASH).read_text(encoding="utf-8").strip()
 
 
 PACKAGED_MODELS: Mapping[str, PackagedModel | AdaptedModel] = {
@@ -58,6 +65,7 @@ PACKAGED_MODELS: Mapping[str, PackagedModel | AdaptedModel] = {
         gguf_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         model_sha256="b463886afdfbbb23c12205f4eefb189b7f23714f152bd07692cbc2aa510d14f9",
     ),
+    **({"reader-135m": AdaptedModel(base="smollm2-135m", adapter=READER)} if READER.is_dir() else {}),
 }
 """The models that `memagent models install` takes, by the names that `model` takes."""
 

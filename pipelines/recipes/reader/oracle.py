@@ -164,13 +164,10 @@ class Oracle:
         return "\n".join(lines) or self.first_memory
 
     def _known(self, noted: Noted) -> Value | None:
-        """The last value that is noted whole."""
-        values = [
-            mention.value
-            for number, mention in enumerate(self.fact.mentions)
-            if number in noted and mention.value is not None and _holds(noted[number], mention.value_span)
-        ]
-        return values[-1] if values else None
+        """The value that follows from what is noted whole."""
+        return self.fact.value(
+            number for number, span in noted.items() if _holds(span, self.fact.mentions[number].value_span)
+        )
 
     def _answer(self, noted: Noted) -> tuple[str, bool, bool]:
         self._value = self._known(noted)
@@ -193,8 +190,13 @@ class Oracle:
 
     def _typed(self) -> str:
         value_type, value = self.fact.value_type, self._value
-        if value_type.type in (AnswerType.NUMBER, AnswerType.DATE):
-            return NOT_STATED_ENTRY if value is None else value.typed
+        match value_type.type:
+            case AnswerType.NUMBER | AnswerType.DATE:
+                return NOT_STATED_ENTRY if value is None else value.typed
+            case AnswerType.LABELS:
+                names = value.typed.split("|") if value else []
+                chosen = [str(at) for at, label in enumerate(value_type.labels, start=1) if label in names]
+                return ", ".join(chosen) or NOT_STATED_ENTRY
         wanted = None if value is None else value.typed or "stated"
         return next(number for number, choice in menu(value_type).items() if choice == wanted)
 
@@ -210,12 +212,8 @@ class Oracle:
         return ", ".join(right[:5]) or NO_SENTENCE, is_clear, bool(right)
 
     def _resting(self) -> list[tuple[int, int]]:
-        """What the answer rests on: the last mention of a value, and the one that gives its other name."""
-        last = max((number for number in self._noted if self.fact.mentions[number].value is not None), default=None)
-        if last is None:
-            return []
-        names = [last - 1] if self.fact.mentions[last].aliased else []
-        return [self._noted[number] for number in [*names, last]]
+        """What is noted of the mentions that the answer rests on."""
+        return [self._noted[number] for number in self.fact.rests_on(self._noted)]
 
     def _support(self, prompt: Prompt) -> tuple[str, bool, bool]:
         sentences = self._sentences(prompt).values()

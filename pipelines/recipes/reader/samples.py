@@ -6,7 +6,6 @@ import json
 import random
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
@@ -14,8 +13,8 @@ from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.readings import Question
 from memagent_batch.domain.texts.sentences import split_sentences
-from memagent_batch.reading.agent import LoadedAgent, make_agent
-from memagent_batch.reading.follow_ups import FollowUps, Tracer, close_reading, make_follow_ups
+from memagent_batch.reading.agent import make_agent
+from memagent_batch.reading.follow_ups import Tracer, close_reading, make_follow_ups
 from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import ReadingTurns
 from memagent_batch.wiring import make_prompt_set, make_tokenizer
@@ -40,6 +39,7 @@ CHUNK_TOKENS = (160, 256, 384, 512)
 CHARS_A_TOKEN = 3
 NUM_HEADS, NOTE_TOKENS = (2, 4), 128
 """Notes of a memory of several; tokens of one: two sentences of facts with long names."""
+FOLLOW_UPS = FollowUpConfig(evidence=True, support=True)
 LEARNT = {"value": 0.4, "evidence": 0.5, "support": 0.35}
 """Shares of the turns of a kind that are learnt; all of the others."""
 LEARNT_WITHOUT_NEWS = {"update": 0.5, "read": 0.25, "answer": 1.0, "direct": 1.0}
@@ -48,16 +48,7 @@ STRAY, WRONG_ANSWER, WRONG_EVIDENCE = 0.12, 0.06, 0.08
 """Shares of readings in which something is wrong that later turns must cope with."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
-    """One way to read, ready."""
-
-    agent: LoadedAgent
-    follow_ups: FollowUps
-    config: AgentConfig
-
-
-def make_way(model: str, kind: str, prompt_set: str | None, chunk_tokens: int, *, heads: int = 4) -> Way:
+def agent_config(model: str, kind: str, prompt_set: str | None, chunk_tokens: int, *, heads: int = 4) -> AgentConfig:
     """A policy with chunks of this size, on the model's tokeniser."""
     policy = PolicyConfig(
         kind=kind,
@@ -68,31 +59,29 @@ def make_way(model: str, kind: str, prompt_set: str | None, chunk_tokens: int, *
         question_tokens=128,
         passage_tokens=64,
     )
-    config = AgentConfig(model=model, policy=policy, prompt_set=prompt_set, engine="simulated")
-    follow_ups = make_follow_ups(FollowUpConfig(evidence=True, support=True), config, fingerprint="")
-    return Way(agent=make_agent(config), follow_ups=follow_ups, config=config)
+    return AgentConfig(model=model, policy=policy, prompt_set=prompt_set, engine="simulated")
 
 
-async def written(told: Story, fact: Fact, way: Way, *, rng: random.Random) -> list[Written]:
+async def written(told: Story, fact: Fact, config: AgentConfig, *, rng: random.Random) -> list[Written]:
     """The turns of one reading as they should be, follow-up questions included."""
-    prompts, policy = make_prompt_set(way.config), way.config.policy
+    agent, tokenizer, prompts = make_agent(config), make_tokenizer(config), make_prompt_set(config)
     values = [mention.value.text for mention in fact.rivals if mention.value is not None]
     oracle = Oracle(
         story=told,
         fact=fact,
-        tokenizer=make_tokenizer(way.config),
+        tokenizer=tokenizer,
         first_memory=prompts.first_memory,
         keep_word=prompts.keep_word,
-        num_heads=policy.heads if policy.kind == "heads" else 0,
+        num_heads=config.policy.heads if config.policy.kind == "heads" else 0,
         stray=rng.choice(fact.rivals) if fact.rivals and rng.random() < STRAY else None,
         wrong_answer=rng.choice(values) if values and rng.random() < WRONG_ANSWER else None,
         wrong_evidence=rng.random() < WRONG_EVIDENCE,
     )
-    tracer = Tracer(way.agent.prompts)
+    tracer = Tracer(agent.prompts)
     address = ReadingAddress(document_hash="", question_hash="", sample=0, fingerprint="")
     turns = ReadingTurns(engine=oracle, address=address, seed=0, observe=tracer)
-    document = make_tokenizer(way.config).document(told.text)
-    reading = await read(document, Question(question_id="", text=fact.question), agent=way.agent, turns=turns)
+    document = tokenizer.document(told.text)
+    reading = await read(document, Question(question_id="", text=fact.question), agent=agent, turns=turns)
     if reading.error is not None:
         raise reading.error
     await close_reading(
@@ -102,17 +91,17 @@ async def written(told: Story, fact: Fact, way: Way, *, rng: random.Random) -> l
         document=document,
         sentences=split_sentences(told.text),
         trace=tracer.trace,
-        follow_ups=way.follow_ups,
+        follow_ups=make_follow_ups(FOLLOW_UPS, config, fingerprint=""),
         turns=turns,
     )
     return oracle.written
 
 
-def groups(told: Story, way: Way, *, rng: random.Random) -> Iterator[list[Written]]:
+def groups(told: Story, config: AgentConfig, *, rng: random.Random) -> Iterator[list[Written]]:
     """The turns of all questions about a story, those that share the start of their prompts together."""
     by_start: dict[tuple[int, ...], list[Written]] = defaultdict(list)
     for fact in told.facts:
-        for turn in asyncio.run(written(told, fact, way, rng=rng)):
+        for turn in asyncio.run(written(told, fact, config, rng=rng)):
             shares = LEARNT if turn.says_news else LEARNT | LEARNT_WITHOUT_NEWS
             if rng.random() < shares.get(turn.kind, 1.0):
                 by_start[tuple(turn.prompt[:150])].append(turn)
@@ -141,8 +130,8 @@ def sample_lines(model: str, tasks: Tasks, *, num_samples: int) -> Iterator[str]
     rng = tasks.maker.rng
     for told, chunk_tokens in stories(tasks):
         kind, prompt_set = rng.choices(list(POLICIES), list(POLICIES.values()))[0]
-        way = make_way(model, kind, prompt_set, chunk_tokens, heads=rng.choice(NUM_HEADS))
-        for group in groups(told, way, rng=rng):
+        config = agent_config(model, kind, prompt_set, chunk_tokens, heads=rng.choice(NUM_HEADS))
+        for group in groups(told, config, rng=rng):
             turns = [
                 {"kind": turn.kind, "prompt": list(turn.prompt), "completion": list(turn.completion)} for turn in group
             ]

@@ -38,12 +38,13 @@ STANZA = re.compile(
 """Files with one holder of their copyright, in a machine-readable copyright file of Debian."""
 HEAD = re.compile(r"^---\s*$", re.MULTILINE)
 FIELD = re.compile(
-    r"^(key|spdx_license_key|license_expression|is_license_notice|is_license_text): (.+?)\s*$", re.MULTILINE
+    r"^(key|spdx_license_key|license_expression|is_license_(?:notice|text|tag|reference)): (.+?)\s*$", re.MULTILINE
 )
 LINE_CHARS = 200
 """A longer line is not noted whole."""
 NUM_LABELS = (3, 12)
-ABSENT_SHARE = 0.15
+NUM_LICENCES = (0.15, 0.6, 0.15, 0.1)
+"""Shares of documents with no licence, one, two and three."""
 MAX_LICENCE_CHARS = 6000
 """What is used of a licence, of some longer ones a part."""
 SAYS_LICENCE = re.compile(r"licen[cs]|copyright|permi|GPL|BSD|\bMIT\b|Mozilla|Apache", re.IGNORECASE)
@@ -125,29 +126,49 @@ class Tasks:
         return self.maker.asked(self._kinds[noun], who, value, said)
 
     def _licence(self, num_chars: int) -> Story:
-        """A licence, alone or inside other text; or text that names none."""
+        """A licence or several, alone or inside other text; or text that names none."""
         rng = self._rng
         while SAYS_LICENCE.search(other := cut(self.texts, num_chars // 2, rng=rng)):
             pass
-        before = other[: rng.choice([0, 0, len(other) // 2])] + "\n\n"
-        name, text, mentions = self._drawn_licence(num_chars - len(before), start=len(before))
-        if rng.random() < ABSENT_SHARE:
-            text, mentions = "", []
-        labels = {name, *rng.sample(LICENCES, rng.randint(*NUM_LABELS))}
-        labels |= {mention.value.text for mention in mentions if mention.value}
-        kind = replace(self._kinds["licence"], labels=rng.sample(sorted(labels), len(labels)))
-        fact = self.maker.asked(kind, rng.choice(TASKS["whole"]), Value(text=name), mentions)
-        after = "\n\n" + other[len(before) - 2 :] if before.strip() or not text else ""
-        return Story(text=f"{before}{text}{after}", facts=(fact,))
+        num_licences = rng.choices(range(len(NUM_LICENCES)), NUM_LICENCES)[0]
+        text = other[: rng.choice([0, 0, len(other) // 2])]
+        rest = other[len(text) :] if text or not num_licences else ""
+        told: list[list[Mention]] = []
+        for left in range(num_licences, 0, -1):
+            text += "\n\n"
+            part, mentions = self._drawn_licence((num_chars - len(text)) // left, start=len(text))
+            text += part
+            told.append(mentions)
+        return Story(text=f"{text}\n\n{rest}", facts=tuple(self._licence_facts(told)))
 
-    def _drawn_licence(self, num_chars: int, *, start: int) -> tuple[str, str, list[Mention]]:
-        """A name, and so much of one of its texts that it is recognised, with the lines that tell it."""
+    def _licence_facts(self, told: Sequence[Sequence[Mention]]) -> Iterator[Fact]:
+        """What is asked of these licences, each with the lines that tell it."""
+        rng, who = self._rng, self._rng.choice(TASKS["whole"])
+        names = {mention.value.text for mentions in told for mention in mentions if mention.value}
+        labels = sorted(names | {*rng.sample(LICENCES, rng.randint(*NUM_LABELS))})
+        kinds = {name: replace(kind, labels=rng.sample(labels, len(labels))) for name, kind in self._kinds.items()}
+        nothing = Value(text="")
+        yield self.maker.asked(kinds["list of licences"], who, nothing, [mentions[-1] for mentions in told])
+        if len(told) < 2:
+            mentions = [mention for mentions in told for mention in mentions]
+            yield self.maker.asked(kinds["licence"], who, nothing, mentions)
+            yield self.maker.asked(self._kinds["patents"], who, nothing, [*map(granting, mentions)])
+
+    def _drawn_licence(self, num_chars: int, *, start: int) -> tuple[str, list[Mention]]:
+        """So much of the text of a licence that it is recognised, with the lines that tell it."""
         names, weights = list(self._licences), [len(texts) ** 0.5 for texts in self._licences.values()]
         while True:
             name = self._rng.choices(names, weights)[0]
             text = self._rng.choice(self._licences[name])[:num_chars]
             if (mentions := telling(text, start=start)) and mentions[-1].value == Value(text=name, typed=name):
-                return name, text, mentions
+                return text, mentions
+
+
+def granting(mention: Mention) -> Mention:
+    """A line that tells a licence, as one that tells whether patent rights are granted."""
+    assert mention.value is not None
+    grants = "yes" if mention.value.text in TASKS["grants patents"] else "no"
+    return replace(mention, value=Value(text=grants, typed=grants))
 
 
 def telling(text: str, *, start: int = 0) -> list[Mention]:
@@ -177,9 +198,10 @@ def licence_texts(wheel: Path, *, apart: bool) -> Iterator[tuple[str, str]]:
             says: dict[str, str] = dict(FIELD.findall(head))
             if ending == ".LICENSE":
                 names[says["key"]] = says.get("spdx_license_key", "")
-            elif "is_license_notice" not in says and "is_license_text" not in says:
+            elif not any(name.startswith("is_license_") for name in says):
                 continue
             name = names.get(says.get("license_expression", says.get("key", "")), "")
+            name = TASKS["declared as"].get(name, name)
             text = text.replace("{{", "").replace("}}", "").strip()
             if is_ours and name in LICENCES:
                 lines = telling(text[:MAX_LICENCE_CHARS])

@@ -15,9 +15,9 @@ import torch
 from pipelines.recipes.reader.model import Reader, save_adapter
 from pipelines.recipes.reader.trees import Sample, Tree, packed, tree_of
 
-RATE, WARM_UP_STEPS, LAST_RATE = 5e-4, 20, 0.05
+RATE, WARM_UP_STEPS, LAST_RATE = 1e-3, 20, 0.05
 """Highest learning rate; the steps until it is reached; the share of it at the end."""
-STEP_TOKENS, TREE_TOKENS = 6000, 1600
+STEP_TOKENS, TREE_TOKENS = 3000, 1600
 """Tokens of a step and, at most, of one tree: 1,600 hold some 3 GiB."""
 SAVE_SECONDS = 600
 
@@ -31,8 +31,10 @@ class Trainer:
         torch.manual_seed(0)
         self._reader = Reader(model)
         self._optimizer = torch.optim.AdamW([each for _, each in self._reader.trained()], lr=RATE, weight_decay=0.0)
-        self._at: dict[str, int] = {"step": 0, "tokens": 0, "group": 0, "pass": 0, "groups": 0}
-        self._lines: list[str] = []
+        self._at = {"step": 0, "tokens": 0, "group": 0}
+        self._lines = [line for file in sorted((folder / "data").glob("*.jsonl")) for line in file.open()]
+        if not self._lines:
+            raise SystemExit(f"there are no samples in {folder / 'data'}; make some with samples.py")
         self._stops = False
         if (folder / "state.pt").exists():
             state = torch.load(folder / "state.pt", weights_only=True)
@@ -96,26 +98,12 @@ class Trainer:
                 room -= len(tree.token_ids)
 
     def _next_group(self) -> list[Sample]:
-        """The next group of this pass; files that came meanwhile belong to the pass while it is the first."""
-        if self._at["group"] >= len(self._lines):
-            self._lines = self._read_lines()
-            if self._at["group"] >= len(self._lines):
-                self._at["pass"] += 1
-                self._at |= {"group": 0, "groups": len(self._lines)}
-                self._lines = self._read_lines()
+        """The next group; each pass over all groups has an order of its own."""
+        number, at = divmod(self._at["group"], len(self._lines))
+        order = random.Random(number).sample(range(len(self._lines)), len(self._lines))
         self._at["group"] += 1
-        turns = json.loads(self._lines[self._at["group"] - 1])["turns"]
+        turns = json.loads(self._lines[order[at]])["turns"]
         return [Sample(prompt=turn["prompt"], completion=turn["completion"]) for turn in turns]
-
-    def _read_lines(self) -> list[str]:
-        """Groups of all files, in the order of their names; from the second pass on those of its start, shuffled."""
-        lines = [line for file in sorted((self._folder / "data").glob("*.jsonl")) for line in file.open()]
-        if not lines:
-            raise SystemExit(f"there are no samples in {self._folder / 'data'}; make some with samples.py")
-        if self._at["pass"]:
-            lines = lines[: self._at["groups"]]
-            random.Random(self._at["pass"]).shuffle(lines)
-        return lines
 
     def _rate(self) -> float:
         warm = min(1.0, (self._at["step"] + 1) / WARM_UP_STEPS)

@@ -7,17 +7,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import duckdb
+import pyarrow.parquet as pq
 import pytest
 
+from memagent_batch.cli.main import main
 from memagent_batch.domain.follow_ups.answer_types import AnswerType, ValueType
+from memagent_batch.evaluation.suite import QUESTIONS_FILE
+from memagent_batch.store.location import Location
 from memagent_batch.tokens.tokenizer import load_tokenizer
 from memagent_batch.wiring import resolve_model
+from pipelines import licence_scan
 from pipelines.recipes.reader.facts import Fact, FactMaker, Kind, Mention, Value
 from pipelines.recipes.reader.oracle import Written
-from pipelines.recipes.reader.samples import make_way, written
-from pipelines.recipes.reader.tasks import LICENCES, Tasks
+from pipelines.recipes.reader.samples import agent_config, written
+from pipelines.recipes.reader.suite import Cell, write_suite
+from pipelines.recipes.reader.tasks import LICENCES, Tasks, granting, telling
 from pipelines.recipes.reader.texts import Story, story
 
+README = Path(__file__).parents[3] / "pipelines" / "recipes" / "reader" / "README.md"
 FILLER = "The quick pump was oiled. Nobody saw the grey barn. A list of parts follows below.\n"
 RENT = Kind(noun="rent", value="money", of=["site"], says=["{who} costs {value}."], asks=["What does {who} cost?"])
 RENT_TYPE = ValueType(type=AnswerType.NUMBER, unit="EUR")
@@ -53,8 +61,8 @@ def _euros(number: str) -> Value:
 
 def _turns(told: Story, kind: str, prompt_set: str | None, *, heads: int = 4) -> list[tuple[str, str]]:
     """Kind and text of the turns of its one question, as they should be."""
-    way = make_way("tiny", kind, prompt_set, chunk_tokens=300, heads=heads)
-    turns: list[Written] = asyncio.run(written(told, told.facts[0], way, rng=Steady()))
+    config = agent_config("tiny", kind, prompt_set, chunk_tokens=300, heads=heads)
+    turns: list[Written] = asyncio.run(written(told, told.facts[0], config, rng=Steady()))
     tokenizer = load_tokenizer(resolve_model("tiny"))
     return [(turn.kind, tokenizer.decode(turn.completion)) for turn in turns]
 
@@ -148,13 +156,18 @@ CHANGELOG = """stove ({0}-1) unstable; urgency=low
 """
 STANZA = "Files: src/{0}.c\nCopyright: 201{0}, Kvist {0} Ltd <kvist@example.org>\nLicense: GPL-{0}\n\n"
 GRANT = "Permission is hereby granted, free of charge, to any person obtaining\n a copy of this software, as it is."
+SUBJECT = f"{GRANT[:-1]}, and to permit persons to whom it is furnished to do so, subject to these conditions."
 NOTICE = "Under the terms of the GNU General\n# Public License, either version 2 of the License, or any later one."
 
 
 def _tasks(wheel: Path, *, apart: bool) -> Tasks:
     """Tasks over one changelog, one copyright file, filler, and a wheel with two licences in many files."""
     with zipfile.ZipFile(wheel, "w") as files:
-        for key, name, text in (("mit", "MIT", GRANT), ("gpl-2.0-plus", "GPL-2.0-or-later", NOTICE), ("x", "MIT", "?")):
+        for key, name, text in (
+            ("mit", "MIT", SUBJECT),
+            ("gpl-2.0-plus", "GPL-2.0-or-later", NOTICE),
+            ("x", "MIT", "?"),
+        ):
             files.writestr(f"data/licenses/{key}.LICENSE", f"---\nkey: {key}\nspdx_license_key: {name}\n---\n{text}\n")
             for number in range(20):
                 head = f"license_expression: {key}\nis_license_notice: yes"
@@ -189,7 +202,11 @@ def test_task_asks_for_what_the_file_says_and_points_at_the_place(task: str, tmp
             "copyright years": {f"201{number}" for number in range(1, 9)},
             "stated licence": {f"GPL-{number}" for number in range(1, 9)},
         },
-        "licence": {"licence": {"MIT", "GPL-2.0-or-later"}},
+        "licence": {
+            "licence": {"MIT", "GPL-2.0-or-later"},
+            "list of licences": {"MIT", "GPL-2.0-or-later"},
+            "patents": {"no"},
+        },
     }
     assert seen.keys() == expected[task].keys()
     assert all(values <= expected[task][noun] for noun, values in seen.items())
@@ -199,7 +216,7 @@ def test_halves_of_licences_share_no_file(tmp_path: Path) -> None:
     halves = [_tasks(tmp_path / "wheel.zip", apart=apart)._licences for apart in (False, True)]
     texts = [{text for each in half.values() for text in each} for half in halves]
     assert all(texts)
-    assert not texts[0] & texts[1] - {GRANT, NOTICE}
+    assert not texts[0] & texts[1] - {SUBJECT, NOTICE}
     assert all(set(half) <= set(LICENCES) for half in halves)
 
 
@@ -212,3 +229,56 @@ def test_oracle_answers_a_task_from_two_places(kind: str, prompt_set: str | None
     assert fact.mentions[-1].value is not None
     assert ("answer", f"\\boxed{{{fact.mentions[-1].value.text}}}") in turns
     assert ("support", "1") in turns
+
+
+def test_oracle_names_all_licences_of_a_text_and_what_they_grant() -> None:
+    said = [_licence("MIT License", "MIT"), _licence("Apache License, Version 2.0", "Apache-2.0")]
+    told = _story(*((text, "", value) for text, value in said))
+    labels = ValueType(type=AnswerType.LABELS, labels=("ISC", "Apache-2.0", "MIT"))
+    turns = _turns(Story(text=told.text, facts=(replace(told.facts[0], value_type=labels),)), "gated", None)
+    assert ("answer", "\\boxed{MIT, Apache-2.0}") in turns
+    assert ("value", "2, 3") in turns
+    assert ("support", "1") in turns
+    nothing = replace(told.facts[0], value_type=labels, mentions=())
+    assert ("value", "not stated") in _turns(Story(text=FILLER * 20, facts=(nothing,)), "gated", None)
+
+
+def _licence(text: str, name: str) -> tuple[str, Value]:
+    return f"This is under the {text}.", Value(text=name, typed=name)
+
+
+def test_grant_of_patents_follows_from_the_licence(tmp_path: Path) -> None:
+    assert [mention.value for mention in telling(f"{SUBJECT}\nMIT License")][-1] == Value(text="MIT", typed="MIT")
+    assert [mention.value for mention in telling(GRANT)][-1] == Value(text="MIT-0", typed="MIT-0")
+    for text, grants in ((SUBJECT, "no"), ("Licensed under the Apache License, Version 2.0", "yes")):
+        (last,) = telling(text)[-1:]
+        assert granting(last).value == Value(text=grants, typed=grants)
+
+
+def test_licences_of_the_scan_are_taught() -> None:
+    assert set(licence_scan.LICENCES) <= set(LICENCES)
+
+
+def test_suite_is_read_and_scored_by_the_products_own_command(tmp_path: Path) -> None:
+    tasks = _tasks(tmp_path / "wheel.zip", apart=True)
+    cells = [Cell(num_chunks=1, num_documents=30), *(Cell(name=n, num_chunks=1, num_documents=4) for n in tasks.names)]
+    suite = Location(uri=str(tmp_path / "suite"))
+    write_suite(tasks, suite, cells=cells, seed=1)
+    texts = {row["document_id"]: row["text"] for row in pq.read_table(tmp_path / "suite" / "documents").to_pylist()}
+    rows = pq.read_table(tmp_path / "suite" / QUESTIONS_FILE).to_pylist()
+    assert {"plain", "absent", "licence", "list of licences", "patents"} <= {row["task"] for row in rows}
+    for row in rows:
+        spans = row["gold_spans"]
+        assert bool(spans) != row["is_absent"]
+        if row["answer_type"] in ("number", "date"):
+            span = texts[row["document_id"]][spans[0]["char_start"] : spans[0]["char_end"]] if spans else None
+            assert span in (row["written"], None)
+    command = ["evaluate", "run", "--suite", suite.uri, "--output", str(tmp_path / "out"), "--engine", "simulated"]
+    assert main([*command, "--executor", "local", "--policies", "gated"]) == 0
+    scores = pq.read_table(tmp_path / "out" / "scores" / "gated.parquet")
+    assert scores.num_rows == len(rows)
+    assert not scores["score"].null_count
+    query = README.read_text().split("SELECT variant")[1].split("\n\n")[0]
+    query = query.replace("EVAL/", f"{tmp_path}/out/").replace("SUITE/", f"{suite.uri}/")
+    counted = duckdb.execute(f"SELECT variant {query}").fetchall()
+    assert sum(cell[2] for cell in counted) == len(rows)

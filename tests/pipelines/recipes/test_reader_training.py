@@ -4,15 +4,21 @@ import json
 import random
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from memagent_batch.models import packaged
 from memagent_batch.models.adapter import merge_adapter
-from pipelines.recipes.reader import train
+from memagent_batch.models.gguf import convert_gguf
+from memagent_batch.models.weights import model_sha256
+from pipelines.recipes.reader import ship, train
 from pipelines.recipes.reader.model import Reader, save_adapter
 from pipelines.recipes.reader.train import Trainer
 from pipelines.recipes.reader.trees import Sample, packed, tree_of
+from tests.evaluation.test_scoring import answer, question, scored
+from tests.models.gguf_models import write_gguf
 
 VOCABULARY = 64
 
@@ -122,3 +128,26 @@ def test_merged_model_writes_as_base_and_adapter_do(base: Path, tmp_path: Path) 
         ours = reader.float().model(tokens).logits
         plain = LlamaForCausalLM.from_pretrained(base, dtype=torch.float32)(tokens).logits
     assert (theirs - ours).abs().max() < 0.2 * (plain - ours).abs().max()
+
+
+def test_shipped_run_is_installed_as_the_model_that_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(train, "STEP_TOKENS", 150)
+    base = packaged.models_folder() / "small"
+    base.mkdir(parents=True)
+    convert_gguf(write_gguf(tmp_path / "m.gguf"), base)
+    run = _run_folder(tmp_path / "run")
+    Trainer(run, str(base), all_tokens=300).run()
+    measured = model_sha256(str(ship.merge(run, base)))
+    assert measured != model_sha256(str(base))
+    scores = tmp_path / "evaluation" / "scores"
+    scores.mkdir(parents=True)
+    pq.write_table(scored([question(0)], [answer(0)]), scores / "gated.parquet")
+    ship.ship(run, evaluation=tmp_path / "evaluation", to=tmp_path / "reader")
+    card = (tmp_path / "reader" / "README.md").read_text()
+    assert "1.000" in card
+    reader = packaged.AdaptedModel(base="small", adapter=tmp_path / "reader")
+    monkeypatch.setattr(packaged, "PACKAGED_MODELS", {"reader": reader, "small": None})
+    assert model_sha256(str(packaged.install_model("reader"))) == measured

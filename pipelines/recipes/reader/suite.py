@@ -1,0 +1,136 @@
+"""Makes a suite of facts in real text, of kinds, wordings, names and files that the reader is not trained on."""
+
+import argparse
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+
+from memagent_batch.documents.questions import type_fields
+from memagent_batch.domain.follow_ups.answer_types import NOT_STATED_ENTRY
+from memagent_batch.domain.scores import Metric
+from memagent_batch.evaluation.suite import (
+    ASKED_ENTRY,
+    DOCUMENTS_FOLDER,
+    QUESTIONS_FILE,
+    SUITE_DOCUMENTS,
+    SUITE_QUESTIONS,
+    claim_suite,
+    span_rows,
+    unfinished_deleted,
+    write_suite_record,
+)
+from memagent_batch.store.location import Location
+from memagent_batch.store.parquet import open_row_groups
+from pipelines.recipes.reader.facts import Fact, FactMaker
+from pipelines.recipes.reader.samples import CHARS_A_TOKEN
+from pipelines.recipes.reader.tasks import Tasks
+from pipelines.recipes.reader.texts import Story, source_texts, story
+
+FACTS = "facts"
+CHUNK_TOKENS = 512
+CELLS = [("2", "100"), ("8", "100"), ("32", "40"), ("128", "12")]
+"""Lengths in chunks, each with the number of its documents: fewer of those that cost most."""
+ABSENT_SHARE = 0.15
+RIVALS = 4
+"""How many others of the same kind a fact has."""
+WRITTEN = pa.field("written", pa.string())
+"""The answer in the words of the document: what the memory agent should box."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """Documents of one kind and length."""
+
+    name: str = FACTS
+    """`FACTS`, or a real task."""
+    num_chunks: int
+    num_documents: int
+
+
+def stories(tasks: Tasks, cell: Cell) -> Iterator[Story]:
+    """The documents of a cell; those with facts have one question each."""
+    num_chars = cell.num_chunks * CHUNK_TOKENS * CHARS_A_TOKEN
+    for _ in range(cell.num_documents):
+        if cell.name != FACTS:
+            yield tasks.story(cell.name, num_chars=num_chars, num_asked=1)
+            continue
+        absent = int(tasks.maker.rng.random() < ABSENT_SHARE)
+        asked = {"num_facts": 3 + RIVALS, "num_asked": 1 - absent, "num_absent": absent}
+        yield story(tasks.maker, tasks.texts, num_chars=num_chars, **asked)
+
+
+def question_row(fact: Fact, *, document_id: str, number: int, cell: Cell, typed: bool) -> dict[str, object]:
+    """A row of `SUITE_QUESTIONS` and `WRITTEN`.
+
+    Right is the value if the question asks for a type, else the words; evidence is right where the value stands.
+    """
+    resting = [fact.mentions[each] for each in fact.rests_on(range(len(fact.mentions)))]
+    value = fact.value(range(len(fact.mentions)))
+    words = NOT_STATED_ENTRY if value is None else value.text
+    return {
+        "question_id": f"{document_id}-{number}",
+        "document_id": document_id,
+        "question": fact.question,
+        "references": [value.typed or words if value and typed else words],
+        "task": fact.form,
+        "length_tokens": cell.num_chunks * CHUNK_TOKENS,
+        "depth": None,
+        "metric": (Metric.VALUE if typed else Metric.EM).value,
+        **type_fields(fact.value_type if typed else None),
+        "is_absent": value is None,
+        "gold_spans": span_rows([mention.value_span for mention in resting if mention.value is not None]),
+        WRITTEN.name: words,
+    }
+
+
+def write_suite(tasks: Tasks, output: Location, *, cells: Sequence[Cell], seed: int) -> None:
+    """Writes the suite, unless it is there; the same seed makes the same suite from the same files.
+
+    Raises:
+        OutputError: the folder holds something else.
+    """
+    typed = tasks.maker.apart  # what is trained on has its reward by the words
+    asked = {"cells": [asdict(cell) for cell in cells], "seed": seed, "typed": typed}
+    if claim_suite(output, asked):
+        return
+    with (
+        unfinished_deleted(output),
+        open_row_groups(output / QUESTIONS_FILE, schema=SUITE_QUESTIONS.append(WRITTEN)) as questions,
+        open_row_groups(output / DOCUMENTS_FOLDER / "documents.parquet", schema=SUITE_DOCUMENTS) as documents,
+    ):
+        for cell in cells:
+            tasks.maker.rng.seed(f"{seed}/{cell}")
+            for place, told in enumerate(stories(tasks, cell)):
+                name = f"{cell.name}-{cell.num_chunks}-{place:03}"
+                documents.write([{"document_id": name, "text": told.text}])
+                row = partial(question_row, document_id=name, cell=cell, typed=typed)
+                questions.write([row(fact, number=number) for number, fact in enumerate(told.facts)])
+    write_suite_record(output, {ASKED_ENTRY: asked})
+
+
+def main() -> None:
+    """Writes a suite for `memagent evaluate run`."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("output", help="folder of the suite")
+    parser.add_argument("--cells", nargs="+", default=CELLS, type=lambda cell: cell.split(":"), help="CHUNKS:DOCUMENTS")
+    parser.add_argument("--real", type=int, default=0, help="documents of each real task")
+    parser.add_argument("--licences", type=Path, help="the wheel of licensedcode-data, for questions about licences")
+    parser.add_argument("--training", action="store_true", help="of the half that is trained on, for `memagent train`")
+    parser.add_argument("--max-files", type=int, default=3000, help="source files to take text from")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    maker = FactMaker(random.Random(), apart=not arguments.training, rivals=(RIVALS, RIVALS))
+    texts = source_texts(apart=maker.apart, max_files=arguments.max_files)
+    tasks = Tasks(maker, texts, licences=arguments.licences)
+    cells = [Cell(num_chunks=int(chunks), num_documents=int(number)) for chunks, number in arguments.cells]
+    if arguments.real:
+        cells += [Cell(name=name, num_chunks=2, num_documents=arguments.real) for name in tasks.names]
+    write_suite(tasks, Location(uri=arguments.output), cells=cells, seed=arguments.seed)
+
+
+if __name__ == "__main__":
+    main()
