@@ -108,23 +108,17 @@ def scan(
         TooManyFailedError: all files or all readings failed.
         NotReadError: some files or readings could not be read now; the same call reads them. The pages are written.
     """
-    root, options = absolute(output).rstrip("/"), StorageOptions(storage_options)
+    root = absolute(output).rstrip("/")
     documents, answers = (f"{root}/{folder}" for folder in (night.DOCUMENTS, night.ANSWERS))
+    where: dict[str, Any] = {"storage_options": storage_options, "executor": executor}
+    conversion_job = _conversion(files, output=documents, **where, **dict(convert))
     job, made = _run_chain(
-        partial(
-            night.scan,
-            conversion=_conversion(
-                files, output=documents, storage_options=storage_options, executor=executor, **dict(convert)
-            ),
-        ),
+        partial(night.scan, conversion=conversion_job),
         documents,
         questions,
         output=answers,
         agent=agent,
-        executor=executor,
-        pool=pool,
-        follow_ups=follow_ups,
-        storage_options=options,
+        settings={**where, "pool": pool, "follow_ups": follow_ups},
     )
     require_success(made["manifest"], max_failed_share=job.max_failed_share)
     if made["files_not_read"] is not None:
@@ -141,7 +135,7 @@ def _conversion(
     files: PlaceOrPath | Sequence[PlaceOrPath],
     *,
     output: PlaceOrPath,
-    storage_options: Options | None,
+    storage_options: Options | None = None,
     **settings: Any,
 ) -> ConvertJob:
     return checked_section(
