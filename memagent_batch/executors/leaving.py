@@ -49,17 +49,29 @@ class ShutdownRequested(KeyboardInterrupt):
 def terminable() -> Iterator[None]:
     """While the block runs, SIGTERM leaves it with a TerminatedError, and a Leave becomes its cause.
 
-    Signals reach the main thread alone; in any other one the block just runs.
+    Signals reach the main thread alone; in any other one the block just runs. A library whose callback they meet makes
+    an error of its own of what is raised there, as DuckDB does; the block ends as if it had not.
 
     Raises:
         TerminatedError: SIGTERM came.
         SupersededError: a newer attempt has claimed the output.
     """
-    with handling(signal.SIGTERM, _terminate):
+    requested: list[ShutdownRequested] = []
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        requested.append(ShutdownRequested(TerminatedError(TERMINATED)))
+        FORCED_EXIT.arm(requested[-1])
+        raise requested[-1]
+
+    with handling(signal.SIGTERM, terminate):
         try:
             yield
         except ShutdownRequested as leave:
             raise leave.cause from None
+        except Exception as error:
+            if requested:
+                raise requested[0].cause from error
+            raise
 
 
 class ForcedExit:
@@ -160,8 +172,8 @@ class GracefulShutdown:
         with self._handlers:
             if self._thread.ident is not None:
                 self._thread.join()
-        if kind is None and self._cause is not None:
-            raise self._cause
+        if self._cause is not None and (kind is None or issubclass(kind, Exception)):
+            raise self._cause from error
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         if self._cause is None:
@@ -186,12 +198,6 @@ class GracefulShutdown:
         except MemagentError:
             return False  # an outage, or a `run.json` that can't be read: the next write reports it
         return False
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    leave = ShutdownRequested(TerminatedError(TERMINATED))
-    FORCED_EXIT.arm(leave)
-    raise leave
 
 
 @contextmanager

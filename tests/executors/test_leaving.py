@@ -7,8 +7,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+import duckdb
+import pyarrow as pa
 import pytest
 
 from memagent_batch.errors import OutputError, StorageOutageError, SupersededError, TerminatedError
@@ -90,6 +92,26 @@ def test_each_sigint_interrupts_at_once_and_the_block_ends_with_it() -> None:
     with pytest.raises(KeyboardInterrupt):
         swallow_signals()
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize(("number", "reads"), [(signal.SIGTERM, False), (signal.SIGTERM, True), (signal.SIGINT, True)])
+def test_signal_in_a_query_ends_the_block_and_not_with_an_error_of_the_database(
+    number: signal.Signals, reads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaving, "CLAIM_SECONDS", MAX_SECONDS)  # one interrupt alone
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        os.kill(os.getpid(), number)
+        deadline = time.monotonic() + MAX_SECONDS
+        while time.monotonic() < deadline:  # in a thread of the database, which looks for signals in between
+            time.sleep(0.05)
+            yield pa.record_batch({"a": [1]})
+
+    table = pa.RecordBatchReader.from_batches(pa.schema([("a", pa.int64())]), batches())
+    leave = GracefulShutdown(require_claim=lambda: None) if reads else contextlib.nullcontext()
+    wanted = TerminatedError if number == signal.SIGTERM else KeyboardInterrupt
+    with pytest.raises(wanted), terminable(), leave:
+        duckdb.connect().register("rows", table).execute("select sum(a) from rows").fetchall()
 
 
 HANGING = """
