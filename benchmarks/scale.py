@@ -89,7 +89,7 @@ KEYED_READINGS = 50_000
 PLANNED = {"run_id": "20260101T000000.000Z.aaaa", "fingerprint": "f"}
 _INDEX = """
 select 'd' || number as document_id, sha256('Line ' || number) as document_hash, '/corpus/part.parquet' as path,
-       'parquet' as format, number // 100000 as start, number % 100000 as stop, 25 as num_bytes, null as question,
+       'parquet' as format, number // 100000 as start, number % 100000 as stop, 25 as num_bytes,
        null as error, null as error_type, null as rows
 from range($num_documents) as numbers(number)
 """

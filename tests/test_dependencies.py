@@ -32,6 +32,7 @@ OF_EXTRA = {
         "convert/opendocument.py",
         "convert/pdf.py",
         "convert/ocr.py",
+        "convert/outlook.py",
         "convert/sheets.py",
         "convert/slides.py",
     ],

@@ -21,6 +21,7 @@ from memagent_batch.store.location import Location
 from tests.runs.recorded_nights import Nights
 
 QUESTIONS = {"q": "Who?"}
+SUNDAY: dict[str, str | None] = {name: f"{name} on Sunday" for name in "abc"}
 MONDAY: dict[str, str | None] = {"a": "fox", "b": "dog", "c": "cat", "d": None}
 TUESDAY: dict[str, str | None] = {"a": "fox", "b": "dog", "c": "lynx", "e": "owl"}
 CHANGES = frozenset({"os.rename", "os.remove", "os.link", "os.mkdir"})
@@ -33,12 +34,18 @@ def main() -> None:
     parts.PART_READINGS = 1
     for number in itertools.count():
         output = Location(uri=f"{settings['output']}/{number}", storage_options=settings["storage_options"])
-        if in_a_fork(lambda output=output: Nights(output).run(MONDAY, QUESTIONS)) != 0:  # type: ignore[misc]
-            sys.exit("Monday failed")
+        for documents in (SUNDAY, MONDAY):
+            if in_a_fork(lambda output=output, documents=documents: night(output, documents)) != 0:  # type: ignore[misc]
+                sys.exit("Sunday or Monday failed")
         ended = in_a_fork(lambda output=output, number=number: killed_tuesday(output, number * stride))  # type: ignore[misc]
         if ended != signal.SIGKILL:
             print(number if ended == 0 else f"Tuesday failed: {ended}")
             return
+
+
+def night(output: Location, documents: dict[str, str | None]) -> None:
+    """A night that keeps replaced table files of one night: Tuesday removes those that Monday has replaced."""
+    Nights(output).run(documents, QUESTIONS, record={"keep_nights": 1})
 
 
 def killed_tuesday(output: Location, moment: int) -> None:
@@ -56,8 +63,13 @@ def killed_tuesday(output: Location, moment: int) -> None:
         return await call(client, operation, arguments)
 
     AioBaseClient._make_api_call = counted
-    sys.addaudithook(lambda event, arguments: count(event))
-    Nights(output).run(TUESDAY, QUESTIONS)
+    sys.addaudithook(lambda event, arguments: count(event) if _is_below(output, event, arguments) else None)
+    night(output, TUESDAY)
+
+
+def _is_below(output: Location, event: str, arguments: tuple[Any, ...]) -> bool:
+    """Whether the interpreter is about to change a disk there, and not a temporary file of the driver."""
+    return event in CHANGES and output.path in os.fsdecode(arguments[0])
 
 
 def in_a_fork(work: Callable[[], object]) -> int:

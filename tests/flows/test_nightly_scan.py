@@ -41,8 +41,12 @@ class Scan:
         (self.bucket / "questions.jsonl").write_bytes("\n".join(rows).encode())
 
     def rows(self, folder: str) -> list[dict[str, Any]]:
-        place = self.output / folder
-        return [row for path in place.files() for row in pq.read_table(path, filesystem=place.fs).to_pylist()]
+        """Rows of a folder of the log, or of a table as the last run has it."""
+        files = json.loads((self.output / "manifest.json").read_bytes())["files"]
+        paths = (
+            [(self.output / name).path for name in files[folder]] if folder in files else (self.output / folder).files()
+        )
+        return [row for path in paths for row in pq.read_table(path, filesystem=self.output.fs).to_pylist()]
 
     def read_tonight(self, run_id: str) -> set[tuple[str, str]]:
         """Documents and questions that the model was asked about in a run, by the log."""

@@ -23,7 +23,6 @@ from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, REMOVED_TABL
 from memagent_batch.store.json_files import write_json
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes
-from memagent_batch.store.turn_log.rows import OUTCOME_LOG
 from tests.runs.written_documents import Form, WrittenDocuments, write_documents
 
 Row = dict[str, Any]
@@ -334,36 +333,40 @@ def _write_history(output: Location, manifest: Any, answers: list[Row]) -> None:
     questions = pa.Table.from_pylist(
         [{n: by_question[q][n] for n in ("question_id", "question", "question_hash")} for q in ids]
     )
-    for run_id, is_before in ((LAST_NIGHT, True), (TONIGHT, False)):
+    shown = {
+        LAST_NIGHT: list(filter(None, map(_answer_before, *zip(*enumerate(answers), strict=True)))),
+        TONIGHT: answers,
+    }
+    for run_id, rows in shown.items():
         asked: dict[str, Row] = {}
-        outcomes = []
-        for number, row in enumerate(answers):
+        for row in rows:
             document = asked.setdefault(
                 row["document_id"],
                 {"document_id": row["document_id"], "document_hash": row["document_hash"], "readings": []},
             )
-            if is_before and number % 11 == 5:
-                continue
             document["readings"].append({"question": ids.index(row["question_id"]), "sample": 0, "run_id": run_id})
-            outcome = {name: row.get(name) for name in OUTCOME_LOG.names} | {"run_id": run_id}
-            if is_before and number % 9 == 4 and row["status"] == "ok":
-                outcome["response"] = "\\boxed{It was another answer.}"
-            outcomes.append(outcome)
-        (output / f"log/outcomes/{run_id}-w-000001.parquet").write_bytes(
-            parquet_bytes(pa.Table.from_pylist(outcomes, schema=OUTCOME_LOG))
-        )
+        file = f"answers/part-00000-{run_id}.parquet"
+        (output / file).write_bytes(parquet_bytes(pa.Table.from_pylist(rows, schema=ANSWERS)))
         (output / f"log/questions/{run_id}.parquet").write_bytes(parquet_bytes(questions))
-        plan = pa.Table.from_pylist(list(asked.values()), schema=RUN_PLAN)
         past = PastRun(
             output=output,
             run_id=run_id,
-            manifest=manifest | {"run_id": run_id},
-            plan=plan,
+            manifest=manifest | {"run_id": run_id, "files": manifest["files"] | {"answers": [file]}},
+            plan=pa.Table.from_pylist(list(asked.values()), schema=RUN_PLAN),
             questions=questions,
             removed=REMOVED_TABLE.empty_table(),
         )
         write_plan(past)
         write_record_manifest(past)
+
+
+def _answer_before(number: int, row: Row) -> Row | None:
+    """The row of the night before; None if the reading was not asked for."""
+    if number % 11 == 5:
+        return None
+    if number % 9 == 4 and row["status"] == "ok":
+        return row | {"response": "\\boxed{It was another answer.}", "answer": "It was another answer."}
+    return row
 
 
 if __name__ == "__main__":

@@ -40,10 +40,11 @@ def test_night_without_any_change_writes_no_table_file(nights: Nights) -> None:
     second = nights.run(DOCUMENTS, QUESTIONS)
     assert files_of(nights) == files
     assert second["run_id"] > first["run_id"]
-    new = {"run_id", "started_at", "finished_at", "seconds", "changes", "record"}
+    new = {"run_id", "started_at", "finished_at", "seconds", "changes", "record", "replaced"}
     assert {name: value for name, value in second.items() if name not in new} == {
         name: value for name, value in first.items() if name not in new
     }
+    assert second["replaced"] == [{"run_id": first["run_id"], "files": []}]
     assert second["changes"]["since"] == first["run_id"]
     assert second["changes"]["readings"] == {"read": 0, "kept": 3, "unreadable": 1, "not_read": 0}
     assert finished_runs(nights.output) == [first["run_id"], second["run_id"]]
