@@ -12,7 +12,7 @@ from memagent_batch.cli.main import EXIT_USAGE, main
 from memagent_batch.pages.site import SIGN_SHEET_COLUMNS, write_site
 from memagent_batch.runs.sign_offs import current_sign_offs, read_sign_offs, reading_hash
 from memagent_batch.store.location import Location
-from tests.pages.reviewed_run import Scan, write_scan
+from tests.pages.reviewed_run import TONIGHT, Scan, write_scan
 
 FAILED = "Calder & Voss 2020/001"
 
@@ -34,7 +34,7 @@ def summary(scan: Location) -> dict[str, Any]:
 
 
 def answers_file(scan: Location) -> str:
-    (path,) = (scan / "answers").files()
+    (path,) = (path for path in (scan / "answers").files() if TONIGHT in path)
     return path
 
 
