@@ -203,7 +203,8 @@ def answer(
         again_from: An output whose readings are read again, those alone that `where` takes: a second pass.
         where: Condition on the rows of the `answers` of `again_from`, as in SQL: `confidence < 0.8`.
         bounds: What the run may take at most: tokens, cost, hours.
-        **options: See `AnswerOptions` and `RunOptions`.
+        **options: `input`, `executor`, `pool`, `log`, `limit`, `retry_failed`, `max_failed_share`, `storage_options`,
+            `follow_ups`, `table_format`, `adopt_output`; see `AnswerOptions` and `RunOptions`.
 
     Raises:
         UsageError: a mistake in the call, found before an engine starts.

@@ -85,8 +85,11 @@ def require_complete(
     try:
         with input_errors(folder.uri):
             record = read_json(folder / name)
+            is_there = record is not None or folder.exists()
     except (OutputError, StorageError) as error:
         raise InputError(str(error)) from error
+    if not is_there:
+        raise InputError(f"{folder.uri}: no such file or folder; check the path")
     if record is None:
         raise InputError(f"{folder.uri}: there is no {name}, so {whole} is not whole; {missing}")
     if record.get("format") != layout:

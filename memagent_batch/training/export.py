@@ -221,7 +221,7 @@ def export_rollouts(rollouts: Location, target: Location, *, to: str) -> Mapping
         StorageError: the file can't be written.
     """
     if to not in BRIDGES:
-        raise SettingsError(f"--to: there is no bridge to {to!r}; choose one of {', '.join(BRIDGES)}")
+        raise SettingsError(f"--to: no rollouts can be written for {to!r}; choose one of {', '.join(BRIDGES)}")
     bridge, counts = BRIDGES[to], ExportCounts()
     files = read_rollouts_record(rollouts)["files"]
     with TemporaryDirectory() as folder:

@@ -81,7 +81,7 @@ def test_evaluate_score_by_a_metric_of_rulers_counts_what_no_box_holds(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--suite=gone"], "give the folder of `memagent evaluate make`"),
+        (["--suite=gone"], "gone: no such file or folder; check the path"),
         (["--answers=gone"], "no such file or folder"),
     ],
 )
