@@ -177,7 +177,7 @@ def test_evaluate_run_failed_samples_stay_in_the_n_until_the_suite_is_mended(
         (["--ask", "Who?"], "there is no option --ask"),
         (["--policies", "guess"], "variant 'guess': policy"),
         (["--window-tokens=50"], "lower one of these in policy, or raise window_tokens"),
-        (["--suite", "gone"], "give the folder of `memagent evaluate make`"),
+        (["--suite", "gone"], "gone: no such file or folder; check the path"),
         (["--colour=blue"], "there is no option --colour"),
     ],
 )
