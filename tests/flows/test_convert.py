@@ -233,10 +233,17 @@ def test_run_killed_midway_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 
 def servers() -> set[psutil.Process]:
-    """Servers of converters that have a file in flight."""
+    """Servers of converters that have a file in flight, of this process, its Ray and its commands."""
     name = "memagent_batch.convert.process.server"
-    found = {process for process in psutil.process_iter(["cmdline"]) if name in (process.info["cmdline"] or ())}
-    return {process for process in found if children_of(process)}
+    ours = psutil.Process().children(recursive=True)
+    return {process for process in ours if name in command_of(process) and children_of(process)}
+
+
+def command_of(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return []
 
 
 def children_of(process: psutil.Process) -> list[psutil.Process]:
