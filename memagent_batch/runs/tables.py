@@ -170,7 +170,10 @@ class MemoryRow(TypedDict):
     ]
     changed: Annotated[
         bool,
-        Column("whether this turn changed the memory, or its note has news; a gated policy keeps the memory by a word"),
+        Column(
+            "whether this turn changed the memory, or its note has news; a gated policy keeps the memory by a word, "
+            "and `num_tokens` says where more than this word was written"
+        ),
     ]
     num_tokens: Annotated[
         int, pa.int32(), Column("completion of the turn, without thoughts that an API hides", "tokens")
