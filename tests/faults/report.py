@@ -19,7 +19,7 @@ from memagent_batch.store.turn_log.keys import TURNS_FOLDER
 from tests.faults.fault import Fault
 
 ADDRESS = ["document_hash", "question_hash", "sample", "fingerprint", "path"]
-RESULT = ["status", "answer", "response", "memory", "error"]
+RESULT = ["status", "answer", "response", "memory", "error_message"]
 TAIL_CHARS = 3000
 """Characters of the console's end that a report shows."""
 STRAGGLER_SECONDS = 2.0
