@@ -81,7 +81,9 @@ _TABLE_CHARS = 4 * 1024 * 1024
 """Most characters of carried values in an index table, about."""
 _RULES = b"memagent.rules"
 """Key, in the metadata of kept files, of what decides the rows that a file gives the index."""
-_CODE = 4
+_ON_DISK = ("", "file", "delta")
+"""Schemes of places on a disk: one folder is the same with each."""
+_CODE = 5
 """Raised with every change of the code that changes a row of an index."""
 _DOUBLED = """
 select document_id, count(*) over () as num_ids
@@ -321,8 +323,8 @@ class IndexedFiles:
     def found(cls, found: FoundShards, *, settings: InputConfig) -> "IndexedFiles":
         """What is indexed with these settings."""
         first, table = found.shards[0], found.table
-        scheme = first.documents.rpartition("://")[0]
-        place = [scheme, first.root] if table is None else [table.uri, sorted(table.columns.items())]
+        scheme = first.documents.rpartition("://")[0].rpartition("://")[2]  # delta://s3://... is read from s3
+        place = ["" if scheme in _ON_DISK else scheme, first.root, sorted(table.columns.items()) if table else []]
         rules = json.dumps([_CODE, settings.model_dump(mode="json"), repr(place)])
         return cls(versions=found.versions, files=found.files, rules=sha256(rules.encode()).hexdigest())
 

@@ -18,6 +18,7 @@ from memagent_batch.documents.shards import list_shards
 from memagent_batch.documents.texts import fetch_texts
 from memagent_batch.domain.follow_ups.values import says_not_stated
 from memagent_batch.domain.scores import CONTAINMENT_METRICS, Metric
+from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import InputError
 from memagent_batch.evaluation.suite import (
     ASKED_ENTRY,
@@ -81,7 +82,7 @@ def make_own_suite(own: OwnSuite, output: Location, *, say: Say) -> bool:
         table = pa.Table.from_pylist(questions, schema=SUITE_QUESTIONS)
         (output / QUESTIONS_FILE).write_bytes(parquet_bytes(table))
     write_suite_record(output, {ASKED_ENTRY: asked, "questions": len(questions), "versions": package_versions()})
-    say(f"{len(questions)} questions on {num_documents} documents")
+    say(f"{quantity(len(questions), 'question')} on {quantity(num_documents, 'document')}")
     return True
 
 

@@ -40,6 +40,7 @@ from memagent_batch.convert.record import (
 from memagent_batch.convert.sources import ChosenConverter
 from memagent_batch.convert.table import FILE_OUTCOMES, BatchReport
 from memagent_batch.documents.listing import HIDDEN_NAME, InputFile, list_places
+from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.executors.executor import Executor, choose_executor
 from memagent_batch.executors.leaving import GracefulShutdown
@@ -168,7 +169,8 @@ def _convert_batches(
 
 def _log_start(run: ConvertRun, *, num_files: int) -> None:
     fields = {"run_id": run.run_id, "asked": num_files, "output": str(run.output)}
-    log.info(f"run {run.run_id}: {num_files} files to convert", extra={"event": EventKind.RUN_STARTED, **fields})
+    started = {"event": EventKind.RUN_STARTED, **fields}
+    log.info(f"run {run.run_id}: {quantity(num_files, 'file')} to convert", extra=started)
 
 
 def _log_unread(reports: Sequence[BatchReport], *, ocr: bool) -> None:

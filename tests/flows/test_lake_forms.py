@@ -1,6 +1,7 @@
 """One corpus in five forms, without a model: the same answers, and the version of each table is told."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,11 @@ import pytest
 from memagent_batch.config.job import JobConfig
 from memagent_batch.documents import listing, shards
 from memagent_batch.documents.formats.formats import TextReader
+from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import InputError
 from memagent_batch.flows.answer import answer
+from memagent_batch.runs.document_texts import DocumentTexts
+from memagent_batch.runs.manifest import read_manifest
 from memagent_batch.runs.state import read_state
 from memagent_batch.store.location import Location
 from tests.documents.lake.forms import FORMS, TEXTS, write_delta, write_pages
@@ -68,6 +72,34 @@ def test_answer_files_that_have_not_changed_are_not_opened_and_their_index_is_ke
         (tmp_path / f"in/{name}.txt").write_text(f"{name} ran.")
     job = _job(str(tmp_path / "in"), tmp_path / "out", text_model)
     answer(job)
+    opened = noted_reads(monkeypatch)
+    assert answer(job)["changes"]["documents"] == {"added": 0, "changed": 0, "removed": 0, "unchanged": 3}
+    assert (opened, len([*(tmp_path / "out/runs").glob("*/index.parquet")])) == ([], 1)
+    (tmp_path / "in/a.txt").unlink()
+    (tmp_path / "in/b.txt").write_text("B ran.")
+    assert answer(job)["changes"]["documents"] == {"added": 0, "changed": 1, "removed": 1, "unchanged": 1}
+    assert set(opened) == {"b.txt"}
+    assert len([*(tmp_path / "out/runs").glob("*/index.parquet")]) == 2
+
+
+def test_fetched_text_is_read_from_its_own_file_alone_however_the_folder_is_spelled(
+    tmp_path: Path, text_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "UNSURE_SECONDS", 0)
+    folder, output = tmp_path / "in", Location(uri=str(tmp_path / "out"))
+    folder.mkdir()
+    for name in "abc":
+        (folder / f"{name}.txt").write_text(f"{name} ran.")
+    answer(_job(os.path.relpath(folder), tmp_path / "out", text_model))
+    opened = noted_reads(monkeypatch)
+    wanted = {"b.txt": text_hash("b ran.")}
+    texts = DocumentTexts(output, read_manifest(output), wanted=wanted, without="--without-text")
+    assert [each.text for each in texts.fetch(["b.txt"])] == ["b ran."]
+    assert set(opened) == {"b.txt"}
+
+
+def noted_reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the text files that are opened from here on."""
     opened: list[str] = []
     read = TextReader.read
 
@@ -76,13 +108,7 @@ def test_answer_files_that_have_not_changed_are_not_opened_and_their_index_is_ke
         return read(self, location, **options)
 
     monkeypatch.setattr(TextReader, "read", noting)
-    assert answer(job)["changes"]["documents"] == {"added": 0, "changed": 0, "removed": 0, "unchanged": 3}
-    assert (opened, len([*(tmp_path / "out/runs").glob("*/index.parquet")])) == ([], 1)
-    (tmp_path / "in/a.txt").unlink()
-    (tmp_path / "in/b.txt").write_text("B ran.")
-    assert answer(job)["changes"]["documents"] == {"added": 0, "changed": 1, "removed": 1, "unchanged": 1}
-    assert set(opened) == {"b.txt"}
-    assert len([*(tmp_path / "out/runs").glob("*/index.parquet")]) == 2
+    return opened
 
 
 def test_answer_page_that_is_gone_is_a_change_of_its_document_alone(

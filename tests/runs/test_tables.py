@@ -289,7 +289,7 @@ async def test_tables_open_in_pyarrow_pandas_and_duckdb(tmp_path: Path) -> None:
 
 async def test_memories_keep_word_keeps_the_memory_and_is_marked_as_no_change(tmp_path: Path) -> None:
     run = RecordedRun(tmp_path, documents=["a"])
-    await run.read("a", memories=[("keep", STOP), ("news", STOP), ("Keep.", STOP)])
+    await run.read("a", memories=[("keep", STOP), ("news", STOP), ("keep\n\nNothing new.", STOP)])
     gated = run.tables(keep_word="keep").memories.select(["memory", "changed"]).to_pylist()
     assert [tuple(row.values()) for row in gated] == [
         (FIRST_MEMORY, False),
@@ -297,7 +297,7 @@ async def test_memories_keep_word_keeps_the_memory_and_is_marked_as_no_change(tm
         ("news", False),
         ("news", False),
     ]
-    assert run.tables().memories["memory"].to_pylist() == ["keep", "news", "Keep.", "Keep."]
+    assert run.tables().memories["memory"].to_pylist() == ["keep", "news", *["keep\n\nNothing new."] * 2]
 
 
 async def test_memories_show_what_follows_a_thought_and_what_was_kept_where_it_was_cut_off(tmp_path: Path) -> None:
