@@ -92,14 +92,3 @@ def test_findings_of_an_output_in_which_a_run_finished_meanwhile_are_not_told(
             copy.verify()
     else:
         assert ("gone", name) in found(copy.verify())
-
-
-def test_many_readings_without_an_outcome_are_counted(copied: Callable[[], Copy]) -> None:
-    copy = copied()
-    for place in (copy.folder / "log/outcomes").iterdir():
-        place.unlink()
-    copy.seal_log()
-    name = copy.manifest["files"]["answers"][0]
-    (what,) = [each.what for each in copy.verify().findings if each.where == name]
-    assert what.count("the log holds no outcome") == 5
-    assert "and 4 more readings without an outcome" in what

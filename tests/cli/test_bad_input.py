@@ -41,26 +41,6 @@ def require_refused(arguments: list[str], said: str, capsys: pytest.CaptureFixtu
     assert all(step.startswith(STEPS) for step in steps)
 
 
-@pytest.mark.parametrize(
-    ("columns", "said"),
-    [
-        (
-            {"text": None, "body": ["a", "b"]},
-            "has no column 'text'; its columns: 'document_id', 'body'",
-        ),
-        ({"text": [1, 2]}, "column 'text' holds int64, not text"),
-        ({"document_id": ["a", "a"]}, "document_id 'a' is there twice"),
-        ({"document_id": ["a", None]}, "column 'document_id' is null; give every row a value"),
-    ],
-)
-def test_answer_bad_documents_are_named(
-    job: list[str], tmp_path: Path, columns: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_documents(tmp_path, **columns)
-    require_refused([*job, "--ask=Who?"], said, capsys)
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.slow
 @pytest.mark.ray
 def test_real_command_line_with_bad_documents_shows_its_steps_and_nothing_of_rays(
@@ -76,21 +56,6 @@ def test_real_command_line_with_bad_documents_shows_its_steps_and_nothing_of_ray
     assert steps == ["checking inputs and model", "starting Ray", "indexing the documents: 1 file"]
     assert said.startswith("error: ")
     assert "document_id 'a' is there twice" in said
-
-
-@pytest.mark.parametrize(
-    ("question", "said"),
-    [
-        ({"question": "Who?", "document_id": "absent"}, "document_id 'absent', which is not among the 2 documents"),
-        ({"question": "Why? " * 2000}, "shorten the question"),
-    ],
-)
-def test_answer_bad_questions_are_named(
-    job: list[str], tmp_path: Path, question: dict[str, str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "questions.jsonl").write_text(json.dumps(question))
-    require_refused([*job, f"--questions={tmp_path}/questions.jsonl"], said, capsys)
-    assert not (tmp_path / "run").exists()
 
 
 def test_plan_tells_what_answer_would_read_and_writes_nothing(

@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import io
+import zipfile
 import zlib
 from base64 import b64encode
 from binascii import b2a_uu
@@ -162,6 +163,15 @@ def run(text: str) -> str:
     return f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>"
 
 
+def of_type(kind: str, fact: str) -> bytes:
+    """A DOCX whose body is said to be of another type, as with macros."""
+    package, types = files.docx_file(("Normal", fact)), "[Content_Types].xml"
+    plain = b"openxmlformats-officedocument.wordprocessingml.document.main+xml"
+    with zipfile.ZipFile(io.BytesIO(package)) as members:
+        content = members.read(types)
+    return files.repacked(package, {types: content.replace(plain, f"{kind}.main+xml".encode())})
+
+
 DOCX: dict[str, Maker] = {
     "docx-text.docx": lambda fact: files.docx_file(("Normal", fact)),
     "docx-table.docx": lambda fact: files.docx_file(("Normal", "x"), cells=[["a", "b"], ["c", fact]]),
@@ -189,6 +199,8 @@ DOCX: dict[str, Maker] = {
     "docx-bomb.docx": lambda _: files.zip_bomb(),
     "docx-entities.docx": lambda _: files.xxe_docx(),
     "docx-nul.docx": lambda fact: files.with_body(run(f"a\0{fact}")),
+    "docx-macros.docm": lambda fact: of_type("ms-word.document.macroEnabled", fact),
+    "docx-template.dotx": lambda fact: of_type("openxmlformats-officedocument.wordprocessingml.template", fact),
     "docx-as_zip.zip": lambda fact: files.docx_file(("Normal", fact)),
     "docx-prefix.docx": lambda fact: b"\0" * 9 + files.docx_file(("Normal", fact)),
 }
@@ -388,6 +400,7 @@ OFFICE: dict[str, Maker] = {
     "office-impress.odp": lambda fact: office.opendocument(
         f'<office:presentation><draw:page draw:name="S"><text:p>{fact}</text:p></draw:page></office:presentation>'
     ),
+    "office-ends_twice.rtf": lambda fact: rf"{{\rtf1 Before}}}} {{\b {fact}}}".encode(),
     "office-text.rtf": lambda fact: rf"{{\rtf1\ansi {{\fonttbl\f0 Arial;}}\f0 Terms\par\b {fact}\b0\par}}".encode(),
     "office-old.doc": lambda fact: b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600) + fact.encode() + bytes(600),
 }

@@ -1,7 +1,5 @@
 """What the converters make of real files, each in its process."""
 
-import io
-import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -102,23 +100,6 @@ def test_docx_has_a_part_for_each_section_with_its_tables(rows_of: RowsOf) -> No
     ]
 
 
-@pytest.mark.parametrize(
-    ("ending", "kind"),
-    [("docm", "ms-word.document.macroEnabled"), ("dotx", "openxmlformats-officedocument.wordprocessingml.template")],
-)
-def test_docx_with_macros_or_as_a_template_is_read_as_any_other(rows_of: RowsOf, ending: str, kind: str) -> None:
-    plain = "openxmlformats-officedocument.wordprocessingml.document.main+xml"
-    data = files.docx_file(("Heading 1", "Payment"), ("Normal", "soon"))
-    members = {name: content.replace(plain.encode(), f"{kind}.main+xml".encode()) for name, content in unzipped(data)}
-    (row,) = rows_of(f"c.{ending}", files.zipped(members))
-    assert (row["locator"], row["text"], row["status"]) == ("section 1: Payment", "Payment\n\nsoon", "ok")
-
-
-def unzipped(data: bytes) -> list[tuple[str, bytes]]:
-    with zipfile.ZipFile(io.BytesIO(data)) as package:
-        return [(name, package.read(name)) for name in package.namelist()]
-
-
 RTF = rb"""{\rtf1\ansi\ansicpg1252{\fonttbl{\f0 Times;}{\f1\fcharset204 Arial;}{\f2\fcharset2 Symbol;}}
 {\info{\title Unread}}
 {\header\pard The header\par}{\footer\pard The footer\par}
@@ -153,11 +134,6 @@ def test_rtf_says_what_of_it_is_not_read(rows_of: RowsOf, inside: bytes, status:
     text, unread = rows_of("a.rtf", rb"{\rtf1 Seen. " + inside + (b"" if b"cut" in inside else b"}"))
     assert ((text["text"] or "").startswith("Seen."), unread["status"]) == (True, status)
     assert reason in (unread["reason"] or "")
-
-
-def test_rtf_with_an_end_of_a_group_too_many_is_read_to_its_end(rows_of: RowsOf) -> None:
-    (row,) = rows_of("a.rtf", rb"{\rtf1 Before}} {\b after}")
-    assert row["text"] == "Before after"
 
 
 def test_rtf_letters_of_fonts_that_hold_symbols_are_marked(rows_of: RowsOf) -> None:

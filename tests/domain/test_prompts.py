@@ -141,18 +141,6 @@ def test_remember_a_completion_without_text_keeps_the_memory(token_ids: list[int
     assert TOKENS.remember(before, completion(token_ids, text)) == before
 
 
-@pytest.mark.parametrize("text", ["<think>hm</think>\n\nnotes", "<think>hm</think>notes\n"])
-def test_remember_a_completion_with_a_thought_takes_what_follows_in_both_forms(text: str) -> None:
-    memory = TOKENS.remember(TOKENS.first_memory, completion([5, CONTROL, 6], text))
-    assert (bytes(memory.token_ids), memory.text) == (b"notes", "notes")
-
-
-@pytest.mark.parametrize("text", ["<think>hm", "<think>hm</think>", "<think>hm</think> \n", "<think>a</think><think>b"])
-def test_remember_a_completion_that_says_nothing_after_its_thoughts_keeps_the_memory(text: str) -> None:
-    before = Memory(token_ids=[5], text="notes")
-    assert TOKENS.remember(before, completion([1, 2], text)) == before
-
-
 def test_remember_a_completion_that_begins_in_the_thought_of_its_prompt_takes_what_follows() -> None:
     before, thinking = Memory(token_ids=[5], text="notes"), replace(TOKENS, opens_thought=True)
     assert thinking.remember(before, completion([1], "hm</think>news")).text == "news"

@@ -38,11 +38,3 @@ def test_make_test_names_each_program_that_is_missing_and_what_to_do(programs: P
     assert done.returncode != 0
     assert "needs chromedriver promtool; install" in done.stderr
     assert "make test-fast" in done.stderr
-
-
-@pytest.mark.parametrize("is_allowed", [True, False])
-def test_make_warns_of_missing_user_namespaces_and_names_the_remedy(programs: Path, is_allowed: bool) -> None:
-    add_program(programs, "unshare", exit_code=0 if is_allowed else 1)
-    done = make("namespaces", programs)
-    assert done.returncode == 0
-    assert ("--security-opt seccomp=unconfined" in done.stderr) != is_allowed

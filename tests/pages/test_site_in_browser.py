@@ -198,14 +198,6 @@ def test_document_opens_with_its_evidence_and_back_finds_the_filters(table: webd
     assert state(table).startswith("2 of 60")
 
 
-@pytest.mark.slow
-def test_failed_reading_says_why(table: webdriver.Chrome) -> None:
-    choose(table, "outcome", "failed")
-    table.find_element(By.CSS_SELECTOR, "a.answer").click()
-    section = table.find_element(By.CSS_SELECTOR, "section:target")
-    assert "EngineRequestError: turn 3: the engine refused the request" in section.text
-
-
 def test_hostile_text_stays_text_and_runs_nothing(browser: webdriver.Chrome, tmp_path: Path) -> None:
     index = site_of(write_scan(tmp_path, Scan(num_documents=2, paragraphs=3, hostile=HOSTILE)))
     for view in ("grid", "list"):

@@ -19,7 +19,7 @@ from memagent_batch.domain.turns import Completion, FinishReason
 from memagent_batch.errors import DocumentError, PromptSetError, SettingsError
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
 from memagent_batch.tokens.chat_template import ServerTemplate
-from memagent_batch.tokens.tokenizer import Tokenizer, load_tokenizer
+from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.tokens.tokenizer_json import SEGMENT_CHARS
 
 SAMPLE = "The quick brown fox jumps over the lazy dog. Numbers 12345 and 67890 are noted in the memory of it.\n"
@@ -97,11 +97,6 @@ def test_encode_control_text_gives_plain_tokens_that_decode_to_it(tokenizer: Tok
 def test_encode_any_text_decodes_to_the_same_text(tokenizer: Tokenizer, text: str) -> None:
     plain = "".join(character for character in text if character.isascii())
     assert tokenizer.decode(tokenizer.encode(plain)) == plain
-
-
-def test_encode_nothing_gives_no_tokens(tokenizer: Tokenizer) -> None:
-    assert tokenizer.encode("") == []
-    assert len(tokenizer.encode_document("").token_chars) == 0
 
 
 @pytest.mark.parametrize(
@@ -349,10 +344,6 @@ def test_loading_a_tokenizer_imports_no_torch(tokenizer: Tokenizer) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, tokenizer.model], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
-
-
-def test_load_tokenizer_twice_loads_once(tokenizer: Tokenizer) -> None:
-    assert load_tokenizer(tokenizer.model) is load_tokenizer(tokenizer.model)
 
 
 def test_sentencepiece_style_text_gets_no_space_of_its_own_in_the_middle(tmp_path: Path) -> None:
