@@ -129,15 +129,6 @@ def test_make_with_essays_hides_needles_in_them(tmp_path: Path) -> None:
     assert len(first.replace("Owls sleep by day.", "").replace("Moles dig by night.", "").split()) < 20
 
 
-def test_make_essays_without_text_are_refused(tmp_path: Path, refused: Refused) -> None:
-    (tmp_path / "essays").mkdir()
-    assert "holds no files" in refused("--essays", str(tmp_path / "essays"))
-    (tmp_path / "essays" / "a.pdf").write_bytes(b"%")
-    assert "holds no text in .txt or .md files" in refused("--essays", str(tmp_path / "essays"))
-    (tmp_path / "essays" / "a.txt").write_bytes(b"a\xff")
-    assert "a.txt: invalid UTF-8 at byte 2" in refused("--essays", str(tmp_path / "essays"))
-
-
 @pytest.mark.s3
 def test_make_suite_in_a_bucket_is_the_same_as_on_disk(s3_bucket: Location, tmp_path: Path) -> None:
     options = ["--storage-options", json.dumps(dict(s3_bucket.storage_options))]

@@ -526,3 +526,8 @@ def test_what_no_table_or_path_can_hold_is_made_harmless(rows_of: RowsOf, tmp_pa
     assert [row["document_id"] for row in rows] == ["x.lie", "x.lie/1-.._.._.._etc_x_.txt"]
     assert rows[0]["text"] == "lone ? surrogate"
     assert rows[1]["text"] == "inside"
+
+
+def test_pdf_of_thousands_of_pages_has_a_row_for_each(rows_of: RowsOf) -> None:
+    rows = rows_of("many.pdf", files.pdf(*["BT /F1 9 Tf 9 9 Td (x) Tj ET"] * 2_000))
+    assert [row["locator"] for row in rows] == [f"page {number}" for number in range(1, 2_001)]

@@ -48,7 +48,7 @@ def test_token_windows_with_breaks_lose_nothing_and_close_at_the_last_break_that
 
 
 @given(broken=broken_lengths(), chunk_tokens=CHUNK_TOKENS, data=st.data())
-def test_token_windows_with_breaks_and_overlap_share_it_and_move_on(
+def test_token_windows_lose_nothing_share_their_overlap_and_move_on(
     broken: tuple[int, list[int]], chunk_tokens: int, data: st.DataObject
 ) -> None:
     num_tokens, breaks = broken
@@ -85,7 +85,7 @@ def spans_of(
 
 
 @given(tokenised=tokenised_texts(), chunk_tokens=st.integers(1, 12), data=st.data())
-def test_chunk_spans_with_overlap_cover_the_text_and_hold_their_tokens(
+def test_chunk_spans_cover_the_text_and_hold_their_tokens(
     tokenised: tuple[str, list[int]], chunk_tokens: int, data: st.DataObject
 ) -> None:
     text, token_chars = tokenised

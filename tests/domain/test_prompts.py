@@ -43,10 +43,6 @@ def completion(token_ids: list[int], text: str) -> Completion:
     return Completion(token_ids=token_ids, text=text, finish_reason=FinishReason.STOP)
 
 
-def test_split_slots_of_a_text_gives_pieces_and_slots_in_order() -> None:
-    assert split_slots("Q: {question}\nM: {memory}") == ["Q: ", Slot.QUESTION, "\nM: ", Slot.MEMORY]
-
-
 @given(fixed=st.text(max_size=40))
 def test_split_slots_of_doubled_braces_gives_single_ones(fixed: str) -> None:
     pieces = split_slots(fixed.replace("{", "{{").replace("}", "}}") + "{memory}")
@@ -122,12 +118,6 @@ def test_default_prompts_show_their_fields_in_the_published_order() -> None:
 def test_section_first_prompts_show_the_chunk_before_all_that_differs_between_questions() -> None:
     slots = [piece for piece in split_slots(BUILT_IN_PROMPTS["section-first"].update) if isinstance(piece, Slot)]
     assert slots == [Slot.CHUNK, Slot.QUESTION, Slot.MEMORY]
-
-
-def test_token_template_filled_replaces_each_slot_and_keeps_the_rest() -> None:
-    filled = TOKENS.update.fill({Slot.QUESTION: [10, 11], Slot.MEMORY: [], Slot.CHUNK: (12,)})
-    assert filled == [1, 10, 11, 2, 3, 12]
-    assert TOKENS.update.num_fixed_tokens == 3
 
 
 def test_remember_a_completion_takes_its_tokens_without_control_tokens() -> None:

@@ -137,14 +137,6 @@ def test_encode_document_spans_rejoin_to_the_text(tokenizer: Tokenizer, text: st
     assert (np.diff(tokenised.token_chars) >= 0).all()
 
 
-def test_encode_document_token_chars_are_where_the_tokens_stand(tokenizer: Tokenizer) -> None:
-    text = SAMPLE * (SEGMENT_CHARS // len(SAMPLE) + 2)
-    tokenised = tokenizer.encode_document(text)
-    ends = [*tokenised.token_chars[1:].tolist(), len(text)]
-    pieces = [text[start:end] for start, end in zip(tokenised.token_chars.tolist(), ends, strict=True)]
-    assert [tokenizer.decode([token]) for token in tokenised.token_ids.tolist()[-40:]] == pieces[-40:]
-
-
 @pytest.mark.parametrize("place", [0, 5, SEGMENT_CHARS + 100])
 def test_encode_document_with_a_lone_surrogate_names_its_place(tokenizer: Tokenizer, place: int) -> None:
     with pytest.raises(DocumentError, match=rf"character {place}\b"):
