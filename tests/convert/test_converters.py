@@ -483,6 +483,8 @@ def test_planted_fact_is_found_or_its_file_says_what_was_not_read(rows_of: RowsO
 def test_slides_sheets_and_sections_have_their_places(rows_of: RowsOf) -> None:
     slides = rows_of("s.pptx", office.pptx(office.shape("one"), office.shape("two")))
     assert [(row["locator"], row["text"]) for row in slides] == [("slide 1", "one"), ("slide 2", "two")]
+    (_, header) = rows_of("h.docx", files.docx_with_header("Strictly private", text="body"))
+    assert (header["locator"], header["text"]) == ("header", "Strictly private")
     sheets = rows_of("s.xlsx", planted.sheet("paid", place="hidden"))
     assert [row["locator"] for row in sheets] == ["sheet Prices", "sheet Notes (hidden)"]
     assert sheets[0]["text"] == "Item | Price | 12.5\n1234.5 EUR | 25 % | 2026-03-01"
