@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from memagent_batch.cli.bundle import Bundle
-from memagent_batch.cli.main import read_command
-from memagent_batch.errors import NotVerifiedError, OutputError, SettingsError
+from memagent_batch.errors import OutputError
 from memagent_batch.flows.audit import bundle
 from memagent_batch.flows.review import ReviewRequest, make_estimate
 from memagent_batch.review.record import rule_of
@@ -77,18 +75,3 @@ def test_bundle_is_checked_without_this_software(copied: Callable[[], Copy], tmp
 def test_bundle_without_tables_quotes_no_document(copied: Callable[[], Copy], tmp_path: Path) -> None:
     names = names_of(unpacked(copied(), tmp_path, with_tables=False))
     assert not any(name.startswith(("answers/", "evidence/")) for name in names)
-
-
-def test_output_that_does_not_hold_is_not_packed(copied: Callable[[], Copy], tmp_path: Path) -> None:
-    copy = copied()
-    name = copy.manifest["files"]["answers"][0]
-    (copy.folder / name).unlink()
-    with pytest.raises(NotVerifiedError, match=f"nothing is packed: {name}"):
-        unpacked(copy, tmp_path)
-    assert not (tmp_path / "scan.zip").exists()
-
-
-def test_bundle_of_another_ending_is_refused(copied: Callable[[], Copy], tmp_path: Path) -> None:
-    command = read_command(Bundle, [str(copied().folder), "--to", str(tmp_path / "scan.tar")])
-    with pytest.raises(SettingsError, match=r"does not end in \.zip"):
-        command.run()

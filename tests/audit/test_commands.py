@@ -37,13 +37,6 @@ def test_verify_refuses_a_file_of_signers_that_is_not_there(
     assert "there is no file /nowhere" in capsys.readouterr().err
 
 
-def test_verify_of_a_folder_without_a_run_is_the_users_mistake(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["verify", str(tmp_path)]) == 2
-    assert "no run has finished" in capsys.readouterr().err
-
-
 def test_reread_takes_the_agent_from_the_record_or_from_a_job_file(
     copied: Callable[[], Copy], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

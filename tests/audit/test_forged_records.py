@@ -31,12 +31,6 @@ def forge_answer(copy: Copy, *, seals: bool = False) -> str:
     return name
 
 
-def test_list_that_was_deleted_is_found(copied: Callable[[], Copy]) -> None:
-    copy = copied()
-    (copy.folder / f"runs/{copy.runs[-1]}/SHA256SUMS").unlink()
-    assert found(copy.verify()) == {("gone", f"runs/{copy.runs[-1]}/SHA256SUMS")}
-
-
 @pytest.mark.parametrize("is_shown", [True, False])
 def test_flipped_bit_anywhere_in_a_last_manifest_is_a_finding(copied: Callable[[], Copy], is_shown: bool) -> None:
     copy = copied()

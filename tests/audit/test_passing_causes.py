@@ -5,8 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.audit.files import check_files
@@ -17,6 +15,7 @@ from memagent_batch.runs import evidence
 from memagent_batch.store.location import Location
 from tests.audit.scan import ASK, NIGHTS, Copy, found, verify_here
 from tests.flows.grown import Stream, text_of
+from tests.flows.test_grown_documents import Pages
 
 
 def no_texts(*given: Any, **settings: Any) -> Iterator[FetchedText]:
@@ -43,19 +42,6 @@ def test_evidence_that_a_run_wrote_without_texts_is_not_checked(
     assert [part["key"] for part in manifest["parts"]] == [None]
     result = verify_here(Location(uri=str(stream.output)))
     assert (result.findings, [each.what for each in result.unchecked]) == ([], ["evidence and locators of 4 documents"])
-
-
-class Pages(Stream):
-    """Documents of pages, each with its number."""
-
-    def put(self, texts: Any) -> None:
-        """A page for each line."""
-        rows = [
-            {"document_id": name, "text": line, "page": page}
-            for name, text in texts.items()
-            for page, line in enumerate(text.splitlines(), start=1)
-        ]
-        pq.write_table(pa.Table.from_pylist(rows), self.documents)
 
 
 def test_locators_are_compared_with_the_documents_where_these_are_read(text_model: str, tmp_path: Path) -> None:
@@ -92,14 +78,3 @@ def test_findings_of_an_output_in_which_a_run_finished_meanwhile_are_not_told(
             copy.verify()
     else:
         assert ("gone", name) in found(copy.verify())
-
-
-def test_many_readings_without_an_outcome_are_counted(copied: Callable[[], Copy]) -> None:
-    copy = copied()
-    for place in (copy.folder / "log/outcomes").iterdir():
-        place.unlink()
-    copy.seal_log()
-    name = copy.manifest["files"]["answers"][0]
-    (what,) = [each.what for each in copy.verify().findings if each.where == name]
-    assert what.count("the log holds no outcome") == 5
-    assert "and 4 more readings without an outcome" in what

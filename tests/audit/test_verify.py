@@ -75,16 +75,6 @@ def test_flipped_byte_is_found_in_every_file_of_a_record(copied: Callable[[], Co
         (copy.folder / name).write_bytes(whole)
 
 
-def test_flipped_byte_is_found_in_every_manifest(copied: Callable[[], Copy]) -> None:
-    copy = copied()
-    for name in ("manifest.json", *(f"runs/{run_id}/manifest.json" for run_id in copy.runs)):
-        whole = (copy.folder / name).read_bytes()
-        flip(copy.folder / name)
-        assert places(copy, all_runs=True) == {name}
-        (copy.folder / name).write_bytes(whole)
-    assert places(copy, all_runs=True) == set()
-
-
 def test_removed_row_is_one_finding_that_names_the_row(copied: Callable[[], Copy]) -> None:
     copy = copied()
     place = tables_of(copy, "answers")[0]

@@ -1,15 +1,10 @@
 import asyncio
-from collections import Counter
 
 import pytest
 
 from benchmarks.peer_loop import PeerResult, TextDocument, Work, read
 from benchmarks.peers import (
-    MAX_CHUNKS,
-    MEDIAN_CHUNKS,
-    NUM_LONGEST,
     Mode,
-    chunk_counts,
     job_settings,
     summarise,
 )
@@ -45,20 +40,6 @@ def test_text_loop_shows_each_chunk_with_the_memory_before_it_and_answers_from_t
         ("Who?|second|three", 7),
         ("Who?|third", 5),
     ]
-
-
-def test_text_loop_with_a_blank_update_keeps_the_memory() -> None:
-    scribe = Scribe("first", " \n", "third", "Ada")
-    asyncio.run(read(WORK.documents[0], WORK, ask=scribe))
-    assert scribe.asked[2] == ("Who?|first|three", 7)
-
-
-def test_heavy_tail_has_its_median_and_few_documents_of_fifty_times_that() -> None:
-    counts = chunk_counts(151)
-    assert sorted(counts)[75] == MEDIAN_CHUNKS
-    assert Counter(counts)[MAX_CHUNKS] == NUM_LONGEST
-    assert sorted(counts)[-NUM_LONGEST - 1] <= 5 * MEDIAN_CHUNKS
-    assert counts == chunk_counts(151)
 
 
 def test_summary_of_rounds_pairs_each_run_with_its_own_and_counts_identical_answers() -> None:

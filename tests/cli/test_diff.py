@@ -105,9 +105,6 @@ def test_diff_of_runs_without_a_difference_says_so(nights: Nights, capsys: pytes
     [
         (["{output}", "--before", "monday"], "no finished run 'monday' at {output}; there are {runs}"),
         (["latest", "previous", "--output", "{output}"], "'previous' belongs to no option"),
-        (["{output}", "{folder}/absent"], "there is no finished run at {folder}/absent"),
-        (["--output", "nosuchprotocol://bucket/run"], "output: nosuchprotocol://bucket/run can't be reached"),
-        (["--output", "{output}", "--to", "rows.csv"], "--to: rows.csv does not end in .parquet"),
     ],
 )
 def test_diff_mistake_is_named_with_its_remedy(

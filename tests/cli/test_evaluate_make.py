@@ -129,35 +129,6 @@ def test_make_with_essays_hides_needles_in_them(tmp_path: Path) -> None:
     assert len(first.replace("Owls sleep by day.", "").replace("Moles dig by night.", "").split()) < 20
 
 
-@pytest.mark.parametrize(
-    ("arguments", "lists", "said"),
-    [
-        ((), {"tasks": "niah-single-1"}, "--tasks: there is no task 'niah-single-1'; did you mean niah_single_1?"),
-        ((), {"lengths": "1K huge"}, "--lengths: 'huge' is not a length in tokens"),
-        ((), {"lengths": "100"}, "--lengths: '100' is too short"),
-        (("--samples", "0"), {}, "--samples: 0 is below 1, the least"),
-        (("--essays", "absent"), {}, "absent: no such file or folder"),
-        (("--model", "tests"), {}, "the folder tests has no tokenizer.json"),
-        (("--documents", "lake"), {}, "--documents: they belong to --from-questions"),
-        (("--storage-options", "{"), {}, "--storage-options is not JSON"),
-        (("--storage-options", "[]"), {}, "--storage-options: this holds no names with values"),
-    ],
-)
-def test_make_bad_input_is_refused_with_place_and_remedy(
-    arguments: tuple[str, ...], lists: dict[str, str], said: str, refused: Refused
-) -> None:
-    assert said in refused(*arguments, **lists)
-
-
-def test_make_essays_without_text_are_refused(tmp_path: Path, refused: Refused) -> None:
-    (tmp_path / "essays").mkdir()
-    assert "holds no files" in refused("--essays", str(tmp_path / "essays"))
-    (tmp_path / "essays" / "a.pdf").write_bytes(b"%")
-    assert "holds no text in .txt or .md files" in refused("--essays", str(tmp_path / "essays"))
-    (tmp_path / "essays" / "a.txt").write_bytes(b"a\xff")
-    assert "a.txt: invalid UTF-8 at byte 2" in refused("--essays", str(tmp_path / "essays"))
-
-
 @pytest.mark.s3
 def test_make_suite_in_a_bucket_is_the_same_as_on_disk(s3_bucket: Location, tmp_path: Path) -> None:
     options = ["--storage-options", json.dumps(dict(s3_bucket.storage_options))]

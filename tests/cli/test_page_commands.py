@@ -38,13 +38,9 @@ def test_page_prints_where_it_is_and_how_large(scan: str, tmp_path: Path, capsys
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["page", "nowhere"], "no run has finished at nowhere"),
-        (["page", "{scan}", "--context", "-1"], "--context: -1 is below 0"),
         (["show", "{scan}", "Calder & Voss 2020/01"], f"did you mean '{DOCUMENT}'"),
         (["show", "{scan}", "2020/001"], f"has no document '2020/001'; did you mean '{DOCUMENT}'?"),
         (["show", "{scan}", DOCUMENT, "signatry"], "did you mean 'signatory'?"),
-        (["export", "{scan}", "--to", "ods"], "--to: 'ods' is not one of 'csv', 'xlsx', 'verl'"),
-        (["export", "{scan}"], "--to: missing"),
     ],
 )
 def test_mistake_is_one_line_that_says_what_to_do(

@@ -64,19 +64,3 @@ def test_import_without_output_writes_here_and_replaces_only_the_same(
     Path("official.json").write_text("something else")
     assert main(["prompts", "import", str(official)]) == EXIT_USAGE
     assert Path("official.json").read_text() == "something else"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ([], "say what to do: memagent prompts NAME"),
-        (["shwo"], "there is no command 'shwo' of memagent prompts; did you mean show?"),
-        (["show", "nope"], "nope"),
-        (["show", "--no-such"], "there is no option --no-such"),
-    ],
-)
-def test_prompts_command_line_mistake_is_named_and_exits_with_2(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["prompts", *arguments]) == 2
-    assert said in capsys.readouterr().err

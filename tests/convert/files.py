@@ -136,7 +136,8 @@ def repacked(package: bytes, members: dict[str, bytes]) -> bytes:
 def zipped(members: dict[str, bytes], *, stored: bool = False) -> bytes:
     """A ZIP file."""
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED) as package:
+    method = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED
+    with zipfile.ZipFile(out, "w", method, compresslevel=1) as package:
         for name, data in members.items():
             package.writestr(name, data)
     return out.getvalue()

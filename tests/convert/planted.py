@@ -1,18 +1,14 @@
-"""Files of all kinds with a fact planted in each, a third of them broken, encrypted, nested, misnamed or odd.
-
-`test_planted` converts them: each fact is in a text, or a row of its file says what was not read.
-"""
+"""Files of all kinds with a fact planted in each, a third of them broken, encrypted, nested, misnamed or odd."""
 
 import bz2
 import gzip
 import io
+import zipfile
 import zlib
 from base64 import b64encode
 from binascii import b2a_uu
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from random import Random
 from typing import Any
 
 import xlsxwriter
@@ -23,24 +19,9 @@ from tests.convert.files import A_TEXT, mail, pdf, written, zipped
 
 LONG = A_TEXT * 4
 HEAD = b"From: a@example.org\r\nTo: b@example.org\r\nSubject: s\r\nMIME-Version: 1.0\r\n"
-HUGE_BYTES = 9 << 20
 
 Maker = Callable[[str], bytes]
 """Makes the content of a file in which a fact is planted."""
-
-
-def write_planted(folder: Path, *, copies: int = 2, seed: int = 0) -> dict[str, str]:
-    """Writes each kind of file so many times; returns the fact of each, by the path of its file."""
-    random, facts = Random(seed), dict[str, str]()
-    for name, make in sorted(MAKERS.items()):
-        for copy in range(copies):
-            fact = f"K{random.randrange(10**6, 10**7)}"
-            stem, _, ending = name.partition(".")
-            place = folder / stem.partition("-")[0] / f"{stem}-{copy}{'.' + ending if ending else ''}"
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(make(fact))
-            facts[str(place.relative_to(folder))] = fact
-    return facts
 
 
 def picture(fact: str, *, size: tuple[int, int] = (600, 200), form: str = "PNG") -> bytes:
@@ -153,7 +134,7 @@ def page(body: str) -> bytes:
 HTML: dict[str, Maker] = {
     "html-text.html": lambda fact: files.page(fact),
     "html-title.html": lambda fact: page(LONG).replace(b"<title>t", f"<title>{fact}".encode()),
-    "html-comments.html": lambda fact: b"<!-- c -->\n" * 40 + f"<div>{fact}</div>".encode(),
+    "html-comments.html": lambda fact: b"<!-- c -->\n" * 400 + f"<div>{fact}</div>".encode(),
     "html-footer.html": lambda fact: page(f"<article>{LONG}</article><footer>{fact}</footer>"),
     "html-hidden.html": lambda fact: page(f"{LONG}<div style='display: none'>{fact}</div>"),
     "html-input.html": lambda fact: page(f"{LONG}<form><input type=text value='{fact}'></form>"),
@@ -180,6 +161,15 @@ HTML: dict[str, Maker] = {
 
 def run(text: str) -> str:
     return f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>"
+
+
+def of_type(kind: str, fact: str) -> bytes:
+    """A DOCX whose body is said to be of another type, as with macros."""
+    package, types = files.docx_file(("Normal", fact)), "[Content_Types].xml"
+    plain = b"openxmlformats-officedocument.wordprocessingml.document.main+xml"
+    with zipfile.ZipFile(io.BytesIO(package)) as members:
+        content = members.read(types)
+    return files.repacked(package, {types: content.replace(plain, f"{kind}.main+xml".encode())})
 
 
 DOCX: dict[str, Maker] = {
@@ -209,6 +199,8 @@ DOCX: dict[str, Maker] = {
     "docx-bomb.docx": lambda _: files.zip_bomb(),
     "docx-entities.docx": lambda _: files.xxe_docx(),
     "docx-nul.docx": lambda fact: files.with_body(run(f"a\0{fact}")),
+    "docx-macros.docm": lambda fact: of_type("ms-word.document.macroEnabled", fact),
+    "docx-template.dotx": lambda fact: of_type("openxmlformats-officedocument.wordprocessingml.template", fact),
     "docx-as_zip.zip": lambda fact: files.docx_file(("Normal", fact)),
     "docx-prefix.docx": lambda fact: b"\0" * 9 + files.docx_file(("Normal", fact)),
 }
@@ -286,6 +278,7 @@ TEXT: dict[str, Maker] = {
     "text-unnamed": lambda fact: f"{LONG}\n{fact}\n".encode(),
     "text-marked.txt": lambda fact: fact.encode("utf-8-sig"),
     "text-utf16.txt": lambda fact: fact.encode("utf-16"),
+    "text-utf16_cut.txt": lambda fact: fact.encode("utf-16")[:-1],
     "text-utf16_nul.txt": lambda fact: f"a\0{fact}".encode("utf-16"),
     "text-utf16_unmarked.txt": lambda fact: fact.encode("utf-16-be"),
     "text-utf32.txt": lambda fact: fact.encode("utf-32"),
@@ -297,7 +290,6 @@ TEXT: dict[str, Maker] = {
     "text-bz2.txt": lambda fact: bz2.compress(fact.encode()),
     "text-pgp.txt": lambda _: PGP,
     "text-table.csv": lambda fact: f"name;code\nx;{fact}\n".encode(),
-    "text-huge.txt": lambda fact: b"x" * HUGE_BYTES + fact.encode(),
     "text-headings.md": lambda fact: f"# A\ntext\n## B\n```\n# {fact}\n```\n".encode(),
     "text-picture.png": picture,
     "text-picture.txt": picture,
@@ -408,6 +400,7 @@ OFFICE: dict[str, Maker] = {
     "office-impress.odp": lambda fact: office.opendocument(
         f'<office:presentation><draw:page draw:name="S"><text:p>{fact}</text:p></draw:page></office:presentation>'
     ),
+    "office-ends_twice.rtf": lambda fact: rf"{{\rtf1 Before}}}} {{\b {fact}}}".encode(),
     "office-text.rtf": lambda fact: rf"{{\rtf1\ansi {{\fonttbl\f0 Arial;}}\f0 Terms\par\b {fact}\b0\par}}".encode(),
     "office-old.doc": lambda fact: b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600) + fact.encode() + bytes(600),
 }

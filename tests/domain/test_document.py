@@ -21,31 +21,6 @@ def tokenised_texts(draw: st.DrawFn) -> tuple[str, list[int]]:
     return text, sorted([0, *later])
 
 
-@given(num_tokens=NUM_TOKENS, chunk_tokens=CHUNK_TOKENS)
-def test_token_windows_without_overlap_hold_each_token_once(num_tokens: int, chunk_tokens: int) -> None:
-    windows = token_windows(num_tokens, chunk_tokens=chunk_tokens)
-    assert [token for start, end in windows for token in range(start, end)] == list(range(num_tokens))
-    assert len(windows) == -(-num_tokens // chunk_tokens)
-    assert all(end - start == chunk_tokens for start, end in windows[:-1])
-
-
-@given(num_tokens=NUM_TOKENS, chunk_tokens=CHUNK_TOKENS, data=st.data())
-def test_token_windows_with_overlap_share_it_with_the_one_before(
-    num_tokens: int, chunk_tokens: int, data: st.DataObject
-) -> None:
-    overlap_tokens = data.draw(st.integers(0, chunk_tokens - 1))
-    windows = token_windows(num_tokens, chunk_tokens=chunk_tokens, overlap_tokens=overlap_tokens)
-    assert {token for start, end in windows for token in range(start, end)} == set(range(num_tokens))
-    for (_, end), (next_start, next_end) in pairwise(windows):
-        assert end - next_start == overlap_tokens
-        assert next_end > end
-    assert windows.num_shown_tokens == sum(end - start for start, end in windows)
-
-
-def test_token_windows_of_a_document_inside_the_overlap_are_one() -> None:
-    assert list(token_windows(2, chunk_tokens=10, overlap_tokens=5)) == [(0, 2)]
-
-
 @pytest.mark.parametrize(("chunk_tokens", "overlap_tokens"), [(0, 0), (-1, 0), (5, 5), (5, 6), (5, -1)])
 def test_token_windows_that_do_not_move_on_are_refused(chunk_tokens: int, overlap_tokens: int) -> None:
     with pytest.raises(ValueError, match="chunk_tokens"):
@@ -73,7 +48,7 @@ def test_token_windows_with_breaks_lose_nothing_and_close_at_the_last_break_that
 
 
 @given(broken=broken_lengths(), chunk_tokens=CHUNK_TOKENS, data=st.data())
-def test_token_windows_with_breaks_and_overlap_share_it_and_move_on(
+def test_token_windows_lose_nothing_share_their_overlap_and_move_on(
     broken: tuple[int, list[int]], chunk_tokens: int, data: st.DataObject
 ) -> None:
     num_tokens, breaks = broken
@@ -109,15 +84,8 @@ def spans_of(
     return [chunk.span for chunk in document.chunks(chunk_tokens, overlap_tokens=overlap_tokens)]
 
 
-@given(tokenised=tokenised_texts(), chunk_tokens=st.integers(1, 12))
-def test_chunk_spans_without_overlap_rejoin_to_the_text(tokenised: tuple[str, list[int]], chunk_tokens: int) -> None:
-    text, token_chars = tokenised
-    spans = spans_of(token_chars, num_chars=len(text), chunk_tokens=chunk_tokens)
-    assert "".join(text[span.char_start : span.char_end] for span in spans) == text
-
-
 @given(tokenised=tokenised_texts(), chunk_tokens=st.integers(1, 12), data=st.data())
-def test_chunk_spans_with_overlap_cover_the_text_and_hold_their_tokens(
+def test_chunk_spans_cover_the_text_and_hold_their_tokens(
     tokenised: tuple[str, list[int]], chunk_tokens: int, data: st.DataObject
 ) -> None:
     text, token_chars = tokenised
@@ -127,6 +95,8 @@ def test_chunk_spans_with_overlap_cover_the_text_and_hold_their_tokens(
     assert (spans[0].char_start, spans[-1].char_end) == (0, len(text))
     assert all(after.char_start <= before.char_end for before, after in pairwise(spans))
     assert all(span.char_start <= token_chars[span.token_start] for span in spans)
+    if not overlap_tokens:
+        assert "".join(text[span.char_start : span.char_end] for span in spans) == text
 
 
 def test_chunk_spans_keep_spaces_that_the_tokeniser_drops() -> None:

@@ -43,10 +43,6 @@ def completion(token_ids: list[int], text: str) -> Completion:
     return Completion(token_ids=token_ids, text=text, finish_reason=FinishReason.STOP)
 
 
-def test_split_slots_of_a_text_gives_pieces_and_slots_in_order() -> None:
-    assert split_slots("Q: {question}\nM: {memory}") == ["Q: ", Slot.QUESTION, "\nM: ", Slot.MEMORY]
-
-
 @given(fixed=st.text(max_size=40))
 def test_split_slots_of_doubled_braces_gives_single_ones(fixed: str) -> None:
     pieces = split_slots(fixed.replace("{", "{{").replace("}", "}}") + "{memory}")
@@ -124,12 +120,6 @@ def test_section_first_prompts_show_the_chunk_before_all_that_differs_between_qu
     assert slots == [Slot.CHUNK, Slot.QUESTION, Slot.MEMORY]
 
 
-def test_token_template_filled_replaces_each_slot_and_keeps_the_rest() -> None:
-    filled = TOKENS.update.fill({Slot.QUESTION: [10, 11], Slot.MEMORY: [], Slot.CHUNK: (12,)})
-    assert filled == [1, 10, 11, 2, 3, 12]
-    assert TOKENS.update.num_fixed_tokens == 3
-
-
 def test_remember_a_completion_takes_its_tokens_without_control_tokens() -> None:
     memory = TOKENS.remember(TOKENS.first_memory, completion([5, CONTROL, 6, CONTROL], "new"))
     assert (list(memory.token_ids), memory.text) == ([5, 6], "new")
@@ -139,18 +129,6 @@ def test_remember_a_completion_takes_its_tokens_without_control_tokens() -> None
 def test_remember_a_completion_without_text_keeps_the_memory(token_ids: list[int], text: str) -> None:
     before = Memory(token_ids=[5], text="notes")
     assert TOKENS.remember(before, completion(token_ids, text)) == before
-
-
-@pytest.mark.parametrize("text", ["<think>hm</think>\n\nnotes", "<think>hm</think>notes\n"])
-def test_remember_a_completion_with_a_thought_takes_what_follows_in_both_forms(text: str) -> None:
-    memory = TOKENS.remember(TOKENS.first_memory, completion([5, CONTROL, 6], text))
-    assert (bytes(memory.token_ids), memory.text) == (b"notes", "notes")
-
-
-@pytest.mark.parametrize("text", ["<think>hm", "<think>hm</think>", "<think>hm</think> \n", "<think>a</think><think>b"])
-def test_remember_a_completion_that_says_nothing_after_its_thoughts_keeps_the_memory(text: str) -> None:
-    before = Memory(token_ids=[5], text="notes")
-    assert TOKENS.remember(before, completion([1, 2], text)) == before
 
 
 def test_remember_a_completion_that_begins_in_the_thought_of_its_prompt_takes_what_follows() -> None:

@@ -67,7 +67,7 @@ def test_model_sha256_of_a_renamed_weight_file_differs(tmp_path: Path) -> None:
     assert model_sha256(first) != model_sha256(second)
 
 
-@pytest.mark.parametrize("place", [0, 1024**2 - 1, 65 * 1024**2 // 2, 65 * 1024**2 - 1])
+@pytest.mark.parametrize("place", [1024**2 - 1, 65 * 1024**2 // 2])
 def test_model_sha256_of_a_large_file_sees_a_change_where_it_samples(tmp_path: Path, place: int) -> None:
     models = [save_model(tmp_path / name) for name in ("same", "copy", "changed")]
     for model in models:

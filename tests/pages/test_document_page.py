@@ -69,19 +69,6 @@ def test_window_reaches_whole_words_and_keeps_what_is_far_apart() -> None:
     assert [piece.numbers for piece in window.pieces] == [(), (1,), ()]
 
 
-def test_windows_that_touch_are_one_and_others_are_not() -> None:
-    text = "x " * 5000
-    near = [Mark(number=1, start=1000, end=1010), Mark(number=2, start=1300, end=1310)]
-    assert len(windows(text, near, context_chars=200)) == 1
-    assert len(windows(text, near, context_chars=100)) == 2
-
-
-def test_window_of_marks_inside_each_other_marks_both() -> None:
-    marks = [Mark(number=1, start=2, end=8), Mark(number=2, start=4, end=6)]
-    (window,) = windows("0123456789", marks, context_chars=0)
-    assert [(piece.text, piece.numbers) for piece in window.pieces] == [("23", (1,)), ("45", (1, 2)), ("67", (1,))]
-
-
 def test_window_of_a_mark_outside_the_text_is_refused() -> None:
     with pytest.raises(ValueError, match="not in a text of 3"):
         windows("abc", [Mark(number=1, start=1, end=4)], context_chars=10)

@@ -1,10 +1,5 @@
 """The site as a person opens it: files in a browser."""
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -198,14 +193,6 @@ def test_document_opens_with_its_evidence_and_back_finds_the_filters(table: webd
     assert state(table).startswith("2 of 60")
 
 
-@pytest.mark.slow
-def test_failed_reading_says_why(table: webdriver.Chrome) -> None:
-    choose(table, "outcome", "failed")
-    table.find_element(By.CSS_SELECTOR, "a.answer").click()
-    section = table.find_element(By.CSS_SELECTOR, "section:target")
-    assert "EngineRequestError: turn 3: the engine refused the request" in section.text
-
-
 def test_hostile_text_stays_text_and_runs_nothing(browser: webdriver.Chrome, tmp_path: Path) -> None:
     index = site_of(write_scan(tmp_path, Scan(num_documents=2, paragraphs=3, hostile=HOSTILE)))
     for view in ("grid", "list"):
@@ -237,14 +224,6 @@ def test_policy_stops_what_the_page_does_not_name(table: webdriver.Chrome, kind:
 
 
 @pytest.mark.slow
-def test_site_opens_from_a_server_too(browser: webdriver.Chrome, site: Path) -> None:
-    with served(site.parent) as address:
-        opened(browser, f"{address}/index.html")
-        assert state(browser) == "60 answers in 12 documents"
-        assert [entry for entry in log_of(browser) if "favicon" not in str(entry)] == []
-
-
-@pytest.mark.slow
 def test_ten_thousand_readings_stay_usable(browser: webdriver.Chrome, tmp_path: Path) -> None:
     nights = Nights(Location(uri=str(tmp_path / "run")))
     questions = {f"q-{number:02d}": f"Question {number}?" for number in range(50)}
@@ -260,17 +239,3 @@ def test_ten_thousand_readings_stay_usable(browser: webdriver.Chrome, tmp_path: 
     browser.find_element(By.ID, "columns-after").click()
     assert column(browser, 0)[0] == "document-050"
     assert "questions 7 – 12 of 50" in browser.find_element(By.CSS_SELECTOR, ".pager").text
-
-
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        pass
-
-
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """The address of the folder, served on loopback while the block runs."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()

@@ -64,31 +64,8 @@ async def test_overwrite_outcome_holds_response_reason_and_last_memory() -> None
     )
 
 
-async def test_overwrite_empty_document_is_answered_from_the_first_memory() -> None:
-    outcome, prompts = await read(document_of(0), [ANSWER])
-    assert [list(prompt.token_ids) for prompt in prompts] == [[5, 50, 51, 6, 8, 9, 7]]
-    assert outcome.memory == PROMPTS.first_memory
-
-
-@pytest.mark.parametrize("empty", [written([], ""), written([END], ""), written([11], "  \n")])
-async def test_overwrite_empty_completion_leaves_the_memory_as_it_was(empty: Completion) -> None:
-    outcome, prompts = await read(document_of(10), [written([60, END], "kept"), empty, ANSWER])
-    assert outcome.memory == Memory(token_ids=[60], text="kept")
-    assert list(prompts[-1].token_ids) == [5, 50, 51, 6, 60, 7]
-
-
 async def test_overwrite_completion_cut_at_its_budget_is_the_memory_as_far_as_it_goes() -> None:
     cut = written([60, 61, 62, 63], "as far as it", FinishReason.LENGTH)
     outcome, prompts = await read(document_of(3), [cut, ANSWER])
     assert outcome.memory == Memory(token_ids=[60, 61, 62, 63], text="as far as it")
     assert list(prompts[-1].token_ids) == [5, 50, 51, 6, 60, 61, 62, 63, 7]
-
-
-async def test_overwrite_answer_cut_at_its_budget_says_so() -> None:
-    outcome, _ = await read(document_of(3), [written([60], "a"), written([70], "cut", FinishReason.LENGTH)])
-    assert (outcome.response, outcome.finish_reason) == ("cut", FinishReason.LENGTH)
-
-
-async def test_overwrite_empty_answer_is_an_empty_response() -> None:
-    outcome, _ = await read(document_of(3), [written([60], "a"), written([END], "")])
-    assert (outcome.response, outcome.finish_reason) == ("", FinishReason.STOP)

@@ -118,12 +118,6 @@ def test_import_official_of_code_that_lacks_a_text_names_it_and_its_source(
         import_official(write(tmp_path, code), publications=STAND_INS)
 
 
-def test_import_official_of_a_missing_file_is_refused(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "gone.py"):
-        with pytest.raises(PromptSetError, match="is not a file"):
-            import_official(path)
-
-
 @pytest.mark.parametrize("published", PUBLICATIONS)
 def test_published_hashes_are_whole(published: Publication) -> None:
     assert {len(bytes.fromhex(sha256)) for sha256 in published.sha256.values()} == {32}

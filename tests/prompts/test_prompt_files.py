@@ -51,11 +51,6 @@ def test_load_prompt_set_without_note_has_an_empty_one(tmp_path: Path) -> None:
     assert load_prompt_set(write(tmp_path, content)).note == ""
 
 
-def test_load_prompt_set_of_an_unknown_name_lists_the_built_in_ones_and_the_remedy() -> None:
-    with pytest.raises(PromptSetError, match=r"'nope'.*default.*memagent prompts import"):
-        load_prompt_set("nope")
-
-
 def test_load_prompt_set_of_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PromptSetError, match="neither a built-in"):
         load_prompt_set(str(tmp_path))
@@ -90,13 +85,6 @@ def test_load_prompt_set_of_a_wrong_file_names_what_is_wrong(
 ) -> None:
     with pytest.raises(PromptSetError, match=message):
         load_prompt_set(write(tmp_path, CONTENT | change))
-
-
-@pytest.mark.parametrize("key", ["name", "version", "first_memory", "update", "answers"])
-def test_load_prompt_set_without_a_key_names_it(tmp_path: Path, key: str) -> None:
-    content = {name: value for name, value in CONTENT.items() if name != key}
-    with pytest.raises(PromptSetError, match=f"missing key .*{key}"):
-        load_prompt_set(write(tmp_path, content))
 
 
 @pytest.mark.parametrize("content", [[], "text", None, 3])

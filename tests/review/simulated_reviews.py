@@ -1,13 +1,10 @@
 """Simulated reviews of scans of known truth: how often their intervals cover it.
 
 Each simulated review draws its truth again, a sample is drawn and labelled, and each interval covers the truth or not.
-With errors, people err, and a second and third person read as `review make` says.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -19,15 +16,11 @@ from memagent_batch.review.measures import (
     estimate_error_rate,
     estimate_measures,
 )
-from memagent_batch.review.reviewers import draw_true_totals
 from memagent_batch.review.strata import Stratum, allocate, is_found
 
 PRECISION = 0.8
 SHARE_FAILED = 0.02
 NUM_DRAWS = 1_000
-SECOND_SHARE = 0.1
-
-Estimates = dict[Measure, MeasureEstimate]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,25 +58,6 @@ def coverage(cell: Cell, *, reviews: int, rng: np.random.Generator) -> dict[Meas
     return dict(zip(true, np.mean(covered, axis=0).tolist(), strict=True))
 
 
-def coverage_with_errors(
-    cell: Cell, *, error: float, reviews: int, rng: np.random.Generator
-) -> dict[tuple[str, Measure], float]:
-    """Coverage if people err: by `one` person's labels, and `allowed` for the errors that up to three people show."""
-    covered: dict[tuple[str, Measure], list[bool]] = {}
-    for _ in range(reviews):
-        truth, orders = simulated_orders(cell, rng=rng)
-        true = true_measures(cell, truth)
-        one, most = labelled(cell, orders, error=error, rng=rng)
-        ways: dict[str, Estimates] = {
-            "one": estimate_measures(one, draw_totals(one)),
-            "allowed": estimate_measures(most, draw_true_totals(most, seed=1), is_point_of_draws=True),
-        }
-        for way, name in product(ways, (Measure.RECALL, Measure.PRECISION)):
-            estimate = ways[way][name]
-            covered.setdefault((way, name), []).append(estimate.low <= true[name] <= estimate.high)
-    return {key: float(np.mean(each)) for key, each in covered.items()}
-
-
 def simulated(cell: Cell, *, rng: np.random.Generator) -> tuple[dict[str, int], list[StratumCounts]]:
     """Positives of each stratum, and what a sample of it says."""
     drawn = allocate(cell.labels, cell.sizes)
@@ -93,37 +67,6 @@ def simulated(cell: Cell, *, rng: np.random.Generator) -> tuple[dict[str, int], 
         number = int(rng.hypergeometric(truth[name], size - truth[name], drawn[name])) if drawn[name] else 0
         counts.append(_counts(cell, name, labelled=drawn[name], positive=number))
     return truth, counts
-
-
-def simulated_orders(cell: Cell, *, rng: np.random.Generator) -> tuple[dict[str, int], dict[str, Any]]:
-    """Positives of each stratum, and the truth of its sample in the order in which it is read."""
-    truth, counts = simulated(cell, rng=rng)
-    orders = {}
-    for stratum in counts:
-        order = np.arange(stratum.num_labelled) < stratum.num_positive
-        rng.shuffle(order)
-        orders[stratum.name] = order
-    return truth, orders
-
-
-def labelled(
-    cell: Cell, orders: dict[str, Any], *, error: float, rng: np.random.Generator
-) -> tuple[list[StratumCounts], list[StratumCounts]]:
-    """What one person says, and what up to three say as `review make` has them read."""
-    one, most = [], []
-    for name, true in orders.items():
-        labels = [true != (rng.random(len(true)) < error) for _ in range(3)]
-        second = np.arange(len(true)) < -int(-SECOND_SHARE * len(true) // 1)
-        second |= labels[0] != (name == Stratum.FLAGGED)
-        third = second & (labels[0] != labels[1])
-        positive = labels[0].astype(int) + (second & labels[1]) + (third & labels[2])
-        number = 1 + second.astype(int) + third
-        kinds, times = np.unique(np.stack([positive, number]), axis=1, return_counts=True)
-        votes = {(int(kind[0]), int(kind[1])): int(count) for kind, count in zip(kinds.T, times, strict=True)}
-        one.append(_seen(cell, name, labels[0]))
-        counted = _seen(cell, name, positive * 2 > number)
-        most.append(replace(counted, votes=votes))
-    return one, most
 
 
 def true_measures(cell: Cell, truth: dict[str, int]) -> dict[Measure, float]:
@@ -151,10 +94,6 @@ def error_rate(cell: Cell, counts: Sequence[StratumCounts], *, rng: np.random.Ge
     ]
     draws = draw_totals(right, seed=int(rng.integers(2**31)), num_draws=NUM_DRAWS)
     return estimate_error_rate(right, draws, num_unanswered=cell.sizes[Stratum.FAILED])
-
-
-def _seen(cell: Cell, name: str, labels: Any) -> StratumCounts:
-    return _counts(cell, name, labelled=len(labels), positive=int(labels.sum()))
 
 
 def _counts(cell: Cell, name: str, *, labelled: int, positive: int) -> StratumCounts:

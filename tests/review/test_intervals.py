@@ -13,7 +13,7 @@ from memagent_batch.review.measures import (
 )
 from memagent_batch.review.plan import expected_intervals
 from memagent_batch.review.reviewers import draw_true_totals
-from tests.review.simulated_reviews import Cell, coverage, coverage_with_errors
+from tests.review.simulated_reviews import Cell, coverage
 
 CELL = Cell(documents=10_000, richness=0.05, elusion=0.01, labels=750)
 
@@ -35,17 +35,6 @@ def test_intervals_of_simulated_reviews_cover_the_truth_as_often_as_they_say() -
     assert set(covered) == set(Measure)
     for measure, share in covered.items():
         assert 0.93 <= share <= 0.98, measure
-
-
-@pytest.mark.slow
-def test_errors_of_people_are_allowed_for_where_second_labels_show_them() -> None:
-    cell = Cell(documents=2_000, richness=0.2, elusion=0.02, labels=750)
-    rng = np.random.default_rng(7)
-    of_rates = {error: coverage_with_errors(cell, error=error, reviews=5, rng=rng) for error in (0.0, 0.02, 0.05)}
-    assert of_rates[0.05]["one", Measure.RECALL] < 0.5
-    for covered in of_rates.values():
-        assert covered["allowed", Measure.RECALL] >= 0.8
-        assert covered["allowed", Measure.PRECISION] >= 0.8
 
 
 def test_recall_of_the_design_of_the_field_has_the_width_of_the_field() -> None:
@@ -76,23 +65,6 @@ def test_scan_that_found_nothing_has_no_precision() -> None:
     assert measures[Measure.PRECISION].value is None
     assert (measures[Measure.PRECISION].low, measures[Measure.PRECISION].high) == (0.0, 1.0)
     assert measures[Measure.RECALL].value == 0.0
-
-
-def test_measure_that_rests_on_a_stratum_without_labels_is_not_known() -> None:
-    strata = [stratum(500, 150, 120, found=True), stratum(9500, 0, 0)]
-    right = [stratum(500, 150, 120), stratum(9500, 0, 0)]
-    estimates = [
-        estimate_measures(strata, draw_totals(strata)),
-        estimate_measures(strata, draw_true_totals(strata), is_point_of_draws=True),
-    ]
-    for measures in estimates:
-        known = {name for name, estimate in measures.items() if estimate.value is not None}
-        assert known == {Measure.PRECISION}
-        assert measures[Measure.PRECISION].value == pytest.approx(0.8, abs=0.1), "one label each leaves room for errors"
-        assert measures[Measure.RECALL].high - measures[Measure.RECALL].low > 0.9
-    assert estimate_error_rate(right, draw_totals(right), num_unanswered=0).value is None
-    empty = [stratum(500, 150, 120, found=True), stratum(0, 0, 0)]
-    assert estimate_measures(empty, draw_totals(empty))[Measure.RECALL].value == 1.0
 
 
 def test_failed_readings_count_as_missed_and_as_wrong() -> None:

@@ -8,14 +8,10 @@ import pytest
 from memagent_example.reread import ASK, MERGE_NOTES, Reread
 
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
-from memagent_batch.domain.addresses import ReadingAddress, token_hash
 from memagent_batch.domain.prompts import Memory, PromptTokens
 from memagent_batch.domain.readings import Outcome, QuestionTokens
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
 from memagent_batch.errors import MergeError
-from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
-from memagent_batch.store.turn_log.index import reading_key
-from memagent_batch.store.turn_log.turns import LoggedRows
 from memagent_batch.testing import PROMPTS, document_of
 from memagent_batch.wiring import make_prompt_set
 
@@ -32,7 +28,6 @@ TEXTS: PromptTokens = replace(
 )
 ASKED = QuestionTokens(token_ids=tuple(b"WHO?"))
 POLICY = Reread(chunk_tokens=5, question_tokens=8, memory_tokens=6, answer_tokens=6)
-ADDRESS = ReadingAddress(document_hash="d", question_hash="q", sample=0, fingerprint="f")
 FIRST_ROUND = ["update/1/0", "update/1/1"]
 
 Rule = Callable[[Prompt], str | None]
@@ -114,47 +109,6 @@ async def test_merge_that_writes_nothing_fails_the_reading_and_names_its_turn() 
     texts = {"update/1/1": "M1", "decompose/2": "WHERE?", "update/2/0": "N1", "merge/2": "<think>so</think>"}
     with pytest.raises(MergeError, match="turn merge/2"):
         await read(texts)
-
-
-class Recording(ReplayOnly):
-    """Writes a text of each path, and keeps the rows of the log."""
-
-    def __init__(self) -> None:
-        self.rows: dict[str, Any] = {}
-
-    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
-        done = completion_of(prompt.path.upper())
-        self.rows[prompt.path] = {
-            "kind": prompt.kind,
-            "prompt_hash": token_hash(prompt.token_ids),
-            "token_ids": list(done.token_ids),
-            "text": done.text,
-            "finish_reason": done.finish_reason.value,
-            "logprobs": None,
-            "num_prompt_tokens": len(prompt.token_ids),
-            "num_cached_prompt_tokens": 0,
-            "num_billed_tokens": 0,
-            "num_markers": 0,
-            "engine_seconds": 0.0,
-            "menu_logprobs": None,
-        }
-        return done
-
-
-async def test_reading_goes_on_from_any_turn_that_the_log_holds() -> None:
-    whole = Recording()
-    turns = ReadingTurns(engine=whole, address=ADDRESS, seed=0)
-    outcome = await POLICY.read(document_of(9), ASKED, prompts=TEXTS, turns=turns)
-    paths = list(whole.rows)
-    assert paths[-2:] == ["merge/3", "answer"]
-    for num_reused in range(len(paths) + 1):
-        rest = Recording()
-        rows = LoggedRows.of_rows({path: whole.rows[path] for path in paths[:num_reused]})
-        from_log = {reading_key(ADDRESS): rows}
-        turns = ReadingTurns(engine=rest, address=ADDRESS, seed=0, from_log=from_log)
-        assert await POLICY.read(document_of(9), ASKED, prompts=TEXTS, turns=turns) == outcome
-        assert list(rest.rows) == paths[num_reused:]
-        assert turns.counts.num_turns == len(paths)
 
 
 def test_policy_reads_with_its_own_prompt_set() -> None:

@@ -54,6 +54,7 @@ def test_step_makes_the_better_sample_likelier(tiny_learner: Learner) -> None:
     figures = tiny_learner.step(items)
     assert figures is not None
     assert figures.mean_ratio == pytest.approx(1.0, abs=1e-5)
+    assert (figures.kl, figures.clip_fraction) == (None, 0.0)
     assert tiny_learner.accumulate([better])["nll"] < before[0]
     assert tiny_learner.accumulate([worse])["nll"] > before[1]
 

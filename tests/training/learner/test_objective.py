@@ -11,7 +11,7 @@ import torch
 from memagent_batch.config.training import LearnerConfig
 from memagent_batch.errors import InputError
 from memagent_batch.training.learner.batches import Conversation, batches, conversations, to_batch
-from memagent_batch.training.learner.learner import Learner, response_logprobs
+from memagent_batch.training.learner.learner import Learner
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 VOCABULARY = 13
@@ -172,14 +172,6 @@ def test_drawn_log_probability_that_is_no_number_is_refused() -> None:
         conversations(pa.table({**columns, "response_logprobs": [[math.nan]]}))
 
 
-def test_learner_without_reference_at_the_drawn_weights_has_ratio_one() -> None:
-    items = [conversation(np.random.default_rng(7), spread=0.0, masked=0.0) for _ in range(2)]
-    figures = learner(kl_weight=0.0, learning_rate=1e-12, weight_decay=0.0).step(items)
-    assert figures is not None
-    assert figures.mean_ratio == pytest.approx(1.0, abs=1e-6)
-    assert (figures.kl, figures.clip_fraction) == (None, 0.0)
-
-
 def test_batches_keep_every_conversation_within_the_tokens() -> None:
     rng = np.random.default_rng(3)
     items = [conversation(rng, spread=0.0, masked=0.0) for _ in range(30)]
@@ -198,13 +190,3 @@ def test_batches_show_the_network_a_text_once_however_often_it_was_drawn() -> No
     assert (len(batch.tokens), len(batch.logprobs)) == (2, 3)
     (alone,) = batches([again] * 8, batch_tokens=1)
     assert (len(alone.tokens), len(alone.advantages)) == (1, 8)
-
-
-def test_response_logprobs_padding_changes_nothing() -> None:
-    rng = np.random.default_rng(4)
-    items = [conversation(rng, spread=0.0, masked=0.0) for _ in range(5)]
-    with torch.no_grad():
-        together = response_logprobs(NETWORK, to_batch(items))
-        for row, item in enumerate(items):
-            alone = response_logprobs(NETWORK, to_batch([item]))[0]
-            assert torch.allclose(together[row, : len(item.response)], alone, atol=1e-10)
