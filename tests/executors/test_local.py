@@ -21,7 +21,7 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import ExecutorKind, JobConfig
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
-from memagent_batch.errors import BoundReachedError, EngineDeadError, EngineStartError
+from memagent_batch.errors import EngineDeadError, EngineStartError
 from memagent_batch.executors import actor
 from memagent_batch.executors.leaving import CLAIM_SECONDS
 from memagent_batch.flows.answer import answer
@@ -119,18 +119,6 @@ def test_engine_that_does_not_start_again_after_its_death_ends_the_run_with_its_
             answer(job)
     assert read_state(Location(uri=job.output))["state"] == "stopped"
     assert answer(job)["counts"]["ok"] == 4
-
-
-def test_run_that_meets_a_bound_stops_and_goes_on_with_the_other_turns(text_model: str, tmp_path: Path) -> None:
-    job = settings(tmp_path, text_model, ExecutorKind.LOCAL, ask=("What?",), pool={"readings_in_flight": 1})
-    slow = job.agent.model_copy(update={"engine_options": {"turn_seconds": 0.6}})
-    with pytest.raises(BoundReachedError, match="max_tokens"):
-        answer(job.with_agent(slow).model_copy(update={"max_tokens": 1}))
-    num_asked = len(log_rows(job, "turns"))
-    assert answer(job)["counts"]["ok"] == 3
-    turns = Counter((row["document_hash"], row["path"]) for row in log_rows(job, "turns"))
-    assert set(turns.values()) == {1}
-    assert 0 < num_asked < turns.total()
 
 
 @contextmanager

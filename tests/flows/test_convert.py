@@ -89,27 +89,6 @@ def test_mixed_files_have_rows_whatever_they_hold(tmp_path: Path) -> None:
     assert endings(manifest) == {"converted": 32, **Counter(expected.values())}
 
 
-@pytest.mark.slow
-def test_two_hundred_mixed_files_have_rows_whatever_they_hold(tmp_path: Path) -> None:
-    expected = write_corpus(tmp_path / "in", healthy=149, hostile=50)
-    pages = files.pdf(*["BT /F1 9 Tf 9 9 Td (x) Tj ET"] * 100_000)
-    (tmp_path / "in" / "pages.pdf").write_bytes(pages)
-    job = job_of(tmp_path)
-    manifest = convert(job)
-    require_closed(table_of(job), {**expected, "pages.pdf": "skipped"})
-    assert manifest["counts"]["files"] == 200
-
-    larger = job.model_copy(update={"file_mib": 64, "seconds": 60, "memory_mib": 1024, "output_mib": 64})
-    assert convert(larger)["counts"]["files_converted"] == 1 + len(huge(expected))
-    table = table_of(larger)
-    require_closed(table, {**expected, "pages.pdf": "ok"} | dict.fromkeys(huge(expected), "failed"))
-    assert table["source"].to_pylist().count("pages.pdf") == 100_000
-
-
-def huge(expected: Mapping[str, str]) -> list[str]:
-    return [name for name in expected if name.endswith("huge.pdf")]
-
-
 def test_second_run_converts_what_is_new_or_changed_and_nothing_else(tmp_path: Path) -> None:
     expected = write_corpus(tmp_path / "in", healthy=6, hostile=2)
     job = job_of(tmp_path)
@@ -196,18 +175,6 @@ def test_lines_of_ocr_are_in_the_table_and_another_least_confidence_reads_them_a
     assert (text["ocr_lowest"], text["ocr_mean"], text["ocr_lines"]) == (None, None, None)
     lenient = job.model_copy(update={"ocr_min_confidence": 0.4})
     assert endings(convert(lenient)) == {"reused": 1, "converted": 1, "ok": 2}
-
-
-def test_run_goes_on_from_the_table_files_of_one_that_was_killed(tmp_path: Path) -> None:
-    expected = write_corpus(tmp_path / "in", healthy=24, hostile=0)
-    job = job_of(tmp_path)
-    first = convert(job)
-    (tmp_path / "out" / "manifest.json").unlink()
-    (tmp_path / "out" / first["files"]["documents"][-1]).unlink()
-    manifest = convert(job)
-    assert (manifest["counts"]["files_reused"], manifest["counts"]["files_converted"]) == (16, 8)
-    assert manifest["files"]["documents"][:-1] == first["files"]["documents"][:-1]
-    require_closed(table_of(job), expected)
 
 
 def test_run_killed_midway_goes_on_where_it_stopped(tmp_path: Path) -> None:

@@ -59,12 +59,6 @@ def test_differences_show_both_answers_memories_and_why(nights: Nights) -> None:
     ]
 
 
-def test_differences_of_the_same_inputs_are_none(nights: Nights) -> None:
-    for _ in range(2):
-        nights.run({"a": "one", "b": FAILS, "c": None}, Q)
-    assert differences(nights) == []
-
-
 def test_differences_leave_out_what_was_read_anew_with_the_same_answer(nights: Nights) -> None:
     nights.run({"a": "one", "b": "two"}, {"q": "Why?", "r": "Who?"})
     nights.run({"a": "one", "b": "two"}, {"q": "Why ever?", "r": "Who?"}, reader="g")
