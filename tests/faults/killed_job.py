@@ -118,13 +118,10 @@ class KilledJob:
         assert process is not None, f"there is no {role}: {self.last_words()}"
         return process
 
-    def calling_engines(self) -> list[psutil.Process]:
-        """Living engines that have taken on a model call."""
-        return [engine for engine in self._engines() if self._calls_in(f"worker-*-{engine.ppid()}.*")]
-
     def num_calls(self) -> int:
         """Model calls that vLLM took on so far, in all tries, by its own log."""
-        return self._calls_in("worker-*")
+        logs = self._ray.glob("ray/session_2*/logs/worker-*")
+        return sum(log.read_bytes().count(b"Added request") for log in logs)
 
     def num_ended(self) -> int:
         """Readings that the log holds an outcome of; one that ended twice counts twice."""
@@ -172,11 +169,6 @@ class KilledJob:
 
     def _engines(self) -> list[psutil.Process]:
         return [child for actor in self._actors() for child in _children(actor) if _is_engine(child)]
-
-    def _calls_in(self, names: str) -> int:
-        """Model calls that logs of these names hold; the name of a worker's log ends with its process id."""
-        logs = self._ray.glob(f"ray/session_2*/logs/{names}")
-        return sum(log.read_bytes().count(b"Added request") for log in logs)
 
     def _is_marked(self, process: psutil.Process) -> bool:
         try:

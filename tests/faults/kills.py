@@ -43,8 +43,6 @@ class Moment(StrEnum):
     """Turns have begun, the first flush is not over."""
     READING = "reading"
     """In mid-reading, after a random number of turns."""
-    SIDE_BY_SIDE = "side by side"
-    """Every replica reads: the one that began first is held until the others have begun, and is the one to kill."""
     ENDING = "ending"
     """Every reading has ended: the tables are begun or half written."""
 
@@ -82,19 +80,16 @@ def kill_at_moments(
     reference: Results,
     output: Path,
     rng: random.Random,
-    moments: Sequence[Moment] | None = None,
-    replicas: int = 1,
 ) -> None:
-    """Runs the job and strikes at each moment, by default those of `MOMENTS`.
+    """Runs the job and strikes at each of the `MOMENTS`.
 
     Requires the rows and counts of the undisturbed run, and no more repeated calls than the kills may cost.
     """
-    moments = moments or MOMENTS[role]
     readings = corpus.num_readings - corpus.num_unreadable
-    with _job(corpus, output=output, replicas=replicas) as job:
+    with _job(corpus, output=output) as job:
         job.start()
-        for moment in moments:
-            job.kill(role, _await(moment, job, role=role, replicas=replicas, readings=readings, rng=rng))
+        for moment in MOMENTS[role]:
+            job.kill(role, _await(moment, job, role=role, readings=readings, rng=rng))
             if role == Role.DRIVER:
                 job.start()
         assert job.finish() == 0, job.last_words()
@@ -104,15 +99,15 @@ def kill_at_moments(
         assert results.counts["failed"] == corpus.num_unreadable
         assert len(results.logged) == len(reference.logged)
         repeated = job.num_calls() - len(results.logged)
-        assert repeated <= _calls_bound(role, reference, results, moments=moments)
+        assert repeated <= _calls_bound(role, reference, results)
 
 
-def _calls_bound(role: Role, *runs: Results, moments: Sequence[Moment]) -> int:
+def _calls_bound(role: Role, *runs: Results) -> int:
     """Calls that the kills may cost: those in flight, and those that ended since the last flush.
 
     An actor whose engine dies flushes its log before it ends, so that an engine costs no turn that had ended.
     """
-    num_kills = sum(moment in (Moment.FIRST_TURNS, Moment.READING, Moment.SIDE_BY_SIDE) for moment in moments)
+    num_kills = sum(moment in (Moment.FIRST_TURNS, Moment.READING) for moment in MOMENTS[role])
     unflushed = max(_most_within(run.finished_at, seconds=FLUSH_SECONDS + WRITE_SECONDS) for run in runs)
     return num_kills * (READINGS_IN_FLIGHT + (0 if role == Role.ENGINE else unflushed))
 
@@ -122,9 +117,9 @@ def _most_within(moments: Sequence[float], *, seconds: float) -> int:
     return max((bisect_right(moments, moment + seconds) - index for index, moment in enumerate(moments)), default=0)
 
 
-def _job(corpus: Corpus, *, output: Path, replicas: int = 1) -> KilledJob:
+def _job(corpus: Corpus, *, output: Path) -> KilledJob:
     arguments = [
-        *(*corpus.arguments(), "--executor", "ray", "--pool.replicas", str(replicas)),
+        *(*corpus.arguments(), "--executor", "ray"),
         *("--pool.readings-in-flight", str(READINGS_IN_FLIGHT), "--log.flush-seconds", str(FLUSH_SECONDS)),
         *("--vllm.cpu-kv-cache-gib", "1", "--vllm.dtype", "float32"),
         *("--vllm.engine-args", json.dumps({"enable_log_requests": True}), "--output", str(output)),
@@ -132,9 +127,7 @@ def _job(corpus: Corpus, *, output: Path, replicas: int = 1) -> KilledJob:
     return KilledJob(arguments, output=output)
 
 
-def _await(
-    moment: Moment, job: KilledJob, *, role: Role, replicas: int, readings: int, rng: random.Random
-) -> psutil.Process:
+def _await(moment: Moment, job: KilledJob, *, role: Role, readings: int, rng: random.Random) -> psutil.Process:
     """Waits for the moment; returns the process to kill."""
     num_calls = job.num_calls()
     match moment:
@@ -150,19 +143,7 @@ def _await(
         case Moment.READING:
             num_calls += rng.randint(*READING_TURNS)
             job.wait_until(lambda: job.num_calls() > num_calls)
-        case Moment.SIDE_BY_SIDE:
-            return _hold_first_engine(job, replicas=replicas)
         case Moment.ENDING:
             job.wait_until(lambda: job.num_ended() >= readings)
             time.sleep(rng.uniform(0, 0.5))
     return job.require(role)
-
-
-def _hold_first_engine(job: KilledJob, *, replicas: int) -> psutil.Process:
-    """Stops the first engine that is called until the others are called as well; returns it, still stopped."""
-    job.wait_until(lambda: bool(job.calling_engines()))
-    first = job.calling_engines()[0]
-    first.suspend()
-    if not job.wait_until(lambda: len(job.calling_engines()) == replicas):
-        raise RuntimeError(f"not all of {replicas} replicas read: {job.last_words()}")
-    return first

@@ -4,7 +4,6 @@ Its engine is killed once while it reads.
 """
 
 import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,9 @@ from memagent_batch.cli import main as cli
 from memagent_batch.domain.prompts import AnswerForm, Slot
 from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
-from memagent_batch.store.location import Location
 from memagent_batch.tokens.tokenizer import Tokenizer
 from tests.faults.corpus import Corpus
 from tests.faults.killed_job import KilledJob, Role
-from tests.faults.kills import Moment, kill_at_moments
-from tests.faults.results import read_results
 
 pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.timeout(1800)]
 
@@ -152,18 +148,3 @@ def test_main_job_run_again_makes_no_model_call(corpus: Corpus, finished_run: Pa
     assert cli.main(["answer", *arguments]) == 0
     assert sorted((finished_run / "log" / "turns").iterdir()) == before
     assert answers_of(finished_run) == answers
-
-
-@pytest.mark.slow
-def test_main_job_on_two_replicas_whose_engine_is_killed_ends_with_the_same_answers(
-    corpus: Corpus, finished_run: Path, tmp_path: Path
-) -> None:
-    kill_at_moments(
-        Role.ENGINE,
-        corpus,
-        reference=read_results(Location(uri=str(finished_run)), asked=corpus.num_readings),
-        output=tmp_path / "run",
-        rng=random.Random(1),
-        moments=[Moment.SIDE_BY_SIDE],
-        replicas=2,
-    )

@@ -20,11 +20,6 @@ from tests.runs.typed_nights import CUT, FAILED, FIVE, night
 Q = {"q": "Why?"}
 
 
-@pytest.fixture
-def nights(tmp_path: Path) -> Nights:
-    return Nights(Location(uri=str(tmp_path / "run")))
-
-
 def differences(before: Nights, after: Nights | None = None, *runs: str) -> list[dict[str, Any]]:
     """Rows that differ between two runs of one output (the last two by default), or the latest runs of two."""
     names = runs or (("latest", "latest") if after else ("previous", "latest"))

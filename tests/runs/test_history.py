@@ -24,11 +24,6 @@ DOCUMENTS = {"a": "one", "b": "two", "broken": None}
 QUESTIONS = {"q": "Why?", "r": "Who?"}
 
 
-@pytest.fixture
-def nights(tmp_path: Path) -> Nights:
-    return Nights(Location(uri=str(tmp_path / "run")))
-
-
 def record_of(nights: Nights, run_id: str, name: str = "plan.parquet") -> Path:
     return Path(nights.output.path) / "runs" / run_id / name
 

@@ -4,15 +4,12 @@ import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pyarrow as pa
 import pytest
 
 from memagent_batch.cli.settings import job_of
-from memagent_batch.documents.document_index import INDEX_SCHEMA
-from memagent_batch.documents.questions import read_questions
-from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import CountsError, SupersededError
 from memagent_batch.executors.write import write_tables
 from memagent_batch.runs import projection as looks
@@ -30,18 +27,14 @@ from memagent_batch.store.turn_log import writer as turn_log
 from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.wiring import ReaderIdentity
 from tests.runs.recorded_nights import AWAY, FAILS, Nights
+from tests.runs.recorded_nights import plan_of as recorded_plan_of
 
 IDENTITY = ReaderIdentity(fingerprint="f", parts={"model": "m"})
 
 
 def plan_of(*, readable: int, broken: int) -> Plan:
-    place = {"path": "p", "format": "text", "start": 0, "stop": 9}
-    rows: list[dict[str, Any]] = [
-        {"document_id": f"d{number}", "document_hash": text_hash(str(number)), "num_bytes": 9, **place}
-        for number in range(readable)
-    ]
-    rows += [{"document_id": f"b{number}", "num_bytes": 0, "error": "null", **place} for number in range(broken)]
-    return Plan(pa.Table.from_pylist(rows, schema=INDEX_SCHEMA), read_questions(None, ask=["Who?"]), samples=1)
+    texts = {f"d{number}": str(number) for number in range(readable)}
+    return recorded_plan_of({**texts, **dict.fromkeys(f"b{number}" for number in range(broken))}, {"q": "Who?"})
 
 
 def begun(folder: Path, plan: Plan) -> ActiveRun:
