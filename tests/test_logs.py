@@ -1,4 +1,3 @@
-import asyncio
 import io
 import json
 import logging
@@ -10,12 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import ray
 
-from memagent_batch.executors.progress import progress
 from memagent_batch.executors.progress.board import KEPT_EVENTS, ActorReport, Board, Event
-from memagent_batch.executors.ray import board as ray_board
-from memagent_batch.executors.ray.board import BoardActor, RayBoard
 from memagent_batch.logs import (
     CLEAR_LINE,
     LINE_BYTES,
@@ -26,7 +21,6 @@ from memagent_batch.logs import (
     rewritten_stderr,
     step,
 )
-from memagent_batch.runs.plan import PendingWork
 from tests.job_process import run_job
 from tests.jobs import small_arguments
 
@@ -51,23 +45,6 @@ def test_json_line_is_an_object_with_ids(capsys: pytest.CaptureFixture[str]) -> 
     assert (started["level"], started["event"], started["asked"]) == ("info", "run_started", 2)
     assert started["message"] == "run r:\n2 readings asked"
     assert (failed["level"], failed["document_id"], failed["question_id"]) == ("warning", "d", "q")
-
-
-def test_json_line_leaves_out_what_a_library_adds_to_every_record(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plain = logging.getLogRecordFactory()
-
-    def with_process(*arguments: Any, **named: Any) -> logging.LogRecord:
-        record = plain(*arguments, **named)
-        record.process_of_library = "EngineCore"
-        return record
-
-    monkeypatch.setattr(logging, "_logRecordFactory", with_process)
-    begin_log(as_json=True)
-    warn_of_failed()
-    line = json.loads(capsys.readouterr().err)
-    assert set(line) == {"time", "level", "event", "message", *FIELDS}
 
 
 @pytest.mark.parametrize(
@@ -350,35 +327,6 @@ def test_stderr_that_nobody_reads_stops_no_writer() -> None:
     done = subprocess.run([sys.executable, "-c", code], stderr=writer, env=environment, check=False)
     os.close(writer)
     assert done.returncode == 0
-
-
-class SlowBoard(BoardActor):
-    """Answers the first look late, with what was reported before it."""
-
-    _seconds = 2.0
-
-    async def take(self) -> ActorReport:  # type: ignore[override]
-        report = super().take()
-        seconds, self._seconds = self._seconds, 0.0
-        await asyncio.sleep(seconds)
-        return report
-
-
-@pytest.mark.ray
-def test_last_look_takes_what_was_reported_after_a_look_that_timed_out(
-    ray_here: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    monkeypatch.setattr(progress, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(ray_board, "BOARD_ANSWER_SECONDS", 0.1)
-    board = RayBoard(handle=ray.remote(num_cpus=0)(SlowBoard).remote())
-    ray.get(board.handle.put.remote(ActorReport(counts={"turns": 2})))
-    pending = PendingWork(readings=1, num_bytes=1, follow_up_readings=0)
-    with progress.Progress(run_id="r", asked=1, model="m", policy="p").shown(board, pending=pending, starting=""):
-        time.sleep(0.5)
-        ray.get(board.handle.put.remote(ActorReport(counts={"turns": 3})))
-        monkeypatch.setattr(ray_board, "BOARD_ANSWER_SECONDS", 10.0)
-    assert caplog.records[-1].__dict__["turns"] == 5
 
 
 @pytest.fixture(scope="module")

@@ -320,12 +320,6 @@ def test_fetch_row_that_is_there_twice_is_given_twice(tmp_path: Path) -> None:
     assert [item.text for item in _fetch(doubled, Location(uri=str(tmp_path)))] == ["a", "b", "b"]
 
 
-def test_require_unique_ids_distinct_ids_pass(tmp_path: Path) -> None:
-    _write_parquet(["a", "a"], tmp_path)
-    location = Location(uri=str(tmp_path))
-    require_unique_ids(_index(location), documents=location)
-
-
 def test_require_unique_ids_doubled_id_is_refused_with_both_places(tmp_path: Path) -> None:
     _write_parquet(["a", "b", "c", "d"], tmp_path)
     (tmp_path / "b.jsonl").write_text('{"document_id": "d3", "text": ""}')
@@ -338,10 +332,6 @@ def test_require_unique_ids_doubled_id_is_refused_with_both_places(tmp_path: Pat
 def test_require_carry_columns_name_that_can_not_stand_is_refused(names: tuple[str, ...]) -> None:
     with pytest.raises(InputError, match=names[0]):
         require_carry_columns(InputConfig(carry_columns=names), reserved={"answer"})
-
-
-def test_require_carry_columns_free_names_pass() -> None:
-    require_carry_columns(InputConfig(carry_columns=("day", "site")), reserved={"answer"})
 
 
 @pytest.mark.s3
@@ -368,13 +358,6 @@ def test_index_in_a_bucket_with_options_from_the_environment_works(
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3_endpoint)
     index = _index(Location(uri=s3_bucket.uri))
     assert index["document_id"].to_pylist() == ["d0"]
-
-
-@pytest.mark.s3
-def test_index_truncated_parquet_in_a_bucket_is_refused_by_name(s3_bucket: Location) -> None:
-    (s3_bucket / "a.parquet").write_bytes(b"PAR1 and no more")
-    with pytest.raises(InputError, match=r"/a\.parquet can't be read"):
-        _index(s3_bucket)
 
 
 def _require_texts_of_several_places(places: list[Location]) -> None:

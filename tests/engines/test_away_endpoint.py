@@ -14,7 +14,6 @@ from memagent_batch.errors import (
     EngineRefusedError,
     EngineRequestError,
     EngineStartError,
-    EngineUnavailableError,
 )
 from memagent_batch.tokens.tokenizer import Tokenizer
 from tests.engine_context import context_of
@@ -56,18 +55,6 @@ async def test_complete_refused_connections_are_waited_out(tiny_tokenizer: Token
             with scripted_server(completion_reply("back"), port=port or 0):
                 results = await asyncio.wait_for(waiting, timeout=60)
     assert [result.text for result in results if isinstance(result, Completion)] == ["back"] * 5
-
-
-async def test_complete_endpoint_that_stays_away_is_unavailable_and_then_at_once(tiny_tokenizer: Tokenizer) -> None:
-    with scripted_server(AWAY) as script:
-        script.probes = [THERE, AWAY]
-        async with started(script, tiny_tokenizer, outage_seconds=0.5) as engine:
-            results = await ask(engine, times=4)
-            num_probes = len(script.probed)
-            later = await ask(engine, times=100)
-    assert {type(result) for result in (*results, *later)} == {EngineUnavailableError}
-    assert r"no healthy upstream; waited for 0.5 s (openai.outage_seconds)" in str(results[0])
-    assert (len(script.requests), len(script.probed)) == (4, num_probes)
 
 
 async def test_complete_endpoint_that_hangs_is_away_though_it_takes_connections(tiny_tokenizer: Tokenizer) -> None:
@@ -135,18 +122,6 @@ async def test_rejoin_while_the_endpoint_is_away_waits_with_its_first_requests(t
     assert {result.text for result in results if isinstance(result, Completion)} == {"noted"}
     assert (len(results), len(script.requests)) == (8, 8)
     assert not any("return_token_ids" in request for request in script.requests)
-
-
-async def test_rejoin_where_the_endpoint_stays_away_leaves_its_requests_unread(tiny_tokenizer: Tokenizer) -> None:
-    with scripted_server(completion_reply()) as script:
-        script.probes = [AWAY]
-        engine = engine_at(script, tiny_tokenizer, outage_seconds=0.3)
-        await engine.rejoin()
-        results = await ask(engine, times=4)
-        script.probes = [THERE]
-        await engine.stop()
-    assert {type(result) for result in results} == {EngineUnavailableError}
-    assert not script.requests
 
 
 async def test_rejoin_where_the_key_is_refused_by_now_stops_with_the_remedy(tiny_tokenizer: Tokenizer) -> None:

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig, SamplingConfig
 from memagent_batch.config.engines import EndpointApi, OpenAIConfig
 from memagent_batch.domain.follow_ups.prompts import FOLLOW_UP_TEXTS
@@ -32,6 +31,7 @@ from tests.engine_context import context_of
 from tests.engines import test_openai
 from tests.engines.scripted_server import THERE, Reply, Script, scripted_server
 from tests.engines.test_openai import error_reply
+from tests.jobs import small_job
 
 MARKED = (
     "<|im_start|>",
@@ -412,17 +412,15 @@ def test_job_through_a_chat_api_fails_only_the_readings_that_were_refused_and_re
     with scripted_server(chat_reply()) as script:
         script.answer = reply
         answer(
-            job_of(
+            small_job(
+                tmp_path,
+                "tiny",
                 documents=str(tmp_path / "docs"),
                 ask=("What is it?",),
-                output=str(tmp_path / "run"),
-                executor="local",
-                model="tiny",
                 tokenizer=text_model,
                 engine="openai",
                 openai={"api": "chat", "base_url": script.base_url, "max_retries": 1, "backoff_seconds": 0.01},
-                window_tokens=1000,
-                policy={"chunk_tokens": 100, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
+                policy={"chunk_tokens": 100},
                 price_per_million_completion_tokens=10.0,
             )
         )

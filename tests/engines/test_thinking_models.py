@@ -18,7 +18,7 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.engines import OpenAIConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.guides import GuideKind, choice_guide
-from memagent_batch.domain.prompts import AnswerForm, PromptTokens, Slot, new_memory
+from memagent_batch.domain.prompts import AnswerForm, PromptTokens, Slot
 from memagent_batch.domain.readings import Outcome, QuestionTokens
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.engines.engine import Engine
@@ -30,6 +30,7 @@ from memagent_batch.reading.turns import ReadingTurns, ReplayOnly, TurnCounts
 from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import ReaderIdentity, identify_reader, make_engine, make_follow_up_tokens
 from tests.engines.scripted_server import Reply, Script, scripted_server
+from tests.jobs import small_job
 
 TOOLS = "{% if tools %}<tool_call>{% endif %}"
 MESSAGES = (
@@ -140,21 +141,6 @@ async def test_reading_of_a_thinking_model_that_is_cut_off_keeps_its_memory_and_
     assert counts.memory_truncations == 1
 
 
-async def test_reading_of_any_model_has_the_memory_in_its_table_that_the_next_prompt_showed(
-    tmp_path: Path, text_model: str
-) -> None:
-    tokenizer = save_model(tmp_path, text_model, template=SILENT)
-    texts = ["notes <tool_call> of it\n", "<think>a</think>\n\nmore\n", "<think>b", " last ", "an answer"]
-    prompts = tokens_of(tokenizer)
-    _, asked, written, _ = await read(tokenizer, prompts, texts, cut=[2])
-    table = [prompts.first_memory.text]
-    for completion in written[:-1]:
-        table.append(new_memory(completion.text, keep_word="", opens_thought=False) or table[-1])
-    shown = [shown_by(tokenizer, prompt.token_ids).split("<memory>\n")[1].split("\n</memory>")[0] for prompt in asked]
-    assert shown == table
-    assert table[-1] == " last "
-
-
 async def test_reading_with_a_gate_keeps_the_memory_by_a_word_after_a_thought(tmp_path: Path, text_model: str) -> None:
     tokenizer = save_model(tmp_path, text_model, template=OPENING)
     texts = ["New.</think>notes", "Nothing new.</think>\n\nKeep.", "So.</think>\\boxed{1}"]
@@ -224,17 +210,15 @@ def test_job_with_a_model_that_thinks_keeps_raw_turns_in_the_log_and_shows_what_
     ]
     with scripted_server(*replies) as script:
         answer(
-            job_of(
+            small_job(
+                tmp_path,
+                "tiny",
                 documents=str(tmp_path / "a.txt"),
                 ask=("Who?",),
-                output=str(tmp_path / "run"),
-                executor="local",
-                model="tiny",
                 tokenizer=tokenizer.model,
                 engine="openai",
                 openai={"base_url": script.base_url},
-                window_tokens=1000,
-                policy={"chunk_tokens": 60, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
+                policy={"chunk_tokens": 60},
             )
         )
     (row,) = pq.read_table(tmp_path / "run" / "answers").to_pylist()
@@ -245,36 +229,6 @@ def test_job_with_a_model_that_thinks_keeps_raw_turns_in_the_log_and_shows_what_
     assert all("<memory>\nnews\n</memory>" in prompt for prompt in shown[1:])
     logged = pq.read_table(tmp_path / "run" / "log" / "turns").to_pylist()
     assert sorted(turn["text"] for turn in logged) == sorted(raw)
-
-
-@pytest.mark.parametrize("tags", [ADDED, SPECIAL])
-@pytest.mark.parametrize(
-    ("template", "kwargs", "ends"),
-    [
-        (OPENING, {}, "assistant\n<think>\n</think>\n\n"),
-        (HYBRID, {}, "assistant\n<think>\n\n</think>\n\n"),
-        (HYBRID, THINKING, "assistant\n<think>\n\n</think>\n\n"),
-        (SILENT, {}, "assistant\n<think>\n\n</think>\n\n"),
-    ],
-    ids=["opening", "silenced", "thinking", "silent"],
-)
-def test_follow_up_turn_of_a_model_that_thinks_ends_behind_a_thought(
-    template: str, kwargs: dict[str, bool], ends: str, tags: str, text_model: str, tmp_path: Path
-) -> None:
-    tokenizer = save_model(tmp_path, text_model, template=template, tags=tags)
-    assert all(ending.endswith(ends) for ending in follow_up_endings(tokenizer, kwargs))
-
-
-def test_follow_up_turn_of_a_model_without_tags_has_no_thought(text_model: str, tmp_path: Path) -> None:
-    tokenizer = save_model(tmp_path, text_model, template=SILENT, tags=PLAIN)
-    assert all(ending.endswith("assistant\n") for ending in follow_up_endings(tokenizer, {}))
-
-
-def follow_up_endings(tokenizer: Tokenizer, chat_template_kwargs: Mapping[str, bool]) -> list[str]:
-    """What each follow-up question ends with."""
-    tokens = make_follow_up_tokens(AgentConfig(model=tokenizer.model, chat_template_kwargs=chat_template_kwargs))
-    ends = [template.pieces[-1] for template in tokens.templates.values()]
-    return [shown_by(tokenizer, end) for end in ends if not isinstance(end, Slot)]
 
 
 OBEYED = {"choice": "733", "regex": "zq733", "json": '{"zq":[733,733]}'}

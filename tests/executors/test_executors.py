@@ -20,9 +20,8 @@ from memagent_batch.flows.plan import plan_checked
 from memagent_batch.runs.manifest import Manifest, require_manifest
 from memagent_batch.store.location import Location
 from tests import prompt_dependent_engine
-
-OF_THE_RUN = {"run_id", "started_at", "finished_at", "engine_seconds"}
-"""Columns that say which run read, and when."""
+from tests.jobs import small_settings
+from tests.tables import OWN_COLUMNS
 
 
 def settings(folder: Path, model: str, executor: ExecutorKind, **values: Any) -> JobConfig:
@@ -37,17 +36,10 @@ def settings_of_job(folder: Path, model: str, executor: ExecutorKind) -> dict[st
         texts = {name: f"{name} and some more words. " * 30 for name in ("a", "b", "c")}
         rows = [{"document_id": name, "text": text} for name, text in texts.items()]
         pq.write_table(pa.Table.from_pylist([*rows, {"document_id": "d", "text": None}]), documents)
-    return {
-        "documents": str(documents),
-        "ask": ("Who?", "Where?"),
-        "output": str(folder / executor),
-        "executor": executor.value,
-        "engine": prompt_dependent_engine.KIND,
-        "model": model,
-        "window_tokens": 1500,
-        "policy": {"chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
-        "log": {"flush_seconds": 0.1},
-    }
+    own = {"engine": prompt_dependent_engine.KIND, "executor": executor.value, "window_tokens": 1500}
+    return small_settings(
+        folder, model, documents=str(documents), ask=["Who?", "Where?"], output=str(folder / executor), **own
+    )
 
 
 def tables_of(job: JobConfig, manifest: Mapping[str, Any]) -> dict[str, pa.Table]:
@@ -58,7 +50,7 @@ def tables_of(job: JobConfig, manifest: Mapping[str, Any]) -> dict[str, pa.Table
         if name in ("answers", "memories", "evidence")
     }
     return {
-        name: table.drop_columns([column for column in table.column_names if column in OF_THE_RUN])
+        name: table.drop_columns([column for column in table.column_names if column in OWN_COLUMNS])
         for name, table in tables.items()
     }
 
@@ -72,16 +64,20 @@ def read_and_plan(job: JobConfig) -> tuple[Mapping[str, Any], Manifest]:
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_here")
 @pytest.mark.parametrize(
-    "values",
+    ("values", "replicas"),
     [
-        {},
-        {"follow_ups": {"evidence": True}},
-        {"policy": {"kind": "parallel", "chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40}},
+        ({}, 2),
+        ({"follow_ups": {"evidence": True}}, 1),
+        ({"policy": {"kind": "parallel", "chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40}}, 1),
     ],
     ids=["overwrite", "follow_ups", "parallel"],
 )
-def test_job_writes_the_same_tables_by_both_executors(text_model: str, tmp_path: Path, values: dict[str, Any]) -> None:
-    local, on_ray = (settings(tmp_path, text_model, kind, **values) for kind in (ExecutorKind.LOCAL, ExecutorKind.RAY))
+def test_job_writes_the_same_tables_by_both_executors(
+    text_model: str, tmp_path: Path, values: dict[str, Any], replicas: int
+) -> None:
+    pool = {"replicas": replicas, "cpus_per_replica": 0.2, "readings_in_flight": 1}
+    local = settings(tmp_path, text_model, ExecutorKind.LOCAL, **values)
+    on_ray = settings(tmp_path, text_model, ExecutorKind.RAY, **values, pool=pool)
     (plan, manifest), (plan_of_ray, manifest_of_ray) = read_and_plan(local), read_and_plan(on_ray)
     assert plan == plan_of_ray
     assert manifest["counts"] == manifest_of_ray["counts"]

@@ -21,7 +21,7 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import ExecutorKind, JobConfig
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
-from memagent_batch.errors import BoundReachedError, EngineDeadError, EngineStartError
+from memagent_batch.errors import EngineDeadError, EngineStartError
 from memagent_batch.executors import actor
 from memagent_batch.executors.leaving import CLAIM_SECONDS
 from memagent_batch.flows.answer import answer
@@ -30,7 +30,8 @@ from memagent_batch.runs.state import read_state
 from memagent_batch.store.location import Location
 from memagent_batch.wiring import make_engine, make_tokenizer
 from tests.engine_context import MadeEngine
-from tests.executors.test_executors import OF_THE_RUN, settings, settings_of_job
+from tests.executors.test_executors import settings, settings_of_job
+from tests.tables import OWN_COLUMNS, rows_in
 
 PATIENCE_SECONDS = 120.0
 """Longest wait for the next thing that a run does."""
@@ -44,11 +45,17 @@ class FragileEngine(MadeEngine):
         self._engine = engine
         self._tokenizer = make_tokenizer(agent)
         self._death: asyncio.Future[None] | None = None
+        self.began = ""
         self.has_stopped = False
 
     async def start(self) -> None:
+        self.began = self.began or "started"
         self._death = asyncio.get_running_loop().create_future()
         await self._engine.start()
+
+    async def rejoin(self) -> None:
+        self.began = "rejoined"
+        await self.start()
 
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
         assert self._death is not None
@@ -69,8 +76,7 @@ class FragileEngine(MadeEngine):
 
 
 def log_rows(job: JobConfig, folder: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pq.read_table(Path(job.output) / "log" / folder).to_pylist()
-    return rows
+    return rows_in(Path(job.output) / "log" / folder)
 
 
 def write_documents(folder: Path, texts: dict[str, str]) -> None:
@@ -93,6 +99,7 @@ def test_turn_that_kills_its_engine_fails_its_reading_at_the_fourth_death_and_no
     manifest = answer(job)
     assert (manifest["counts"]["ok"], manifest["counts"]["failed"]) == (4, 1)
     assert [engine.has_stopped for engine in engines] == [True] * 5
+    assert [engine.began for engine in engines] == ["started", *["rejoined"] * 4]
     (failed,) = [row for row in log_rows(job, "outcomes") if row["status"] == "failed"]
     assert failed["error_type"] == "EngineRequestError"
     assert "died 4 times" in failed["error_message"]
@@ -119,18 +126,6 @@ def test_engine_that_does_not_start_again_after_its_death_ends_the_run_with_its_
             answer(job)
     assert read_state(Location(uri=job.output))["state"] == "stopped"
     assert answer(job)["counts"]["ok"] == 4
-
-
-def test_run_that_meets_a_bound_stops_and_goes_on_with_the_other_turns(text_model: str, tmp_path: Path) -> None:
-    job = settings(tmp_path, text_model, ExecutorKind.LOCAL, ask=("What?",), pool={"readings_in_flight": 1})
-    slow = job.agent.model_copy(update={"engine_options": {"turn_seconds": 0.6}})
-    with pytest.raises(BoundReachedError, match="max_tokens"):
-        answer(job.with_agent(slow).model_copy(update={"max_tokens": 1}))
-    num_asked = len(log_rows(job, "turns"))
-    assert answer(job)["counts"]["ok"] == 3
-    turns = Counter((row["document_hash"], row["path"]) for row in log_rows(job, "turns"))
-    assert set(turns.values()) == {1}
-    assert 0 < num_asked < turns.total()
 
 
 @contextmanager
@@ -162,19 +157,22 @@ def wait_until(condition: Callable[[], bool], process: "subprocess.Popen[str]") 
 
 
 def num_turns(job: JobConfig) -> int:
-    return len(log_rows(job, "turns")) if (Path(job.output) / "log" / "turns").is_dir() else 0
+    return len(log_rows(job, "turns"))
 
 
 def answers_of(job: JobConfig) -> list[dict[str, Any]]:
     files = require_manifest(Location(uri=job.output))["files"]["answers"]
     rows = pa.concat_tables([pq.read_table(Path(job.output) / file) for file in files]).to_pylist()
-    return [{name: row[name] for name in row if name not in {*OF_THE_RUN, "num_replayed_turns"}} for row in rows]
+    return [{name: row[name] for name in row if name not in OWN_COLUMNS} for row in rows]
 
 
 @pytest.mark.parametrize(
     ("number", "code"),
-    [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 143), (signal.SIGINT, 130)],
-    ids=["kill", "term", "int"],
+    [
+        pytest.param(signal.SIGKILL, -signal.SIGKILL, id="kill"),
+        pytest.param(signal.SIGINT, 130, id="int"),
+        pytest.param(signal.SIGTERM, 143, id="term", marks=pytest.mark.slow),
+    ],
 )
 def test_run_that_was_ended_by_a_signal_goes_on_with_the_same_command(
     text_model: str, tmp_path: Path, number: signal.Signals, code: int

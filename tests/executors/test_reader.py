@@ -10,20 +10,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig, RunConfig
 from memagent_batch.config.sources import SourceConfig
 from memagent_batch.documents.indexing import index_shard
 from memagent_batch.documents.questions import read_questions
 from memagent_batch.documents.shards import list_shards
-from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.prompts import PromptTokens
 from memagent_batch.domain.readings import Outcome, QuestionTokens
 from memagent_batch.domain.turns import Completion, Prompt, Turns
 from memagent_batch.engines.simulated import SimulatedEngine
-from memagent_batch.errors import EngineRefusedError, EngineUnavailableError, MemagentError, StorageError
+from memagent_batch.errors import EngineUnavailableError, MemagentError
 from memagent_batch.executors import actor
 from memagent_batch.executors.actor import ReaderTask
 from memagent_batch.executors.progress.board import ActorReport, Board, Event
@@ -33,12 +31,13 @@ from memagent_batch.executors.tokenise import tokenise
 from memagent_batch.logs import EventKind
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.reading import agent
-from memagent_batch.runs.parts import collect_not_read
 from memagent_batch.runs.plan import CALL_COLUMN, Plan, count_pending
+from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.store.turn_log.question_list import write_asked
 from memagent_batch.wiring import identify_reader, make_output
 from tests.engine_context import context_of
+from tests.jobs import small_job
 
 RUN_ID = "20260101T000000.000Z"
 TEXTS = {"fine": "some text to read " * 30, "cursed": "two words", "other": "more text to read " * 20}
@@ -72,26 +71,19 @@ def cursed_policy(agent: AgentConfig) -> CursedPolicy:
 def job(text_model: str, tmp_path: Path) -> JobConfig:
     rows = [{"document_id": name, "text": text} for name, text in TEXTS.items()]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "documents.parquet")
-    settings: dict[str, Any] = {
-        "policy": {"chunk_tokens": 30, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
-        "simulated": {"turn_seconds": 0.01},
-        "log": {"flush_seconds": 0.05},
-    }
-    return job_of(
+    return small_job(
+        tmp_path,
+        text_model,
         documents=str(tmp_path / "documents.parquet"),
-        output=str(tmp_path / "run"),
         ask=("Who?",),
-        model=text_model,
-        engine="simulated",
-        window_tokens=1000,
-        **settings,
+        policy={"chunk_tokens": 30},
+        simulated={"turn_seconds": 0.01},
+        log={"flush_seconds": 0.05},
     )
 
 
 def planned(sources: SourceConfig) -> Plan:
     """The plan that a run over the settings' documents would make."""
-    from memagent_batch.store.location import Location
-
     shards = list_shards(Location(uri=sources.documents[0]), settings=sources.input)
     tables = [table for shard in shards for table in index_shard(shard, settings=sources.input, storage_options={})]
     return Plan(pa.concat_tables(tables), read_questions(None, ask=sources.ask), samples=1)
@@ -240,41 +232,6 @@ def test_reader_retrying_after_the_policy_was_mended_reads_what_failed(
     assert index.outcomes["status"].to_pylist() == ["ok"] * 3
 
 
-def test_reader_whose_log_can_not_be_written_fails_every_reading_and_answers_none(job: JobConfig) -> None:
-    folder = Path(job.output) / "log"
-    folder.mkdir(parents=True)
-    for name in ("turns", "outcomes"):
-        (folder / name).write_text("a file where the folder should be")
-    assert [type(result) for result in read_pending(job)] == [StorageError] * 3
-
-
-def test_reader_document_that_changed_since_the_plan_is_not_read_and_waits_for_the_next_run(job: JobConfig) -> None:
-    output, plan = make_output(job), planned(job)
-    write_asked(output, plan.asked.hashed, run_id=RUN_ID)
-    fingerprint, board = identify_reader(job.agent).fingerprint, SlowBoard()
-    bundles = list(plan.pending(scan_log(output, fingerprint=fingerprint), retry_failed=False))
-    rows = [{"document_id": name, "text": text + "!" * (name == "other")} for name, text in TEXTS.items()]
-    pq.write_table(pa.Table.from_pylist(rows), job.documents[0])
-    task = ReaderTask.of_job(job, run_id=RUN_ID, fingerprint=fingerprint, board=board)
-
-    async def read() -> list[pa.Table]:
-        reader = Reader(task)
-        calls = [call for bundle in bundles for call in tokenise(bundle, agent=job.agent, sources=job)]
-        return await asyncio.gather(*map(reader, calls))
-
-    tables = asyncio.run(read())
-    statuses = {row["document_id"]: row["status"] for table in tables for row in table.to_pylist()}
-    assert statuses == {"fine": "ok", "cursed": "ok", "other": "not_read"}
-    (row,) = collect_not_read(tables).to_pylist()
-    assert (row["document_hash"], row["error_type"]) == (text_hash(TEXTS["other"]), "TextUnavailableError")
-    assert {outcome["document_hash"] for outcome in outcomes_of(job)} == {
-        text_hash(TEXTS[name]) for name in ("fine", "cursed")
-    }
-    sums = board.take().counts
-    assert (sums["readings"], sums["failed"], sums["not_read"]) == (2, 0, 1)
-    assert statuses_in(read_pending(job)) == ["ok"]
-
-
 def unfetched(document: str) -> Event:
     """What a reader reports of a document that could not be fetched."""
     fields = {"error_type": "TextUnavailableError", "error_message": f"{document}: can't be fetched"}
@@ -322,15 +279,3 @@ def test_reader_whose_engine_is_away_keeps_the_turns_and_reads_the_rest_later(
     assert [turn["path"] for turn in turns].count("update/0") == 3
     assert statuses_in(read_pending(job)) == ["ok", "ok"]
     assert sorted(row["num_replayed_turns"] for row in outcomes_of(job)) == [0, 1, 1]
-
-
-def test_reader_whose_engine_refuses_the_key_stops_and_keeps_what_is_finished(
-    job: JobConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(actor, "make_engine", troubled(EngineRefusedError("the endpoint answered 401")))
-    rows = [{"document_id": name, "text": TEXTS[name]} for name in ("fine", "other")]
-    pq.write_table(pa.Table.from_pylist(rows), job.documents[0])
-    never = job.model_copy(update={"log": job.log.model_copy(update={"flush_seconds": 600})})
-    assert [type(result) for result in read_pending(never)] == [EngineRefusedError] * 2
-    turns = pq.read_table(Path(job.output) / "log" / "turns").to_pylist()
-    assert [turn["path"] for turn in turns].count("update/0") == 2

@@ -112,13 +112,16 @@ class KilledJob:
             return next(iter(self._actors()), None)
         return next(iter(self._engines()), None)
 
-    def calling_engines(self) -> list[psutil.Process]:
-        """Living engines that have taken on a model call."""
-        return [engine for engine in self._engines() if self._calls_in(f"worker-*-{engine.ppid()}.*")]
+    def require(self, role: Role) -> psutil.Process:
+        """The process in that role."""
+        process = self.find(role)
+        assert process is not None, f"there is no {role}: {self.last_words()}"
+        return process
 
     def num_calls(self) -> int:
         """Model calls that vLLM took on so far, in all tries, by its own log."""
-        return self._calls_in("worker-*")
+        logs = self._ray.glob("ray/session_2*/logs/worker-*")
+        return sum(log.read_bytes().count(b"Added request") for log in logs)
 
     def num_ended(self) -> int:
         """Readings that the log holds an outcome of; one that ended twice counts twice."""
@@ -136,20 +139,18 @@ class KilledJob:
             time.sleep(POLL_SECONDS)
         return True
 
-    def kill(self, role: Role, process: psutil.Process, *, patience: float) -> tuple[float, list[str]]:
-        """Kills it, and waits for those that must end with it: all of the job for the driver, else its descendants.
-
-        Returns the seconds that they outlived it, and the titles of those that did so for longer than `patience`.
-        """
+    def kill(self, role: Role, process: psutil.Process) -> None:
+        """Kills it, and requires that all of the job end with the driver, the descendants with any other process."""
         below = process.children(recursive=True)
         process.kill()
         if role == Role.DRIVER:
-            return self.wait_until_gone(patience=patience)
-        return self._wait_for(lambda: [child for child in below if self._is_marked(child)], patience=patience)
+            self.require_gone()
+        else:
+            _require_end(lambda: [child for child in below if self._is_marked(child)])
 
-    def wait_until_gone(self, *, patience: float) -> tuple[float, list[str]]:
-        """Waits for the end of all processes of the job; as `kill`."""
-        return self._wait_for(self.processes, patience=patience)
+    def require_gone(self) -> None:
+        """Waits for the end of all processes of the job."""
+        _require_end(self.processes)
 
     def last_words(self) -> str:
         """The end of the console."""
@@ -169,24 +170,18 @@ class KilledJob:
     def _engines(self) -> list[psutil.Process]:
         return [child for actor in self._actors() for child in _children(actor) if _is_engine(child)]
 
-    def _calls_in(self, names: str) -> int:
-        """Model calls that logs of these names hold; the name of a worker's log ends with its process id."""
-        logs = self._ray.glob(f"ray/session_2*/logs/{names}")
-        return sum(log.read_bytes().count(b"Added request") for log in logs)
-
-    def _wait_for(self, left: Callable[[], list[psutil.Process]], *, patience: float) -> tuple[float, list[str]]:
-        began = time.monotonic()
-        while waiting := left():
-            if time.monotonic() - began > patience:
-                return patience, [_title(process) for process in waiting]
-            time.sleep(POLL_SECONDS)
-        return round(time.monotonic() - began, 1), []
-
     def _is_marked(self, process: psutil.Process) -> bool:
         try:
             return process.environ().get(MARK) == self._mark and process.status() != psutil.STATUS_ZOMBIE
         except psutil.Error:
             return False
+
+
+def _require_end(left: Callable[[], list[psutil.Process]]) -> None:
+    deadline = time.monotonic() + GONE_SECONDS
+    while (processes := left()) and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+    assert [_title(process) for process in processes] == []
 
 
 def _title(process: psutil.Process) -> str:

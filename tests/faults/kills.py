@@ -9,7 +9,6 @@ import random
 import time
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -17,9 +16,8 @@ import psutil
 
 from memagent_batch.store.location import Location
 from tests.faults.corpus import Corpus, make_corpus
-from tests.faults.fault import ON_VLLM, Fault
-from tests.faults.killed_job import GONE_SECONDS, KilledJob, Role
-from tests.faults.report import FaultReport, KillFigures, Results, make_report, read_results, seconds_to_next_turn
+from tests.faults.killed_job import KilledJob, Role
+from tests.faults.results import Results, read_results
 
 CHUNKS = (1, 2, *[24] * 10)
 """Chunks of each document, about."""
@@ -45,8 +43,6 @@ class Moment(StrEnum):
     """Turns have begun, the first flush is not over."""
     READING = "reading"
     """In mid-reading, after a random number of turns."""
-    SIDE_BY_SIDE = "side by side"
-    """Every replica reads: the one that began first is held until the others have begun, and is the one to kill."""
     ENDING = "ending"
     """Every reading has ended: the tables are begun or half written."""
 
@@ -64,14 +60,6 @@ MOMENTS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kill:
-    moment: Moment
-    at: float
-    seconds_to_end: float
-    """Time for which the processes that should end with the killed one outlived it."""
-
-
 def make_vllm_corpus(folder: Path) -> Corpus:
     """Documents of one to some twenty chunks, and one without text; two questions for each."""
     return make_corpus(folder, chunks=CHUNKS, chunk_tokens=CHUNK_TOKENS, memory_tokens=MEMORY_TOKENS, unreadable=True)
@@ -81,86 +69,45 @@ def run_undisturbed(corpus: Corpus, *, output: Path) -> Results:
     """The results of a run that is left alone."""
     with _job(corpus, output=output) as job:
         job.start()
-        if job.finish():
-            raise RuntimeError(f"the undisturbed run failed: {job.last_words()}")
-    return read_results(Location(uri=str(output)))
+        assert job.finish() == 0, job.last_words()
+    return read_results(Location(uri=str(output)), asked=corpus.num_readings)
 
 
 def kill_at_moments(
-    fault: Fault,
+    role: Role,
     corpus: Corpus,
     *,
     reference: Results,
     output: Path,
     rng: random.Random,
-    moments: Sequence[Moment] | None = None,
-    replicas: int = 1,
-) -> FaultReport:
-    """Runs the job and strikes at each moment, by default those of `MOMENTS`; then lets it finish."""
-    role = ON_VLLM[fault]
-    moments = moments or MOMENTS[role]
-    kills: list[Kill] = []
-    left: list[str] = []
-    with _job(corpus, output=output, replicas=replicas) as job:
+) -> None:
+    """Runs the job and strikes at each of the `MOMENTS`.
+
+    Requires the rows and counts of the undisturbed run, and no more repeated calls than the kills may cost.
+    """
+    readings = corpus.num_readings - corpus.num_unreadable
+    with _job(corpus, output=output) as job:
         job.start()
-        for moment in moments:
-            readings = corpus.num_readings - corpus.num_unreadable
-            victim = _await(moment, job, role=role, replicas=replicas, readings=readings, rng=rng)
-            at = time.time()
-            seconds, outlived = job.kill(role, victim, patience=GONE_SECONDS)
-            kills.append(Kill(moment=moment, at=at, seconds_to_end=seconds))
-            left.extend(outlived)
+        for moment in MOMENTS[role]:
+            job.kill(role, _await(moment, job, role=role, readings=readings, rng=rng))
             if role == Role.DRIVER:
                 job.start()
-        if job.finish():
-            raise RuntimeError(f"the run did not go on after its {role} was killed: {job.last_words()}")
-        _, outlived = job.wait_until_gone(patience=GONE_SECONDS)
-        results = read_results(Location(uri=str(output)))
-        return make_report(
-            results,
-            fault=fault,
-            asked=corpus.num_readings,
-            seconds_to_recover=[seconds_to_next_turn(results, at=kill.at) for kill in kills],
-            processes_left=[*left, *outlived],
-            console=job.last_words(),
-            reference=reference,
-            kills=_kill_figures(kills, results, reference, role=role, num_calls=job.num_calls()),
-        )
+        assert job.finish() == 0, job.last_words()
+        job.require_gone()
+        results = read_results(Location(uri=str(output)), asked=corpus.num_readings)
+        assert (results.rows, results.counts) == (reference.rows, reference.counts)
+        assert results.counts["failed"] == corpus.num_unreadable
+        assert len(results.logged) == len(reference.logged)
+        repeated = job.num_calls() - len(results.logged)
+        assert repeated <= _calls_bound(role, reference, results)
 
 
-def require_undisturbed(report: FaultReport, *, reference: Results, failed: int) -> None:
-    """Checks that a struck run has the rows of an undisturbed one, and repeated no more calls than it may."""
-    assert (report.rows_lost, report.rows_doubled) == (0, 0)
-    assert report.kills is not None
-    assert report.rows_changed == 0
-    assert report.ok + report.failed == report.asked
-    assert report.failed == failed
-    assert report.turns == len(reference.logged)
-    assert report.kills.calls_repeated <= report.kills.calls_bound
-    assert report.processes_left == []
-    assert report.kills.counts_equal
-    assert report.counts_close
-
-
-def _kill_figures(
-    kills: Sequence[Kill], results: Results, reference: Results, *, role: Role, num_calls: int
-) -> KillFigures:
-    moments = [kill.moment for kill in kills]
-    return KillFigures(
-        moments=list(moments),
-        counts_equal=results.counts == reference.counts,
-        calls_repeated=num_calls - len(results.logged),
-        calls_bound=_calls_bound(role, reference, results, moments=moments),
-        seconds_to_end=max(kill.seconds_to_end for kill in kills),
-    )
-
-
-def _calls_bound(role: Role, *runs: Results, moments: Sequence[Moment]) -> int:
+def _calls_bound(role: Role, *runs: Results) -> int:
     """Calls that the kills may cost: those in flight, and those that ended since the last flush.
 
     An actor whose engine dies flushes its log before it ends, so that an engine costs no turn that had ended.
     """
-    num_kills = sum(moment in (Moment.FIRST_TURNS, Moment.READING, Moment.SIDE_BY_SIDE) for moment in moments)
+    num_kills = sum(moment in (Moment.FIRST_TURNS, Moment.READING) for moment in MOMENTS[role])
     unflushed = max(_most_within(run.finished_at, seconds=FLUSH_SECONDS + WRITE_SECONDS) for run in runs)
     return num_kills * (READINGS_IN_FLIGHT + (0 if role == Role.ENGINE else unflushed))
 
@@ -170,9 +117,9 @@ def _most_within(moments: Sequence[float], *, seconds: float) -> int:
     return max((bisect_right(moments, moment + seconds) - index for index, moment in enumerate(moments)), default=0)
 
 
-def _job(corpus: Corpus, *, output: Path, replicas: int = 1) -> KilledJob:
+def _job(corpus: Corpus, *, output: Path) -> KilledJob:
     arguments = [
-        *(*corpus.arguments(), "--executor", "ray", "--pool.replicas", str(replicas)),
+        *(*corpus.arguments(), "--executor", "ray"),
         *("--pool.readings-in-flight", str(READINGS_IN_FLIGHT), "--log.flush-seconds", str(FLUSH_SECONDS)),
         *("--vllm.cpu-kv-cache-gib", "1", "--vllm.dtype", "float32"),
         *("--vllm.engine-args", json.dumps({"enable_log_requests": True}), "--output", str(output)),
@@ -180,9 +127,7 @@ def _job(corpus: Corpus, *, output: Path, replicas: int = 1) -> KilledJob:
     return KilledJob(arguments, output=output)
 
 
-def _await(
-    moment: Moment, job: KilledJob, *, role: Role, replicas: int, readings: int, rng: random.Random
-) -> psutil.Process:
+def _await(moment: Moment, job: KilledJob, *, role: Role, readings: int, rng: random.Random) -> psutil.Process:
     """Waits for the moment; returns the process to kill."""
     num_calls = job.num_calls()
     match moment:
@@ -198,22 +143,7 @@ def _await(
         case Moment.READING:
             num_calls += rng.randint(*READING_TURNS)
             job.wait_until(lambda: job.num_calls() > num_calls)
-        case Moment.SIDE_BY_SIDE:
-            return _hold_first_engine(job, replicas=replicas)
         case Moment.ENDING:
             job.wait_until(lambda: job.num_ended() >= readings)
             time.sleep(rng.uniform(0, 0.5))
-    victim = job.find(role)
-    if victim is None:
-        raise RuntimeError(f"{moment}: there is no {role} to kill: {job.last_words()}")
-    return victim
-
-
-def _hold_first_engine(job: KilledJob, *, replicas: int) -> psutil.Process:
-    """Stops the first engine that is called until the others are called as well; returns it, still stopped."""
-    job.wait_until(lambda: bool(job.calling_engines()))
-    first = job.calling_engines()[0]
-    first.suspend()
-    if not job.wait_until(lambda: len(job.calling_engines()) == replicas):
-        raise RuntimeError(f"not all of {replicas} replicas read: {job.last_words()}")
-    return first
+    return job.require(role)

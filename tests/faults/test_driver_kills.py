@@ -42,9 +42,7 @@ def finish(arguments: list[str], *, output: Path) -> None:
 
 
 def kill_driver(job: KilledJob) -> None:
-    driver = job.find(Role.DRIVER)
-    assert driver is not None
-    job.kill(Role.DRIVER, driver, patience=120)
+    job.kill(Role.DRIVER, job.require(Role.DRIVER))
 
 
 def write_documents(folder: Path, text: str) -> list[str]:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.faults.corpus import Corpus
-from tests.faults.fault import ON_VLLM, Fault
-from tests.faults.kills import kill_at_moments, make_vllm_corpus, require_undisturbed, run_undisturbed
-from tests.faults.report import Results
+from tests.faults.killed_job import Role
+from tests.faults.kills import kill_at_moments, make_vllm_corpus, run_undisturbed
+from tests.faults.results import Results
 
 pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -26,10 +26,8 @@ def undisturbed(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Res
     return run_undisturbed(corpus, output=tmp_path_factory.mktemp("undisturbed") / "run")
 
 
-@pytest.mark.parametrize("fault", [pytest.param(fault, id=f"{role}-five-times") for fault, role in ON_VLLM.items()])
+@pytest.mark.parametrize("role", Role)
 def test_run_with_killed_processes_ends_with_the_answers_of_an_undisturbed_one(
-    fault: Fault, corpus: Corpus, undisturbed: Results, tmp_path: Path
+    role: Role, corpus: Corpus, undisturbed: Results, tmp_path: Path
 ) -> None:
-    rng = random.Random(f"{fault}-1")
-    report = kill_at_moments(fault, corpus, reference=undisturbed, output=tmp_path / "run", rng=rng)
-    require_undisturbed(report, reference=undisturbed, failed=corpus.num_unreadable)
+    kill_at_moments(role, corpus, reference=undisturbed, output=tmp_path / "run", rng=random.Random(f"{role}-1"))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from memagent_batch.config.engines import SimulatedConfig
-from memagent_batch.config.job import ExecutorKind, JobConfig, PoolConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import BoundReachedError, OutputError
 from memagent_batch.flows.answer import answer
 from memagent_batch.runs.comparison import compare_runs
@@ -59,18 +59,6 @@ def table(job: JobConfig, manifest: Any, name: str) -> list[dict[str, Any]]:
 def test_a_bound_stops_a_run_midway_and_the_next_runs_end_with_the_tables_of_an_unbounded_one(
     job: JobConfig, tmp_path: Path
 ) -> None:
-    require_equal_after_stops(job, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.ray
-@pytest.mark.usefixtures("ray_here")
-def test_a_bound_stops_two_replicas_midway(job: JobConfig, tmp_path: Path) -> None:
-    two = PoolConfig(replicas=2, readings_in_flight=2)
-    require_equal_after_stops(job.model_copy(update={"executor": ExecutorKind.RAY, "pool": two}), tmp_path)
-
-
-def require_equal_after_stops(job: JobConfig, tmp_path: Path) -> None:
     unbounded = job.model_copy(update={"output": str(tmp_path / "unbounded")})
     whole = answer(unbounded)
     all_tokens = whole["totals"]["num_prompt_tokens"] + whole["totals"]["num_completion_tokens"]

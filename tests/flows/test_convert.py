@@ -1,7 +1,6 @@
 """Whole runs of `memagent convert`: rows close, limits hold, nothing is converted twice."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -12,17 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pyarrow as pa
 import pytest
-import ray
 
 from memagent_batch.config.convert import ConvertJob
 from memagent_batch.config.job import ExecutorKind
-from memagent_batch.convert.batches import plan_batches
 from memagent_batch.convert.record import ConvertManifest, begin_convert, close_convert
 from memagent_batch.convert.table import CONVERTED
-from memagent_batch.errors import InputError, NotReadError, OutputError, SupersededError, TooManyFailedError
+from memagent_batch.errors import InputError, OutputError, SupersededError, TooManyFailedError
 from memagent_batch.flows import convert as pipeline
 from memagent_batch.flows.convert import choose_converters, convert
 from memagent_batch.runs.tables import table_files
@@ -87,27 +83,6 @@ def test_mixed_files_have_rows_whatever_they_hold(tmp_path: Path) -> None:
     manifest = convert(job)
     require_closed(table_of(job), expected)
     assert endings(manifest) == {"converted": 32, **Counter(expected.values())}
-
-
-@pytest.mark.slow
-def test_two_hundred_mixed_files_have_rows_whatever_they_hold(tmp_path: Path) -> None:
-    expected = write_corpus(tmp_path / "in", healthy=149, hostile=50)
-    pages = files.pdf(*["BT /F1 9 Tf 9 9 Td (x) Tj ET"] * 100_000)
-    (tmp_path / "in" / "pages.pdf").write_bytes(pages)
-    job = job_of(tmp_path)
-    manifest = convert(job)
-    require_closed(table_of(job), {**expected, "pages.pdf": "skipped"})
-    assert manifest["counts"]["files"] == 200
-
-    larger = job.model_copy(update={"file_mib": 64, "seconds": 60, "memory_mib": 1024, "output_mib": 64})
-    assert convert(larger)["counts"]["files_converted"] == 1 + len(huge(expected))
-    table = table_of(larger)
-    require_closed(table, {**expected, "pages.pdf": "ok"} | dict.fromkeys(huge(expected), "failed"))
-    assert table["source"].to_pylist().count("pages.pdf") == 100_000
-
-
-def huge(expected: Mapping[str, str]) -> list[str]:
-    return [name for name in expected if name.endswith("huge.pdf")]
 
 
 def test_second_run_converts_what_is_new_or_changed_and_nothing_else(tmp_path: Path) -> None:
@@ -198,18 +173,6 @@ def test_lines_of_ocr_are_in_the_table_and_another_least_confidence_reads_them_a
     assert endings(convert(lenient)) == {"reused": 1, "converted": 1, "ok": 2}
 
 
-def test_run_goes_on_from_the_table_files_of_one_that_was_killed(tmp_path: Path) -> None:
-    expected = write_corpus(tmp_path / "in", healthy=24, hostile=0)
-    job = job_of(tmp_path)
-    first = convert(job)
-    (tmp_path / "out" / "manifest.json").unlink()
-    (tmp_path / "out" / first["files"]["documents"][-1]).unlink()
-    manifest = convert(job)
-    assert (manifest["counts"]["files_reused"], manifest["counts"]["files_converted"]) == (16, 8)
-    assert manifest["files"]["documents"][:-1] == first["files"]["documents"][:-1]
-    require_closed(table_of(job), expected)
-
-
 def test_run_killed_midway_goes_on_where_it_stopped(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     for number in range(24):
@@ -230,68 +193,6 @@ def test_run_killed_midway_goes_on_where_it_stopped(tmp_path: Path) -> None:
     manifest = convert(job)
     assert (manifest["counts"]["files_reused"], manifest["counts"]["files_converted"]) == (16, 8)
     require_closed(table_of(job), {path.name: "ok" for path in (tmp_path / "in").iterdir()})
-
-
-def servers() -> set[psutil.Process]:
-    """Servers of converters that have a file in flight, of this process, its Ray and its commands."""
-    name = "memagent_batch.convert.process.server"
-    ours = psutil.Process().children(recursive=True)
-    return {process for process in ours if name in command_of(process) and children_of(process)}
-
-
-def command_of(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except (psutil.NoSuchProcess, psutil.ZombieProcess):
-        return []
-
-
-def children_of(process: psutil.Process) -> list[psutil.Process]:
-    try:
-        return process.children()
-    except psutil.NoSuchProcess:
-        return []
-
-
-def started_processes(run: "subprocess.Popen[bytes]", *, before: set[psutil.Process]) -> list[psutil.Process]:
-    """The server of a run's converters and the process of its file, once they are there."""
-    deadline = time.monotonic() + 120
-    while not (started := servers() - before) and time.monotonic() < deadline:
-        assert run.poll() is None
-        time.sleep(0.1)
-    (server,) = started
-    return [server, *server.children()]
-
-
-@pytest.mark.ray
-@pytest.mark.usefixtures("ray_here")
-@pytest.mark.parametrize("killed", ["driver", "worker"])
-def test_killed_run_leaves_no_process_that_converts(tmp_path: Path, killed: str) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.loop").write_text("x")
-    arguments = ["--documents", str(tmp_path / "in"), "--output", str(tmp_path / "out"), "--seconds", "900"]
-    arguments += ["--converter", ".loop=tests.convert.hostile:Endless", "--allow-code"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_ADDRESS": ray.get_runtime_context().gcs_address}
-    before = servers()
-    with subprocess.Popen(
-        [sys.executable, "-m", "memagent_batch", "convert", *arguments], env=environment, cwd=ROOT
-    ) as run:
-        try:
-            converting = started_processes(run, before=before)
-            if killed == "worker":
-                worker = converting[0].parent()
-                assert worker is not None
-                worker.kill()
-                _, alive = psutil.wait_procs(converting, timeout=60)
-        finally:
-            run.kill()
-    if killed == "driver":
-        _, alive = psutil.wait_procs(converting, timeout=60)
-    assert not alive
-    deadline = time.monotonic() + 60
-    while servers() - before and time.monotonic() < deadline:  # the task that Ray had started again
-        time.sleep(0.1)
-    assert not servers() - before
 
 
 def test_hidden_files_are_named_and_a_link_out_of_the_folder_is_skipped(tmp_path: Path) -> None:
@@ -326,27 +227,6 @@ def test_run_superseded_while_it_converts_shows_nothing(tmp_path: Path, monkeypa
     with pytest.raises(SupersededError):
         convert(job)
     assert not (tmp_path / "out" / "manifest.json").exists()
-
-
-def test_file_that_can_not_be_fetched_has_its_row_and_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "in").mkdir()
-    for name in ("gone.txt", "there.txt"):
-        (tmp_path / "in" / name).write_text("fine")
-    job, plan = job_of(tmp_path), plan_batches
-
-    def vanishing(*found: Any, **settings: Any) -> Any:
-        (tmp_path / "in" / "gone.txt").unlink(missing_ok=True)
-        return plan(*found, **settings)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(pipeline, "plan_batches", vanishing)
-        with pytest.raises(NotReadError, match="1 of 2 files were not read"):
-            convert(job)
-    require_closed(table_of(job), {"gone.txt": "not_read", "there.txt": "ok"})
-    (tmp_path / "in" / "gone.txt").write_text("back")
-    assert endings(convert(job)) == {"reused": 1, "converted": 1, "ok": 2}
 
 
 def test_output_of_other_files_is_refused(tmp_path: Path) -> None:

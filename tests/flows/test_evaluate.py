@@ -191,13 +191,6 @@ def test_evaluate_run_bad_argument_is_refused_before_anything_is_read(
     assert not (job / "out" / "runs").exists()
 
 
-def test_evaluate_run_output_of_something_else_is_refused(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (job / "out").mkdir()
-    (job / "out" / "thesis.txt").write_text("mine")
-    assert evaluate(job) == 2
-    assert "holds other files" in capsys.readouterr().err
-
-
 def test_evaluate_report_of_a_finished_evaluation_shows_its_scores_and_traces(
     finished: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

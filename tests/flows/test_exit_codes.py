@@ -1,7 +1,6 @@
-"""Exit codes and last lines of real jobs on real Ray."""
+"""Exit codes and last lines of whole jobs."""
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,26 +8,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import ray
 
 from memagent_batch.cli.main import main
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import EngineRefusedError
-from memagent_batch.executors import local
-from memagent_batch.executors.actor import ActorLife, ReaderProcess, ReaderTask
-from memagent_batch.executors.reader import Reader
+from memagent_batch.executors import actor
 from memagent_batch.flows import answer as pipeline
 from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
 from memagent_batch.prompts.files import save_prompt_set
 from memagent_batch.runs.claim import remove_leftovers
 from memagent_batch.store.json_files import read_json, write_json
 from memagent_batch.store.location import Location
+from memagent_batch.wiring import make_engine
 from tests.engine_context import MadeEngine
 from tests.jobs import small_arguments
-
-ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not find the modules of tests
-
 
 TEXTS = pa.schema([("document_id", pa.string()), ("text", pa.string())])
 WINNER = "20991231T000000.000Z.ffff"
@@ -94,21 +88,6 @@ def test_job_whose_prompt_set_is_edited_after_its_start_reads_nothing_under_the_
     assert not list((tmp_path / "run").glob("log/turns/*"))
 
 
-class RefusedReader(Reader):
-    """A reader whose key expires after some turns."""
-
-    def __init__(self, task: ReaderTask) -> None:
-        super().__init__(task)
-        self._life = ExpiringLife(task, ReaderProcess())
-
-
-class ExpiringLife(ActorLife):
-    """Starts an engine whose key expires."""
-
-    async def _start_engine(self) -> Engine:
-        return ExpiringEngine(await super()._start_engine())
-
-
 class ExpiringEngine(MadeEngine):
     """Answers five turns, then refuses."""
 
@@ -134,7 +113,7 @@ def test_job_whose_key_expires_in_mid_run_stops_with_2_and_goes_on_with_another(
 ) -> None:
     slow_log = [*arguments, "--log.flush-seconds", "600"]
     with monkeypatch.context() as expiring:
-        expiring.setattr(local, "Reader", RefusedReader)
+        expiring.setattr(actor, "make_engine", lambda agent: ExpiringEngine(make_engine(agent)))
         assert main(["answer", *slow_log]) == 2
     *_, before, last = capsys.readouterr().err.splitlines()
     assert last == "error: the endpoint answered 401: token expired; set a key that is good"

@@ -264,6 +264,7 @@ def _killed(*_: object, **__: object) -> Manifest:
     raise KeyError
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_here")
 def test_stream_through_the_real_job_costs_a_night_what_it_brought(text_model: str, tmp_path: Path) -> None:

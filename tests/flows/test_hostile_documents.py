@@ -1,6 +1,6 @@
 """Hostile input, one outcome each: read as plain text, a failed row, or refused before anything is read.
 
-What a file's reader refuses by itself is in tests/inputs; the mistakes of users are in tests/cli/test_bad_input.py.
+What a file's reader refuses by itself is in tests/documents; the mistakes of users are in tests/cli/test_bad_input.py.
 """
 
 import json
@@ -68,7 +68,6 @@ CARRIED = {
     "part": {"deep": [[[{"a": None}]]]},
 }
 """Carried columns, named like those that the plan works with."""
-BIG = [pytest.mark.slow, pytest.mark.timeout(3600)]
 READ_ALL = """
 import re, sys
 from memagent_batch.config.sources import InputConfig
@@ -215,40 +214,19 @@ def test_dictionary_that_unpacks_to_gigabytes_is_indexed_in_little_memory(tmp_pa
     assert peak_kib < 1_000_000  # of 1,600 MB of text
 
 
-@pytest.mark.parametrize("rows", [pytest.param(100_000, marks=BIG)])
-def test_empty_documents_have_a_row_each_and_one_turn_in_all(rows: int, tmp_path: Path) -> None:
-    write_empty(tmp_path / "documents.parquet", rows=rows)
-    answer(settings_of(tmp_path / "documents.parquet", ask=("Who?",)))
-    answers = pq.read_table(tmp_path / "run" / "answers")
-    assert len(set(answers["document_id"].to_pylist())) == answers.num_rows == rows
-    assert set(answers["status"].to_pylist()) == {"ok"}
-    assert len(rows_in(tmp_path / "run" / "log" / "turns")) == 1
-
-
-@pytest.mark.parametrize("num_bytes", [pytest.param(100_000_000, marks=BIG)])
-def test_line_without_a_place_to_cut_is_read_whole(num_bytes: int, tmp_path: Path) -> None:
-    write_long_line(tmp_path / "documents.jsonl", num_bytes=num_bytes)
-    require_read(tmp_path / "documents.jsonl", num_chars=num_bytes)
-
-
-@pytest.mark.parametrize("num_tokens", [pytest.param(10_000_000, marks=BIG)])
-def test_document_of_millions_of_tokens_is_read_whole(num_tokens: int, tmp_path: Path) -> None:
-    text = "the fox jumps over 12345 dogs. " * (num_tokens // 18 + 1)
-    write_text(tmp_path / "documents.parquet", text)
-    row = require_read(tmp_path / "documents.parquet", num_chars=len(text))
-    assert row["num_document_tokens"] >= num_tokens
-
-
-def require_read(documents: Path, *, num_chars: int) -> Any:
-    """The row of the one document, every character of which was shown."""
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_line_of_millions_of_tokens_is_read_whole(tmp_path: Path) -> None:
+    text = "the fox jumps over 12345 dogs. " * 560_000
+    write_jsonl(tmp_path / "documents.jsonl", [{"document_id": "line", "text": text}])
     policy = {"chunk_tokens": 20_000, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40}
-    answer(settings_of(documents, ask=("Who?",), window_tokens=21_000, policy=policy))
-    (row,) = rows_in(documents.with_name("run") / "answers")
-    spans = [turn for turn in rows_in(documents.with_name("run") / "memories") if turn["chunk_index"] is not None]
+    answer(settings_of(tmp_path / "documents.jsonl", ask=("Who?",), window_tokens=21_000, policy=policy))
+    (row,) = rows_in(tmp_path / "run" / "answers")
+    spans = [turn for turn in rows_in(tmp_path / "run" / "memories") if turn["chunk_index"] is not None]
     assert row["status"] == "ok"
+    assert row["num_document_tokens"] >= 10_000_000
     assert row["num_chunks"] == len(spans) == -(-row["num_document_tokens"] // 20_000)
-    assert [0, *(turn["char_end"] for turn in spans)] == [*(turn["char_start"] for turn in spans), num_chars]
-    return row
+    assert [0, *(turn["char_end"] for turn in spans)] == [*(turn["char_start"] for turn in spans), len(text)]
 
 
 def write_hostile(folder: Path) -> None:
@@ -259,24 +237,11 @@ def write_hostile(folder: Path) -> None:
     write_jsonl(folder / "questions.jsonl", [{"question": text, "answer": "owned"} for text in QUESTIONS])
 
 
-def write_long_line(path: Path, *, num_bytes: int) -> None:
-    """JSONL of one document, in which there is no place to cut."""
-    path.write_text(json.dumps({"document_id": "line", "text": "x" * num_bytes}))
-
-
-def write_text(path: Path, text: str) -> None:
-    pq.write_table(pa.table({"document_id": ["long"], "text": [text]}), path)
-
-
 def write_bomb(path: Path, *, rows: int, row_bytes: int) -> None:
     """A Parquet file of some kilobytes that holds `rows` times `row_bytes` of text: the same one, by dictionary."""
     text = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array(["boom " * (row_bytes // 5)]))
     table = pa.table({"document_id": [f"d{row}" for row in range(rows)], "text": text})
     pq.write_table(table, path, compression="zstd", dictionary_pagesize_limit=2 * row_bytes)
-
-
-def write_empty(path: Path, *, rows: int) -> None:
-    pq.write_table(pa.table({"document_id": [f"d{row}" for row in range(rows)], "text": [""] * rows}), path)
 
 
 def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:

@@ -1,6 +1,5 @@
 """One corpus in five forms, without a model: the same answers, and the version of each table is told."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -18,31 +17,12 @@ from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.manifest import read_manifest
 from memagent_batch.runs.state import read_state
 from memagent_batch.store.location import Location
-from tests.documents.lake.forms import FORMS, TEXTS, write_delta, write_pages
+from tests.documents.lake.forms import TEXTS, write_delta, write_pages
 from tests.jobs import small_job
 
 
 def _job(documents: str, output: Path, model: str, **settings: Any) -> JobConfig:
     return small_job(output, model, documents=documents, ask="Who ran?", output=str(output), **settings)
-
-
-def _answers(output: Path) -> dict[str, Any]:
-    manifest = json.loads((output / "manifest.json").read_bytes())
-    rows = [row for name in manifest["files"]["answers"] for row in pq.read_table(output / name).to_pylist()]
-    return {row["document_id"]: (row["status"], row["answer"], row["num_turns"]) for row in rows}
-
-
-def test_answer_one_corpus_in_five_forms_has_the_same_answers(tmp_path: Path, text_model: str) -> None:
-    found = {}
-    for form, write in FORMS.items():
-        paged = {"input": {"order_columns": "page", "locator": "page {page}"}} if form == "pages" else {}
-        job = _job(write(tmp_path / form), tmp_path / f"{form}-out", text_model, **paged)
-        manifest = answer(job)
-        found[form] = _answers(tmp_path / f"{form}-out")
-        assert list(manifest["tables"]) == ([job.documents[0]] if "://" in job.documents[0] else [])
-    assert found["parquet"].keys() == TEXTS.keys()
-    assert {status for status, *_ in found["parquet"].values()} == {"ok"}
-    assert [form for form, answers in found.items() if answers != found["parquet"]] == []
 
 
 def test_answer_table_whose_files_are_known_is_not_indexed_again(tmp_path: Path, text_model: str) -> None:

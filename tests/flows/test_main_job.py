@@ -4,7 +4,6 @@ Its engine is killed once while it reads.
 """
 
 import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,9 @@ from memagent_batch.cli import main as cli
 from memagent_batch.domain.prompts import AnswerForm, Slot
 from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.prompts.built_in import DEFAULT_PROMPTS
-from memagent_batch.store.location import Location
 from memagent_batch.tokens.tokenizer import Tokenizer
 from tests.faults.corpus import Corpus
-from tests.faults.fault import Fault
-from tests.faults.killed_job import GONE_SECONDS, KilledJob, Role
-from tests.faults.kills import Moment, kill_at_moments, require_undisturbed
-from tests.faults.report import read_results
+from tests.faults.killed_job import KilledJob, Role
 
 pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.timeout(1800)]
 
@@ -66,12 +61,9 @@ def finished_run(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Pa
     with KilledJob(arguments, output=output) as job:
         job.start()
         assert job.wait_until(lambda: job.num_calls() > CALLS_BEFORE_KILL), job.last_words()
-        engine = job.find(Role.ENGINE)
-        assert engine is not None
-        job.kill(Role.ENGINE, engine, patience=GONE_SECONDS)
+        job.kill(Role.ENGINE, job.require(Role.ENGINE))
         assert job.finish() == 0, job.last_words()
-        _, outlived = job.wait_until_gone(patience=GONE_SECONDS)
-        assert outlived == []
+        job.require_gone()
     return output
 
 
@@ -156,20 +148,3 @@ def test_main_job_run_again_makes_no_model_call(corpus: Corpus, finished_run: Pa
     assert cli.main(["answer", *arguments]) == 0
     assert sorted((finished_run / "log" / "turns").iterdir()) == before
     assert answers_of(finished_run) == answers
-
-
-@pytest.mark.slow
-def test_main_job_on_two_replicas_whose_engine_is_killed_ends_with_the_same_answers(
-    corpus: Corpus, finished_run: Path, tmp_path: Path
-) -> None:
-    reference = read_results(Location(uri=str(finished_run)))
-    report = kill_at_moments(
-        Fault.VLLM_ENGINE_KILLED,
-        corpus,
-        reference=reference,
-        output=tmp_path / "run",
-        rng=random.Random(1),
-        moments=[Moment.SIDE_BY_SIDE],
-        replicas=2,
-    )
-    require_undisturbed(report, reference=reference, failed=0)

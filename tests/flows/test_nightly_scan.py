@@ -7,7 +7,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.errors import InputError
 from memagent_batch.flows import answer as answer_module
 from memagent_batch.flows.answer import answer
 from memagent_batch.runs.comparison import compare_runs
@@ -115,15 +114,3 @@ def test_three_nights_read_what_changed_and_tell_it(
 def stopped(*_: object, **__: object) -> None:
     """Stands for a kill between the tables and the manifest."""
     raise KeyboardInterrupt
-
-
-def test_night_without_any_document_is_refused_and_leaves_the_answers_of_the_night_before(
-    s3_bucket: Location, text_model: str
-) -> None:
-    scan = Scan(s3_bucket, text_model)
-    scan.put({"a": "a dog"}, Q)
-    answer(scan.settings)
-    scan.put({}, Q)
-    with pytest.raises(InputError):
-        answer(scan.settings)
-    assert [row["document_id"] for row in scan.rows("answers")] == ["a"]

@@ -105,6 +105,18 @@ def test_stopped_second_pass_goes_on_with_the_same_readings_and_then_takes_new_o
     assert (again["run_id"], passes.read_by_second()) == (later["run_id"], {("a", "q"), ("c", "q"), ("d", "q")})
 
 
+def test_stopped_second_pass_with_another_condition_selects_again(
+    passes: Passes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes.first()
+    with monkeypatch.context() as patched:
+        patched.setattr(answer_module, "close_run", stop)
+        with pytest.raises(Stopped):
+            passes.second()
+    passes.second("document_id = 'b'")
+    assert passes.read_by_second() == {("b", "q"), ("b", "r")}
+
+
 def test_second_pass_over_nothing_writes_empty_tables(passes: Passes) -> None:
     passes.first()
     assert passes.second("status = 'failed'")["counts"]["asked"] == 0

@@ -9,7 +9,7 @@ import pytest
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.job import LogConfig
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.domain.follow_ups.answer_types import Bool, Label, ValueType
+from memagent_batch.domain.follow_ups.answer_types import Bool, Label, Number, ValueType
 from memagent_batch.domain.follow_ups.prompts import EVIDENCE, SUPPORT, VALUE
 from memagent_batch.domain.turns import Completion, FinishReason
 from memagent_batch.reading.agent import make_agent
@@ -85,6 +85,19 @@ async def test_evidence_and_support_are_asked_once_for_all_types_of_one_question
     assert results[0]["support"] is not None
     replayed = await night(tmp_path, "2", ReplayOnly(), *TYPES, tokenizer=tiny_tokenizer)
     assert replayed == results
+
+
+async def test_follow_up_turns_of_a_logged_reading_are_asked_alone_and_another_type_asks_its_value_alone(
+    tiny_tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    first, second, other = (Scripted(tiny_tokenizer, answers=answers) for answers in ({}, {}, {"value": "2"}))
+    await night(tmp_path, "1", first, tokenizer=tiny_tokenizer)
+    assert {prompt.kind for prompt in first.asked} == {"update", "answer"}
+    await night(tmp_path, "2", second, Number(), tokenizer=tiny_tokenizer)
+    assert [prompt.kind for prompt in second.asked] == [VALUE, EVIDENCE, SUPPORT]
+    (again,) = await night(tmp_path, "3", other, Bool(), tokenizer=tiny_tokenizer)
+    assert [prompt.kind for prompt in other.asked] == [VALUE]
+    assert again["confidence"] == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize(

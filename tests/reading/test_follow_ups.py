@@ -5,14 +5,12 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
-from memagent_batch.config.job import LogConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.follow_ups.answer_types import Bool, Json, Label, Labels, Number, ValueType
@@ -33,12 +31,8 @@ from memagent_batch.errors import EngineDeadError, EngineRequestError
 from memagent_batch.reading.agent import LoadedAgent, make_agent
 from memagent_batch.reading.follow_ups import FollowUps, Tracer, close_reading
 from memagent_batch.reading.read import Reading, read
-from memagent_batch.reading.suspects import Suspects
-from memagent_batch.reading.turns import Journal, ReadingTurns, ReplayOnly
-from memagent_batch.store.location import Location
+from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
 from memagent_batch.store.turn_log.rows import ClosedRow
-from memagent_batch.store.turn_log.turns import read_turns
-from memagent_batch.store.turn_log.writer import TurnLogWriter
 from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.wiring import make_follow_up_tokens
 
@@ -302,56 +296,6 @@ async def test_dead_engine_is_no_matter_of_one_reading(
     engine = Scripted(tiny_tokenizer, answers={"evidence": EngineDeadError("dead")})
     with pytest.raises(EngineDeadError):
         await closed_by(engine, agent=agent, follow_ups=follow_ups, tokenizer=tiny_tokenizer)
-
-
-async def test_follow_up_turns_of_a_logged_reading_are_asked_alone_and_replayed_from_then_on(
-    agent: LoadedAgent, follow_ups: FollowUps, tiny_tokenizer: Tokenizer, tmp_path: Path
-) -> None:
-    document, address = tiny_tokenizer.document(TEXT), address_of()
-    output = Location(uri=str(tmp_path))
-
-    async def night(
-        run_id: str, engine: ReplayOnly, value_type: ValueType | None, *, closes: bool = True
-    ) -> ClosedRow | None:
-        fingerprints = ["reader", *follow_ups.of_turns([value_type])]
-        files = sorted(str(path) for path in (tmp_path / "log" / "turns").glob("*.parquet"))
-        from_log = {
-            name: read_turns(output, files, fingerprint=name, document_hashes=[address.document_hash])
-            for name in fingerprints
-        }
-        log = TurnLogWriter(output, run_id=run_id, writer_id="w", settings=LogConfig(flush_seconds=0.01))
-        journal = Journal(log=log, suspects=Suspects())
-        turns = ReadingTurns(
-            engine=engine,
-            address=address,
-            seed=0,
-            from_log=from_log.pop("reader"),
-            logged_follow_ups=from_log,
-            journal=journal,
-        )
-        close = await finished(turns, document, agent=agent)
-        result = await close(value_type, follow_ups) if closes else None
-        await log.close()
-        return result
-
-    first = Scripted(tiny_tokenizer)
-    await night("1", first, None, closes=False)
-    assert {prompt.kind for prompt in first.asked} == {"update", "answer"}
-
-    second = Scripted(tiny_tokenizer)
-    result = await night("2", second, Number())
-    assert [prompt.kind for prompt in second.asked] == [VALUE, EVIDENCE, SUPPORT]
-
-    replayed = await night("3", ReplayOnly(), Number())
-    assert result is not None
-    assert replayed is not None
-    assert replayed | {"finished_at": None} == result | {"finished_at": None}
-
-    other = Scripted(tiny_tokenizer, answers={"value": "2"})
-    again = await night("4", other, Bool())
-    assert [prompt.kind for prompt in other.asked] == [VALUE]
-    assert again is not None
-    assert again["confidence"] == pytest.approx(0.05)
 
 
 def test_fingerprints_differ_with_reader_kind_type_and_budget_and_with_nothing_else(follow_ups: FollowUps) -> None:

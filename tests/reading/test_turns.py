@@ -19,7 +19,6 @@ from memagent_batch.reading.suspects import ALONE_DEATHS, Suspects
 from memagent_batch.reading.turns import Journal, ReadingTurns, ReplayOnly, TurnCounts
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import reading_key
-from memagent_batch.store.turn_log.rows import completion_of
 from memagent_batch.store.turn_log.turns import LoggedRows, read_turns
 from memagent_batch.store.turn_log.writer import TurnLogWriter
 
@@ -317,17 +316,3 @@ async def test_turn_with_a_fingerprint_of_its_own_is_held_recorded_and_seeded_ap
     turns.logged_follow_ups = {"c": {reading_key(ADDRESS): logged_rows((follow_ups, row_of(follow_ups)))}}
     assert (await turns(follow_ups)).text == "held"
     assert not (await turns(replace(follow_ups, fingerprint="d"))).replayed
-
-
-async def test_menu_of_a_turn_is_logged_and_replayed(tmp_path: Path) -> None:
-    output = Location(uri=str(tmp_path))
-    log = TurnLogWriter(output, run_id="1", writer_id="w", settings=LogConfig())
-    follow_ups = replace(prompt_of("value"), fingerprint="c")
-    address = replace(ADDRESS, fingerprint="c")
-    log.record_turn(address, follow_ups, replace(FRESH, menu_logprobs=[-0.5, -1.0]))
-    await log.close()
-    (file,) = (tmp_path / "log" / "turns").iterdir()
-    from_log = read_turns(output, [str(file)], fingerprint="c", document_hashes=["d"])
-    completion = completion_of(from_log[reading_key(address)]["value"])
-    assert completion.menu_logprobs == pytest.approx([-0.5, -1.0])
-    assert read_turns(output, [str(file)], fingerprint="f", document_hashes=["d"]) == {}

@@ -39,6 +39,7 @@ from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.store.turn_log.keys import FOLLOW_UPS_FOLDER, OUTCOMES_FOLDER
 from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG
 from memagent_batch.wiring import ReaderIdentity
+from tests.store.turn_log.logs import outcome_row
 
 FAILS = "fails"
 """A document with this in its text is read to no end."""
@@ -205,16 +206,8 @@ class Nights:
             (self.output / name).write_bytes(parquet_bytes(pa.Table.from_pylist(rows, schema=FOLLOW_UP_LOG)))
 
 
-def plan_of(
-    documents: Mapping[str, str | None],
-    questions: Mapping[str, str],
-    *,
-    bound: Mapping[tuple[str, str], str] | None = None,
-    samples: int = 1,
-    value_type: ValueType | None = None,
-    follow_ups: FollowUps | None = None,
-) -> Plan:
-    """The plan that asks `questions`, all of one type, of every document, and those that are bound of theirs."""
+def index_of(documents: Mapping[str, str | None]) -> pa.Table:
+    """The index of documents by their texts; one without a text can't be read."""
     place = {"path": "p", "format": "text", "start": 0, "stop": 9, "num_bytes": 9}
     rows = [
         {
@@ -225,24 +218,35 @@ def plan_of(
         }
         for name, text in documents.items()
     ]
+    return pa.Table.from_pylist(rows, schema=INDEX_SCHEMA)
+
+
+def plan_of(
+    documents: Mapping[str, str | None],
+    questions: Mapping[str, str],
+    *,
+    bound: Mapping[tuple[str, str], str] | None = None,
+    samples: int = 1,
+    value_type: ValueType | None = None,
+    follow_ups: FollowUps | None = None,
+) -> Plan:
+    """The plan that asks `questions`, all of one type, of every document, and those that are bound of theirs."""
     asked = [{"question_id": name, "question": text, **type_fields(value_type)} for name, text in questions.items()]
     asked += [
         {"question_id": name, "question": text, "document_id": document_id}
         for (document_id, name), text in (bound or {}).items()
     ]
-    index = pa.Table.from_pylist(rows, schema=INDEX_SCHEMA)
-    listed = pa.Table.from_pylist(asked, schema=QUESTION_SCHEMA)
+    index, listed = index_of(documents), pa.Table.from_pylist(asked, schema=QUESTION_SCHEMA)
     documents_there = with_missing(index, missing_documents(listed, index))
     return Plan(documents_there, listed, samples=samples, follow_ups=follow_ups)
 
 
 def _outcome(text: str, *, failed: bool) -> dict[str, Any]:
-    counted = ("num_turns", "num_replayed_turns", "num_prompt_tokens", "num_cached_prompt_tokens")
-    zeros = dict.fromkeys((*counted, "num_completion_tokens", "memory_truncations"), 0)
-    said: dict[str, Any] = {"status": Status.OK, "response": f"\\boxed{{{text}}}", "memory": f"noted: {text}"}
     if failed:
-        said = {"status": Status.FAILED, "error_type": "E", "error_message": "the engine refused it"}
-    return {**zeros, **said, "engine_seconds": 0.0, "finished_at": datetime.now(UTC), "model": "m"}
+        row = outcome_row(Status.FAILED, error_type="E", error_message="the engine refused it", engine_seconds=0.0)
+    else:
+        row = outcome_row(response=f"\\boxed{{{text}}}", memory=f"noted: {text}", engine_seconds=0.0)
+    return dict(row)
 
 
 def _not_read(text: str) -> dict[str, Any]:

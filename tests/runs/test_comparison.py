@@ -20,11 +20,6 @@ from tests.runs.typed_nights import CUT, FAILED, FIVE, night
 Q = {"q": "Why?"}
 
 
-@pytest.fixture
-def nights(tmp_path: Path) -> Nights:
-    return Nights(Location(uri=str(tmp_path / "run")))
-
-
 def differences(before: Nights, after: Nights | None = None, *runs: str) -> list[dict[str, Any]]:
     """Rows that differ between two runs of one output (the last two by default), or the latest runs of two."""
     names = runs or (("latest", "latest") if after else ("previous", "latest"))
@@ -57,12 +52,6 @@ def test_differences_show_both_answers_memories_and_why(nights: Nights) -> None:
         (None, second),
         (first, None),
     ]
-
-
-def test_differences_of_the_same_inputs_are_none(nights: Nights) -> None:
-    for _ in range(2):
-        nights.run({"a": "one", "b": FAILS, "c": None}, Q)
-    assert differences(nights) == []
 
 
 def test_differences_leave_out_what_was_read_anew_with_the_same_answer(nights: Nights) -> None:

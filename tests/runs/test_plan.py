@@ -137,23 +137,6 @@ def test_pending_bundles_of_a_large_row_group_are_bounded() -> None:
     assert all(sum(bundle["num_bytes"].to_pylist()) <= GROUP_BYTES for bundle in found)
 
 
-def test_pending_bundles_hold_small_row_groups_together() -> None:
-    documents = [document_of(f"{path}{row}", path=path, stop=row, num_bytes=600) for row in range(5) for path in "abc"]
-    (bundle,) = bundles_of(documents)
-    assert bundle["path"].to_pylist() == ["a"] * 5 + ["b"] * 5 + ["c"] * 5
-
-
-def test_pending_bundles_hold_longer_documents_of_one_power_of_two() -> None:
-    documents = [document_of(str(number), num_bytes=20 * KIB * number) for number in range(1, 30)]
-    powers = [
-        {max(size.bit_length(), 15) for size in bundle["num_bytes"].to_pylist()} for bundle in bundles_of(documents)
-    ]
-    assert [len(held) for held in powers] == [1] * len(powers)
-    order = [power for (power,) in powers]
-    assert order == sorted(order, reverse=True)
-    assert set(order) == {15, 16, 17, 18, 19, 20}
-
-
 @given(
     documents=st.lists(
         st.builds(

@@ -2,12 +2,10 @@
 
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
-from memagent_batch.documents.document_index import INDEX_SCHEMA
 from memagent_batch.documents.questions import given_questions, type_fields
 from memagent_batch.domain.addresses import text_hash
 from memagent_batch.domain.answers import Extraction
@@ -17,6 +15,7 @@ from memagent_batch.reading.follow_ups import FollowUps, make_follow_ups
 from memagent_batch.runs.parts import plan_parts
 from memagent_batch.runs.plan import Plan, count_pending
 from memagent_batch.store.turn_log.index import LogIndex
+from tests.runs.recorded_nights import index_of as documents_of
 from tests.store.turn_log.indexes import log_index
 
 DOCUMENTS = ("a", "b")
@@ -38,9 +37,7 @@ def follow_ups_of(agent: AgentConfig, **settings: Any) -> FollowUps:
 
 
 def plan_of(follow_ups: FollowUps | None) -> Plan:
-    place = {"path": "p", "format": "text", "start": 0, "stop": 9, "num_bytes": 9}
-    rows = [{"document_id": name, "document_hash": text_hash(name), **place} for name in DOCUMENTS]
-    documents = pa.Table.from_pylist(rows, schema=INDEX_SCHEMA)
+    documents = documents_of({name: name for name in DOCUMENTS})
     return Plan(documents, given_questions(QUESTIONS), samples=1, follow_ups=follow_ups)
 
 

@@ -6,15 +6,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.job import LogConfig, TableFormat
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.document_index import INDEX_SCHEMA
-from memagent_batch.documents.questions import given_questions, read_questions, type_fields
+from memagent_batch.documents.questions import given_questions, type_fields
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.answers import Extraction
 from memagent_batch.domain.follow_ups.answer_types import Bool, Number
@@ -30,6 +28,8 @@ from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG
 from memagent_batch.store.turn_log.writer import TurnLogWriter
 from tests.runs.projections import projection_at
+from tests.runs.recorded_nights import index_of, plan_of
+from tests.store.turn_log.logs import outcome_row
 
 
 def test_projection_is_restored_from_json_with_other_places(tmp_path: Path) -> None:
@@ -73,10 +73,7 @@ class Attempts:
 
     def __init__(self, folder: Path) -> None:
         self.output = Location(uri=str(folder))
-        place = {"path": "p", "format": "text", "start": 0, "stop": 5, "num_bytes": 5}
-        documents = [{"document_id": "a", "document_hash": text_hash("a"), **place}]
-        index = pa.Table.from_pylist(documents, schema=INDEX_SCHEMA)
-        self.plan = Plan(index, read_questions(None, ask=["why?"]), samples=1)
+        self.plan = plan_of({"a": "a"}, {"q": "why?"})
 
     async def write(
         self,
@@ -96,7 +93,9 @@ class Attempts:
             completion = Completion(token_ids=(7,), text=f"{path} of {run_id}", finish_reason=FinishReason.STOP)
             writer.record_turn(address_of(asked["question_hash"]), prompt, completion)
         if ends is not None:
-            await writer.record_outcome(address_of(asked["question_hash"]), outcome_of(ends, num_turns=num_turns))
+            await writer.record_outcome(
+                address_of(asked["question_hash"]), outcome_row(ends, response="42", num_turns=num_turns)
+            )
         await writer.close()
 
     def memories(self) -> list[str]:
@@ -109,13 +108,6 @@ class Attempts:
 
 def address_of(question_hash: str) -> ReadingAddress:
     return ReadingAddress(document_hash=text_hash("a"), question_hash=question_hash, sample=0, fingerprint="f")
-
-
-def outcome_of(status: Status, *, num_turns: int) -> Any:
-    counts = ("num_replayed_turns", "num_prompt_tokens", "num_cached_prompt_tokens", "num_completion_tokens")
-    now = datetime.now(UTC)
-    row = {"status": status, "response": "42", "num_turns": num_turns, "engine_seconds": 0.1, "model": "m"}
-    return {**dict.fromkeys((*counts, "memory_truncations"), 0), **row, "started_at": now, "finished_at": now}
 
 
 MERGED_ONCE: dict[str, int | None] = {"read/1/0": 0, "read/1/1": 1, "merge/1/0/0": 2}
@@ -149,23 +141,13 @@ async def test_memories_of_turns_without_numbers_are_all_there(tmp_path: Path) -
     assert len(attempts.memories()) == len(MERGED_ONCE)
 
 
-NOW = datetime.now(UTC)
-
-
-COUNTS = {field.name: 0 for field in OUTCOME_LOG if field.name.startswith("num_") and field.name != "num_chunks"}
-
-
-ENDED: dict[str, Any] = COUNTS | {"memory_truncations": 0, "engine_seconds": 0.0, "finished_at": NOW, "model": "m"}
-
-
 @pytest.fixture
 def plan(text_model: str) -> Plan:
     """One document, of which the same words are asked as bool, as number, and free."""
     policy = PolicyConfig(chunk_tokens=60, question_tokens=60, memory_tokens=40, answer_tokens=40)
     agent = AgentConfig(model=text_model, engine="simulated", window_tokens=1000, policy=policy)
-    place = {"path": "p", "format": "text", "start": 0, "stop": 9, "num_bytes": 9}
     return Plan(
-        pa.Table.from_pylist([{"document_id": "a", "document_hash": text_hash("a"), **place}], schema=INDEX_SCHEMA),
+        index_of({"a": "a"}),
         given_questions(
             [
                 {"question_id": "is", "question": "How far?", **type_fields(Bool())},
@@ -183,11 +165,10 @@ async def close_number(output: Location, plan: Plan) -> None:
     asked = {row["question_id"]: row for row in plan.asked.hashed.to_pylist()}["many"]
     keys: dict[str, Any] = {"document_hash": text_hash("a"), "question_hash": asked["question_hash"], "sample": 0}
     writer = TurnLogWriter(output, run_id="first", writer_id="w", settings=LogConfig(flush_seconds=0.01))
-    made: dict[str, Any] = {"status": "ok", "response": "\\boxed{7 km}", "memory": "7 km", "finish_reason": "stop"}
-    answered: Any = dict(ENDED) | made
+    answered = outcome_row(response="\\boxed{7 km}", memory="7 km", finish_reason="stop")
     await writer.record_outcome(ReadingAddress(**keys, fingerprint="f"), answered)
     empty = dict.fromkeys(FOLLOW_UP_LOG.names[5:])
-    counts = {"num_turns": 1, "num_prompt_tokens": 1, "num_completion_tokens": 1, "finished_at": NOW}
+    counts = {"num_turns": 1, "num_prompt_tokens": 1, "num_completion_tokens": 1, "finished_at": datetime.now(UTC)}
     closed: Any = {**empty, **counts, "value": "7", "value_number": 7.0, "value_status": "ok", "is_failed": False}
     await writer.record_follow_ups(ReadingAddress(**keys, fingerprint=asked["follow_up_fingerprint"]), closed)
 
@@ -200,8 +181,7 @@ async def test_value_that_is_closed_stays_where_another_type_of_the_same_words_m
     (part,) = plan_parts(plan, scan_log(output, fingerprint="f", follow_up_readings=plan.asked.follow_up_readings))
     asked = plan.asked.hashed.to_pylist()[0]
     unread: Any = {"document_hash": text_hash("a"), "question_hash": asked["question_hash"], "sample": 0}
-    unread |= dict.fromkeys(OUTCOME_LOG.names[5:]) | {**ENDED, "run_id": "second", "status": "not_read"}
-    unread |= {"fingerprint": "f"}
+    unread |= dict.fromkeys(OUTCOME_LOG.names[5:]) | outcome_row(Status.NOT_READ, run_id="second", fingerprint="f")
     projection = projection_at(output, run_id="second", follow_up_readings=plan.asked.turns_by_follow_up())
     tables = project(part, projection=projection, not_read=[unread])
     rows = {row["question_id"]: row for row in tables.answers.to_pylist()}

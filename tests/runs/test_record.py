@@ -22,7 +22,6 @@ from memagent_batch.runs.estimates import latest_estimates
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.record import list_log, parse_sums, signature
 from memagent_batch.runs.run import ActiveRun, begin_run, close_run
-from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes
 from memagent_batch.store.turn_log.index import LogIndex
 from memagent_batch.wiring import ReaderIdentity
@@ -33,11 +32,6 @@ from tests.runs.recorded_nights import Killed, Nights, plan_of
 
 DOCUMENTS = {"a": "one", "b": "two"}
 QUESTIONS = {"q": "Why?"}
-
-
-@pytest.fixture
-def nights(tmp_path: Path) -> Nights:
-    return Nights(Location(uri=str(tmp_path / "run")))
 
 
 def hashes(nights: Nights, names: Mapping[str, str]) -> dict[str, str]:

@@ -4,18 +4,14 @@ import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pyarrow as pa
 import pytest
 
 from memagent_batch.cli.settings import job_of
-from memagent_batch.documents.document_index import INDEX_SCHEMA
-from memagent_batch.documents.questions import read_questions
-from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import CountsError, SupersededError
 from memagent_batch.executors.write import write_tables
-from memagent_batch.logs import begin_log
 from memagent_batch.runs import projection as looks
 from memagent_batch.runs import run as close
 from memagent_batch.runs.claim import ANSWER_TABLES, remove_unpublished
@@ -31,29 +27,18 @@ from memagent_batch.store.turn_log import writer as turn_log
 from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.wiring import ReaderIdentity
 from tests.runs.recorded_nights import AWAY, FAILS, Nights
+from tests.runs.recorded_nights import plan_of as recorded_plan_of
 
 IDENTITY = ReaderIdentity(fingerprint="f", parts={"model": "m"})
-SECRET = "hunter2-hunter2"
 
 
 def plan_of(*, readable: int, broken: int) -> Plan:
-    place = {"path": "p", "format": "text", "start": 0, "stop": 9}
-    rows: list[dict[str, Any]] = [
-        {"document_id": f"d{number}", "document_hash": text_hash(str(number)), "num_bytes": 9, **place}
-        for number in range(readable)
-    ]
-    rows += [{"document_id": f"b{number}", "num_bytes": 0, "error": "null", **place} for number in range(broken)]
-    return Plan(pa.Table.from_pylist(rows, schema=INDEX_SCHEMA), read_questions(None, ask=["Who?"]), samples=1)
+    texts = {f"d{number}": str(number) for number in range(readable)}
+    return recorded_plan_of({**texts, **dict.fromkeys(f"b{number}" for number in range(broken))}, {"q": "Who?"})
 
 
 def begun(folder: Path, plan: Plan) -> ActiveRun:
-    job = job_of(
-        documents=str(folder / "docs"),
-        output=str(folder / "run"),
-        ask=("Who?",),
-        storage_options={"secret": SECRET},
-        openai={"api_key": SECRET},
-    )
+    job = job_of(documents=str(folder / "docs"), output=str(folder / "run"), ask=("Who?",))
     return begin_run(Location(uri=job.output), job, reader=IDENTITY, plan=plan)
 
 
@@ -153,33 +138,6 @@ def test_close_run_removes_what_another_attempt_left_among_the_tables(tmp_path: 
     file.with_name("part-99999.parquet").write_bytes(file.read_bytes())
     assert closed(run, plan, reports)["counts"]["answers_rows"] == 2
     assert list((tmp_path / "run" / "answers").iterdir()) == [file]
-
-
-def test_run_writes_no_secret_into_any_file(tmp_path: Path) -> None:
-    plan = plan_of(readable=0, broken=1)
-    run = begun(tmp_path, plan)
-    closed(run, plan, written(run, plan))
-    files = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
-    assert len(files) >= 5
-    assert all(SECRET.encode() not in path.read_bytes() for path in files)
-
-
-def question_id(plan: Plan) -> str:
-    return str(plan.asked.table["question_id"][0])
-
-
-def test_run_log_lines_hold_no_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    begin_log(as_json=True)
-    job = job_of(
-        documents="s3://user:hunter2-hunter2@bucket/docs",
-        output=f"memory://user:{SECRET}@bucket/run-{tmp_path.name}",
-        ask=("Who?",),
-        storage_options={"secret": SECRET},
-    )
-    begin_run(Location(uri=job.output), job, reader=IDENTITY, plan=plan_of(readable=1, broken=0))
-    (line,) = capsys.readouterr().err.splitlines()
-    assert json.loads(line)["event"] == "run_started"
-    assert SECRET not in line
 
 
 def test_run_that_claims_later_has_the_later_id_whatever_its_clock_says(

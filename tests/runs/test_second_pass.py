@@ -1,4 +1,4 @@
-"""Second passes: the readings that they take, and their answers in place of those of the first."""
+"""Answers of second passes, in place of those of the first."""
 
 import json
 from pathlib import Path
@@ -9,108 +9,8 @@ import pytest
 
 import memagent_batch as ma
 from memagent_batch.cli.main import main
-from memagent_batch.cli.settings import job_of
-from memagent_batch.domain.addresses import text_hash
-from memagent_batch.errors import InputError
-from memagent_batch.runs.history import recorded_plan, write_begun_plan
-from memagent_batch.runs.plan import Again, Plan
-from memagent_batch.runs.second_pass import select_again
 from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.index import LogIndex
-from tests.runs.recorded_nights import Killed, Nights, plan_of
-
-DOCUMENTS: dict[str, str | None] = {"a": "one", "b": "it fails", "c": "three"}
-
-
-QUESTIONS = {"q": "Who?", "r": "Where?"}
-
-
-WHERE = "question_id = 'q' and (status = 'failed' or answer ~ 'ee$')"
-
-
-class TwoPasses:
-    """A first pass that has finished, and the place of a second one."""
-
-    def __init__(self, folder: Path) -> None:
-        self.first, self.second = (Nights(Location(uri=str(folder / name))) for name in ("first", "second"))
-        self.job = job_of(
-            documents="docs",
-            questions="list",
-            output=self.second.output.uri,
-            again_from=self.first.output.uri,
-            again_where=WHERE,
-        )
-        self.first.run(DOCUMENTS, QUESTIONS)
-
-    def select(self) -> Again:
-        found = select_again(self.job, output=self.second.output)
-        assert found is not None
-        return found
-
-    def plan(self, again: Again) -> Plan:
-        whole = plan_of(
-            {name: text for name, text in DOCUMENTS.items() if name in again.readings["document_id"].to_pylist()},
-            QUESTIONS,
-        )
-        return Plan(whole.documents, whole.asked.table, samples=1, again=again)
-
-    def stop(self, again: Again, *, has_plan: bool) -> None:
-        """A night that is killed; whether it had written its plan by then."""
-        plan = self.plan(again)
-        with pytest.raises(Killed):
-            self.second.run_plan(plan, texts(), job=self.job, killed_at="reading")
-        if has_plan:
-            run_id = json.loads((self.second.output / "run.json").read_bytes())["run_id"]
-            write_begun_plan(self.second.output, recorded_plan(plan, LogIndex()), run_id=run_id)
-
-
-def _pairs(again: Again) -> list[tuple[str, str]]:
-    return sorted((row["document_id"], row["question_id"]) for row in again.readings.to_pylist())
-
-
-def texts() -> dict[str, str]:
-    return {text_hash(text): text for text in DOCUMENTS.values() if text}
-
-
-@pytest.fixture
-def passes(tmp_path: Path) -> TwoPasses:
-    return TwoPasses(tmp_path)
-
-
-def test_condition_takes_readings_and_the_run_has_a_row_for_each(passes: TwoPasses) -> None:
-    again = passes.select()
-    assert _pairs(again) == [("b", "q"), ("c", "q")]
-    manifest = passes.second.run_plan(passes.plan(again), texts(), job=passes.job, mended=True)
-    assert passes.second.answers() == {("b", "q"): "it fails", ("c", "q"): "three"}
-    assert manifest["again"] == again.record
-    assert (again.record["pairs"], again.record["where"]) == (2, WHERE)
-    assert again.record["run_id"] == passes.first.last().run_id
-
-
-def test_stopped_pass_goes_on_with_its_readings_until_it_has_finished(passes: TwoPasses) -> None:
-    again = passes.select()
-    passes.stop(again, has_plan=True)
-    passes.first.run({**DOCUMENTS, "a": "a knee"}, QUESTIONS)
-    assert _pairs(passes.select()) == _pairs(again)
-    passes.stop(passes.select(), has_plan=False)
-    resumed = passes.select()
-    assert _pairs(resumed) == _pairs(again)
-    assert resumed.record["run_id"] == again.record["run_id"]
-    passes.second.run_plan(passes.plan(resumed), texts(), job=passes.job)
-    assert _pairs(passes.select()) == [("a", "q"), ("b", "q"), ("c", "q")]
-
-
-def test_stopped_pass_with_another_condition_selects_anew(passes: TwoPasses) -> None:
-    passes.stop(passes.select(), has_plan=True)
-    passes.job = passes.job.model_copy(update={"again_where": "document_id = 'a'"})
-    assert _pairs(passes.select()) == [("a", "q"), ("a", "r")]
-
-
-def test_question_that_is_not_asked_is_refused(passes: TwoPasses) -> None:
-    again = passes.select()
-    with pytest.raises(InputError, match=r"takes question 'q' of document 'b', which is not asked here"):
-        Plan(passes.plan(again).documents, plan_of({}, {"r": "Where?"}).asked.table, samples=1, again=again)
-
+from tests.runs.recorded_nights import Nights
 
 FOUR_DOCUMENTS: dict[str, str | None] = {"a": "one", "b": "it fails", "c": "three", "d": "four"}
 

@@ -1,7 +1,6 @@
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.store.turn_log.writer import TurnLogWriter
 from tests.runs.projections import projection_at
+from tests.store.turn_log.logs import outcome_row
 
 FIRST_MEMORY = "nothing yet"
 STOP, CUT = FinishReason.STOP, FinishReason.LENGTH
@@ -60,15 +60,17 @@ class RecordedRun:
         error: str | None = None,
         finish_reason: FinishReason = STOP,
         notes: int = 0,
+        is_backwards: bool = False,
     ) -> None:
         """Writes the turns and the outcome of a reading; the last update first, as side-by-side turns may end.
 
-        The first `notes` of the memories are notes on chunks.
+        The first `notes` of the memories are notes on chunks. Backwards, the last chunk was read first.
         """
         address = ReadingAddress(
             document_hash=text_hash(document), question_hash=text_hash(question), sample=sample, fingerprint="f"
         )
-        for index, (text, reason) in reversed(list(enumerate(memories))):
+        for number, (text, reason) in reversed(list(enumerate(memories))):
+            index = len(memories) - 1 - number if is_backwards else number
             span = ChunkSpan(index=index, token_start=2 * index, token_end=2 * index + 2, char_start=index, char_end=9)
             prompt = Prompt(
                 path=f"update/{index}",
@@ -78,28 +80,18 @@ class RecordedRun:
                 span=span,
                 writes=Writes.NOTE if index < notes else Writes.MEMORY,
             )
-            prompt = replace(prompt, number=index)
+            prompt = replace(prompt, number=number)
             self.writer.record_turn(address, prompt, Completion(token_ids=(7, 8, 9), text=text, finish_reason=reason))
-        status = {"status": Status.FAILED, "error_type": "E", "error_message": error} if error else {"status": "ok"}
+        found: dict[str, Any] = {"error_type": "E", "error_message": error}
         if not error:
             prompt = Prompt(path="answer", kind="answer", token_ids=(1,), max_tokens=4)
             prompt = replace(prompt, number=len(memories))
             self.writer.record_turn(address, prompt, Completion(token_ids=(5,), text=response, finish_reason=STOP))
-        now = datetime.now(UTC)
-        found = {"response": response, "memory": memories[-1][0] if memories else FIRST_MEMORY}
-        counts = dict.fromkeys(("num_cached_prompt_tokens", "num_replayed_turns", "num_prompt_tokens"), 0)
-        result: Any = {
-            **(found | {"finish_reason": finish_reason} if not error else {}),
-            **status,
-            **counts,
-            "memory_truncations": sum(reason is CUT for _, reason in memories),
-            "num_turns": len(memories) + 1,
-            "num_completion_tokens": 3,
-            "engine_seconds": 0.1,
-            "started_at": now,
-            "finished_at": now,
-            "model": "m",
-        }
+            memory = memories[-1][0] if memories else FIRST_MEMORY
+            found = {"response": response, "memory": memory, "finish_reason": finish_reason}
+        cuts = sum(reason is CUT for _, reason in memories)
+        status = Status.FAILED if error else Status.OK
+        result = outcome_row(status, memory_truncations=cuts, num_turns=len(memories) + 1, **found)
         await self.writer.record_outcome(address, result)
 
     def tables(
@@ -229,6 +221,18 @@ async def test_memories_tell_which_span_put_what_into_the_memory(tmp_path: Path)
     ]
     assert [row["finish_reason"] for row in rows] == ["stop", "stop", "stop", "length", "stop"]
     assert [row["num_tokens"] for row in rows] == [3, 3, 3, 3, 1]
+
+
+async def test_memories_are_in_the_order_of_reading_whatever_the_policy(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, documents=["a"])
+    await run.read("a", memories=[("end", STOP), ("middle", STOP), ("begin", STOP)], is_backwards=True)
+    rows = run.tables().memories.to_pylist()
+    assert [(row["turn"], row["chunk_index"], row["memory"]) for row in rows] == [
+        (0, 2, "end"),
+        (1, 1, "middle"),
+        (2, 0, "begin"),
+        (3, None, "begin"),
+    ]
 
 
 async def test_memories_show_notes_in_their_own_rows_and_what_was_merged_of_them(tmp_path: Path) -> None:

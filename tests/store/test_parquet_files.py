@@ -29,13 +29,6 @@ def test_read_parquet_gives_the_table_or_its_columns_in_their_order(tmp_path: Pa
     assert read_parquet(place, columns=["a", "c"]).equals(TABLE.select(["a", "c"]))
 
 
-@pytest.mark.s3
-def test_read_parquet_in_a_bucket_gives_the_table(s3_bucket: Location, tmp_path: Path) -> None:
-    pq.write_table(TABLE, tmp_path / "a.parquet")
-    (s3_bucket / "a.parquet").write_bytes((tmp_path / "a.parquet").read_bytes())
-    assert read_parquet(s3_bucket / "a.parquet").equals(TABLE)
-
-
 def test_read_parquet_leaves_no_thread_that_the_end_of_the_process_could_meet(tmp_path: Path) -> None:
     pq.write_table(TABLE, tmp_path / "a.parquet")
     command = [sys.executable, "-c", COUNTED, str(tmp_path / "a.parquet")]

@@ -56,11 +56,6 @@ def test_byte_lines_invalid_utf8_names_file_byte_and_line() -> None:
         next(lines)
 
 
-def test_byte_lines_invalid_utf8_after_a_byte_order_mark_counts_from_the_first_byte() -> None:
-    with pytest.raises(InputError, match="at byte 5 "):
-        next(ByteLines(stream=io.BytesIO(b"\xef\xbb\xbfa\xff"), path="f"))
-
-
 def test_jsonl_records_are_found_again_at_their_bytes(tmp_path: Path) -> None:
     data = '\ufeff{"text": "é"}\n\n  \r\n{"text": "b", "x": 1}\r\n{"text": "c"}'.encode()
     records = _read(JsonlReader(), tmp_path / "f", data, TEXT)

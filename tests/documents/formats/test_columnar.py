@@ -42,18 +42,6 @@ def _read(path: Path, *columns: InputColumn, groups: tuple[int, int] | None = No
     return [record.values for record in records]
 
 
-@WRITERS
-def test_read_rows_of_several_groups_have_places_that_fetch_them_again(write: Write, tmp_path: Path) -> None:
-    texts = [f"text {index}" for index in range(7)]
-    write(pa.table({"other": [b"\0"] * 7, "text": texts}), tmp_path / "f")
-    location = Location(uri=str(tmp_path / "f"))
-    records = list(ColumnarReader().read(location, columns=(TEXT,), groups=None))
-    assert [record.values for record in records] == [(text,) for text in texts]
-    assert [record.place.start for record in records] == [0, 0, 1, 1, 2, 2, 3]
-    wanted = [records[index] for index in (1, 2, 3, 6)]
-    assert list(ColumnarReader().fetch(location, columns=(TEXT,), places=[each.place for each in wanted])) == wanted
-
-
 def test_fetch_rows_of_a_large_row_group_are_found_in_any_of_its_batches(tmp_path: Path) -> None:
     texts = [str(index) for index in range(700)]
     pq.write_table(pa.table({"text": texts}), tmp_path / "f")
@@ -63,21 +51,6 @@ def test_fetch_rows_of_a_large_row_group_are_found_in_any_of_its_batches(tmp_pat
     for rows in ([0], [255, 256], [256], [511, 512, 699]):
         fetched = ColumnarReader().fetch(location, columns=(TEXT,), places=[places[row] for row in rows])
         assert [record.values[0] for record in fetched] == [str(row) for row in rows]
-
-
-@WRITERS
-def test_read_range_of_groups_gives_their_rows_only(write: Write, tmp_path: Path) -> None:
-    write(pa.table({"text": list("abcdefg")}), tmp_path / "f")
-    assert _read(tmp_path / "f", TEXT, groups=(1, 3)) == [("c",), ("d",), ("e",), ("f",)]
-
-
-@WRITERS
-def test_fetch_places_that_are_not_there_are_left_out(write: Write, tmp_path: Path) -> None:
-    write(pa.table({"text": list("abc")}), tmp_path / "f")
-    places = [Place(start=1, stop=0), Place(start=1, stop=1), Place(start=9, stop=0)]
-    location = Location(uri=str(tmp_path / "f"))
-    (record,) = ColumnarReader().fetch(location, columns=(TEXT,), places=places)
-    assert (record.place, record.values) == (places[0], ("c",))
 
 
 def test_fetch_value_that_can_not_be_read_concerns_its_row_only(tmp_path: Path) -> None:
@@ -189,42 +162,12 @@ def test_read_column_that_is_there_twice_is_refused(tmp_path: Path) -> None:
         _read(tmp_path / "f", TEXT)
 
 
-def test_read_null_id_is_refused_with_its_row(tmp_path: Path) -> None:
-    _write_parquet(pa.table({"document_id": ["a", "b", "c", None]}), tmp_path / "f")
-    with pytest.raises(InputError, match=r"f, row group 2, row 2: column 'document_id' is null"):
-        _read(tmp_path / "f", ID)
-
-
-@WRITERS
-@pytest.mark.parametrize("keep", [0, 3, 60, -10])
-def test_read_truncated_file_is_refused_by_name(keep: int, write: Write, tmp_path: Path) -> None:
-    write(pa.table({"text": ["a" * 100, "b"]}), tmp_path / "whole")
-    (tmp_path / "cut").write_bytes((tmp_path / "whole").read_bytes()[:keep])
-    with pytest.raises(InputError, match=r"cut can't be read"):
-        _read(tmp_path / "cut", TEXT)
-
-
-@WRITERS
-def test_read_file_with_damaged_pages_is_refused_or_read_but_never_breaks(write: Write, tmp_path: Path) -> None:
-    write(pa.table({"text": [f"{index} " * 50 for index in range(6)]}), tmp_path / "f")
-    data = bytearray((tmp_path / "f").read_bytes())
-    data[8:200] = bytes(192)
-    (tmp_path / "f").write_bytes(data)
-    with pytest.raises(InputError):
-        _read(tmp_path / "f", TEXT)
-
-
 def test_read_arrow_stream_is_refused_with_the_remedy(tmp_path: Path) -> None:
     table = pa.table({"text": ["a"]})
     with pa.ipc.new_stream(str(tmp_path / "f"), table.schema) as writer:
         writer.write_table(table)
     with pytest.raises(InputError, match="new_file"):
         _read(tmp_path / "f", TEXT)
-
-
-def test_read_missing_file_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="gone: no such file"):
-        _read(tmp_path / "gone", TEXT)
 
 
 def test_open_grouped_empty_table_has_no_rows(tmp_path: Path) -> None:

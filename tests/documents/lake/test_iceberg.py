@@ -90,9 +90,6 @@ def _of_added_files(folder: Path) -> "Table":
     return table
 
 
-Deletes = Callable[[str, list[int], Path], Any]
-
-
 def _position_deletes(path: str, rows: list[int], folder: Path) -> Any:
     """A file that names rows of data files, as other engines write it."""
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 import ray
 
-from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import JobConfig, PoolConfig
 from memagent_batch.engines.engine import Engine
@@ -22,6 +21,7 @@ from memagent_batch.executors.ray.executor import require_node, require_place
 from memagent_batch.executors.reader import Reader
 from memagent_batch.flows import answer as pipeline
 from memagent_batch.runs.manifest import Manifest
+from tests.jobs import small_job
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not find the modules of tests
 
@@ -62,31 +62,17 @@ class OneBrokenReader(BrokenReader):
         return (self.folder / "broken").read_text() == self.actor
 
 
-class ReaderThatBreaks(BrokenReader):
-    """Both replicas start; one dies at its first documents, and can't start again."""
-
-    def is_broken(self) -> bool:
-        return (self.folder / "broken").exists() and (self.folder / "broken").read_text() == self.actor
-
-    async def __call__(self, batch: pa.Table) -> pa.Table:
-        if not (self.folder / "broken").exists():
-            (self.folder / "broken").write_text(self.actor)
-            os._exit(1)
-        return await super().__call__(batch)
-
-
 def job_in(folder: Path, model: str, *, num_replicas: int = 2) -> JobConfig:
     rows = [{"document_id": f"d{number}", "text": f"{number} and some words " * 50} for number in range(NUM_DOCUMENTS)]
     pq.write_table(pa.Table.from_pylist(rows), folder / "documents.parquet")
-    return job_of(
+    return small_job(
+        folder,
+        model,
+        executor="ray",
         documents=str(folder / "documents.parquet"),
-        output=str(folder / "run"),
         ask=("Who?",),
-        model=model,
-        engine="simulated",
         simulated={"turn_seconds": 0.01},
-        window_tokens=1000,
-        policy={"chunk_tokens": 30, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
+        policy={"chunk_tokens": 30},
         pool={"replicas": num_replicas, "cpus_per_replica": 0.1, "readings_in_flight": 2},
     )
 
@@ -136,17 +122,6 @@ def test_run_of_which_no_replica_can_start_ends_with_the_error(
     with pytest.raises(EngineStartError, match=f"^{PROBLEM}$"):
         run(job_in(tmp_path, text_model, num_replicas=num_replicas), BrokenReader, monkeypatch)
     assert num_starts(tmp_path) == [1] * num_replicas
-
-
-@pytest.mark.slow
-def test_replica_that_dies_and_can_not_start_again_ends_the_run_which_goes_on_without_it(
-    text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = job_in(tmp_path, text_model)
-    with pytest.raises(EngineStartError, match=f"^{PROBLEM}$"):
-        run(job, ReaderThatBreaks, monkeypatch)
-    (tmp_path / "broken").unlink()
-    assert run(job, OneBrokenReader, monkeypatch)["counts"]["ok"] == NUM_DOCUMENTS
 
 
 def test_replica_that_takes_more_gpus_than_any_node_has_is_refused_where_no_node_can_join() -> None:

@@ -101,6 +101,7 @@ print("result")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_what_ray_prints_of_a_dead_worker_goes_to_stderr(tmp_path: Path) -> None:
     messages = tmp_path / "stderr.txt"

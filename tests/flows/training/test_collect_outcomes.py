@@ -18,13 +18,10 @@ from memagent_batch.executors.local import LocalExecutor
 from memagent_batch.flows.check import check
 from memagent_batch.flows.collect import collect, sampled_job, write_rollouts_table
 from memagent_batch.flows.plan import make_plan
-from memagent_batch.runs.parts import plan_parts
 from memagent_batch.runs.plan import Plan
 from memagent_batch.store.json_files import read_json
-from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.training.rollouts.table import RolloutsRecord
-from memagent_batch.training.rollouts.write import RolloutTask, project_rollouts
-from memagent_batch.wiring import identify_reader, make_output
+from memagent_batch.wiring import make_output
 from tests.flows.training.collected import NOISE, rows_of, write_inputs
 from tests.jobs import small_job
 
@@ -124,31 +121,6 @@ def test_collect_superseded_leaves_the_newer_rollouts_alone(collected: Collected
     assert before
     assert {path: path.read_bytes() for path in output.glob("rollouts*/*")} == before
     assert (output / "rollouts.json").exists()
-
-
-def test_collect_superseded_while_it_wrote_leaves_no_file(
-    collected: Collected, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = sampled_job(collected.job)
-    reader, output = identify_reader(settings.agent), make_output(settings)
-    [part] = plan_parts(plan_of(settings), scan_log(output, fingerprint=reader.fingerprint))
-    rollouts = collected.folder / "run" / "rollouts"
-    shutil.rmtree(rollouts)
-    written: list[list[str]] = []
-
-    def claim(*_: Any, **__: Any) -> None:
-        written.append([path.name for path in rollouts.glob("*")])
-        if written[-1]:
-            raise SupersededError("a newer attempt")
-
-    monkeypatch.setattr("memagent_batch.training.rollouts.write.require_claim", claim)
-    with pytest.raises(SupersededError):
-        project_rollouts(
-            part,
-            task=RolloutTask(job=settings, run_id=collected.record["run_id"], reader=reader),
-        )
-    assert [len(names) for names in written] == [0, 1]
-    assert not list(rollouts.iterdir())
 
 
 def test_collect_with_another_number_of_samples_is_refused(tmp_path: Path, text_model: str) -> None:

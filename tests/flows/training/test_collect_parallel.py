@@ -4,13 +4,10 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.flows.collect import collect
-from memagent_batch.store.location import Location
 from memagent_batch.tokens.tokenizer import load_tokenizer
-from memagent_batch.training.export import BRIDGES, export_rollouts
 from tests.flows.training import drawing_engine
 from tests.flows.training.collected import NOISE, rows_of, write_inputs
 from tests.jobs import small_job
@@ -65,13 +62,3 @@ def test_rollouts_of_siblings_stand_in_the_order_of_asking_and_share_one_advanta
 def mean_reward(samples: dict[tuple[str, int], list[dict[str, Any]]], group: str) -> float:
     rewards = [turns[-1]["reward"] for (name, _), turns in samples.items() if name == group]
     return float(sum(rewards) / len(rewards))
-
-
-@pytest.mark.parametrize("to", list(BRIDGES))
-def test_rollouts_of_siblings_are_exported_turn_by_turn(folder: Path, tmp_path: Path, to: str) -> None:
-    samples = samples_of(folder)
-    file = tmp_path / f"{to}.parquet"
-    counts = export_rollouts(Location(uri=str(folder / "run")), Location(uri=str(file)), to=to)
-    assert counts["samples"] == len(samples)
-    assert counts["turns"] == sum(map(len, samples.values()))
-    assert pq.read_table(file).num_rows == (counts["turns"] if to == "trl" else 2)

@@ -133,22 +133,19 @@ def test_train_model_that_does_not_fit_the_memory_is_refused_before_anything_is_
         train(training.model_copy(update={"model": str(model)}))
 
 
-def test_train_table_without_a_group_is_refused(tmp_path: Path) -> None:
-    table = write_table(tmp_path / "table", [[RIGHT, RIGHT]], rollouts=RolloutConfig(drop_equal=True))
-    with pytest.raises(InputError, match="every group was left out"):
-        train(settings_of(table, tmp_path / "model"))
-
-
-def test_train_table_without_an_advantage_is_refused(tmp_path: Path) -> None:
-    table = write_table(tmp_path / "table", [[None, None]])
-    with pytest.raises(InputError, match="no sample has an advantage and a response"):
-        train(settings_of(table, tmp_path / "model"))
-    assert [path.name for path in tmp_path.iterdir()] == ["table"]
-
-
-def test_train_table_of_equal_rewards_is_refused_and_no_model_is_written(tmp_path: Path) -> None:
-    table = write_table(tmp_path / "table", [[RIGHT, RIGHT], [WRONG, WRONG, None]])
-    with pytest.raises(LearningError, match=r"nothing to learn: the rewards of every group are equal \(mean 0\.5\)"):
+@pytest.mark.parametrize(
+    ("groups", "rollouts", "error", "said"),
+    [
+        ([[RIGHT, RIGHT]], RolloutConfig(drop_equal=True), InputError, "every group was left out"),
+        ([[None, None]], GROUPS, InputError, "no sample has an advantage and a response"),
+        ([[RIGHT, RIGHT], [WRONG, WRONG, None]], GROUPS, LearningError, r"the rewards of every group .*mean 0\.5"),
+    ],
+)
+def test_train_table_that_teaches_nothing_is_refused_and_no_model_is_written(
+    tmp_path: Path, groups: list[list[str | None]], rollouts: RolloutConfig, error: type[Exception], said: str
+) -> None:
+    table = write_table(tmp_path / "table", groups, rollouts=rollouts)
+    with pytest.raises(error, match=said):
         train(settings_of(table, tmp_path / "model"))
     assert [path.name for path in tmp_path.iterdir()] == ["table"]
 

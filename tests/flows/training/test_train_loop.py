@@ -120,6 +120,7 @@ async def test_loop_engine_that_dies_leaves_the_step_to_the_next_try(
     assert [line["step"] for line in lines_of(tmp_path)] == [0, 1]
 
 
+@pytest.mark.slow
 async def test_loop_warns_where_the_engine_still_draws_with_old_weights(
     tmp_path: Path,
     engine: VllmEngine,

@@ -7,6 +7,7 @@ from typing import Any
 
 from memagent_batch.config.job import LogConfig
 from memagent_batch.domain.addresses import ReadingAddress
+from memagent_batch.domain.readings import Status
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import LogIndex, read_outcomes, scan_log
@@ -26,9 +27,14 @@ def written(folder: Path, *, run_ids: tuple[str, ...] = RUNS[:1], writers: str =
     return output
 
 
+def outcome_row(status: Status = Status.OK, **columns: Any) -> Any:
+    """A row of the log of outcomes: zeros, nulls, and these columns."""
+    counts = ("num_turns", "num_replayed_turns", "num_prompt_tokens", "num_cached_prompt_tokens")
+    zeros = dict.fromkeys((*counts, "num_completion_tokens", "memory_truncations"), 0)
+    return {"status": status, **zeros, "engine_seconds": 0.5, "finished_at": datetime.now(UTC), "model": "m", **columns}
+
+
 async def write(output: Location, *, run_id: str, writer_id: str) -> None:
-    zeros = ["memory_truncations", "num_turns", "num_replayed_turns", "num_prompt_tokens", "num_completion_tokens"]
-    ended: Any = {"status": "ok", **dict.fromkeys(zeros, 0), "num_cached_prompt_tokens": 0, "engine_seconds": 0.5}
     writer = TurnLogWriter(
         output, run_id=run_id, writer_id=writer_id, settings=LogConfig(flush_seconds=0.001, outage_seconds=0)
     )
@@ -39,8 +45,7 @@ async def write(output: Location, *, run_id: str, writer_id: str) -> None:
         writer.record_turn(
             address, prompt, Completion(token_ids=(7,), text=f"turn of {name}", finish_reason=FinishReason.STOP)
         )
-        outcome = ended | {"response": f"answer of {name}", "finished_at": datetime.now(UTC), "model": "m"}
-        await writer.record_outcome(address, outcome)
+        await writer.record_outcome(address, outcome_row(response=f"answer of {name}"))
     await writer.close()
 
 

@@ -32,6 +32,7 @@ from memagent_batch.store.turn_log.rows import TURN_LOG, completion_of
 from memagent_batch.store.turn_log.turns import read_turns
 from memagent_batch.store.turn_log.writer import TurnLogWriter, new_run_id
 from tests.store.turn_log.indexes import readings_of, turn_keys
+from tests.store.turn_log.logs import outcome_row
 
 KINDS = (turns.UPDATE, turns.ANSWER, turns.READ, turns.MERGE, turns.DIRECT)
 AT_ONCE = LogConfig(flush_seconds=0.01)
@@ -61,20 +62,8 @@ SECONDS = count()
 
 
 def outcome_of(status: Status = Status.OK, *, response: str = "r", finished_at: datetime | None = None) -> Any:
-    """A row without the columns that may be null."""
-    return {
-        "status": status,
-        "response": response,
-        "memory_truncations": 0,
-        "num_turns": 1,
-        "num_replayed_turns": 0,
-        "num_prompt_tokens": 2,
-        "num_cached_prompt_tokens": 0,
-        "num_completion_tokens": 2,
-        "engine_seconds": 0.5,
-        "finished_at": finished_at or NOON + timedelta(seconds=next(SECONDS)),
-        "model": "m",
-    }
+    moment = finished_at or NOON + timedelta(seconds=next(SECONDS))
+    return outcome_row(status, response=response, finished_at=moment)
 
 
 def writer_at(
@@ -135,6 +124,7 @@ def completions(draw: st.DrawFn) -> Completion:
         num_prompt_tokens=draw(st.integers(0, 2**40)),
         num_cached_prompt_tokens=draw(st.integers(0, 2**40)),
         engine_seconds=draw(st.floats(0, 1e6)),
+        menu_logprobs=draw(st.none() | st.lists(st.floats(-9, 0, width=32), min_size=1, max_size=3)),
         num_markers=draw(st.none() | st.integers(0, 2**40)),
         num_billed_tokens=draw(st.none() | st.integers(0, 2**40)),
     )

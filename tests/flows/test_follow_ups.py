@@ -1,4 +1,4 @@
-"""Values, evidence and support asked after the answers of a run: real Ray, a real S3 API, an engine without a model."""
+"""Values, evidence and support asked after the answers of a run, by an engine without a model."""
 
 import json
 from collections import Counter
@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import SettingsError
 from memagent_batch.flows.answer import answer
@@ -20,8 +19,7 @@ from memagent_batch.flows.plan import plan_checked
 from memagent_batch.runs.state import read_state
 from memagent_batch.runs.tables import ANSWERS, EVIDENCE, read_tables
 from memagent_batch.store.location import Location
-
-pytestmark = [pytest.mark.s3]
+from tests.jobs import small_job
 
 TEXTS = {
     "crlf": "The deed is old.\r\nIt was simulated in Rome.\r\nAnn signed it.\r\n" * 6,
@@ -58,19 +56,8 @@ def documents(tmp_path: Path) -> Path:
 
 
 def job(documents: Path, model: str, output: Location, *, ask: list[Any], **values: Any) -> JobConfig:
-    given: dict[str, Any] = {
-        "documents": str(documents),
-        "ask": ask,
-        "output": output.uri,
-        "storage_options": output.storage_options,
-        "engine": "simulated",
-        "model": model,
-        "window_tokens": 1500,
-        "policy": {"chunk_tokens": 60, "question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40},
-        "follow_ups": {"json_tokens": 64},
-        "log": {"flush_seconds": 0.1},
-    }
-    return job_of(executor="local", **given | values)
+    own = {"documents": str(documents), "ask": ask, "output": output.uri, "window_tokens": 1500}
+    return small_job("", model, **{**own, "follow_ups": {"json_tokens": 64}, "policy": {"chunk_tokens": 60}, **values})
 
 
 def table(output: Location, manifest: Any, name: str) -> pa.Table:
@@ -171,18 +158,6 @@ def _require_evidence(evidence: pa.Table, answers: dict[tuple[str, str], dict[st
 
 
 def _require_results(results: pa.Table) -> None:
-    kinds = dict(zip(results.schema.names, results.schema.types, strict=True))
-    assert kinds == {
-        "document_id": pa.string(),
-        "free": pa.string(),
-        "signed": pa.bool_(),
-        "risk": pa.string(),
-        "tags": pa.list_(pa.string()),
-        "price": pa.float64(),
-        "day": pa.date32(),
-        "party": pa.struct([("name", pa.string()), ("shares", pa.list_(pa.int64()))]),
-        "again": pa.bool_(),
-    }
     rows = {row.pop("document_id"): row for row in results.to_pylist()}
     assert rows.keys() == TEXTS.keys() | {"none"}
     assert rows["crlf"] == {
@@ -216,16 +191,6 @@ def _require_same(one: pa.Table, other: pa.Table) -> None:
     assert ordered[0] == ordered[1]
 
 
-def test_other_type_asks_the_value_alone(documents: Path, text_model: str, s3_bucket: Location) -> None:
-    ask = [{"question_id": "q", "question": "How much?", "answer_type": "bool"}]
-    values: dict[str, Any] = {"follow_ups": {"evidence": True, "json_tokens": 64}}
-    answer(job(documents, text_model, s3_bucket, ask=ask, **values))
-    ask[0]["answer_type"] = "number"
-    second = answer(job(documents, text_model, s3_bucket, ask=ask, **values))
-    assert logged_kinds(s3_bucket)[second["run_id"]] == {"value": len(TEXTS)}
-    assert table(s3_bucket, second, "answers")["value_number"].drop_null().to_pylist() == [0.0] * len(TEXTS)
-
-
 @pytest.mark.parametrize(
     ("values", "error", "problem"),
     [
@@ -245,39 +210,3 @@ def test_follow_up_turns_that_cannot_be_asked_are_refused_before_the_run(
     with pytest.raises(error, match=problem):
         check(job(documents, text_model, output, ask=TYPED, **values))
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.vllm
-@pytest.mark.slow
-def test_follow_up_turns_of_the_shipped_policy_on_real_vllm_are_valid_and_replayed(
-    vllm_server: str, tiny_model: str, tmp_path: Path
-) -> None:
-    text = "It rained. The access code of quiet-harbour is 4071936.\r\nIt rained 😀 again. The code is old.\n"
-    pq.write_table(pa.table({"document_id": ["note"], "text": [text * 4]}), tmp_path / "d.parquet")
-    values: dict[str, Any] = {
-        "engine": "openai",
-        "openai": {"base_url": vllm_server},
-        "tokenizer": tiny_model,
-        "weights_version": "tiny",
-        "policy": {"chunk_tokens": 200, "question_tokens": 64, "memory_tokens": 64, "answer_tokens": 64},
-        "window_tokens": 1024,
-        "follow_ups": {**FOLLOW_UPS, "json_tokens": 96},
-    }
-    ask = [{**row, "question": "What is the access code of quiet-harbour?"} for row in TYPED]
-    settings = job(tmp_path / "d.parquet", "tiny", Location(uri=str(tmp_path / "out")), ask=ask, **values)
-    output, first = Location(uri=str(tmp_path / "out")), answer(settings)
-    rows = by_id(table(output, first, "answers"))
-    for name, row in rows.items():
-        assert (row["status"], row["coverage"]) == ("ok", 1.0)
-        cut = row["value_status"] == "invalid" and "cut" in row["follow_up_error"]
-        assert cut or row["value_status"] in (None, "ok", "not_stated"), name
-        assert row["follow_up_error"] is None or cut
-    assert rows["note", "price"]["value_status"] in ("ok", "not_stated")
-    assert 0 < rows["note", "signed"]["confidence"] <= 1
-    for each in table(output, first, "evidence").to_pylist():
-        if each["char_start"] is not None:
-            assert each["text"] == (text * 4)[each["char_start"] : each["char_end"]]
-    assert table(output, first, "results").num_rows == 1
-    again = answer(settings)
-    assert again["run_id"] not in logged_kinds(output)
-    assert again["files"] == first["files"]

@@ -1,24 +1,15 @@
 """Questions bound to documents that are not there: rows that say so, over several nights."""
 
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from memagent_batch.runs.comparison import compare_runs
 from memagent_batch.runs.history import find_run
 from memagent_batch.runs.parts import plan_parts
-from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import LogIndex
 from tests.runs.recorded_nights import Nights, plan_of
 
 ALL = {"q": "Why?"}
 BOUND = {("a", "r"): "Who?", ("b", "r"): "When?"}
-
-
-@pytest.fixture
-def nights(tmp_path: Path) -> Nights:
-    return Nights(Location(uri=str(tmp_path / "run")))
 
 
 def rows_of(nights: Nights, document_id: str) -> list[tuple[Any, ...]]:

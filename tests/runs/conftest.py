@@ -1,0 +1,12 @@
+from pathlib import Path
+
+import pytest
+
+from memagent_batch.store.location import Location
+from tests.runs.recorded_nights import Nights
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Nights:
+    """A scan without a run."""
+    return Nights(Location(uri=str(tmp_path / "run")))
