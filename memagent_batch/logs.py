@@ -75,8 +75,6 @@ class EventKind(StrEnum):
     """The counts close and the manifest is written."""
     RUN_STOPPED = "run_stopped"
     """The command ends with an error; its exit code is not 0."""
-    RUN_SUPERVISED = "run_supervised"
-    """A run under `memagent supervise` has ended with another exit code than 0, and starts again or not."""
     STEP = "step"
     """What happens before the first reading begins: a line that disappears where stderr is a terminal."""
     PROGRESS = "progress"
@@ -97,8 +95,6 @@ class EventKind(StrEnum):
     """It answers again; the readings go on."""
     RECORD_UNREADABLE = "record_unreadable"
     """A file that an earlier run or a review has left can't be used; the work goes on without it."""
-    PROBABILITIES_DIFFER = "probabilities_differ"
-    """The learner computes other probabilities for the drawn tokens than the engine that drew them."""
     OTHER = "other"
     """A line of a library, or one that was written to stderr past `logging`."""
 

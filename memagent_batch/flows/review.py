@@ -1,4 +1,4 @@
-"""How good a scan is, by people's labels of a sample: plan, make, import, estimate, calibrate. No Ray."""
+"""How good a scan is, by people's labels of a sample: make, import, estimate, calibrate. No Ray."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -38,7 +38,6 @@ from memagent_batch.review.labels import (
     person,
     read_label_rows,
 )
-from memagent_batch.review.plan import PlanRow, plan_rows
 from memagent_batch.review.population import Population, StratumRule, draw, read_population, seed_text
 from memagent_batch.review.record import (
     ANSWERED_BY_YES,
@@ -97,32 +96,6 @@ def ask_review(
         raise SettingsError("--by: it divides by values; take out --flagged and --unsure")
     rule = rule_of(None if by else flagged or ANSWERED_BY_YES, by=by, unsure_below=unsure_below)
     return ReviewRequest(question_id=question_id, rule=rule, **asked)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReviewPlan:
-    """What a review will be able to say."""
-
-    readings: dict[str, int]
-    drawn: dict[str, int]
-    """Of these, to be labelled."""
-    num_unreadable: int
-    """Readings of documents whose text nobody can read."""
-    rows: Sequence[PlanRow]
-    """For each assumed truth."""
-
-
-def plan_review(output: Location, asked: ReviewRequest, *, precision: float, width: float) -> ReviewPlan:
-    """Says how wide the intervals will be.
-
-    Raises:
-        OutputError: no run has finished, or its tables can't be read.
-        SettingsError: there is no such question, column or stratum.
-    """
-    _, population = _population(output, asked)
-    drawn = parse_labels(asked.labels, population.sizes)
-    rows = plan_rows(population.sizes, drawn, values=population.values, precision=precision, width=width)
-    return ReviewPlan(readings=population.sizes, drawn=drawn, num_unreadable=population.num_unreadable, rows=list(rows))
 
 
 def make_review(output: Location, asked: ReviewRequest) -> dict[str, Any]:

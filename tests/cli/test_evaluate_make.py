@@ -138,7 +138,6 @@ def test_make_with_essays_hides_needles_in_them(tmp_path: Path) -> None:
         (("--samples", "0"), {}, "--samples: 0 is below 1, the least"),
         (("--essays", "absent"), {}, "absent: no such file or folder"),
         (("--model", "tests"), {}, "the folder tests has no tokenizer.json"),
-        (("--documents", "lake"), {}, "--documents: they belong to --from-questions"),
         (("--storage-options", "{"), {}, "--storage-options is not JSON"),
         (("--storage-options", "[]"), {}, "--storage-options: this holds no names with values"),
     ],

@@ -11,7 +11,7 @@ import pytest
 
 from memagent_batch.cli.main import main
 from memagent_batch.errors import InputError, OutputError, SettingsError
-from memagent_batch.flows.review import ReviewRequest, import_labels, make_estimate, make_review, plan_review
+from memagent_batch.flows.review import ReviewRequest, import_labels, make_estimate, make_review
 from memagent_batch.review.labels import Purpose, read_label_rows
 from memagent_batch.review.population import draw, read_population, seed_text
 from memagent_batch.review.record import rule_of
@@ -73,17 +73,6 @@ def test_estimates_cover_the_truth_with_people_who_err(output: Path, location: L
     assert values["agreement"]["num_pairs"] >= 75
     assert (values["agreement"]["kappa"] == 1.0) == (error_rate == 0)
     assert "allowing for errors of reviewers" in page
-
-
-def test_estimate_is_as_narrow_as_the_plan_promised(output: Path, location: Location) -> None:
-    truth = write_run(output, MADE)
-    plan = plan_review(location, ASKED, precision=0.8, width=0.2)
-    assert sum(plan.drawn.values()) == 750
-    promised = next(row for row in plan.rows if row.elusion == 0.02)
-    label_all(output, truth)
-    values, _ = make_estimate(location, None, so_far=False, with_seen=False)
-    recall = values["values"][0]["measures"]["recall"]
-    assert recall["high"] - recall["low"] == pytest.approx(promised.recall.width, rel=0.25)
 
 
 def test_sample_is_drawn_again_from_the_manifest_by_anyone(output: Path, location: Location) -> None:
@@ -241,13 +230,12 @@ def test_measures_that_rest_on_a_stratum_without_labels_are_not_known(output: Pa
     assert [name for name, each in measures.items() if each["value"] is not None] == ["precision"]
 
 
-def test_plan_draws_of_strata_that_labels_do_not_name_so_that_all_measures_are_known(
+def test_review_draws_of_strata_that_labels_do_not_name_so_that_all_measures_are_known(
     output: Path, location: Location
 ) -> None:
     truth = write_run(output, replace(MADE, num_documents=400))
     asked = replace(ASKED, labels="flagged=60,not_flagged=120", second_share=0.0)
-    plan = plan_review(location, asked, precision=0.8, width=0.2)
-    assert plan.drawn == {"failed": 5, "flagged": 60, "invalid": 5, "not_flagged": 120}
+    assert make_review(location, asked)["drawn"] == {"failed": 5, "flagged": 60, "invalid": 5, "not_flagged": 120}
     label_all(output, truth, asked=asked)
     values, _ = make_estimate(location, None, so_far=False, with_seen=False)
     assert all(each["value"] is not None for each in values["values"][0]["measures"].values())

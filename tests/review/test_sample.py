@@ -8,7 +8,6 @@ import pytest
 
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.review.labels import Purpose
-from memagent_batch.review.plan import plan_rows
 from memagent_batch.review.population import draw, seed_text, strata_of
 from memagent_batch.review.record import rule_of
 from memagent_batch.review.strata import Stratum, allocate, parse_labels
@@ -161,14 +160,3 @@ def test_stratum_that_is_not_named_gets_the_fewest_labels_that_say_something_of_
 def test_labels_that_are_no_number_are_refused(text: str) -> None:
     with pytest.raises(SettingsError, match="--labels"):
         parse_labels(text, {"flagged": 10, "not_flagged": 20})
-
-
-def test_plan_says_where_no_sample_helps() -> None:
-    sizes = {"flagged": 200, "not_flagged": 49_800}
-    rows = list(plan_rows(sizes, allocate(750, sizes), values=[], precision=0.7, width=0.2))
-    rare = rows[1]
-    assert rare.richness < 0.01
-    assert rare.recall.width > 0.4
-    assert not rare.helps
-    rich = {"flagged": 4000, "not_flagged": 6000}
-    assert all(row.helps for row in plan_rows(rich, allocate(750, rich), values=[], precision=0.9, width=0.2))
