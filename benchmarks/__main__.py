@@ -9,7 +9,7 @@ from typing import Any
 
 MEASUREMENTS = {
     "ceiling": "How much of vLLM's own speed reaches the readings?",
-    "peers": "How fast is the job against others who run the same loop?",
+    "peers": "How fast is the job against datatrove, which runs the same loop?",
     "overhead": "What does everything that is not the engine cost?",
     "length": "Does a token of a long document cost more than one of a short document?",
     "scale": "What does a corpus cost the driver, first and with nothing changed?",
