@@ -69,8 +69,6 @@ class EventKind(StrEnum):
     """A shipped policy gets questions of a form that it was not trained on."""
     THOUGHTS_UNBOUNDED = "thoughts_unbounded"
     """The model always thinks, and nothing bounds its thoughts."""
-    TOKENIZERS_DIFFER = "tokenizers_differ"
-    """A suite is read with another tokeniser than the one in whose tokens its lengths are counted."""
     RUN_CLOSED = "run_closed"
     """The counts close and the manifest is written."""
     RUN_STOPPED = "run_stopped"

@@ -26,7 +26,7 @@ class MakeReview(OutputCommand):
     command = "memagent review make"
     examples = (
         "memagent review make out/ --question clause --labels 750",
-        "memagent review make out/ --question risk --by value_label --labels 1000",
+        "memagent review make out/ --question risk --flagged \"value_label = 'red'\" --labels 1000",
     )
 
     page = "docs/how-to/review.md"
@@ -36,8 +36,6 @@ class MakeReview(OutputCommand):
     flagged: str | None = None
     """What the scan found, as in "value_bool = true" (the default), "value_label in ('red', 'amber')" or
     "answer ~ '(?i)^yes'"."""
-    by: str | None = None
-    """Review each value of a column apart, as of value_label."""
     unsure: OptionShare | None = None
     """Confidence below which what was not flagged is a separate stratum."""
     labels: str = "750"
@@ -57,7 +55,6 @@ class MakeReview(OutputCommand):
         asked = ask_review(
             self.question,
             flagged=self.flagged,
-            by=self.by,
             unsure_below=self.unsure,
             labels=self.labels,
             seed=self.seed,

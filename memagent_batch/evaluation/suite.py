@@ -170,8 +170,6 @@ class Suite:
     """As `evaluation.json` names it, without credentials."""
     questions_of: Callable[[pa.Table], pa.Table]
     """Its questions, a table of `SUITE_QUESTIONS`, by the answers to them (`ANSWER_COLUMNS`)."""
-    tokenizer: Mapping[str, str] | None = None
-    """Name and hash of the tokeniser in whose tokens its lengths are counted; None if it does not say."""
 
 
 def open_suite(place: Location) -> Suite:
@@ -184,7 +182,6 @@ def open_suite(place: Location) -> Suite:
     return Suite(
         name=mask_url(place.fs.unstrip_protocol(place.path)),
         questions_of=lambda _: questions,
-        tokenizer=read_description(place).get("inputs", {}).get("tokenizer"),
     )
 
 

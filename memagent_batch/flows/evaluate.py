@@ -26,7 +26,7 @@ from memagent_batch.logs import EventKind
 from memagent_batch.runs.manifest import require_manifest, require_read, require_success
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes
-from memagent_batch.wiring import ReaderIdentity, identify_reader, make_output
+from memagent_batch.wiring import identify_reader, make_output
 
 log = logging.getLogger(__name__)
 
@@ -55,8 +55,8 @@ def evaluate_suite(
     """
     evaluation = claim_evaluation(output, suite=suite.name)
     jobs = {variant.name: variant_job(variant, sources=sources, output=output) for variant in variants}
-    for name, job in jobs.items():
-        warn_of_tokenizer(name, job, suite=suite, reader=identify_reader(job.agent))
+    for job in jobs.values():
+        identify_reader(job.agent)  # an agent that can't work is refused before another one reads
     scores = []
     for number, variant in enumerate(variants, start=1):
         message = f"variant {number} of {len(jobs)}: {variant.name}"
@@ -87,20 +87,6 @@ def naming(variant: Variant) -> Iterator[None]:
         yield
     except MemagentError as error:
         raise type(error)(f"variant {variant.name!r}: {error}") from error
-
-
-def warn_of_tokenizer(name: str, job: JobConfig, *, suite: Suite, reader: ReaderIdentity) -> None:
-    """Warns where a variant counts other tokens than the suite: its lengths are labels, so scores stay right."""
-    if suite.tokenizer is None or suite.tokenizer["sha256"] == reader.parts["tokenizer_sha256"]:
-        return
-    model = job.agent.tokenizer or job.agent.model
-    message = (
-        f"variant {name!r}: the lengths of this suite are tokens of {suite.tokenizer['name']!r}, and {model!r} "
-        f"has another tokeniser; scores are right, lengths are not in its tokens. To count in them, make the suite "
-        f"with --model {model}"
-    )
-    fields = {"variant": name, "suite_tokenizer": suite.tokenizer["name"], "tokenizer": model}
-    log.warning(message, extra={"event": EventKind.TOKENIZERS_DIFFER, **fields})
 
 
 def _with_prompt_set(agent: AgentConfig) -> AgentConfig:

@@ -52,17 +52,17 @@ class StratumCounts:
         return self.num_readings * self.num_positive / max(1, self.num_labelled)
 
 
-def draw_totals(strata: Sequence[StratumCounts]) -> Totals:
+def draw_totals(strata: Sequence[StratumCounts], *, seed: int = SEED, num_draws: int = NUM_DRAWS) -> Totals:
     """Draws the positives of each stratum: those labelled so, and a beta-binomial number of the unlabelled.
 
     The way of Webber, Approximate recall confidence intervals, ACM TOIS 31(1), 2013. What was labelled is known, so
     that a stratum that was read whole has one total only.
     """
-    rng = np.random.default_rng(SEED)
-    draws = np.empty((len(strata), NUM_DRAWS), np.int64)
+    rng = np.random.default_rng(seed)
+    draws = np.empty((len(strata), num_draws), np.int64)
     for row, stratum in enumerate(strata):
         num_negative = stratum.num_labelled - stratum.num_positive
-        shares = rng.beta(stratum.num_positive + HALF, num_negative + HALF, NUM_DRAWS)
+        shares = rng.beta(stratum.num_positive + HALF, num_negative + HALF, num_draws)
         draws[row] = stratum.num_positive + rng.binomial(stratum.num_readings - stratum.num_labelled, shares)
     return draws
 

@@ -209,18 +209,3 @@ def test_evaluate_report_of_a_finished_evaluation_shows_its_scores_and_traces(
     assert page.count("<strong>turn 0</strong> update") == 4
     assert '<dt>answer</dt><dd class="said" dir="auto">simulated</dd>' in page
     assert "No turn of this reading" not in page
-
-
-def test_evaluate_run_warns_of_a_suite_whose_lengths_are_in_other_tokens(
-    tmp_path: Path, text_model: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_job(tmp_path, model=text_model)
-    made = ["--tasks", "niah_single_1", "--lengths", "512", "--samples", "1"]
-    for model in ("tiny", text_model):
-        folder = tmp_path / Path(model).name
-        assert cli.main(["evaluate", "make", "--output", str(folder / "suite"), "--model", model, *made]) == 0
-        (folder / "job.yaml").write_text((tmp_path / "job.yaml").read_text())
-        capsys.readouterr()
-        assert evaluate(folder, suite="suite") == 0
-        warned = f"lengths of this suite are tokens of 'tiny', and {text_model!r} has another tokeniser"
-        assert (warned in capsys.readouterr().err) == (model == "tiny")
