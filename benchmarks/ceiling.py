@@ -6,15 +6,13 @@ never a pause for want of work. Both have the same engine arguments, at most as 
 engine of their own that has just started, with an empty prefix cache.
 
 Turns a second in the steady state: between the ends of the turns at 20 % and 80 % of all, so that neither side's first
-wave of prompts nor its emptying at the end counts. Beside it the whole: of the job from the start of its first turn to
-the end of its last one, as the turn log has them; of vLLM alone from the call to its return. Starts are left out.
+wave of prompts nor its emptying at the end counts. Starts are left out.
 """
 
 import argparse
 import asyncio
 import statistics
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,8 +69,6 @@ class Speed:
 
     turns_per_second: float
     """In the steady state."""
-    turns_per_second_whole: float
-    """All turns over all seconds, starts left out."""
     cached_share: float
     """Share of the prompt tokens found in the prefix cache."""
     completion_tokens: int
@@ -115,12 +111,10 @@ def _compare(config: JobConfig, *, runs: int) -> dict[str, Any]:
         same.append(num_same / len(turns))
     pairs = list(zip(jobs, alone, strict=True))
     shares = [job.turns_per_second / vllm.turns_per_second for job, vllm in pairs]
-    whole = [job.turns_per_second_whole / vllm.turns_per_second_whole for job, vllm in pairs]
     return {
         "turns": len(turns),
         "runs": runs,
         **spread("share", shares, digits=3),
-        **spread("share_whole", whole, digits=3),
         **{f"job_{name}": value for name, value in _summary(jobs).items()},
         **{f"vllm_{name}": value for name, value in _summary(alone).items()},
         "same_completions_share": round(statistics.median(same), 3),
@@ -143,10 +137,8 @@ def _steady(ends: Sequence[float]) -> float:
 
 
 def _job_speed(turns: Sequence[RecordedTurn]) -> Speed:
-    seconds = max(turn.ended_at for turn in turns) - min(turn.began_at for turn in turns)
     return Speed(
         turns_per_second=_steady([turn.ended_at for turn in turns]),
-        turns_per_second_whole=len(turns) / seconds,
         cached_share=sum(turn.num_cached_tokens for turn in turns) / sum(len(turn.prompt.token_ids) for turn in turns),
         completion_tokens=sum(len(turn.completion_token_ids) for turn in turns),
     )
@@ -164,15 +156,12 @@ def _vllm_alone(job: JobConfig, turns: Sequence[RecordedTurn]) -> tuple[Speed, i
     with orphan_guard.environment({**environment} | orphan_guard.guarded(failure_file)):
         llm = LLM(**(arguments | {"disable_log_stats": False}))  # without statistics it reports no ends of requests
     try:
-        began = time.monotonic()
         outputs = llm.generate(prompts, params, use_tqdm=False)
-        seconds = time.monotonic() - began
     finally:
         llm.llm_engine.engine_core.shutdown()
     written = [list(output.outputs[0].token_ids) for output in outputs]
     speed = Speed(
         turns_per_second=_steady([output.metrics.last_token_ts for output in outputs]),
-        turns_per_second_whole=len(turns) / seconds,
         cached_share=sum(output.num_cached_tokens or 0 for output in outputs)
         / sum(len(turn.prompt.token_ids) for turn in turns),
         completion_tokens=sum(len(token_ids) for token_ids in written),

@@ -59,8 +59,8 @@ class SuiteOptions(Section):
         from memagent_batch.store.location import Location
 
         if self.suite is not None:
-            if self.questions or documents:
-                raise SettingsError("--suite: it has its own documents and questions; leave yours out, or the suite")
+            if self.questions or documents or "metric" in self.model_fields_set:
+                raise SettingsError("--suite: it has its own documents, questions and metrics; leave yours out, or it")
             return open_suite(Location(uri=self.suite, storage_options=options))
         if self.questions is None:
             raise SettingsError("--suite: missing; name a suite, or your own --questions with references")

@@ -100,7 +100,7 @@ def variant_job(variant: Variant, *, sources: Mapping[str, Any], output: Locatio
     """The variant's job over the suite, with budgets that fit its model, and an output in the evaluation."""
     run = {name: getattr(variant.run, name) for name in RunConfig.model_fields}
     return JobConfig(
-        **run | sources | {"output": (output / VARIANT_RUNS_FOLDER / variant.name).uri},
+        **{**run, **sources, "output": (output / VARIANT_RUNS_FOLDER / variant.name).uri},
         agent=fit_budgets_to_window(_with_prompt_set(variant.agent)),
     )
 

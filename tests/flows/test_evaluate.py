@@ -173,7 +173,7 @@ def test_evaluate_run_failed_samples_stay_in_the_n_until_the_suite_is_mended(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--documents=x"], "--suite: it has its own documents and questions"),
+        (["--documents=x"], "--suite: it has its own documents, questions and metrics"),
         (["--ask", "Who?"], "there is no option --ask"),
         (["--policies", "guess"], "variant 'guess': policy"),
         (["--window-tokens=50"], "lower one of these in policy, or raise window_tokens"),

@@ -124,7 +124,7 @@ def render_report(page: dict[str, Any]) -> bytes:
     environment.filters |= {
         "length": length_label,
         "magnitude": magnitude,
-        "num_tokens": lambda cell: (cell.mean_prompt_tokens or 0.0) + (cell.mean_completion_tokens or 0.0),
+        "num_tokens": _num_tokens,
         "chance": lambda chance: "< 0.001" if chance < 0.001 else f"{chance:.3f}",
         "score": score_label,
     }
@@ -218,6 +218,11 @@ def score_label(score: float) -> str:
     if 0 < score < 1:
         score = min(max(score, 0.001), 0.999)
     return f"{score:.3f}"
+
+
+def _num_tokens(cell: CellSummary) -> float:
+    """Prompt and completion tokens of a reading; 0 if none has a row."""
+    return (cell.mean_prompt_tokens or 0.0) + (cell.mean_completion_tokens or 0.0)
 
 
 def length_label(tokens: int | None) -> str:
