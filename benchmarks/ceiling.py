@@ -6,15 +6,13 @@ never a pause for want of work. Both have the same engine arguments, at most as 
 engine of their own that has just started, with an empty prefix cache.
 
 Turns a second in the steady state: between the ends of the turns at 20 % and 80 % of all, so that neither side's first
-wave of prompts nor its emptying at the end counts. Beside it the whole: of the job from the start of its first turn to
-the end of its last one, as the turn log has them; of vLLM alone from the call to its return. Starts are left out.
+wave of prompts nor its emptying at the end counts. Starts are left out.
 """
 
 import argparse
 import asyncio
 import statistics
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +20,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from benchmarks.harness import copy_tokenizer, engine_of, make_tasks, spread, write_tasks
+from benchmarks.harness import engine_of, make_tasks, spread, write_tasks
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.engines import VllmConfig
@@ -32,7 +30,6 @@ from memagent_batch.domain.readings import Question
 from memagent_batch.domain.turns import Prompt
 from memagent_batch.engines.vllm import orphan_guard
 from memagent_batch.flows.answer import answer
-from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.read import read
 from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
@@ -40,19 +37,6 @@ from memagent_batch.store.turn_log.index import reading_key
 from memagent_batch.store.turn_log.rows import TurnRow
 from memagent_batch.store.turn_log.turns import LoggedRows
 from memagent_batch.wiring import make_tokenizer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
-    """Documents and budgets for one model."""
-
-    documents: int
-    """Documents, all of one length, so that no long one is left over at the end."""
-    chunks: int
-    in_flight: int
-    """Readings in flight, and most turns in an engine step."""
-    policy: PolicyConfig
-    """Budgets; a random model rarely ends by itself, so they decide its lengths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,18 +56,11 @@ class RecordedTurn:
 STEADY = (0.2, 0.8)
 """The steady state lies between the ends of these shares of the turns."""
 
-TINY = Load(
-    documents=160,
-    chunks=8,
-    in_flight=64,
-    policy=PolicyConfig(chunk_tokens=1024, question_tokens=128, memory_tokens=128, answer_tokens=64),
-)
-BIG = Load(
-    documents=64,
-    chunks=3,
-    in_flight=32,
-    policy=PolicyConfig(chunk_tokens=512, question_tokens=128, memory_tokens=32, answer_tokens=16),
-)
+CHUNKS = 8
+"""Of each document; all are of one length, so that no long one is left over at the end."""
+IN_FLIGHT = 64
+"""Readings in flight, and most turns in an engine step."""
+POLICY = PolicyConfig(chunk_tokens=1024, question_tokens=128, memory_tokens=128, answer_tokens=64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +69,6 @@ class Speed:
 
     turns_per_second: float
     """In the steady state."""
-    turns_per_second_whole: float
-    """All turns over all seconds, starts left out."""
     cached_share: float
     """Share of the prompt tokens found in the prefix cache."""
     completion_tokens: int
@@ -101,30 +76,25 @@ class Speed:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=int, default=3, help="runs of each (default: 3)")
-    parser.add_argument("--models", nargs="+", choices=["tiny", "big"], default=["tiny", "big"], help="models")
-    parser.add_argument("--documents", type=int, help="documents of each model (default: 160 and 64)")
+    parser.add_argument("--documents", type=int, default=160, help="documents (default: 160)")
 
 
 def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    for name in arguments.models:
-        with tempfile.TemporaryDirectory() as folder:
-            load = TINY if name == "tiny" else BIG
-            job = _settings(Path(folder), name, load=load, num_documents=arguments.documents or load.documents)
-            yield {"model": name, **_compare(job, runs=arguments.runs)}
+    with tempfile.TemporaryDirectory() as folder:
+        yield {"model": "tiny", **_compare(_settings(Path(folder), arguments.documents), runs=arguments.runs)}
 
 
-def _settings(folder: Path, name: str, *, load: Load, num_documents: int) -> JobConfig:
-    model = "tiny" if name == "tiny" else _save_random_model(folder / "model")
-    write_tasks(folder, make_tasks([int((load.chunks - 0.5) * load.policy.chunk_tokens)] * num_documents))
+def _settings(folder: Path, num_documents: int) -> JobConfig:
+    write_tasks(folder, make_tasks([int((CHUNKS - 0.5) * POLICY.chunk_tokens)] * num_documents))
     return job_of(
         documents=str(folder / "documents.parquet"),
         questions=str(folder / "questions.parquet"),
         output=str(folder / "run"),
-        model=model,
-        window_tokens=load.policy.chunk_tokens + 1024,
-        policy=load.policy,
-        vllm=VllmConfig(cpu_kv_cache_gib=2, max_num_seqs=load.in_flight),
-        pool=PoolConfig(readings_in_flight=load.in_flight),
+        model="tiny",
+        window_tokens=POLICY.chunk_tokens + 1024,
+        policy=POLICY,
+        vllm=VllmConfig(cpu_kv_cache_gib=2, max_num_seqs=IN_FLIGHT),
+        pool=PoolConfig(readings_in_flight=IN_FLIGHT),
     )
 
 
@@ -141,12 +111,10 @@ def _compare(config: JobConfig, *, runs: int) -> dict[str, Any]:
         same.append(num_same / len(turns))
     pairs = list(zip(jobs, alone, strict=True))
     shares = [job.turns_per_second / vllm.turns_per_second for job, vllm in pairs]
-    whole = [job.turns_per_second_whole / vllm.turns_per_second_whole for job, vllm in pairs]
     return {
         "turns": len(turns),
         "runs": runs,
         **spread("share", shares, digits=3),
-        **spread("share_whole", whole, digits=3),
         **{f"job_{name}": value for name, value in _summary(jobs).items()},
         **{f"vllm_{name}": value for name, value in _summary(alone).items()},
         "same_completions_share": round(statistics.median(same), 3),
@@ -169,10 +137,8 @@ def _steady(ends: Sequence[float]) -> float:
 
 
 def _job_speed(turns: Sequence[RecordedTurn]) -> Speed:
-    seconds = max(turn.ended_at for turn in turns) - min(turn.began_at for turn in turns)
     return Speed(
         turns_per_second=_steady([turn.ended_at for turn in turns]),
-        turns_per_second_whole=len(turns) / seconds,
         cached_share=sum(turn.num_cached_tokens for turn in turns) / sum(len(turn.prompt.token_ids) for turn in turns),
         completion_tokens=sum(len(turn.completion_token_ids) for turn in turns),
     )
@@ -190,15 +156,12 @@ def _vllm_alone(job: JobConfig, turns: Sequence[RecordedTurn]) -> tuple[Speed, i
     with orphan_guard.environment({**environment} | orphan_guard.guarded(failure_file)):
         llm = LLM(**(arguments | {"disable_log_stats": False}))  # without statistics it reports no ends of requests
     try:
-        began = time.monotonic()
         outputs = llm.generate(prompts, params, use_tqdm=False)
-        seconds = time.monotonic() - began
     finally:
         llm.llm_engine.engine_core.shutdown()
     written = [list(output.outputs[0].token_ids) for output in outputs]
     speed = Speed(
         turns_per_second=_steady([output.metrics.last_token_ts for output in outputs]),
-        turns_per_second_whole=len(turns) / seconds,
         cached_share=sum(output.num_cached_tokens or 0 for output in outputs)
         / sum(len(turn.prompt.token_ids) for turn in turns),
         completion_tokens=sum(len(token_ids) for token_ids in written),
@@ -249,31 +212,3 @@ def _recorded(prompt: Prompt, row: Mapping[str, Any]) -> RecordedTurn:
         began_at=ended_at - row["engine_seconds"],
         ended_at=ended_at,
     )
-
-
-def _save_random_model(folder: Path) -> str:
-    """Writes a Qwen2 of 55 M parameters with random weights and the tiny policy's tokeniser; returns the folder.
-
-    What it writes means nothing, but it takes the time of a model in which the engine is nearly all of the work.
-    """
-    import torch
-    from transformers import Qwen2Config, Qwen2ForCausalLM
-
-    tiny = Qwen2Config.from_pretrained(TINY_MODEL)
-    torch.manual_seed(0)
-    config = Qwen2Config(
-        vocab_size=tiny.vocab_size,
-        hidden_size=512,
-        intermediate_size=1536,
-        num_hidden_layers=16,
-        num_attention_heads=8,
-        num_key_value_heads=8,
-        max_position_embeddings=4096,
-        tie_word_embeddings=True,
-        eos_token_id=tiny.eos_token_id,
-        pad_token_id=tiny.pad_token_id,
-        dtype="bfloat16",
-    )
-    Qwen2ForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
-    copy_tokenizer(folder)
-    return str(folder)

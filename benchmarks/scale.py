@@ -3,9 +3,8 @@
 Documents are one line each and the engine answers at once, so that what is measured grows with the corpus and not with
 its texts. Each run is a process of its own. With `--executor local` the driver also reads; its memory has both.
 
-- `--logged`: the script writes the log of the corpus by itself before the first run, which then reads nothing
-- `--plan-only`: nothing is listed, read or written but the plan and its record: index and keys of the log are made by a
-  query. So millions of documents can be measured in minutes
+With `--plan-only` nothing is listed, read or written but the plan and its record: index and keys of the log are made by
+a query. So millions of documents can be measured in minutes.
 
 Of a phase, `cpu_seconds` are those of the process, `anonymous_mib` the most memory that only this process can hold, and
 `peak_mib` the most with mapped files, which the system takes back when others need the memory; both from `/proc`,
@@ -19,7 +18,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +29,7 @@ from memagent_batch.config.job import JobConfig
 from memagent_batch.documents.document_index import INDEX_SCHEMA, IndexedFiles, in_order, require_unique_ids
 from memagent_batch.documents.questions import read_questions
 from memagent_batch.documents.shards import FOUND_FILES
-from memagent_batch.domain.addresses import ReadingAddress, text_hash
-from memagent_batch.domain.turns import Completion, FinishReason, Prompt
+from memagent_batch.domain.addresses import text_hash
 from memagent_batch.executors.local import LocalExecutor
 from memagent_batch.flows import answer
 from memagent_batch.runs.history import (
@@ -48,9 +45,8 @@ from memagent_batch.runs.manifest import FORMAT
 from memagent_batch.runs.plan import Plan
 from memagent_batch.store.database import limit_memory, open_database, query_to_disk
 from memagent_batch.store.parquet import write_parquet
-from memagent_batch.store.turn_log.keys import KEYS_FOLDER, LOG_KEYS, OUTCOMES_FOLDER, TURNS_FOLDER, write_log_files
+from memagent_batch.store.turn_log.keys import KEYS_FOLDER, LOG_KEYS, OUTCOMES_FOLDER, TURNS_FOLDER
 from memagent_batch.store.turn_log.question_list import write_asked
-from memagent_batch.store.turn_log.rows import OUTCOME_LOG, TURN_LOG, outcome_row, turn_row
 from memagent_batch.store.turn_log.writer import new_run_id
 from memagent_batch.wiring import make_output
 
@@ -82,10 +78,8 @@ function of the flow; without tables it is one of `_plan_only`."""
 FILES_IN_FOLDER = 1000
 GROUP_ROWS = 100_000
 """Rows of a row group of the Parquet file."""
-LOGGED_READINGS = 5000
-"""Readings of a flush that the script writes."""
 KEYED_READINGS = 50_000
-"""The same where only the keys are written."""
+"""Readings of a file of keys that the script writes."""
 PLANNED = {"run_id": "20260101T000000.000Z.aaaa", "fingerprint": "f"}
 _INDEX = """
 select 'd' || number as document_id, sha256('Line ' || number) as document_hash, '/corpus/part.parquet' as path,
@@ -117,8 +111,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--executor", choices=("local", "ray"), default="local", help="what reads (default: local)")
     parser.add_argument("--unchanged", type=int, default=3, help="runs in which nothing changed (default: 3)")
     parser.add_argument("--memory-gib", type=float, default=2.0, help="driver.memory_gib (default: 2)")
-    parser.add_argument("--logged", action="store_true", help="write the log before the first run")
-    parser.add_argument("--plan-only", action="store_true", help="the same, and write no tables")
+    parser.add_argument("--plan-only", action="store_true", help="read and write nothing but the plan, over a made log")
 
 
 def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -137,8 +130,8 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
             driver={"memory_gib": arguments.memory_gib},
         )
         shape = {name: getattr(arguments, name) for name in ("documents", "questions", "form", "memory_gib")}
-        if arguments.logged or arguments.plan_only:
-            shape |= _in_process(_write_keys if arguments.plan_only else _write_log, job, arguments.documents)
+        if arguments.plan_only:
+            shape |= _in_process(_write_keys, job, arguments.documents)
         for run in range(1 + arguments.unchanged):
             phases = _in_process(_run, job, arguments.documents if arguments.plan_only else None)
             figures = {
@@ -173,37 +166,6 @@ def _write(place: Path, *, num_documents: int, form: str) -> None:
         for rows in _pieces(num_documents, GROUP_ROWS):
             columns = [[f"d{number}" for number in rows], [*map(_text, rows)]]
             writer.write_table(pa.table(columns, schema=schema), row_group_size=GROUP_ROWS)
-
-
-def _write_log(job: JobConfig, num_documents: int) -> dict[str, Any]:
-    """An answer to each question about each document, as an earlier run of the same reader would have left it."""
-    output, run_id = make_output(job), "20260101T000000.000Z.aaaa"
-    fingerprint = flow.check(job).reader.fingerprint
-    questions = [text_hash(str(question)) for question in job.ask]
-    for number, rows in enumerate(_pieces(num_documents, LOGGED_READINGS // len(questions)), start=1):
-        hashes = [text_hash(_text(row)) for row in rows for _ in questions]
-        turns, outcomes = _logged_rows(run_id, fingerprint)
-        tables = {}
-        for folder, row in ((TURNS_FOLDER, turns), (OUTCOMES_FOLDER, outcomes)):
-            table = row.take(pa.array([0] * len(hashes)))
-            for name, values in (("document_hash", hashes), ("question_hash", questions * len(rows))):
-                place = table.schema.get_field_index(name)
-                table = table.set_column(place, table.schema.field(name), pa.array(values, pa.string()))
-            tables[folder] = table
-        write_log_files(output, tables, name=f"{run_id}-w-{number:06d}.parquet")
-    return {"readings_logged": num_documents * len(questions)}
-
-
-def _logged_rows(run_id: str, fingerprint: str) -> tuple[pa.Table, pa.Table]:
-    """A turn and an outcome of any reading."""
-    address = ReadingAddress(document_hash="", question_hash="", sample=0, fingerprint=fingerprint)
-    prompt = Prompt(path="answer", kind="answer", token_ids=(1, 2), max_tokens=4)
-    completion = Completion(token_ids=(3, 4), text="\\boxed{yes}", finish_reason=FinishReason.STOP)
-    counts = ("memory_truncations", "num_replayed_turns", "num_prompt_tokens", "num_completion_tokens")
-    ended: Any = {"status": "ok", "num_turns": 1, "num_cached_prompt_tokens": 0, "engine_seconds": 0.5, "model": "m"}
-    ended |= {**dict.fromkeys(counts, 0), "response": "\\boxed{yes}", "finished_at": datetime.now(UTC)}
-    turn, outcome = turn_row(address, prompt, completion, run_id=run_id), outcome_row(address, ended, run_id=run_id)
-    return pa.Table.from_pylist([turn], schema=TURN_LOG), pa.Table.from_pylist([outcome], schema=OUTCOME_LOG)
 
 
 def _in_process(function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Fixtures that several parts of the tests use."""
 
+import copy
 import functools
 import json
 import os
@@ -11,6 +12,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -231,7 +233,9 @@ async def vllm_sampled(tiny_model: str) -> AsyncIterator[VllmEngine]:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def vllm_greedy(vllm_sampled: VllmEngine) -> VllmEngine:
     """The same running engine, decoding greedily."""
-    return vllm_sampled.with_sampling(GREEDY)
+    greedy = copy.copy(vllm_sampled)
+    greedy._context = replace(vllm_sampled._context, sampling=GREEDY)
+    return greedy
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -37,7 +37,7 @@ def command_lines() -> list[list[str]]:
 @pytest.mark.parametrize("words", [words for words in command_lines() if words != ["--version"]], ids=" ".join)
 def test_readme_command_is_understood(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    name, rest = cli.split_name(words[1:] if words[0] == "supervise" else words)
+    name, rest = cli.split_name(words)
     assert cli.read_command(cli.command_class(name), rest).command == f"memagent {name}"
 
 

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from memagent_batch.cli.options import Option, options_of
-from memagent_batch.cli.settings import JobSettings, ScanSettings, TrainLoopSettings, TrainSettings
+from memagent_batch.cli.settings import JobSettings, ScanSettings, TrainSettings
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 INTRODUCTION = """# Settings
@@ -32,10 +32,10 @@ SECTIONS = (
     (
         "Runs over documents",
         JobSettings,
-        "For `memagent answer`, `plan`, `collect`, `evaluate run` and `train loop`. They can share a job file and the "
-        "variables: each passes over the settings that only others have. Documents and questions of `evaluate run` are "
-        "those of its suite. `collect` and `train loop` read the group `rollouts`, and draw at temperature 1, "
-        "`top_p` 1 and `top_k` -1: other values than these and the defaults are refused.",
+        "For `memagent answer`, `plan`, `collect` and `evaluate run`. They can share a job file and the "
+        "variables: each passes over the settings that only others have. With `--suite`, `evaluate "
+        "run` takes documents and questions from there. `collect` reads the group `rollouts`, and draws at "
+        "temperature 1, `top_p` 1 and `top_k` -1: other values than these and the defaults are refused.",
     ),
     ("`memagent scan`", ScanSettings, "The settings of a run, and these, which are options of `memagent convert`."),
     (
@@ -43,7 +43,6 @@ SECTIONS = (
         TrainSettings,
         "And the group `learner`. If the job file has a group `rollouts`, give `--rollouts` on the command line.",
     ),
-    ("`memagent train loop`", TrainLoopSettings, "The settings of a run, the group `learner`, and these."),
 )
 """Parts of the page: heading, the model that a command reads, and a sentence on it."""
 BOUNDS = ((Ge, "ge", "≥"), (Gt, "gt", ">"), (Le, "le", "≤"), (Lt, "lt", "<"))

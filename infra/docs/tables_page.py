@@ -1,100 +1,16 @@
 """`docs/reference/tables.md`, made from the schemas, so that page and tables can't differ."""
 
+import importlib
 from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
+import yaml
 
-from memagent_batch.convert.table import CONVERTED
-from memagent_batch.documents.converted import SOURCE_COLUMNS
-from memagent_batch.review.labels import LABELS
-from memagent_batch.review.population import REVIEW_SAMPLE
-from memagent_batch.runs.comparison import DIFFERENCES
-from memagent_batch.runs.results import MAX_RESULT_COLUMNS, results_schema
-from memagent_batch.runs.sign_offs import SIGN_OFFS
-from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, REMOVED_TABLE, RUN_PLAN
-from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG, TURN_LOG
-from memagent_batch.training.rollouts.table import ROLLOUTS
+from memagent_batch.runs.results import MAX_RESULT_COLUMNS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "tables.md"
-TABLES = (
-    (
-        "answers/",
-        ANSWERS,
-        "One row for each reading that was asked for, always. Carried input columns follow, as text.",
-    ),
-    (
-        "answers/ of converted documents",
-        SOURCE_COLUMNS,
-        "If the documents are a table of `memagent convert`, `answers` has these behind its other columns.",
-    ),
-    ("memories/", MEMORIES, "One row for each turn: which span of the document put what into the memory."),
-    (
-        "evidence/",
-        EVIDENCE,
-        "With `follow_ups.evidence`: one row for each sentence that an answer rests on, and for each string of the "
-        "answer "
-        "that was looked for in the text. `support` of all of them together is in `answers`.",
-    ),
-    (
-        "results/",
-        results_schema({}),
-        f"If a question asks for a type, in lists of up to {MAX_RESULT_COLUMNS:,} questions: one row a document. "
-        "A column for each question follows, named by its question_id: bool, text (label, no type), list of texts "
-        "(labels), double (number), date32 (date), or what the schema of a json says.",
-    ),
-    (
-        "rollouts/",
-        ROLLOUTS,
-        "By `memagent collect`: one row for each conversation (turn) of each sample, the samples of a group together.",
-    ),
-    (
-        "removed/",
-        REMOVED_TABLE,
-        "One row for each document that an earlier run found in the input and the latest did not.",
-    ),
-    (
-        "review/labels/",
-        LABELS,
-        "By `memagent review import`, append-only: one row for each label that a person gave.",
-    ),
-    (
-        "review/signed/",
-        SIGN_OFFS,
-        "By `memagent review sign`, append-only: one row for each reading that a person signed off.",
-    ),
-    (
-        "review/ID/sample.parquet",
-        REVIEW_SAMPLE,
-        "By `memagent review make`: one row for each reading that people label.",
-    ),
-    ("log/turns/", TURN_LOG, "One row for each finished turn; a turn may be there twice, the first one stands."),
-    (
-        "log/outcomes/",
-        OUTCOME_LOG,
-        "One row for each reading that ended; the first `ok` stands, else the last `failed`.",
-    ),
-    (
-        "log/follow_ups/",
-        FOLLOW_UP_LOG,
-        "One row for each answered reading whose follow-up questions have ended.",
-    ),
-    (
-        "runs/RUN_ID/plan.parquet",
-        RUN_PLAN,
-        "One row for each document of a finished run. Carried input columns follow, named `carry:<name>`.",
-    ),
-    (
-        "documents/",
-        CONVERTED,
-        "By `memagent convert`: one row for each part of each document. Every file of the input has one at least.",
-    ),
-    (
-        "memagent diff --to FILE.parquet",
-        DIFFERENCES,
-        "One row for each reading whose answer, value, status or presence differs between two runs.",
-    ),
-)
+TABLES = yaml.safe_load(Path(__file__).with_name("tables.yaml").read_text(encoding="utf-8"))
 INTRODUCTION = """# Tables
 
 Parquet by default, Arrow IPC files with `--table-format arrow`; the turn log is Parquet always. `manifest.json` names
@@ -107,10 +23,19 @@ def tables_page() -> str:
     """The page as Markdown: a column stands at the first table that has it, and later ones name that table."""
     described: dict[str, str] = {}
     parts = [INTRODUCTION]
-    for name, schema, text in TABLES:
+    for table in TABLES:
+        name, schema = table["name"], _schema(table["schema"])
+        text = table["text"].format(max_result_columns=MAX_RESULT_COLUMNS)
         parts.append(_section(name, schema, text, described))
         described = {f"{field.name} {_meaning(field)}": name for field in schema} | described
     return "\n".join(parts)
+
+
+def _schema(path: str) -> pa.Schema:
+    """The schema that `module:NAME` names, or makes."""
+    module, _, name = path.partition(":")
+    found = getattr(importlib.import_module(module), name)
+    return found({}) if callable(found) else found
 
 
 def _section(name: str, schema: pa.Schema, text: str, described: Mapping[str, str]) -> str:

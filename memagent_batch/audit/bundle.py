@@ -4,6 +4,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
+from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypedDict
@@ -36,24 +37,7 @@ RECORDED = frozenset({MANIFEST_FILE, SUMS_FILE, SIGNATURE_FILE, *RECORD_FILES})
 PACKED_OF_REVIEWS = frozenset({"review.json", "sample.parquet", "estimate.json", "estimate.md"})
 """Files of `review/ID/` that are packed: not the pages and sheets, which hold texts."""
 PEOPLES_FILES = (f"{REVIEWS_FOLDER}/labels/", f"{SIGNED_FOLDER}/")
-README = """# The record of run {run_id}
-
-`memagent verify` found nothing wrong with it before it was packed on {packed_at}. To check it without this software:
-
-```bash
-sha256sum -c {sums}    # every file of this archive
-sha256sum -c --ignore-missing --quiet {run_sums}    # of these, what the run itself has recorded
-ssh-keygen -Y verify -n {namespace} -I SIGNER -f ALLOWED_SIGNERS -s {run_sums}.sig < {run_sums}    # if it is signed
-```
-
-- `card.md`: what was asked, of what, by which weights, and how good it is, with all reviews up to now.
-- `answers/`, `evidence/`: the tables, if they were packed: one row for each reading, and the sentences it rests on.
-- `runs/`: the record of the run: its list of files, its manifest with all settings, its documents (`plan.parquet`).
-- `log/questions/`: the questions.
-- `review/`: labels of people, and what reviews have found. They came after the run.
-
-Not here: the documents, the notes of the model, and the turn log, from which `memagent verify` makes each row again.
-"""
+README = (files("memagent_batch.audit") / "bundle.txt").read_text(encoding="utf-8")
 
 
 class Packed(TypedDict):

@@ -7,23 +7,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field, ValidationError
+from pydantic_settings import NoDecode
 
 from memagent_batch.cli.options import MODEL, read_yaml, readable
 from memagent_batch.cli.settings import Command, ReaderSettings, StorageCommand
 from memagent_batch.config.job import RunConfig
 from memagent_batch.config.problems import nearest_name
-from memagent_batch.config.section import Count, Section, Text, merged
-from memagent_batch.config.sources import SourceConfig
+from memagent_batch.config.section import Count, Section, Text, TextOrTexts, merged
+from memagent_batch.config.sources import InputConfig, SourceConfig
+from memagent_batch.config.storage import Options
 from memagent_batch.domain.scores import TEXT_METRICS, Metric
 from memagent_batch.errors import SettingsError
 from memagent_batch.masking import mask_url
 
 if TYPE_CHECKING:
     from memagent_batch.evaluation.make import SuitePlan
-    from memagent_batch.store.location import Location
+    from memagent_batch.evaluation.suite import Suite
 
 _LENGTH = re.compile(r"([0-9]+|[0-9]+\.[0-9]+)([KM]?)", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1024, "M": 1024**2}
@@ -35,22 +37,45 @@ SET_BY_SUITE = frozenset({"output", *SourceConfig.model_fields})
 log = logging.getLogger(__name__)
 
 
-class Columns(Section):
-    """Columns of the documents of `--from-questions`."""
+class SuiteOptions(Section):
+    """What is evaluated over."""
 
-    document_id_column: str = "document_id"
-    """Column of the documents with their ids."""
-    text_column: str = "text"
-    """Column of the documents with their texts."""
+    suite: Text | None = None
+    """Folder of `evaluate make`."""
+    questions: str | None = None
+    """Your own question list in place of a suite, each with references."""
+    metric: Metric = Metric.SUB_EM
+    """Metric of these questions, if they ask for no type."""
+
+    def open_suite(self, options: Options, *, documents: tuple[str, ...] = ()) -> "Suite":
+        """The suite, or the questions as one.
+
+        Raises:
+            SettingsError: both are named, or none is.
+            InputError: it can't be read, or a question can't be scored.
+        """
+        from memagent_batch.evaluation.own import own_suite
+        from memagent_batch.evaluation.suite import open_suite
+        from memagent_batch.store.location import Location
+
+        if self.suite is not None:
+            if self.questions or documents or "metric" in self.model_fields_set:
+                raise SettingsError("--suite: it has its own documents, questions and metrics; leave yours out, or it")
+            return open_suite(Location(uri=self.suite, storage_options=options))
+        if self.questions is None:
+            raise SettingsError("--suite: missing; name a suite, or your own --questions with references")
+        if self.metric not in TEXT_METRICS:
+            raise SettingsError(f"--metric: choose one of {', '.join(TEXT_METRICS)}")
+        return own_suite(Location(uri=self.questions, storage_options=options), documents=documents, metric=self.metric)
 
 
 class MakeSuite(StorageCommand):
-    """Writes a suite of documents and questions: at any list of lengths, from a seed; or your own questions."""
+    """Writes a suite of documents and questions at any list of lengths, from a seed."""
 
     command = "memagent evaluate make"
     examples = (
         "memagent evaluate make --output suite/ --lengths 8K 128K 1M",
-        "memagent evaluate make --output suite/ --from-questions gold.jsonl --documents lake/",
+        "memagent evaluate make --output suite/ --lengths 8K --tasks niah_single_1 absent --typed",
     )
     page = "docs/how-to/evaluation.md"
 
@@ -70,51 +95,14 @@ class MakeSuite(StorageCommand):
     """Ask for a number or a label if a task's answer is one."""
     essays: str | None = None
     """Folder of .txt or .md files to hide needles in; the project's own without it."""
-    from_questions: str | None = None
-    """Your own question list, each with references."""
-    documents: tuple[str, ...] = ()
-    """What these are asked of: files, folders, globs."""
-    metric: Metric = Metric.SUB_EM
-    """Metric of these, if they ask for no type."""
-    input: Columns = Columns()
-    """Columns of these documents."""
 
     def run(self) -> None:
-        if self.from_questions:
-            self._make_own(self.from_questions)
-            return
-        if self.documents:
-            raise SettingsError("--documents: they belong to --from-questions, which is missing")
         from memagent_batch.evaluation.make import make_suite, read_suite_inputs
 
         plan = self._plan()
         inputs = read_suite_inputs(model=self.model, essays=self.essays, storage_options=self.storage_options)
         output = self.locate(self.output)
-        is_new = make_suite(plan, inputs, output, say=partial(print, flush=True))
-        self._print_next(output, is_new=is_new)
-
-    def _make_own(self, questions: str) -> None:
-        for name in ("lengths", "essays", "typed", "tasks"):
-            if name in self.model_fields_set:
-                raise SettingsError(f"--{name}: it does not belong to --from-questions; leave it out")
-        if not self.documents:
-            raise SettingsError("--documents: missing; name what the questions of --from-questions are asked of")
-        if self.metric not in TEXT_METRICS:
-            raise SettingsError(f"--metric: choose one of {', '.join(TEXT_METRICS)}")
-        from memagent_batch.config.sources import InputConfig
-        from memagent_batch.evaluation.own import OwnSuite, make_own_suite
-
-        own = OwnSuite(
-            documents=tuple(map(self.locate, self.documents)),
-            questions=self.locate(questions),
-            settings=InputConfig(**self.input.model_dump()),
-            metric=self.metric,
-        )
-        output = self.locate(self.output)
-        self._print_next(output, is_new=make_own_suite(own, output, say=partial(print, flush=True)))
-
-    def _print_next(self, output: "Location", *, is_new: bool) -> None:
-        if is_new:
+        if make_suite(plan, inputs, output, say=partial(print, flush=True)):
             print(f"read it with: memagent evaluate run --suite {output} --output FOLDER --model {self.model}")
         else:
             print(f"{output} holds this suite already; nothing to do")
@@ -151,20 +139,25 @@ def parse_length(text: str) -> int:
     return length
 
 
-class RunSuite(ReaderSettings, Command):
-    """Reads a suite with one or several policies or models, and scores the answers."""
+class RunSuite(SuiteOptions, ReaderSettings, Command):
+    """Reads a suite, or your own questions with references over your documents, with one or several policies or
+    models, and scores the answers.
+    """
 
     command = "memagent evaluate run"
-    common = ("suite", "output", "policies", "variants", *MODEL)
+    common = ("suite", "documents", "questions", "metric", "output", "policies", "variants", *MODEL)
+    replaces: ClassVar[Mapping[str, tuple[str, ...]]] = {"suite": ("documents", "questions", "input")}
     unused = ("rollouts", "table_format", "adopt_output", "accepted_unread")
     examples = (
         "memagent evaluate run --suite suite/ --output eval/ --config job.yaml --policies overwrite truncate",
-        "memagent evaluate run --suite suite/ --output eval/ --model my-model/ --variants variants.yaml",
+        "memagent evaluate run --documents lake/ --questions gold.jsonl --output eval/ --variants variants.yaml",
     )
     page = "docs/how-to/evaluation.md"
 
-    suite: Text
-    """Folder of `evaluate make`."""
+    documents: Annotated[TextOrTexts, NoDecode] = ()
+    """What your own questions are asked of: files, folders, globs."""
+    input: InputConfig = InputConfig()
+    """Where texts stand in these documents."""
     policies: tuple[str, ...] = ()
     """One variant for each kind of policy."""
     variants: Path | None = None
@@ -179,11 +172,13 @@ class RunSuite(ReaderSettings, Command):
         from memagent_batch.flows.evaluate import Variant, evaluate_suite, require_variants
         from memagent_batch.store.location import Location
 
+        suite = self.open_suite(base.storage_options, documents=self.documents)
         variants = [Variant(name=name, agent=each.agent, run=each.part(RunConfig)) for name, each in settings.items()]
         output = Location(uri=base.output, storage_options=base.storage_options)
         scores = evaluate_suite(
             variants,
-            suite=Location(uri=self.suite, storage_options=base.storage_options),
+            suite=suite,
+            sources=self._sources(),
             output=output,
         )
         print(score_table(scores))
@@ -191,6 +186,15 @@ class RunSuite(ReaderSettings, Command):
         print(f"\nevaluation {place}/evaluation.json, scores {place}/scores, runs {place}/runs")
         print(f"draw them with: memagent evaluate report {place}")
         require_variants(variants, output=output)
+
+    def _sources(self) -> dict[str, Any]:
+        """The settings of the documents and questions."""
+        if self.suite is None:
+            return {"documents": self.documents, "questions": self.questions, "input": self.input}
+        from memagent_batch.evaluation.suite import DOCUMENTS_FOLDER, QUESTIONS_FILE
+
+        folder = self.suite.rstrip("/")
+        return {"documents": (f"{folder}/{DOCUMENTS_FOLDER}",), "questions": f"{folder}/{QUESTIONS_FILE}"}
 
 
 def read_variants(file: Path) -> dict[str, dict[str, object]]:
@@ -224,20 +228,18 @@ def vary(base: ReaderSettings, settings: Mapping[str, Any], *, name: str) -> Rea
         raise SettingsError(f"variant {name!r}: {error}") from error
 
 
-class Score(StorageCommand):
-    """Scores any answers table against a suite."""
+class Score(SuiteOptions, StorageCommand):
+    """Scores any answers table against a suite, or your own questions with references."""
 
     command = "memagent evaluate score"
     examples = (
         "memagent evaluate score --answers eval/runs/overwrite/ --suite suite/",
-        "memagent evaluate score --answers answers.parquet --suite suite/ --output scores.parquet --json",
+        "memagent evaluate score --answers answers.parquet --questions gold.jsonl --output scores.parquet --json",
     )
     page = "docs/how-to/evaluation.md"
 
     answers: Text
     """Output of a run, or Parquet or Arrow files with the columns document_id, question_id and answer."""
-    suite: Text
-    """Folder of `evaluate make`."""
     variant: str = "answers"
     """Name of what is scored."""
     output: str | None = None
@@ -251,7 +253,7 @@ class Score(StorageCommand):
 
         scored = score_run(
             self.locate(self.answers),
-            suite=self.locate(self.suite),
+            suite=self.open_suite(self.storage_options),
             variant=self.variant,
         )
         if self.output:
@@ -269,7 +271,7 @@ class Score(StorageCommand):
 
 
 class ReportEvaluation(StorageCommand):
-    """Writes one page with scores, charts and every failure's memory trace; starts no engine."""
+    """Writes one page with scores and every failure's memory trace; starts no engine."""
 
     command = "memagent evaluate report"
     examples = ("memagent evaluate report eval/", "memagent evaluate report eval/ --to report/")

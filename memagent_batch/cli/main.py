@@ -79,17 +79,14 @@ COMMANDS = {
     "answer": ("answer:Answer", "answers questions over documents of any length"),
     "collect": ("answer:Collect", "samples every question several times, with rewards and advantages to train on"),
     "train": ("train:Train", "updates a model on collected rollouts"),
-    "train loop": ("train:TrainLoop", "collects and updates in turns"),
     "export": ("export:Export", "writes answers for a spreadsheet, or rollouts for another trainer (verl, TRL, SkyRL)"),
     "plan": ("plan:PlanRun", "shows what `answer` would read and cost; starts no engine"),
-    "supervise": ("supervise:Supervise", "runs a command again while that can help, and never after a mistake"),
     "status": ("status:ShowStatus", "shows what a running, finished or dead run has done"),
     "partial": ("status:Partial", "writes the answers that a running or stopped run has so far"),
     "results": ("results:Results", "writes the answers of an output with those of second passes over it"),
     "diff": ("diff:Diff", "shows the answers in which two finished runs differ, with both memories"),
     "page": ("page:Page", "writes the answers of a finished run as pages that open without a server"),
     "show": ("show:Show", "shows the answers of one document: value, evidence, and the memory's trace"),
-    "review plan": ("review:PlanReview", "says how wide the intervals will be for so many labels, before anyone reads"),
     "review make": ("review:MakeReview", "draws the sample, and writes the page and the sheet that people label on"),
     "review import": ("review:ImportLabels", "takes labels in, from labels.csv files of the page or a spreadsheet"),
     "review sign": ("review:SignReadings", "signs readings off, by the sheet of the page or by name"),
@@ -123,10 +120,6 @@ COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command that the first words name; returns the exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
-    if words[:1] == ["supervise"] and words[1:] and not wants_help(words[1:2]):
-        from memagent_batch.cli.supervise import supervise
-
-        return supervise(words[1:])
     try:
         code = run_command(partial(_run_words, words), words)
         if sys.stdout is not None:  # else `run_command` has seen that its reader has gone

@@ -50,8 +50,8 @@ MODEL = ("model", "prompt_set", "window_tokens", "policy.kind", "policy.chunk_to
 WHOLE = frozenset({"documents", "ask", "sheets", "over"})
 """Lists whose parts may hold commas."""
 PATHS = frozenset(
-    {"documents", "questions", "again_from", "output", "rollouts", "loop.held_out", "reference", "allowed_signers"}
-    | {"over", "to", "into", "sheets", "suite", "answers", "essays", "from_questions", "variants"}
+    {"documents", "questions", "again_from", "output", "rollouts", "reference", "allowed_signers"}
+    | {"over", "to", "into", "sheets", "suite", "answers", "essays", "variants"}
     | {"job"}
 )
 """Options whose value is a path or URL."""
@@ -171,6 +171,8 @@ def help_text(kind: type[Command], *, is_whole: bool) -> str:
 def read_settings(kind: type[ConfigT], given: Mapping[str, Any], *, config: str | None) -> ConfigT:
     """The settings: job file (`config`) < environment < command line (`given`), without those of other commands."""
     names = ALL_SETTINGS if issubclass(kind, Settings) else {"storage_options"}
+    if issubclass(kind, Command):
+        names = names.difference(*(others for name, others in kind.replaces.items() if name in given))
     try:
         outside = merged(_job_file(config, kind), _environment_settings(kind))
         used = {name: value for name, value in outside.items() if name in names & kind.model_fields.keys()}

@@ -1,9 +1,7 @@
 """`memagent review`: how good a scan is, by people's labels of a sample."""
 
 import json
-from collections.abc import Iterator
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
@@ -14,14 +12,22 @@ from memagent_batch.errors import SettingsError
 from memagent_batch.review.labels import Purpose
 
 if TYPE_CHECKING:
-    from memagent_batch.flows.review import LearntCondition, ReviewPlan, ReviewRequest
+    from memagent_batch.flows.review import LearntCondition
 
 OptionShare = Annotated[float, Field(gt=0, le=1)]
 OptionPartShare = Annotated[float, Field(gt=0, lt=1)]
 
 
-class AskedCommand(OutputCommand):
-    """A command on the readings of a question."""
+class MakeReview(OutputCommand):
+    """Draws a sample of the last finished run, and writes a page and a sheet to label it on: OUTPUT/review/ID/.
+    Labels that are there already count. After an import, run it again: it writes what a second person should read.
+    """
+
+    command = "memagent review make"
+    examples = (
+        "memagent review make out/ --question clause --labels 750",
+        "memagent review make out/ --question risk --flagged \"value_label = 'red'\" --labels 1000",
+    )
 
     page = "docs/how-to/review.md"
 
@@ -30,67 +36,12 @@ class AskedCommand(OutputCommand):
     flagged: str | None = None
     """What the scan found, as in "value_bool = true" (the default), "value_label in ('red', 'amber')" or
     "answer ~ '(?i)^yes'"."""
-    by: str | None = None
-    """Review each value of a column apart, as of value_label."""
     unsure: OptionShare | None = None
     """Confidence below which what was not flagged is a separate stratum."""
     labels: str = "750"
     """Labels in all, or of each stratum as in flagged=150,not_flagged=600."""
     seed: int = 0
     """Seed of the draw."""
-
-    def asked(self, **others: Any) -> "ReviewRequest":
-        """What is asked for."""
-        from memagent_batch.flows.review import ask_review
-
-        return ask_review(
-            self.question,
-            flagged=self.flagged,
-            by=self.by,
-            unsure_below=self.unsure,
-            labels=self.labels,
-            seed=self.seed,
-            **others,
-        )
-
-
-class PlanReview(AskedCommand):
-    """Says how wide the 95 % intervals of recall and precision will be for so many labels, for several truths
-    that may hold. If what is looked for is rare, it says that no sample of a size people can read helps.
-    """
-
-    command = "memagent review plan"
-    examples = (
-        "memagent review plan out/ --question clause --labels 750",
-        "memagent review plan out/ --question risk --by value_label --labels 2000",
-    )
-
-    precision: OptionShare = 0.8
-    """Share of what is flagged that is assumed to be right."""
-    width: OptionShare = 0.2
-    """Wanted width of the interval of recall."""
-    as_json: bool = Field(default=False, alias="json")
-    """Print JSON."""
-
-    def run(self) -> None:
-        from memagent_batch.flows.review import plan_review
-
-        plan = plan_review(self.location, self.asked(), precision=self.precision, width=self.width)
-        lines = _plan_lines(plan, width=self.width)
-        print(json.dumps(asdict(plan), indent=2) if self.as_json else "\n".join(lines))
-
-
-class MakeReview(AskedCommand):
-    """Draws a sample of the last finished run, and writes a page and a sheet to label it on: OUTPUT/review/ID/.
-    Labels that are there already count. After an import, run it again: it writes what a second person should read.
-    """
-
-    command = "memagent review make"
-    examples = (
-        "memagent review make out/ --question clause --labels 750",
-        "memagent review make out/ --question risk --by value_label --labels 1000",
-    )
-
     purpose: Purpose = Purpose.VALIDATE
     """Validate: to measure the scan; develop: to improve it by, on another sample."""
     second: Annotated[float, Field(ge=0, le=1)] = 0.1
@@ -99,9 +50,18 @@ class MakeReview(AskedCommand):
     """Write labels.csv alone: no page, and no text of a document."""
 
     def run(self) -> None:
-        from memagent_batch.flows.review import make_review
+        from memagent_batch.flows.review import ask_review, make_review
 
-        asked = self.asked(purpose=self.purpose, second_share=self.second, with_page=not self.without_page)
+        asked = ask_review(
+            self.question,
+            flagged=self.flagged,
+            unsure_below=self.unsure,
+            labels=self.labels,
+            seed=self.seed,
+            purpose=self.purpose,
+            second_share=self.second,
+            with_page=not self.without_page,
+        )
         print(json.dumps(make_review(self.location, asked), indent=2, ensure_ascii=False))
 
 
@@ -235,36 +195,6 @@ class CalibrateReview(OutputCommand):
         target = Target(recall=self.recall, delta=self.delta)
         learnt = calibrate(self.location, self.question, review_id=self.review, target=target)
         print(json.dumps(learnt, indent=2, ensure_ascii=False) if self.as_json else _sentences(learnt))
-
-
-def _plan_lines(plan: "ReviewPlan", *, width: float) -> Iterator[str]:
-    from memagent_batch.domain.texts.shares import percent
-    from memagent_batch.review.plan import POOR_RICHNESS, TRIED_LABELS
-
-    yield f"{'stratum':<24}{'readings':>12}{'labels':>10}"
-    for name, size in plan.readings.items():
-        yield f"{name[:23]:<24}{size:>12,}{plan.drawn[name]:>10,}"
-    if plan.num_unreadable:
-        yield f"{'without a text':<24}{plan.num_unreadable:>12,}{0:>10}"
-    yield ""
-    yield "If this share of what was not flagged is in truth sought (elusion), the intervals will be:"
-    head = ("elusion", "richness", "recall", "interval", "its low end", "precision", f"labels for {width:g}")
-    yield "".join(f"{cell:>15}" for cell in head)
-    for row in plan.rows:
-        if row.value is not None and row.elusion == plan.rows[0].elusion:
-            yield f"{row.value}:"
-        cells = (
-            *(percent(row.elusion), percent(row.richness), percent(row.recall.value)),
-            *(f"{row.recall.width:.2f} wide", percent(row.recall.low), f"{row.precision.width:.2f} wide"),
-            f"{row.num_labels_needed:,}" if row.num_labels_needed else f"over {TRIED_LABELS[-1]:,}",
-        )
-        yield "".join(f"{cell:>15}" for cell in cells)
-    if any(row.richness < POOR_RICHNESS or not row.helps for row in plan.rows):
-        yield ""
-        yield (
-            f"Where richness is below {percent(POOR_RICHNESS)}, or no number of labels is named, no sample that "
-            "people can read says much of recall: measure precision, and look for what was missed in other ways."
-        )
 
 
 def _sentences(learnt: "LearntCondition") -> str:

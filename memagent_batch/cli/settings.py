@@ -1,5 +1,6 @@
 """What a command is: its fields are its options, its docstring is its help; and the settings of jobs."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
@@ -10,7 +11,7 @@ from memagent_batch.config.convert import ConvertConfig
 from memagent_batch.config.job import JobConfig, RunConfig
 from memagent_batch.config.section import ConfigT, Section, Text, TextOrTexts
 from memagent_batch.config.sources import SourceConfig, Storage
-from memagent_batch.config.training import LearnerConfig, LoopConfig, TrainConfig, TrainLoopConfig
+from memagent_batch.config.training import TrainConfig
 from memagent_batch.plugins import ENGINES, POLICIES, REWARDS
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class Command(Section):
     """Options whose values may stand without their names, in this order: `memagent page out/`."""
     common: ClassVar[tuple[str, ...]] = ()
     """Settings that stand first; `--help` shows them alone, `--help-all` the others too."""
+    replaces: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Options that stand for settings of the job file, which are then not read there."""
     unused: ClassVar[tuple[str, ...]] = ()
     """Settings, and groups of them, that the command takes, so that it can share a job file, but does not use."""
 
@@ -110,19 +113,6 @@ class ScanSettings(JobSettings):
     """How files are converted."""
 
 
-class TrainLoopSettings(JobSettings):
-    """Settings of `memagent train loop`."""
-
-    learner: LearnerConfig = LearnerConfig()
-    """How weights are updated."""
-    loop: LoopConfig = LoopConfig()
-    """How long it goes on, and what it keeps."""
-
-    def training(self) -> TrainLoopConfig:
-        """The loop."""
-        return self.part(TrainLoopConfig, agent=self.agent, sources=self.part(SourceConfig))
-
-
 class TrainSettings(Settings, TrainConfig):
     """Settings of `memagent train`."""
 
@@ -131,7 +121,7 @@ class TrainSettings(Settings, TrainConfig):
         return self.part(TrainConfig)
 
 
-ALL_SETTINGS = frozenset({*ScanSettings.model_fields, *TrainLoopSettings.model_fields, *TrainSettings.model_fields})
+ALL_SETTINGS = frozenset({*ScanSettings.model_fields, *TrainSettings.model_fields})
 """First names of the settings of all commands. A job file and the environment serve several commands: each passes over
 the settings that only others have. Other options stand on the command line alone."""
 

@@ -118,14 +118,3 @@ class AgentConfig(Section):
                 "tokens than any large model"
             )
         return self
-
-
-class AgentTask(Section):
-    """A task for an agent."""
-
-    agent: AgentConfig = AgentConfig()
-    """What reads."""
-
-    def with_agent(self, agent: AgentConfig) -> Self:
-        """The same task for another agent."""
-        return self.model_copy(update={"agent": agent})

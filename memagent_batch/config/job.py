@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from memagent_batch.config.agent import AgentTask
+from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.section import Count, Seconds, Section, Text
 from memagent_batch.config.sources import SourceConfig, Storage
@@ -225,5 +225,12 @@ class RunConfig(BoundsConfig, Storage):
         return self
 
 
-class JobConfig(AgentTask, SourceConfig, RunConfig):
+class JobConfig(SourceConfig, RunConfig):
     """A whole job: an agent, what it reads, and a run that writes the answers."""
+
+    agent: AgentConfig = AgentConfig()
+    """What reads."""
+
+    def with_agent(self, agent: AgentConfig) -> Self:
+        """The same job for another agent."""
+        return self.model_copy(update={"agent": agent})

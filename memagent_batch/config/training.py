@@ -4,10 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from memagent_batch.config.agent import AgentTask
-from memagent_batch.config.job import LogFormat, PoolConfig, RolloutConfig
-from memagent_batch.config.section import Count, Section, Text
-from memagent_batch.config.sources import SourceConfig
+from memagent_batch.config.job import LogFormat
+from memagent_batch.config.section import Count, Section
 from memagent_batch.config.storage import StorageOptions, StorageSetting
 
 
@@ -44,27 +42,6 @@ class LearnerConfig(Section):
     """Compute in bfloat16 (autocast); weights, gradients and log-probabilities stay in float32."""
 
 
-class LoopConfig(Section):
-    """How long `memagent train loop` goes on, and what it keeps."""
-
-    questions_per_step: Count = 128
-    """Questions whose samples are collected before the weights are updated, by a step of the optimiser for every
-    `learner.questions_per_optimiser_step` of them."""
-    max_steps: Count | None = None
-    """Steps after which it ends; those of earlier runs of the same command count."""
-    max_minutes: Annotated[float, Field(gt=0)] | None = None
-    """Time after which it begins no further step, minutes; earlier runs of the same command count."""
-    held_out: str | None = None
-    """Question list, bound to documents of the same input, that is never learnt from and read greedily every
-    `evaluate_every` steps."""
-    evaluate_every: Count = 10
-    """Steps between two readings of the held-out questions."""
-    keep_every: Count | None = None
-    """Steps between two models that are kept; the last one is always kept."""
-    seed: int = 0
-    """Source of the order in which questions are taken."""
-
-
 class TrainConfig(Section):
     """One epoch over a rollouts table."""
 
@@ -82,26 +59,9 @@ class TrainConfig(Section):
     """What the rollouts call the weights of `model`, where they were given a name of their own."""
     allow_other_weights: bool = False
     """Learn from rollouts of other weights than `model` has."""
+    keep_optimiser: bool = False
+    """Go on with the optimiser that `model` holds, if it does, and keep it in the new model as `optimiser.pt`."""
     learner: LearnerConfig = LearnerConfig()
     """How weights are updated."""
-    log_format: LogFormat = LogFormat.TEXT
-    """How run start and end, progress, failed readings and engine deaths are written on stderr."""
-
-
-class TrainLoopConfig(AgentTask):
-    """Collect, update, collect again with the new weights, from those of the agent on."""
-
-    sources: SourceConfig | None = None
-    """Documents and questions; None where the tasks are made."""
-    output: Text
-    """Folder of the loop. The same output again goes on where it stopped."""
-    pool: PoolConfig = PoolConfig()
-    """Readings in flight at once; the one engine runs in the process of the loop."""
-    rollouts: RolloutConfig = RolloutConfig()
-    """Groups and rewards."""
-    learner: LearnerConfig = LearnerConfig()
-    """How weights are updated."""
-    loop: LoopConfig = LoopConfig()
-    """How long it goes on, and what it keeps."""
     log_format: LogFormat = LogFormat.TEXT
     """How run start and end, progress, failed readings and engine deaths are written on stderr."""

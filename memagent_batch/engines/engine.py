@@ -134,19 +134,6 @@ class Engine(ABC):
         """
         self.check_guides(kinds)
 
-    async def renew(self, model: str) -> None:
-        """Takes the weights of another folder of the same architecture; no request may be in flight.
-
-        Raises:
-            EngineStartError: the folder can't be used, or the engine takes no new weights.
-            EngineDeadError: the engine can serve nothing more.
-        """
-        raise EngineStartError(f"engine: {self.kind!r} can't take new weights from here; leave it at vllm")
-
-    def with_sampling(self, sampling: SamplingConfig) -> "Engine":
-        """The same running engine for requests with other sampling."""
-        raise EngineStartError(f"engine: {self.kind!r} has one sampling for all requests; leave it at vllm")
-
 
 def require_fit(prompt: Prompt, *, window_tokens: int) -> None:
     """Refuses a prompt that can't fit the window with its completion budget.

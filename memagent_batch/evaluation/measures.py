@@ -1,22 +1,17 @@
 """What typed values, evidence and `not stated` come to for each variant and task, from the scores of its readings."""
 
-import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 import pyarrow as pa
 
-from memagent_batch.domain.follow_ups.answer_types import NOT_STATED_ENTRY, AnswerType
 from memagent_batch.domain.follow_ups.values import ValueStatus
 from memagent_batch.evaluation.scoring import ALL_TASKS, CellSummary, by_document, summarise
-from memagent_batch.evaluation.statistics import Interval, holm, macro_f1, mean_interval, sign_test
+from memagent_batch.evaluation.statistics import Interval, holm, mean_interval, sign_test
 from memagent_batch.evaluation.suite import FOLLOW_UP_SCORES
 from memagent_batch.store.turn_log.index import Row
-
-LABEL_TYPES = frozenset({AnswerType.BOOL, AnswerType.LABEL, AnswerType.LABELS})
-"""Types whose values are classes."""
 
 SCORE_COLUMNS = [
     "variant",
@@ -33,7 +28,7 @@ NUM_TEXT_COLUMNS = 2
 """Columns from the left whose values begin at the left."""
 
 MEASURES_HEADER = (
-    "VARIANT", "TASK", "VALUES", "RIGHT", "MACRO F1", "INVALID", "EVIDENCE F1", "HIT", "ABSENT RIGHT", "PRESENT LOST",
+    "VARIANT", "TASK", "VALUES", "RIGHT", "INVALID", "EVIDENCE F1", "HIT", "ABSENT RIGHT", "PRESENT LOST",
 )  # fmt: skip
 
 COMPARISON_HEADER = ("VARIANT", "TASK", "BETTER", "WORSE", "EQUAL", "CHANCE, CORRECTED")
@@ -62,8 +57,6 @@ class Measures:
     """Values that equal a reference, among all readings of typed questions."""
     values_invalid: CountedShare | None
     """Values that do not fit their type."""
-    macro_f1: float | None
-    """Mean over the classes of yes and no, or labels, `not stated` among them."""
     evidence_precision: float | None
     """Mean share of the evidence that overlaps a right sentence."""
     evidence_recall: float | None
@@ -119,7 +112,6 @@ def _task_measures(rows: Sequence[Row], *, variant: str, task: str) -> Measures 
         task=task,
         values_right=_share_of(typed, [row["value_right"] for row in typed]),
         values_invalid=_share_of(typed, [row["value_status"] == ValueStatus.INVALID for row in typed]),
-        macro_f1=macro_f1([pair for row in typed if row["answer_type"] in LABEL_TYPES for pair in _classes(row)]),
         evidence_precision=_mean(cited, "evidence_precision"),
         evidence_recall=_mean(cited, "evidence_recall"),
         evidence_f1=_mean(cited, "evidence_f1"),
@@ -127,22 +119,6 @@ def _task_measures(rows: Sequence[Row], *, variant: str, task: str) -> Measures 
         absent_right=_share_of(absent, [row["abstained"] for row in absent]),
         present_lost=_share_of(present, [row["abstained"] for row in present]),
     )
-
-
-def _classes(row: Row) -> Iterator[tuple[list[str], list[str]]]:
-    """Classes that a value gives, and the right ones; a reading without a value gives none."""
-    given = _class_names(row["value"]) if row["value_status"] in {ValueStatus.OK, ValueStatus.NOT_STATED} else []
-    wanted = _class_names(row["reference_value"])
-    if given or wanted:
-        yield given, wanted
-
-
-def _class_names(value: str | None) -> list[str]:
-    """A value as names of classes."""
-    if value is None:
-        return [NOT_STATED_ENTRY]
-    parsed = json.loads(value)
-    return [str(each) for each in parsed] if isinstance(parsed, list) else [str(parsed)]
 
 
 def _share_of(rows: Sequence[Row], members: Sequence[bool]) -> CountedShare | None:
@@ -243,7 +219,6 @@ def _measures_row(each: Measures) -> tuple[str, ...]:
             _number_label(value.share if isinstance(value, CountedShare) else value)
             for value in (
                 each.values_right,
-                each.macro_f1,
                 each.values_invalid,
                 each.evidence_f1,
                 each.evidence_hit,

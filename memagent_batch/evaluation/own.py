@@ -1,124 +1,75 @@
-"""A suite of a user's own questions: a question list with references, over the user's own documents."""
+"""A user's own questions as a suite: a question list with references, over the user's own documents."""
 
-import hashlib
 import logging
 import posixpath
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.document_index import index_schema, require_unique_ids
-from memagent_batch.documents.indexing import index_shard
-from memagent_batch.documents.questions import missing_documents, read_questions, type_fields, value_type_of
-from memagent_batch.documents.shards import list_shards
-from memagent_batch.documents.texts import fetch_texts
+from memagent_batch.documents.questions import read_questions, type_fields, value_type_of
 from memagent_batch.domain.follow_ups.values import says_not_stated
 from memagent_batch.domain.scores import CONTAINMENT_METRICS, Metric
-from memagent_batch.domain.texts.shares import quantity
-from memagent_batch.errors import InputError
-from memagent_batch.evaluation.suite import (
-    ASKED_ENTRY,
-    DOCUMENTS_FOLDER,
-    QUESTIONS_FILE,
-    SUITE_DOCUMENTS,
-    SUITE_QUESTIONS,
-    Say,
-    SuiteQuestion,
-    claim_suite,
-    require_scorable,
-    unfinished_deleted,
-    write_suite_record,
-)
+from memagent_batch.evaluation.suite import SUITE_QUESTIONS, Suite, SuiteQuestion, require_scorable
 from memagent_batch.masking import mask_url
-from memagent_batch.runs.manifest import package_versions
 from memagent_batch.store.location import Location
-from memagent_batch.store.parquet import open_row_groups, parquet_bytes
 
 log = logging.getLogger(__name__)
-DOCUMENTS_FILE = "documents.parquet"
 SHORT_CHARACTERS = 4
 """References with fewer characters may stand in a wrong answer by chance, such as `no` in `There is no limit`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnSuite:
-    """What a suite is made of."""
+def own_suite(questions: Location, *, documents: Sequence[str], metric: Metric) -> Suite:
+    """The suite of a question list. Rows without a document_id are asked of every document.
 
-    documents: tuple[Location, ...]
-    """Files, folders or globs, as the main job takes them."""
-    questions: Location
-    """The question list; each question has references. Rows without a document_id are asked of every document."""
-    settings: InputConfig
-    """Where texts stand in the files."""
-    metric: Metric
-    """Metric of questions without a type; typed ones have `value`."""
-
-
-def make_own_suite(own: OwnSuite, output: Location, *, say: Say) -> bool:
-    """Writes the suite; returns False where it is there already, made from the same.
-
-    Holds the index of the documents and the questions in memory, and one text.
+    Args:
+        questions: The question list; each question has references.
+        documents: What it is asked of, for the name of the suite.
+        metric: Metric of questions without a type; typed ones have `value`.
 
     Raises:
-        InputError: a file can't be read, a question has no reference or asks for a document that is not there.
-        OutputError: the folder holds something else.
+        InputError: the list can't be read, or a question can't be scored.
     """
-    index = _document_index(own)
-    listed = read_questions(own.questions, ask=())
-    if missing := missing_documents(listed, index):
-        raise InputError(f"{own.questions.uri}: no document has the id {missing[0]!r}; correct it, or add the document")
-    questions = _suite_questions(listed, index, own=own)
-    require_scorable(questions, where=own.questions.uri)
-    _warn_of_short_references(questions)
-    asked = _claimed(own, index, questions)
-    if claim_suite(output, asked):
-        return False
-    with unfinished_deleted(output):
-        num_documents = _write_documents(own, index, questions, output)
-        table = pa.Table.from_pylist(questions, schema=SUITE_QUESTIONS)
-        (output / QUESTIONS_FILE).write_bytes(parquet_bytes(table))
-    write_suite_record(output, {ASKED_ENTRY: asked, "questions": len(questions), "versions": package_versions()})
-    say(f"{quantity(len(questions), 'question')} on {quantity(num_documents, 'document')}")
-    return True
+    listed = read_questions(questions, ask=()).to_pylist()
+    stem = posixpath.splitext(posixpath.basename(questions.path))[0]
+    rows = [_suite_question(row, document_id=row["document_id"], task=stem, metric=metric) for row in listed]
+    require_scorable(rows, where=questions.uri)
+    _warn_of_short_references(rows)
+    return Suite(
+        name=" over ".join([mask_url(questions.uri), *([", ".join(map(mask_url, documents))] if documents else [])]),
+        questions_of=partial(_asked_questions, listed, stem=stem, metric=metric),
+    )
 
 
-def _document_index(own: OwnSuite) -> pa.Table:
-    tables = [
-        table
-        for shard in list_shards(*own.documents, settings=own.settings)
-        for table in index_shard(shard, settings=own.settings, storage_options=dict(own.documents[0].storage_options))
-    ]
-    index = pa.concat_tables([index_schema(own.settings).empty_table(), *tables])
-    require_unique_ids(index, documents=own.documents[0])
-    return index
+def _asked_questions(listed: Sequence[Mapping[str, Any]], answers: pa.Table, *, stem: str, metric: Metric) -> pa.Table:
+    """Each question with each document that it is asked of: its own, or all those of the answers.
 
-
-def _suite_questions(listed: pa.Table, index: pa.Table, *, own: OwnSuite) -> list[SuiteQuestion]:
-    """Each question with each document that it is asked of. A question of several documents is a separate task."""
-    rows = listed.to_pylist()
-    bound: dict[str | None, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        bound.setdefault(row["document_id"], []).append(row)
+    A question of several documents is a separate task.
+    """
+    documents: dict[str, dict[str, None]] = {}
+    for row in answers.select(["document_id", "question_id"]).to_pylist():
+        documents.setdefault(row["question_id"], {})[row["document_id"]] = None
     pairs = [
-        (document_id, row)
-        for document_id in index["document_id"].to_pylist()
-        for row in [*bound.get(None, ()), *bound.get(document_id, ())]
+        (row, document_id)
+        for row in listed
+        for document_id in ([row["document_id"]] if row["document_id"] else documents.get(row["question_id"], ()))
     ]
-    times = Counter(row["question_id"] for _, row in pairs)
-    stem = posixpath.splitext(posixpath.basename(own.questions.path))[0]
-    return [
+    times = Counter(row["question_id"] for row, _ in pairs)
+    rows = [
         _suite_question(
-            row, document_id=document_id, task=row["question_id"] if times[row["question_id"]] > 1 else stem, own=own
+            row,
+            document_id=document_id,
+            task=row["question_id"] if times[row["question_id"]] > 1 else stem,
+            metric=metric,
         )
-        for document_id, row in pairs
+        for row, document_id in pairs
     ]
+    return pa.Table.from_pylist(rows, schema=SUITE_QUESTIONS)
 
 
-def _suite_question(row: Mapping[str, Any], *, document_id: str, task: str, own: OwnSuite) -> SuiteQuestion:
+def _suite_question(row: Mapping[str, Any], *, document_id: str, task: str, metric: Metric) -> SuiteQuestion:
     references = row["references"] or []
     is_absent = bool(references) and all(says_not_stated(reference) for reference in references)
     return SuiteQuestion(
@@ -129,14 +80,14 @@ def _suite_question(row: Mapping[str, Any], *, document_id: str, task: str, own:
         task=task,
         length_tokens=None,
         depth=None,
-        metric=Metric.VALUE.value if row["answer_type"] else own.metric.value,
+        metric=Metric.VALUE.value if row["answer_type"] else metric.value,
         **type_fields(value_type_of(row)),
         is_absent=is_absent,
         gold_spans=[] if is_absent else None,
     )
 
 
-def _warn_of_short_references(questions: list[SuiteQuestion]) -> None:
+def _warn_of_short_references(questions: Iterable[SuiteQuestion]) -> None:
     short = [
         (question, reference)
         for question in questions
@@ -151,32 +102,3 @@ def _warn_of_short_references(questions: list[SuiteQuestion]) -> None:
             f"({len(short)} references have fewer than {SHORT_CHARACTERS} characters); give such questions an "
             "answer_type, or use --metric em"
         )
-
-
-def _claimed(own: OwnSuite, index: pa.Table, questions: list[SuiteQuestion]) -> dict[str, object]:
-    """All that decides what is in the suite."""
-    hashes = zip(index["document_id"].to_pylist(), index["document_hash"].to_pylist(), strict=True)
-    return {
-        "documents": [mask_url(place.uri) for place in own.documents],
-        "documents_sha256": _sha256(f"{document_id}\0{of_text}" for document_id, of_text in sorted(hashes)),
-        "questions": mask_url(own.questions.uri),
-        "questions_sha256": _sha256(repr(sorted(question.items())) for question in questions),
-        "metric": own.metric.value,
-    }
-
-
-def _sha256(parts: Iterator[str]) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def _write_documents(own: OwnSuite, index: pa.Table, questions: list[SuiteQuestion], output: Location) -> int:
-    """Copies the texts of the documents that are asked about; returns their number."""
-    wanted = {question["document_id"] for question in questions}
-    rows = index.filter(pa.array([document_id in wanted for document_id in index["document_id"].to_pylist()]))
-    names = rows["document_id"].to_pylist()
-    with open_row_groups(output / DOCUMENTS_FOLDER / DOCUMENTS_FILE, schema=SUITE_DOCUMENTS) as documents:
-        for fetched in fetch_texts(rows, documents=own.documents[0], settings=own.settings):
-            if fetched.text is None:
-                raise InputError(f"document {names[fetched.row]!r}: {fetched.error}; fix it, or leave it out")
-            documents.write([{"document_id": names[fetched.row], "text": fetched.text}])
-    return len(names)

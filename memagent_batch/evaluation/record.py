@@ -8,7 +8,6 @@ import pyarrow.dataset as ds
 
 from memagent_batch.errors import OutputError
 from memagent_batch.evaluation.suite import SCORES
-from memagent_batch.masking import mask_url
 from memagent_batch.runs.manifest import MANIFEST_FILE
 from memagent_batch.runs.tables import (
     ANSWERS_FOLDER,
@@ -48,8 +47,6 @@ class VariantRecord:
     """Wall clock of its run, seconds; of all attempts that came to an end."""
     fingerprint: str
     run_id: str
-    suite_sha256: str
-    """Hash of the suite's description and questions when it was read, hex."""
     finished_at: str
 
 
@@ -58,7 +55,7 @@ class Evaluation:
     """What an evaluation's output says of itself."""
 
     suite: str
-    """URI of the suite, without credentials."""
+    """Name of the suite, or of the question list and its documents, without credentials."""
     variants: tuple[VariantRecord, ...]
     """Variants that have been read, in the order in which they were first read."""
 
@@ -100,22 +97,21 @@ def read_evaluation(output: Location) -> Evaluation | None:
         ) from error
 
 
-def claim_evaluation(output: Location, *, suite: Location) -> Evaluation:
-    """The evaluation of this suite at the location: the one that is there, or a new one without variants.
+def claim_evaluation(output: Location, *, suite: str) -> Evaluation:
+    """The evaluation of the suite of this name at the location: the one that is there, or a new one without variants.
 
     Raises:
         OutputError: the place holds something else, or the evaluation of another suite.
     """
-    named = mask_url(suite.fs.unstrip_protocol(suite.path))
     there = read_evaluation(output)
-    if there is not None and there.suite != named and (output / VARIANT_RUNS_FOLDER).files():
+    if there is not None and there.suite != suite and (output / VARIANT_RUNS_FOLDER).files():
         raise OutputError(
-            f"output: {output.uri} belongs to an evaluation over the suite {there.suite}, not {named}; choose another "
+            f"output: {output.uri} belongs to an evaluation over the suite {there.suite}, not {suite}; choose another "
             "output"
         )
-    if there is not None and there.suite == named:
+    if there is not None and there.suite == suite:
         return there
-    evaluation = Evaluation(suite=named, variants=())
+    evaluation = Evaluation(suite=suite, variants=())
     write_evaluation(output, evaluation)
     return evaluation
 

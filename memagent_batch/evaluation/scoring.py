@@ -23,7 +23,7 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.scores import TEXT_METRICS, Metric, ScoredOn, score, scored_on
 from memagent_batch.errors import InputError
 from memagent_batch.evaluation.statistics import mean_interval
-from memagent_batch.evaluation.suite import ANSWER_COLUMNS, SCORES, STATUS_MISSING, GoldSpanRow, read_suite_questions
+from memagent_batch.evaluation.suite import ANSWER_COLUMNS, SCORES, STATUS_MISSING, GoldSpanRow, Suite
 from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE, require_manifest
 from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, read_table_columns, table_locations
@@ -94,15 +94,15 @@ class ScoredRun:
     """Rows of answers to questions that the suite does not ask; they are in no score."""
 
 
-def score_run(answers: Location, *, suite: Location, variant: str) -> ScoredRun:
+def score_run(answers: Location, *, suite: Suite, variant: str) -> ScoredRun:
     """Scores an answers table; a question was read as often as the one that was read most.
 
     Raises:
-        InputError: suite or answers can't be read, or do not belong together.
+        InputError: the answers can't be read, or are of another suite.
     """
-    questions = read_suite_questions(suite)
     table = read_answers(answers)
     samples = 1 + max(table["sample"].to_pylist())
+    questions = suite.questions_of(table)
     scores = score_answers(questions, table, variant=variant, samples=samples, evidence=read_evidence(answers))
     num_known = sum(status != STATUS_MISSING for status in scores["status"].to_pylist())
     return ScoredRun(scores=scores, num_unmatched=table.num_rows - num_known)

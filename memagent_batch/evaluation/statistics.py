@@ -1,10 +1,8 @@
-"""How far a mean score may be off, since few documents were read; whether two differ; classes. Pure."""
+"""How far a mean score may be off, since few documents were read; whether two differ. Pure."""
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 Z_95 = 1.959963984540054
 """Standard deviations on both sides of the mean that hold 95 % of a normal distribution."""
@@ -88,18 +86,3 @@ def holm(chances: Sequence[float]) -> list[float]:
         least = max(least, min(1.0, (len(chances) - rank) * chances[place]))
         corrected[place] = least
     return corrected
-
-
-def macro_f1(pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> float | None:
-    """The mean over all classes of the harmonic mean of precision and recall; None if there are no classes.
-
-    Args:
-        pairs: For each answer the classes that it gives, and the right ones.
-    """
-    given, wanted, right = Counter[str](), Counter[str](), Counter[str]()
-    for answered, reference in pairs:
-        given.update(set(answered))
-        wanted.update(set(reference))
-        right.update(set(answered) & set(reference))
-    names = sorted(given | wanted)
-    return fmean(2 * right[name] / (given[name] + wanted[name]) for name in names) if names else None

@@ -5,6 +5,7 @@ A suite is ordinary input of the main job: `documents/*.parquet` and `questions.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from memagent_batch.documents.questions import TypeFields, value_type_of
 from memagent_batch.domain.follow_ups.values import written_value
 from memagent_batch.domain.scores import TEXT_METRICS, Metric
 from memagent_batch.errors import InputError, MemagentError, OutputError, ValueTypeError
+from memagent_batch.masking import mask_url
 from memagent_batch.runs.tables import DOCUMENT_ID, QUESTION_ID, DocumentId, QuestionId, QuestionText
 from memagent_batch.store.claims import read_owner_record, require_complete
 from memagent_batch.store.columns import Column, arrow_schema, column
@@ -158,6 +160,29 @@ ANSWER_COLUMNS = pa.schema(
     ]
 )
 """What of an answers table is scored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite:
+    """Questions with right answers over documents: of `evaluate make`, or a user's own."""
+
+    name: str
+    """As `evaluation.json` names it, without credentials."""
+    questions_of: Callable[[pa.Table], pa.Table]
+    """Its questions, a table of `SUITE_QUESTIONS`, by the answers to them (`ANSWER_COLUMNS`)."""
+
+
+def open_suite(place: Location) -> Suite:
+    """The suite that `evaluate make` wrote at a place, without its documents.
+
+    Raises:
+        InputError: it is not whole, or its questions can't be scored.
+    """
+    questions = read_suite_questions(place)
+    return Suite(
+        name=mask_url(place.fs.unstrip_protocol(place.path)),
+        questions_of=lambda _: questions,
+    )
 
 
 def span_rows(spans: Sequence[tuple[int, int]] | None) -> list[GoldSpanRow] | None:

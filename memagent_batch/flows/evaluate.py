@@ -1,10 +1,10 @@
 """`evaluate run`: a suite, read by each variant with the main job, and scored. The same command goes on."""
 
-import hashlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,19 +20,13 @@ from memagent_batch.evaluation.record import (
     write_evaluation,
 )
 from memagent_batch.evaluation.scoring import read_answers, read_evidence, score_answers
-from memagent_batch.evaluation.suite import (
-    DOCUMENTS_FOLDER,
-    QUESTIONS_FILE,
-    SUITE_FILE,
-    read_description,
-    read_suite_questions,
-)
+from memagent_batch.evaluation.suite import Suite
 from memagent_batch.flows.answer import answer
 from memagent_batch.logs import EventKind
-from memagent_batch.runs.manifest import public_settings, read_manifest, require_manifest, require_read, require_success
+from memagent_batch.runs.manifest import require_manifest, require_read, require_success
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes
-from memagent_batch.wiring import ReaderIdentity, identify_reader, make_output
+from memagent_batch.wiring import identify_reader, make_output
 
 log = logging.getLogger(__name__)
 
@@ -48,43 +42,28 @@ class Variant:
     """How it runs; the output is the evaluation's to set."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suite:
-    """A suite."""
-
-    place: Location
-    questions: pa.Table
-    """`SUITE_QUESTIONS`."""
-    sha256: str
-    """Hash of its description and its questions, hex."""
-    tokenizer: dict[str, str] | None
-    """Name and hash of the tokeniser in whose tokens its lengths are counted; None where the suite does not say."""
-
-
-def evaluate_suite(variants: Sequence[Variant], *, suite: Location, output: Location) -> pa.Table:
+def evaluate_suite(
+    variants: Sequence[Variant], *, suite: Suite, sources: Mapping[str, Any], output: Location
+) -> pa.Table:
     """Reads and scores the suite with each variant, and returns the scores of all, a table of `SCORES`.
 
-    A variant that has been read already, with the same settings and weights, costs nothing.
+    `sources` are the settings of its documents and questions. Finished readings of an earlier call are not read again.
 
     Raises:
         UsageError: the user's mistake, found before an engine starts.
         CountsError: the tables of a run do not hold one row for each reading.
     """
-    ready = load_suite(suite)
-    evaluation = claim_evaluation(output, suite=suite)
-    jobs = {variant.name: variant_job(variant, suite=ready, output=output) for variant in variants}
-    readers = {name: identify_reader(job.agent) for name, job in jobs.items()}
-    for name, job in jobs.items():
-        warn_of_tokenizer(name, job, suite=ready, reader=readers[name])
+    evaluation = claim_evaluation(output, suite=suite.name)
+    jobs = {variant.name: variant_job(variant, sources=sources, output=output) for variant in variants}
+    for job in jobs.values():
+        identify_reader(job.agent)  # an agent that can't work is refused before another one reads
     scores = []
     for number, variant in enumerate(variants, start=1):
-        job, known = jobs[variant.name], evaluation.of(variant.name)
         message = f"variant {number} of {len(jobs)}: {variant.name}"
         log.info(message, extra={"event": EventKind.PROGRESS, "variant": variant.name})
-        if known is None or not is_finished(known, job, fingerprint=readers[variant.name].fingerprint, suite=ready):
-            known = read_variant(variant, job, suite=ready, before=known)
-        scores.append(score_variant(variant.name, job, suite=ready, place=output / known.scores))
-        evaluation = evaluation.with_variant(known)
+        record = read_variant(variant, jobs[variant.name], before=evaluation.of(variant.name))
+        scores.append(score_variant(variant.name, jobs[variant.name], suite=suite, place=output / record.scores))
+        evaluation = evaluation.with_variant(record)
         write_evaluation(output, evaluation)
     return pa.concat_tables(scores)
 
@@ -110,36 +89,6 @@ def naming(variant: Variant) -> Iterator[None]:
         raise type(error)(f"variant {variant.name!r}: {error}") from error
 
 
-def load_suite(place: Location) -> Suite:
-    """The suite at a place, without its documents.
-
-    Raises:
-        InputError: it is not whole, or its questions can't be scored.
-    """
-    questions = read_suite_questions(place)
-    parts = [(place / name).read_bytes() for name in (SUITE_FILE, QUESTIONS_FILE)]
-    return Suite(
-        place=place,
-        questions=questions,
-        sha256=hashlib.sha256(b"".join(parts)).hexdigest(),
-        tokenizer=read_description(place).get("inputs", {}).get("tokenizer"),
-    )
-
-
-def warn_of_tokenizer(name: str, job: JobConfig, *, suite: Suite, reader: ReaderIdentity) -> None:
-    """Warns where a variant counts other tokens than the suite: its lengths are labels, so scores stay right."""
-    if suite.tokenizer is None or suite.tokenizer["sha256"] == reader.parts["tokenizer_sha256"]:
-        return
-    model = job.agent.tokenizer or job.agent.model
-    message = (
-        f"variant {name!r}: the lengths of this suite are tokens of {suite.tokenizer['name']!r}, and {model!r} "
-        f"has another tokeniser; scores are right, lengths are not in its tokens. To count in them, make the suite "
-        f"with --model {model}"
-    )
-    fields = {"variant": name, "suite_tokenizer": suite.tokenizer["name"], "tokenizer": model}
-    log.warning(message, extra={"event": EventKind.TOKENIZERS_DIFFER, **fields})
-
-
 def _with_prompt_set(agent: AgentConfig) -> AgentConfig:
     """The agent with the prompt set that its policy names, whatever the number of questions, if none was named."""
     if agent.prompt_set is not None or agent.policy.kind != "overwrite":
@@ -147,32 +96,16 @@ def _with_prompt_set(agent: AgentConfig) -> AgentConfig:
     return agent.model_copy(update={"prompt_set": "default"})
 
 
-def variant_job(variant: Variant, *, suite: Suite, output: Location) -> JobConfig:
+def variant_job(variant: Variant, *, sources: Mapping[str, Any], output: Location) -> JobConfig:
     """The variant's job over the suite, with budgets that fit its model, and an output in the evaluation."""
     run = {name: getattr(variant.run, name) for name in RunConfig.model_fields}
     return JobConfig(
-        **run | {"output": (output / VARIANT_RUNS_FOLDER / variant.name).uri},
+        **{**run, **sources, "output": (output / VARIANT_RUNS_FOLDER / variant.name).uri},
         agent=fit_budgets_to_window(_with_prompt_set(variant.agent)),
-        documents=(suite.place / DOCUMENTS_FOLDER).uri,
-        questions=(suite.place / QUESTIONS_FILE).uri,
     )
 
 
-def is_finished(record: VariantRecord, job: JobConfig, *, fingerprint: str, suite: Suite) -> bool:
-    """Whether a variant has been read just so: same suite, readers and settings, and nothing to be tried again."""
-    manifest = read_manifest(make_output(job))
-    return (
-        manifest is not None
-        and manifest["run_id"] == record.run_id
-        and manifest["fingerprint"] == fingerprint
-        and manifest["settings"] == public_settings(job)
-        and record.suite_sha256 == suite.sha256
-        and not manifest["counts"]["not_read"]
-        and not (job.retry_failed and manifest["counts"]["failed"])
-    )
-
-
-def read_variant(variant: Variant, job: JobConfig, *, suite: Suite, before: VariantRecord | None) -> VariantRecord:
+def read_variant(variant: Variant, job: JobConfig, *, before: VariantRecord | None) -> VariantRecord:
     """Runs the main job for a variant.
 
     Raises:
@@ -192,16 +125,16 @@ def read_variant(variant: Variant, job: JobConfig, *, suite: Suite, before: Vari
         seconds=round(spent + manifest["seconds"], 3),
         fingerprint=manifest["fingerprint"],
         run_id=manifest["run_id"],
-        suite_sha256=suite.sha256,
         finished_at=manifest["finished_at"],
     )
 
 
 def score_variant(name: str, job: JobConfig, *, suite: Suite, place: Location) -> pa.Table:
     """Scores a variant's answers and writes them; a table of `SCORES`."""
+    answers = read_answers(make_output(job))
     scores = score_answers(
-        suite.questions,
-        read_answers(make_output(job)),
+        suite.questions_of(answers),
+        answers,
         variant=name,
         samples=job.agent.sampling.samples,
         evidence=read_evidence(make_output(job)),

@@ -291,7 +291,6 @@ def make_review(
     question_id: str,
     labels: int | str = 750,
     flagged: str | None = None,
-    by: str | None = None,
     storage_options: Options | None = None,
 ) -> dict[str, Any]:
     """Draws a sample of a question's answers for people to label, as `memagent review make` does; says where it is.
@@ -301,14 +300,13 @@ def make_review(
         question_id: The question.
         labels: Labels in all, or of each stratum as in `flagged=150,not_flagged=600`.
         flagged: What the scan found: `value_bool = true` by default.
-        by: Review each value of a column apart, as of `value_label`.
         storage_options: Arguments of the file system.
 
     Raises:
         OutputError: no run has finished, or its tables can't be read.
         SettingsError: there is no such question, column or stratum.
     """
-    asked = review.ask_review(question_id, labels=str(labels), flagged=flagged, by=by)
+    asked = review.ask_review(question_id, labels=str(labels), flagged=flagged)
     return review.make_review(_location(output, storage_options), asked)
 
 

@@ -1,4 +1,4 @@
-"""How good a scan is, by people's labels of a sample: plan, make, import, estimate, calibrate. No Ray."""
+"""How good a scan is, by people's labels of a sample: make, import, estimate, calibrate. No Ray."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -28,8 +28,6 @@ from memagent_batch.review.estimates import (
 )
 from memagent_batch.review.labelling.page import chosen_evidence, write_labelling
 from memagent_batch.review.labels import (
-    NO,
-    NONE_OF_THESE,
     YES,
     Purpose,
     append_labels,
@@ -38,7 +36,6 @@ from memagent_batch.review.labels import (
     person,
     read_label_rows,
 )
-from memagent_batch.review.plan import PlanRow, plan_rows
 from memagent_batch.review.population import Population, StratumRule, draw, read_population, seed_text
 from memagent_batch.review.record import (
     ANSWERED_BY_YES,
@@ -83,46 +80,16 @@ def ask_review(
     question_id: str,
     *,
     flagged: str | None = None,
-    by: str | None = None,
     unsure_below: float | None = None,
     **asked: Any,
 ) -> ReviewRequest:
-    """What is asked of a review; what the scan found is an answer of yes, unless a condition or values say otherwise.
+    """What is asked of a review; what the scan found is an answer of yes, unless a condition says otherwise.
 
     Raises:
         InputError: the condition can't be parsed.
-        SettingsError: values are reviewed, and a condition is there too.
     """
-    if by and (flagged or unsure_below is not None):
-        raise SettingsError("--by: it divides by values; take out --flagged and --unsure")
-    rule = rule_of(None if by else flagged or ANSWERED_BY_YES, by=by, unsure_below=unsure_below)
+    rule = rule_of(flagged or ANSWERED_BY_YES, unsure_below=unsure_below)
     return ReviewRequest(question_id=question_id, rule=rule, **asked)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReviewPlan:
-    """What a review will be able to say."""
-
-    readings: dict[str, int]
-    drawn: dict[str, int]
-    """Of these, to be labelled."""
-    num_unreadable: int
-    """Readings of documents whose text nobody can read."""
-    rows: Sequence[PlanRow]
-    """For each assumed truth."""
-
-
-def plan_review(output: Location, asked: ReviewRequest, *, precision: float, width: float) -> ReviewPlan:
-    """Says how wide the intervals will be.
-
-    Raises:
-        OutputError: no run has finished, or its tables can't be read.
-        SettingsError: there is no such question, column or stratum.
-    """
-    _, population = _population(output, asked)
-    drawn = parse_labels(asked.labels, population.sizes)
-    rows = plan_rows(population.sizes, drawn, values=population.values, precision=precision, width=width)
-    return ReviewPlan(readings=population.sizes, drawn=drawn, num_unreadable=population.num_unreadable, rows=list(rows))
 
 
 def make_review(output: Location, asked: ReviewRequest) -> dict[str, Any]:
@@ -199,13 +166,12 @@ def make_estimate(output: Location, name: str | None, *, so_far: bool, with_seen
         counted,
         record["readings"],
         num_unreadable=record["num_unreadable"],
-        values=[choice for choice in record["choices"] if choice != NONE_OF_THESE] if record["by"] else [],
         evidence=_estimated_sentences(output, review),
     )
     page = estimate_page(review, counted, result)
     values = {
         **record,
-        "decision": review.decision.about,
+        "decision": review.decision,
         "labels": {
             "left": counted.num_left,
             "unclear": counted.num_unclear,
@@ -342,12 +308,10 @@ def _asked_record(asked: ReviewRequest, population: Population) -> dict[str, Any
         "question_id": asked.question_id,
         "question": population.question,
         "flagged": asked.rule.text,
-        "by": asked.rule.by,
         "unsure_below": asked.rule.unsure_below,
         "seed": asked.seed,
         "purpose": asked.purpose.value,
         "second_share": asked.second_share,
-        "choices": [*population.values, NONE_OF_THESE] if asked.rule.by else [YES, NO],
         "num_unreadable": population.num_unreadable,
     }
 
@@ -433,7 +397,7 @@ def _require_learnable(review: Review, manifest: Manifest, *, question_id: str) 
             f"review {record['review_id']} was made to validate by: a scan that has learnt from its labels looks "
             "better there than it is. Make one with --purpose develop"
         )
-    if review.decision.about != ANSWERED_BY_YES or record["unsure_below"] is not None:
+    if review.decision != ANSWERED_BY_YES or record["unsure_below"] is not None:
         raise OutputError(
             f"review {record['review_id']}: a threshold is learnt from a review flagged by {ANSWERED_BY_YES}: "
             "the condition of a second pass can tell that of each answer"

@@ -3,7 +3,7 @@
 import json
 import logging
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import chain, islice
@@ -12,6 +12,7 @@ from typing import Any, TypedDict, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import torch
 from pydantic import JsonValue
 
 from memagent_batch.config.training import TrainConfig
@@ -24,14 +25,13 @@ from memagent_batch.store.location import Location
 from memagent_batch.tokens.tokenizer import load_tokenizer
 from memagent_batch.training.learner.batches import LEARNT_COLUMNS, conversations
 from memagent_batch.training.learner.learner import (
+    OPTIMISER_FILE,
     Learner,
-    StepFigures,
     load_learner,
     require_memory,
     sync,
     write_model,
 )
-from memagent_batch.training.learner.steps import Figures
 from memagent_batch.training.rollouts.table import RolloutsRecord, read_groups, read_rollouts_record, require_logprobs
 from memagent_batch.wiring import resolve_model
 
@@ -83,6 +83,9 @@ def train(training: TrainConfig) -> WeightsRecord:
     if first is None:
         raise InputError(f"{table.uri} holds no rows: every group was left out, and nothing can be learnt")
     learner = load_learner(model, reference=reference, settings=training.learner)
+    if training.keep_optimiser and (model / OPTIMISER_FILE).exists():
+        learner.load_state(torch.load(model / OPTIMISER_FILE, map_location="cpu", weights_only=True))
+    steps_before = learner.num_steps
     partial = output.with_name(output.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
@@ -91,7 +94,7 @@ def train(training: TrainConfig) -> WeightsRecord:
     num_teaching = learn(learner, first, groups, training=training, num_groups=num_groups, metrics=metrics)
     if not num_teaching:
         shutil.rmtree(partial)
-    if not learner.num_steps:
+    if learner.num_steps == steps_before:
         raise InputError(
             f"{table.uri}: no sample has an advantage and a response to learn from: all failed or have no reward; see "
             "status and reward_error in rollouts/, and collect again"
@@ -102,7 +105,9 @@ def train(training: TrainConfig) -> WeightsRecord:
             "so every advantage is 0; no model was written. Collect more samples of each question, other questions, or "
             "with another reward"
         )
-    record = _weights_record(training, model=model, collected=collected, num_steps=learner.num_steps)
+    record = _weights_record(training, model=model, collected=collected, num_steps=learner.num_steps - steps_before)
+    if training.keep_optimiser:
+        torch.save(learner.state(), partial / OPTIMISER_FILE)
     version = write_model(learner.network, partial, like=model, record=record)
     sync(partial)
     partial.rename(output)
@@ -125,46 +130,36 @@ def learn(
         The conversations with another advantage than 0.
     """
     num_read = num_teaching = 0
-    for held in step_groups(chain([first], groups), size=training.learner.questions_per_optimiser_step):
-        num_read += len(held)
-        num_teaching += take_step(learner, held, metrics=metrics, done=f"{num_read} of {num_groups} questions")
+    remaining = chain([first], groups)
+    while lot := list(islice(remaining, training.learner.questions_per_optimiser_step)):
+        num_read += len(lot)
+        num_teaching += take_step(learner, lot, metrics=metrics, done=f"{num_read} of {num_groups} questions")
     return num_teaching
 
 
-def step_groups(groups: Iterable[pa.Table], *, size: int) -> Iterator[list[pa.Table]]:
-    """The groups of each step of the optimiser, in their order."""
-    remaining = iter(groups)
-    return iter(lambda: list(islice(remaining, size)), [])
-
-
 def take_step(learner: Learner, groups: Sequence[pa.Table], *, metrics: Path, done: str) -> int:
-    """One step over some groups; where none of their samples has an advantage, there is none.
+    """One step over some groups; there is none if no sample of them has an advantage.
 
     Returns:
         The conversations with another advantage than 0.
     """
-    figures = learn_from(learner, groups)
+    figures = learner.step([item for group in groups for item in conversations(group)])
     if figures is None:
         return 0
-    mean = mean_table_reward(pa.concat_tables(list(groups)))
-    line: Figures = {"step": learner.num_steps, "num_groups": len(groups), "mean_reward": mean, **rounded(figures)}
+    rounded = {name: round(value, 9) if isinstance(value, float) else value for name, value in asdict(figures).items()}
+    line = {
+        "step": learner.num_steps,
+        "num_groups": len(groups),
+        "mean_reward": mean_table_reward(pa.concat_tables(list(groups))),
+        **rounded,
+    }
     with metrics.open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(line) + "\n")
     log.info(f"step {line['step']}: {step_text(line)}; {done}", extra={"event": EventKind.PROGRESS, **line})
-    return int(line["num_nonzero_advantage"] or 0)
+    return figures.num_nonzero_advantage
 
 
-def learn_from(learner: Learner, groups: Sequence[pa.Table]) -> StepFigures | None:
-    """One step of the optimiser over some groups; None where they hold no token to learn from."""
-    return learner.step([item for group in groups for item in conversations(group)])
-
-
-def rounded(figures: StepFigures) -> dict[str, float | None]:
-    """A step's figures as metrics hold them."""
-    return {name: round(value, 9) if isinstance(value, float) else value for name, value in asdict(figures).items()}
-
-
-def step_text(line: Figures) -> str:
+def step_text(line: Mapping[str, Any]) -> str:
     """A step's figures in one line, for people."""
     kl = "" if line["kl"] is None else f", kl {line['kl']:.5f}"
     equal = "" if line["num_nonzero_advantage"] else "; rewards of every question are equal, which teaches nothing"

@@ -36,7 +36,7 @@ def estimate_page(review: Review, counted: CountedLabels, estimate: ReviewEstima
     }
     return environment.get_template("estimate.md.j2").render(
         record=review.record,
-        about=review.decision.about,
+        about=review.decision,
         is_changed_after_look=review.is_changed_after_look,
         counted=counted,
         estimate=estimate,

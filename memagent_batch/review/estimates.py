@@ -9,10 +9,8 @@ import numpy as np
 from memagent_batch.evaluation.statistics import Interval
 from memagent_batch.review.labels import (
     NO,
-    NONE_OF_THESE,
     UNCLEAR,
     YES,
-    Decision,
     Label,
     LabelKey,
     Purpose,
@@ -36,7 +34,7 @@ from memagent_batch.review.measures import (
 )
 from memagent_batch.review.population import SampleRow
 from memagent_batch.review.reviewers import draw_true_totals
-from memagent_batch.review.strata import UNANSWERED, VALUE_PREFIX, Stratum, is_found
+from memagent_batch.review.strata import UNANSWERED, Stratum
 
 MeasureEstimates = Mapping[Measure, MeasureEstimate]
 
@@ -163,7 +161,7 @@ class CountedLabels:
 
 
 def count_labels(
-    sample: Sequence[SampleRow], labels: Iterable[Label], *, purpose: Purpose, decision: Decision, with_seen: bool
+    sample: Sequence[SampleRow], labels: Iterable[Label], *, purpose: Purpose, decision: str, with_seen: bool
 ) -> CountedLabels:
     """The labels of each reading of a sample, whatever review they were made in.
 
@@ -182,7 +180,7 @@ def count_labels(
     for row in sample:
         of_unit = of_key.get(label_key(row), [])
         made_for = [label for label in of_unit if label.purpose is purpose]
-        fitting = [label for label in made_for if label.decision.answers(decision, label.value)]
+        fitting = [label for label in made_for if label.decision == decision]
         units.append(_labelled_unit(row, fitting, with_seen=with_seen))
         num_develop += any(label.purpose is Purpose.DEVELOP for label in of_unit)
         num_seen += not with_seen and bool(fitting) and not any(label.blind for label in fitting)
@@ -201,10 +199,8 @@ def sentence_labels(labels: Iterable[Label], *, purpose: Purpose) -> Mapping[Lab
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueEstimate:
-    """The measures of one value that is looked for."""
+    """The measures of what is looked for."""
 
-    value: str | None
-    """The value; None in a review by a condition."""
     strata: Sequence[StratumCounts]
     measures: MeasureEstimates
     """Where the labels are taken for the truth."""
@@ -219,7 +215,7 @@ class ReviewEstimate:
     """What a review says of a scan."""
 
     values: Sequence[ValueEstimate]
-    """One in a review by a condition, else one for each value."""
+    """One; in estimates of older versions one for each value of a column."""
     error_rate: MeasureEstimate
     """Wrong or missing answers, of all readings, those of documents that nobody can read included."""
     agreement: Agreement
@@ -232,7 +228,6 @@ def estimate_review(
     sizes: Mapping[str, int],
     *,
     num_unreadable: int,
-    values: Sequence[str],
     evidence: EvidenceEstimate | None,
 ) -> ReviewEstimate:
     """All measures of a review.
@@ -241,45 +236,29 @@ def estimate_review(
         counted: The labels that count.
         sizes: Readings of each stratum.
         num_unreadable: Further readings, of documents whose text nobody can read: none of them has an answer.
-        values: Values that the scan gave; empty in a review by a condition.
         evidence: What the labels of sentences say.
     """
     right = right_counts(counted.units, sizes)
     num_unanswered = num_unreadable + sum(size for name, size in sizes.items() if name in UNANSWERED)
-    looked_for: list[str | None] = [*values] if values else [None]
     return ReviewEstimate(
-        values=[
-            _value_estimate(counts_of(counted.units, sizes, value=value), value=value, num_unreadable=num_unreadable)
-            for value in looked_for
-        ],
+        values=[_value_estimate(counts_of(counted.units, sizes), num_unreadable=num_unreadable)],
         error_rate=estimate_error_rate(right, draw_totals(right), num_unanswered=num_unanswered),
         agreement=agreement_of(counted.pairs),
         evidence=evidence,
     )
 
 
-def counts_of(
-    units: Sequence[LabelledUnit], sizes: Mapping[str, int], *, value: str | None = None
-) -> list[StratumCounts]:
-    """What the labels say of each stratum.
-
-    Args:
-        units: The sample.
-        sizes: Readings of each stratum.
-        value: The value that counts as positive; None for `yes`.
-    """
-    positive = YES if value is None else value
+def counts_of(units: Sequence[LabelledUnit], sizes: Mapping[str, int]) -> list[StratumCounts]:
+    """What the labels say of each stratum; `sizes` are its readings."""
     return [
-        _stratum_counts(name, size, units, positive={positive}, found=is_found(name, value=value))
-        for name, size in sizes.items()
+        _stratum_counts(name, size, units, positive=YES, found=name == Stratum.FLAGGED) for name, size in sizes.items()
     ]
 
 
 def right_counts(units: Sequence[LabelledUnit], sizes: Mapping[str, int]) -> list[StratumCounts]:
     """Of each stratum with an answer, how many labels agree with it."""
-    by_value = any(name.startswith(VALUE_PREFIX) for name in sizes)
     return [
-        _stratum_counts(name, size, units, positive=_agreeing(name, by_value=by_value), found=False)
+        _stratum_counts(name, size, units, positive=_agreeing(name), found=False)
         for name, size in sizes.items()
         if name not in UNANSWERED
     ]
@@ -287,12 +266,7 @@ def right_counts(units: Sequence[LabelledUnit], sizes: Mapping[str, int]) -> lis
 
 def contradicts(unit: LabelledUnit) -> bool:
     """Whether the label that counts says otherwise than the scan, so that a second person should look."""
-    if unit.value is None:
-        return False
-    by_value = any(NONE_OF_THESE in label.decision.choices for label in unit.labels)
-    stratum = unit.drawn["stratum"]
-    agreeing = {_nothing_label(by_value=by_value)} if stratum in UNANSWERED else _agreeing(stratum, by_value=by_value)
-    return unit.value not in agreeing
+    return unit.value is not None and unit.value != _agreeing(unit.drawn["stratum"])
 
 
 def _labelled_unit(drawn: SampleRow, labels: Sequence[Label], *, with_seen: bool) -> LabelledUnit:
@@ -301,10 +275,9 @@ def _labelled_unit(drawn: SampleRow, labels: Sequence[Label], *, with_seen: bool
     return LabelledUnit(drawn=drawn, labels=clear, is_unclear=bool(counted) and not clear)
 
 
-def _value_estimate(strata: Sequence[StratumCounts], *, value: str | None, num_unreadable: int) -> ValueEstimate:
+def _value_estimate(strata: Sequence[StratumCounts], *, num_unreadable: int) -> ValueEstimate:
     corrected = any(labels > 1 for stratum in strata for _, labels in stratum.votes)
     return ValueEstimate(
-        value=value,
         strata=strata,
         measures=estimate_measures(strata, draw_totals(strata)),
         allowing_for_errors=_allowing_for_errors(strata) if corrected else None,
@@ -328,30 +301,21 @@ def _recall_at_worst(strata: Sequence[StratumCounts], num_unreadable: int, *, co
     return estimate_measures(whole, draws, is_point_of_draws=corrected)[Measure.RECALL]
 
 
-def _agreeing(stratum: str, *, by_value: bool) -> set[str]:
-    """The labels that agree with what the scan says of a stratum; none where it has no answer."""
-    if stratum in UNANSWERED:
-        return set()
-    if stratum.startswith(VALUE_PREFIX):
-        return {stratum.removeprefix(VALUE_PREFIX)}
-    return {YES} if stratum == Stratum.FLAGGED else {_nothing_label(by_value=by_value)}
-
-
-def _nothing_label(*, by_value: bool) -> str:
-    """The label that says that nothing is there; in a review by values, `no` is a value like others."""
-    return NONE_OF_THESE if by_value else NO
+def _agreeing(stratum: str) -> str:
+    """The label that agrees with what the scan says of a stratum; nothing is found where it has no answer."""
+    return YES if stratum == Stratum.FLAGGED else NO
 
 
 def _stratum_counts(
-    name: str, size: int, units: Sequence[LabelledUnit], *, positive: set[str], found: bool
+    name: str, size: int, units: Sequence[LabelledUnit], *, positive: str, found: bool
 ) -> StratumCounts:
     labelled = [unit for unit in units if unit.drawn["stratum"] == name and unit.labels]
-    votes = Counter((sum(label.value in positive for label in unit.labels), len(unit.labels)) for unit in labelled)
+    votes = Counter((sum(label.value == positive for label in unit.labels), len(unit.labels)) for unit in labelled)
     return StratumCounts(
         name=name,
         num_readings=size,
         num_labelled=len(labelled),
-        num_positive=sum(unit.value in positive for unit in labelled),
+        num_positive=sum(unit.value == positive for unit in labelled),
         is_found=found,
         votes=votes,
     )

@@ -15,8 +15,8 @@ from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes, read_parquet
 from memagent_batch.store.turn_log.rows import CharEnd
 
-YES, NO, NONE_OF_THESE = "yes", "no", "none of these"
-"""Labels of a review by a condition, and of one by values where none of them is right."""
+YES, NO = "yes", "no"
+"""Labels of a reading, by the condition of its review."""
 UNCLEAR = "unclear"
 """Label of a document that does not let a person say."""
 LABELS_FOLDER = "review/labels"
@@ -39,9 +39,8 @@ class LabelColumns(TypedDict):
     value: Annotated[
         str,
         Column(
-            "what the person says: yes, no, unclear, or a value of the question; of a sentence, whether it supports "
-            "the "
-            "answer"
+            "what the person says: yes, no or unclear, in older rows also a value of the question; of a sentence, "
+            "whether it supports the answer"
         ),
     ]
     reviewer: Annotated[str, Column("who says it")]
@@ -52,8 +51,8 @@ class LabelColumns(TypedDict):
     decision: Annotated[
         str,
         Column(
-            "what was decided: the condition that the right answer fulfils where the value is yes, or the column whose "
-            "right value was chosen"
+            "what was decided: the condition that the right answer fulfils where the value is yes; in older rows also "
+            "the column whose right value was chosen"
         ),
     ]
     choices: Annotated[list[str], Column("what could be chosen, except for unclear")]
@@ -94,34 +93,20 @@ class LabelKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """What a review has people decide: "no" to one condition says little of another one."""
-
-    about: str
-    """The condition that the right answer fulfils where a person says `yes`, or the column of the value to choose."""
-    choices: tuple[str, ...]
-    """Labels that may be given, except for unclear."""
-
-    def answers(self, other: "Decision", value: str) -> bool:
-        """Whether a label that was given by this decision says what another one asks."""
-        is_of_choices = value == NONE_OF_THESE
-        return self.about == other.about and (not is_of_choices or set(other.choices) <= set(self.choices))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
     """One person's word on one document and question, or on one sentence."""
 
     key: LabelKey
     value: str
-    """What the person says: yes, no, unclear, or a value of the question."""
+    """What the person says: yes, no or unclear."""
     reviewer: str
     labelled_at: datetime
     """When, UTC."""
     blind: bool
     """Whether the person had not seen the scan's answer."""
     purpose: Purpose
-    decision: Decision
+    decision: str
+    """The condition that the right answer fulfils if the value is yes: "no" to one says little of another one."""
 
 
 def current_labels_of(labels: Iterable[Label]) -> list[Label]:
@@ -201,7 +186,7 @@ def as_labels(rows: Iterable[LabelRow]) -> list[Label]:
             labelled_at=row["labelled_at"],
             blind=row["blind"],
             purpose=Purpose(row["purpose"]),
-            decision=Decision(about=row["decision"], choices=tuple(row["choices"])),
+            decision=row["decision"],
         )
         for row in rows
     ]

@@ -95,11 +95,6 @@ class MeasureEstimate:
     """Lower end of the 95 % interval, from 0 to 1."""
     high: float
 
-    @property
-    def width(self) -> float:
-        """Of the interval."""
-        return self.high - self.low
-
 
 def estimate_measures(
     strata: Sequence[StratumCounts], draws: Totals, *, is_point_of_draws: bool = False

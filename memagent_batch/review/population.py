@@ -11,16 +11,14 @@ import pyarrow.compute as pc
 
 from memagent_batch.documents.where import Condition, canonical, columns_of, matching_rows
 from memagent_batch.errors import SettingsError
-from memagent_batch.review.labels import NONE_OF_THESE, UNCLEAR, Purpose
-from memagent_batch.review.strata import UNANSWERED, VALUE_PREFIX, Stratum
+from memagent_batch.review.labels import Purpose
+from memagent_batch.review.strata import UNANSWERED, Stratum
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.tables import ANSWERS_FOLDER, DocumentId, QuestionText, read_table_columns, read_tables
 from memagent_batch.store.columns import Column, arrow_schema
 from memagent_batch.store.database import run_query
 from memagent_batch.store.location import Location
 
-MAX_VALUES = 50
-"""Most values of a review by values: each is a stratum that needs labels of its own."""
 DRAWN_COLUMNS = ("document_id", "document_hash", "question_hash", "question")
 STRATUM_COLUMNS = ("status", "value_status", "confidence")
 """Columns that strata follow from, besides those of the rule."""
@@ -28,7 +26,6 @@ _STRATA = """
 select case
     when status <> 'ok' then '{FAILED}'
     when value_status = 'invalid' or (not has_value and value_status is distinct from 'not_stated') then '{NO_VALUE}'
-    when value is not null then '{prefix}' || value
     when is_flagged then '{FLAGGED}'
     when confidence < $unsure_below then '{UNSURE}'
     else '{NOT_FLAGGED}' end as stratum
@@ -55,7 +52,7 @@ class SampleRow(TypedDict):
     document_hash: Annotated[str, Column("SHA-256 of the document's text in UTF-8, hex")]
     question_hash: Annotated[str, Column("hash of the question, as in `answers`")]
     question: QuestionText
-    stratum: Annotated[str, Column("flagged, unsure, not_flagged, invalid, failed, or `value: V` of a value V")]
+    stratum: Annotated[str, Column("flagged, unsure, not_flagged, invalid or failed")]
     copy: Annotated[int, pa.int32(), Column("place among the documents of the same text, by document_id, from 0")]
     number: Annotated[str, Column("permanent random number: SHA-256 of seed, document hash, question hash, hex")]
     rank: Annotated[int, pa.int32(), Column("place in its stratum by this number, from 0")]
@@ -88,25 +85,24 @@ def draw(readings: pa.Table, sizes: Mapping[str, int], *, seed: str, second_shar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StratumRule:
-    """How the scan's output divides a population: by a condition, or by the values of a column."""
+    """How the scan's output divides a population."""
 
-    flagged: Condition | None = None
-    """What is flagged; None for a review by values."""
-    text: str | None = None
-    by: str | None = None
-    """Column whose values are the strata; None for a review by a condition."""
+    flagged: Condition
+    """What is flagged."""
+    text: str
+    """The same as the user wrote it."""
     unsure_below: float | None = None
     """Confidence below which what is not flagged is unsure; None for no such stratum."""
 
     @property
     def about(self) -> str:
-        """What people decide by it; see `Decision`."""
-        return self.by or (canonical(self.flagged) if self.flagged else "")
+        """What people decide by it; see `Label.decision`."""
+        return canonical(self.flagged)
 
     @property
     def columns(self) -> Sequence[str]:
         """The columns that decide."""
-        return [self.by] if self.by else sorted(columns_of(self.flagged)) if self.flagged else []
+        return sorted(columns_of(self.flagged))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,11 +121,6 @@ class Population:
         """Readings of each stratum."""
         counted = pc.value_counts(self.readings["stratum"])
         return dict(sorted(zip(*(each.to_pylist() for each in counted.flatten()), strict=True)))
-
-    @property
-    def values(self) -> list[str]:
-        """The values that the scan gave, in a review by values."""
-        return [name.removeprefix(VALUE_PREFIX) for name in self.sizes if name.startswith(VALUE_PREFIX)]
 
 
 def read_population(output: Location, manifest: Manifest, *, question_id: str, rule: StratumRule) -> Population:
@@ -160,27 +151,17 @@ def read_population(output: Location, manifest: Manifest, *, question_id: str, r
             f"--flagged: no reading of question {question_id!r} has a value in {', '.join(rule.columns)}; flag a "
             "question without a type by its answer: answer ~ 'yes'"
         )
-    if len(population.values) > MAX_VALUES:
-        raise SettingsError(
-            f"--by: {rule.by} has {len(population.values)} values, more than {MAX_VALUES}; name with --flagged which "
-            "of them matter"
-        )
-    _require_no_word_of_reviewers(population.values, by=rule.by)
     return population
 
 
 def strata_of(answers: pa.Table, *, rule: StratumRule) -> pa.Array:
     """The stratum of each row of a table of answers."""
     is_flagged = np.zeros(answers.num_rows, np.bool_)
-    if rule.flagged:
-        is_flagged[matching_rows(answers, rule.flagged, option="--flagged")] = True
-    if rule.by and rule.by not in answers.schema.names:
-        raise SettingsError(f"--by: the run's answers have no column {rule.by!r}; they have {answers.schema.names}")
+    is_flagged[matching_rows(answers, rule.flagged, option="--flagged")] = True
     columns = {name: answers[name] for name in STRATUM_COLUMNS}
     columns["has_value"] = reduce(pc.or_, (pc.is_valid(answers[name]) for name in rule.columns))
-    columns["value"] = answers[rule.by] if rule.by else pa.nulls(answers.num_rows, pa.string())
     columns["is_flagged"] = pa.array(is_flagged)
-    query = _STRATA.format(**Stratum.__members__, prefix=VALUE_PREFIX)
+    query = _STRATA.format(**Stratum.__members__)
     return run_query(query, {"answers": pa.table(columns)}, unsure_below=rule.unsure_below)["stratum"]
 
 
@@ -197,15 +178,3 @@ def rows_of_question(
         rows = rows.filter((pc.field("question_id") == question_id) & (pc.field("sample") == 0))
         if rows.num_rows:
             yield rows
-
-
-def _require_no_word_of_reviewers(values: Sequence[str], *, by: str | None) -> None:
-    """Refuses values that a label could not be distinguished from: people say them of documents, not of the
-    question.
-    """
-    taken = next((value for value in values if value.casefold() in (UNCLEAR, NONE_OF_THESE)), None)
-    if taken is not None:
-        raise SettingsError(
-            f"--by: {by} has the value {taken!r}, and labels say {UNCLEAR!r} and {NONE_OF_THESE!r} where a person "
-            f"can't say, or no value is right; review each value by itself: --flagged \"{by} = '{taken}'\""
-        )

@@ -10,7 +10,7 @@ import pyarrow as pa
 from memagent_batch.documents.where import parse_where
 from memagent_batch.domain.addresses import fingerprint
 from memagent_batch.errors import OutputError
-from memagent_batch.review.labels import UNCLEAR, Decision, Purpose
+from memagent_batch.review.labels import NO, UNCLEAR, YES, Purpose
 from memagent_batch.review.population import SampleRow, StratumRule
 from memagent_batch.runs.estimates import ESTIMATE_FILE, REVIEWS_FOLDER
 from memagent_batch.store.errors import table_errors
@@ -42,14 +42,11 @@ class ReviewRecord(TypedDict):
     run_id: str
     question_id: str
     question: str
-    flagged: str | None
-    by: str | None
+    flagged: str
     unsure_below: float | None
     seed: int
     purpose: str
     second_share: float
-    choices: list[str]
-    """Labels that may be given, except for unclear."""
     readings: dict[str, int]
     drawn: dict[str, int]
     """Readings of each stratum in the sample."""
@@ -72,7 +69,7 @@ class Review:
     @property
     def rule(self) -> StratumRule:
         """How its strata are made."""
-        return rule_of(self.record["flagged"], by=self.record["by"], unsure_below=self.record["unsure_below"])
+        return rule_of(self.record["flagged"], unsure_below=self.record["unsure_below"])
 
     @property
     def purpose(self) -> Purpose:
@@ -82,19 +79,17 @@ class Review:
     @property
     def labels(self) -> list[str]:
         """Labels that people may give."""
-        return [*self.record["choices"], UNCLEAR]
+        return [YES, NO, UNCLEAR]
 
     @property
-    def decision(self) -> Decision:
-        """What people decide."""
-        return decision_of(self.record)
+    def decision(self) -> str:
+        """The condition that people decide."""
+        return self.rule.about
 
     @property
     def instruction(self) -> str:
         """What people decide, in words."""
-        about = self.decision.about
-        if self.record["by"]:
-            return f"choose the right {about}: {', '.join(self.record['choices'])}"
+        about = self.decision
         return f"yes: the right answer {'is yes' if about == ANSWERED_BY_YES else f'fulfils {about}'}"
 
     @property
@@ -103,15 +98,14 @@ class Review:
         return any(growth["is_after_look"] for growth in self.record["grown"])
 
 
-def rule_of(flagged: str | None, *, by: str | None, unsure_below: float | None) -> StratumRule:
+def rule_of(flagged: str, *, unsure_below: float | None = None) -> StratumRule:
     """The rule that a user, or a record, writes.
 
     Raises:
         InputError: the condition can't be parsed.
     """
-    condition = parse_where(flagged, option="--flagged") if flagged else None
-    text = flagged.strip() if flagged else None
-    return StratumRule(flagged=condition, text=text, by=by, unsure_below=unsure_below)
+    condition = parse_where(flagged, option="--flagged")
+    return StratumRule(flagged=condition, text=flagged.strip(), unsure_below=unsure_below)
 
 
 def review_id(run_id: str, question_id: str, *, rule: StratumRule, seed: int, purpose: Purpose) -> str:
@@ -120,7 +114,7 @@ def review_id(run_id: str, question_id: str, *, rule: StratumRule, seed: int, pu
         "run_id": run_id,
         "question_id": question_id,
         "flagged": rule.text,
-        "by": rule.by,
+        "by": None,  # older versions reviewed the values of a column, too
         "unsure_below": rule.unsure_below,
         "seed": seed,
         "purpose": purpose.value,
@@ -152,6 +146,11 @@ def read_record(folder: Location) -> ReviewRecord:
             f"{folder} has the layout {record['format']!r}, this version reads {REVIEW_FORMAT!r}; move it out of the "
             "output to look at with the version that wrote it, and make the review again"
         )
+    if (column := record.get("by")) is not None:
+        raise OutputError(
+            f"{folder} is a review of each value of {column}, of an older version; make one with "
+            f"--flagged \"{column} = '...'\" for each value that matters"
+        )
     return record
 
 
@@ -168,12 +167,6 @@ def read_review(folder: Location) -> Review:
     if sha256(data).hexdigest() != record["sample_sha256"]:
         raise OutputError(f"{place} is not the sample that {RECORD_FILE} names; run memagent review make again")
     return Review(folder=folder, record=record, sample=table.to_pylist())
-
-
-def decision_of(record: ReviewRecord) -> Decision:
-    """What people decide, as a record says."""
-    rule = rule_of(record["flagged"], by=record["by"], unsure_below=record["unsure_below"])
-    return Decision(about=rule.about, choices=tuple(record["choices"]))
 
 
 def find_reviews(output: Location) -> list[str]:

@@ -175,8 +175,8 @@ def _label_row(values: Mapping[str, str], *, where: str, review: Review) -> Labe
         "blind": _blind(values.get("blind", ""), where=where),
         "purpose": review.purpose.value,
         "comment": values.get("comment") or None,
-        "decision": review.decision.about,
-        "choices": list(review.decision.choices),
+        "decision": review.decision,
+        "choices": [YES, NO],
         "review_id": review.record["review_id"],
         "question_id": review.record["question_id"],
     }

@@ -14,7 +14,7 @@ FEWEST = 5
 
 
 class Stratum(StrEnum):
-    """Strata by the scan's own output. A review by values has a stratum `value: V` for each value besides."""
+    """Strata by the scan's own output."""
 
     FLAGGED = "flagged"
     """The answer fulfils the condition."""
@@ -32,15 +32,6 @@ UNANSWERED = frozenset({Stratum.NO_VALUE.value, Stratum.FAILED.value})
 """Strata whose readings have no answer."""
 
 
-VALUE_PREFIX = "value: "
-"""Begins the names of the strata of a review by values."""
-
-
-def is_found(stratum: str, *, value: str | None = None) -> bool:
-    """Whether the scan says of these readings that they are what is looked for, or that they have the value."""
-    return stratum == (Stratum.FLAGGED if value is None else f"{VALUE_PREFIX}{value}")
-
-
 def allocate(num_labels: int, sizes: Mapping[str, int]) -> dict[str, int]:
     """How many readings of each stratum are drawn, where `num_labels` are wanted in all; never more than it has.
 
@@ -48,10 +39,8 @@ def allocate(num_labels: int, sizes: Mapping[str, int]) -> dict[str, int]:
         num_labels: Labels wanted.
         sizes: Readings of each stratum that can be labelled.
     """
-    by_value = [name for name in sizes if name.startswith(VALUE_PREFIX)]
     drawn = {name: min(size, FEWEST) for name, size in sizes.items()}
     wanted = {Stratum.FLAGGED.value: num_labels // FLAGGED_PARTS}
-    wanted |= {name: num_labels // len(sizes) for name in by_value}
     unanswered = sum(sizes.get(name, 0) for name in UNANSWERED)
     for name in UNANSWERED & sizes.keys():
         in_proportion = num_labels * sizes[name] // max(1, sum(sizes.values()))
@@ -59,7 +48,7 @@ def allocate(num_labels: int, sizes: Mapping[str, int]) -> dict[str, int]:
     for name, number in wanted.items():
         if name in drawn:
             drawn[name] = min(sizes[name], max(drawn[name], number))
-    rest = [name for name in sizes if name not in wanted] or by_value
+    rest = [name for name in sizes if name not in wanted]
     return _with_rest(drawn, sizes, rest=rest, num_labels=num_labels)
 
 

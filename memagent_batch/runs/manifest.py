@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NotRequired, TypedDict, cast
 
-from memagent_batch.config.agent import AgentConfig, AgentTask
+from memagent_batch.config.agent import AgentConfig
+from memagent_batch.config.job import JobConfig
 from memagent_batch.documents.converted import SOURCE_UNREAD
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, sum_up
@@ -252,10 +253,10 @@ def require_manifest(output: Location, *, formats: Sequence[str] = (FORMAT,)) ->
     return manifest
 
 
-def public_settings(task: AgentTask) -> dict[str, Any]:
+def public_settings(job: JobConfig) -> dict[str, Any]:
     """All settings as JSON, by the names that users write, without secrets."""
-    groups = task.model_dump(mode="json", exclude=_secrets(task.agent))
-    settings = {**groups.pop("agent"), **(groups.pop("sources", None) or {}), **groups}
+    groups = job.model_dump(mode="json", exclude=_secrets(job.agent))
+    settings = {**groups.pop("agent"), **groups}
     public = redact_settings(settings)
     if "ask" in settings:  # what is asked is data: in a JSON schema, a field named `signature` is not a secret
         public["ask"] = settings["ask"]
@@ -267,7 +268,7 @@ def _secrets(agent: AgentConfig) -> Any:
     secrets: dict[str, set[str]] = {kind: set(ENGINES.find(kind).secrets) for kind in ENGINES.built_in}
     if agent.engine not in ENGINES.built_in:
         secrets["engine_options"] = set(engine_settings(agent).secrets)
-    return {"storage_options": True, "sources": {"storage_options"}, "agent": secrets}
+    return {"storage_options": True, "agent": secrets}
 
 
 def package_versions() -> dict[str, str]:

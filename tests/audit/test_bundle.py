@@ -15,9 +15,7 @@ from memagent_batch.store.location import Location
 from tests.audit.scan import Copy, verify_here
 from tests.review.test_review import label_all
 
-CLAUSE = ReviewRequest(
-    question_id="signed", rule=rule_of("value_bool = true", by=None, unsure_below=None), labels="4", with_page=False
-)
+CLAUSE = ReviewRequest(question_id="signed", rule=rule_of("value_bool = true"), labels="4", with_page=False)
 
 
 def unpacked(copy: Copy, folder: Path, *, with_tables: bool = True) -> Path:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -57,16 +56,3 @@ def test_answer_on_a_terminal_ends_for_a_person_and_elsewhere_with_json_and_the_
     os.close(reader)
     assert "2 readings: 1 ok, 1 failed" in shown
     assert f"{tmp_path}/run/answers/   2 rows" in shown
-
-
-@pytest.mark.vllm
-def test_train_loop_engine_in_its_process_writes_nothing_to_stdout() -> None:
-    code = "from memagent_batch.cli.train import quiet_engine; quiet_engine(); from vllm.logger import init_logger; "
-    code += "from vllm.logger import configure_logging; from vllm.config.logging import LoggingConfig; "
-    code += "configure_logging(LoggingConfig()); log = init_logger('vllm.x'); log.info('i'); log.warning('w'); "
-    code += "log.error('the cause')"
-    variables = {name: value for name, value in os.environ.items() if not name.startswith("VLLM_LOGGING")}
-    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
-    assert done.stdout == ""
-    assert len(done.stderr.splitlines()) == 1
-    assert "the cause" in done.stderr

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.domain.turns import Prompt
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.errors import EngineDeadError, EngineRequestError, EngineStartError
@@ -98,57 +97,6 @@ async def test_complete_draws_from_more_prompts_than_an_engine_step_takes(vllm_s
     assert completions[20].token_ids[:1] == alone.token_ids[:1]
 
 
-async def test_engine_started_to_decode_greedily_is_not_lent_for_draws(tiny_model: str) -> None:
-    with pytest.raises(EngineStartError, match="start it with the sampling that draws"):
-        engine_of(tiny_model).with_sampling(SamplingConfig(temperature=1.0))
-
-
-@pytest.mark.vllm
-@pytest.mark.asyncio(loop_scope="session")
-async def test_engine_started_to_draw_is_lent_for_draws_again_after_greedy_turns(vllm_greedy: VllmEngine) -> None:
-    prompt = prompt_of([10, *range(100, 200)])
-
-    drawn = await vllm_greedy.with_sampling(SamplingConfig(temperature=1.0, logprobs=True)).complete(prompt, seed=3)
-
-    assert drawn.logprobs is not None
-
-
 def prompt_of(token_ids: list[int]) -> Prompt:
     """An answer turn."""
     return Prompt(path="answer", kind="answer", token_ids=token_ids, max_tokens=8)
-
-
-@pytest.mark.vllm
-@pytest.mark.asyncio(loop_scope="session")
-@pytest.mark.usefixtures("one_thread")
-async def test_renew_other_weights_answer_and_nothing_cached_of_the_old_ones(
-    vllm_greedy: VllmEngine, tiny_model: str, tmp_path: Path
-) -> None:
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    prompt = Prompt(path="p", kind="update", token_ids=list(range(10, 300)), max_tokens=8)
-    other = AutoModelForCausalLM.from_pretrained(tiny_model)
-    with torch.no_grad():
-        for weight in other.parameters():  # every layer, and the output layer that shares the embedding
-            weight.add_(torch.randn_like(weight), alpha=0.02)
-        expected = other(torch.tensor([list(prompt.token_ids)])).logits[0, -1].log_softmax(-1)
-    other.save_pretrained(tmp_path / "other")
-    before = await vllm_greedy.complete(prompt, seed=0)
-    await vllm_greedy.renew(str(tmp_path / "other"))
-    try:
-        renewed = await vllm_greedy.complete(prompt, seed=0)
-    finally:
-        await vllm_greedy.renew(tiny_model)
-    assert renewed.num_cached_prompt_tokens == 0
-    assert renewed.logprobs is not None
-    assert renewed.logprobs[0] == pytest.approx(float(expected.max()), abs=1e-4)
-    assert renewed.token_ids[0] == int(expected.argmax())
-    assert (await vllm_greedy.complete(prompt, seed=0)).token_ids == before.token_ids
-
-
-@pytest.mark.vllm
-@pytest.mark.asyncio(loop_scope="session")
-async def test_renew_missing_folder_is_refused(vllm_greedy: VllmEngine, tmp_path: Path) -> None:
-    with pytest.raises(EngineStartError, match="no folder"):
-        await vllm_greedy.renew(str(tmp_path / "nowhere" / "at" / "all"))

@@ -306,7 +306,6 @@ def test_value_measures_count_every_reading() -> None:
     assert right
     assert invalid
     assert (right.n, right.share, invalid.share) == (5, 0.2, 0.2)
-    assert together.macro_f1 == pytest.approx((2 / 6 + 0 + 0) / 3)
 
 
 def test_abstention_is_right_on_absent_and_lost_on_present_answers() -> None:

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from memagent_batch.evaluation.statistics import (
     holm,
-    macro_f1,
     mean_interval,
     sign_test,
     wilson,
@@ -65,15 +64,6 @@ def test_mean_interval_anything_is_around_the_mean_within_zero_and_one(documents
     mean = statistics.fmean(score for scores in documents for score in scores)
     assert 0.0 <= interval.low <= mean + 1e-9
     assert mean - 1e-9 <= interval.high <= 1.0
-
-
-def test_macro_f1_weighs_a_rare_label_like_a_frequent_one() -> None:
-    pairs = [(["a"], ["a"])] * 8 + [(["a"], ["b"])] * 2
-    assert macro_f1(pairs) == pytest.approx((2 * 8 / 18 + 0) / 2)
-
-
-def test_macro_f1_of_several_labels_an_answer_counts_each() -> None:
-    assert macro_f1([(["a", "b"], ["a"]), (["b"], ["b", "a"])]) == pytest.approx((2 / 3 + 2 / 3) / 2)
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,8 @@ def test_manifest_entrypoint_reads_the_job_file_of_its_own_resource(path: Path) 
     """A RayJob that is created again, under its own name, can't read the job file of another one."""
     ray = resource(path)
     head, _ = pod_templates(ray)
-    assert job_spec(ray)["entrypoint"] == "python -m memagent_batch supervise answer --config /etc/memagent/job.yaml"
+    command = "python -m memagent_batch answer --config /etc/memagent/job.yaml"
+    assert job_spec(ray)["entrypoint"] == f"bash /app/jobs/again.sh {command}"
     (mounted,) = [
         mount["name"] for mount in head["spec"]["containers"][0]["volumeMounts"] if "etc" in mount["mountPath"]
     ]
@@ -118,7 +119,7 @@ def test_manifests_describe_one_and_the_same_cluster() -> None:
 
 
 @each_job
-def test_manifest_job_is_repeated_by_its_own_supervisor_alone(path: Path) -> None:
+def test_manifest_job_is_repeated_by_its_own_script_alone(path: Path) -> None:
     """KubeRay would repeat any failure, a bound that costs money included."""
     spec = job_spec(resource(path))
     assert spec["backoffLimit"] == 0

@@ -16,7 +16,7 @@ from memagent_batch.review.measures import (
     estimate_error_rate,
     estimate_measures,
 )
-from memagent_batch.review.strata import Stratum, allocate, is_found
+from memagent_batch.review.strata import Stratum, allocate
 
 PRECISION = 0.8
 SHARE_FAILED = 0.02
@@ -102,5 +102,5 @@ def _counts(cell: Cell, name: str, *, labelled: int, positive: int) -> StratumCo
         num_readings=cell.sizes[name],
         num_labelled=labelled,
         num_positive=positive,
-        is_found=is_found(name),
+        is_found=name == Stratum.FLAGGED,
     )

@@ -87,10 +87,10 @@ def test_next_night_learns_on_old_labels(output: Path, location: Location) -> No
 
 def test_threshold_is_learnt_of_the_condition_however_it_is_written(output: Path, location: Location) -> None:
     truth = write_run(output, replace(MADE, num_documents=300))
-    written = replace(DEVELOP, rule=rule_of("value_bool=true", by=None, unsure_below=None), labels="200")
+    written = replace(DEVELOP, rule=rule_of("value_bool=true"), labels="200")
     name = label(output, truth, asked=written)
     assert calibrate(location, "clause", review_id=name, target=TARGET)["num_labels"] > 100
-    other = replace(written, rule=rule_of("value_label = 'red'", by=None, unsure_below=None))
+    other = replace(written, rule=rule_of("value_label = 'red'"))
     with pytest.raises(OutputError, match="a review flagged by value_bool = true"):
         calibrate(location, "clause", review_id=label(output, truth, asked=other), target=TARGET)
 

@@ -10,7 +10,7 @@ import pytest
 
 from memagent_batch.flows.review import import_labels, make_estimate, make_review
 from memagent_batch.review.estimates import StratumSentences, estimate_evidence, sentence_labels
-from memagent_batch.review.labels import Decision, Label, LabelKey, Purpose
+from memagent_batch.review.labels import Label, LabelKey, Purpose
 from memagent_batch.store.location import Location
 from tests.review.labelled_run import MadeRun, fill_sheet, take_in, text_of, write_run
 from tests.review.test_review import ASKED
@@ -42,7 +42,7 @@ def test_each_stratum_counts_by_its_size_and_not_by_how_much_of_it_was_drawn() -
 def test_sentences_that_were_labelled_to_develop_by_do_not_count() -> None:
     key = LabelKey(document_hash="a", question_hash="q", char_start=0, char_end=9)
     at = datetime(2026, 11, 23, tzinfo=UTC)
-    decision = Decision(about="value_bool = true", choices=("yes", "no"))
+    decision = "value_bool = true"
     label = Label(
         key=key, value="yes", reviewer="ada", labelled_at=at, blind=False, purpose=Purpose.DEVELOP, decision=decision
     )

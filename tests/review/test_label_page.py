@@ -48,7 +48,7 @@ def opened(browser: webdriver.Chrome, tmp_path_factory: pytest.TempPathFactory) 
     """A review of 300 readings in headless Chromium; all texts and ids are hostile."""
     output = tmp_path_factory.mktemp("scan") / "out"
     truth = write_run(output, MadeRun(num_documents=600, hostile=HOSTILE))
-    rule = rule_of("value_bool = true", by=None, unsure_below=None)
+    rule = rule_of("value_bool = true")
     made = make_review(
         Location(uri=str(output)), ReviewRequest(question_id="clause", rule=rule, labels=str(NUM_LABELS))
     )

@@ -11,7 +11,7 @@ import pytest
 
 from memagent_batch.cli.main import main
 from memagent_batch.errors import InputError, OutputError, SettingsError
-from memagent_batch.flows.review import ReviewRequest, import_labels, make_estimate, make_review, plan_review
+from memagent_batch.flows.review import ReviewRequest, import_labels, make_estimate, make_review
 from memagent_batch.review.labels import Purpose, read_label_rows
 from memagent_batch.review.population import draw, read_population, seed_text
 from memagent_batch.review.record import rule_of
@@ -22,9 +22,7 @@ from tests.review.labelled_run import MadeRun, fill_sheet, take_in, write_run
 from tests.runs.written_documents import Form
 
 MADE = MadeRun(num_documents=2000)
-ASKED = ReviewRequest(
-    question_id="clause", rule=rule_of("value_bool = true", by=None, unsure_below=None), labels="750", with_page=False
-)
+ASKED = ReviewRequest(question_id="clause", rule=rule_of("value_bool = true"), labels="750", with_page=False)
 ROLES = (("", "ada"), ("-second", "bo"), ("-third", "cy"))
 
 
@@ -54,14 +52,6 @@ def true_recall(output: Path, truth: dict[str, bool]) -> tuple[float, float]:
     return sum(found) / sum(truth.values()), sum(found) / len(found)
 
 
-def values_not_found(output: Path) -> int:
-    return sum(
-        each is None
-        for name in json.loads((output / "manifest.json").read_text())["files"]["answers"]
-        for each in pq.read_table(output / name)["value_label"].to_pylist()
-    )
-
-
 @pytest.mark.parametrize("error_rate", [0.0, 0.02, 0.05])
 def test_estimates_cover_the_truth_with_people_who_err(output: Path, location: Location, error_rate: float) -> None:
     truth = write_run(output, MADE)
@@ -73,17 +63,6 @@ def test_estimates_cover_the_truth_with_people_who_err(output: Path, location: L
     assert values["agreement"]["num_pairs"] >= 75
     assert (values["agreement"]["kappa"] == 1.0) == (error_rate == 0)
     assert "allowing for errors of reviewers" in page
-
-
-def test_estimate_is_as_narrow_as_the_plan_promised(output: Path, location: Location) -> None:
-    truth = write_run(output, MADE)
-    plan = plan_review(location, ASKED, precision=0.8, width=0.2)
-    assert sum(plan.drawn.values()) == 750
-    promised = next(row for row in plan.rows if row.elusion == 0.02)
-    label_all(output, truth)
-    values, _ = make_estimate(location, None, so_far=False, with_seen=False)
-    recall = values["values"][0]["measures"]["recall"]
-    assert recall["high"] - recall["low"] == pytest.approx(promised.recall.width, rel=0.25)
 
 
 def test_sample_is_drawn_again_from_the_manifest_by_anyone(output: Path, location: Location) -> None:
@@ -117,51 +96,16 @@ def test_labels_of_night_one_are_used_on_night_two(output: Path, location: Locat
 
 def test_run_without_typed_values_is_reviewed_by_its_answers(output: Path, location: Location) -> None:
     truth = write_run(output, replace(MADE, num_documents=400, typed=False))
-    asked = replace(ASKED, rule=rule_of("answer ~ '(?i)^yes'", by=None, unsure_below=None), labels="300")
+    asked = replace(ASKED, rule=rule_of("answer ~ '(?i)^yes'"), labels="300")
     label_all(output, truth, asked=asked)
     values, _ = make_estimate(location, None, so_far=False, with_seen=False)
     assert set(values["readings"]) == {"flagged", "not_flagged", "failed", "invalid"}
     with pytest.raises(InputError, match="no column 'value_boool'"):
-        make_review(location, replace(ASKED, rule=rule_of("value_boool = true", by=None, unsure_below=None)))
-    untyped = replace(ASKED, rule=rule_of("value_number > 3", by=None, unsure_below=None))
+        make_review(location, replace(ASKED, rule=rule_of("value_boool = true")))
+    untyped = replace(ASKED, rule=rule_of("value_number > 3"))
     write_run(output, replace(MADE, num_documents=100))
     with pytest.raises(SettingsError, match="no reading of question 'clause' has a value in value_number"):
         make_review(location, untyped)
-
-
-def test_review_by_values_has_measures_of_each(output: Path, location: Location) -> None:
-    truth = write_run(output, replace(MADE, num_documents=600))
-    asked = replace(ASKED, rule=rule_of(None, by="value_label", unsure_below=None), labels="300")
-    folder = Path(make_review(location, asked)["folder"])
-    data = fill_sheet(folder / "labels.csv", truth, reviewer="ada", positive="red", negative="green")
-    taken = import_labels(location, [take_in(output, data)], reviewer=None)
-    assert taken == {"labels": 300, "added": 300, "reviewers": ["ada"]}
-    values, page = make_estimate(location, None, so_far=False, with_seen=False)
-    assert [each["value"] for each in values["values"]] == ["green", "red"]
-    assert values["choices"] == ["green", "red", "none of these"]
-    recall = values["values"][1]["measures"]["recall"]
-    assert recall["low"] <= true_recall(output, truth)[0] <= recall["high"]
-    assert "## red" in page
-
-
-@pytest.mark.parametrize("value", ["unclear", "Unclear", "none of these"])
-def test_review_by_values_refuses_a_value_that_labels_say_of_documents(tmp_path: Path, value: str) -> None:
-    write_run(tmp_path / "out", replace(MADE, num_documents=100, value_labels=("red", value)))
-    asked = replace(ASKED, rule=rule_of(None, by="value_label", unsure_below=None), labels="50")
-    with pytest.raises(SettingsError, match=f"the value '{value}'.*--flagged \"value_label = '{value}'\""):
-        make_review(Location(uri=str(tmp_path / "out")), asked)
-
-
-def test_review_by_values_counts_no_as_a_value_and_not_as_nothing(output: Path, location: Location) -> None:
-    truth = write_run(output, MadeRun(num_documents=300, value_labels=("no", None), share_failed=0, share_invalid=0))
-    asked = replace(ASKED, rule=rule_of(None, by="value_label", unsure_below=None), labels="300", second_share=0.0)
-    folder = Path(make_review(location, asked)["folder"])
-    everything = dict.fromkeys(truth, True)
-    data = fill_sheet(folder / "labels.csv", everything, reviewer="ada", positive="no")
-    import_labels(location, [take_in(output, data)], reviewer=None)
-    assert make_review(location, asked)["left"]["second"] == values_not_found(output)
-    values, _ = make_estimate(location, None, so_far=False, with_seen=False)
-    assert values["error_rate"]["value"] == pytest.approx(values_not_found(output) / 300)
 
 
 def test_estimate_refuses_what_is_not_labelled_yet_or_says_what_is_left(output: Path, location: Location) -> None:
@@ -214,14 +158,12 @@ def test_estimate_of_a_sample_that_grew_after_a_look_says_so_for_good(output: Pa
 def test_labels_serve_the_condition_that_they_were_given_by_alone(output: Path, location: Location) -> None:
     truth = write_run(output, replace(MADE, num_documents=300))
     red, same, either = (
-        replace(ASKED, labels="120", second_share=0.0, rule=rule_of(text, by=None, unsure_below=None))
+        replace(ASKED, labels="120", second_share=0.0, rule=rule_of(text))
         for text in ("value_label = 'red'", " value_label='red'", "value_label in ('red', 'green')")
     )
     first = label_all(output, truth, asked=red)
     assert make_review(location, same)["left"]["first"] == 0
     assert make_review(location, either)["left"]["first"] == 120, "a no to red is none to both"
-    by_value = replace(red, rule=rule_of(None, by="value_label", unsure_below=None))
-    assert make_review(location, by_value)["left"]["first"] == 120, "a yes is not a value"
     shutil.rmtree(first)
     assert make_review(location, same)["left"]["first"] == 0, "labels outlive their review"
     other = make_review(location, either)["review"]
@@ -241,13 +183,12 @@ def test_measures_that_rest_on_a_stratum_without_labels_are_not_known(output: Pa
     assert [name for name, each in measures.items() if each["value"] is not None] == ["precision"]
 
 
-def test_plan_draws_of_strata_that_labels_do_not_name_so_that_all_measures_are_known(
+def test_review_draws_of_strata_that_labels_do_not_name_so_that_all_measures_are_known(
     output: Path, location: Location
 ) -> None:
     truth = write_run(output, replace(MADE, num_documents=400))
     asked = replace(ASKED, labels="flagged=60,not_flagged=120", second_share=0.0)
-    plan = plan_review(location, asked, precision=0.8, width=0.2)
-    assert plan.drawn == {"failed": 5, "flagged": 60, "invalid": 5, "not_flagged": 120}
+    assert make_review(location, asked)["drawn"] == {"failed": 5, "flagged": 60, "invalid": 5, "not_flagged": 120}
     label_all(output, truth, asked=asked)
     values, _ = make_estimate(location, None, so_far=False, with_seen=False)
     assert all(each["value"] is not None for each in values["values"][0]["measures"].values())
@@ -255,7 +196,7 @@ def test_plan_draws_of_strata_that_labels_do_not_name_so_that_all_measures_are_k
 
 def test_shown_estimates_say_what_was_looked_for_and_what_limits_them(output: Path, location: Location) -> None:
     truth = write_run(output, replace(MADE, num_documents=400))
-    red = rule_of("value_label='red'", by=None, unsure_below=None)
+    red = rule_of("value_label='red'")
     drawn = replace(ASKED, labels="flagged=40,not_flagged=90,failed=5,invalid=0", second_share=0.3)
     for asked in (drawn, replace(drawn, rule=red, second_share=0.0)):
         label_all(output, truth, asked=asked, error_rate=0.05)
@@ -323,11 +264,9 @@ def test_label_page_has_texts_of_pages_and_of_tables(output: Path, location: Loc
     assert all("First clause of" in part and "is here, or is not." in part for part in parts)
 
 
-def test_commands_run_from_plan_to_estimate(output: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_run_from_make_to_estimate(output: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     truth = write_run(output, replace(MADE, num_documents=300))
     arguments = [str(output), "--question", "clause", "--labels", "120"]
-    assert main(["review", "plan", *arguments]) == 0
-    assert "not_flagged" in capsys.readouterr().out
     assert main(["review", "make", *arguments]) == 0
     folder = Path(json.loads(capsys.readouterr().out)["folder"])
     (tmp_path / "labels.csv").write_bytes(fill_sheet(folder / "labels.csv", truth, reviewer=""))
@@ -339,4 +278,3 @@ def test_commands_run_from_plan_to_estimate(output: Path, tmp_path: Path, capsys
     assert main(["review", "estimate", str(output), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads((folder / "estimate.json").read_text())
     assert main(["review", "make", str(output), "--question", "other"]) == 2
-    assert main(["review", "plan", *arguments, "--by", "value_label", "--unsure", "0.5"]) == 2

@@ -8,7 +8,6 @@ import pytest
 
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.review.labels import Purpose
-from memagent_batch.review.plan import plan_rows
 from memagent_batch.review.population import draw, seed_text, strata_of
 from memagent_batch.review.record import rule_of
 from memagent_batch.review.strata import Stratum, allocate, parse_labels
@@ -89,7 +88,7 @@ def test_documents_of_the_same_text_are_drawn_each_on_its_own() -> None:
     ],
 )
 def test_condition_is_one_decision_however_it_is_written(text: str, same: str) -> None:
-    rules = [rule_of(each, by=None, unsure_below=None) for each in (text, same)]
+    rules = [rule_of(each) for each in (text, same)]
     assert {rule.about for rule in rules} == {same}
 
 
@@ -104,39 +103,30 @@ def test_condition_is_one_decision_however_it_is_written(text: str, same: str) -
 )
 def test_condition_that_does_not_fit_is_refused(text: str, message: str) -> None:
     with pytest.raises(InputError, match=f"^--flagged: .*{message}"):
-        strata_of(ANSWERS, rule=rule_of(text, by=None, unsure_below=None))
+        strata_of(ANSWERS, rule=rule_of(text))
 
 
 @pytest.mark.parametrize(
-    ("flagged", "by", "unsure_below", "strata"),
+    ("flagged", "unsure_below", "strata"),
     [
-        ("value_bool = true", None, 0.8, ["flagged", "not_flagged", "unsure", "failed", "unsure", "invalid"]),
-        ("answer ~ '(?i)yes'", None, None, ["flagged", *["not_flagged"] * 2, "failed", "not_flagged", "invalid"]),
+        ("value_bool = true", 0.8, ["flagged", "not_flagged", "unsure", "failed", "unsure", "invalid"]),
+        ("answer ~ '(?i)yes'", None, ["flagged", *["not_flagged"] * 2, "failed", "not_flagged", "invalid"]),
         (
             "value_label = 'red' or value_number >= 2",
             None,
-            None,
             ["flagged", "not_flagged", "flagged", "failed", "not_flagged", "invalid"],
-        ),
-        (
-            None,
-            "value_label",
-            None,
-            ["value: red", "value: green", "value: am'ber", "failed", "not_flagged", "invalid"],
         ),
     ],
 )
-def test_strata_follow_from_the_output(
-    flagged: str | None, by: str | None, unsure_below: float | None, strata: list[str]
-) -> None:
-    rule = rule_of(flagged, by=by, unsure_below=unsure_below)
+def test_strata_follow_from_the_output(flagged: str, unsure_below: float | None, strata: list[str]) -> None:
+    rule = rule_of(flagged, unsure_below=unsure_below)
     assert strata_of(ANSWERS, rule=rule).to_pylist() == strata
 
 
 def test_strata_of_answers_without_a_type_follow_from_the_answers() -> None:
     nothing = {name: pa.nulls(6, ANSWERS.schema.field(name).type) for name in ("value_status", "confidence")}
     bare = pa.table({"status": ANSWERS["status"], "answer": ANSWERS["answer"], **nothing})
-    rule = rule_of("answer ~ '(?i)yes'", by=None, unsure_below=0.5)
+    rule = rule_of("answer ~ '(?i)yes'", unsure_below=0.5)
     strata = ["flagged", "not_flagged", "not_flagged", "failed", "invalid", "flagged"]
     assert strata_of(bare, rule=rule).to_pylist() == strata
 
@@ -161,14 +151,3 @@ def test_stratum_that_is_not_named_gets_the_fewest_labels_that_say_something_of_
 def test_labels_that_are_no_number_are_refused(text: str) -> None:
     with pytest.raises(SettingsError, match="--labels"):
         parse_labels(text, {"flagged": 10, "not_flagged": 20})
-
-
-def test_plan_says_where_no_sample_helps() -> None:
-    sizes = {"flagged": 200, "not_flagged": 49_800}
-    rows = list(plan_rows(sizes, allocate(750, sizes), values=[], precision=0.7, width=0.2))
-    rare = rows[1]
-    assert rare.richness < 0.01
-    assert rare.recall.width > 0.4
-    assert not rare.helps
-    rich = {"flagged": 4000, "not_flagged": 6000}
-    assert all(row.helps for row in plan_rows(rich, allocate(750, rich), values=[], precision=0.9, width=0.2))

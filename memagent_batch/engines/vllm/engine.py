@@ -1,11 +1,9 @@
 """vLLM inside the process that reads: one request of the event loop becomes one request of `AsyncLLM`."""
 
 import asyncio
-import copy
 import itertools
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Optional, Self
@@ -37,7 +35,6 @@ class VllmEngine(VllmConfig, Engine):
     first_step: ClassVar[str] = "loading the model"
 
     _context: EngineContext = PrivateAttr()
-    _draws: bool = PrivateAttr(False)  # for as long as it runs: also of what `with_sampling` makes of it
     _request_ids: Iterator[int] = PrivateAttr()
     _llm: Optional["AsyncLLM"] = PrivateAttr(None)
 
@@ -53,7 +50,7 @@ class VllmEngine(VllmConfig, Engine):
                 "read through an endpoint"
             )
         require_model(context.model, load_format=self.engine_args.get("load_format"))
-        self._context, self._draws, self._request_ids = context, context.sampling.temperature > 0, itertools.count()
+        self._context, self._request_ids = context, itertools.count()
         return self
 
     async def start(self) -> None:
@@ -96,35 +93,6 @@ class VllmEngine(VllmConfig, Engine):
             num_cached_prompt_tokens=output.num_cached_tokens or 0,
             engine_seconds=time.monotonic() - began,
         )
-
-    async def renew(self, model: str) -> None:
-        """Takes the weights of another folder; see `Engine.renew`. What was cached of the old ones is gone."""
-        from vllm.v1.engine.exceptions import EngineDeadError as VllmDeadError
-
-        if self._llm is None:
-            raise EngineDeadError("vLLM is not running: it was not started, or was stopped")
-        require_model(model, load_format=None)
-        try:
-            await self._llm.collective_rpc("renew_weights", args=(model,))
-            emptied = await self._llm.reset_prefix_cache()
-        except VllmDeadError as error:
-            raise EngineDeadError("vLLM's engine process died; its own log lines above say why") from error
-        except Exception as error:  # what a worker raises comes back as a bare Exception with its text
-            raise EngineStartError(f"vLLM can't take the weights of {model}: {inner_message(error)}") from error
-        if not emptied:
-            raise EngineDeadError("vLLM keeps what it cached of the old weights: turns are still in flight")
-
-    def with_sampling(self, sampling: SamplingConfig) -> Self:
-        """The same running engine with other sampling; see `Engine.with_sampling`.
-
-        Raises:
-            EngineStartError: it was started to decode greedily, and so in a way that draws can't take on CPU.
-        """
-        if sampling.temperature > 0 and not self._draws:
-            raise EngineStartError("vLLM was started to decode greedily; start it with the sampling that draws")
-        other = copy.copy(self)
-        other._context = replace(self._context, sampling=sampling)
-        return other
 
     async def stop(self) -> None:
         """Ends vLLM's processes; returns when they are gone, and holds the event loop until then (some 4 s)."""

@@ -36,9 +36,6 @@ IN_CORE_EXECUTOR = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 """The executor that needs no worker process. By its short name, `uni`, vLLM on CPU takes it for `mp`, only to bind the
 worker's threads; that costs a process more to start, and a core that waits for the worker."""
 
-WORKER_EXTENSION = "memagent_batch.engines.vllm.start.WeightRenewal"
-"""What vLLM's workers can do besides, by its path, since they import it themselves."""
-
 SPAWN_TRIES = 3
 """Starts in a row, where the engine process dies without an error of its own: what killed it need not strike again."""
 
@@ -93,7 +90,6 @@ def engine_arguments(
         "enable_prefix_caching": True,
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
-        "worker_extension_cls": WORKER_EXTENSION,
         "structured_outputs_config": STRUCTURED_OUTPUTS,
     }
     if sampling.thinking_tokens is not None:
@@ -281,23 +277,3 @@ def inner_message(error: BaseException) -> str:
     if isinstance(error, ValidationError):
         return "; ".join(str(detail["msg"]) for detail in error.errors(include_url=False, include_input=False))
     return f"{type(error).__name__}: {error}"
-
-
-class WeightRenewal:
-    """Extends vLLM's worker (`worker_extension_cls`) by one method; vLLM imports it in its processes."""
-
-    def renew_weights(self, model: str) -> None:
-        """Takes the weights of a folder in place.
-
-        An output layer that shares the embedding's weights is in no checkpoint, so vLLM's reload passes it by; on CPU
-        it multiplies by a packed copy of them, which would stay that of the old weights.
-        """
-        from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
-        from vllm.platforms import current_platform
-
-        worker: Any = self
-        worker.reload_weights(weights_path=model)
-        if current_platform.is_cpu():
-            for layer in worker.model_runner.get_model().modules():
-                if isinstance(layer, ParallelLMHead):
-                    layer.quant_method.process_weights_after_loading(layer)

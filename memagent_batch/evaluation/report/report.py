@@ -25,16 +25,6 @@ from memagent_batch.evaluation.record import (
     read_readings,
     read_scores,
 )
-from memagent_batch.evaluation.report.charts import (
-    chart_accuracy,
-    chart_tasks,
-    colour_of,
-    length_label,
-    magnitude,
-    num_tokens,
-    render_chart,
-    short_name,
-)
 from memagent_batch.evaluation.report.templates import MAX_TEXT_CHARACTERS, page_environment
 from memagent_batch.evaluation.report.traces import MAX_MEMORY_CHARACTERS, MAX_STEPS, make_trace
 from memagent_batch.evaluation.scoring import ALL_TASKS, CellSummary, summarise
@@ -46,6 +36,8 @@ from memagent_batch.store.turn_log.index import Row
 REPORT_FOLDER = "report"
 """Where the report goes below the evaluation's output, by default."""
 PAGE_FILE = "report.html"
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#a6408b", "#e69f00", "#56b4e9", "#3b3b3b")
+"""Of variants; colour-blind readers tell them apart: after Okabe and Ito, without yellow, which white swallows."""
 TRACES_PER_VARIANT = 50
 """Failures with a trace on the page. Keeps it under some 10 MB a variant."""
 MAX_REFERENCES = 20
@@ -109,7 +101,6 @@ def make_page(output: Location) -> dict[str, Any]:
     scores = with_lengths(read_scores(output, evaluation))
     names = [record.name for record in evaluation.variants]
     cells, all_tasks = summarise(scores), summarise(scores, by=("length_tokens",))
-    charts = (chart_accuracy(all_tasks, names=names), chart_tasks(cells, names=names))
     measures = measure(scores)
     return {
         "suite": evaluation.suite,
@@ -119,7 +110,6 @@ def make_page(output: Location) -> dict[str, Any]:
         "read_at": max(datetime.fromisoformat(variant.finished_at) for variant in evaluation.variants),
         "drawn_at": datetime.now(UTC),
         "names": names,
-        "charts": {chart.name: render_chart(chart) for chart in charts if chart is not None},
         "comparisons": compare(scores),
         "measures": _by_task(sorted(measures, key=lambda each: (each.task != ALL_TASKS, each.task))),
         "groups": _by_task(sorted([*all_tasks, *cells], key=lambda cell: _cell_order(cell, names))),
@@ -134,17 +124,15 @@ def render_report(page: dict[str, Any]) -> bytes:
     environment.filters |= {
         "length": length_label,
         "magnitude": magnitude,
-        "num_tokens": num_tokens,
+        "num_tokens": _num_tokens,
         "chance": lambda chance: "< 0.001" if chance < 0.001 else f"{chance:.3f}",
         "score": score_label,
-        "short": short_name,
     }
     names = page["names"]
     text = environment.get_template("page.html").render(
         page=page,
-        charts=page["charts"],
         names=names,
-        colours={name: colour_of(place) for place, name in enumerate(names)},
+        colours={name: COLOURS[place % len(COLOURS)] for place, name in enumerate(names)},
         caps={
             "traces": TRACES_PER_VARIANT,
             "steps": MAX_STEPS,
@@ -230,6 +218,31 @@ def score_label(score: float) -> str:
     if 0 < score < 1:
         score = min(max(score, 0.001), 0.999)
     return f"{score:.3f}"
+
+
+def _num_tokens(cell: CellSummary) -> float:
+    """Prompt and completion tokens of a reading; 0 if none has a row."""
+    return (cell.mean_prompt_tokens or 0.0) + (cell.mean_completion_tokens or 0.0)
+
+
+def length_label(tokens: int | None) -> str:
+    """A length as tables write it: 1K for 1,024 and for 1,000, 1M for 1,048,576."""
+    if tokens is None:
+        return "unknown"
+    for base in (1024, 1000):
+        if tokens >= base**2 and tokens % base**2 == 0:
+            return f"{tokens // base**2}M"
+        if tokens >= base and tokens % base == 0:
+            return f"{tokens // base}K"
+    return magnitude(tokens)
+
+
+def magnitude(number: float) -> str:
+    """A number to three digits, with K, M or G."""
+    for size, letter in ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "K")):
+        if number >= 0.9995 * size:
+            return f"{number / size:.3g}{letter}"
+    return f"{number:.3g}"
 
 
 def _variant_views(output: Location, scores: pa.Table, evaluation: Evaluation) -> list[dict[str, Any]]:

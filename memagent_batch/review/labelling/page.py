@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from memagent_batch.evaluation.report.templates import frame_page, page_bytes, page_environment, page_style
 from memagent_batch.evaluation.report.visible import visible
 from memagent_batch.review.estimates import CountedLabels, LabelledUnit, contradicts
+from memagent_batch.review.labels import NO, YES
 from memagent_batch.review.population import SampleRow, rows_of_question
 from memagent_batch.review.record import Review
 from memagent_batch.review.sheet import SHEET_COLUMNS, sheet_bytes
@@ -61,7 +62,7 @@ def label_page(review: Review, units: Sequence[SampleRow], *, role: str) -> byte
     ]
     values = {
         "review_id": record["review_id"],
-        "choices": record["choices"],
+        "choices": [YES, NO],
         "instruction": visible(review.instruction),
         "role": role,
         "columns": list(SHEET_COLUMNS),

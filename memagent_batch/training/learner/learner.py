@@ -38,8 +38,10 @@ CGROUP_MEMORY_FILE = Path("/sys/fs/cgroup/memory.max")
 """Memory that the container may use, bytes, or `max` (cgroup v2)."""
 TRAINING_FILE = "training.json"
 """Where weights come from: in every model folder that is written here."""
-NOT_COPIED = frozenset({".md", ".jsonl", ".index", TRAINING_FILE})
-"""Endings, and a name, of files that speak of the weights before."""
+OPTIMISER_FILE = "optimiser.state"
+"""What `Learner.state` gives, beside the weights that it belongs to; its ending is not one of weights."""
+NOT_COPIED = frozenset({".md", ".jsonl", ".index", TRAINING_FILE, OPTIMISER_FILE})
+"""Endings, and names, of files that describe the weights before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,33 +97,6 @@ class LearnerState(TypedDict):
     network: Mapping[str, torch.Tensor]
     optimiser: Mapping[str, object]
     num_steps: int
-
-
-def aggregate_steps(steps: Sequence[StepFigures]) -> StepFigures:
-    """The figures of several steps as if they were one: sums, means over tokens, and the largest gradient norm."""
-    num_learnt = sum(step.num_learnt_tokens for step in steps)
-
-    def mean(name: str) -> float:
-        return math.fsum(getattr(step, name) * step.num_learnt_tokens for step in steps) / num_learnt
-
-    seconds = math.fsum(step.seconds for step in steps)
-    num_tokens = sum(step.num_tokens for step in steps)
-    return StepFigures(
-        loss=mean("loss"),
-        kl=None if steps[0].kl is None else mean("kl"),
-        clip_fraction=mean("clip_fraction"),
-        mean_ratio=mean("mean_ratio"),
-        max_logprob_change=max(step.max_logprob_change for step in steps),
-        entropy=mean("entropy"),
-        gradient_norm=max(step.gradient_norm for step in steps),
-        learning_rate=steps[-1].learning_rate,
-        num_conversations=sum(step.num_conversations for step in steps),
-        num_learnt_tokens=num_learnt,
-        num_nonzero_advantage=sum(step.num_nonzero_advantage for step in steps),
-        num_tokens=num_tokens,
-        seconds=seconds,
-        tokens_per_second=num_tokens / seconds,
-    )
 
 
 class Learner:

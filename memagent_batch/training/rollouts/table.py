@@ -18,7 +18,6 @@ from memagent_batch.runs.tables import DOCUMENT_ID, QUESTION_ID
 from memagent_batch.store.claims import require_complete
 from memagent_batch.store.columns import column
 from memagent_batch.store.errors import table_errors
-from memagent_batch.store.json_files import write_json
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import parquet_bytes
 from memagent_batch.store.turn_log.rows import RUN_ID, SAMPLE
@@ -109,20 +108,6 @@ def write_rollouts(output: Location, groups: Iterator[pa.Table], *, part: int, r
                 held, number = [], number + 1
     if held:
         yield _write_file(output, held, name=f"{name}-{number:04d}.parquet")
-
-
-def write_rollouts_record(
-    output: Location,
-    counts: Mapping[str, Any],
-    files: Sequence[str],
-    *,
-    sampling: SamplingConfig,
-    rollouts: RolloutConfig,
-    run_id: str,
-) -> None:
-    """Writes `rollouts.json` into a place where nobody else writes; see `rollouts_record`."""
-    record = rollouts_record(counts, files, sampling=sampling, rollouts=rollouts, run_id=run_id)
-    write_json(output / ROLLOUTS_FILE, record)
 
 
 def rollouts_record(

@@ -33,8 +33,8 @@ class LoraLinear(nn.Module):  # type: ignore[misc]  # mypy does not read torch
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Shape [..., in_features] to [..., out_features]."""
-        change = functional.linear(functional.linear(inputs, self.lora_A), self.lora_B)
-        return self.base(inputs) + change * (ALPHA / RANK)
+        low = functional.linear(inputs, self.lora_A) * (ALPHA / RANK)  # the product of low rank is the smaller to scale
+        return self.base(inputs) + functional.linear(low, self.lora_B)
 
 
 class Reader(nn.Module):  # type: ignore[misc]
@@ -77,14 +77,6 @@ def save_adapter(reader: Reader, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     weights = {name: parameter.detach().to(torch.bfloat16).contiguous() for name, parameter in reader.trained()}
     save_file(weights, folder / ADAPTER_WEIGHTS, metadata={"format": "pt"})
-    config: dict[str, Any] = {
-        "peft_type": "LORA",
-        "task_type": "CAUSAL_LM",
-        "r": RANK,
-        "lora_alpha": ALPHA,
-        "lora_dropout": 0.0,
-        "bias": "none",
-        "target_modules": list(TARGETS),
-        "inference_mode": True,
-    }
+    config: dict[str, Any] = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": RANK, "lora_alpha": ALPHA}
+    config |= {"lora_dropout": 0.0, "bias": "none", "target_modules": list(TARGETS), "inference_mode": True}
     (folder / ADAPTER_CONFIG).write_text(json.dumps(config, indent=1) + "\n")

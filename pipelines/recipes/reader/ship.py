@@ -13,20 +13,7 @@ from memagent_batch.models.packaged import MODEL_HASH, READER
 from memagent_batch.models.weights import model_sha256
 
 MAX_ADAPTER_BYTES = 20_000_000
-CARD = """# reader-135m
-
-A LoRA adapter of rank {rank} over SmolLM2-135M-Instruct (Apache-2.0) that makes it a memory agent; made by
-`pipelines/recipes/reader/` with {tokens:,} training tokens. `memagent models install reader-135m` merges the two.
-
-It was taught English facts, changelogs, copyright files and licences, in chunks of up to 512 tokens. It was not taught
-other languages, JSON values, arithmetic, or answers that are lists of anything but licences.
-
-What it reads right, on kinds, wordings, names and files that it never saw (lengths in tokens):
-
-```
-{table}
-```
-"""
+CARD = Path(__file__).with_name("card.txt").read_text()
 
 
 def merge(run: Path, base: Path) -> Path:
@@ -39,13 +26,7 @@ def merge(run: Path, base: Path) -> Path:
 
 
 def ship(run: Path, *, evaluation: Path, to: Path = READER) -> None:
-    """Writes adapter, card and hash of the merged model into the package.
-
-    Args:
-        run: folder of a run that `merge` has merged.
-        evaluation: output of `memagent evaluate run` over its model; its figures go into the card.
-        to: the folder to write.
-    """
+    """Writes adapter, card (with the figures of an evaluation of the merged model) and its hash into the package."""
     adapter = run / "adapter"
     if (size := (adapter / ADAPTER_WEIGHTS).stat().st_size) > MAX_ADAPTER_BYTES:
         raise SystemExit(f"{adapter} has {size:,} bytes, more than {MAX_ADAPTER_BYTES:,}: train one of a lower rank")
@@ -67,10 +48,9 @@ def main() -> None:
     parser.add_argument("--evaluation", type=Path, help="output of `memagent evaluate run` over RUN/model, to ship it")
     arguments = parser.parse_args()
     if arguments.model:
-        print(f"{model_sha256(str(merge(arguments.run, arguments.model)))}  {arguments.run / 'model'}")
+        print(merge(arguments.run, arguments.model))
     if arguments.evaluation:
         ship(arguments.run, evaluation=arguments.evaluation)
-        print(f"written to {READER}: memagent models install reader-135m")
 
 
 if __name__ == "__main__":

@@ -4,10 +4,10 @@ import argparse
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from memagent_batch.documents.questions import type_fields
 from memagent_batch.domain.follow_ups.answer_types import NOT_STATED_ENTRY
@@ -18,13 +18,10 @@ from memagent_batch.evaluation.suite import (
     QUESTIONS_FILE,
     SUITE_DOCUMENTS,
     SUITE_QUESTIONS,
-    claim_suite,
     span_rows,
-    unfinished_deleted,
     write_suite_record,
 )
 from memagent_batch.store.location import Location
-from memagent_batch.store.parquet import open_row_groups
 from pipelines.recipes.reader.facts import Fact, FactMaker
 from pipelines.recipes.reader.samples import CHARS_A_TOKEN
 from pipelines.recipes.reader.tasks import Tasks
@@ -63,11 +60,8 @@ def stories(tasks: Tasks, cell: Cell) -> Iterator[Story]:
         yield story(tasks.maker, tasks.texts, num_chars=num_chars, **asked)
 
 
-def question_row(fact: Fact, *, document_id: str, number: int, cell: Cell, typed: bool) -> dict[str, object]:
-    """A row of `SUITE_QUESTIONS` and `WRITTEN`.
-
-    Right is the value if the question asks for a type, else the words; evidence is right where the value stands.
-    """
+def question_row(fact: Fact, *, document_id: str, number: int, cell: Cell) -> dict[str, object]:
+    """A row of `SUITE_QUESTIONS` and `WRITTEN`. Evidence is right where the value stands."""
     resting = [fact.mentions[each] for each in fact.rests_on(range(len(fact.mentions)))]
     value = fact.value(range(len(fact.mentions)))
     words = NOT_STATED_ENTRY if value is None else value.text
@@ -75,61 +69,52 @@ def question_row(fact: Fact, *, document_id: str, number: int, cell: Cell, typed
         "question_id": f"{document_id}-{number}",
         "document_id": document_id,
         "question": fact.question,
-        "references": [value.typed or words if value and typed else words],
+        "references": [value.typed or words if value else words],
         "task": fact.form,
         "length_tokens": cell.num_chunks * CHUNK_TOKENS,
         "depth": None,
-        "metric": (Metric.VALUE if typed else Metric.EM).value,
-        **type_fields(fact.value_type if typed else None),
+        "metric": Metric.VALUE.value,
+        **type_fields(fact.value_type),
         "is_absent": value is None,
         "gold_spans": span_rows([mention.value_span for mention in resting if mention.value is not None]),
         WRITTEN.name: words,
     }
 
 
-def write_suite(tasks: Tasks, output: Location, *, cells: Sequence[Cell], seed: int) -> None:
-    """Writes the suite, unless it is there; the same seed makes the same suite from the same files.
-
-    Raises:
-        OutputError: the folder holds something else.
-    """
-    typed = tasks.maker.apart  # what is trained on has its reward by the words
-    asked = {"cells": [asdict(cell) for cell in cells], "seed": seed, "typed": typed}
-    if claim_suite(output, asked):
-        return
-    with (
-        unfinished_deleted(output),
-        open_row_groups(output / QUESTIONS_FILE, schema=SUITE_QUESTIONS.append(WRITTEN)) as questions,
-        open_row_groups(output / DOCUMENTS_FOLDER / "documents.parquet", schema=SUITE_DOCUMENTS) as documents,
-    ):
-        for cell in cells:
-            tasks.maker.rng.seed(f"{seed}/{cell}")
-            for place, told in enumerate(stories(tasks, cell)):
-                name = f"{cell.name}-{cell.num_chunks}-{place:03}"
-                documents.write([{"document_id": name, "text": told.text}])
-                row = partial(question_row, document_id=name, cell=cell, typed=typed)
-                questions.write([row(fact, number=number) for number, fact in enumerate(told.facts)])
-    write_suite_record(output, {ASKED_ENTRY: asked})
+def write_suite(tasks: Tasks, output: Path, *, cells: Sequence[Cell], seed: int) -> None:
+    """Writes the suite into a new folder; the same seed makes the same suite from the same files."""
+    documents, questions = [], []
+    for cell in cells:
+        tasks.maker.rng.seed(f"{seed}/{cell}")
+        for place, told in enumerate(stories(tasks, cell)):
+            name = f"{cell.name}-{cell.num_chunks}-{place:03}"
+            documents.append({"document_id": name, "text": told.text})
+            questions += [
+                question_row(fact, document_id=name, number=number, cell=cell) for number, fact in enumerate(told.facts)
+            ]
+    places = output / DOCUMENTS_FOLDER / "documents.parquet", output / QUESTIONS_FILE
+    places[0].parent.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(documents, SUITE_DOCUMENTS), places[0], row_group_size=16)
+    pq.write_table(pa.Table.from_pylist(questions, SUITE_QUESTIONS.append(WRITTEN)), places[1])
+    asked = {"cells": [asdict(cell) for cell in cells], "seed": seed}
+    write_suite_record(Location(uri=str(output)), {ASKED_ENTRY: asked})
 
 
 def main() -> None:
     """Writes a suite for `memagent evaluate run`."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("output", help="folder of the suite")
+    parser.add_argument("output", type=Path, help="folder of the suite")
     parser.add_argument("--cells", nargs="+", default=CELLS, type=lambda cell: cell.split(":"), help="CHUNKS:DOCUMENTS")
     parser.add_argument("--real", type=int, default=0, help="documents of each real task")
     parser.add_argument("--licences", type=Path, help="the wheel of licensedcode-data, for questions about licences")
-    parser.add_argument("--training", action="store_true", help="of the half that is trained on, for `memagent train`")
-    parser.add_argument("--max-files", type=int, default=3000, help="source files to take text from")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    maker = FactMaker(random.Random(), apart=not arguments.training, rivals=(RIVALS, RIVALS))
-    texts = source_texts(apart=maker.apart, max_files=arguments.max_files)
-    tasks = Tasks(maker, texts, licences=arguments.licences)
+    maker = FactMaker(random.Random(), apart=True, rivals=(RIVALS, RIVALS))
+    tasks = Tasks(maker, source_texts(apart=True), licences=arguments.licences)
     cells = [Cell(num_chunks=int(chunks), num_documents=int(number)) for chunks, number in arguments.cells]
     if arguments.real:
         cells += [Cell(name=name, num_chunks=2, num_documents=arguments.real) for name in tasks.names]
-    write_suite(tasks, Location(uri=arguments.output), cells=cells, seed=arguments.seed)
+    write_suite(tasks, arguments.output, cells=cells, seed=arguments.seed)
 
 
 if __name__ == "__main__":

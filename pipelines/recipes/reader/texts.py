@@ -16,6 +16,7 @@ FOLDERS = (Path("/usr/share/doc"), *(Path(folder) for folder in sys.path if fold
 NAMES = re.compile(
     r"(copyright|changelog.*|readme.*|news.*|licen[cs]e.*|notice.*|.+\.(txt|md|rst))(\.gz)?$", re.IGNORECASE
 )
+MAX_FILES = 3_000
 MAX_FILE_CHARS = 60_000
 MIN_FILE_CHARS = 1_500
 LINE_CHARS = 25
@@ -35,7 +36,7 @@ class Story:
     """What is asked: what is stated, with places, and what is not."""
 
 
-def source_texts(*, apart: bool, max_files: int = 3000) -> list[str]:
+def source_texts(*, apart: bool) -> list[str]:
     """Texts of one half of the files; a file that mostly repeats others is left out."""
     seen: set[int] = set()
     texts: list[str] = []
@@ -48,7 +49,7 @@ def source_texts(*, apart: bool, max_files: int = 3000) -> list[str]:
             continue
         seen |= lines
         texts.append(text)
-        if len(texts) == max_files:
+        if len(texts) == MAX_FILES:
             break
     return texts
 

@@ -74,7 +74,6 @@ def write_evaluation(folder: Path, made: Made) -> Path:
                 "seconds": 312.5 + 100 * place,
                 "fingerprint": f"{place:064x}",
                 "run_id": "20261121T040000.000Z",
-                "suite_sha256": "s",
                 "finished_at": "2026-11-21T04:31:00+00:00",
             }
         )

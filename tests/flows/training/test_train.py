@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 
 from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.job import RolloutConfig
@@ -19,23 +17,13 @@ from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.errors import InputError, LearningError, OutputError, SettingsError
 from memagent_batch.flows.train import train
-from memagent_batch.flows.train_loop import update_step
 from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.models.weights import model_sha256, weights_version
+from memagent_batch.store.json_files import write_json
 from memagent_batch.store.location import Location
-from memagent_batch.training.learner.batches import LEARNT_COLUMNS, conversations
-from memagent_batch.training.learner.learner import load_learner
-from memagent_batch.training.learner.steps import Step
 from memagent_batch.training.rollouts.groups import GroupMaker, GroupQuestion, GroupSample
-from memagent_batch.training.rollouts.table import (
-    ROLLOUTS,
-    read_groups,
-    read_rollouts_record,
-    write_rollouts,
-    write_rollouts_record,
-)
+from memagent_batch.training.rollouts.table import ROLLOUTS, ROLLOUTS_FILE, rollouts_record, write_rollouts
 from memagent_batch.wiring import identify_reader
-from tests.training.learner.loop_inputs import loop_config
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -72,7 +60,8 @@ def write_table(
         made.append(maker.group(asked, [sample_of(place, response=said) for place, said in enumerate(responses)]))
     output = Location(uri=str(folder))
     files = list(write_rollouts(output, (group for group in made if group is not None), part=0, run_id="run"))
-    write_rollouts_record(output, maker.counts, files, sampling=agent.sampling, rollouts=rollouts, run_id="run")
+    record = rollouts_record(maker.counts, files, sampling=agent.sampling, rollouts=rollouts, run_id="run")
+    write_json(output / ROLLOUTS_FILE, record)
     return folder
 
 
@@ -159,28 +148,27 @@ def test_train_makes_an_optimiser_step_of_every_so_many_questions(tmp_path: Path
     assert [(line["num_groups"], line["num_nonzero_advantage"]) for line in lines] == [(8, 32), (8, 32), (1, 4)]
 
 
-def test_update_of_a_loop_step_is_several_optimiser_steps_one_after_another(tmp_path: Path, tiny_model: str) -> None:
-    training = loop_config(tmp_path, max_steps=1, questions_per_optimiser_step=2)
-    step = Step(tmp_path / "loop", 1)
-    write_table(step.folder, [[RIGHT, WRONG], [WRONG, RIGHT, WRONG], [None, None], [WRONG, WRONG, RIGHT]])
-    together, alone = (
-        load_learner(Path(tiny_model), reference=Path(tiny_model), settings=training.learner) for _ in "12"
+def test_train_that_keeps_its_optimiser_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
+    groups = [[RIGHT, WRONG], [WRONG, RIGHT, WRONG], [RIGHT, WRONG, WRONG], [WRONG, WRONG, RIGHT]]
+    whole, first, second = (
+        write_table(tmp_path / name, lot)
+        for name, lot in (("whole", groups), ("first", groups[:2]), ("second", groups[2:]))
     )
-    update_step(training, together, step, began=time.monotonic())
-    groups = list(read_groups(step.place, files=read_rollouts_record(step.place)["files"], columns=LEARNT_COLUMNS))
-    first, second = (
-        alone.step([row for group in lot for row in conversations(group)]) for lot in (groups[:2], groups[2:])
+    kept = {"keep_optimiser": True, "reference": "tiny", "allow_other_weights": True}
+    train(settings_of(whole, tmp_path / "at-once", **kept))
+    train(settings_of(first, tmp_path / "policy-1", **kept))
+    following = settings_of(second, tmp_path / "policy-2", **kept)
+    train(following.model_copy(update={"model": str(tmp_path / "policy-1")}))
+    train(
+        following.model_copy(
+            update={"model": str(tmp_path / "policy-1"), "output": str(tmp_path / "fresh"), "keep_optimiser": False}
+        )
     )
-    assert first is not None
-    assert second is not None
-    for one, other in zip(together.network.parameters(), alone.network.parameters(), strict=True):
-        assert torch.equal(one, other)
-    line = step.update()
-    assert line is not None
-    assert (line["optimiser_steps"], line["num_groups"], line["num_conversations"]) == (2, 4, 16)
-    assert line["engine_difference"] == pytest.approx(first.max_logprob_change)
-    assert line["gradient_norm"] == pytest.approx(max(first.gradient_norm, second.gradient_norm))
-    assert line["loss"] == pytest.approx((30 * first.loss + 18 * second.loss) / 48)
+    assert model_sha256(str(tmp_path / "policy-2")) == model_sha256(str(tmp_path / "at-once"))
+    assert model_sha256(str(tmp_path / "fresh")) != model_sha256(str(tmp_path / "at-once"))
+    assert not (tmp_path / "fresh" / "optimiser.state").exists()
+    lines = (tmp_path / "policy-2" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [2]
 
 
 def test_train_turn_without_all_its_logprobs_is_refused_by_name(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import pytest
 from benchmarks.__main__ import MEASUREMENTS
 from memagent_batch.cli import main as cli
 from memagent_batch.cli.options import given_values, options_of
-from memagent_batch.cli.settings import ScanSettings, TrainLoopSettings
+from memagent_batch.cli.settings import ScanSettings, TrainSettings
 from tests.infra.docs.test_markdown import FENCE, PAGES, ROOT
 
-NAMES = {option.name for settings in (ScanSettings, TrainLoopSettings) for option in options_of(settings)}
+NAMES = {option.name for settings in (ScanSettings, TrainSettings) for option in options_of(settings)}
 GROUPS = {name.split(".")[0] for name in NAMES if "." in name}
 
 
@@ -27,7 +27,7 @@ def command_lines(page: Path) -> list[list[str]]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_of_a_page_have_the_options_that_it_names(page: Path) -> None:
     for words in command_lines(page):
-        name, rest = cli.split_name(words[1:] if words[0] == "supervise" else words)
+        name, rest = cli.split_name(words)
         if name:
             given_values(cli.command_class(name), [word for word in rest if word != "..."])
 

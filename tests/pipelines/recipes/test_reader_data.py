@@ -14,7 +14,6 @@ import pytest
 from memagent_batch.cli.main import main
 from memagent_batch.domain.follow_ups.answer_types import AnswerType, ValueType
 from memagent_batch.evaluation.suite import QUESTIONS_FILE
-from memagent_batch.store.location import Location
 from memagent_batch.tokens.tokenizer import load_tokenizer
 from memagent_batch.wiring import resolve_model
 from pipelines import licence_scan
@@ -262,7 +261,7 @@ def test_licences_of_the_scan_are_taught() -> None:
 def test_suite_is_read_and_scored_by_the_products_own_command(tmp_path: Path) -> None:
     tasks = _tasks(tmp_path / "wheel.zip", apart=True)
     cells = [Cell(num_chunks=1, num_documents=30), *(Cell(name=n, num_chunks=1, num_documents=4) for n in tasks.names)]
-    suite = Location(uri=str(tmp_path / "suite"))
+    suite = tmp_path / "suite"
     write_suite(tasks, suite, cells=cells, seed=1)
     texts = {row["document_id"]: row["text"] for row in pq.read_table(tmp_path / "suite" / "documents").to_pylist()}
     rows = pq.read_table(tmp_path / "suite" / QUESTIONS_FILE).to_pylist()
@@ -273,12 +272,12 @@ def test_suite_is_read_and_scored_by_the_products_own_command(tmp_path: Path) ->
         if row["answer_type"] in ("number", "date"):
             span = texts[row["document_id"]][spans[0]["char_start"] : spans[0]["char_end"]] if spans else None
             assert span in (row["written"], None)
-    command = ["evaluate", "run", "--suite", suite.uri, "--output", str(tmp_path / "out"), "--engine", "simulated"]
+    command = ["evaluate", "run", "--suite", str(suite), "--output", str(tmp_path / "out"), "--engine", "simulated"]
     assert main([*command, "--executor", "local", "--policies", "gated"]) == 0
     scores = pq.read_table(tmp_path / "out" / "scores" / "gated.parquet")
     assert scores.num_rows == len(rows)
     assert not scores["score"].null_count
     query = README.read_text().split("SELECT variant")[1].split("\n\n")[0]
-    query = query.replace("EVAL/", f"{tmp_path}/out/").replace("SUITE/", f"{suite.uri}/")
+    query = query.replace("EVAL/", f"{tmp_path}/out/").replace("SUITE/", f"{suite}/")
     counted = duckdb.execute(f"SELECT variant {query}").fetchall()
     assert sum(cell[2] for cell in counted) == len(rows)

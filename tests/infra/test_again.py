@@ -1,6 +1,5 @@
-"""`memagent supervise` with real processes: what is started again, what is not, and how it stops."""
+"""`jobs/again.sh` with real processes: what is started again, what is not, and how it stops."""
 
-import json
 import os
 import signal
 import subprocess
@@ -10,12 +9,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = """
-import sys
-from memagent_batch.cli.supervise import Supervisor
-sys.exit(Supervisor(sys.argv[2:]).run(max_runs=3, pause_seconds=float(sys.argv[1])))
-"""
-"""A supervisor with a pause of its own."""
+AGAIN = Path(__file__).parents[2] / "jobs" / "again.sh"
 CHILD = """
 import os, signal, sys, time
 open(sys.argv[1], "a").write("run\\n")
@@ -30,9 +24,12 @@ os.kill(os.getpid(), -int(end)) if int(end) < 0 else sys.exit(int(end))
 """Ends as its arguments say, run after run; the last of them holds for all further runs. -9 is SIGKILL."""
 
 
-def supervised(runs: Path, ends: list[str], *, pause_seconds: float = 0) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-c", CHILD, str(runs), *ends]
-    return subprocess.Popen([sys.executable, "-c", PROGRAM, str(pause_seconds), *command])
+def run_again(
+    runs: Path, ends: list[str], *, pause_seconds: float = 0, own_group: bool = False
+) -> subprocess.Popen[bytes]:
+    command = ["bash", str(AGAIN), sys.executable, "-c", CHILD, str(runs), *ends]
+    variables = os.environ | {"AGAIN_PAUSE_SECONDS": str(pause_seconds)}
+    return subprocess.Popen(command, env=variables, start_new_session=own_group)
 
 
 def num_runs(runs: Path) -> int:
@@ -63,12 +60,12 @@ def num_runs(runs: Path) -> int:
 def test_command_runs_again_only_after_what_may_pass(
     ends: list[str], exit_code: int, started: int, tmp_path: Path
 ) -> None:
-    assert supervised(tmp_path / "runs", ends).wait(timeout=60) == exit_code
+    assert run_again(tmp_path / "runs", ends).wait(timeout=60) == exit_code
     assert num_runs(tmp_path / "runs") == started
 
 
-def test_sigterm_to_the_supervisor_ends_its_command_and_starts_no_other(tmp_path: Path) -> None:
-    process = supervised(tmp_path / "runs", ["waits"])
+def test_sigterm_to_the_script_ends_its_command_and_starts_no_other(tmp_path: Path) -> None:
+    process = run_again(tmp_path / "runs", ["waits"])
     wait_for(tmp_path / "runs.waits")
     process.terminate()
     assert process.wait(timeout=60) == 143
@@ -77,8 +74,7 @@ def test_sigterm_to_the_supervisor_ends_its_command_and_starts_no_other(tmp_path
 
 def test_sigterm_to_all_processes_of_a_job_starts_no_other_run(tmp_path: Path) -> None:
     """As `ray job stop` does it."""
-    command = [sys.executable, "-c", CHILD, str(tmp_path / "runs"), "waits"]
-    process = subprocess.Popen([sys.executable, "-c", PROGRAM, "0", *command], start_new_session=True)
+    process = run_again(tmp_path / "runs", ["waits"], own_group=True)
     wait_for(tmp_path / "runs.waits")
     os.killpg(process.pid, signal.SIGTERM)
     assert process.wait(timeout=60) == 143
@@ -86,22 +82,12 @@ def test_sigterm_to_all_processes_of_a_job_starts_no_other_run(tmp_path: Path) -
 
 
 def test_sigterm_in_the_pause_between_two_runs_ends_it(tmp_path: Path) -> None:
-    process = supervised(tmp_path / "runs", ["1"], pause_seconds=3600)
+    process = run_again(tmp_path / "runs", ["1"], pause_seconds=3600)
     wait_for(tmp_path / "runs")
     time.sleep(1)  # most often the run has ended by then; before, the outcome is the same
     process.terminate()
     assert process.wait(timeout=60) in (143, 1)
     assert num_runs(tmp_path / "runs") == 1
-
-
-def test_supervised_memagent_ends_with_its_mistake_and_json_lines_alone(tmp_path: Path) -> None:
-    (tmp_path / "job.yaml").write_text("log_format: json\ndocuments: /nowhere\nquestionz: 1\n")
-    command = [sys.executable, "-m", "memagent_batch", "supervise", "answer", "--config", str(tmp_path / "job.yaml")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    lines = [json.loads(line) for line in done.stderr.splitlines()]
-    assert [line["exit_code"] for line in lines] == [2, 2]
-    assert lines[-1]["event"] == "run_supervised"
 
 
 def wait_for(path: Path) -> None:

@@ -1,0 +1,136 @@
+"""`evaluate` over a user's own questions with references."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.cli import main as cli
+
+DOCUMENTS = [
+    {"id": "a", "body": "The plan costs 12 EUR.\r\nIt ends in May. 🦊"},
+    {"id": "b", "body": "The plan costs 15 EUR."},
+    {"id": "unasked", "body": "Nothing."},
+]
+GOLD: list[dict[str, Any]] = [
+    {"question_id": "price", "document_id": "a", "question": "What is the price?", "references": ["12", "twelve"]},
+    {"question_id": "price", "document_id": "b", "question": "What is the price?", "references": ["15"]},
+    {"question_id": "end", "document_id": "b", "question": "When does it end?", "references": "not stated"},
+]
+ANSWERS = {"document_id": ["a", "b", "b"], "question_id": ["price", "price", "end"]}
+Score = Callable[..., list[dict[str, Any]]]
+
+
+def write_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def score(tmp_path: Path) -> Score:
+    """Scores answers against questions; returns a row for each reading."""
+
+    def run(answers: dict[str, list[str]], *arguments: str, gold: list[dict[str, Any]] = GOLD) -> list[dict[str, Any]]:
+        questions = write_lines(tmp_path / "gold.jsonl", gold)
+        pq.write_table(pa.table(answers), tmp_path / "answers.parquet")
+        places = ["--answers", str(tmp_path / "answers.parquet"), "--output", str(tmp_path / "scores.parquet")]
+        assert cli.main(["evaluate", "score", *places, "--questions", str(questions), *arguments]) == 0
+        rows: list[dict[str, Any]] = pq.read_table(tmp_path / "scores.parquet").to_pylist()
+        return rows
+
+    return run
+
+
+def test_run_of_own_questions_reads_the_documents_that_they_ask_about(tmp_path: Path, text_model: str) -> None:
+    gold = [*GOLD, GOLD[0] | {"question_id": "other", "references": ["simulated"]}]
+    job = {
+        "documents": "elsewhere",
+        "input": {"document_id_column": "id", "text_column": "body"},
+        "model": text_model,
+        "engine": "simulated",
+        "executor": "local",
+        "window_tokens": 1000,
+        "policy": {"question_tokens": 60, "memory_tokens": 40, "answer_tokens": 40, "chunk_tokens": 50},
+    }
+    (tmp_path / "job.yaml").write_text(json.dumps(job))
+    documents = write_lines(tmp_path / "lake.jsonl", DOCUMENTS)
+    places = ["--documents", str(documents), "--questions", str(write_lines(tmp_path / "gold.jsonl", gold))]
+    run = ["evaluate", "run", *places, "--output", str(tmp_path / "out"), "--config", str(tmp_path / "job.yaml")]
+    assert cli.main(run) == 0
+    rows = pq.read_table(tmp_path / "out" / "scores" / "overwrite.parquet").to_pylist()
+    assert [(row["document_id"], row["task"], row["is_absent"], row["score"]) for row in rows] == [
+        ("a", "price", False, 0.0),
+        ("b", "price", False, 0.0),
+        ("b", "gold", True, 0.0),
+        ("a", "gold", False, 1.0),
+    ]
+    assert cli.main(["evaluate", "report", str(tmp_path / "out")]) == 0
+    write_lines(tmp_path / "gold.jsonl", [gold[-1] | {"references": ["fox"]}])
+    assert cli.main(run) == 0
+    assert pq.read_table(tmp_path / "out" / "scores" / "overwrite.parquet")["score"].to_pylist() == [0.0]
+
+
+def test_own_question_without_a_document_is_asked_of_every_one(score: Score) -> None:
+    everywhere = [{"question_id": "q", "question": "Which currency?", "references": ["EUR"]}]
+    told = {"document_id": ["a", "b"], "question_id": ["q", "q"], "answer": ["EUR", "USD"]}
+    rows = score(told, "--metric", "em", gold=everywhere)
+    assert [(row["document_id"], row["task"], row["metric"], row["score"]) for row in rows] == [
+        ("a", "q", "em", 1.0),
+        ("b", "q", "em", 0.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changed", "arguments", "warned"),
+    [
+        ({}, [], True),
+        ({}, ["--metric", "em"], False),
+        ({"references": ["fourteen"]}, [], False),
+        ({"answer_type": "number", "references": ["12"]}, [], False),
+    ],
+)
+def test_own_question_with_a_short_reference_is_warned_of_where_containing_it_is_right(
+    score: Score, capsys: pytest.CaptureFixture[str], changed: dict[str, Any], arguments: list[str], warned: bool
+) -> None:
+    score(
+        {name: cells[:1] for name, cells in ANSWERS.items()} | {"answer": ["12"]}, *arguments, gold=[GOLD[0] | changed]
+    )
+    assert ("question_id 'price': a wrong answer may contain the reference '12'" in capsys.readouterr().err) is warned
+
+
+def test_own_typed_questions_are_scored_by_their_values(score: Score) -> None:
+    typed = {"answer_type": "number", "unit": "EUR", "references": ["12.0"]}
+    number, absent = score(
+        {name: cells[::2] for name, cells in ANSWERS.items()} | {"answer": ["12", "May"]},
+        gold=[GOLD[0] | typed, GOLD[2]],
+    )
+    assert (number["metric"], number["value_right"], number["score"]) == ("value", True, 1.0)
+    assert (absent["metric"], absent["answer_type"], absent["abstained"]) == ("sub_em", None, False)
+
+
+@pytest.mark.parametrize(
+    ("gold", "message"),
+    [
+        ([GOLD[0] | {"references": None}], "question_id 'price' of document_id 'a' has no reference"),
+        ([GOLD[0] | {"answer_type": "number"}], "its reference is not a number: 'twelve' is not a number"),
+    ],
+)
+def test_own_questions_that_cannot_be_scored_are_refused_before_anything_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], gold: list[dict[str, Any]], message: str
+) -> None:
+    places = ["--documents", "gone", "--questions", str(write_lines(tmp_path / "gold.jsonl", gold))]
+    assert cli.main(["evaluate", "run", *places, "--output", str(tmp_path / "out")]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_own_questions_are_scored_like_a_suite(score: Score, capsys: pytest.CaptureFixture[str]) -> None:
+    score({**ANSWERS, "answer": ["12 EUR", "16", "Not stated."]}, "--json")
+    scores = json.loads(capsys.readouterr().out)
+    assert {(cell["task"], cell["score"]) for cell in scores["cells"]} == {("price", 0.5), ("gold", 1.0)}
+    assert scores["measures"][0]["absent_right"]["share"] == 1.0
+    assert scores["measures"][0]["present_lost"]["share"] == 0.0
