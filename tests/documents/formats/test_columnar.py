@@ -37,8 +37,8 @@ WRITERS = pytest.mark.parametrize("write", [_write_parquet, _write_arrow, _write
 Write = Callable[[pa.Table, Path], None]
 
 
-def _read(path: Path, *columns: InputColumn, groups: tuple[int, int] | None = None) -> list[tuple[Value, ...]]:
-    records = ColumnarReader().read(Location(uri=str(path)), columns=columns, groups=groups)
+def _read(path: Path, *columns: InputColumn) -> list[tuple[Value, ...]]:
+    records = ColumnarReader().read(Location(uri=str(path)), columns=columns)
     return [record.values for record in records]
 
 
@@ -47,7 +47,7 @@ def test_read_rows_of_several_groups_have_places_that_fetch_them_again(write: Wr
     texts = [f"text {index}" for index in range(7)]
     write(pa.table({"other": [b"\0"] * 7, "text": texts}), tmp_path / "f")
     location = Location(uri=str(tmp_path / "f"))
-    records = list(ColumnarReader().read(location, columns=(TEXT,), groups=None))
+    records = list(ColumnarReader().read(location, columns=(TEXT,)))
     assert [record.values for record in records] == [(text,) for text in texts]
     assert [record.place.start for record in records] == [0, 0, 1, 1, 2, 2, 3]
     wanted = [records[index] for index in (1, 2, 3, 6)]
@@ -58,17 +58,11 @@ def test_fetch_rows_of_a_large_row_group_are_found_in_any_of_its_batches(tmp_pat
     texts = [str(index) for index in range(700)]
     pq.write_table(pa.table({"text": texts}), tmp_path / "f")
     location = Location(uri=str(tmp_path / "f"))
-    places = [record.place for record in ColumnarReader().read(location, columns=(TEXT,), groups=None)]
+    places = [record.place for record in ColumnarReader().read(location, columns=(TEXT,))]
     assert places == [Place(start=0, stop=row) for row in range(700)]
     for rows in ([0], [255, 256], [256], [511, 512, 699]):
         fetched = ColumnarReader().fetch(location, columns=(TEXT,), places=[places[row] for row in rows])
         assert [record.values[0] for record in fetched] == [str(row) for row in rows]
-
-
-@WRITERS
-def test_read_range_of_groups_gives_their_rows_only(write: Write, tmp_path: Path) -> None:
-    write(pa.table({"text": list("abcdefg")}), tmp_path / "f")
-    assert _read(tmp_path / "f", TEXT, groups=(1, 3)) == [("c",), ("d",), ("e",), ("f",)]
 
 
 @WRITERS
