@@ -17,7 +17,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.problems import explanation, suggestion
 from memagent_batch.domain.readings import Policy
-from memagent_batch.domain.rewards import BUILT_IN_REWARDS
+from memagent_batch.domain.scores import Metric
 from memagent_batch.engines.engine import Engine
 from memagent_batch.errors import SettingsError
 
@@ -102,9 +102,20 @@ ENGINES = PluginRegistry(
         "simulated": "memagent_batch.engines.simulated:SimulatedEngine",
     },
 )
+BOXED = "boxed"
+r"""1 where the text of the last `\boxed{...}` is a reference except for case, spaces and a little LaTeX, else 0.
+
+The reward of MemAgent's published training (its `hotpotqa` verifier). Articles and punctuation count."""
+BOXED_NORMALISED = "boxed_normalised"
+r"""1 where the text of the last complete `\boxed{...}` equals a reference, both normalised as in `em`, else 0."""
 REWARDS = PluginRegistry(
-    setting="rollouts.reward", group="memagent_batch.rewards", built_in=dict.fromkeys(map(str, BUILT_IN_REWARDS), "")
+    setting="rollouts.reward",
+    group="memagent_batch.rewards",
+    built_in=dict.fromkeys((BOXED, BOXED_NORMALISED, *map(str, (Metric.EM, Metric.F1, Metric.HOTPOTQA_F1))), ""),
 )
+"""Built in are rewards that need no code; those of metrics score the extracted answer.
+
+Metrics of containment are not among them: a policy would earn them by listing candidates instead of reading."""
 
 CONVERTERS = PluginRegistry(
     setting="converter",

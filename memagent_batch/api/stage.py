@@ -1,7 +1,8 @@
 """Reading as a stage of a program's own Ray Data pipeline: a lazy dataset in, a lazy dataset of answers out."""
 
+import asyncio
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from os import PathLike
 
 import pyarrow as pa
@@ -15,21 +16,25 @@ from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.job import LogConfig, PoolConfig, RunConfig
 from memagent_batch.config.sources import InputConfig
 from memagent_batch.config.storage import Options, StorageOptions
-from memagent_batch.documents.document_index import require_carry_columns
+from memagent_batch.documents.document_index import CARRY_PREFIX, require_carry_columns
 from memagent_batch.documents.questions import asked_types, most_questions
 from memagent_batch.errors import InputError
-from memagent_batch.executors.actor import ReaderTask
-from memagent_batch.executors.answers import AnswerReader
+from memagent_batch.executors.actor import ReaderProcess, ReaderTask
 from memagent_batch.executors.ray.board import start_board
 from memagent_batch.executors.ray.executor import read_calls, tokenised_rows
 from memagent_batch.executors.ray.session import with_long_loops
+from memagent_batch.executors.reader import Reader
 from memagent_batch.executors.tokenise import RowColumns
+from memagent_batch.reading.documents import PlannedDocument, planned_documents
 from memagent_batch.reading.follow_ups import checked_follow_ups, require_compiled
 from memagent_batch.runs.claim import require_log_place
-from memagent_batch.runs.tables import ANSWERS
+from memagent_batch.runs.projection import Origin, PartDocument, answer_row, answers_table, carried_columns
+from memagent_batch.runs.results import with_votes
+from memagent_batch.runs.tables import ANSWERS, AnswerRow
 from memagent_batch.store.location import absolute
 from memagent_batch.store.turn_log.index import last_run_id
-from memagent_batch.store.turn_log.question_list import with_hashes
+from memagent_batch.store.turn_log.question_list import AskedQuestion, with_hashes
+from memagent_batch.store.turn_log.rows import ClosedRow, OutcomeRow
 from memagent_batch.store.turn_log.writer import new_run_id
 from memagent_batch.wiring import identify_reader, make_engine, make_output, with_prompt_order
 
@@ -147,3 +152,57 @@ def _rows_of(asked: pa.Table) -> dict[str | None, list[int]]:
 
 def _same(questions: pa.Table) -> pa.Table:
     return questions
+
+
+class AnswerReader(Reader):
+    """A `Reader` whose readings become rows of `answers` at once; turns that the log holds are replayed."""
+
+    def __init__(self, task: ReaderTask, process: ReaderProcess) -> None:
+        super().__init__(task, process)
+        self._origin = Origin(
+            run_id=task.run_id,
+            fingerprint=task.fingerprint,
+            model=task.agent.model,
+            extraction=task.agent.extraction,
+        )
+
+    async def __call__(self, batch: pa.Table) -> pa.Table:
+        """Reads a document for all its questions; in: a row of `CALL`, out: rows of `ANSWERS` and the carried columns.
+
+        Never raises for what concerns a reading alone.
+        """
+        documents = planned_documents(batch)
+        answers = await asyncio.gather(*map(self._answers, documents))
+        names = carried_columns(pa.schema(list(batch.schema.field("documents").type.value_type)))
+        carried = [document.carried for document, rows in zip(documents, answers, strict=True) for _ in rows]
+        return answers_table(
+            [row for rows in answers for row in rows],
+            carried={name: [values[CARRY_PREFIX + name] for values in carried] for name in names},
+        )
+
+    async def _answers(self, document: PlannedDocument) -> list[AnswerRow]:
+        """The rows of a document; one without a text is read for no question."""
+        has_text = bool(document.document_hash)
+        described: PartDocument = {
+            "document_id": document.document_id,
+            "document_hash": document.document_hash or None,
+            "error": None if has_text else str(document.document.error),
+            "error_type": None,
+            "readings": [],
+        }
+        readings: list[tuple[int, int, OutcomeRow | None, ClosedRow | None]] = [
+            (question, sample, None, None) for question, sample in document.readings
+        ]
+        if has_text:
+            ended = await self.read([document])
+            readings = [(each.question, each.outcome["sample"], each.outcome, each.closed) for each in ended]
+        rows = [
+            answer_row(described, self._asked[question], outcome, sample=sample, origin=self._origin, closed=closed)
+            for question, sample, outcome, closed in readings
+        ]
+        return with_votes(rows)
+
+    @cached_property
+    def _asked(self) -> list[AskedQuestion]:
+        rows: list[AskedQuestion] = self._task.load_questions().to_pylist()
+        return rows

@@ -1,4 +1,4 @@
-"""`memagent answer` and `memagent collect`: settings in, the flow called."""
+"""`memagent answer`: settings in, the flow called."""
 
 import json
 import sys
@@ -53,24 +53,3 @@ class Answer(JobSettings, Command):
             print(json.dumps({"output": mask_url(job.output), **summary}))
         require_success(manifest, max_failed_share=job.max_failed_share)
         require_sources_read(open_unread(make_output(job), manifest))
-
-
-class Collect(JobSettings, Command):
-    """Samples every question several times and writes rewards and advantages to train on."""
-
-    command = "memagent collect"
-    common = (*INPUT, "output", "rollouts.group_size", "rollouts.reward", *MODEL)
-    unused = ("accepted_unread", "sampling.temperature", "sampling.top_p", "sampling.top_k", "follow_ups")
-    examples = (
-        "memagent collect --config job.yaml --documents texts/ --questions questions.parquet --output rollouts/ "
-        "--rollouts.group-size 16",
-        "memagent collect --documents texts/ --questions questions.parquet --output rollouts/ --rollouts.reward em "
-        "--model my-model/",
-    )
-    page = "docs/how-to/training.md"
-
-    def run(self) -> None:
-        from memagent_batch.flows.collect import collect  # here, so that --help needs no engine
-
-        record = collect(self.job())
-        print(json.dumps({"output": mask_url(self.output), **record["counts"], "mean_reward": record["mean_reward"]}))

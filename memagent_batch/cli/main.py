@@ -77,7 +77,7 @@ COMMANDS = {
     "convert": ("convert:Convert", "converts PDF, HTML, DOCX, e-mail and text files to documents with locators"),
     "scan": ("scan:Scan", "one command a night: converts files, answers, writes pages and a summary"),
     "answer": ("answer:Answer", "answers questions over documents of any length"),
-    "collect": ("answer:Collect", "samples every question several times, with rewards and advantages to train on"),
+    "collect": ("train:Collect", "samples every question several times, with rewards and advantages to train on"),
     "train": ("train:Train", "updates a model on collected rollouts"),
     "export": ("export:Export", "writes answers for a spreadsheet, or rollouts for another trainer (verl, TRL, SkyRL)"),
     "plan": ("plan:PlanRun", "shows what `answer` would read and cost; starts no engine"),

@@ -38,7 +38,7 @@ class Partial(OutputCommand):
     page = "docs/how-to/nightly-scans.md"
 
     def run(self) -> None:
-        from memagent_batch.runs.partial import write_partial
+        from memagent_batch.flows.partial import write_partial
 
         print(json.dumps(write_partial(self.location), indent=2))
 

@@ -10,7 +10,6 @@ from memagent_batch.config.agent import AgentConfig
 from memagent_batch.config.follow_ups import FollowUpConfig
 from memagent_batch.config.section import Count, Seconds, Section, Text
 from memagent_batch.config.sources import SourceConfig, Storage
-from memagent_batch.domain.rewards import Advantage, Overlong
 from memagent_batch.domain.scores import CONTAINMENT_METRICS
 
 
@@ -42,6 +41,28 @@ class TableFormat(StrEnum):
     """Parquet, zstd."""
     ARROW = "arrow"
     """Arrow IPC file, zstd."""
+
+
+class Overlong(StrEnum):
+    """How a sample is rewarded when one of its turns was cut at its budget."""
+
+    KEEP = "keep"
+    """It is rewarded like any other."""
+    ZERO = "zero"
+    """Its reward is 0."""
+    MASK = "mask"
+    """It has no reward and no advantage, and its tokens are masked out (DAPO's overlong filtering)."""
+
+
+class Advantage(StrEnum):
+    """How rewards become advantages."""
+
+    CENTRED = "centred"
+    """Reward minus the group's mean reward: the published form."""
+    STANDARDISED = "standardised"
+    """The same, divided by the group's standard deviation (of a sample, n - 1) plus 1e-6: GRPO's form."""
+    LEAVE_ONE_OUT = "leave_one_out"
+    """Reward minus the mean reward of the others: RLOO's form."""
 
 
 class PoolConfig(Section):

@@ -39,7 +39,8 @@ class StorageOptions:
             return NotImplemented
         return self._values == {**other}
 
-    __hash__ = None  # type: ignore[assignment]  # as a dict
+    def __hash__(self) -> int:
+        return hash(frozenset(self._values))
 
 
 Options = StorageOptions | Mapping[str, Any]

@@ -4,13 +4,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from memagent_batch.documents.formats.byte_lines import COMPRESSIONS
 from memagent_batch.documents.formats.formats import GROUPED
-from memagent_batch.store.database import BATCH_ROWS, on_disk, open_database, query_to_disk
+from memagent_batch.store.database import on_disk, open_database, query_to_disk
 
 BUNDLE_BYTES = 1024 * 1024
 """Text that one tokenising task takes out of several files: small ones go together, large ones alone."""
@@ -32,14 +30,40 @@ SMALL_POWER = 14
 """Documents under 2^15 bytes, a chunk or two, count as equally long: their order does not matter, and a row group is
 decoded once for all of them."""
 
-_COLUMNAR = pa.array(sorted(GROUPED))
+_BUNDLE = "bundle"
+_GROUPED = ", ".join(f"'{name}'" for name in sorted(GROUPED))
 _PACKED = "|".join(rf"\{ending}$" for ending in COMPRESSIONS)
 """Pattern of files that are unpacked from their beginning, so that several passes over one cost as many times that."""
-
-
-_IN_ORDER = f"""
-from documents order by floor(log2(greatest(num_bytes, {2**SMALL_POWER}))) desc, path, start, stop
+_IN_BUNDLES = f"""
+with placed as (
+    select *, floor(log2(greatest(num_bytes, {2**SMALL_POWER})))::bigint as power,
+           if(format in ({_GROUPED}), start, 0) as place,
+           format in ({_GROUPED}) or regexp_matches(path, '{_PACKED}', 'i') as is_one_pass
+    from documents),
+sized as (
+    select *, is_one_pass and sum(num_bytes) over (partition by power, path, place) > {BUNDLE_BYTES} as is_apart,
+           least(greatest((sum(num_bytes) over (partition by path, place))::bigint // {GROUP_BUNDLES}, {BUNDLE_BYTES}),
+                 {GROUP_BYTES}) as share
+    from placed),
+lined_up as (
+    select *, if(is_apart, path, null) as apart_path, if(is_apart, place, null) as apart_place,
+           case when not is_apart then {BUNDLE_BYTES} when power = {SMALL_POWER} then {GROUP_BYTES} else share end
+               - (2 << power) as room
+    from sized),
+counted as (
+    select *, (sum(num_bytes) over line)::bigint as end_bytes, row_number() over line as number,
+           dense_rank() over (partition by power, apart_path, apart_place order by path, place) as file
+    from lined_up
+    window line as (partition by power, apart_path, apart_place order by path, start, stop
+                    rows unbounded preceding))
+select * exclude (power, place, is_one_pass, is_apart, share, apart_path, apart_place, room, end_bytes, number, file),
+       dense_rank() over (order by power desc, apart_path, apart_place, (number - 1) // {BUNDLE_DOCUMENTS},
+                          (file - 1) // {BUNDLE_FILES},
+                          if(room > 0, end_bytes // room, number)) as {_BUNDLE}
+from counted order by {_BUNDLE}, path, start, stop
 """
+"""Bundles in a line of documents of about one length: of one row group or compressed file that is large, or of all
+others. Room for the longest document is left in each, so that the one in which a bundle ends is inside its limit."""
 
 
 def bundles(documents: pa.Table | pa.RecordBatchReader) -> Iterator[pa.Table]:
@@ -52,67 +76,10 @@ def bundles(documents: pa.Table | pa.RecordBatchReader) -> Iterator[pa.Table]:
     """
     schema = documents.schema
     with open_database({"documents": documents}) as database:
-        in_order = query_to_disk(database, _IN_ORDER, schema=schema)
-    edges = pairwise(_bundle_edges(in_order))
-    slices = (in_order.slice(start, stop - start).combine_chunks() for start, stop in edges)
+        numbered = query_to_disk(database, _IN_BUNDLES, schema=schema.append(pa.field(_BUNDLE, pa.int64())))
+    starts = np.flatnonzero(np.diff(numbered[_BUNDLE].to_numpy(), prepend=0)).tolist()
+    rows = numbered.select(schema.names)
+    edges = pairwise([*starts, numbered.num_rows])
+    slices = (rows.slice(start, stop - start).combine_chunks() for start, stop in edges)
     for batch in on_disk(slices, schema=schema).to_batches():
         yield pa.Table.from_batches([batch])
-
-
-def _bundle_edges(documents: pa.Table) -> Iterator[int]:
-    """The first row of each bundle, and the row after the last.
-
-    A bundle inside one place holds up to the place's own limit, one over several up to `BUNDLE_BYTES`.
-    """
-    start = held = size = num_places = 0
-    first_power = place = row = -1
-    for row, (power, own_place, own_size, limit) in enumerate(_bundled_rows(documents)):
-        held, num_places = held + size, num_places + (own_place != place)
-        most = limit if num_places == 1 else BUNDLE_BYTES
-        is_full = held + own_size > most or row - start == BUNDLE_DOCUMENTS or num_places > BUNDLE_FILES
-        if is_full or power != first_power:
-            yield row
-            start, held, num_places, first_power = row, 0, 1, power
-        place, size = own_place, own_size
-    yield row + 1
-
-
-def _bundled_rows(documents: pa.Table) -> Iterator[tuple[int, ...]]:
-    """Power of two, place, size and limit of each document; some at a time, since Python's numbers are large."""
-    if not documents.num_rows:
-        return
-    sizes, places = _numbers(documents["num_bytes"]), _pass_numbers(documents)
-    powers = np.floor(np.log2(np.maximum(sizes, 2**SMALL_POWER))).astype(np.int64)
-    columns = (powers, places, sizes, _limits(documents, places, sizes=sizes, small=powers == SMALL_POWER))
-    for start in range(0, len(sizes), BATCH_ROWS):
-        yield from zip(*(column[start : start + BATCH_ROWS].tolist() for column in columns), strict=True)
-
-
-def _pass_numbers(documents: pa.Table) -> npt.NDArray[np.int64]:
-    """A number for what is read in one pass: a row group or record batch, or a file of another format."""
-    files = _numbers(documents["path"].dictionary_encode().combine_chunks().indices)
-    groups = np.where(pc.is_in(documents["format"], value_set=_COLUMNAR), _numbers(documents["start"]), 0)
-    places: npt.NDArray[np.int64] = files.astype(np.int64) * (int(groups.max()) + 1) + groups
-    return places
-
-
-def _limits(
-    documents: pa.Table, places: npt.NDArray[np.int64], *, sizes: npt.NDArray[np.int64], small: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.int64]:
-    """Most bytes of a bundle in place of each document."""
-    _, place = np.unique(places, return_inverse=True)
-    shares = np.bincount(place, weights=sizes)[place] // GROUP_BUNDLES
-    in_group = np.where(small, GROUP_BYTES, np.clip(shares, BUNDLE_BYTES, GROUP_BYTES))
-    return np.where(_is_read_in_passes(documents), in_group, BUNDLE_BYTES).astype(np.int64)
-
-
-def _is_read_in_passes(documents: pa.Table) -> npt.NDArray[np.bool_]:
-    """Whether a document costs all that stands before it in its row group, or in its compressed file."""
-    files = documents["path"].dictionary_encode().combine_chunks()
-    is_packed = pc.match_substring_regex(files.dictionary, _PACKED, ignore_case=True).take(files.indices)
-    return np.asarray(pc.or_(pc.is_in(documents["format"], value_set=_COLUMNAR), is_packed), dtype=bool)
-
-
-def _numbers(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.int64]:
-    numbers: npt.NDArray[np.int64] = np.asarray(column)
-    return numbers

@@ -97,14 +97,6 @@ limit $limit
 """By `permanent_number`."""
 _SHOWN_NAMES = 5
 """Files or documents that a line names."""
-_FORMAT_NAMES = {
-    Format.PARQUET: "Parquet",
-    Format.JSONL: "JSONL",
-    Format.CSV: "CSV",
-    Format.ARROW: "Arrow",
-    Format.TABLE: "table",
-}
-"""Formats of many documents a file, as people write them."""
 _LEFT_OUT = (
     "a text file beside Parquet, JSONL, CSV or Arrow files is read only where --documents names it, by its path or a "
     "glob such as '**/*.txt', or with --input.format text"
@@ -401,30 +393,18 @@ def _named_versions(files: pa.Table) -> pa.ChunkedArray:
 
 
 def log_documents(index: pa.Table, found: FoundShards) -> None:
-    """Logs how many documents there are, from which files, and which files were left out."""
+    """Logs how many documents there are, from how many files, and which files were left out."""
+    num_documents = int(pc.sum(is_document(index), min_count=0).as_py())
     fields = {
-        "num_documents": len(_document_formats(index)),
-        "num_files": {str(of): found.num_files(of) for of in Format if found.num_files(of)},
+        "num_documents": num_documents,
+        "num_files": found.total_files,
         "left_out": list(found.left_out[:_SHOWN_NAMES]),
         "num_left_out": len(found.left_out),
     }
-    log.info(describe(index, found), extra={"event": EventKind.DOCUMENTS_FOUND, **fields})
-
-
-def describe(index: pa.Table, found: FoundShards) -> str:
-    """The line for people, such as `24 documents: 23 from 4 Parquet files, 1 text file`."""
-    counts = {Format(row["values"]): row["counts"] for row in _document_formats(index).value_counts().to_pylist()}
-    parts = [
-        quantity(counts[format_], "text file")
-        if format_ is Format.TEXT
-        else f"{counts[format_]:,} from {quantity(found.num_files(format_), f'{_FORMAT_NAMES[format_]} file')}"
-        for format_ in Format
-        if format_ in counts
-    ]
-    line = f"{quantity(sum(counts.values()), 'document')}: {', '.join(parts)}"
-    if not found.left_out:
-        return line
-    return f"{line}; left out: {_quoted(found.left_out)} ({_LEFT_OUT})"
+    line = f"{quantity(num_documents, 'document')} from {quantity(found.total_files, 'file')}"
+    if found.left_out:
+        line += f"; left out: {_quoted(found.left_out)} ({_LEFT_OUT})"
+    log.info(line, extra={"event": EventKind.DOCUMENTS_FOUND, **fields})
 
 
 def warn_of_bad_files(index: pa.Table) -> None:
@@ -444,11 +424,6 @@ def warn_of_missing(document_ids: Sequence[str]) -> None:
     message = f"documents that questions are bound to and that are not there: {_quoted(document_ids)}; their rows are "
     fields = {"num_documents": len(document_ids), "document_ids": list(document_ids[:_SHOWN_NAMES])}
     log.warning(f"{message}failed", extra={"event": EventKind.DOCUMENTS_MISSING, **fields})
-
-
-def _document_formats(index: pa.Table) -> pa.ChunkedArray:
-    """The format of each document; files that can't be read are none."""
-    return index["format"].filter(pc.not_equal(pc.fill_null(index["error_type"], ""), BAD_FILE))
 
 
 def _quoted(names: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ A text is in memory only while it is hashed, and later while it is tokenised (`t
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import chain
 
@@ -28,6 +28,7 @@ from memagent_batch.documents.formats.columnar import (
 from memagent_batch.documents.formats.formats import GROUPED, READERS, UNKNOWN_REMEDY, Format, format_of
 from memagent_batch.documents.formats.records import (
     ColumnKind,
+    Columns,
     InputColumn,
     Presence,
     Record,
@@ -50,6 +51,7 @@ _CHECKED_CHARS = 1024 * 1024
 """Text of the first file that is read before a run starts, about, characters: some milliseconds."""
 TEXT_THREADS = 16
 """Text files of a store that are read at once."""
+NOTHING_DELETED: npt.NDArray[np.int64] = np.empty(0, np.int64)
 _ROW_NUMBER = "row number"
 """Name of a column beside those of a filter."""
 
@@ -184,19 +186,6 @@ def shown_columns(settings: InputConfig) -> list[InputColumn]:
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Selection:
-    """Which rows of a file count."""
-
-    where: Condition | None
-    columns: Sequence[InputColumn]
-    """The columns that the filter asks for, as the file may have them."""
-    values: Mapping[str, pa.Scalar]
-    """Columns of the filter that have one value in the whole file."""
-    deleted: npt.NDArray[np.int64]
-    """Rows that are deleted, counted from 0 in the file, sorted."""
-
-
 def document_records(location: Location, *, name: str, shard: Shard, settings: InputConfig) -> Iterator[Record]:
     """Records of one file with the values of `index_columns`; the id of a text file is its name.
 
@@ -211,37 +200,30 @@ def document_records(location: Location, *, name: str, shard: Shard, settings: I
         format_of(location.path, where=location.uri, remedy=UNKNOWN_REMEDY)  # says why it can't be read
     if shard.format is Format.TEXT:
         yield from _text_records(location, columns=columns, name=name)
-        return
-    selection = _selection(shard, file=file, values=values, settings=settings)
-    if selection is None:
-        yield from READERS[shard.format].read(location, columns=columns, groups=shard.groups, keep_bad=keep_bad)
-        return
-    yield from _read_selected(location, columns=columns, groups=shard.groups, selection=selection, keep_bad=keep_bad)
+    elif shard.format not in GROUPED:
+        yield from READERS[shard.format].read(location, columns=columns, keep_bad=keep_bad)
+    else:
+        where = parsed_where(settings)
+        names = sorted(columns_of(where)) if where is not None else []
+        filtered = _columns(names, ColumnKind.CARRIED, Presence.SOME, setting="input.where")
+        yield from _grouped_records(
+            location,
+            columns=columns,
+            groups=shard.groups,
+            where=where,
+            filtered=_present(filtered, shard=shard, file=file, values=values),
+            values=values,
+            deleted=file.deleted_rows if file is not None else NOTHING_DELETED,
+            keep_bad=keep_bad,
+        )
 
 
 def _present(
-    columns: Sequence[InputColumn], *, shard: Shard, file: TableFile | None, values: Mapping[str, pa.Scalar]
+    columns: Columns, *, shard: Shard, file: TableFile | None, values: Mapping[str, pa.Scalar]
 ) -> list[InputColumn]:
     if file is None:
         return with_partition(columns, values) if values else list(columns)
     return stored_columns(columns, table=shard.table_columns, values=values, where=shard.documents)
-
-
-def _selection(
-    shard: Shard, *, file: TableFile | None, values: Mapping[str, pa.Scalar], settings: InputConfig
-) -> _Selection | None:
-    """What is to be left out of a file; None where nothing is."""
-    where = parsed_where(settings)
-    if shard.format not in GROUPED or (where is None and not (file and file.deleted)):
-        return None
-    names = sorted(columns_of(where)) if where is not None else []
-    columns = _columns(names, ColumnKind.CARRIED, Presence.SOME, setting="input.where")
-    return _Selection(
-        where=where,
-        columns=_present(columns, shard=shard, file=file, values=values),
-        values={name: value for name, value in values.items() if name in names},
-        deleted=(file or TableFile(path="", size_bytes=0)).deleted_rows,
-    )
 
 
 def parsed_where(settings: InputConfig) -> Condition | None:
@@ -252,7 +234,7 @@ def parsed_where(settings: InputConfig) -> Condition | None:
 _parsed = lru_cache(maxsize=8)(parse_where)
 
 
-def _text_records(location: Location, *, columns: Sequence[InputColumn], name: str) -> Iterator[Record]:
+def _text_records(location: Location, *, columns: Columns, name: str) -> Iterator[Record]:
     """The one record of a text file: its name, its text, and the keys of its folders."""
     others = columns[2:]
     lacking = next((column for column in others if column.absent is None), None)
@@ -261,42 +243,65 @@ def _text_records(location: Location, *, columns: Sequence[InputColumn], name: s
             f"{location.uri}: a text file has no column {lacking.name!r}; leave out {lacking.option}, "
             "or write the documents as Parquet, JSONL or CSV"
         )
-    for record in READERS[Format.TEXT].read(location, columns=columns[1:2], groups=None):
+    for record in READERS[Format.TEXT].read(location, columns=columns[1:2]):
         document_id = column_value(name, column=columns[0], where=record.where)
         keys: list[Value] = [column_value(column.substitute, column=column, where=record.where) for column in others]
         yield replace(record, values=(document_id, *record.values, *keys))
 
 
-def _read_selected(
+def _grouped_records(
     location: Location,
     *,
-    columns: Sequence[InputColumn],
+    columns: Columns,
     groups: tuple[int, int] | None,
-    selection: _Selection,
+    where: Condition | None,
+    filtered: Columns,
+    values: Mapping[str, pa.Scalar],
+    deleted: npt.NDArray[np.int64],
     keep_bad: bool,
 ) -> Iterator[Record]:
-    """Streams the records that count, as `RecordReader.read`. Of other rows only the filter's columns are read."""
+    """Streams the records that count of a Parquet or Arrow file. Of other rows only the filter's columns are read.
+
+    Args:
+        location: The file.
+        columns: What is read, as the file may have it.
+        groups: The row groups that are read, the first and the one after the last; None for all.
+        where: The filter.
+        filtered: The columns that it asks for, as the file may have them.
+        values: Columns that have one value in the whole file.
+        deleted: Rows that are deleted, counted from 0 in the file, sorted.
+        keep_bad: As in `RecordReader.read`.
+    """
     with open_grouped(location) as file:
         present = present_columns(file.schema, columns=columns, where=location.uri)
-        condition, names = _condition(file, selection, where=location.uri)
+        condition, names = _condition(file, where, columns=filtered, values=values, place=location.uri)
         may_match = file.matching(condition) if condition is not None else None
         first, last = groups or (0, len(file.group_bytes))
-        start = sum(file.num_rows(group) for group in range(first)) if len(selection.deleted) else 0
+        start = sum(file.num_rows(group) for group in range(first)) if len(deleted) else 0
         for group in range(first, last):
             if may_match is None or group in may_match:
-                rows = _matching_rows(file, group, condition=condition, names=names)
-                kept = rows[~np.isin(rows, selection.deleted - start)].tolist()
-                yield from group_records(file, group, columns=present, rows=kept, where=location.uri, keep_bad=keep_bad)
-            start += file.num_rows(group)
+                rows = None
+                if condition is not None or len(deleted):
+                    matching = _matching_rows(file, group, condition=condition, names=names)
+                    rows = matching[~np.isin(matching, deleted - start)].tolist()
+                yield from group_records(file, group, columns=present, rows=rows, where=location.uri, keep_bad=keep_bad)
+            start += file.num_rows(group) if len(deleted) else 0
 
 
-def _condition(file: GroupedFile, selection: _Selection, *, where: str) -> tuple[pc.Expression | None, tuple[str, ...]]:
+def _condition(
+    file: GroupedFile,
+    where: Condition | None,
+    *,
+    columns: Columns,
+    values: Mapping[str, pa.Scalar],
+    place: str,
+) -> tuple[pc.Expression | None, tuple[str, ...]]:
     """The filter for this file, and the names of its columns there."""
-    if selection.where is None:
+    if where is None:
         return None, ()
-    fields, values = {}, {**selection.values}
-    for column in selection.columns:
-        name = stored_name(file.schema, column, where=where)
+    fields, values = {}, {**values}
+    for column in columns:
+        name = stored_name(file.schema, column, where=place)
         if column.name in values:
             continue
         if name in file.schema.names:
@@ -304,9 +309,8 @@ def _condition(file: GroupedFile, selection: _Selection, *, where: str) -> tuple
         elif column.absent is not None:
             values[column.name] = pa.scalar(column.absent.value)
         else:
-            raise_missing_column(column, there=file.schema.names, where=where)
-    names = tuple(field.name for field in fields.values())
-    return row_expression(selection.where, fields=fields, values=values), names
+            raise_missing_column(column, there=file.schema.names, where=place)
+    return row_expression(where, fields=fields, values=values), tuple(field.name for field in fields.values())
 
 
 def _matching_rows(

@@ -265,14 +265,14 @@ def _read_question_files(location: Location) -> Iterator[tuple[str, QuestionRow]
         if format_ is Format.TEXT:
             yield from _read_text(place)
             continue
-        for record in READERS[format_].read(place, columns=_COLUMNS, groups=None):
+        for record in READERS[format_].read(place, columns=_COLUMNS):
             yield record.where, _listed_question(record.values, where=record.where)
 
 
 def _read_text(location: Location) -> Iterator[tuple[str, QuestionRow]]:
     """One question a line; blank lines are skipped."""
     column = InputColumn(name="question", kind=ColumnKind.DOCUMENT, presence=Presence.SOME)
-    for record in READERS[Format.TEXT].read(location, columns=(column,), groups=None):
+    for record in READERS[Format.TEXT].read(location, columns=(column,)):
         text = record.values[0]
         if isinstance(text, Unreadable):
             raise InputError(f"{location.uri}: {text.reason}; write the file as UTF-8")

@@ -101,10 +101,6 @@ class FoundShards:
         """Size of all files, bytes."""
         return sum(shard.size_bytes for shard in self.shards)
 
-    def num_files(self, format_: Format) -> int:
-        """Files of a format."""
-        return len({path for shard in self.shards if shard.format is format_ for path in shard.paths})
-
 
 def list_shards(*documents: Location, settings: InputConfig) -> list[Shard]:
     """The shards of `find_shards`, large files cut."""

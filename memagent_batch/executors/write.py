@@ -1,14 +1,13 @@
 """CPU tasks after the engine: parts of the plan in, files of the tables out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import sha256
+from typing import cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from memagent_batch.documents.converted import SOURCE_UNREAD
 from memagent_batch.documents.document_index import UNREAD_SOURCE
-from memagent_batch.domain.follow_ups.values import ValueStatus
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.reasons import Reason, most_frequent
 from memagent_batch.errors import SupersededError
@@ -18,7 +17,6 @@ from memagent_batch.runs.manifest import (
     FileHash,
     PartReport,
     ReasonRow,
-    UnreadCounts,
     reason_rows,
     rows_of_files,
 )
@@ -32,12 +30,26 @@ from memagent_batch.runs.tables import (
     count_rows,
     table_bytes,
 )
+from memagent_batch.store.database import run_query
 from memagent_batch.store.errors import storage_errors
 
 LASTING = frozenset({Status.OK, Status.FAILED})
 """Statuses of rows that the next run makes the same; other rows are of this run alone."""
 KEPT_REASONS = 20
 """Reasons that a part reports, the most frequent ones; those of all parts are added up."""
+_SUMMED = ("document_tokens", "turns", "prompt_tokens", "cached_prompt_tokens", "completion_tokens")
+_SUMS = f"""
+select count(*) as num_answers, count(*) filter (status = 'ok') as num_ok,
+       count(*) filter (status = 'not_read') as num_not_read,
+       count(*) filter (status = 'ok' and (answer is null or value_status = 'invalid')) as num_unusable,
+       count(*) filter (value_status = 'not_read') as num_unread,
+       count(distinct document_id) filter ({SOURCE_UNREAD} is not null) as num_unread_documents,
+       count(*) filter ({SOURCE_UNREAD} is not null and error_type = $unread_source) as num_unread_failed,
+       {", ".join(f"coalesce(sum(num_{name}), 0)::bigint as num_{name}" for name in _SUMMED)},
+       sum(num_markers)::bigint as num_markers,
+       if(count(num_markers) > 0, count(distinct document_id) filter (num_markers > 0), null) as num_marked_documents
+from answers
+"""
 
 
 def write_tables(part: pa.Table, *, projection: Projection, kept: Mapping[str, PartReport]) -> pa.Table:
@@ -75,33 +87,26 @@ def _part_report(
     tables: PartTables, files: Mapping[str, str], *, key: str | None, hashes: list[FileHash]
 ) -> PartReport:
     """What a written part reports; `files` are named by the folders of the tables."""
-    statuses = tables.answers["status"].to_pylist()
-    return {
+    answers = tables.answers
+    if SOURCE_UNREAD not in answers.schema.names:
+        answers = answers.append_column(SOURCE_UNREAD, pa.nulls(answers.num_rows, pa.string()))
+    (sums,) = run_query(_SUMS, {"answers": answers}, unread_source=UNREAD_SOURCE).to_pylist()
+    report = {
+        **sums,
         "key": key,
         "answers_file": files[ANSWERS_FOLDER],
         "memories_file": files[MEMORIES_FOLDER],
         "evidence_file": files.get(EVIDENCE_FOLDER),
         "results_file": files.get(RESULTS_FOLDER),
-        "num_answers": tables.answers.num_rows,
-        "num_ok": statuses.count(Status.OK),
-        "num_not_read": statuses.count(Status.NOT_READ),
-        "num_unusable": _num_unusable(tables.answers),
-        **_unread_counts(tables.answers),
         "num_memories": tables.memories.num_rows,
         "num_evidence": tables.evidence.num_rows if tables.evidence is not None else 0,
         "num_results": tables.results.num_rows if tables.results is not None else 0,
-        "failed_reasons": _part_reasons(tables.answers, statuses, status=Status.FAILED),
-        "not_read_reasons": _part_reasons(tables.answers, statuses, status=Status.NOT_READ),
+        "failed_reasons": _part_reasons(answers, status=Status.FAILED),
+        "not_read_reasons": _part_reasons(answers, status=Status.NOT_READ),
         "missing": tables.missing,
         "hashes": hashes,
-        "num_document_tokens": _total(tables.answers["num_document_tokens"]),
-        "num_turns": _total(tables.answers["num_turns"]),
-        "num_prompt_tokens": _total(tables.answers["num_prompt_tokens"]),
-        "num_cached_prompt_tokens": _total(tables.answers["num_cached_prompt_tokens"]),
-        "num_completion_tokens": _total(tables.answers["num_completion_tokens"]),
-        "num_markers": pc.sum(tables.answers["num_markers"]).as_py(),
-        "num_marked_documents": _num_marked_documents(tables.answers),
     }
+    return cast("PartReport", report)
 
 
 def _lasts(tables: PartTables) -> bool:
@@ -110,51 +115,20 @@ def _lasts(tables: PartTables) -> bool:
     return is_read and tables.is_whole and not tables.missing
 
 
-def _total(column: pa.ChunkedArray) -> int:
-    return pc.sum(column).as_py() or 0
-
-
 def _is_complete(report: PartReport, *, projection: Projection) -> bool:
     files = rows_of_files(report).items()
     with storage_errors(projection.output.uri):
         return all(count_rows(projection.output / name) == num_rows for name, num_rows in files)
 
 
-def _part_reasons(answers: pa.Table, statuses: Sequence[str], *, status: Status) -> list[ReasonRow]:
-    types, messages = answers["error_type"].to_pylist(), answers["error_message"].to_pylist()
-    reasons = [
-        Reason(error_type=type_, error_message=message)
-        for own, type_, message in zip(statuses, types, messages, strict=True)
-        if own == status
-    ]
+def _part_reasons(answers: pa.Table, *, status: Status) -> list[ReasonRow]:
+    rows = answers.select(["status", "error_type", "error_message"]).to_pylist()
+    reasons = (
+        Reason(error_type=row["error_type"], error_message=row["error_message"])
+        for row in rows
+        if row["status"] == status
+    )
     return reason_rows(most_frequent(reasons, limit=KEPT_REASONS))
-
-
-def _num_unusable(answers: pa.Table) -> int:
-    """Answered readings without an answer, or with a value that is not of its type."""
-    is_unusable = pc.or_kleene(pc.is_null(answers["answer"]), pc.equal(answers["value_status"], ValueStatus.INVALID))
-    return pc.sum(pc.and_kleene(pc.equal(answers["status"], Status.OK), is_unusable)).as_py() or 0
-
-
-def _unread_counts(answers: pa.Table) -> UnreadCounts:
-    """Readings and documents whose sources were not read to the end; none but of tables of `memagent convert`."""
-    not_read = pc.sum(pc.equal(answers["value_status"], ValueStatus.NOT_READ)).as_py() or 0
-    if SOURCE_UNREAD not in answers.schema.names:
-        return {"num_unread": not_read, "num_unread_documents": 0, "num_unread_failed": 0}
-    unread = answers.filter(pc.is_valid(answers[SOURCE_UNREAD]))
-    return {
-        "num_unread": not_read,
-        "num_unread_documents": len(unread["document_id"].unique()),
-        "num_unread_failed": pc.sum(pc.equal(unread["error_type"], UNREAD_SOURCE)).as_py() or 0,
-    }
-
-
-def _num_marked_documents(answers: pa.Table) -> int | None:
-    """Documents in whose prompts markers of chat templates were; None where none were counted."""
-    if answers["num_markers"].null_count == answers.num_rows:
-        return None
-    marked = answers.filter(pc.greater(answers["num_markers"], 0))
-    return len(marked["document_id"].unique())
 
 
 def _write_part(files: Mapping[str, pa.Table], *, projection: Projection) -> list[FileHash]:

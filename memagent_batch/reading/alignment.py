@@ -1,4 +1,4 @@
-"""Where strings that a model wrote itself stand in a text: exactly, except for case and width, nearly, or nowhere."""
+"""Where strings that a model wrote itself stand in a text: exactly, except for case and width, or nowhere."""
 
 import re
 import unicodedata
@@ -7,14 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-MIN_COVERAGE = 0.75
-"""Share of a string's characters that a fuzzy match must have, in their order."""
-MIN_DENSITY = 1 / 3
-"""Share of a fuzzy match's characters that must be the string's."""
-MIN_FUZZY_CHARS = 5
-"""A shorter string is in every text, nearly."""
-FUZZY_WINDOW_CHARS = 20_000
-"""Characters that a fuzzy match is looked for in at once."""
 MAX_STRING_CHARS = 300
 """A longer answer is prose: its quotes and numbers are looked for, not the whole."""
 MAX_STRINGS = 8
@@ -30,8 +22,6 @@ class Alignment(StrEnum):
     """Character for character, on borders of words and numbers."""
     FOLDED = "folded"
     """Except for case, width, accents' encoding and white space."""
-    FUZZY = "fuzzy"
-    """Most of its characters, in their order."""
     NONE = "none"
     """Nowhere: the text does not hold it."""
 
@@ -61,8 +51,7 @@ def align(strings: Sequence[str], text: str, *, near: Sequence[tuple[int, int]] 
     Args:
         strings: what the model wrote.
         text: the document, or a part of it.
-        near: spans in which a string that stands in several places is taken first, and nearly equal ones are looked
-            for alone; the whole text by default.
+        near: spans in which a string that stands in several places is taken first.
     """
     folded: _Folded | None = None
     aligned = []
@@ -71,8 +60,6 @@ def align(strings: Sequence[str], text: str, *, near: Sequence[tuple[int, int]] 
         if found.alignment is Alignment.NONE:
             folded = folded or _Folded(text)
             found = _by_fold(string, folded, near=near)
-        if found.alignment is Alignment.NONE:
-            found = _by_likeness(string, text, near=near or [(0, len(text))])
         aligned.append(found)
     return aligned
 
@@ -131,54 +118,6 @@ def _by_fold(string: str, folded: _Folded, *, near: Sequence[tuple[int, int]]) -
         if not near or any(start <= (found.char_start or 0) < end for start, end in near):
             return found
     return first or Aligned(string=string, alignment=Alignment.NONE)
-
-
-def _by_likeness(string: str, text: str, *, near: Sequence[tuple[int, int]]) -> Aligned:
-    """The most alike part of the text, if it is alike enough."""
-    from rapidfuzz import fuzz
-
-    best_score, best = 0.0, Aligned(string=string, alignment=Alignment.NONE)
-    sought = _lower(string)
-    if len(sought) < MIN_FUZZY_CHARS:
-        return best
-    for start, end in _text_windows(near, overlap=2 * len(string)):
-        window = _lower(text[start:end])
-        found = fuzz.partial_ratio_alignment(sought, window, score_cutoff=max(50.0, best_score))
-        if (
-            found is None
-            or found.score <= best_score
-            or not _is_alike(sought, window[found.dest_start : found.dest_end])
-        ):
-            continue
-        place = _whole_words(text, start + found.dest_start, start + found.dest_end)
-        best_score, best = found.score, _at(string, Alignment.FUZZY, *place)
-    return best
-
-
-def _is_alike(sought: str, found: str) -> bool:
-    from rapidfuzz.distance import LCSseq
-
-    common = LCSseq.similarity(sought, found)
-    return bool(common >= MIN_COVERAGE * len(sought) and common >= MIN_DENSITY * len(found))
-
-
-def _lower(text: str) -> str:
-    """A text in lower case, character for character."""
-    return "".join(low if len(low) == 1 else sign for sign in text for low in [sign.lower()])
-
-
-def _text_windows(spans: Sequence[tuple[int, int]], *, overlap: int) -> list[tuple[int, int]]:
-    step = max(FUZZY_WINDOW_CHARS, 2 * overlap)
-    return [(place, min(place + step + overlap, end)) for start, end in spans for place in range(start, end, step)]
-
-
-def _whole_words(text: str, start: int, end: int) -> tuple[int, int]:
-    """The span with the words that it begins and ends in, where these are written with spaces."""
-    while start > 0 and _is_letter(text[start - 1]) and _is_letter(text[start]):
-        start -= 1
-    while end < len(text) and _is_letter(text[end - 1]) and _is_letter(text[end]):
-        end += 1
-    return start, end
 
 
 def _is_whole(text: str, start: int, end: int) -> bool:

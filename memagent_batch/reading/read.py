@@ -2,9 +2,10 @@
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from functools import partial
+from typing import cast
 
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.readings import Outcome, Question, QuestionTokens, Status, cost_of
@@ -19,7 +20,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """How a reading ended; the fields but `error` are columns of the outcome log."""
+    """How a reading ended; the fields but `error`, and those of `counts`, are columns of the outcome log."""
 
     status: Status
     response: str | None = None
@@ -42,27 +43,8 @@ class Reading:
 
     def to_row(self) -> ResultRow:
         """How it ended, as the outcome log has it."""
-        return {
-            "status": self.status,
-            "response": self.response,
-            "memory": self.memory,
-            "finish_reason": self.finish_reason,
-            "memory_truncations": self.counts.memory_truncations,
-            "num_document_tokens": self.num_document_tokens,
-            "num_chunks": self.num_chunks,
-            "num_turns": self.counts.num_turns,
-            "num_replayed_turns": self.counts.num_replayed_turns,
-            "num_prompt_tokens": self.counts.num_prompt_tokens,
-            "num_cached_prompt_tokens": self.counts.num_cached_prompt_tokens,
-            "num_completion_tokens": self.counts.num_completion_tokens,
-            "num_markers": self.counts.num_markers,
-            "engine_seconds": self.counts.engine_seconds,
-            "started_at": self.started_at,
-            "finished_at": self.finished_at,
-            "model": self.model,
-            "error_type": self.error_type,
-            "error_message": self.error_message,
-        }
+        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("counts", "error")}
+        return cast("ResultRow", {**own, **asdict(self.counts)})
 
 
 async def read(document: Document, question: Question, *, agent: LoadedAgent, turns: ReadingTurns) -> Reading:

@@ -34,7 +34,7 @@ NOT_CLOSED = cast("FollowUpColumns", dict.fromkeys(FollowUpColumns.__annotations
 """Of a reading that was asked nothing after its answer."""
 PROJECTION_FILE = "projection.json"
 """Name of the file in the record of a run."""
-PROJECTION = 4
+PROJECTION = 5
 """Raised with every change of the code that changes a row of a table: parts are then written again."""
 
 

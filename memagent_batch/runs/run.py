@@ -19,7 +19,7 @@ from memagent_batch.domain.turns import sum_counted
 from memagent_batch.errors import CountsError, StorageError
 from memagent_batch.logs import EventKind
 from memagent_batch.masking import mask_url
-from memagent_batch.runs.bounds import Spent, cost
+from memagent_batch.runs.bounds import AnswerSums, Spent, cost
 from memagent_batch.runs.claim import (
     ANSWER_TABLES,
     asked_documents,
@@ -48,6 +48,7 @@ from memagent_batch.runs.manifest import (
     RunCounts,
     RunRecord,
     Sample,
+    UnreadCounts,
     package_versions,
     public_settings,
     reason_rows,
@@ -223,12 +224,11 @@ def _require_closed(run: ActiveRun, reports: Sequence[PartReport]) -> RunCounts:
     ended = counts["ok"] + counts["failed"] + counts["not_read"]
     if missing or rows != expected or not counts["asked"] == ended == counts["answers_rows"]:
         require_claim(run.output, run_id=run.run_id)  # else a newer attempt may have removed this one's files
-        mask_url = "; ".join(missing[:SHOWN_MISSING])
+        named = "; ".join(missing[:SHOWN_MISSING])
         wrong = [name for name in expected if rows[name] != expected[name]]
         files = f" {len(wrong)} table files are gone or changed: {'; '.join(wrong[:SHOWN_MISSING])}." if wrong else ""
         raise CountsError(
-            f"the counts do not close: {counts}. {len(missing)} readings have no outcome in the log: "
-            f"{mask_url}.{files} "
+            f"the counts do not close: {counts}. {len(missing)} readings have no outcome in the log: {named}.{files} "
             "Run the same command again to read them"
         )
     return counts
@@ -245,18 +245,8 @@ def _manifest(
             Status.FAILED.value: _run_reasons(reports, "failed_reasons"),
             Status.NOT_READ.value: _run_reasons(reports, "not_read_reasons"),
         },
-        "unread": {
-            "num_unread": sum(report["num_unread"] for report in reports),
-            "num_unread_documents": sum(report["num_unread_documents"] for report in reports),
-            "num_unread_failed": sum(report["num_unread_failed"] for report in reports),
-        },
-        "totals": {
-            "num_document_tokens": sum(report["num_document_tokens"] for report in reports),
-            "num_turns": sum(report["num_turns"] for report in reports),
-            "num_prompt_tokens": sum(report["num_prompt_tokens"] for report in reports),
-            "num_cached_prompt_tokens": sum(report["num_cached_prompt_tokens"] for report in reports),
-            "num_completion_tokens": sum(report["num_completion_tokens"] for report in reports),
-        },
+        "unread": cast("UnreadCounts", _sums(reports, UnreadCounts)),
+        "totals": cast("AnswerSums", _sums(reports, AnswerSums)),
         "fingerprint": run.reader.fingerprint,
         "reader": run.reader.parts,
         "settings": public_settings(run.job),
@@ -275,6 +265,12 @@ def _manifest(
         "tables": {**run.record.tables},
         "parts": [_recorded_part(report) for report in reports],
     }
+
+
+def _sums(reports: Sequence[PartReport], columns: type) -> dict[str, int]:
+    """The columns of all reports, summed up."""
+    rows = cast("Sequence[Mapping[str, int]]", reports)
+    return {name: sum(report[name] for report in rows) for name in columns.__annotations__}
 
 
 def _replaced_files(manifest: Manifest, before: PastRun | None, *, nights: int) -> list[ReplacedFiles]:

@@ -140,8 +140,8 @@ class EvidenceRow(TypedDict):
     alignment: Annotated[
         str,
         Column(
-            "how the string equals the span: exact, folded (except for case, width, white space), fuzzy, or none; a "
-            "chosen sentence is exact"
+            "how the string equals the span: exact, folded (except for case, width, white space), or none; a chosen "
+            "sentence is exact"
         ),
     ]
     quote: Annotated[str | None, Column("the string as the answer has it; null for a chosen sentence")]

@@ -20,6 +20,7 @@ from ray.data._internal.metadata_exporter import sanitize_for_struct
 
 import memagent_batch as ma
 from memagent_batch.api import stage
+from memagent_batch.api.stage import AnswerReader
 from memagent_batch.config.job import RunConfig
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
@@ -32,7 +33,6 @@ from memagent_batch.errors import (
     SettingsError,
 )
 from memagent_batch.executors.actor import ActorLife, ReaderProcess, ReaderTask
-from memagent_batch.executors.answers import AnswerReader
 from memagent_batch.executors.ray import executor, replicas
 from memagent_batch.store.location import Location
 from memagent_batch.tokens.tokenizer import Tokenizer

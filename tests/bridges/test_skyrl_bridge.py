@@ -14,7 +14,7 @@ from skyrl.train.generators.utils import prepare_generator_input
 from skyrl.train.trainer import RayPPOTrainer
 from skyrl.train.utils.trainer_utils import validate_generator_output
 
-from memagent_batch.domain.rewards import Advantage
+from memagent_batch.config.job import Advantage
 from tests.bridges.exported import Groups, export_groups, module_of_page, settings_of_page, tiny_tokenizer
 
 GROUPS: Groups = [[1.0, 0.0, None, 0.25], [0.5, None, 0.0], [0.75, None]]

@@ -19,7 +19,7 @@ from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
 from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
 
-from memagent_batch.domain.rewards import Advantage
+from memagent_batch.config.job import Advantage
 from tests.bridges.exported import (
     TINY_MODEL,
     Groups,

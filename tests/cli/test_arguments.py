@@ -12,14 +12,14 @@ import pytest
 from pydantic import BaseModel
 
 from memagent_batch.cli import main as cli
-from memagent_batch.cli.answer import Answer, Collect
+from memagent_batch.cli.answer import Answer
 from memagent_batch.cli.main import read_command, run_command
 from memagent_batch.cli.page import Page
 from memagent_batch.cli.plan import PlanRun
 from memagent_batch.cli.settings import Command, JobSettings, TrainSettings
 from memagent_batch.cli.show import Show
 from memagent_batch.cli.status import ShowStatus
-from memagent_batch.cli.train import Train
+from memagent_batch.cli.train import Collect, Train
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.section import fields_of

@@ -8,9 +8,9 @@ import pytest
 
 from memagent_batch.cli import prompts as prompts_command
 from memagent_batch.cli.main import EXIT_USAGE, main
+from memagent_batch.flows.official_prompts import MEMAGENT, OfficialText, import_official
 from memagent_batch.prompts.built_in import BUILT_IN_PROMPTS, DEFAULT_PROMPTS
 from memagent_batch.prompts.files import load_prompt_set
-from memagent_batch.prompts.official import MEMAGENT, OfficialText, import_official
 
 TEXTS = {OfficialText.UPDATE: "{prompt} {memory} {chunk}", OfficialText.BOXED: "{prompt} {memory} {{}}"}
 

@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,8 +19,8 @@ from memagent_batch.documents.document_index import (
     IndexedFiles,
     IndexRow,
     KeptIndex,
-    describe,
     index_table,
+    log_documents,
     reuse_index,
     sample_documents,
 )
@@ -45,14 +45,22 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def line(uri: object, settings: InputConfig = AUTO) -> str:
-    place = Location(uri=str(uri))
-    found = find_shards(place, settings=settings)
-    return describe(indexed(place, settings=settings, found=found), found)
+@pytest.fixture
+def line(caplog: pytest.LogCaptureFixture) -> Callable[..., str]:
+    """What is logged of the documents of a place."""
+    caplog.set_level("INFO")
+
+    def line(uri: object, settings: InputConfig = AUTO) -> str:
+        place = Location(uri=str(uri))
+        found = find_shards(place, settings=settings)
+        log_documents(indexed(place, settings=settings, found=found), found)
+        return caplog.messages[-1]
+
+    return line
 
 
-def test_text_files_beside_files_with_columns_are_left_out_and_named(folder: Path) -> None:
-    counted = "4 documents: 3 from 2 Parquet files, 1 from 1 JSONL file; left out: 'README.md', 'notes/a.txt' (a text "
+def test_text_files_beside_files_with_columns_are_left_out_and_named(folder: Path, line: Callable[..., str]) -> None:
+    counted = "4 documents from 3 files; left out: 'README.md', 'notes/a.txt' (a text "
     assert line(folder).startswith(counted)
     assert line(f"{folder}/*").startswith(counted)
 
@@ -60,13 +68,15 @@ def test_text_files_beside_files_with_columns_are_left_out_and_named(folder: Pat
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
-        ("/**/*.txt", "1 document: 1 text file"),
-        ("/README.md", "1 document: 1 text file"),
-        ("/notes", "1 document: 1 text file"),
-        ("/*.parquet", "3 documents: 3 from 2 Parquet files"),
+        ("/**/*.txt", "1 document from 1 file"),
+        ("/README.md", "1 document from 1 file"),
+        ("/notes", "1 document from 1 file"),
+        ("/*.parquet", "3 documents from 2 files"),
     ],
 )
-def test_text_files_that_are_asked_for_or_stand_alone_are_read(asked: str, expected: str, folder: Path) -> None:
+def test_text_files_that_are_asked_for_or_stand_alone_are_read(
+    asked: str, expected: str, folder: Path, line: Callable[..., str]
+) -> None:
     assert line(f"{folder}{asked}") == expected
 
 
@@ -77,17 +87,17 @@ def test_text_file_that_is_named_brings_no_other_one_along(folder: Path) -> None
     assert [shard.names for shard in found.shards if shard.format is Format.TEXT] == [("notes/a.txt",)]
 
 
-def test_text_files_beside_files_that_no_reader_knows_are_read(tmp_path: Path) -> None:
+def test_text_files_beside_files_that_no_reader_knows_are_read(tmp_path: Path, line: Callable[..., str]) -> None:
     (tmp_path / "a.txt").write_text("a")
     (tmp_path / "b.pdf").write_bytes(b"%PDF")
-    assert line(tmp_path, InputConfig(on_bad_file=OnBadFile.RECORD)) == "1 document: 1 text file"
+    assert line(tmp_path, InputConfig(on_bad_file=OnBadFile.RECORD)) == "1 document from 2 files"
 
 
-def test_format_text_reads_every_file_as_text(folder: Path) -> None:
-    assert line(f"{folder}/*", InputConfig(format="text")) == "5 documents: 5 text files"
+def test_format_text_reads_every_file_as_text(folder: Path, line: Callable[..., str]) -> None:
+    assert line(f"{folder}/*", InputConfig(format="text")) == "5 documents from 5 files"
 
 
-def test_many_files_that_are_left_out_are_counted(folder: Path) -> None:
+def test_many_files_that_are_left_out_are_counted(folder: Path, line: Callable[..., str]) -> None:
     for number in range(1000):
         (folder / f"{number:04}.txt").write_text("a")
     assert "left out: '0000.txt', '0001.txt', '0002.txt', '0003.txt', '0004.txt' and 997 more (" in line(folder)

@@ -10,10 +10,10 @@ from memagent_batch.config.engines import SimulatedConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import BoundReachedError, OutputError
 from memagent_batch.flows.answer import answer
+from memagent_batch.flows.partial import write_partial
 from memagent_batch.runs.comparison import compare_runs
 from memagent_batch.runs.history import find_run
 from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.partial import write_partial
 from memagent_batch.runs.state import read_state
 from memagent_batch.runs.tables import read_tables
 from memagent_batch.store.location import Location

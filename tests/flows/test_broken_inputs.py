@@ -44,7 +44,7 @@ def test_night_over_broken_inputs_has_a_row_for_each_reading_asked_for_and_the_n
     broken = {("lake.jsonl, line 2", "Who?"): bad, ("scan.pdf", "Who?"): bad, ("gone", "Why?"): gone}
     assert rows_of(job) == read | broken
     lines = "\n".join(caplog.messages)
-    assert "2 documents: 2 from 1 JSONL file; left out: 'README.txt' (a text file beside" in lines
+    assert "2 documents from 2 files; left out: 'README.txt' (a text file beside" in lines
     assert "can't be read: 'lake.jsonl, line 2', 'scan.pdf'" in lines
     assert "not there: 'gone'; their rows are failed" in lines
 

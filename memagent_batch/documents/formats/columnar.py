@@ -18,6 +18,7 @@ from pyarrow import types
 from memagent_batch.documents.formats.records import (
     Absent,
     ColumnKind,
+    Columns,
     InputColumn,
     Place,
     Presence,
@@ -166,21 +167,14 @@ def _open_native(location: Location) -> pa.NativeFile:
 class ColumnarReader:
     """Reads Parquet and Arrow IPC files; which one is seen from the file. A place is (row group, row in it)."""
 
-    def read(
-        self,
-        location: Location,
-        *,
-        columns: Sequence[InputColumn],
-        groups: tuple[int, int] | None,
-        keep_bad: bool = False,
-    ) -> Iterator[Record]:
+    def read(self, location: Location, *, columns: Columns, keep_bad: bool = False) -> Iterator[Record]:
         """See `RecordReader`."""
         with open_grouped(location) as file:
             columns = present_columns(file.schema, columns=columns, where=location.uri)
-            for group in range(*(groups or (0, len(file.group_bytes)))):
+            for group in range(len(file.group_bytes)):
                 yield from group_records(file, group, columns=columns, where=location.uri, keep_bad=keep_bad)
 
-    def fetch(self, location: Location, *, columns: Sequence[InputColumn], places: Sequence[Place]) -> Iterator[Record]:
+    def fetch(self, location: Location, *, columns: Columns, places: Sequence[Place]) -> Iterator[Record]:
         """See `RecordReader`. Reads each row group once, and no further than its last row that is wanted."""
         with open_grouped(location) as file:
             columns = present_columns(file.schema, columns=columns, where=location.uri)
@@ -190,7 +184,7 @@ class ColumnarReader:
                     yield from group_records(file, group, columns=columns, rows=rows, where=location.uri, keep_bad=True)
 
 
-def batch_records(batch: pa.RecordBatch, *, columns: Sequence[InputColumn], where: str) -> Iterator[Record]:
+def batch_records(batch: pa.RecordBatch, *, columns: Columns, where: str) -> Iterator[Record]:
     """Streams the records of a batch in memory, as of a file. A place is (0, row).
 
     Raises:
@@ -205,7 +199,7 @@ def group_records(
     file: GroupedFile,
     group: int,
     *,
-    columns: Sequence[InputColumn],
+    columns: Columns,
     where: str,
     rows: Sequence[int] | None = None,
     keep_bad: bool,
@@ -226,7 +220,7 @@ def group_records(
             return
 
 
-def present_columns(schema: pa.Schema, *, columns: Sequence[InputColumn], where: str) -> list[InputColumn]:
+def present_columns(schema: pa.Schema, *, columns: Columns, where: str) -> list[InputColumn]:
     """The columns as the file has them: with their names in it, or with what stands for them where it lacks them.
 
     Raises:
@@ -280,7 +274,7 @@ def _mapped_name(schema: pa.Schema, column: InputColumn, *, where: str) -> str:
     return names[0] if names else ""
 
 
-def _stored_names(columns: Sequence[InputColumn]) -> tuple[str, ...]:
+def _stored_names(columns: Columns) -> tuple[str, ...]:
     """Names to read, each once."""
     return tuple(dict.fromkeys(column.stored_as for column in columns if column.stored_as is not None))
 
@@ -318,7 +312,7 @@ def _records(
     batch: pa.RecordBatch,
     places: Sequence[Place],
     *,
-    columns: Sequence[InputColumn],
+    columns: Columns,
     first_row: int,
     prefix: str,
     keep_bad: bool,
@@ -331,16 +325,14 @@ def _records(
         yield make_record(values, place=place, where=where, keep_bad=keep_bad)
 
 
-def _values(
-    arrays: Sequence[pa.Array | None], index: int, *, columns: Sequence[InputColumn], where: str
-) -> tuple[Value, ...]:
+def _values(arrays: Sequence[pa.Array | None], index: int, *, columns: Columns, where: str) -> tuple[Value, ...]:
     return tuple(
         column_value(_item(array, index, column=column), column=column, where=where)
         for array, column in zip(arrays, columns, strict=True)
     )
 
 
-def _arrays(batch: pa.RecordBatch, columns: Sequence[InputColumn]) -> list[pa.Array | None]:
+def _arrays(batch: pa.RecordBatch, columns: Columns) -> list[pa.Array | None]:
     """The values of the columns in a batch; None of a column that the file lacks."""
     return [_column_array(batch.column(each.stored_as), kind=each.kind) if each.stored_as else None for each in columns]
 

@@ -10,6 +10,7 @@ from functools import partial
 from memagent_batch.documents.formats.byte_lines import ByteLines, fetch_lines, open_lines
 from memagent_batch.documents.formats.records import (
     ColumnKind,
+    Columns,
     InputColumn,
     Place,
     Presence,
@@ -34,31 +35,21 @@ OTHER_SEPARATORS = (";", "\t", "|")
 class CsvReader:
     """Reads CSV: commas, double quotes, a header row; quoted fields may hold line ends."""
 
-    def read(
-        self,
-        location: Location,
-        *,
-        columns: Sequence[InputColumn],
-        groups: tuple[int, int] | None,
-        keep_bad: bool = False,
-    ) -> Iterator[Record]:
+    def read(self, location: Location, *, columns: Columns, keep_bad: bool = False) -> Iterator[Record]:
         """See `RecordReader`. A place is (first byte, byte after the last). Malformed CSV ends the file."""
         with open_lines(location, max_bytes=text_bound(columns)) as lines:
-            header = _csv_header(lines)
-            fields = [_field(header, column=column, path=location.uri) for column in columns]
+            table = _Header.read(lines, columns)
             for row in _placed_rows(lines):
                 where = f"{location.uri}, line {row.line}"
-                values = partial(_csv_values, row.cells, header=header, fields=fields, columns=columns, where=where)
+                values = partial(table.values, row.cells, where=where)
                 yield make_record(values, place=row.place, where=where, keep_bad=keep_bad)
 
-    def fetch(self, location: Location, *, columns: Sequence[InputColumn], places: Sequence[Place]) -> Iterator[Record]:
+    def fetch(self, location: Location, *, columns: Columns, places: Sequence[Place]) -> Iterator[Record]:
         """See `RecordReader`."""
         with open_lines(location, max_bytes=text_bound(columns)) as lines:
-            header = _csv_header(lines)
-        fields = [_field(header, column=column, path=location.uri) for column in columns]
+            table = _Header.read(lines, columns)
         for place, lines in fetch_lines(location, places=places):
-            values = partial(_row_values, lines, header=header, fields=fields, columns=columns)
-            yield make_record(values, place=place, where=location.uri, keep_bad=True)
+            yield make_record(partial(table.only_values, lines), place=place, where=location.uri, keep_bad=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +79,38 @@ def _placed_rows(lines: ByteLines) -> Iterator[_CsvRow]:
         ) from error
 
 
-def _csv_header(lines: ByteLines) -> list[str]:
-    for row in _placed_rows(lines):
-        return row.cells
-    raise InputError(f"{lines.path} is empty; a CSV file needs a header row with the column names")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Header:
+    """The first row of a file, and where the columns stand in it."""
+
+    names: list[str]
+    fields: list[tuple[InputColumn, int | None]]
+    """The columns with their positions; None where one is absent, or a key of the file's folder."""
+
+    @classmethod
+    def read(cls, lines: ByteLines, columns: Columns) -> "_Header":
+        """Takes the header from the lines of a file."""
+        for row in _placed_rows(lines):
+            fields = [(column, _field(row.cells, column=column, path=lines.path)) for column in columns]
+            return cls(names=row.cells, fields=fields)
+        raise InputError(f"{lines.path} is empty; a CSV file needs a header row with the column names")
+
+    def values(self, row: Sequence[str], *, where: str) -> tuple[Value, ...]:
+        """The values of a row."""
+        if len(row) != len(self.names):
+            raise InputError(
+                f"{where} has {len(row)} fields, the header {len(self.names)}; quote fields that hold commas"
+            )
+        return tuple(
+            column_value(_csv_value(row, field=field, column=column), column=column, where=where)
+            for column, field in self.fields
+        )
+
+    def only_values(self, lines: ByteLines) -> tuple[Value, ...]:
+        """The values of the one row that is left."""
+        for row in _placed_rows(lines):
+            return self.values(row.cells, where="its row")
+        raise InputError("its row is gone")
 
 
 def _field(header: Sequence[str], *, column: InputColumn, path: str) -> int | None:
@@ -118,26 +137,6 @@ def _require_commas(header: Sequence[str], *, path: str) -> None:
         )
 
 
-def _require_width(row: Sequence[str], *, header: Sequence[str], where: str) -> None:
-    if len(row) != len(header):
-        raise InputError(f"{where} has {len(row)} fields, the header {len(header)}; quote fields that hold commas")
-
-
-def _csv_values(
-    row: Sequence[str],
-    *,
-    header: Sequence[str],
-    fields: Sequence[int | None],
-    columns: Sequence[InputColumn],
-    where: str,
-) -> tuple[Value, ...]:
-    _require_width(row, header=header, where=where)
-    return tuple(
-        column_value(_csv_value(row, field=field, column=column), column=column, where=where)
-        for field, column in zip(fields, columns, strict=True)
-    )
-
-
 def _csv_value(row: Sequence[str], *, field: int | None, column: InputColumn) -> object:
     """A field's value. CSV has no null: an empty field is one in an optional column, and as a document's text.
 
@@ -154,12 +153,3 @@ def _csv_value(row: Sequence[str], *, field: int | None, column: InputColumn) ->
         except (ValueError, RecursionError):
             return value
     return value
-
-
-def _row_values(
-    lines: ByteLines, *, header: Sequence[str], fields: Sequence[int | None], columns: Sequence[InputColumn]
-) -> tuple[Value, ...]:
-    """The values of the one row that is left."""
-    for row in _placed_rows(lines):
-        return _csv_values(row.cells, header=header, fields=fields, columns=columns, where="its row")
-    raise InputError("its row is gone")

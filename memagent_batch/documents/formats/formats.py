@@ -11,7 +11,7 @@ from memagent_batch.documents.formats.csv_rows import CsvReader
 from memagent_batch.documents.formats.jsonl import JsonlReader
 from memagent_batch.documents.formats.records import (
     BOM,
-    InputColumn,
+    Columns,
     Place,
     Record,
     RecordReader,
@@ -98,14 +98,7 @@ def is_named_text(name: str) -> bool:
 class TextReader:
     """Reads a text file as one record of one column."""
 
-    def read(
-        self,
-        location: Location,
-        *,
-        columns: Sequence[InputColumn],
-        groups: tuple[int, int] | None,
-        keep_bad: bool = False,
-    ) -> Iterator[Record]:
+    def read(self, location: Location, *, columns: Columns, keep_bad: bool = False) -> Iterator[Record]:
         """See `RecordReader`. The place is the whole file."""
         max_bytes = text_bound(columns)
         with input_errors(location.uri):
@@ -115,9 +108,9 @@ class TextReader:
         values = tuple(column_value(text, column=column, where=location.uri) for column in columns)
         yield Record(place=Place(start=0, stop=len(data)), where=location.uri, values=values)
 
-    def fetch(self, location: Location, *, columns: Sequence[InputColumn], places: Sequence[Place]) -> Iterator[Record]:
+    def fetch(self, location: Location, *, columns: Columns, places: Sequence[Place]) -> Iterator[Record]:
         """See `RecordReader`."""
-        for record in self.read(location, columns=columns, groups=None):
+        for record in self.read(location, columns=columns):
             yield from (replace(record, place=place) for place in places)
 
 

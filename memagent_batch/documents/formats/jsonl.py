@@ -8,6 +8,7 @@ from pydantic import JsonValue
 
 from memagent_batch.documents.formats.byte_lines import ByteLines, fetch_lines, open_lines
 from memagent_batch.documents.formats.records import (
+    Columns,
     InputColumn,
     Place,
     Presence,
@@ -25,14 +26,7 @@ from memagent_batch.store.location import Location
 class JsonlReader:
     """Reads JSONL: one JSON object a line; blank lines are skipped."""
 
-    def read(
-        self,
-        location: Location,
-        *,
-        columns: Sequence[InputColumn],
-        groups: tuple[int, int] | None,
-        keep_bad: bool = False,
-    ) -> Iterator[Record]:
+    def read(self, location: Location, *, columns: Columns, keep_bad: bool = False) -> Iterator[Record]:
         """See `RecordReader`. A place is (first byte, byte after the last). A key that is absent counts as null,
         but not one that no line of the file has.
         """
@@ -48,7 +42,7 @@ class JsonlReader:
             if column.presence is Presence.SOME and column.absent is None and column.name not in there:
                 raise_missing_column(column, there=tuple(there), where=location.uri)
 
-    def fetch(self, location: Location, *, columns: Sequence[InputColumn], places: Sequence[Place]) -> Iterator[Record]:
+    def fetch(self, location: Location, *, columns: Columns, places: Sequence[Place]) -> Iterator[Record]:
         """See `RecordReader`."""
         for place, lines in fetch_lines(location, places=places):
             values = partial(_line_values, lines, columns=columns)
@@ -79,9 +73,7 @@ def _require_lines(first: str | InputError, *, where: str) -> None:
         raise InputError(f"{where} has a JSON object over many lines; write one JSON object a line (jq -c . FILE)")
 
 
-def _json_values(
-    line: str | InputError, *, columns: Sequence[InputColumn], where: str, there: dict[str, None]
-) -> tuple[Value, ...]:
+def _json_values(line: str | InputError, *, columns: Columns, where: str, there: dict[str, None]) -> tuple[Value, ...]:
     """The values of a line. Adds its keys to `there`: all that the file has, in their order."""
     if isinstance(line, InputError):
         raise line
@@ -93,7 +85,7 @@ def _json_values(
     return _item_values(item, columns=columns, where=where)
 
 
-def _item_values(item: Mapping[str, JsonValue], *, columns: Sequence[InputColumn], where: str) -> tuple[Value, ...]:
+def _item_values(item: Mapping[str, JsonValue], *, columns: Columns, where: str) -> tuple[Value, ...]:
     return tuple(column_value(_item_value(item, column), column=column, where=where) for column in columns)
 
 
@@ -117,6 +109,6 @@ def json_object(line: str, *, where: str) -> dict[str, JsonValue]:
     return item
 
 
-def _line_values(lines: ByteLines, *, columns: Sequence[InputColumn]) -> tuple[Value, ...]:
+def _line_values(lines: ByteLines, *, columns: Columns) -> tuple[Value, ...]:
     """The values of the one line that is left."""
     return _item_values(json_object(next(lines, ""), where="its line"), columns=columns, where="its line")

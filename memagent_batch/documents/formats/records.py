@@ -89,6 +89,10 @@ class InputColumn:
         return f"--{self.setting.replace('_', '-')}"
 
 
+Columns = Sequence[InputColumn]
+"""Columns to read, in the order in which their values are wanted."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable:
     """Stands for the text of a document that can't be read."""
@@ -126,15 +130,8 @@ class Record:
 class RecordReader(Protocol):
     """How one file format is read."""
 
-    def read(
-        self,
-        location: Location,
-        *,
-        columns: Sequence[InputColumn],
-        groups: tuple[int, int] | None,
-        keep_bad: bool = False,
-    ) -> Iterator[Record]:
-        """Streams the records of a file, or of its row groups `groups[0]` to `groups[1] - 1`.
+    def read(self, location: Location, *, columns: Columns, keep_bad: bool = False) -> Iterator[Record]:
+        """Streams the records of a file.
 
         Where `keep_bad`, a record that can't be read comes with its error, if those behind it can be.
 
@@ -143,7 +140,7 @@ class RecordReader(Protocol):
         """
         ...
 
-    def fetch(self, location: Location, *, columns: Sequence[InputColumn], places: Sequence[Place]) -> Iterator[Record]:
+    def fetch(self, location: Location, *, columns: Columns, places: Sequence[Place]) -> Iterator[Record]:
         """Streams the records at `places`, which are sorted; leaves out the places that are not there.
 
         A record that can't be read comes with its error.

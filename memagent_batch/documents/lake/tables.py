@@ -73,44 +73,34 @@ def find_table(documents: Location) -> Table | None:
 
 def table_columns(documents: Location) -> TableColumns:
     """The columns of a table that was found."""
-    return _columns(_Reopened(documents))
+    return _columns(documents, _interval_of(documents))
 
 
 def partition_in_table(documents: Location, path: str) -> Mapping[str, pa.Scalar]:
     """The values of the partition of a file of a table that was found; none where the file has left the table since."""
-    return _partitions(_Reopened(documents)).get(path, {})
+    return _partitions(documents, _interval_of(documents)).get(path, {})
 
 
 def _required_name(documents: Location) -> TableName:
     return table_name(documents.uri) or TableName(kind=LakeKind.DELTA, place=documents.uri)
 
 
-class _Reopened:
-    """A table as it is for a while, as the key of a cache."""
-
-    def __init__(self, documents: Location) -> None:
-        self.documents = documents
-        is_fixed = _FIXED_VERSION.fullmatch(_required_name(documents).version or "")
-        self._interval = 0 if is_fixed else _this_interval()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Reopened) and (self.documents, self._interval) == (other.documents, other._interval)
-
-    def __hash__(self) -> int:
-        return hash((self.documents.uri, self._interval))
+def _interval_of(documents: Location) -> int:
+    """A number that stays for as long as what a table is may be kept: always for a version that is fixed."""
+    return 0 if _FIXED_VERSION.fullmatch(_required_name(documents).version or "") else _this_interval()
 
 
 @lru_cache(maxsize=8)
-def _columns(key: _Reopened) -> TableColumns:
-    name = _required_name(key.documents)
+def _columns(documents: Location, _interval: int) -> TableColumns:
+    name = _required_name(documents)
     if name.kind is LakeKind.ICEBERG:
         return iceberg_columns(open_iceberg(name))
-    return delta_columns(name, key.documents)
+    return delta_columns(name, documents)
 
 
 @lru_cache(maxsize=2)
-def _partitions(key: _Reopened) -> Mapping[str, Mapping[str, pa.Scalar]]:
-    table = find_table(key.documents)
+def _partitions(documents: Location, _interval: int) -> Mapping[str, Mapping[str, pa.Scalar]]:
+    table = find_table(documents)
     return {file.path: file.values for file in table.files} if table else {}
 
 

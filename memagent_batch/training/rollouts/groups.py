@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow as pa
 
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.config.job import RolloutConfig
+from memagent_batch.config.job import Overlong, RolloutConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.answers import extract_answer
 from memagent_batch.domain.readings import Status
-from memagent_batch.domain.rewards import Overlong, group_advantages, rewards_are_equal
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
 from memagent_batch.models.weights import weights_version
 from memagent_batch.store.turn_log.index import Row
 from memagent_batch.training.rollouts.rewarder import Rewarded, Rewarder
+from memagent_batch.training.rollouts.rewards import group_advantages, rewards_are_equal
 from memagent_batch.training.rollouts.table import ROLLOUTS
 from memagent_batch.wiring import ReaderIdentity
 

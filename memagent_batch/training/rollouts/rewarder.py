@@ -13,11 +13,11 @@ from multiprocessing.connection import Connection
 
 from memagent_batch.config.job import RolloutConfig
 from memagent_batch.domain.answers import Extraction
-from memagent_batch.domain.rewards import BUILT_IN_REWARDS, built_in_reward
 from memagent_batch.errors import SettingsError
 from memagent_batch.logs import STDERR_NUMBER
 from memagent_batch.plugins import REWARDS
 from memagent_batch.training.rollouts import reward_server
+from memagent_batch.training.rollouts.rewards import built_in_reward
 
 IMPORT_SECONDS = 120.0
 """Time in which the process of a user's function must have started and imported it."""
@@ -38,7 +38,7 @@ class Rewarder:
     def __init__(self, settings: RolloutConfig, *, extraction: Extraction) -> None:
         self._settings = settings
         self._built_in = None
-        if settings.reward in BUILT_IN_REWARDS:
+        if settings.reward in REWARDS.built_in:
             self._built_in = built_in_reward(settings.reward, extraction=extraction)
         self._process: RewardProcess | None = None
         self._was_imported = False
@@ -156,5 +156,5 @@ def require_reward(settings: RolloutConfig, *, import_seconds: float = IMPORT_SE
     Raises:
         SettingsError: names it.
     """
-    if settings.reward not in BUILT_IN_REWARDS:
+    if settings.reward not in REWARDS.built_in:
         RewardProcess(REWARDS.path(settings.reward), import_seconds=import_seconds).close()

@@ -39,7 +39,7 @@ REFERENCES = InputColumn(name="r", kind=ColumnKind.REFERENCES, presence=Presence
 
 def _read(reader: RecordReader, path: Path, data: bytes, *columns: InputColumn) -> list[Record]:
     path.write_bytes(data)
-    return list(reader.read(Location(uri=str(path)), columns=columns, groups=None))
+    return list(reader.read(Location(uri=str(path)), columns=columns))
 
 
 @given(st.text())
@@ -185,7 +185,7 @@ def test_fetch_records_far_apart_are_all_found(tmp_path: Path, monkeypatch: pyte
     with (tmp_path / "f").open("w", newline="") as stream:
         csv.writer(stream).writerows([["text"], *([text] for text in texts)])
     location = Location(uri=str(tmp_path / "f"))
-    places = [record.place for record in CsvReader().read(location, columns=(TEXT,), groups=None)]
+    places = [record.place for record in CsvReader().read(location, columns=(TEXT,))]
     wanted = [0, 1, 2, 4]
     fetched = CsvReader().fetch(location, columns=(TEXT,), places=[places[index] for index in wanted])
     assert [record.values[0] for record in fetched] == [texts[index] for index in wanted]

@@ -37,8 +37,8 @@ WRITERS = pytest.mark.parametrize("write", [_write_parquet, _write_arrow, _write
 Write = Callable[[pa.Table, Path], None]
 
 
-def _read(path: Path, *columns: InputColumn, groups: tuple[int, int] | None = None) -> list[tuple[Value, ...]]:
-    records = ColumnarReader().read(Location(uri=str(path)), columns=columns, groups=groups)
+def _read(path: Path, *columns: InputColumn) -> list[tuple[Value, ...]]:
+    records = ColumnarReader().read(Location(uri=str(path)), columns=columns)
     return [record.values for record in records]
 
 
@@ -46,7 +46,7 @@ def test_fetch_rows_of_a_large_row_group_are_found_in_any_of_its_batches(tmp_pat
     texts = [str(index) for index in range(700)]
     pq.write_table(pa.table({"text": texts}), tmp_path / "f")
     location = Location(uri=str(tmp_path / "f"))
-    places = [record.place for record in ColumnarReader().read(location, columns=(TEXT,), groups=None)]
+    places = [record.place for record in ColumnarReader().read(location, columns=(TEXT,))]
     assert places == [Place(start=0, stop=row) for row in range(700)]
     for rows in ([0], [255, 256], [256], [511, 512, 699]):
         fetched = ColumnarReader().fetch(location, columns=(TEXT,), places=[places[row] for row in rows])

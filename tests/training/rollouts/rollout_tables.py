@@ -7,8 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from memagent_batch.domain.rewards import Advantage, group_advantages
+from memagent_batch.config.job import Advantage
 from memagent_batch.store.location import Location
+from memagent_batch.training.rollouts.rewards import group_advantages
 from memagent_batch.training.rollouts.table import ROLLOUTS, ROLLOUTS_FILE, ROLLOUTS_FORMAT, write_rollouts
 
 NUM_TURNS = 3

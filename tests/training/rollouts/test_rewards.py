@@ -5,15 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memagent_batch.config.job import Advantage
 from memagent_batch.domain.answers import Extraction
-from memagent_batch.domain.rewards import (
-    BUILT_IN_REWARDS,
-    Advantage,
-    built_in_reward,
-    group_advantages,
-    rewards_are_equal,
-)
 from memagent_batch.domain.scores import CONTAINMENT_METRICS
+from memagent_batch.plugins import REWARDS as REGISTRY
+from memagent_batch.training.rollouts.rewards import built_in_reward, group_advantages, rewards_are_equal
 
 OFFICIAL_PAIRS = [
     ("\\boxed{Beatles}", ["The Beatles"], 0.0),
@@ -98,11 +94,11 @@ def test_reward_of_a_response_is_that_by_hand(name: str, response: str, reward: 
 
 
 def test_rewards_that_are_named_are_all_there() -> None:
-    for name in BUILT_IN_REWARDS:
+    for name in REGISTRY.built_in:
         assert built_in_reward(name, extraction=Extraction.AUTO)("\\boxed{x}", ["x"]) == 1.0
 
 
-@pytest.mark.parametrize("name", BUILT_IN_REWARDS)
+@pytest.mark.parametrize("name", REGISTRY.built_in)
 @pytest.mark.parametrize("guess", ["the", "...", "", "e", "Paris London Rome 42"])
 def test_reward_of_a_guess_that_suits_every_question_is_never_full(name: str, guess: str) -> None:
     reward = built_in_reward(name, extraction=Extraction.AUTO)

@@ -2,26 +2,14 @@
 
 import statistics
 from collections.abc import Callable, Sequence
-from enum import StrEnum
 
+from memagent_batch.config.job import Advantage
 from memagent_batch.domain.answers import Extraction, closed_text, extract_answer
 from memagent_batch.domain.scores import Metric, score
+from memagent_batch.plugins import BOXED, BOXED_NORMALISED, REWARDS
 
 Reward = Callable[[str, Sequence[str]], float]
 """From the whole response of the answer turn and the references to a number. A user's own has this signature."""
-
-BOXED = "boxed"
-r"""1 where the text of the last `\boxed{...}` is a reference except for case, spaces and a little LaTeX, else 0.
-
-The reward of MemAgent's published training (its `hotpotqa` verifier). Articles and punctuation count."""
-
-BOXED_NORMALISED = "boxed_normalised"
-r"""1 where the text of the last complete `\boxed{...}` equals a reference, both normalised as in `em`, else 0."""
-
-BUILT_IN_REWARDS = (BOXED, BOXED_NORMALISED, Metric.EM, Metric.F1, Metric.HOTPOTQA_F1)
-"""Names of rewards that need no code; those of metrics score the extracted answer.
-
-Metrics of containment are not among them: a policy would earn them by listing candidates instead of reading."""
 
 BOXED_WITHIN = 300
 """Characters at the end of a response in which `boxed` looks for the box."""
@@ -52,35 +40,13 @@ EPSILON = 1e-6
 """Added to the standard deviation before it divides, as trainers do."""
 
 
-class Overlong(StrEnum):
-    """How a sample is rewarded when one of its turns was cut at its budget."""
-
-    KEEP = "keep"
-    """It is rewarded like any other."""
-    ZERO = "zero"
-    """Its reward is 0."""
-    MASK = "mask"
-    """It has no reward and no advantage, and its tokens are masked out (DAPO's overlong filtering)."""
-
-
-class Advantage(StrEnum):
-    """How rewards become advantages."""
-
-    CENTRED = "centred"
-    """Reward minus the group's mean reward: the published form."""
-    STANDARDISED = "standardised"
-    """The same, divided by the group's standard deviation (of a sample, n - 1) plus 1e-6: GRPO's form."""
-    LEAVE_ONE_OUT = "leave_one_out"
-    """Reward minus the mean reward of the others: RLOO's form."""
-
-
 def built_in_reward(name: str, *, extraction: Extraction) -> Reward:
     """The reward of this name, for answers that are taken out of responses in this way.
 
     Raises:
         ValueError: there is none of this name.
     """
-    if name not in BUILT_IN_REWARDS:
+    if name not in REWARDS.built_in:
         raise ValueError(f"{name!r} is not a built-in reward")
     if name == BOXED:
         return boxed_reward

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from memagent_batch.runs import partial
+from memagent_batch.flows import partial
 from memagent_batch.runs.history import recorded_plan, write_begun_plan
 from memagent_batch.runs.manifest import RUN_FILE
 from memagent_batch.store.json_files import json_bytes, read_json

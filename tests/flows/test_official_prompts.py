@@ -6,8 +6,7 @@ import pytest
 
 from memagent_batch.domain.prompts import AnswerForm, split_slots
 from memagent_batch.errors import PromptSetError
-from memagent_batch.prompts.files import load_prompt_set, save_prompt_set
-from memagent_batch.prompts.official import (
+from memagent_batch.flows.official_prompts import (
     MEMAGENT,
     PI_MEM,
     PUBLICATIONS,
@@ -15,6 +14,7 @@ from memagent_batch.prompts.official import (
     Publication,
     import_official,
 )
+from memagent_batch.prompts.files import load_prompt_set, save_prompt_set
 
 TRAINED = AnswerForm.BOXED_AS_TRAINED
 UPDATE = "Q {prompt}\nM {memory}\nC {chunk}\n{{set}}"
