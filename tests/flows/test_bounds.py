@@ -86,8 +86,10 @@ def require_equal_after_stops(job: JobConfig, tmp_path: Path) -> None:
             taken = sum(row["num_prompt_tokens"] + len(row["token_ids"]) for row in turns(bounded))
             assert most <= taken - taken_before
             assert taken < all_tokens
-            taken_before = taken
             state = read_state(Location(uri=job.output))
+            assert state["progress"] is not None
+            assert state["progress"]["tokens"] == taken - taken_before
+            taken_before = taken
             assert (state["state"], state["stopped_because"], state["counts"]) == ("stopped", why, None)
             assert "max_tokens" in why
             assert not (Path(job.output) / "answers").exists()
