@@ -323,7 +323,7 @@ class IndexedFiles:
         first, table = found.shards[0], found.table
         scheme = first.documents.rpartition("://")[0]
         place = [scheme, first.root] if table is None else [table.uri, sorted(table.columns.items())]
-        rules = json.dumps([_CODE, settings.model_dump(mode="json"), repr(place)])
+        rules = json.dumps([_CODE, settings.model_dump(mode="json", exclude={"inventory"}), repr(place)])
         return cls(versions=found.versions, files=found.files, rules=sha256(rules.encode()).hexdigest())
 
 

@@ -28,7 +28,7 @@ def sign(scan: Location, *words: str) -> int:
 
 
 def summary(scan: Location) -> dict[str, Any]:
-    write_site(scan, scan / "page", context_chars=None, is_large_allowed=False)
+    write_site([scan], scan / "page", context_chars=None, is_large_allowed=False)
     said: dict[str, Any] = json.loads((scan / "page/summary.json").read_bytes())
     return said
 

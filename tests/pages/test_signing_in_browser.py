@@ -52,7 +52,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Location, dict[tu
 
 
 def written(output: Location) -> str:
-    write_site(output, output / "page", context_chars=2000, is_large_allowed=False)
+    write_site([output], output / "page", context_chars=2000, is_large_allowed=False)
     return Path((output / "page/index.html").path).as_uri()
 
 
