@@ -9,9 +9,9 @@ from memagent_batch.convert.table import CONVERTED
 from memagent_batch.documents.converted import SOURCE_COLUMNS
 from memagent_batch.review.labels import LABELS
 from memagent_batch.review.population import REVIEW_SAMPLE
+from memagent_batch.review.sign_offs import SIGN_OFFS
 from memagent_batch.runs.comparison import DIFFERENCES
 from memagent_batch.runs.results import MAX_RESULT_COLUMNS, results_schema
-from memagent_batch.runs.sign_offs import SIGN_OFFS
 from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, REMOVED_TABLE, RUN_PLAN
 from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG, TURN_LOG
 from memagent_batch.training.rollouts.table import ROLLOUTS

@@ -29,7 +29,7 @@ class ShowStatus(OutputCommand):
 
 
 class Partial(OutputCommand):
-    """Writes the answers that a running or stopped run has so far to `partial/`, marked as incomplete.
+    """Writes the answers that a running or stopped run has so far to `partial/answers.parquet`, marked as incomplete.
     The tables and the run stay as they are.
     """
 

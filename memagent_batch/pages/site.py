@@ -44,11 +44,11 @@ from memagent_batch.pages.readings import (
     table_rows,
 )
 from memagent_batch.pages.summary import Summary
+from memagent_batch.review.estimate_files import latest_estimates
+from memagent_batch.review.sign_offs import current_sign_offs
 from memagent_batch.runs.comparison import AnswerChange
 from memagent_batch.runs.document_texts import DocumentTexts
-from memagent_batch.runs.estimates import latest_estimates
 from memagent_batch.runs.manifest import Manifest, require_manifest
-from memagent_batch.runs.sign_offs import current_sign_offs
 from memagent_batch.runs.tables import REMOVED_FOLDER
 from memagent_batch.store.claims import ABANDONED_AFTER, read_owner_record, replace_shown
 from memagent_batch.store.errors import output_errors

@@ -95,7 +95,7 @@ def require_equal_after_stops(job: JobConfig, tmp_path: Path) -> None:
             assert not (Path(job.output) / "answers").exists()
             partial = write_partial(Location(uri=job.output))
             assert 0 < partial["readings_shown"] < partial["readings_asked"] == NUM_DOCUMENTS
-            shown = read_tables(Location(uri=job.output), partial["files"]).to_pylist()
+            shown = read_tables(Location(uri=job.output), [partial["file"]]).to_pylist()
             assert len(shown) == partial["readings_shown"]
             assert set(comparable(shown)) < set(comparable(table(unbounded, whole, "answers")))
     assert manifest is not None

@@ -12,7 +12,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from memagent_batch.cli.main import main
 from memagent_batch.pages.site import write_site
-from memagent_batch.runs.sign_offs import current_sign_offs
+from memagent_batch.review.sign_offs import current_sign_offs
 from memagent_batch.store.location import Location
 from tests.pages.reviewed_run import QUESTIONS, Scan, write_scan
 from tests.pages.test_site_in_browser import WAIT_SECONDS, column, log_of, opened, search, state
