@@ -14,7 +14,7 @@ BAR_CHARACTERS = 30
 
 
 class ShowStatus(OutputCommand):
-    """Shows what a running, finished or dead run has done, from its log and manifest alone."""
+    """Shows what a running, finished or dead run has done, by what it has noted in its output."""
 
     command = "memagent status"
     examples = ("memagent status out/", "memagent status s3://bucket/scan/")

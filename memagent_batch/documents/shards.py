@@ -128,6 +128,8 @@ def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
     documents: Sequence[Location] = places
     where = None if settings.where is None else parse_where(settings.where)
     table = _find_table(documents)
+    if table is not None and settings.inventory:
+        raise InputError(f"input.inventory: {documents[0]} is a table, which lists its own files; leave it out")
     if table is not None:
         return _table_shards(table, documents[0], where=where, settings=settings)
     pins = {place.uri: pinned for place in documents if (pinned := _pinned(place)) is not None}
@@ -148,8 +150,9 @@ def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
         found |= {Format.TEXT: named} if named else {}
     if where is not None:
         _require_filtered(found, where=columns_of(where))
-    found[Format.TEXT] = [file for file in found.get(Format.TEXT, ()) if settings.takes(file.name)]
-    _require_some([each for each in found.values() if each], settings=settings)
+    if settings.slice:
+        found[Format.TEXT] = [file for file in found.get(Format.TEXT, ()) if settings.takes(file.name)]
+        _require_some([each for each in found.values() if each], settings=settings)
     shards = [
         shard for format_, files in sorted(found.items()) for shard in _shards_of_files(place, files, format_=format_)
     ]
