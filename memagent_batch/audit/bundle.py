@@ -9,12 +9,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypedDict
 
+from memagent_batch.audit.card import CARD_FILE, card
 from memagent_batch.errors import OutputChangedError
-from memagent_batch.runs.estimates import REVIEWS_FOLDER
+from memagent_batch.review.estimate_files import REVIEWS_FOLDER, read_estimates
+from memagent_batch.review.sign_offs import SIGNED_FOLDER
 from memagent_batch.runs.history import RUNS_FOLDER, PastRun
 from memagent_batch.runs.manifest import MANIFEST_FILE
 from memagent_batch.runs.record import (
-    CARD_FILE,
     NAMESPACE,
     READ_BYTES,
     RECORD_FILES,
@@ -22,10 +23,8 @@ from memagent_batch.runs.record import (
     SUMS_FILE,
     parse_sums,
     record_file,
-    run_card,
     sums_bytes,
 )
-from memagent_batch.runs.sign_offs import SIGNED_FOLDER
 from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER
 from memagent_batch.store.errors import FILE_ERRORS, storage_errors
 from memagent_batch.store.location import Location
@@ -68,7 +67,8 @@ def write_bundle(past: PastRun, target: Location, *, with_tables: bool) -> Packe
                 hashes[name] = _pack_file(archive, name, output / name)
                 if recorded.get(name, hashes[name]) != hashes[name]:
                     raise OutputChangedError(f"{output / name} has changed while it was packed; run the command again")
-            for name, text in ((CARD_FILE, run_card(past)), (README_FILE, _readme(past.run_id, run_sums))):
+            shown = card(past, estimates=read_estimates(output))
+            for name, text in ((CARD_FILE, shown), (README_FILE, _readme(past.run_id, run_sums))):
                 archive.writestr(_entry(name), text.encode())
                 hashes[name] = sha256(text.encode()).hexdigest()
             archive.writestr(_entry(SUMS_FILE), sums_bytes(hashes))

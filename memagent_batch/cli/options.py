@@ -47,12 +47,12 @@ BOUNDS = (
 """Settings of how much a run reads and costs."""
 MODEL = ("model", "prompt_set", "window_tokens", "policy.kind", "policy.chunk_tokens", "engine")
 """Everyday settings: what reads."""
-WHOLE = frozenset({"documents", "ask", "sheets", "over"})
+WHOLE = frozenset({"documents", "ask", "sheets", "over", "output"})
 """Lists whose parts may hold commas."""
 PATHS = frozenset(
     {"documents", "questions", "again_from", "output", "rollouts", "reference", "allowed_signers"}
     | {"over", "to", "into", "sheets", "suite", "answers", "essays", "variants"}
-    | {"job"}
+    | {"job", "input.inventory"}
 )
 """Options whose value is a path or URL."""
 SHORT = {"again_where": "--where"}

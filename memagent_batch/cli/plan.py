@@ -58,7 +58,7 @@ class PlanRun(JobSettings, Command):
             from memagent_batch.flows.plan import plan_checked  # after the check, since Ray's import takes a second
 
         plan = plan_checked(checked)
-        replicas = job.pool.max_replicas or job.pool.replicas
+        replicas = job.pool.most_replicas
         costs: dict[str, object] = {"estimate": estimate(plan, rates, replicas=replicas)} if rates else {}
         prices = (job.price_per_million_prompt_tokens, job.price_per_million_completion_tokens)
         if any(prices):

@@ -14,7 +14,7 @@ BAR_CHARACTERS = 30
 
 
 class ShowStatus(OutputCommand):
-    """Shows what a running, finished or dead run has done, from its log and manifest alone."""
+    """Shows what a running, finished or dead run has done, by what it has noted in its output."""
 
     command = "memagent status"
     examples = ("memagent status out/", "memagent status s3://bucket/scan/")
@@ -29,7 +29,7 @@ class ShowStatus(OutputCommand):
 
 
 class Partial(OutputCommand):
-    """Writes the answers that a running or stopped run has so far to `partial/`, marked as incomplete.
+    """Writes the answers that a running or stopped run has so far to `partial/answers.parquet`, marked as incomplete.
     The tables and the run stay as they are.
     """
 

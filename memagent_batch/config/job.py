@@ -82,16 +82,32 @@ class PoolConfig(Section):
     """Turns that one actor keeps going at once; readings share them fairly. By default 256, or `readings_in_flight` if
     that is more."""
 
+    @property
+    def most_replicas(self) -> int:
+        """Actors that read side by side, at most."""
+        return self.max_replicas or self.replicas
+
+
+FLUSH_SECONDS = 5.0
+"""Longest time that a finished turn waits for its file, where few replicas write."""
+MAX_FLUSHES_PER_SECOND = 20
+"""Flushes of all replicas together: more files make listings of the log slow."""
+
 
 class LogConfig(Section):
     """The turn log. A crash costs at most one flush interval of model calls."""
 
-    flush_seconds: Seconds = 5.0
-    """Longest time that a finished turn waits for its file."""
+    flush_seconds: Seconds | None = None
+    """Longest time that a finished turn waits for its file. By default 5 s, and with more than 100 replicas a 20th of a
+    second for each, so that all of them together write 20 times a second: 50 s with 1,000."""
     flush_bytes: Count = 4 * 1024 * 1024
     """A flush comes earlier when this many bytes wait."""
     outage_seconds: Annotated[float, Field(ge=0)] = 300.0
     """Longest time that a failing flush is tried again; turns wait meanwhile, and then the run stops."""
+
+    def paced(self, replicas: int) -> float:
+        """Seconds that a finished turn waits at most, where so many write."""
+        return self.flush_seconds or max(FLUSH_SECONDS, replicas / MAX_FLUSHES_PER_SECOND)
 
 
 class DriverConfig(Section):

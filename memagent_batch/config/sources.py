@@ -18,6 +18,7 @@ from pydantic import (
 
 from memagent_batch.config.section import Count, Section, Text, TextOrTexts, as_tuple
 from memagent_batch.config.storage import StorageOptions, StorageSetting
+from memagent_batch.domain.addresses import permanent_number
 
 
 def _question_form(question: Any) -> str:
@@ -31,6 +32,8 @@ _TextOrRow = Annotated[
 Asked = Annotated[tuple[_TextOrRow, ...], BeforeValidator(as_tuple)]
 """One question or several: texts, or rows of a question list."""
 
+_SLICE_DIGITS = 15
+"""Hex digits of a permanent random number that say which slice a document is in: 60 bits."""
 _Bytes = Annotated[int, Field(ge=1, le=10**15)]
 
 
@@ -76,6 +79,12 @@ class InputConfig(Section):
     """Line above the text of each row, with columns in braces: `{sender}, {sent_at}`. For `order_columns`."""
     separator: str = "\n\n"
     """Text between the rows of a document. For `order_columns`."""
+    inventory: Text | None = None
+    """Lists the files of `documents`, a folder, in place of its store: Parquet files with columns `path` (or `key`),
+    `size` and `etag`, or `manifest.json` of S3 Inventory."""
+    slice: Annotated[str, Field(pattern=r"^[1-9]\d*/[1-9]\d*$")] | None = None
+    """Part of the documents that is read, as `3/20` for the third of twenty: by permanent random number, of the
+    document_id. Each slice has an output of its own."""
     max_document_bytes: _Bytes | None = 1024**3
     """Longest text of a document, unpacked, in UTF-8, bytes; of JSONL and CSV also the longest line. A longer one fails
     its document alone. By default 1 GiB, some 250 million tokens; null for no bound."""
@@ -97,6 +106,21 @@ class InputConfig(Section):
     def is_converted(self) -> bool:
         """Whether the rows are parts of documents, as `memagent convert` writes them."""
         return self.format == "converted"
+
+    def takes(self, document_id: str) -> bool:
+        """Whether a document is in the slice."""
+        if self.slice is None:
+            return True
+        number, count = map(int, self.slice.split("/"))
+        return int(permanent_number("slice", document_id)[:_SLICE_DIGITS], 16) % count == number - 1
+
+    @field_validator("slice")
+    @classmethod
+    def _check_slice(cls, part: str | None) -> str | None:
+        number, count = map(int, (part or "1/1").split("/"))
+        if number > count:
+            raise ValueError(f"there is no slice {number} of {count}; write 1/{count} to {count}/{count}")
+        return part
 
     @field_validator("locator", "header")
     @classmethod

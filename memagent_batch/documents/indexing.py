@@ -69,7 +69,8 @@ def index_shard(shard: Shard, *, settings: InputConfig, storage_options: Options
     """
     schema = row_schema(settings) if settings.order_columns else index_schema(settings)
     documents = documents_place(shard.documents, storage_options)
-    yield from index_tables(_index_rows(documents, shard, settings=settings), schema=schema)
+    rows = _index_rows(documents, shard, settings=settings)
+    yield from index_tables((row for row in rows if settings.takes(row.document_id)), schema=schema)
 
 
 def require_first_records(shard: Shard, *, settings: InputConfig, storage_options: Options) -> None:
@@ -102,14 +103,15 @@ def _file_rows(documents: Location, path: str, name: str, *, shard: Shard, setti
     try:
         for record in document_records(place, name=name, shard=shard, settings=settings):
             if record.error is None:
-                yield _index_row(record, path=path, format_=shard.format, settings=settings)
+                if settings.takes(str(record.values[0])):  # else its text need not be hashed
+                    yield _index_row(record, path=path, format_=shard.format, settings=settings)
                 continue
             in_file = record.where.removeprefix(place.uri).partition(" (")[0]
             yield bad(document_id=f"{name}{in_file}", error=mask_urls(str(record.error)))
-    except InputUnreachableError:
-        raise
     except InputError as error:
-        if settings.on_bad_file == OnBadFile.FAIL:
+        is_gone = settings.inventory is not None and not place.exists()  # since the inventory was written
+        is_unreachable = isinstance(error, InputUnreachableError) and not is_gone
+        if settings.on_bad_file == OnBadFile.FAIL or is_unreachable:
             raise
         groups = f", row groups {shard.groups[0]} to {shard.groups[1] - 1}" if shard.groups else ""
         yield bad(document_id=f"{name}{groups}", error=mask_urls(str(error)))

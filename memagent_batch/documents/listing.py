@@ -70,20 +70,27 @@ class InputFile:
         return self.path.removeprefix(self.root)
 
 
-def list_files(location: Location, *, keep_left_out: bool = False) -> list[InputFile]:
+Inventory = Callable[[Location], Iterable[tuple[str, int, str | None]]]
+"""Gives path, size and version of each file below a folder."""
+
+
+def list_files(
+    location: Location, *, keep_left_out: bool = False, inventory: Inventory | None = None
+) -> list[InputFile]:
     """Files of a file, folder or glob, sorted by path.
 
     Args:
         location: The file, folder or glob.
         keep_left_out: Whether hidden files, and files that can't be taken, are listed with the reason.
+        inventory: Lists a folder in place of its file system.
 
     Raises:
         InputError: there is none, one of them is not a plain file or part of a lake's table, or the location can't be
             reached.
     """
     with input_errors(location.uri):
-        info = _info(location)
         path = location.path
+        info = {"type": "directory"} if inventory is not None else _info(location)
         if info is not None and info["type"] != "directory":
             root = posixpath.dirname(path).rstrip("/") + "/"
             _refuse_tables_around(location, root=root, paths=())
@@ -91,9 +98,15 @@ def list_files(location: Location, *, keep_left_out: bool = False) -> list[Input
         if info is None and not _MAGIC & set(path):
             raise InputError(f"{location.uri}: no such file or folder; check the path")
         root = f"{path.rstrip('/')}/" if info is not None else _glob_root(path)
-        if location.is_local and info is not None:
-            found: Mapping[str, Any] = {name: name for name in _paths_below(path)}
-            make: Callable[[Any], InputFile] = partial(_local_file, root=root)
+        make: Callable[[Any], InputFile]
+        found: Mapping[str, Any]
+        if inventory is not None:
+            found = {name: (name, size, version) for name, size, version in inventory(location)}
+            _refuse_listed_tables(location, found)
+            make = partial(_inventory_file, root=root)
+        elif location.is_local and info is not None:
+            found = {name: name for name in _paths_below(path)}
+            make = partial(_local_file, root=root)
         else:
             found = location.fs.find(path, detail=True) if info is not None else _expand(location)
             _refuse_listed_tables(location, found)
@@ -101,14 +114,18 @@ def list_files(location: Location, *, keep_left_out: bool = False) -> list[Input
         files = _input_files(found, make, root=root, keep_left_out=keep_left_out)
         listed = set(_listed_paths(location, root=root, paths=[file.path for file in files]))
         files = [file for file in files if file.path in listed]
-        is_whole = info is not None and not location.is_local  # hidden names were listed too
+        is_whole = info is not None and (inventory is not None or not location.is_local)  # hidden names were listed too
         _refuse_tables_around(location, root=root, paths=() if is_whole else [file.path for file in files])
+    if not files and inventory is not None:
+        raise InputError(f"{location.uri}: input.inventory lists no file below it; name a folder that it lists")
     if not files:
         raise InputError(f"{location.uri} holds no files (hidden ones and names that start with _ are left out)")
     return sorted(files, key=attrgetter("path"))
 
 
-def list_places(places: Sequence[Location], *, keep_left_out: bool = False) -> list[InputFile]:
+def list_places(
+    places: Sequence[Location], *, keep_left_out: bool = False, inventory: Inventory | None = None
+) -> list[InputFile]:
     """Files of all places, as `list_files` lists them; a file that is in two of them once.
 
     With several places, a name is the path below the folder that holds all of them, so that no two are the same, and
@@ -117,9 +134,10 @@ def list_places(places: Sequence[Location], *, keep_left_out: bool = False) -> l
     Raises:
         InputError: a place has no file, or is on another file system than the first.
     """
+    listed = partial(list_files, keep_left_out=keep_left_out, inventory=inventory)
     if len(places) == 1:
-        return list_files(places[0], keep_left_out=keep_left_out)
-    files = {file.path: file for place in places for file in list_files(place, keep_left_out=keep_left_out)}
+        return listed(places[0])
+    files = {file.path: file for place in places for file in listed(place)}
     for place in places:
         if place.fs != places[0].fs:
             raise InputError(
@@ -268,6 +286,11 @@ def _found_file(location: Location, info: Mapping[str, Any], *, root: str) -> In
         if info["type"] != "file":
             raise InputError(f"{name!r} is {_file_kind(info)}, not a file; move it away")
     return _input_file(name, root=root, size_bytes=int(info.get("size") or 0), version=_store_version(info))
+
+
+def _inventory_file(entry: tuple[str, int, str | None], *, root: str) -> InputFile:
+    path, size_bytes, version = entry
+    return _input_file(path, root=root, size_bytes=size_bytes, version=version)
 
 
 def _local_file(path: str, *, root: str) -> InputFile:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memagent_batch.config.sources import InputConfig
 from memagent_batch.documents.formats.formats import READERS, Format, format_of
 from memagent_batch.documents.formats.records import ColumnKind, InputColumn, Presence, Unreadable, Value, column_value
 from memagent_batch.documents.listing import list_files
@@ -184,6 +185,14 @@ def most_questions(questions: pa.Table) -> int:
     counts = Counter(questions["document_id"].to_pylist())
     of_every_document = counts.pop(None, 0)
     return of_every_document + max(counts.values(), default=0)
+
+
+def questions_of_slice(questions: pa.Table, settings: InputConfig) -> pa.Table:
+    """The questions without those that are bound to documents of other slices."""
+    if settings.slice is None:
+        return questions
+    taken = [each is None or settings.takes(each) for each in questions["document_id"].to_pylist()]
+    return questions.filter(pa.array(taken, pa.bool_()))
 
 
 def missing_again(document_ids: pa.Array, index: pa.Table) -> list[str]:

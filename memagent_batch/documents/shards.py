@@ -22,6 +22,7 @@ from memagent_batch.documents.formats.formats import (
     format_of,
     is_named_text,
 )
+from memagent_batch.documents.inventory import read_inventory
 from memagent_batch.documents.lake.table import Table, TableColumns, TableFile, at_version, partition_values, table_name
 from memagent_batch.documents.lake.tables import documents_place, find_table
 from memagent_batch.documents.listing import InputFile, into_batches, list_places
@@ -123,12 +124,15 @@ def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
     documents: Sequence[Location] = places
     where = None if settings.where is None else parse_where(settings.where)
     table = _find_table(documents)
+    if table is not None and settings.inventory:
+        raise InputError(f"input.inventory: {documents[0]} is a table, which lists its own files; leave it out")
     if table is not None:
         return _table_shards(table, documents[0], where=where, settings=settings)
     pins = {place.uri: pinned for place in documents if (pinned := _pinned(place)) is not None}
     documents = [pins[place.uri][0] if place.uri in pins else place for place in documents]
     place = documents[0]
-    listed = list_places(documents)
+    inventory = settings.inventory and Location(uri=settings.inventory, storage_options=place.storage_options)
+    listed = list_places(documents, inventory=partial(read_inventory, inventory=inventory) if inventory else None)
     if where is not None:
         listed = [file for file in listed if may_hold(where, partition_values(file.path, root=file.root))]
         _require_some(listed, settings=settings)
@@ -142,6 +146,9 @@ def find_shards(*places: Location, settings: InputConfig) -> FoundShards:
         found |= {Format.TEXT: named} if named else {}
     if where is not None:
         _require_filtered(found, where=columns_of(where))
+    if settings.slice:
+        found[Format.TEXT] = [file for file in found.get(Format.TEXT, ()) if settings.takes(file.name)]
+        _require_some([each for each in found.values() if each], settings=settings)
     shards = [
         shard for format_, files in sorted(found.items()) for shard in _shards_of_files(place, files, format_=format_)
     ]
@@ -195,7 +202,8 @@ def _table_shards(table: Table, documents: Location, *, where: Condition | None,
 def _require_some(files: Collection[object], *, settings: InputConfig) -> None:
     if not files:
         filtered = f" for which input.where can be true: {settings.where}" if settings.where else ""
-        raise InputError(f"documents: there is no file{filtered}")
+        part = f" in slice {settings.slice}: divide the documents into fewer slices" if settings.slice else ""
+        raise InputError(f"documents: there is no file{filtered}{part}")
 
 
 def _require_filtered(found: Mapping[Format, Sequence[InputFile]], *, where: frozenset[str]) -> None:

@@ -221,7 +221,9 @@ class ActorLife:
         agent, follow_ups = make_agent(task.agent), task.make_follow_ups()
         questions = Questions(task.load_questions(), fingerprint=task.fingerprint)
         output = task.output
-        log = TurnLogWriter(output, run_id=task.run_id, writer_id=self._writer_id, settings=task.log)
+        log = TurnLogWriter(
+            output, run_id=task.run_id, writer_id=self._writer_id, settings=task.log, replicas=task.pool.most_replicas
+        )
         self._log = log
         suspects = Suspects(await task.board.deaths())
         logged = await self._logged(questions, follow_ups)

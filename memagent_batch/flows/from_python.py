@@ -263,7 +263,7 @@ def export(
 
 
 def page(
-    output: PlaceOrPath,
+    output: PlaceOrPath | Sequence[PlaceOrPath],
     *,
     to: PlaceOrPath | None = None,
     context: int | None = CONTEXT_CHARS,
@@ -272,17 +272,18 @@ def page(
     """Writes the answers of the last finished run as pages, as `memagent page` does, however large they become.
 
     Args:
-        output: The output of `answer`.
-        to: Folder of the pages; `page/` in the output by default.
+        output: The output of `answer`; several, such as those of slices, are shown as one run.
+        to: Folder of the pages; `page/` in the first output by default.
         context: Characters of the document that are shown before and behind evidence; None for evidence alone.
         storage_options: Arguments of the file system.
 
     Raises:
         OutputError: no run has finished, or the folder holds other files.
     """
-    place = _location(output, storage_options)
-    target = place / "page" if to is None else _location(to, storage_options)
-    return write_site(place, target, context_chars=context, is_large_allowed=True)
+    outputs = [output] if isinstance(output, str | PathLike) else output
+    places = [_location(each, storage_options) for each in outputs]
+    target = places[0] / "page" if to is None else _location(to, storage_options)
+    return write_site(places, target, context_chars=context, is_large_allowed=True)
 
 
 def make_review(

@@ -1,19 +1,21 @@
 """What a run has answered so far, while it lasts or after it stopped: read from its record and log, and marked as such.
 
-It never stands among the tables: `partial/answers/` is beside them, and `partial/partial.json` names its files. A run
-takes no notice of it, and nothing of the run is written or removed.
+It never stands among the tables, but in one file beside them, which the next call replaces. A run takes no notice of
+it, and nothing of the run is written or removed.
 """
 
-import json
-import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from memagent_batch.config.job import TableFormat
 from memagent_batch.domain.answers import Extraction
@@ -23,39 +25,32 @@ from memagent_batch.runs.manifest import RUN_FILE, read_manifest, read_run_recor
 from memagent_batch.runs.parts import PART_READINGS
 from memagent_batch.runs.projection import Projection, answers_table, carried_values, load_part_log, part_readings
 from memagent_batch.runs.reading_state import Rows, rows_of, with_log_files
-from memagent_batch.store.claims import ABANDONED_AFTER, replace_shown
 from memagent_batch.store.database import run_query
 from memagent_batch.store.errors import output_errors
-from memagent_batch.store.json_files import json_bytes
 from memagent_batch.store.location import Location
-from memagent_batch.store.parquet import map_parquet, parquet_bytes
+from memagent_batch.store.parquet import map_parquet
 from memagent_batch.store.turn_log.index import LogIndex, scan_log
 from memagent_batch.store.turn_log.question_list import asked_follow_ups, read_asked, with_asked
 
-PARTIAL_FOLDER = "partial"
-PARTIAL_FILE = "partial/partial.json"
-_ANSWERS = f"{PARTIAL_FOLDER}/answers"
+PARTIAL_FILE = "partial/answers.parquet"
 _ENDED = """
 select document, dense_rank() over (order by num_readings // $part_readings) - 1 as part from (
     select document, sum(len(readings)) over (order by list_max(outcome_files) nulls first, document) as num_readings
     from plan where len(outcome_files) > 0 or error is not null)
 order by part
 """
-_STAMP = "%Y%m%dT%H%M%S"
 INCOMPLETE = "memagent:incomplete"
-"""Schema metadata of each file; its value says of which run, and when."""
+"""Schema metadata of the file; its value says of which run, and when."""
 
 
 class PartialRecord(TypedDict):
-    """What `partial.json` says."""
+    """What was written."""
 
-    is_complete: bool
-    """Never."""
     run_id: str
     made_at: str
     readings_asked: int
     readings_shown: int
-    files: list[str]
+    file: str
     """Below the output."""
 
 
@@ -71,40 +66,29 @@ class _BegunRun:
 
 
 def write_partial(output: Location) -> PartialRecord:
-    """Writes the answers that a run has so far to `partial/`, in place of those that stood there.
+    """Writes the answers that a run has so far, in place of those that stood there.
 
     Raises:
         OutputError: there is no run, it has finished, or it has not begun to read.
     """
-    with output_errors(output.uri):
+    with output_errors(output.uri), NamedTemporaryFile(suffix=".parquet") as file:
         run = _begun_run(output)
-        made_at = datetime.now(UTC)
-        mark = f"run {run.projection.run_id} at {made_at.isoformat()}"
-        key, files, num_rows = uuid.uuid4().hex[:6], [], 0
-        for number, table in enumerate(_tables(run)):
-            name = f"{_ANSWERS}/{made_at:{_STAMP}}-{key}-part-{number:05d}.parquet"
-            marked = table.replace_schema_metadata({**(table.schema.metadata or {}), INCOMPLETE: mark})
-            (output / name).write_bytes(parquet_bytes(marked))
-            files.append(name)
-            num_rows += table.num_rows
-        record: PartialRecord = {
-            "is_complete": False,
-            "run_id": run.projection.run_id,
-            "made_at": made_at.isoformat(),
-            "readings_asked": run.asked,
-            "readings_shown": num_rows,
-            "files": files,
-        }
-        before = replace_shown(output / PARTIAL_FILE, json_bytes(record))
-        _remove_files(output, shown_before=json.loads(before)["files"] if before else [])
-    return record
-
-
-def _remove_files(output: Location, *, shown_before: Sequence[str]) -> None:
-    """Removes files that were shown before, and those of a writer that was stopped a day ago or longer."""
-    abandoned = f"{datetime.now(UTC) - ABANDONED_AFTER:{_STAMP}}"
-    left = [path for path in (output / _ANSWERS).files() if path.rsplit("/", 1)[-1] < abandoned]
-    output.delete_files([*{*((output / name).path for name in shown_before), *left}])
+        made_at, tables, num_rows = datetime.now(UTC).isoformat(), _tables(run), 0
+        first = next(tables)
+        mark = {**(first.schema.metadata or {}), INCOMPLETE: f"run {run.projection.run_id} at {made_at}"}
+        with pq.ParquetWriter(file, first.schema.with_metadata(mark), compression="zstd") as writer:
+            for table in chain([first], tables):
+                writer.write_table(table.replace_schema_metadata(mark))
+                num_rows += table.num_rows
+        file.flush()
+        (output / PARTIAL_FILE).write_file(Path(file.name))
+    return {
+        "run_id": run.projection.run_id,
+        "made_at": made_at,
+        "readings_asked": run.asked,
+        "readings_shown": num_rows,
+        "file": PARTIAL_FILE,
+    }
 
 
 def _begun_run(output: Location) -> _BegunRun:
@@ -137,11 +121,14 @@ def _begun_run(output: Location) -> _BegunRun:
 
 
 def _tables(run: _BegunRun) -> Iterator[pa.Table]:
-    """Rows of `ANSWERS`, by documents that ended at about the same time, so that a log file is read for one or two."""
+    """Rows of `ANSWERS`, by documents that ended at about the same time, so that a log file is read for one or two.
+
+    At least one table, which may be empty.
+    """
     plan = run.plan.select(["outcome_files", "error", "readings"])
     plan = plan.append_column("document", pa.array(np.arange(plan.num_rows)))
     ended = run_query(_ENDED, {"plan": plan}, part_readings=PART_READINGS)
-    for part in range(ended["part"][-1].as_py() + 1 if ended.num_rows else 0):
+    for part in range(ended["part"][-1].as_py() + 1 if ended.num_rows else 1):
         yield _answers(run, ended["document"].filter(pc.equal(ended["part"], part)).to_numpy())
 
 

@@ -247,7 +247,8 @@ def _checked_index(job: JobConfig, inputs: Inputs, *, executor: Executor) -> pa.
             made = (indexed.cast(schema) for indexed in _indexed_shards(shards, sources=job, executor=executor))
             index = in_order(on_disk(chain([index], made), schema=schema))
     if not index.num_rows:
-        raise InputError(f"documents: the files at {', '.join(job.documents)} hold no document")
+        part = f" of slice {job.input.slice}: divide the documents into fewer slices" if job.input.slice else ""
+        raise InputError(f"documents: the files at {', '.join(job.documents)} hold no document{part}")
     require_readable(index)
     require_unique_ids(index, documents=make_documents(job)[0])
     return index

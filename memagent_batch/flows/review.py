@@ -16,6 +16,7 @@ from memagent_batch.review.calibration import (
     positives_of,
     uniform_units,
 )
+from memagent_batch.review.estimate_files import ESTIMATE_FILE, REVIEWS_FOLDER
 from memagent_batch.review.estimate_page import estimate_page
 from memagent_batch.review.estimates import (
     CountedLabels,
@@ -51,7 +52,6 @@ from memagent_batch.review.record import (
 )
 from memagent_batch.review.sheet import parse_sheet
 from memagent_batch.review.strata import parse_labels
-from memagent_batch.runs.estimates import ESTIMATE_FILE, REVIEWS_FOLDER
 from memagent_batch.runs.manifest import Manifest, require_manifest
 from memagent_batch.store.errors import input_errors, output_errors
 from memagent_batch.store.json_files import write_json

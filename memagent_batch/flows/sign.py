@@ -7,8 +7,8 @@ from typing import TypedDict
 from memagent_batch.errors import InputError
 from memagent_batch.pages.readings import find_readings, table_rows
 from memagent_batch.review.sheet import parse_sign_sheet
+from memagent_batch.review.sign_offs import SignOff, append_sign_offs, current_sign_offs, reading_hash
 from memagent_batch.runs.manifest import require_manifest
-from memagent_batch.runs.sign_offs import SignOff, append_sign_offs, current_sign_offs, reading_hash
 from memagent_batch.runs.tables import ANSWERS_FOLDER
 from memagent_batch.store.errors import input_errors, output_errors
 from memagent_batch.store.location import Location

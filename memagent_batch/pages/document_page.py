@@ -10,10 +10,10 @@ from typing import Any
 from memagent_batch.documents.converted import SOURCE_NOTES, SOURCE_REVIEW
 from memagent_batch.evaluation.report.traces import Trace, make_trace
 from memagent_batch.pages.readings import Change, RunChanges, RunReading, outcome_of, shown_value, unread_of
+from memagent_batch.review.sign_offs import SignOff, reading_hash, signed_words
 from memagent_batch.runs.accepted_unread import accepted_reason
 from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.sign_offs import SignOff, reading_hash, signed_words
 from memagent_batch.store.turn_log.index import Row
 
 MAX_SHEET_READINGS = 50

@@ -8,12 +8,13 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from importlib import resources
-from itertools import groupby, islice
+from itertools import count, groupby, islice
 from operator import attrgetter
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 import jinja2
 from markupsafe import Markup
@@ -43,11 +44,11 @@ from memagent_batch.pages.readings import (
     table_rows,
 )
 from memagent_batch.pages.summary import Summary
+from memagent_batch.review.estimate_files import latest_estimates
+from memagent_batch.review.sign_offs import current_sign_offs
 from memagent_batch.runs.comparison import AnswerChange
 from memagent_batch.runs.document_texts import DocumentTexts
-from memagent_batch.runs.estimates import latest_estimates
 from memagent_batch.runs.manifest import Manifest, require_manifest
-from memagent_batch.runs.sign_offs import SignOff, current_sign_offs
 from memagent_batch.runs.tables import REMOVED_FOLDER
 from memagent_batch.store.claims import ABANDONED_AFTER, read_owner_record, replace_shown
 from memagent_batch.store.errors import output_errors
@@ -138,7 +139,7 @@ class AnswerTable:
         self.num_signed = 0
         self.question_ids: set[str] = set()
         self.num_documents = 0
-        self._files = files
+        self.files = files
         self._changes = changes
         self._rows: list[list[Any]] = []
         self._questions: dict[tuple[str, str], int] = {}
@@ -149,7 +150,7 @@ class AnswerTable:
         """Adds a row for each reading of a sheet."""
         self.num_documents += not sheet.first
         for place, view in enumerate(sheet.readings):
-            href = f"{self._files.build}/{sheet.path}#r-{place}"
+            href = f"{self.files.build}/{sheet.path}#r-{place}"
             is_changed = view.change is not None and view.change.kind == AnswerChange.CHANGED
             need = need_of(view.answer, is_changed=is_changed, is_accepted=view.accepted is not None)
             self.summary.add(view, need=need, href=href)
@@ -166,8 +167,8 @@ class AnswerTable:
             return
         path = f"rows/{len(self.paths):05d}.html"
         data = {"questions": [list(question) for question in self._questions], "rows": self._rows}
-        self._files.write(path, frame_page(_page_templates(), data))
-        self.paths.append(f"{self._files.build}/{path}")
+        self.files.write(path, frame_page(_page_templates(), data))
+        self.paths.append(f"{self.files.build}/{path}")
         self._rows, self._questions = [], {}
 
     def _row(self, view: ReadingView, *, href: str, need: int) -> list[Any]:
@@ -196,11 +197,42 @@ class AnswerTable:
         ]
 
 
-def write_site(output: Location, target: Location, *, context_chars: int | None, is_large_allowed: bool) -> WrittenSite:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ShownRun:
+    """The last finished run of an output, as the site shows it."""
+
+    output: Location
+    manifest: Manifest
+    changes: RunChanges
+    texts: DocumentTexts | None
+    """None without evidence, or if no text is to be shown."""
+
+    def sheets(self) -> Iterator[Sheet]:
+        """The documents of the run, a sheet or more each; `number` is 0 in all of them."""
+        view = partial(
+            view_reading,
+            manifest=self.manifest,
+            changes=self.changes,
+            signed=current_sign_offs(self.output),
+            output=str(self.output).rstrip("/"),
+        )
+        readings = stream_readings(self.output, self.manifest)
+        for document_id, of_document in groupby(readings, key=attrgetter("document_id")):
+            views = map(view, of_document)
+            first, held = 0, tuple(islice(views, MAX_SHEET_READINGS))
+            while held:
+                following = tuple(islice(views, MAX_SHEET_READINGS))
+                yield Sheet(number=0, document_id=document_id, first=first, is_last=not following, readings=held)
+                first, held = first + len(held), following
+
+
+def write_site(
+    outputs: Sequence[Location], target: Location, *, context_chars: int | None, is_large_allowed: bool
+) -> WrittenSite:
     """Writes the site of the last finished run of an output, whole or not at all.
 
     Args:
-        output: The run's location.
+        outputs: The run's location; several, such as those of slices, are shown as one run.
         target: The folder of the site.
         context_chars: Characters of the document on either side of evidence; None for no text.
         is_large_allowed: Whether it may show more than `LARGE_ANSWERS`.
@@ -210,37 +242,38 @@ def write_site(output: Location, target: Location, *, context_chars: int | None,
         InputError: texts are to be shown, and the documents can't be reached.
         StorageError: the site can't be written.
     """
-    with output_errors(output.uri):
-        manifest = require_manifest(output)
+    manifests = []
+    for output in outputs:
+        with output_errors(output.uri):
+            manifests.append(require_manifest(output))
     read_owner_record(target, SITE_RECORD_FILE, layout=LAYOUT, remedy="choose an empty folder with --to")
-    num_answers = manifest["counts"]["answers_rows"]
+    num_answers = sum(manifest["counts"]["answers_rows"] for manifest in manifests)
     if num_answers > LARGE_ANSWERS and not is_large_allowed:
         raise OutputError(
             f"the site would show {num_answers:,} answers; more than {LARGE_ANSWERS:,} take about 1 GB: pass --yes to "
             "write it"
         )
-    return _write_pages(output, target, manifest=manifest, context_chars=context_chars)
+    shown = map(partial(_shown_run, context_chars=context_chars), outputs, manifests)
+    return _write_pages(list(shown), target, context_chars=context_chars)
 
 
-def _write_pages(output: Location, target: Location, *, manifest: Manifest, context_chars: int | None) -> WrittenSite:
+def _shown_run(output: Location, manifest: Manifest, *, context_chars: int | None) -> _ShownRun:
     wanted = {} if context_chars is None else _documents_with_evidence(output, manifest)
     texts = DocumentTexts(output, manifest, wanted=wanted, without="--without-text") if wanted else None
-    changes = changes_of(output, manifest)
+    return _ShownRun(output=output, manifest=manifest, changes=changes_of(output, manifest), texts=texts)
+
+
+def _write_pages(runs: Sequence[_ShownRun], target: Location, *, context_chars: int | None) -> WrittenSite:
+    manifest, changes = _joined_manifest([run.manifest for run in runs]), _joined_changes([run.changes for run in runs])
+    number = count()
     with open_site(target) as files:
         table = AnswerTable(files, changes=changes)
-        without_text: set[str] = set()
-        for batch in _sheet_batches(_sheets(output, manifest, changes=changes, signed=current_sign_offs(output))):
-            found = _passages(batch, texts=texts, context_chars=context_chars or 0)
-            for sheet in batch:
-                passages = found[sheet.number]
-                if passages.missing:
-                    without_text.add(sheet.document_id)
-                values = {**template_values(sheet, passages), "since": changes.since}
-                files.write(sheet.path, render("document.html", {**values, "index": SHEET_TO_INDEX}))
-                table.add(sheet)
+        without_text = [
+            name for run in runs for name in _write_sheets(run, table, number=number, context_chars=context_chars or 0)
+        ]
         table.write()
-        values = _index_values(table, output=output, manifest=manifest, changes=changes)
-        values |= {"num_without_text": len(without_text), "build": files.build}
+        values = _index_values(table, runs, manifest=manifest, changes=changes)
+        values |= {"num_without_text": len({*without_text}), "build": files.build}
         index = render("index.html", values, script="grid.js", frames=True)
         publish_site(target, files, index)
     summary = _summary_files(table, manifest, changes=changes, removed=values["removed"])
@@ -252,9 +285,50 @@ def _write_pages(output: Location, target: Location, *, manifest: Manifest, cont
         run_id=manifest["run_id"],
         readings=table.outcomes.total(),
         documents=table.num_documents,
-        documents_without_text=len(without_text),
+        documents_without_text=len({*without_text}),
         files=files.num_files + 1 + len(summary),
         bytes=files.num_bytes + len(index) + sum(map(len, summary.values())),
+    )
+
+
+def _write_sheets(run: _ShownRun, table: AnswerTable, *, number: Iterator[int], context_chars: int) -> Iterator[str]:
+    """Writes the pages of a run; gives the documents whose text is gone."""
+    for batch in _sheet_batches(run.sheets(), number=number):
+        found = _passages(batch, texts=run.texts, context_chars=context_chars)
+        for sheet in batch:
+            passages = found[sheet.number]
+            if passages.missing:
+                yield sheet.document_id
+            values = {**template_values(sheet, passages), "since": run.changes.since}
+            table.files.write(sheet.path, render("document.html", {**values, "index": SHEET_TO_INDEX}))
+            table.add(sheet)
+
+
+def _joined_manifest(manifests: Sequence[Manifest]) -> Manifest:
+    """What the site says of all runs together: sums, the names of all, the longest time."""
+    joined: Any = {**manifests[0], "run_id": ", ".join(manifest["run_id"] for manifest in manifests)}
+    for name in ("counts", "spent"):
+        if all(name in manifest for manifest in manifests):
+            joined[name] = _sums([cast("Any", manifest)[name] for manifest in manifests])
+    changes = [manifest["changes"] for manifest in manifests]
+    joined["changes"] = {name: _sums([each[name] for each in changes]) for name in ("documents", "readings")}
+    for name in ("finished_at", "seconds"):
+        joined[name] = max(cast("Any", manifest)[name] for manifest in manifests)
+    return cast("Manifest", joined)
+
+
+def _sums(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    return {name: sum(each[name] for each in counts) for name in counts[0]}
+
+
+def _joined_changes(changes: Sequence[RunChanges]) -> RunChanges:
+    """What all runs changed; since when is said of none if one of them is the first of its output."""
+    since = [each.since for each in changes if each.since is not None]
+    return RunChanges(
+        since=", ".join(since) if len(since) == len(changes) else None,
+        readings={key: change for each in changes for key, change in each.readings.items()},
+        num_removed=sum(each.num_removed for each in changes),
+        problem=next((each.problem for each in changes if each.problem), None),
     )
 
 
@@ -269,22 +343,9 @@ def _documents_with_evidence(output: Location, manifest: Manifest) -> dict[str, 
     return found
 
 
-def _sheets(
-    output: Location, manifest: Manifest, *, changes: RunChanges, signed: Mapping[str, SignOff]
-) -> Iterator[Sheet]:
-    number = 0
-    view = partial(view_reading, manifest=manifest, changes=changes, signed=signed, output=str(output).rstrip("/"))
-    for document_id, readings in groupby(stream_readings(output, manifest), key=attrgetter("document_id")):
-        views = map(view, readings)
-        first, held = 0, tuple(islice(views, MAX_SHEET_READINGS))
-        while held:
-            following = tuple(islice(views, MAX_SHEET_READINGS))
-            yield Sheet(number=number, document_id=document_id, first=first, is_last=not following, readings=held)
-            number, first, held = number + 1, first + len(held), following
-
-
-def _sheet_batches(sheets: Iterator[Sheet]) -> Iterator[list[Sheet]]:
-    """Sheets whose texts are fetched together; the readings of a few documents."""
+def _sheet_batches(sheets: Iterator[Sheet], *, number: Iterator[int]) -> Iterator[list[Sheet]]:
+    """Sheets whose texts are fetched together, numbered; the readings of a few documents."""
+    sheets = (replace(sheet, number=next(number)) for sheet in sheets)
     for sheet in sheets:
         batch, num_readings = [sheet], len(sheet.readings)
         while num_readings < PAGE_BATCH_READINGS and (following := next(sheets, None)):
@@ -305,17 +366,19 @@ def _passages(batch: Sequence[Sheet], *, texts: DocumentTexts | None, context_ch
     return found
 
 
-def _index_values(table: AnswerTable, *, output: Location, manifest: Manifest, changes: RunChanges) -> dict[str, Any]:
+def _index_values(
+    table: AnswerTable, runs: Sequence[_ShownRun], *, manifest: Manifest, changes: RunChanges
+) -> dict[str, Any]:
     counted = Counter(change.kind.value.replace("added", "new") for change in changes.readings.values())
     num_readings = table.outcomes.total()
     return {
-        "name": str(output).rstrip("/").rsplit("/", 1)[-1],
+        "name": ", ".join(str(run.output).rstrip("/").rsplit("/", 1)[-1] for run in runs),
         "run_id": manifest["run_id"],
         "finished_at": manifest["finished_at"][:16].replace("T", " ") + " UTC",
         "model": manifest["settings"]["model"],
         "policy_kind": manifest["settings"]["policy"]["kind"],
         "changes": changes,
-        "removed": _removed_documents(output, manifest),
+        "removed": [name for run in runs for name in _removed_documents(run.output, run.manifest)][:SHOWN_REMOVED],
         "facts": {
             "documents": table.num_documents,
             "questions": len(table.question_ids),
@@ -324,7 +387,7 @@ def _index_values(table: AnswerTable, *, output: Location, manifest: Manifest, c
             **(dict.fromkeys(("changed", "new"), 0) | dict(counted) if changes.is_known else {}),
             **({"signed off": table.num_signed} if table.num_signed else {}),
         },
-        "estimates": latest_estimates(output),
+        "estimates": [each for run in runs for each in latest_estimates(run.output)],
         "site": {
             "files": table.paths,
             "readings": num_readings,

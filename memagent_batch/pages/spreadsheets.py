@@ -20,10 +20,10 @@ from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.escapes import is_formula
 from memagent_batch.errors import OutputError, require_extra
 from memagent_batch.pages.readings import NEEDS, GroupedRows, column_names, need_of, shown_value, table_rows
+from memagent_batch.review.sign_offs import SignOff, current_sign_offs, reading_hash, signed_words
 from memagent_batch.runs.accepted_unread import accepted_reason
 from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import Manifest, require_manifest
-from memagent_batch.runs.sign_offs import SignOff, current_sign_offs, reading_hash, signed_words
 from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, RESULTS_FOLDER, reading_ids
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.location import Location

@@ -10,9 +10,9 @@ import pyarrow as pa
 from memagent_batch.documents.where import parse_where
 from memagent_batch.domain.addresses import fingerprint
 from memagent_batch.errors import OutputError
+from memagent_batch.review.estimate_files import ESTIMATE_FILE, REVIEWS_FOLDER
 from memagent_batch.review.labels import NO, UNCLEAR, YES, Purpose
 from memagent_batch.review.population import SampleRow, StratumRule
-from memagent_batch.runs.estimates import ESTIMATE_FILE, REVIEWS_FOLDER
 from memagent_batch.store.errors import table_errors
 from memagent_batch.store.json_files import json_bytes, read_json
 from memagent_batch.store.location import Location

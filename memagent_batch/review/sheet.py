@@ -13,7 +13,7 @@ from memagent_batch.errors import InputError
 from memagent_batch.review.labels import NO, YES, LabelRow
 from memagent_batch.review.population import SampleRow
 from memagent_batch.review.record import Review
-from memagent_batch.runs.sign_offs import HASH_DIGITS, SignOff
+from memagent_batch.review.sign_offs import HASH_DIGITS, SignOff
 
 SHEET_COLUMNS = (
     *("document_id", "label", "comment", "question", "decision", "reviewer", "labelled_at", "blind"),

@@ -45,11 +45,6 @@ def bound_met(run: RunConfig, spent: Spent, *, seconds: float) -> str | None:
     return next((name for name, most in bounds if most is not None and taken[name] >= most), None)
 
 
-def num_actors(run: RunConfig) -> int:
-    """Most actors that read side by side."""
-    return run.pool.max_replicas or run.pool.replicas
-
-
 def stopping_line(run: RunConfig, *, bound: str, spent: Spent) -> str:
     """Says which bound a run has met, and what it had taken when its last turn ended."""
     tokens = spent["num_prompt_tokens"] + spent["num_completion_tokens"]
@@ -62,7 +57,7 @@ def stopping_line(run: RunConfig, *, bound: str, spent: Spent) -> str:
 def cost(run: RunConfig, sums: Spent | AnswerSums, *, seconds: float | None = None) -> float | None:
     """What turns of these sums cost; None where no price is set, or only that of time, and it is not known."""
     if run.price_per_hour is not None:
-        return None if seconds is None else round(run.price_per_hour * num_actors(run) * seconds / 3600, 6)
+        return None if seconds is None else round(run.price_per_hour * run.pool.most_replicas * seconds / 3600, 6)
     prompt = run.price_per_million_prompt_tokens or 0.0
     completion = run.price_per_million_completion_tokens or 0.0
     if not prompt and not completion:

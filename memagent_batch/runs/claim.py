@@ -69,10 +69,12 @@ def claim_output(output: Location, job: JobConfig) -> None:
     record = read_owner_record(output, RUN_FILE, layout=FORMAT, beside=(INPUT_FOLDER, *LOG_FOLDERS))
     if record is None:
         return
-    asked = (asked_documents(job), asked_questions(job))
-    if (record["documents"], record["questions"]) != asked and not job.adopt_output:
+    asked = (asked_documents(job), asked_questions(job), job.input.slice)
+    part = record["settings"].get("input", {}).get("slice")
+    if (record["documents"], record["questions"], part) != asked and not job.adopt_output:
+        of_slice = f"slice {part} of " if part else ""
         raise OutputError(
-            f"output: {output.uri} belongs to a run over documents {record['documents']} and questions "
+            f"output: {output.uri} belongs to a run over {of_slice}documents {record['documents']} and questions "
             f"{record['questions']}; choose another output, or pass --adopt-output to go on in this one"
         )
 

@@ -210,8 +210,6 @@ class RunRecord:
     asked: int
     fingerprint: str
     settings: Mapping[str, Any]
-    follow_up_turns: Sequence[str] = ()
-    """Fingerprints under which the log keeps the turns asked after its answers."""
     tables: Mapping[str, str] = field(default_factory=dict)
     """Version or snapshot of each table of a lake that is read."""
     sample: Sample | None = None

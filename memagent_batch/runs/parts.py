@@ -22,8 +22,16 @@ from memagent_batch.documents.document_index import CARRY_PREFIX
 from memagent_batch.runs.manifest import PartReport, read_manifest
 from memagent_batch.runs.plan import WORK_COLUMNS, Plan
 from memagent_batch.runs.projection import Projection, row_rules
-from memagent_batch.runs.reading_state import DOCUMENT, FILE_COLUMNS, add_files, rows_of, struct_column
+from memagent_batch.runs.reading_state import (
+    DOCUMENT,
+    FILE_COLUMNS,
+    add_files,
+    rows_between,
+    rows_of,
+    struct_column,
+)
 from memagent_batch.store.columns import arrow_schema
+from memagent_batch.store.database import query_to_disk
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import LogIndex
 from memagent_batch.store.turn_log.question_list import FOLLOW_UP_FINGERPRINT, asked_in, with_asked
@@ -46,15 +54,12 @@ before as (
            sum(num_readings) over placed - num_readings as num_readings
     from ended window placed as (order by last_file, document rows unbounded preceding))
 select document, dense_rank() over (order by num_bytes // $part_bytes, num_readings // $part_readings) - 1 as part
-from before order by part
+from before order by part, document
 """
-_PART_READINGS = "select part, document, place, question, sample from state join parts using (document) order by part"
-_PART_FILES = "select part, document, kind, file from files join parts using (document) order by part"
-_PART_ORDERS = {
-    "parts": "order by document",
-    "part_readings": "order by document, place, sample",
-    "part_files": "order by document, file",
-}
+_PART_READINGS = """
+select part, document, question, sample from state join parts using (document) order by part, document, place, sample
+"""
+_PART_FILES = "select part, document, kind, file from files join parts using (document) order by part, document, file"
 NOT_READ_COLUMN = "not_read"
 """Column of what a reader returns, and of a part of the plan."""
 
@@ -68,15 +73,13 @@ def plan_parts(plan: Plan, index: LogIndex) -> Iterator[pa.Table]:
     """
     with plan.state(index) as database:
         limits = {"part_bytes": PART_BYTES, "part_readings": PART_READINGS}
-        database.execute(f"create temp table parts as {_PARTS}", limits)
-        database.execute(f"create temp table part_readings as {_PART_READINGS}")
-        database.execute(f"create temp table part_files as {_PART_FILES}")
-        for number in range(database.sql("select count(distinct part) from parts").fetchall()[0][0]):
-            documents, readings, files = (
-                database.sql(f"from {name} where part = {number} {order}").to_arrow_table()
-                for name, order in _PART_ORDERS.items()
-            )
-            yield _part_table(plan, number, documents=documents[DOCUMENT], readings=readings, files=files)
+        parts = query_to_disk(database, _PARTS, **limits)
+        database.register("parts", parts)
+        tables = parts, query_to_disk(database, _PART_READINGS), query_to_disk(database, _PART_FILES)
+    num_parts = parts[PART_COLUMN][-1].as_py() + 1 if parts.num_rows else 0
+    for number in range(num_parts):
+        documents, readings, files = (rows_between(each, number, number + 1, of=PART_COLUMN) for each in tables)
+        yield _part_table(plan, number, documents=documents[DOCUMENT], readings=readings, files=files)
 
 
 def _part_table(

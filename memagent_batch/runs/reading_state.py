@@ -93,16 +93,21 @@ def in_blocks(documents: Rows, *tables: pa.Table) -> Iterator[tuple[Rows, list[p
     """Documents some at a time, with their rows of tables; all are in the order of `document`."""
     for start in range(0, len(documents), BATCH_ROWS):
         block = documents[start : start + BATCH_ROWS]
-        edges = [(_first_row(table, block[0]), _first_row(table, block[-1] + 1)) for table in tables]
-        yield block, [table.slice(first, end - first) for table, (first, end) in zip(tables, edges, strict=True)]
+        yield block, [rows_between(table, block[0], block[-1] + 1, of=DOCUMENT) for table in tables]
 
 
-def _first_row(table: pa.Table, document: int) -> int:
-    """The first row of this document or of one behind it; one of its batches is looked at."""
+def rows_between(table: pa.Table, start: int, stop: int, *, of: str) -> pa.Table:
+    """The rows from a number up to another in a column by which the table is in order."""
+    first, end = _first_row(table[of], start), _first_row(table[of], stop)
+    return table.slice(first, end - first)
+
+
+def _first_row(numbers: pa.ChunkedArray, least: int) -> int:
+    """The first row of this number or of a larger one; one of the batches is looked at."""
     start = 0
-    for chunk in table[DOCUMENT].chunks:
-        if len(chunk) and chunk[-1].as_py() >= document:
-            return start + int(np.searchsorted(chunk.to_numpy(), document))
+    for chunk in numbers.chunks:
+        if len(chunk) and chunk[-1].as_py() >= least:
+            return start + int(np.searchsorted(chunk.to_numpy(), least))
         start += len(chunk)
     return start
 

@@ -1,34 +1,22 @@
-"""What a run leaves in `runs/RUN_ID/` when it closes: how its tables were made, its card, and its list.
+"""What a run leaves in `runs/RUN_ID/` when it closes: how its tables were made, and its list.
 
 The list, `SHA256SUMS`, has the hash of every file that the run made and rests on, as `sha256sum -c` reads it. Paths are
 relative to the output. The list of the run before is among the files, so that the lists form a chain. Files of the log
 and of kept tables never change: their hashes are taken over from the list before.
 """
 
-import json
 import logging
 import re
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import Any
 
-import jinja2
-from pydantic import BaseModel
-from pydantic_core import to_jsonable_python
-
-from memagent_batch.config.agent import AgentConfig
-from memagent_batch.config.job import JobConfig
-from memagent_batch.domain.texts.escapes import escaped
 from memagent_batch.errors import OutputError, SettingsError, StorageError
 from memagent_batch.logs import EventKind
-from memagent_batch.masking import DIGEST, mask_url, printable
 from memagent_batch.runs.claim import named_files, require_claim
-from memagent_batch.runs.estimates import ReviewEstimates, read_estimates
 from memagent_batch.runs.history import FILES_FILE, INDEX_FILE, PLAN_FILE, REMOVED_FILE, RUNS_FOLDER, PastRun
 from memagent_batch.runs.manifest import MANIFEST_FILE, PartReport
 from memagent_batch.runs.projection import PROJECTION_FILE, Projection, projection_record
@@ -52,16 +40,7 @@ READ_BYTES = 8 * 1024 * 1024
 HASH_THREADS = 16
 """Files read at once: enough to keep a core busy where a store answers in 50 ms."""
 _LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
-CARD_FILE = "card.md"
-"""Name of the card in the record of a run."""
-SHOWN_CHARACTERS = 300
-"""Characters of a question or a place."""
-SHOWN_QUESTIONS = 10
-SHOWN_ESTIMATES = 20
-READER_FIELDS = ("model", "model_sha256", "weights_version", "tokenizer_sha256", "prompt_set", "prompt_set_sha256")
-PLACES = frozenset({"output", "documents", "questions", "ask"})
-"""Settings that the command to repeat a run always shows."""
-RECORD_FILES = (PLAN_FILE, REMOVED_FILE, PROJECTION_FILE, CARD_FILE)
+RECORD_FILES = (PLAN_FILE, REMOVED_FILE, PROJECTION_FILE)
 """Files of `runs/RUN_ID/` beside the manifest and the list; the kept index is there for some runs."""
 
 
@@ -91,7 +70,6 @@ def write_record(
     """
     output, run_id = past.output, past.run_id
     write_json(output / record_file(run_id, PROJECTION_FILE), projection_record(projection))
-    (output / record_file(run_id, CARD_FILE)).write_bytes(run_card(past).encode())
     tables = named_files(past.manifest)
     hashes = {name: value for name, value in known_hashes(before).items() if name in {*tables, *log_files}}
     hashes |= {each["file"]: each["sha256"] for report in reports for each in report.get("hashes") or ()}
@@ -260,79 +238,3 @@ def _ssh_keygen(action: str, *arguments: str, data: bytes) -> subprocess.Complet
 def _last_line(done: subprocess.CompletedProcess[bytes]) -> str:
     lines = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
     return lines[-1] if lines else "no reason given"
-
-
-def run_card(past: PastRun) -> str:
-    """The card of a run, with the estimates that its output has by now."""
-    return card(past, estimates=read_estimates(past.output))
-
-
-def card(past: PastRun, *, estimates: Sequence[ReviewEstimates]) -> str:
-    """The card of a finished run, Markdown."""
-    manifest = past.manifest
-    documents = manifest["settings"].get("documents") or []
-    return _template().render(
-        manifest=manifest,
-        counts=manifest["counts"],
-        totals=manifest["totals"],
-        questions=past.questions.to_pylist(),
-        places=[mask_url(place) for place in ([documents] if isinstance(documents, str) else documents)],
-        num_documents=past.plan.num_rows,
-        num_unusable=sum(part["num_unusable"] for part in manifest["parts"]),
-        num_unreadable=past.plan.num_rows - past.plan["error"].null_count,
-        estimates=estimates,
-        job=json.dumps(_changed(manifest["settings"]), indent=2).replace("`", "\\u0060"),  # else it could end the block
-        reader_fields=READER_FIELDS,
-        shown_questions=SHOWN_QUESTIONS,
-        shown_estimates=SHOWN_ESTIMATES,
-    )
-
-
-@cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("memagent_batch.runs", "."),
-        autoescape=False,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {
-        "inline": _inline,
-        "json": lambda value: json.dumps(value, sort_keys=True, default=str),
-        "number": lambda value: f"{value:,}",
-    }
-    return environment.get_template("card.md.j2")
-
-
-def _inline(text: object) -> str:
-    """A text that may come from anyone: one line, no markup, no character that can't be seen."""
-    whole = str(text)
-    cut = whole if len(whole) <= SHOWN_CHARACTERS else f"{whole[:SHOWN_CHARACTERS]} …"
-    return escaped(printable(cut))
-
-
-def _changed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings that are not at their defaults, without secrets: a record has only their hashes."""
-    defaults = {**_defaults(AgentConfig), **_defaults(JobConfig)}
-    return {
-        name: changed
-        for name, value in settings.items()
-        if (changed := _difference(value, None if name in PLACES else defaults.get(name))) not in (None, {}, [], "")
-    }
-
-
-def _defaults(kind: type[BaseModel]) -> dict[str, Any]:
-    fields = kind.model_fields.items()
-    return {
-        name: to_jsonable_python(each.get_default(call_default_factory=True), fallback=str) for name, each in fields
-    }
-
-
-def _difference(value: Any, default: Any) -> Any:
-    if value == default or (isinstance(value, str) and DIGEST.fullmatch(value)):
-        return None
-    if isinstance(value, dict) and isinstance(default, dict):
-        below = {name: _difference(each, default.get(name)) for name, each in value.items()}
-        return {name: each for name, each in below.items() if each is not None}
-    return value

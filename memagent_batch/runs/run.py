@@ -120,7 +120,6 @@ def begin_run(output: Location, job: JobConfig, *, reader: ReaderIdentity, plan:
             asked=plan.num_readings,
             fingerprint=reader.fingerprint,
             settings=public_settings(job),
-            follow_up_turns=plan.asked.follow_up_turns,
             tables={} if plan.indexed is None else {**plan.indexed.versions},
             sample=_sample(job, plan),
             again=plan.again.record if plan.again else None,

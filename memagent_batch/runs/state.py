@@ -7,9 +7,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NotRequired, TypedDict, cast
 
-import pyarrow as pa
-
-from memagent_batch.domain.readings import Status
 from memagent_batch.errors import OutputError
 from memagent_batch.masking import printable
 from memagent_batch.runs.bounds import Spent
@@ -23,31 +20,22 @@ from memagent_batch.runs.manifest import (
     read_manifest,
     read_run_record,
 )
-from memagent_batch.store.database import run_query
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.json_files import read_json, write_json
 from memagent_batch.store.location import Location
-from memagent_batch.store.turn_log.index import scan_log
 
 STOPPED_FILE = "stopped.json"
 PROGRESS_FILE = "progress.json"
 WHY_CHARACTERS = 1000
 """Longest reason that is kept."""
-_SUMS = """
-select coalesce(sum(num_turns) filter (is_asked and is_own), 0)::bigint as turns,
-       coalesce(sum(num_turns) filter (not is_asked), 0)::bigint as reused_turns,
-       coalesce(sum(num_prompt_tokens) filter (is_asked and is_own), 0)::bigint as prompt_tokens,
-       coalesce(sum(num_turns) filter (is_asked and not is_own), 0)::bigint as follow_up_turns,
-       coalesce(sum(num_prompt_tokens) filter (is_asked and not is_own), 0)::bigint as follow_up_prompt_tokens,
-       max(finished_at) as last_turn_at
-from (select *, reused_from is null as is_asked, fingerprint = $fingerprint as is_own from turns)
-"""
 
 
 class ProgressNote(TypedDict):
     """How far a run was at a moment, which it notes while it reads."""
 
     readings_done: int
+    readings_failed: int
+    """Of those that this run has read."""
     readings_asked: int
     share_read: float
     """Share of what is to be read that is read, 0 to 1."""
@@ -57,22 +45,11 @@ class ProgressNote(TypedDict):
     tokens_per_second: float
     expected_end_at: str | None
     """None before the first turns, and at the end."""
+    last_turn_at: str | None
     at: str
 
 
-class LogSums(TypedDict):
-    """What the turn log holds."""
-
-    turns: int
-    reused_turns: int
-    """Turns that were taken from the last versions of changed documents; no other number counts them."""
-    prompt_tokens: int
-    follow_up_turns: int
-    follow_up_prompt_tokens: int
-    last_turn_at: str | None
-
-
-class RunState(LogSums):
+class RunState(TypedDict):
     """What `memagent status` shows. Times are ISO 8601, UTC."""
 
     run_id: str
@@ -91,8 +68,6 @@ class RunState(LogSums):
     """The part of the documents that a run with a limit takes."""
     again: AgainRecord | None
     readings_asked: int
-    outcomes_ok: int
-    outcomes_failed: int
     progress: ProgressNote | None
     """The last note of a run that has not finished; None where it left none."""
     spent: Spent | None
@@ -107,7 +82,7 @@ class RunState(LogSums):
 
 
 def read_state(output: Location) -> RunState:
-    """What has been asked, done and failed, and when the log grew last.
+    """What has been asked, done and failed, by what the run has noted: the log is not looked at.
 
     Raises:
         OutputError: there is no run.
@@ -116,10 +91,8 @@ def read_state(output: Location) -> RunState:
     manifest = read_manifest(output)
     if manifest is not None and manifest["run_id"] != record["run_id"]:
         manifest = None
-    index = scan_log(output, fingerprint=record["fingerprint"], follow_up_turns=record["follow_up_turns"])
-    statuses = {row["values"]: row["counts"] for row in index.outcomes["status"].value_counts().to_pylist()}
     note = None if manifest else read_json(output / f"{RUNS_FOLDER}/{record['run_id']}/{STOPPED_FILE}")
-    sums = _sum_turns(index.turns, fingerprint=record["fingerprint"])
+    progress = None if manifest else read_progress(output, run_id=record["run_id"])
     state: dict[str, Any] = {
         "run_id": record["run_id"],
         "state": _state(manifest, note),
@@ -133,17 +106,14 @@ def read_state(output: Location) -> RunState:
         "sample": record["sample"],
         "again": record["again"],
         "readings_asked": record["asked"],
-        "outcomes_ok": statuses.get(Status.OK, 0),
-        "outcomes_failed": statuses.get(Status.FAILED, 0),
-        **sums,
-        "progress": None if manifest else read_progress(output, run_id=record["run_id"]),
+        "progress": progress,
         "spent": manifest.get("spent") if manifest else None,
         "cost": manifest.get("cost") if manifest else None,
         "counts": manifest["counts"] if manifest else None,
         "changes": manifest["changes"] if manifest else None,
     }
     if manifest is None and note is None:
-        seen = max(datetime.fromisoformat(text) for text in (record["started_at"], sums["last_turn_at"]) if text)
+        seen = datetime.fromisoformat(progress["at"] if progress else record["started_at"])
         state["last_sign_of_life_at"] = seen.isoformat()
         state["last_sign_of_life_seconds_ago"] = round((datetime.now(UTC) - seen).total_seconds())
     return cast("RunState", state)
@@ -161,13 +131,6 @@ def _state(manifest: Manifest | None, note: Mapping[str, Any] | None) -> str:
     if manifest is not None:
         return "incomplete" if manifest["counts"]["not_read"] else "finished"
     return "stopped" if note else "running or killed"
-
-
-def _sum_turns(turns: pa.Table, *, fingerprint: str) -> LogSums:
-    """Counts of the turn log: of the reader's own turns, and of those asked after its answers."""
-    (sums,) = run_query(_SUMS, {"turns": turns}, fingerprint=fingerprint).to_pylist()
-    last = sums.pop("last_turn_at")
-    return cast("LogSums", {**sums, "last_turn_at": last and last.isoformat()})
 
 
 def write_stop_note(output: Location, *, run_id: str, why: str) -> None:

@@ -222,23 +222,26 @@ RUN_PLAN = arrow_schema(PlannedDocumentRow)
 DOCUMENT_ID, QUESTION_ID, QUESTION = (ANSWERS.field(name) for name in ("document_id", "question_id", "question"))
 
 
-def table_files(output: str, table: str, *, storage_options: Options | None = None) -> list[str]:
+def table_files(output: str | Sequence[str], table: str, *, storage_options: Options | None = None) -> list[str]:
     """The files that hold a table of the last finished run: paths, or URIs where the output is one.
 
     Read these rather than all files of the folder: while a run writes, the next night's files lie there as well. They
     stay for `record.keep_nights` runs, though later ones replace them.
 
     Args:
-        output: the folder or URI that was `--output`.
+        output: the folder or URI that was `--output`; of several, such as those of slices, the files of all.
         table: `answers`, `memories` or `removed`; also `evidence` and `results`, where the run has them.
         storage_options: arguments of the output's file system.
 
     Raises:
         OutputError: the output can't be reached, no run has finished there, or there is no such table.
     """
-    place = Location(uri=output, storage_options=storage_options or {})
-    with output_errors(place.uri):
-        return [location.uri for location in table_locations(place, table)]
+    files: list[str] = []
+    for uri in [output] if isinstance(output, str) else output:
+        place = Location(uri=uri, storage_options=storage_options or {})
+        with output_errors(place.uri):
+            files += [location.uri for location in table_locations(place, table)]
+    return files
 
 
 def table_locations(output: Location, table: str) -> list[Location]:

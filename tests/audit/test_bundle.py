@@ -42,7 +42,7 @@ def test_bundle_holds_one_run_its_tables_and_its_reviews(copied: Callable[[], Co
     folder = unpacked(copy, tmp_path)
     names, last = names_of(folder), copy.runs[-1]
     assert {name for name in names if "/" not in name} == {"README.md", "SHA256SUMS", "card.md"}
-    record = {"SHA256SUMS", "manifest.json", "plan.parquet", "removed.parquet", "projection.json", "card.md"}
+    record = {"SHA256SUMS", "manifest.json", "plan.parquet", "removed.parquet", "projection.json"}
     assert {name for name in names if name.startswith("runs/")} == {f"runs/{last}/{name}" for name in record}
     tables = {name for table in ("answers", "evidence") for name in copy.manifest["files"][table]}
     assert {name for name in names if name.startswith(("answers/", "evidence/", "memories/", "results/"))} == tables

@@ -106,7 +106,7 @@ def test_table_that_was_taken_out_of_the_record_is_missed(copied: Callable[[], C
 
 def test_file_that_was_taken_out_of_the_list_is_named(copied: Callable[[], Copy]) -> None:
     copy = copied()
-    names = [forge_answer(copy), f"runs/{copy.runs[-1]}/card.md"]
+    names = [forge_answer(copy), f"runs/{copy.runs[-1]}/removed.parquet"]
     copy.reseal(without=names)
     (finding,) = [each for each in copy.verify().findings if each.kind is FindingKind.CHANGED]
     assert finding.where == f"runs/{copy.runs[-1]}/SHA256SUMS"

@@ -67,7 +67,7 @@ def test_flipped_byte_is_found_in_every_table_file_and_log_file(copied: Callable
 def test_flipped_byte_is_found_in_every_file_of_a_record(copied: Callable[[], Copy]) -> None:
     copy = copied()
     flipped = [name for name in copy.files() if name.startswith("runs/") and not name.endswith("/manifest.json")]
-    assert {Path(name).name for name in flipped} >= {"plan.parquet", "card.md", "projection.json", "SHA256SUMS"}
+    assert {Path(name).name for name in flipped} >= {"plan.parquet", "projection.json", "SHA256SUMS"}
     for name in flipped:
         whole = (copy.folder / name).read_bytes()
         flip(copy.folder / name)
@@ -231,8 +231,8 @@ def test_deleted_folder_of_an_old_run_is_no_fault(copied: Callable[[], Copy]) ->
     result = copy.verify(all_runs=True)
     assert (result.findings, result.num_runs) == ([], 2)
     assert [each.what for each in result.unchecked] == [f"run {second}"]
-    (copy.folder / f"runs/{first}/card.md").write_text("Forged")
-    assert found(copy.verify(all_runs=True)) == {("changed", f"runs/{first}/card.md")}
+    (copy.folder / f"runs/{first}/projection.json").write_text("Forged")
+    assert found(copy.verify(all_runs=True)) == {("changed", f"runs/{first}/projection.json")}
 
 
 @pytest.mark.parametrize(

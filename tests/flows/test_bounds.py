@@ -74,14 +74,16 @@ def test_a_bound_stops_a_run_midway_and_the_next_runs_end_with_the_tables_of_an_
             taken = sum(row["num_prompt_tokens"] + len(row["token_ids"]) for row in turns(bounded))
             assert most <= taken - taken_before
             assert taken < all_tokens
-            taken_before = taken
             state = read_state(Location(uri=job.output))
+            assert state["progress"] is not None
+            assert state["progress"]["tokens"] == taken - taken_before
+            taken_before = taken
             assert (state["state"], state["stopped_because"], state["counts"]) == ("stopped", why, None)
             assert "max_tokens" in why
             assert not (Path(job.output) / "answers").exists()
             partial = write_partial(Location(uri=job.output))
             assert 0 < partial["readings_shown"] < partial["readings_asked"] == NUM_DOCUMENTS
-            shown = read_tables(Location(uri=job.output), partial["files"]).to_pylist()
+            shown = read_tables(Location(uri=job.output), [partial["file"]]).to_pylist()
             assert len(shown) == partial["readings_shown"]
             assert set(comparable(shown)) < set(comparable(table(unbounded, whole, "answers")))
     assert manifest is not None

@@ -11,7 +11,6 @@ import pytest
 
 from memagent_batch.flows import answer as pipeline
 from memagent_batch.runs.manifest import Manifest
-from memagent_batch.runs.state import read_state
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.rows import TURN_LOG
 from memagent_batch.store.turn_log.writer import new_run_id
@@ -39,11 +38,7 @@ def test_grown_document_asks_its_last_chunk_its_new_one_and_the_answers(text_mod
         assert stream.asked(manifest) == new
         held = (days - 1) * times
         assert manifest["changes"]["turns"] == {"asked": sum(new.values()), "reused": held}
-    state = read_state(Location(uri=stream.job.output))
-    assert (state["turns"], state["reused_turns"]) == (
-        sum(row["reused_from"] is None for row in stream.logged()),
-        5 * times,
-    )
+    assert sum(row["reused_from"] is not None for row in stream.logged()) == 5 * times
     require_anew(stream, manifest, texts)
 
 

@@ -1,14 +1,14 @@
-"""What a run has answered so far, written twice at the same time."""
+"""What a run has answered so far."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from memagent_batch.flows import partial
 from memagent_batch.runs.history import recorded_plan, write_begun_plan
 from memagent_batch.runs.manifest import RUN_FILE
-from memagent_batch.store.json_files import json_bytes, read_json
+from memagent_batch.runs.tables import read_tables
+from memagent_batch.store.json_files import read_json
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import scan_log
 from tests.runs.recorded_nights import Killed, Nights, plan_of
@@ -17,26 +17,15 @@ DOCUMENTS = {"a": "one", "b": "two"}
 QUESTIONS = {"q": "What?"}
 
 
-def test_partial_answers_that_are_written_twice_at_once_are_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_partial_answers_stand_in_one_file_that_says_so_and_is_replaced(tmp_path: Path) -> None:
     output = _stopped_run(tmp_path)
-    partial.write_partial(output)
-
-    def while_another_writes(record: Any) -> bytes:
-        """Another one begins and ends after the first has written its tables, and before it shows them."""
-        monkeypatch.setattr(partial, "json_bytes", json_bytes)
-        partial.write_partial(output)
-        return json_bytes(record)
-
-    monkeypatch.setattr(partial, "json_bytes", while_another_writes)
-    record = partial.write_partial(output)
-    assert record["readings_shown"] == 2
-    shown = read_json(output / partial.PARTIAL_FILE)
-    assert shown is not None
-    assert shown["files"] == record["files"]
-    files = (output / f"{partial.PARTIAL_FOLDER}/answers").files()
-    assert files == [(output / name).path for name in record["files"]]
+    for _ in range(2):
+        record = partial.write_partial(output)
+    assert (record["readings_shown"], record["readings_asked"]) == (2, 2)
+    table = read_tables(output, [record["file"]])
+    assert table.num_rows == 2
+    assert record["run_id"].encode() in table.schema.metadata[partial.INCOMPLETE.encode()]
+    assert (output / "partial").files() == [(output / record["file"]).path]
 
 
 def _stopped_run(folder: Path) -> Location:

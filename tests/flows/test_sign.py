@@ -10,7 +10,7 @@ import pytest
 
 from memagent_batch.cli.main import EXIT_USAGE, main
 from memagent_batch.pages.site import SIGN_SHEET_COLUMNS, write_site
-from memagent_batch.runs.sign_offs import current_sign_offs, read_sign_offs, reading_hash
+from memagent_batch.review.sign_offs import current_sign_offs, read_sign_offs, reading_hash
 from memagent_batch.store.location import Location
 from tests.pages.reviewed_run import TONIGHT, Scan, write_scan
 
@@ -28,7 +28,7 @@ def sign(scan: Location, *words: str) -> int:
 
 
 def summary(scan: Location) -> dict[str, Any]:
-    write_site(scan, scan / "page", context_chars=None, is_large_allowed=False)
+    write_site([scan], scan / "page", context_chars=None, is_large_allowed=False)
     said: dict[str, Any] = json.loads((scan / "page/summary.json").read_bytes())
     return said
 

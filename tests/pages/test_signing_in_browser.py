@@ -12,7 +12,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from memagent_batch.cli.main import main
 from memagent_batch.pages.site import write_site
-from memagent_batch.runs.sign_offs import current_sign_offs
+from memagent_batch.review.sign_offs import current_sign_offs
 from memagent_batch.store.location import Location
 from tests.pages.reviewed_run import QUESTIONS, Scan, write_scan
 from tests.pages.test_site_in_browser import WAIT_SECONDS, column, log_of, opened, search, state
@@ -52,7 +52,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Location, dict[tu
 
 
 def written(output: Location) -> str:
-    write_site(output, output / "page", context_chars=2000, is_large_allowed=False)
+    write_site([output], output / "page", context_chars=2000, is_large_allowed=False)
     return Path((output / "page/index.html").path).as_uri()
 
 

@@ -25,7 +25,7 @@ from tests.runs.written_documents import Form
 
 
 def write(output: Location, target: Location, *, context_chars: int | None = 2000) -> WrittenSite:
-    return write_site(output, target, context_chars=context_chars, is_large_allowed=False)
+    return write_site([output], target, context_chars=context_chars, is_large_allowed=False)
 
 
 def document_pages(target: Location) -> dict[str, str]:
@@ -198,7 +198,7 @@ def test_site_of_many_answers_is_refused_until_the_user_allows_it(
     with pytest.raises(OutputError, match=r"the site would show 20 answers; more than 19 take about 1 GB: pass --yes"):
         write(scan, scan / "page")
     assert not (scan / "page/index.html").exists()
-    assert write_site(scan, scan / "page", context_chars=2000, is_large_allowed=True)["readings"] == 20
+    assert write_site([scan], scan / "page", context_chars=2000, is_large_allowed=True)["readings"] == 20
 
 
 def test_site_says_what_changed_since_the_run_before(scan: Location) -> None:
@@ -243,7 +243,7 @@ def test_site_splits_a_document_of_many_questions(tmp_path: Path) -> None:
 
 def test_site_goes_to_a_bucket(scan: Location, s3_bucket: Location) -> None:
     told = write_site(
-        Location(uri=scan.uri),
+        [Location(uri=scan.uri)],
         Location(uri=f"{s3_bucket.uri}/site", storage_options=s3_bucket.storage_options),
         context_chars=100,
         is_large_allowed=False,

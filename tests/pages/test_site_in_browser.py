@@ -28,7 +28,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def site_of(output: Location) -> Path:
-    write_site(output, output / "page", context_chars=2000, is_large_allowed=False)
+    write_site([output], output / "page", context_chars=2000, is_large_allowed=False)
     return Path((output / "page/index.html").path)
 
 

@@ -12,10 +12,10 @@ import pytest
 from memagent_batch.cli.main import main
 from memagent_batch.errors import InputError, OutputError, SettingsError
 from memagent_batch.flows.review import ReviewRequest, import_labels, make_estimate, make_review
+from memagent_batch.review.estimate_files import latest_estimates
 from memagent_batch.review.labels import Purpose, read_label_rows
 from memagent_batch.review.population import draw, read_population, seed_text
 from memagent_batch.review.record import rule_of
-from memagent_batch.runs.estimates import latest_estimates
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.store.location import Location
 from tests.review.labelled_run import MadeRun, fill_sheet, take_in, write_run

@@ -31,7 +31,7 @@ def record_of(nights: Nights, run_id: str, name: str = "plan.parquet") -> Path:
 def test_finished_run_leaves_a_record_that_later_runs_do_not_touch(nights: Nights) -> None:
     first = nights.run(DOCUMENTS, QUESTIONS)["run_id"]
     kept = {path: path.read_bytes() for path in record_of(nights, first).parent.iterdir()}
-    record = {"plan.parquet", "removed.parquet", "projection.json", "SHA256SUMS", "card.md", "manifest.json"}
+    record = {"plan.parquet", "removed.parquet", "projection.json", "SHA256SUMS", "manifest.json"}
     assert {path.name for path in kept} == record
     nights.run({"a": "other"}, {"q": "Where?"})
     nights.run({"c": "three"}, QUESTIONS)

@@ -142,10 +142,11 @@ def test_read_state_where_no_run_is_says_so(tmp_path: Path) -> None:
         read_state(Location(uri=str(tmp_path)))
 
 
-def test_read_state_of_a_run_that_died_at_once_tells_what_was_asked(tmp_path: Path) -> None:
+def test_read_state_of_a_run_that_died_at_once_says_what_was_asked_and_opens_no_log_file(tmp_path: Path) -> None:
     begin(Location(uri=str(tmp_path)), settings_of(tmp_path))
+    Location(uri=f"{tmp_path}/log/keys/RUN-WRITER-000001.parquet").write_bytes(b"damaged")
     state = read_state(Location(uri=str(tmp_path)))
-    assert (state["state"], state["readings_asked"], state["turns"]) == ("running or killed", 3, 0)
+    assert (state["state"], state["readings_asked"], state["progress"]) == ("running or killed", 3, None)
     assert state["last_sign_of_life_at"] == state["started_at"] == "2026-01-01T00:00:00+00:00"
     assert state["last_sign_of_life_seconds_ago"] > 0
     assert state["counts"] is None

@@ -18,7 +18,7 @@ from memagent_batch.executors.progress.progress import Progress
 from memagent_batch.flows import answer
 from memagent_batch.flows.check import check
 from memagent_batch.flows.plan import scan_plan
-from memagent_batch.runs.estimates import latest_estimates
+from memagent_batch.review.estimate_files import latest_estimates
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.runs.record import list_log, parse_sums, signature
 from memagent_batch.runs.run import ActiveRun, begin_run, close_run
@@ -68,7 +68,7 @@ def test_list_of_a_run_has_every_file_and_the_list_before(nights: Nights) -> Non
     files = sums_of(nights, run_id)
     assert files == hashes(nights, files)
     tables = {name for names in second["files"].values() for name in names}
-    record = ("plan.parquet", "removed.parquet", "projection.json", "card.md", "manifest.json")
+    record = ("plan.parquet", "removed.parquet", "projection.json", "manifest.json")
     assert files.keys() == {
         *tables,
         *list_log(nights.output),
@@ -122,14 +122,12 @@ def test_key_that_can_not_sign_is_refused_with_the_remedy(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("text", ['{"values": [', "{}", '{"values": [{"value": 1}]}', '{"values": 3}', "[]"])
-def test_estimate_that_can_not_be_read_keeps_no_night_from_follow_ups(
+def test_estimate_that_can_not_be_read_is_named_and_left_out(
     nights: Nights, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     (nights.output / "review/q-1/estimate.json").write_bytes(text.encode())
-    manifest = nights.run(DOCUMENTS, QUESTIONS)
-    assert b"There is no estimate of it here" in (nights.output / f"runs/{manifest['run_id']}/card.md").read_bytes()
-    assert "review/q-1/estimate.json is not an estimate of a review" in caplog.text
     assert latest_estimates(nights.output) == []
+    assert "review/q-1/estimate.json is not an estimate of a review" in caplog.text
 
 
 def test_log_file_that_lands_after_the_tables_were_planned_is_not_sealed(

@@ -26,6 +26,9 @@ LOOK_SECONDS = 1.0
 NOTE_SECONDS = 15.0
 """Pause between notes for `memagent status`."""
 
+LAST_NOTE_SECONDS = 5.0
+"""Longest wait for the last note, of a run that stops: a store that hangs holds up no longer."""
+
 MAX_SHARE = 0.9999
 """Share that is read, at most, while readings are in flight: as it is shown, with four digits."""
 
@@ -67,6 +70,7 @@ class Progress:
         self._starting = ""
         self._began = self._last_line = 0.0
         self._first_read: tuple[float, float] | None = None
+        self._last_turn_at: str | None = None
         self._bar: Any = None
         self._absence = Absence()
 
@@ -100,12 +104,14 @@ class Progress:
         ends_at = None if seconds_left is None else now + timedelta(seconds=seconds_left)
         return {
             "readings_done": self._done,
+            "readings_failed": self._sums["failed"],
             "readings_asked": self._asked,
             "share_read": round(min(self._share, 1.0), 4),
             "turns": self._sums["turns"],
             "tokens": tokens,
             "tokens_per_second": round(tokens / seconds, 1),
             "expected_end_at": ends_at.isoformat() if ends_at else None,
+            "last_turn_at": self._last_turn_at,
             "at": now.isoformat(),
         }
 
@@ -147,9 +153,13 @@ class Progress:
         self._show_start()
         stop = threading.Event()
         thread = threading.Thread(target=self._look_until, args=(stop,), daemon=True, name="progress")
-        if keep is not None:  # in a thread that nobody waits for: a store that hangs holds up nothing
-            threading.Thread(target=self._keep_until, args=(stop, keep), daemon=True, name="progress notes").start()
+        ended = threading.Event()
+        notes = threading.Thread(target=self._keep_until, args=(ended, keep), daemon=True, name="progress notes")
         with contextlib.ExitStack() as ends:
+            if keep is not None:
+                notes.start()
+                ends.callback(notes.join, LAST_NOTE_SECONDS)
+                ends.callback(ended.set)
             if self._bar is not None:
                 ends.callback(self._bar.close)
             ends.callback(thread.join)
@@ -173,8 +183,11 @@ class Progress:
         while not stop.wait(LOOK_SECONDS):
             self._look(is_last=False)
 
-    def _keep_until(self, stop: threading.Event, keep: Callable[[ProgressNote], None]) -> None:
-        while not stop.wait(NOTE_SECONDS):
+    def _keep_until(self, ended: threading.Event, keep: Callable[[ProgressNote], None]) -> None:
+        """Notes at the start, now and then, and at the end."""
+        pause, is_last = 0.0, False
+        while not is_last:
+            is_last, pause = ended.wait(pause), NOTE_SECONDS
             with contextlib.suppress(MemagentError):  # the note is a help only
                 keep(self.note())
 
@@ -192,6 +205,8 @@ class Progress:
 
     def _count(self, report: ActorReport) -> None:
         self._sums.update(report.counts)
+        if report.counts.get("turns"):
+            self._last_turn_at = datetime.now(UTC).isoformat()
         if self._first_read is None and self._sums["document_bytes"]:
             self._first_read = time.monotonic(), self._share
         self._asked_gauge.set(self._asked)

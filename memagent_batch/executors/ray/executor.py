@@ -206,7 +206,7 @@ def actor_pool(pool: PoolConfig) -> ActorPoolStrategy:
     over running is at least 1.75 (Ray Data 2.60).
     """
     inside = 2 * pool.readings_in_flight
-    most = pool.max_replicas or pool.replicas
+    most = pool.most_replicas
     return ActorPoolStrategy(
         min_size=pool.replicas,
         max_size=most,

@@ -74,7 +74,9 @@ class TurnLogWriter:
             nothing may count as done that is not kept.
     """
 
-    def __init__(self, output: Location | None, *, run_id: str, writer_id: str, settings: LogConfig) -> None:
+    def __init__(
+        self, output: Location | None, *, run_id: str, writer_id: str, settings: LogConfig, replicas: int = 1
+    ) -> None:
         """Files are named `{run_id}-{writer_id}-{number}`, so that no two writers ever share a name.
 
         Without an output every row is checked as if it were to be kept, and then dropped.
@@ -83,7 +85,7 @@ class TurnLogWriter:
         self.run_id = run_id
         """The run that its rows name."""
         self._name = f"{run_id}-{writer_id}"
-        self._settings = settings
+        self._settings, self._flush_seconds = settings, settings.paced(replicas)
         self._unwritten = _UnwrittenRows()
         self._number = 0
         self._flushing_bytes = 0
@@ -177,7 +179,7 @@ class TurnLogWriter:
     async def _flush_until_empty(self) -> None:
         while self._unwritten or self._flushed:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), timeout=self._settings.flush_seconds)
+                await asyncio.wait_for(self._wake.wait(), timeout=self._flush_seconds)
             self._wake.clear()
             await self._flush()
 

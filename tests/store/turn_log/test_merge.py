@@ -172,16 +172,25 @@ def _merge_and_die(output: Location, steps: int) -> None:
     merged(output)
 
 
+def exit_codes(output: Location, *steps: int) -> list[int | None]:
+    """How processes end that merge at once, each of which is killed after so many steps of its own."""
+    start = multiprocessing.get_context("fork").Process
+    processes = [start(target=_merge_and_die, args=(output, each)) for each in steps]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    return [process.exitcode for process in processes]
+
+
 def killed_merges(folder: Path) -> Iterator[Location]:
     """Logs whose merge was killed after each of its steps; none after the last one."""
     for steps in range(100):
         output = written(folder / str(steps), writers="a")
-        process = multiprocessing.get_context("fork").Process(target=_merge_and_die, args=(output, steps))
-        process.start()
-        process.join(60)
-        if process.exitcode == 0:
+        (code,) = exit_codes(output, steps)
+        if code == 0:
             return
-        assert process.exitcode == -signal.SIGKILL
+        assert code == -signal.SIGKILL
         yield output
     raise AssertionError("the merge does not end")
 
@@ -196,6 +205,18 @@ def test_merge_killed_at_every_step_loses_and_doubles_nothing_and_the_next_one_e
         assert small_files(output) == []
         num_kills += 1
     assert num_kills == 3 + 3 * FLUSHES
+
+
+def test_three_merges_at_once_that_are_all_killed_lose_and_double_nothing(tmp_path: Path) -> None:
+    before = held(written(tmp_path / "whole", writers="ab"))
+    for number in range(8):
+        output = written(tmp_path / str(number), writers="ab")
+        codes = exit_codes(output, *random.sample(range(2 + 4 * FLUSHES), 3))
+        assert {*codes} <= {0, 1, -signal.SIGKILL}, "1: another one has merged and removed what it was to read"
+        assert held(output) == before
+        merged(output)
+        assert held(output) == before
+        assert small_files(output) == []
 
 
 def test_three_attempts_that_merge_at_once_take_no_file_from_the_newest(

@@ -189,6 +189,12 @@ async def test_turn_log_few_turns_appear_within_the_interval(tmp_path: Path) -> 
     assert await wait_for_files(output_at(tmp_path), count=1) < 10
 
 
+@pytest.mark.parametrize(("replicas", "seconds"), [(1, 5), (100, 5), (1000, 50)])
+def test_turn_log_of_many_replicas_flushes_less_often_unless_an_interval_is_set(replicas: int, seconds: float) -> None:
+    assert LogConfig().paced(replicas) == seconds
+    assert LogConfig(flush_seconds=2).paced(replicas) == 2
+
+
 async def test_turn_log_turns_over_the_size_appear_before_the_interval(tmp_path: Path) -> None:
     writer = writer_at(output_at(tmp_path), log=LogConfig(flush_seconds=3600, flush_bytes=2000))
     for number in range(10):

@@ -5,10 +5,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+from memagent_batch.audit.card import card
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig
-from memagent_batch.runs.estimates import EstimatedShare, ReviewEstimates
-from memagent_batch.runs.record import card
+from memagent_batch.review.estimate_files import EstimatedShare, ReviewEstimates
 from memagent_batch.store.location import Location
 from tests.runs.recorded_nights import FAILS, Nights
 
@@ -18,8 +18,8 @@ HOSTILE = "</p><script>alert(1)</script> | `code` [link](http://x) \u202e\n# Hea
 SECRET = "hunter2-hunter2"
 
 
-def card_of(nights: Nights, run_id: str) -> str:
-    return (nights.output / f"runs/{run_id}/card.md").read_bytes().decode()
+def card_of(nights: Nights) -> str:
+    return card(nights.last(), estimates=[])
 
 
 def test_share_is_certain_only_where_it_is() -> None:
@@ -29,7 +29,8 @@ def test_share_is_certain_only_where_it_is() -> None:
 
 def test_card_says_what_was_asked_and_what_came_out(tmp_path: Path) -> None:
     nights = Nights(Location(uri=str(tmp_path / "run")))
-    text = card_of(nights, nights.run({"a": "one", "b": FAILS, "none": None}, {"q": "Who signed?"})["run_id"])
+    nights.run({"a": "one", "b": FAILS, "none": None}, {"q": "Who signed?"})
+    text = card_of(nights)
     titles = re.findall(r"^## (.*)$", text, flags=re.MULTILINE)
     assert titles == [
         "What was asked",
@@ -56,7 +57,7 @@ def test_card_of_hostile_texts_has_no_markup_of_theirs(tmp_path: Path) -> None:
         "openai": {"api_key": SECRET},
     }
     manifest = nights.run({HOSTILE: "one"}, {HOSTILE: HOSTILE}, **settings)
-    text = card_of(nights, manifest["run_id"])
+    text = card_of(nights)
     shown, _, job = text.partition("```yaml")
     assert SECRET not in text
     assert "\u202e" not in text
@@ -72,7 +73,8 @@ def test_card_repeats_the_run_by_a_job_file(tmp_path: Path) -> None:
         "weights_version": "may",
         "sampling": {"seed": 3},
     }
-    text = card_of(nights, nights.run({"a": "one"}, {"q": "Why?"}, **settings)["run_id"])
+    nights.run({"a": "one"}, {"q": "Why?"}, **settings)
+    text = card_of(nights)
     job = json.loads(text.partition("```yaml")[2].partition("```")[0])
     assert job["policy"] == settings["policy"]
     again = job_of(**job)

@@ -1,0 +1,84 @@
+"""Documents read in slices, each into an output of its own: together they are the whole run."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from memagent_batch.cli.main import main
+from memagent_batch.config.job import JobConfig
+from memagent_batch.config.sources import InputConfig
+from memagent_batch.documents.shards import list_shards
+from memagent_batch.errors import InputError, OutputError
+from memagent_batch.flows.answer import answer
+from memagent_batch.runs.tables import table_files
+from memagent_batch.store.location import Location
+from tests.jobs import small_job
+
+NUM_DOCUMENTS, NUM_SLICES = 12, 3
+
+
+@pytest.fixture
+def job(tmp_path: Path, text_model: str) -> JobConfig:
+    """A question of all documents, and one of the first."""
+    (tmp_path / "in").mkdir()
+    rows = [{"document_id": f"d{number}", "text": f"Line {number} of a text. " * 20} for number in range(NUM_DOCUMENTS)]
+    (tmp_path / "in/all.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    questions = [{"question": "Who?"}, {"question": "When?", "document_id": "d0"}]
+    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
+    return small_job(tmp_path, text_model, questions=str(tmp_path / "questions.jsonl"))
+
+
+def in_slice(job: JobConfig, part: str, output: str) -> JobConfig:
+    return job.model_copy(update={"input": InputConfig(slice=part), "output": output})
+
+
+def answers(files: list[str]) -> dict[tuple[str, str], Any]:
+    rows = [row for file in files for row in pq.read_table(file).to_pylist()]
+    found = {(row["document_id"], row["question"]): row["answer"] for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def test_slices_together_are_the_whole_run_and_are_read_as_one(
+    job: JobConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer(job)
+    outputs = [str(tmp_path / f"slice-{number}") for number in range(1, NUM_SLICES + 1)]
+    for number, output in enumerate(outputs, start=1):
+        manifest = answer(in_slice(job, f"{number}/{NUM_SLICES}", output))
+        assert 0 < manifest["counts"]["ok"] == manifest["counts"]["asked"] < NUM_DOCUMENTS
+    assert answers(table_files(outputs, "answers")) == answers(table_files(job.output, "answers"))
+    again = answer(in_slice(job, f"1/{NUM_SLICES}", outputs[0]))
+    assert (again["changes"]["documents"]["removed"], again["changes"]["readings"]["read"]) == (0, 0)
+    capsys.readouterr()
+    assert main(["page", *outputs, "--to", str(tmp_path / "site")]) == 0
+    written = json.loads(capsys.readouterr().out)
+    assert (written["documents"], written["readings"]) == (NUM_DOCUMENTS, NUM_DOCUMENTS + 1)
+    summary = json.loads((tmp_path / "site/summary.json").read_text())
+    assert summary["readings"]["ok"] == NUM_DOCUMENTS + 1
+    assert len(list((tmp_path / "site").glob("build-*/documents/*/*.html"))) == NUM_DOCUMENTS
+
+
+def test_another_slice_and_a_slice_without_a_document_are_refused(job: JobConfig, tmp_path: Path) -> None:
+    answer(in_slice(job, "1/3", job.output))
+    for other in ("2/3", None):
+        with pytest.raises(OutputError, match="belongs to a run over slice 1/3 of documents"):
+            answer(job.model_copy(update={"input": InputConfig(slice=other)}))
+    with pytest.raises(InputError, match=r"slice 1/1000: divide the documents into fewer slices"):
+        answer(in_slice(job, "1/1000", str(tmp_path / "other")))
+
+
+def test_text_files_of_other_slices_are_not_opened(tmp_path: Path) -> None:
+    names = [f"{number}.txt" for number in range(NUM_DOCUMENTS)]
+    for name in names:
+        (tmp_path / name).write_text("text")
+    found = [
+        shard.names
+        for number in range(1, NUM_SLICES + 1)
+        for shard in list_shards(Location(uri=str(tmp_path)), settings=InputConfig(slice=f"{number}/{NUM_SLICES}"))
+    ]
+    assert sorted(name for of_slice in found for name in of_slice) == sorted(names)
+    assert len(found) == NUM_SLICES
