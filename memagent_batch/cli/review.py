@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from memagent_batch.cli.settings import OutputCommand
+from memagent_batch.cli.settings import JsonCommand, OutputCommand
 from memagent_batch.config.section import Text
 from memagent_batch.domain.texts.escapes import unescaped
 from memagent_batch.errors import SettingsError
@@ -54,7 +54,7 @@ class AskedCommand(OutputCommand):
         )
 
 
-class PlanReview(AskedCommand):
+class PlanReview(AskedCommand, JsonCommand):
     """Says how wide the 95 % intervals of recall and precision will be for so many labels, for several truths
     that may hold. If what is looked for is rare, it says that no sample of a size people can read helps.
     """
@@ -69,8 +69,6 @@ class PlanReview(AskedCommand):
     """Share of what is flagged that is assumed to be right."""
     width: OptionShare = 0.2
     """Wanted width of the interval of recall."""
-    as_json: bool = Field(default=False, alias="json")
-    """Print JSON."""
 
     def run(self) -> None:
         from memagent_batch.flows.review import plan_review
@@ -177,7 +175,7 @@ class SignReadings(OutputCommand):
         print(json.dumps(signed))
 
 
-class EstimateReview(OutputCommand):
+class EstimateReview(OutputCommand, JsonCommand):
     """Says how good the scan is by the labels of a review: precision, recall, F1, elusion, richness, error rate,
     each with its 95 % interval, and how far reviewers agree. Writes estimate.json and estimate.md into the review.
     """
@@ -195,8 +193,6 @@ class EstimateReview(OutputCommand):
     """Estimate before all is labelled: the intervals hold for one look."""
     with_seen: bool = False
     """Count labels that were given with the answer in view."""
-    as_json: bool = Field(default=False, alias="json")
-    """Print JSON."""
 
     def run(self) -> None:
         from memagent_batch.flows.review import make_estimate
@@ -205,7 +201,7 @@ class EstimateReview(OutputCommand):
         print(json.dumps(values, indent=2, ensure_ascii=False) if self.as_json else unescaped(page).rstrip("\n"))
 
 
-class CalibrateReview(OutputCommand):
+class CalibrateReview(OutputCommand, JsonCommand):
     """Says by the labels of a review (--purpose develop) how sure a no must be to stand: what is answered by yes
     or read again then holds the wanted share of what is looked for. Prints the condition for a second pass.
     """
@@ -225,8 +221,6 @@ class CalibrateReview(OutputCommand):
     """Share to be found, at least."""
     delta: OptionPartShare = 0.05
     """How often it may be missed."""
-    as_json: bool = Field(default=False, alias="json")
-    """Print JSON."""
 
     def run(self) -> None:
         from memagent_batch.flows.review import calibrate
