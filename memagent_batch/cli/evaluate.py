@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 from pydantic_settings import NoDecode
 
 from memagent_batch.cli.options import MODEL, read_yaml, readable
-from memagent_batch.cli.settings import Command, ReaderSettings, StorageCommand
+from memagent_batch.cli.settings import Command, JsonCommand, ReaderSettings, StorageCommand
 from memagent_batch.config.job import RunConfig
 from memagent_batch.config.problems import nearest_name
 from memagent_batch.config.section import Count, Section, Text, TextOrTexts, merged
@@ -228,7 +228,7 @@ def vary(base: ReaderSettings, settings: Mapping[str, Any], *, name: str) -> Rea
         raise SettingsError(f"variant {name!r}: {error}") from error
 
 
-class Score(SuiteOptions, StorageCommand):
+class Score(SuiteOptions, StorageCommand, JsonCommand):
     """Scores any answers table against a suite, or your own questions with references."""
 
     command = "memagent evaluate score"
@@ -244,8 +244,6 @@ class Score(SuiteOptions, StorageCommand):
     """Name of what is scored."""
     output: str | None = None
     """File to write the scores to, one row for each reading, as Parquet."""
-    as_json: bool = Field(default=False, alias="json")
-    """Print cells and measures as JSON."""
 
     def run(self) -> None:
         from memagent_batch.evaluation.measures import measure, score_table

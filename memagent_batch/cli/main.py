@@ -74,6 +74,7 @@ ENDING_BY_ERROR: dict[type[Exception], tuple[str, int]] = {
 """The first word of a command's last line and its exit code, by the error that ends it; the first that fits."""
 
 COMMANDS = {
+    "doctor": ("doctor:Doctor", "shows what is installed, which engine can run here, and how to add what is missing"),
     "convert": ("convert:Convert", "converts PDF, HTML, DOCX, e-mail and text files to documents with locators"),
     "scan": ("scan:Scan", "one command a night: converts files, answers, writes pages and a summary"),
     "answer": ("answer:Answer", "answers questions over documents of any length"),

@@ -1,21 +1,22 @@
 """`memagent plan`: what a run would read and cost; starts no engine."""
 
-import json
 import logging
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from memagent_batch.cli.options import INPUT, MODEL
-from memagent_batch.cli.settings import Command, JobSettings
+from memagent_batch.cli.settings import JobSettings, JsonCommand
+from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.logs import step
 from memagent_batch.runs.bounds import Rates, endpoint_cost, estimate
 
 log = logging.getLogger(__name__)
 
 
-class PlanRun(JobSettings, Command):
-    """Shows what `answer` would read and cost; starts no engine."""
+class PlanRun(JobSettings, JsonCommand):
+    """Shows what `answer` would read and cost; starts no engine. Prints JSON where its output is not a terminal."""
 
     command = "memagent plan"
     common = (
@@ -63,4 +64,30 @@ class PlanRun(JobSettings, Command):
         prices = (job.price_per_million_prompt_tokens, job.price_per_million_completion_tokens)
         if any(prices):
             costs["endpoint_cost"] = endpoint_cost(plan, *(price or 0.0 for price in prices))
-        print(json.dumps({**plan, **costs}, indent=2, ensure_ascii=False))
+        self.report({**plan, **costs}, plan_lines({**plan, **costs}))
+
+
+def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
+    """What a person reads of a plan and its costs."""
+    asked = f"{quantity(plan['documents'], 'document')}, {quantity(plan['questions'], 'question')}"
+    done = f"{plan['readings_done']:,} are done, {plan['readings_failed']:,} failed, {plan['readings_to_do']:,} to do"
+    yield f"{asked}: {quantity(plan['readings'], 'reading')}; {done}"
+    if plan["unreadable_documents"] or plan["missing_documents"]:
+        yield f"no text: {plan['unreadable_documents']:,} can't be read, {plan['missing_documents']:,} are not there"
+    if plan["largest_document"]:
+        longest = plan["largest_document"]
+        yield (
+            f"to read: {quantity(plan['documents_to_read'], 'document')} of {plan['document_tokens']:,} tokens; "
+            f"the longest is {longest['document_id']} with {longest['tokens']:,}"
+        )
+    most = plan["prompt_tokens_at_most"] + plan["follow_up_prompt_tokens_at_most"]
+    written = plan["completion_tokens_at_most"] + plan["follow_up_completion_tokens_at_most"]
+    prompt = f"{plan['prompt_tokens_at_least']:,} to {most:,} prompt tokens"
+    yield f"it takes {quantity(plan['turns'], 'turn')}, {prompt}, and writes up to {written:,} tokens"
+    for figures in (plan[name] for name in ("estimate", "endpoint_cost") if name in plan):
+        yield ", ".join(f"{key.replace('_', ' ')} {value:,}" for key, value in figures.items())
+    yield ""
+    if plan["readings_to_do"]:
+        yield "next: `memagent answer` with the same options; for hours and cost, --tokens-per-second and a price"
+    else:
+        yield "next: nothing is left to read; `memagent answer` with the same options writes the tables"

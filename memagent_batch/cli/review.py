@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from memagent_batch.cli.settings import OutputCommand
+from memagent_batch.cli.settings import JsonCommand, OutputCommand
 from memagent_batch.config.section import Text
 from memagent_batch.domain.texts.escapes import unescaped
 from memagent_batch.errors import SettingsError
@@ -137,7 +137,7 @@ class SignReadings(OutputCommand):
         print(json.dumps(signed))
 
 
-class EstimateReview(OutputCommand):
+class EstimateReview(OutputCommand, JsonCommand):
     """Says how good the scan is by the labels of a review: precision, recall, F1, elusion, richness, error rate,
     each with its 95 % interval, and how far reviewers agree. Writes estimate.json and estimate.md into the review.
     """
@@ -155,8 +155,6 @@ class EstimateReview(OutputCommand):
     """Estimate before all is labelled: the intervals hold for one look."""
     with_seen: bool = False
     """Count labels that were given with the answer in view."""
-    as_json: bool = Field(default=False, alias="json")
-    """Print JSON."""
 
     def run(self) -> None:
         from memagent_batch.flows.review import make_estimate
@@ -165,7 +163,7 @@ class EstimateReview(OutputCommand):
         print(json.dumps(values, indent=2, ensure_ascii=False) if self.as_json else unescaped(page).rstrip("\n"))
 
 
-class CalibrateReview(OutputCommand):
+class CalibrateReview(OutputCommand, JsonCommand):
     """Says by the labels of a review (--purpose develop) how sure a no must be to stand: what is answered by yes
     or read again then holds the wanted share of what is looked for. Prints the condition for a second pass.
     """
@@ -185,8 +183,6 @@ class CalibrateReview(OutputCommand):
     """Share to be found, at least."""
     delta: OptionPartShare = 0.05
     """How often it may be missed."""
-    as_json: bool = Field(default=False, alias="json")
-    """Print JSON."""
 
     def run(self) -> None:
         from memagent_batch.flows.review import calibrate

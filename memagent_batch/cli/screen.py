@@ -1,17 +1,23 @@
 """Texts for a terminal: the end of `memagent answer`, and lines cut to a width."""
 
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.shares import quantity
-from memagent_batch.runs.manifest import unread_line
-from memagent_batch.runs.tables import ANSWERS_FOLDER, MEMORIES_FOLDER, read_tables
+from memagent_batch.masking import printable
+from memagent_batch.pages.document_page import shown_evidence
+from memagent_batch.pages.readings import RunReading, shown_value, stream_readings
+from memagent_batch.runs.evidence import How
+from memagent_batch.runs.manifest import Manifest, unread_line
+from memagent_batch.runs.tables import ANSWERS_FOLDER, MEMORIES_FOLDER
 from memagent_batch.store.location import Location
 
 SHOWN_ANSWERS = 3
-SHOWN_COLUMNS = ("document_id", "question", "status", "answer", "response", "error_message")
+SEARCHED_ANSWERS = 50
+"""Of so many, answers whose sentence was found in the text are shown first."""
 
 
 def cut(text: str, width: int) -> str:
@@ -20,35 +26,69 @@ def cut(text: str, width: int) -> str:
     return shown if len(shown) <= width else f"{shown[: width - 1]}…"
 
 
-def ending(output: Location, manifest: Mapping[str, Any], *, num_columns: int) -> str:
+def ending(output: Location, manifest: Manifest, *, num_columns: int) -> str:
     """Counts, sample answers, places and commands of a finished run, for a screen of so many columns."""
     counts, folder = manifest["counts"], str(output).rstrip("/")
     parts = [f"{counts[name]:,} {name.replace('_', ' ')}" for name in ("ok", "failed", "not_read") if counts.get(name)]
-    files = (read_tables(output, [name], columns=SHOWN_COLUMNS) for name in manifest["files"][ANSWERS_FOLDER])
-    rows = islice((row for table in files for row in table.slice(0, SHOWN_ANSWERS).to_pylist()), SHOWN_ANSWERS)
+    readings = sorted(islice(stream_readings(output, manifest), SEARCHED_ANSWERS), key=_is_without_sentence)
+    readings = readings[:SHOWN_ANSWERS]
     tables = (ANSWERS_FOLDER, MEMORIES_FOLDER)
     places = [f"  {name:<9} {folder}/{name}/   {counts[f'{name}_rows']:,} rows" for name in tables]
+    places += [f"  {name:<9} {folder}/{name}/" for name in manifest["files"] if name not in tables]
     return "\n".join(
         [
             f"{quantity(counts['asked'], 'reading')}: {', '.join(parts)}; {manifest['seconds']:,.0f} s",
             *filter(None, [unread_line(manifest["unread"])]),
             "",
-            *(_answer_line(row, num_columns=num_columns) for row in rows),
+            *(line for reading in readings for line in _reading_lines(reading, num_columns=num_columns)),
             "",
             *places,
             f"  manifest  {folder}/manifest.json",
             "",
             "next:",
-            *_next_commands(folder, manifest),
+            *_next_commands(folder, manifest, readings),
         ]
     )
 
 
-def _next_commands(folder: str, manifest: Mapping[str, Any]) -> Iterator[str]:
-    yield f"  memagent status {folder}"
+def evidence_text(row: Mapping[str, Any]) -> str:
+    """A row of `evidence`: the sentence, and where it stands."""
+    if row["char_start"] is None:
+        return f"{row['quote']} [nowhere in the document]"
+    how = "" if row["how"] == How.CHOSEN else f"; words of the answer, {row['alignment']}"
+    chunk = "" if row["chunk_index"] is None else f", chunk {row['chunk_index']}"
+    locator = "" if row["locator"] is None else f", {row['locator']}"
+    text = "(the text could not be fetched)" if row["text"] is None else row["text"]
+    return f"{text} [characters {row['char_start']:,} to {row['char_end']:,}{chunk}{locator}{how}]"
+
+
+def _next_commands(folder: str, manifest: Manifest, readings: Sequence[RunReading]) -> Iterator[str]:
+    place = shlex.quote(folder)
+    yield f"  memagent page {place}   # all answers, each sentence marked in its text"
+    for reading in readings[:1]:
+        yield f"  memagent show {place} {shlex.quote(printable(reading.document_id))}   # how its memory came to it"
+    if not manifest["settings"]["follow_ups"]["evidence"]:
+        yield "  the same command with --follow-ups.evidence   # adds the sentences; reads no document again"
+    if manifest["counts"]["failed"]:
+        yield "  the same command with --retry-failed   # reads again what failed"
+    yield f"  memagent status {place}"
     if manifest["changes"]["since"]:
-        yield f"  memagent diff {folder}      # what changed since the run before"
+        yield f"  memagent diff {place}   # what changed since the run before"
     yield f'  python: memagent_batch.table_files("{folder}", "{ANSWERS_FOLDER}")   # the files to read'
+
+
+def _is_without_sentence(reading: RunReading) -> bool:
+    return not any(row["char_start"] is not None for row in shown_evidence(reading)[:1])
+
+
+def _reading_lines(reading: RunReading, *, num_columns: int) -> Iterator[str]:
+    """An answer, and the first sentence that it rests on with its place, each cut to a line of the screen."""
+    yield _answer_line(reading.answer, num_columns=num_columns)
+    for row in shown_evidence(reading)[:1]:
+        place = row["locator"] or f"characters {row['char_start'] or 0:,} to {row['char_end'] or 0:,}"
+        place = f"   [{place if row['char_start'] is not None else 'nowhere in the document'}]"
+        sentence = cut(row["text"] or row["quote"] or "", max(20, num_columns - len(place) - 6))
+        yield cut(f'    "{sentence}"{place}', num_columns)
 
 
 def _answer_line(row: Mapping[str, Any], *, num_columns: int) -> str:
@@ -60,4 +100,4 @@ def _answer_line(row: Mapping[str, Any], *, num_columns: int) -> str:
 def _shown_answer(row: Mapping[str, Any]) -> str:
     if row["status"] != Status.OK:
         return f"{row['status']}: {row['error_message']}"
-    return str(row["answer"] or row["response"] or "(no answer)")
+    return shown_value(row) if row["answer"] is not None else str(row["response"] or "(no answer)")

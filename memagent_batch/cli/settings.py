@@ -1,6 +1,8 @@
 """What a command is: its fields are its options, its docstring is its help; and the settings of jobs."""
 
-from collections.abc import Mapping
+import json
+import sys
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
@@ -12,6 +14,7 @@ from memagent_batch.config.job import JobConfig, RunConfig
 from memagent_batch.config.section import ConfigT, Section, Text, TextOrTexts
 from memagent_batch.config.sources import SourceConfig, Storage
 from memagent_batch.config.training import TrainConfig
+from memagent_batch.masking import printable
 from memagent_batch.plugins import ENGINES, POLICIES, REWARDS
 
 if TYPE_CHECKING:
@@ -39,6 +42,20 @@ class Command(Section):
     def run(self) -> None:
         """Does what the command is for."""
         raise NotImplementedError
+
+
+class JsonCommand(Command):
+    """A command that has lines for people, and JSON for programs."""
+
+    as_json: bool = Field(default=False, alias="json")
+    """Print JSON."""
+
+    def report(self, values: Any, lines: Iterable[str], *, indent: int | None = 2) -> None:
+        """Prints lines on a terminal, and JSON with `--json` and to anything else: a pipe, a file, a program."""
+        if self.as_json or not sys.stdout.isatty():
+            print(json.dumps(values, indent=indent, ensure_ascii=False))
+        else:
+            print("\n".join(map(printable, lines)))
 
 
 class StorageCommand(Command, Storage):

@@ -7,6 +7,7 @@ from textwrap import wrap
 
 from pydantic import Field
 
+from memagent_batch.cli.screen import evidence_text
 from memagent_batch.cli.settings import OutputCommand
 from memagent_batch.documents.converted import SOURCE_NOTES, SOURCE_REVIEW
 from memagent_batch.domain.readings import Status
@@ -16,7 +17,6 @@ from memagent_batch.evaluation.report.visible import visible
 from memagent_batch.masking import printable
 from memagent_batch.pages.document_page import shown_evidence
 from memagent_batch.pages.readings import RunReading, document_ids, find_readings, shown_value, unread_of
-from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.store.errors import output_errors
 from memagent_batch.store.turn_log.index import Row
@@ -88,7 +88,7 @@ def _reading_lines(reading: RunReading, *, is_full: bool, width: int) -> Iterato
             yield from _labelled_text(label, text, is_full=is_full, width=width)
     for number, item in enumerate(shown_evidence(reading)):
         label = "" if number else "evidence"
-        yield from _labelled_text(label, _evidence_line(item), is_full=is_full, width=width)
+        yield from _labelled_text(label, evidence_text(item), is_full=is_full, width=width)
     yield from _memory_lines(reading.turns, is_full=is_full, width=width)
 
 
@@ -108,16 +108,6 @@ def _row_problem(row: Row) -> str | None:
         return f"{row['error_type']}: {row['error_message']}"
     problem: str | None = row.get("follow_up_error")
     return problem
-
-
-def _evidence_line(row: Row) -> str:
-    if row["char_start"] is None:
-        return f"{row['quote']} [nowhere in the document]"
-    how = "" if row["how"] == How.CHOSEN else f"; words of the answer, {row['alignment']}"
-    chunk = "" if row["chunk_index"] is None else f", chunk {row['chunk_index']}"
-    locator = "" if row["locator"] is None else f", {row['locator']}"
-    text = "(the text could not be fetched)" if row["text"] is None else row["text"]
-    return f"{text} [characters {row['char_start']:,} to {row['char_end']:,}{chunk}{locator}{how}]"
 
 
 def _memory_lines(turns: Sequence[Row], *, is_full: bool, width: int) -> Iterator[str]:

@@ -1,31 +1,34 @@
 """`memagent status` and `memagent partial`: what a running, finished or dead run has done, and its answers so far."""
 
 import json
-import sys
+import shlex
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from memagent_batch.cli.settings import OutputCommand
+from memagent_batch.cli.settings import JsonCommand, OutputCommand
+from memagent_batch.domain.texts.shares import quantity
+from memagent_batch.masking import mask_url
 
 if TYPE_CHECKING:
-    from memagent_batch.runs.state import ProgressNote
+    from memagent_batch.runs.state import ProgressNote, RunState
 
 BAR_CHARACTERS = 30
 """Length of the bar."""
 
 
-class ShowStatus(OutputCommand):
-    """Shows what a running, finished or dead run has done, by what it has noted in its output."""
+class ShowStatus(OutputCommand, JsonCommand):
+    """Shows what a running, finished or dead run has done, by what it has noted in its output. Prints JSON where
+    its output is not a terminal.
+    """
 
     command = "memagent status"
-    examples = ("memagent status out/", "memagent status s3://bucket/scan/")
+    examples = ("memagent status out/", "memagent status s3://bucket/scan/ --json")
 
     def run(self) -> None:
         from memagent_batch.runs.state import read_state
 
         state = read_state(self.location)
-        print(json.dumps(state, indent=2, ensure_ascii=False))
-        if state["progress"] and sys.stderr.isatty():
-            print(progress_line(state["progress"]), file=sys.stderr)
+        self.report(state, status_lines(state, output=shlex.quote(mask_url(self.output))))
 
 
 class Partial(OutputCommand):
@@ -43,6 +46,48 @@ class Partial(OutputCommand):
         print(json.dumps(write_partial(self.location), indent=2))
 
 
+NEXT = {
+    "running or killed": "if no process runs any more, give the same command again: it goes on from the log",
+    "stopped": "remove the cause, and give the same command again: it goes on from the log",
+    "incomplete": "give the same command again: it reads what could not be read",
+}
+"""What to do, by the state of a run."""
+
+
+def status_lines(state: "RunState", *, output: str) -> Iterator[str]:
+    """What a person reads of a run's state."""
+    yield f"run {state['run_id']}: {_when(state)}"
+    asked, counts, progress = quantity(state["readings_asked"], "reading"), state["counts"], state["progress"]
+    if counts:
+        not_read = f", {counts['not_read']:,} not read" if counts["not_read"] else ""
+        yield f"{asked} asked for: {counts['ok']:,} answered, {counts['failed']:,} failed{not_read}"
+    elif progress:
+        yield f"{asked} asked for; at {_minute(progress['at'])} {progress['readings_failed']:,} had failed"
+        yield progress_line(progress)
+    else:
+        yield f"{asked} asked for"
+    yield ""
+    yield f"next: {NEXT.get(state['state'], f'memagent page {output}')}"
+    if state["state"] == "finished":
+        yield f"      memagent show {output} DOCUMENT_ID    # answer, sentences and memory of one document"
+        if counts and counts["failed"]:
+            yield "      the same command with --retry-failed reads what failed again"
+    else:
+        yield f"      memagent partial {output}    # the answers so far"
+
+
+def _when(state: "RunState") -> str:
+    if state["state"] == "stopped":
+        return f"stopped at {_minute(state['stopped_at'])}: {state['stopped_because']}"
+    if "last_sign_of_life_seconds_ago" in state:
+        return f"{state['state']}; last sign of life {state['last_sign_of_life_seconds_ago']:,} s ago"
+    return f"{state['state']} at {_minute(state['finished_at'])}"
+
+
+def _minute(moment: str | None) -> str:
+    return f"{(moment or '')[:16].replace('T', ' ')} UTC"
+
+
 def progress_line(note: "ProgressNote") -> str:
     """How far a run is, as a line with a bar."""
     filled = round(BAR_CHARACTERS * note["share_read"])
@@ -51,6 +96,6 @@ def progress_line(note: "ProgressNote") -> str:
         f"readings {note['readings_done']:,}/{note['readings_asked']:,}",
         f"|{'█' * filled}{' ' * (BAR_CHARACTERS - filled)}| {note['share_read']:.0%}",
         f"{note['tokens_per_second']:,.0f} tokens/s",
-        *([f"ends about {end[:16].replace('T', ' ')} UTC"] if end else []),
+        *([f"ends about {_minute(end)}"] if end else []),
     ]
     return "  ".join(parts)

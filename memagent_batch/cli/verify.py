@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from memagent_batch.cli.settings import OutputCommand
+from memagent_batch.cli.settings import JsonCommand, OutputCommand
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import NotVerifiedError, SettingsError
 from memagent_batch.masking import DIGEST, printable
@@ -24,7 +24,7 @@ SHOWN = 10
 """Turns that are named; --json has all."""
 
 
-class Verify(OutputCommand):
+class Verify(OutputCommand, JsonCommand):
     """Checks the last run of an output: every file, the counts, and that every row of the tables follows from the
     turn log. Exit code 0 if all holds, 5 if something does not: what, and where.
     """
@@ -45,8 +45,6 @@ class Verify(OutputCommand):
     """Job file of the run, for --reread, if its record lacks what it needs, such as an endpoint's fields."""
     without_text: bool = False
     """Read no documents; the table `evidence` is then not compared."""
-    as_json: bool = Field(default=False, alias="json")
-    """Print JSON."""
 
     def run(self) -> None:
         from memagent_batch.flows.audit import RereadSample, verify

