@@ -7,7 +7,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,11 @@ import ray
 
 from memagent_batch.config.convert import ConvertJob
 from memagent_batch.config.job import ExecutorKind
+from memagent_batch.config.sources import Trust
 from memagent_batch.convert.batches import plan_batches
 from memagent_batch.convert.record import ConvertManifest, begin_convert, close_convert
 from memagent_batch.convert.table import CONVERTED
+from memagent_batch.documents import listing
 from memagent_batch.errors import InputError, NotReadError, OutputError, SupersededError, TooManyFailedError
 from memagent_batch.flows import convert as pipeline
 from memagent_batch.flows.convert import choose_converters, convert
@@ -334,19 +337,44 @@ def test_file_that_can_not_be_fetched_has_its_row_and_is_tried_again(
     (tmp_path / "in").mkdir()
     for name in ("gone.txt", "there.txt"):
         (tmp_path / "in" / name).write_text("fine")
-    job, plan = job_of(tmp_path), plan_batches
-
-    def vanishing(*found: Any, **settings: Any) -> Any:
-        (tmp_path / "in" / "gone.txt").unlink(missing_ok=True)
-        return plan(*found, **settings)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(pipeline, "plan_batches", vanishing)
-        with pytest.raises(NotReadError, match="1 of 2 files were not read"):
-            convert(job)
+    job = job_of(tmp_path)
+    gone = pytest.raises(NotReadError, match="1 of 2 files were not read")
+    with vanishing(tmp_path / "in" / "gone.txt", monkeypatch), gone:
+        convert(job)
     require_closed(table_of(job), {"gone.txt": "not_read", "there.txt": "ok"})
     (tmp_path / "in" / "gone.txt").write_text("back")
     assert endings(convert(job)) == {"reused": 1, "converted": 1, "ok": 2}
+
+
+def test_file_that_the_listing_shows_unchanged_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "UNSURE_SECONDS", 0)
+    (tmp_path / "in").mkdir()
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / "in" / name).write_text("fine")
+    job = job_of(tmp_path)
+    convert(job)
+    with vanishing(tmp_path / "in" / "a.txt", monkeypatch):
+        assert endings(convert(job)) == {"reused": 2, "ok": 2}
+    with vanishing(tmp_path / "in" / "b.txt", monkeypatch), pytest.raises(NotReadError):
+        convert(job.model_copy(update={"trust": Trust.CONTENT}))
+    (tmp_path / "in" / "b.txt").write_text("fine")
+    convert(job)
+    (tmp_path / "in" / "a.txt").write_text("changed")
+    assert endings(convert(job)) == {"reused": 1, "converted": 1, "ok": 2}
+
+
+@contextmanager
+def vanishing(file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The file goes when it has been listed."""
+    plan = plan_batches
+
+    def planned(*found: Any, **settings: Any) -> Any:
+        file.unlink(missing_ok=True)
+        return plan(*found, **settings)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "plan_batches", planned)
+        yield
 
 
 def test_output_of_other_files_is_refused(tmp_path: Path) -> None:
