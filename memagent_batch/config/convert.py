@@ -7,7 +7,7 @@ from pydantic import Field, field_validator
 
 from memagent_batch.config.job import ExecutorKind
 from memagent_batch.config.section import Section, Text, TextOrTexts
-from memagent_batch.config.sources import Storage
+from memagent_batch.config.sources import Storage, Trust
 
 _Number = Annotated[int, Field(gt=0, lt=1e9)]
 SECONDS, OCR_SECONDS = 60.0, 600.0
@@ -16,14 +16,14 @@ MEMORY_MIB, OCR_MEMORY_MIB = 1024, 2048
 """Default memory of one file's process, MiB: the models of OCR and a page take 0.7 GiB."""
 MIN_CONFIDENCE = 0.7
 """Default confidence of a line, from 0 to 1, below which it is doubtful."""
-OCR_CONVERTERS = {"pdf": "rapidocr", "image": "rapidocr"}
+OCR_CONVERTERS = {"image": "rapidocr"}
 
 
 class ConvertConfig(Section):
     """How files are converted to text, each in its own process."""
 
     ocr: bool = False
-    """Read pages and images without a text layer by OCR (pip install 'memagent-batch[ocr]')."""
+    """Read images, and pages and pictures without a text layer, by OCR (pip install 'memagent-batch[ocr]')."""
     ocr_min_confidence: Annotated[float, Field(ge=0, le=1)] = MIN_CONFIDENCE
     """A line that OCR reads with less confidence is read again, larger and turned. If it stays below, its page is
     `needs_review`."""
@@ -39,6 +39,9 @@ class ConvertConfig(Section):
     """Text and attachments of one file, MiB; of a file with all its attachments twice as much."""
     file_mib: _Number = 256
     """Size from which a file is skipped, MiB."""
+    trust: Trust = Trust.ETAG
+    """How a run knows that a file has not changed since the last one: `etag` goes by size and ETag, on a disk by size
+    and times, and does not open what is unchanged; `content` reads every file."""
 
     @field_validator("converter")
     @classmethod

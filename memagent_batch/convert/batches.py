@@ -3,6 +3,8 @@
 What the table holds of a file that has not changed is not made again.
 """
 
+import io
+import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,27 +14,18 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from memagent_batch.convert.converter import Part, PartStatus, ending_of
-from memagent_batch.convert.kinds import KINDS_VERSION
+from memagent_batch.convert.kinds import KINDS_VERSION, FileKind
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.worker import ConverterServer
 from memagent_batch.convert.sources import ChosenConverter, Source, SourceConverter, unopened
-from memagent_batch.convert.table import (
-    BatchReport,
-    ConvertedFile,
-    ConvertedSource,
-    ConverterChoice,
-    SourceReport,
-    read_rows,
-    read_sources,
-    report_of,
-    rows_table,
-)
+from memagent_batch.convert.table import CONVERTED, ConvertedRow, read_sources, rows_table
 from memagent_batch.documents.listing import CONVERTED_FOLDER, InputFile, into_batches
 from memagent_batch.errors import InputError, SupersededError
 from memagent_batch.runs.claim import require_claim
-from memagent_batch.store.errors import input_errors
+from memagent_batch.store.errors import input_errors, table_errors
 from memagent_batch.store.location import Location
 
 BATCH_FILES = 256
@@ -51,16 +44,23 @@ FOOTER_THREADS = 16
 """Footers of table files read at once."""
 COPY_BYTES = 1 << 20
 """Bytes of a source that are copied at once."""
+CONVERTERS_KEY, VERSIONS_KEY = b"memagent.converters", b"memagent.versions"
+"""Entries of a table file's schema, as JSON: the converters of its run, and its sources' versions in the listing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConvertedRows:
-    """Rows that the table holds of a source: a row group of one of its files."""
+class HeldSource:
+    """What the table holds of a file of the input."""
 
+    source: str
     file: str
     """Name of the table file, below the output."""
     row_group: int
-    report: SourceReport
+    hash: str | None
+    version: str | None
+    """What the listing said of it; None if nothing."""
+    stays: bool
+    """Whether its rows are as they would be made today, if its content is the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class Work:
     """A file of the input, and where the table may hold its rows."""
 
     file: InputFile
-    held: tuple[ConvertedRows, ...] = ()
+    held: tuple[HeldSource, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,14 +98,19 @@ class ConvertTask:
     """What the process of one file may cost."""
     file_bytes: int
     """Size from which a file is skipped."""
-    retry_failed: bool
-    """Whether files with failed parts are converted again."""
     search_path: tuple[str, ...]
     """Where the driver finds modules; a node that has these folders finds converters there too."""
 
 
-def read_converted(output: Location, *, finished: Sequence[str]) -> dict[str, list[SourceReport]]:
-    """Reads the footers of the table's files, those of attempts that were killed included: each was written whole.
+def recorded(converters: Mapping[str, ChosenConverter]) -> dict[str, str]:
+    """Name and version of the converter of each kind or ending; without a kind, the version of what knows kinds."""
+    return {kind: f"{chosen.name} {chosen.version}" for kind, chosen in converters.items()} | {"": KINDS_VERSION}
+
+
+def read_held(
+    output: Location, *, finished: Sequence[str], converters: Mapping[str, ChosenConverter], retry_failed: bool
+) -> dict[str, list[HeldSource]]:
+    """Looks at the table's files, those of attempts that were killed included: each was written whole.
 
     Returns:
         The sources of each file; files of the finished run come first.
@@ -116,9 +121,36 @@ def read_converted(output: Location, *, finished: Sequence[str]) -> dict[str, li
     folder = output / CONVERTED_FOLDER
     listed = [f"{CONVERTED_FOLDER}/{PurePosixPath(path).name}" for path in folder.files()]
     names = [*(name for name in finished if name in listed), *sorted(set(listed) - set(finished), reverse=True)]
+    now = recorded(converters)
     with ThreadPoolExecutor(FOOTER_THREADS) as threads:
-        reports = threads.map(lambda name: read_sources(output / name), names)
-        return dict(zip(names, reports, strict=True))
+        tables = threads.map(lambda name: read_sources(output / name), names)
+        return {
+            name: _held_sources(name, table, now=now, retry_failed=retry_failed)
+            for name, table in zip(names, tables, strict=True)
+        }
+
+
+def _held_sources(name: str, sources: pa.Table, *, now: Mapping[str, str], retry_failed: bool) -> list[HeldSource]:
+    before, versions = (json.loads(sources.schema.metadata.get(key, "{}")) for key in (CONVERTERS_KEY, VERSIONS_KEY))
+    changed = {kind for kind in before | now if before.get(kind) != now.get(kind)}
+    others = {before[kind] if kind else "" for kind in changed if kind in before}
+    return [
+        HeldSource(
+            source=row["source"],
+            file=name,
+            row_group=number,
+            hash=row["source_hash"],
+            version=versions.get(row["source"]),
+            stays=bool(before)  # empty in files of an older version
+            and row["status"] != PartStatus.NOT_READ
+            and not (retry_failed and row["rows_failed"])
+            and not (changed and row["is_unpacked"])  # no row says what unpacked it
+            and not (FileKind.IMAGE in changed and row["rows_needs_ocr"])
+            and others.isdisjoint(row["converters"])
+            and changed.isdisjoint(row["endings"]),
+        )
+        for number, row in enumerate(sources.to_pylist())
+    ]
 
 
 def require_distinct(files: Sequence[InputFile]) -> None:
@@ -137,21 +169,19 @@ def require_distinct(files: Sequence[InputFile]) -> None:
             )
 
 
-def plan_batches(
-    files: Sequence[InputFile], held: Mapping[str, Sequence[SourceReport]], *, num_cpus: int
-) -> list[Batch]:
+def plan_batches(files: Sequence[InputFile], held: Mapping[str, Sequence[HeldSource]], *, num_cpus: int) -> list[Batch]:
     """All files of the input in batches: those of a table file together, then the others."""
-    rows = defaultdict[str, list[ConvertedRows]](list)
-    for name, reports in held.items():
-        for row_group, report in enumerate(reports):
-            rows[report.source].append(ConvertedRows(file=name, row_group=row_group, report=report))
-    works = {file.name: Work(file=file, held=tuple(rows.get(file.name, ()))) for file in files}
+    by_source = defaultdict[str, list[HeldSource]](list)
+    for sources in held.values():
+        for each in sources:
+            by_source[each.source].append(each)
+    works = {file.name: Work(file=file, held=tuple(by_source.get(file.name, ()))) for file in files}
     batches, taken = list[Batch](), set[str]()
-    for name, reports in _to_keep(held).items():
-        own = [report.source for report in reports if report.source in works and report.source not in taken]
+    for name, sources in _to_keep(held).items():
+        own = [each.source for each in sources if each.source in works and each.source not in taken]
         taken.update(own)
         if own:
-            kept = name if len(own) == len(reports) else None
+            kept = name if len(own) == len(sources) else None
             batches.append(Batch(number=len(batches), works=tuple(works[source] for source in own), kept=kept))
     rest = [work for name, work in works.items() if name not in taken]
     most = max(MIN_FILES, min(BATCH_FILES, len(rest) // (TASKS_PER_CPU * max(1, num_cpus))))
@@ -160,37 +190,59 @@ def plan_batches(
     return batches
 
 
-def _to_keep(held: Mapping[str, Sequence[SourceReport]]) -> Mapping[str, Sequence[SourceReport]]:
+def _to_keep(held: Mapping[str, Sequence[HeldSource]]) -> Mapping[str, Sequence[HeldSource]]:
     """The table files whose sources stay together; if there are many small ones, they are put together."""
-    small = {name for name, reports in held.items() if len(reports) < FEW_SOURCES}
+    small = {name for name, sources in held.items() if len(sources) < FEW_SOURCES}
     dissolved = small if len(small) > SMALL_FILES else set()
-    return {name: reports for name, reports in held.items() if name not in dissolved}
+    return {name: sources for name, sources in held.items() if name not in dissolved}
 
 
 def convert_batch(batch: Batch, *, task: ConvertTask) -> pa.Table:
-    """Converts what is new or changed; writes a file unless all stays. Returns the table of a `BatchReport`.
+    """Converts what is new or changed; writes a file unless all stays.
+
+    Returns:
+        `sources_of` that file, with its name as `file`, and whether each source `is_reused`.
 
     Raises:
         SupersededError: a newer attempt holds the claim; no file is left.
     """
-    with ConverterServer(search_path=task.search_path, settings=task.settings) as server:
-        sources = _Sources(task, server)
-        num_reused, file = 0, ConvertedFile()
-        stays = batch.kept is not None
+    versions = {work.file.name: work.file.version for work in batch.works}
+    entries = {CONVERTERS_KEY: json.dumps(recorded(task.converters)), VERSIONS_KEY: json.dumps(versions)}
+    sink, name, reused, waiting = io.BytesIO(), batch.kept, set[str](), list[HeldSource]()
+    with (
+        ConverterServer(search_path=task.search_path, settings=task.settings) as server,
+        pq.ParquetWriter(sink, CONVERTED.with_metadata({**CONVERTED.metadata, **entries}), compression="zstd") as file,
+    ):
         for work in batch.works:
-            outcome = sources.outcome(work)
-            if isinstance(outcome, ConvertedRows):
-                num_reused += 1
-                stays &= outcome.file == batch.kept
-                file.add(read_rows(task.output / outcome.file, outcome.row_group), outcome.report)
-            else:
-                stays = False
-                file.add(rows_table(outcome.rows), report_of(outcome))
-    name = batch.kept if stays else None
+            outcome = _outcome(work, task, server)
+            server.clear()
+            if isinstance(outcome, HeldSource):
+                reused.add(outcome.source)
+                waiting.append(outcome)
+            name = name if isinstance(outcome, HeldSource) and outcome.file == name else None
+            if name is None:
+                for held in waiting:
+                    _add(file, _held_rows(task.output / held.file, held.row_group))
+                waiting.clear()
+                if not isinstance(outcome, HeldSource):
+                    _add(file, rows_table(outcome))
     if name is None:
         name = f"{CONVERTED_FOLDER}/part-{batch.number:05d}-{task.run_id}.parquet"
-        _write_claimed(task, name, file.finish())
-    return BatchReport(file=name, num_reused=num_reused, sources=file.sources).table()
+        _write_claimed(task, name, sink.getvalue())
+    found = read_sources(task.output / name)
+    flags = pa.array([source in reused for source in found["source"].to_pylist()], pa.bool_())
+    return found.append_column("file", pa.array([name] * len(flags), pa.string())).append_column("is_reused", flags)
+
+
+def _add(file: pq.ParquetWriter, rows: pa.Table) -> None:
+    """Adds the rows of a source: one row group."""
+    file.write_table(rows, row_group_size=max(1, rows.num_rows))
+
+
+def _held_rows(place: Location, number: int) -> pa.Table:
+    remedy = "run the same command again"
+    with table_errors(place.uri, remedy=remedy), place.open() as stream, pq.ParquetFile(stream) as file:
+        return file.read_row_group(number, use_threads=False)
 
 
 def _write_claimed(task: ConvertTask, name: str, data: bytes) -> None:
@@ -203,66 +255,41 @@ def _write_claimed(task: ConvertTask, name: str, data: bytes) -> None:
         raise
 
 
-class _Sources:
-    """The files of a batch, one after another, with one server that starts when the first one must be converted."""
+def _outcome(work: Work, task: ConvertTask, server: ConverterServer) -> HeldSource | Sequence[ConvertedRow]:
+    """What the table holds of a file if it has not changed, else new rows."""
+    file, standing = work.file, [held for held in work.held if held.stays]
+    unopened_part = _unopened_part(file, file_bytes=task.file_bytes)
+    if unopened_part is not None:
+        return next((held for held in standing if held.hash is None), None) or unopened(file.name, unopened_part)
+    same = next((held for held in standing if held.hash and file.version and held.version == file.version), None)
+    if same is not None:
+        return same
+    try:
+        copy = server.folder() / f"source{ending_of(file.name)}"
+        digest = _copied(task.documents.at(file.path), copy)
+    except InputError as error:
+        return unopened(file.name, Part(status=PartStatus.NOT_READ, reason=str(error)))
+    same = next((held for held in standing if held.hash == digest), None)
+    converter = SourceConverter(server, converters=task.converters, limits=task.limits)
+    return same or converter.convert(copy, Source(name=file.name, hash=digest))
 
-    def __init__(self, task: ConvertTask, server: ConverterServer) -> None:
-        self._task = task
-        self._server = server
-        self._converter = SourceConverter(server, converters=task.converters, limits=task.limits)
 
-    def outcome(self, work: Work) -> ConvertedRows | ConvertedSource:
-        """The rows that the table has of a file if it has not changed, else new ones."""
-        try:
-            return self._outcome(work)
-        finally:
-            self._server.clear()
+def _unopened_part(file: InputFile, *, file_bytes: int) -> Part | None:
+    """The one part of a file that is not opened."""
+    if file.left_out is not None:
+        return Part(status=PartStatus.SKIPPED, reason=file.left_out)
+    if file.size_bytes <= file_bytes:
+        return None
+    size, most = file.size_bytes >> 20, file_bytes >> 20
+    reason = f"{size:,} MiB; files of more than {most:,} MiB are not converted (--file-mib)"
+    return Part(status=PartStatus.SKIPPED, reason=reason)
 
-    def _outcome(self, work: Work) -> ConvertedRows | ConvertedSource:
-        file = work.file
-        if file.left_out is not None:
-            outcome = Part(status=PartStatus.SKIPPED, reason=file.left_out)
-            return self._reused(work, None) or unopened(file.name, outcome)
-        if file.size_bytes > self._task.file_bytes:
-            return self._reused(work, None) or unopened(file.name, self._too_large(file))
-        try:
-            copy = self._server.folder() / f"source{ending_of(file.name)}"
-            digest = self._copied(file, copy)
-        except InputError as error:
-            return unopened(file.name, Part(status=PartStatus.NOT_READ, reason=str(error)))
-        return self._reused(work, digest) or self._converter.convert(copy, Source(name=file.name, hash=digest))
 
-    def _reused(self, work: Work, digest: str | None) -> ConvertedRows | None:
-        return next((held for held in work.held if self._stays(held.report, digest)), None)
-
-    def _stays(self, report: SourceReport, digest: str | None) -> bool:
-        """Whether rows are as they would be made today."""
-        if report.source_hash != digest or report.status == PartStatus.NOT_READ:
-            return False
-        if self._task.retry_failed and report.parts.get(PartStatus.FAILED):
-            return False
-        if digest is None:
-            return True  # no converter can have it
-        return bool(report.choices) and all(map(self._is_same, report.choices))
-
-    def _is_same(self, choice: ConverterChoice) -> bool:
-        """Whether a kind of file has the same converter now, or none as before."""
-        converters = self._task.converters
-        chosen = converters.get(choice["ending"]) or converters.get(choice["kind"] or "")
-        now = (chosen.name, chosen.version) if chosen else (None, KINDS_VERSION)
-        return now == (choice["converter"], choice["version"])
-
-    def _copied(self, file: InputFile, copy: Path) -> str:
-        """Copies a file, in one read; returns its SHA-256."""
-        place = self._task.documents.at(file.path)
-        digest = sha256()
-        with input_errors(place.uri), place.open() as source, copy.open("wb") as target:
-            while block := source.read(COPY_BYTES):
-                digest.update(block)
-                target.write(block)
-        return digest.hexdigest()
-
-    def _too_large(self, file: InputFile) -> Part:
-        size, most = file.size_bytes >> 20, self._task.file_bytes >> 20
-        reason = f"{size:,} MiB; files of more than {most:,} MiB are not converted (--file-mib)"
-        return Part(status=PartStatus.SKIPPED, reason=reason)
+def _copied(place: Location, copy: Path) -> str:
+    """Copies a file, in one read; returns its SHA-256."""
+    digest = sha256()
+    with input_errors(place.uri), place.open() as source, copy.open("wb") as target:
+        while block := source.read(COPY_BYTES):
+            digest.update(block)
+            target.write(block)
+    return digest.hexdigest()

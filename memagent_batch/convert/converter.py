@@ -63,6 +63,8 @@ class Part:
     """Why it is not `ok`, or what to know of its text."""
     lines: Sequence[Line] = ()
     """The lines of `text`, in its order, if OCR read it."""
+    picture: bytes = b""
+    """Of one that needs OCR, the image of what it shows: with `--ocr`, the converter of images reads it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +86,7 @@ class Converter(Protocol):
     """Turns a file of one kind into text. It is made without arguments.
 
     A class may have `modules`: names of modules that take long to import, which the processes of all files then share.
-    And `settings`: names of settings of `memagent convert`, such as `ocr_min_confidence`, that it is made with.
+    And `settings`: names of settings of `memagent convert`, such as `ocr`, that it is made with.
     """
 
     def version(self) -> str:
@@ -163,7 +165,8 @@ def read_attachment(
 def picture_parts(locator: str, data: bytes) -> Iterator[Part]:
     """The part of a picture inside a document; none for one that is too small to show words."""
     if len(data) >= SMALL_BYTES:
-        yield Part(locator=locator, status=PartStatus.NEEDS_OCR, reason="a picture: what it shows is not read")
+        reason = "a picture: what it shows is not read"
+        yield Part(locator=locator, status=PartStatus.NEEDS_OCR, reason=reason, picture=data)
 
 
 def failure_reason(error: BaseException) -> str:

@@ -43,24 +43,6 @@ class FileKind(StrEnum):
     RTF = "rtf"
 
 
-DEFAULT_CONVERTERS = {
-    FileKind.PDF: "pypdfium2",
-    FileKind.HTML: "lxml",
-    FileKind.DOCX: "python-docx",
-    FileKind.EMAIL: "email",
-    FileKind.MARKDOWN: "markdown",
-    FileKind.TEXT: "text",
-    FileKind.ZIP: "zip",
-    FileKind.IMAGE: "picture",
-    FileKind.SLIDES: "slides",
-    FileKind.SHEETS: "openpyxl",
-    FileKind.OPENDOCUMENT: "opendocument",
-    FileKind.OUTLOOK: "olefile",
-    FileKind.RTF: "rtf",
-}
-"""The converter of each kind, by its name in `plugins.CONVERTERS`."""
-
-
 ENDINGS = {
     ".pdf": FileKind.PDF,
     **dict.fromkeys((".html", ".htm", ".xhtml"), FileKind.HTML),

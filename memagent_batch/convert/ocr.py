@@ -1,4 +1,4 @@
-"""OCR by RapidOCR, for pages and images without a text layer; and what is said of images without it."""
+"""OCR of images by RapidOCR, in a process for each; and what is said of images without it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -7,11 +7,8 @@ from typing import Any
 
 from memagent_batch.config.convert import MIN_CONFIDENCE
 from memagent_batch.convert.converter import Attachment, BuiltIn, Line, Part, PartStatus
-from memagent_batch.convert.kinds import PDF_MARK, PDF_MARK_BYTES
-from memagent_batch.convert.pdf import PdfConverter
+from memagent_batch.errors import ConversionError
 
-DOTS_PER_INCH = 200
-"""At which pages are drawn."""
 ENLARGED = 2
 MARGIN_PIXELS = 6
 """Pixels around a line that is read again."""
@@ -38,53 +35,35 @@ class PictureConverter(BuiltIn):
 
 
 class OcrConverter(BuiltIn):
-    """A PDF with the pages that need OCR read by it, or an image. Other pages are as without it."""
+    """An image, such as a page or a picture that another converter found."""
 
-    package, own, extra, modules = "rapidocr", 2, "ocr", ("rapidocr",)
+    package, own, extra, modules = "rapidocr", 3, "ocr", ("rapidocr",)
     settings = ("ocr_min_confidence",)
 
     def __init__(self, *, ocr_min_confidence: float = MIN_CONFIDENCE) -> None:
         self._min_confidence = ocr_min_confidence
 
     def version(self) -> str:
-        """That of its package, of the converter of its other pages, and its setting."""
-        own = super().version()
-        return f"{own}, pdf {PdfConverter().version()}, min_confidence {self._min_confidence:g}"
+        """That of its package, and its setting."""
+        return f"{super().version()}, min_confidence {self._min_confidence:g}"
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
-        """The parts of the PDF, or one for each image of the file.
+        """A part for each image of the file.
 
         Raises:
-            ConversionError: the file can't be opened.
+            ConversionError: it can't be opened.
         """
-        with file.open("rb") as stream:
-            is_pdf = PDF_MARK in stream.read(PDF_MARK_BYTES)
+        from PIL import Image, ImageOps, UnidentifiedImageError
+
+        try:
+            image = Image.open(file)
+        except UnidentifiedImageError as error:
+            raise ConversionError("it can't be opened as an image") from error
         reader = PageReader(min_confidence=self._min_confidence)
-        yield from _pdf_items(file, reader) if is_pdf else _image_parts(file, reader)
-
-
-def _pdf_items(file: Path, reader: "PageReader") -> Iterator[Part | Attachment]:
-    import pypdfium2
-
-    document = None
-    for item in PdfConverter().convert(file):
-        if isinstance(item, Part) and item.status is PartStatus.NEEDS_OCR:
-            document = document or pypdfium2.PdfDocument(file)
-            page = document[int(item.locator.removeprefix("page ")) - 1]
-            image = page.render(scale=DOTS_PER_INCH / 72).to_pil().convert("RGB")
-            yield reader.part(image, locator=item.locator)
-            page.close()
-        else:
-            yield item
-
-
-def _image_parts(file: Path, reader: "PageReader") -> Iterator[Part]:
-    from PIL import Image, ImageOps
-
-    with Image.open(file) as image:
-        for number in range(getattr(image, "n_frames", 1)):
-            image.seek(number)
-            yield reader.part(ImageOps.exif_transpose(image).convert("RGB"), locator=f"image {number + 1}")
+        with image:
+            for number in range(getattr(image, "n_frames", 1)):
+                image.seek(number)
+                yield reader.part(ImageOps.exif_transpose(image).convert("RGB"), locator=f"image {number + 1}")
 
 
 class PageReader:

@@ -1,6 +1,7 @@
 """PDF by pypdfium2: the text layer, page by page. A page that shows something without a text layer needs OCR."""
 
 import ctypes
+import io
 import re
 import zlib
 from collections.abc import Callable, Iterator
@@ -35,12 +36,18 @@ DICTIONARY_BYTES = 500
 UNPACKED_AT_ONCE = 64 << 10
 """Bytes of packed content that are unpacked at once."""
 ZLIB_HEADER_BYTES = 2
+DOTS_PER_INCH, JPEG_QUALITY = 200, 95
+"""How pages are drawn for OCR."""
 
 
 class PdfConverter(BuiltIn):
     """A page is a part. Embedded files are attachments. Filled-in form fields are part of their page."""
 
     package, own, modules = "pypdfium2", 3, ("pypdfium2",)
+    settings = ("ocr",)
+
+    def __init__(self, *, ocr: bool = False) -> None:
+        self._ocr = ocr
 
     def convert(self, file: Path) -> Iterator[Part | Attachment]:
         """A part for each page.
@@ -55,13 +62,13 @@ class PdfConverter(BuiltIn):
         except pypdfium2.PdfiumError as error:
             if "password" in str(error).lower():
                 raise ConversionError("encrypted: it opens with a password only; remove the password") from error
-            raise ConversionError(f"it can't be opened as a PDF ({error}); is it whole?") from error
+            raise ConversionError(f"it can't be opened as a PDF; is it whole? {error}") from error
         document.init_forms()
         if not len(document):
             raise ConversionError("it has no page that can be opened; is it whole?")
         for number in range(len(document)):
             try:
-                yield from _page_items(document, number)
+                yield from _page_items(document, number, ocr=self._ocr)
             except pypdfium2.PdfiumError as error:
                 yield Part(locator=f"page {number + 1}", status=PartStatus.FAILED, reason=str(error))
         for number in range(document.count_attachments()):
@@ -70,7 +77,7 @@ class PdfConverter(BuiltIn):
             yield Part(locator="rest of the file", status=PartStatus.FAILED, reason=reason)
 
 
-def _page_items(document: Any, number: int) -> Iterator[Part | Attachment]:
+def _page_items(document: Any, number: int, *, ocr: bool) -> Iterator[Part | Attachment]:
     page = document[number]
     notes, attachments = _annotations(document, page, number=number + 1)
     if document.formenv is not None:
@@ -80,11 +87,18 @@ def _page_items(document: Any, number: int) -> Iterator[Part | Attachment]:
     texts = page.get_textpage()
     text = texts.get_text_range()
     status, reason = _judge(page, texts)
+    picture = _drawn(page) if ocr and status is PartStatus.NEEDS_OCR else b""
     page.close()
-    yield Part(locator=f"page {number + 1}", text=text, status=status, reason=reason)
+    yield Part(locator=f"page {number + 1}", text=text, status=status, reason=reason, picture=picture)
     if unshown := [note for note in notes if note not in text]:
         yield Part(locator=f"page {number + 1}, notes", text="\n".join(unshown))
     yield from attachments
+
+
+def _drawn(page: Any) -> bytes:
+    image, out = page.render(scale=DOTS_PER_INCH / 72).to_pil().convert("RGB"), io.BytesIO()
+    image.save(out, "JPEG", quality=JPEG_QUALITY)
+    return out.getvalue()
 
 
 def _annotations(document: Any, page: Any, *, number: int) -> tuple[list[str], list[Attachment]]:

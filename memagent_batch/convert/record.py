@@ -1,19 +1,17 @@
 """The record of an output of `memagent convert`: its claim at the start, and its manifest when all files have rows."""
 
 import logging
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TypedDict
+from typing import TypedDict
 
-from tqdm import tqdm
+import pyarrow as pa
 
 from memagent_batch.convert.converter import PartStatus
 from memagent_batch.convert.sources import ChosenConverter
-from memagent_batch.convert.table import FILE_OUTCOMES, BatchReport, SourceReport
 from memagent_batch.documents.listing import CONVERTED_FOLDER, CONVERTED_FORMAT, MANIFEST_FILE, RUN_FILE
 from memagent_batch.domain.reasons import Reason, most_frequent, sum_up
 from memagent_batch.errors import CountsError, NotReadError, OutputError, StorageError, TooManyFailedError
@@ -22,6 +20,7 @@ from memagent_batch.logs import EventKind
 from memagent_batch.runs.claim import TableSet, publish
 from memagent_batch.runs.run import CLAIM_TRIES
 from memagent_batch.store.claims import read_owner_record
+from memagent_batch.store.database import run_query
 from memagent_batch.store.errors import storage_errors
 from memagent_batch.store.json_files import json_bytes, read_json
 from memagent_batch.store.location import Location
@@ -29,11 +28,18 @@ from memagent_batch.store.turn_log.writer import new_run_id
 
 CONVERTED_TABLES = TableSet(record=MANIFEST_FILE, folders=(CONVERTED_FOLDER,))
 LISTED_REASONS = 5
-"""Reasons of failed files that the manifest keeps."""
+"""Reasons that an error names."""
+COUNTS_SQL = f"""
+    select
+        count(*) as files,
+        count(*) filter (is_reused) as files_reused, count(*) filter (not is_reused) as files_converted,
+        {", ".join(f"count(*) filter (status = '{status}') as files_{status}" for status in PartStatus)},
+        sum(documents)::bigint as documents, sum(rows)::bigint as rows,
+        {", ".join(f"sum(rows_{status})::bigint as rows_{status}" for status in PartStatus)}
+    from sources
+"""
 NAMED_FILES = 20
 """Files without rows, or left out, that an error or a manifest names."""
-FILES_BAR = "files {n_fmt}/{total_fmt} |{bar}| {elapsed}{postfix}"
-"""The line of a terminal, in tqdm's words."""
 
 log = logging.getLogger(__name__)
 
@@ -51,8 +57,6 @@ class ConvertManifest(TypedDict):
     """Name and version of the converter of each kind."""
     counts: Mapping[str, int]
     """Files by how they ended and by whether they were converted now, their documents, and rows by status."""
-    reasons: list[Mapping[str, Any]]
-    """The most frequent ones of files that are not `ok`."""
     left_out: list[str]
     """The first hidden files and folders, which have no rows; `counts` has their number."""
     files: Mapping[str, list[str]]
@@ -113,7 +117,7 @@ def begin_convert(output: Location, *, documents: Sequence[str]) -> ConvertRun:
 
 def close_convert(
     run: ConvertRun,
-    reports: Sequence[BatchReport],
+    sources: pa.Table,
     *,
     names: Sequence[str],
     left_out: Sequence[str] = (),
@@ -125,8 +129,7 @@ def close_convert(
         CountsError: a file has no rows, or is there twice.
         SupersededError: a newer attempt has claimed the output.
     """
-    sources = [source for report in reports for source in report.sources]
-    _require_rows_for_all([source.source for source in sources], names)
+    _require_rows_for_all(sources["source"].to_pylist(), names)
     manifest: ConvertManifest = {
         "format": CONVERTED_FORMAT,
         "run_id": run.run_id,
@@ -136,22 +139,17 @@ def close_convert(
         "documents": [*run.documents],
         "converters": {kind: f"{chosen.name} {chosen.version}" for kind, chosen in converters.items()},
         "counts": {
-            **_convert_counts(sources, num_reused=sum(report.num_reused for report in reports)),
+            **run_query(COUNTS_SQL, {"sources": sources}).to_pylist()[0],
             "left_out": len(left_out),
         },
-        "reasons": [
-            {"status": status, "reason": reason.error_message, "files": reason.num_readings}
-            for status in FILE_OUTCOMES[:-1]
-            for reason in _reasons(sources, status)
-        ],
         "left_out": [*left_out[:NAMED_FILES]],
-        "files": {CONVERTED_FOLDER: [report.file for report in reports]},
+        "files": {CONVERTED_FOLDER: sorted(set(sources["file"].to_pylist()))},
     }
     publish(run.output, manifest, tables=CONVERTED_TABLES, run_id=run.run_id)
     return manifest
 
 
-def require_converted(manifest: ConvertManifest, *, max_failed_share: float) -> None:
+def require_converted(manifest: ConvertManifest, sources: pa.Table, *, max_failed_share: float) -> None:
     """Returns where enough was converted and nothing is left to read.
 
     Raises:
@@ -162,11 +160,11 @@ def require_converted(manifest: ConvertManifest, *, max_failed_share: float) -> 
     files, failed = counts["files"], counts["files_failed"]
     if failed > max_failed_share * files or failed == files > 0:
         raise TooManyFailedError(
-            f"{failed} of {files} files failed ({_reasons_text(manifest, PartStatus.FAILED)}); their rows are in "
+            f"{failed} of {files} files failed ({_reasons_text(sources, PartStatus.FAILED)}); their rows are in "
             f"`{CONVERTED_FOLDER}`: fix the cause, and run the same command with --retry-failed"
         )
     if not_read := counts["files_not_read"]:
-        reasons = _reasons_text(manifest, PartStatus.NOT_READ)
+        reasons = _reasons_text(sources, PartStatus.NOT_READ)
         raise NotReadError(f"{not_read} of {files} files were not read ({reasons}); the same command reads them")
 
 
@@ -180,51 +178,25 @@ def _require_rows_for_all(found: Sequence[str], asked: Sequence[str]) -> None:
         )
 
 
-def _convert_counts(sources: Sequence[SourceReport], *, num_reused: int) -> dict[str, int]:
-    files = Counter(source.status for source in sources)
-    parts = Counter[str]()
-    for source in sources:
-        parts.update(source.parts)
-    return {
-        "files": len(sources),
-        "files_reused": num_reused,
-        "files_converted": len(sources) - num_reused,
-        **{f"files_{status}": files[status] for status in PartStatus},
-        "documents": sum(source.documents for source in sources),
-        "rows": sum(parts.values()),
-        **{f"rows_{status}": parts[status] for status in PartStatus},
-    }
+def _reasons_text(sources: pa.Table, status: PartStatus) -> str:
+    """The most frequent reasons of files that ended so."""
+    own = (row for row in sources.select(["status", "reason"]).to_pylist() if row["status"] == status)
+    reasons = (Reason(error_type=status.value, error_message=row["reason"] or status.value) for row in own)
+    return sum_up(most_frequent(reasons, limit=LISTED_REASONS))
 
 
-def _reasons(sources: Sequence[SourceReport], status: PartStatus) -> list[Reason]:
-    own = (source for source in sources if source.status == status)
-    reasons = [Reason(error_type=status.value, error_message=source.reason or status.value) for source in own]
-    return most_frequent(reasons, limit=LISTED_REASONS)
-
-
-def _reasons_text(manifest: ConvertManifest, status: PartStatus) -> str:
-    return sum_up(
-        Reason(error_type=status, error_message=reason["reason"], num_readings=reason["files"])
-        for reason in manifest["reasons"]
-        if reason["status"] == status
-    )
-
-
-def shown(reports: Iterable[BatchReport], *, run_id: str, num_files: int) -> Iterator[BatchReport]:
-    """The reports, each shown as it comes."""
+def shown(reports: Iterable[pa.Table], *, run_id: str, num_files: int) -> Iterator[pa.Table]:
+    """The reports of tasks; a line says now and then how far they are."""
     counts, last = Counter[str](), time.monotonic()
-    with tqdm(total=num_files, bar_format=FILES_BAR, dynamic_ncols=True, disable=not sys.stderr.isatty()) as bar:
-        for report in reports:
-            counts.update(source.status for source in report.sources)
-            counts.update(reused=report.num_reused)
-            bar.update(len(report.sources))
-            bar.set_postfix_str(_counts_text(counts))
-            if bar.disable and time.monotonic() - last >= LOG_SECONDS:
-                last = time.monotonic()
-                done = sum(counts[status] for status in PartStatus)
-                fields = {"event": EventKind.PROGRESS, "run_id": run_id, "files": done, "asked": num_files}
-                log.info(f"files {done}/{num_files}, {_counts_text(counts)}", extra=fields)
-            yield report
+    for report in reports:
+        counts.update(report["status"].to_pylist())
+        counts.update(reused=sum(report["is_reused"].to_pylist()))
+        if time.monotonic() - last >= LOG_SECONDS:
+            last = time.monotonic()
+            done = sum(counts[status] for status in PartStatus)
+            fields = {"event": EventKind.PROGRESS, "run_id": run_id, "files": done, "asked": num_files}
+            log.info(f"files {done}/{num_files}, {_counts_text(counts)}", extra=fields)
+        yield report
 
 
 def _counts_text(counts: Counter[str]) -> str:

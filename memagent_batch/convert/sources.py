@@ -3,23 +3,23 @@
 import re
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any, cast
 
-from memagent_batch.convert.converter import Part, PartStatus, ending_of
-from memagent_batch.convert.kinds import KINDS_VERSION
+from memagent_batch.convert.converter import Part, PartStatus
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.server import MAX_DOCUMENTS, SOURCE_TIMES
 from memagent_batch.convert.process.worker import Converted, ConverterServer
-from memagent_batch.convert.table import TEXT_STATUSES, ConvertedRow, ConvertedSource, ConverterChoice, LineBox
+from memagent_batch.convert.table import TEXT_STATUSES, ConvertedRow, LineBox
 
 MAX_DEPTH = 8
 """How deep attachments inside attachments are converted."""
 WHOLE_TIMES = 10
 """A file with all its attachments may take this many times the limit of one process."""
+LATE = f"its file with all attachments takes more than {WHOLE_TIMES} times --seconds"
 NAME_CHARACTERS = 100
 """Longest name of an attachment in an id."""
 
@@ -70,62 +70,81 @@ class SourceConverter:
         self._converters = converters
         self._limits = limits
         self._paths = {kind: converter.path for kind, converter in converters.items()}
+        self._ends_at, self._left_bytes = 0.0, 0
+        """What the file at hand may still take, with all its attachments: until when, and bytes."""
 
-    def convert(self, file: Path, source: Source) -> ConvertedSource:
-        """Converts a file and all that is attached to it. Never raises for what a file holds."""
+    def convert(self, file: Path, source: Source) -> list[ConvertedRow]:
+        """The rows of a file and of all that is attached to it. Never raises for what a file holds."""
         waiting = deque([_Document(document_id=source.name, name=source.name, file=file)])
-        rows, choices = list[ConvertedRow](), dict[tuple[str, str | None], ConverterChoice]()
-        num_documents, ends_at = 0, time.monotonic() + WHOLE_TIMES * self._limits.seconds
-        left_bytes = SOURCE_TIMES * self._limits.output_bytes
+        rows = list[ConvertedRow]()
+        self._ends_at = time.monotonic() + WHOLE_TIMES * self._limits.seconds
+        self._left_bytes = SOURCE_TIMES * self._limits.output_bytes
+        num_documents = 0
         while waiting:
             document = waiting.popleft()
             num_documents += 1
-            refusal = _refusal(document, num_documents=num_documents, is_late=time.monotonic() > ends_at)
+            refusal = _refusal(document, num_documents=num_documents, is_late=self._is_late())
             if refusal is not None:
                 rows.append(_part_row(asdict(refusal), document, source, None))
                 continue
-            most_bytes = min(left_bytes, self._limits.output_bytes)
-            converted = self._server.convert(
-                document.file, converters=self._paths, limits=self._limits, output_bytes=most_bytes
+            converted = self._converted(document.file)
+            parts = self._parts(converted)
+            rows.extend(
+                _part_row(item, document, source, self._converters.get(kind or ""), part=part)
+                for part, (kind, item) in enumerate(parts, start=1)
             )
-            left_bytes -= converted.num_bytes
-            converter = self._converters.get(converted.kind or "")
-            choice = _choice(document, converted.kind, converter)
-            choices[choice["ending"], choice["kind"]] = choice
-            rows.extend(_document_rows(converted, document, source, converter))
             attached = [_attached(item, document, converted.folder) for item in converted.items if "file" in item]
             waiting.extendleft(reversed(attached))
             if document.depth:
                 document.file.unlink(missing_ok=True)
-        return ConvertedSource(rows=rows, choices=[*choices.values()])
+        return rows
+
+    def _is_late(self) -> bool:
+        return time.monotonic() > self._ends_at
+
+    def _converted(self, file: Path) -> Converted:
+        most_bytes = min(self._left_bytes, self._limits.output_bytes)
+        converted = self._server.convert(file, converters=self._paths, limits=self._limits, output_bytes=most_bytes)
+        self._left_bytes -= converted.num_bytes
+        return converted
+
+    def _parts(self, converted: Converted) -> Iterator[tuple[str | None, Mapping[str, Any]]]:
+        """The parts of one document, each with the kind of its converter; if that failed, a last one says so."""
+        for item in converted.items:
+            if item.get("picture"):
+                yield from self._read_picture(converted, item)
+            elif "file" not in item:
+                yield converted.kind, item
+        if converted.failure is not None:
+            num = len(converted.items)
+            kept = f"; what was read of it until then is kept ({num} parts and attachments)" if num else ""
+            yield converted.kind, asdict(Part(status=PartStatus.FAILED, reason=f"{converted.failure}{kept}"))
+        elif not converted.items:
+            yield converted.kind, asdict(Part(status=PartStatus.EMPTY, reason="it holds nothing"))
+
+    def _read_picture(
+        self, converted: Converted, item: Mapping[str, Any]
+    ) -> Iterator[tuple[str | None, Mapping[str, Any]]]:
+        """What OCR reads of a picture, in a process of its own; else the part as it is, and why."""
+        if self._is_late():
+            yield converted.kind, {**item, "reason": f"{item['reason']}; {LATE}"}
+            return
+        picture = converted.folder / Path(str(item["picture"])).name
+        read = self._converted(picture)
+        picture.unlink()
+        pages = [page for page in read.items if str(page.get("text", "")).strip()]
+        for page in pages:
+            below = f"{item['locator']}, {page['locator']}" if len(pages) > 1 else item["locator"]
+            yield read.kind, {**page, "locator": below}
+        if read.failure or not pages:
+            why = read.failure or next((page["reason"] for page in read.items), None) or "OCR reads nothing"
+            yield converted.kind, {**item, "reason": f"{item['reason']}; {why}"}
 
 
-def _choice(document: _Document, kind: str | None, converter: ChosenConverter | None) -> ConverterChoice:
-    """What is recorded of a document's converter, so that another one is noticed later."""
-    ending = ending_of(document.name)
-    if converter is None:
-        return {"ending": ending, "kind": None, "converter": None, "version": KINDS_VERSION}
-    return {"ending": ending, "kind": kind, "converter": converter.name, "version": converter.version}
-
-
-def _document_rows(
-    converted: Converted, document: _Document, source: Source, converter: ChosenConverter | None
-) -> list[ConvertedRow]:
-    """The rows of one document. If it failed, a last row says what is lost."""
-    parts = [item for item in converted.items if "file" not in item]
-    if converted.failure is not None:
-        num = len(converted.items)
-        kept = f"; what was read of it until then is kept ({num} parts and attachments)" if num else ""
-        parts.append(asdict(Part(status=PartStatus.FAILED, reason=f"{converted.failure}{kept}")))
-    elif not converted.items:
-        parts.append(asdict(Part(status=PartStatus.EMPTY, reason="it holds nothing")))
-    return [_part_row(item, document, source, converter, part=part) for part, item in enumerate(parts, start=1)]
-
-
-def unopened(name: str, part: Part) -> ConvertedSource:
-    """A file that is not opened: its one row says why."""
+def unopened(name: str, part: Part) -> list[ConvertedRow]:
+    """The one row of a file that is not opened, which says why."""
     document = _Document(document_id=name, name=name, file=Path())
-    return ConvertedSource(rows=[_part_row(asdict(part), document, Source(name=name, hash=None), None)])
+    return [_part_row(asdict(part), document, Source(name=name, hash=None), None)]
 
 
 def _refusal(document: _Document, *, num_documents: int, is_late: bool) -> Part | None:
@@ -136,8 +155,7 @@ def _refusal(document: _Document, *, num_documents: int, is_late: bool) -> Part 
     if num_documents > MAX_DOCUMENTS:
         return Part(status=PartStatus.SKIPPED, reason=f"its file holds more than {MAX_DOCUMENTS:,} documents")
     if is_late:
-        reason = f"its file with all attachments takes more than {WHOLE_TIMES} times --seconds"
-        return Part(status=PartStatus.FAILED, reason=reason)
+        return Part(status=PartStatus.FAILED, reason=LATE)
     return None
 
 

@@ -1,14 +1,9 @@
-"""The table of converted documents, and what each of its files says of its sources in its footer."""
+"""The table of converted documents, and what its rows say of each file of the input."""
 
-import io
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypedDict
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from memagent_batch.convert.converter import PartStatus
 from memagent_batch.documents.converted import (
@@ -20,11 +15,10 @@ from memagent_batch.documents.converted import (
     UNREAD_JOIN,
 )
 from memagent_batch.store.columns import Column, arrow_schema
+from memagent_batch.store.database import run_query
 from memagent_batch.store.errors import table_errors
 from memagent_batch.store.location import Location
-
-SOURCES_KEY = b"memagent.sources"
-"""Entry of a file's footer: its sources, in the order of its row groups."""
+from memagent_batch.store.parquet import read_parquet
 
 NAMED_PLACES = 5
 """Parts and attachments of a document that are named for each reason; the others are counted."""
@@ -87,113 +81,31 @@ class ConvertedTableRow(ConvertedRow):
 CONVERTED = arrow_schema(ConvertedTableRow).with_metadata({CONVERTED_MARKER: b"1"})
 FILE_OUTCOMES = (
     *(PartStatus.NOT_READ, PartStatus.FAILED, PartStatus.NEEDS_OCR, PartStatus.SKIPPED),
-    *(PartStatus.NEEDS_REVIEW, PartStatus.OK),
+    *(PartStatus.NEEDS_REVIEW, PartStatus.OK, PartStatus.EMPTY),
 )
-"""How a whole file ended: the first of these that one of its rows has, else `empty`."""
-
-
-class ConverterChoice(TypedDict):
-    """Which converter a kind of file had, among the documents of a source."""
-
-    ending: str
-    kind: str | None
-    """What it was recognised as; None where it is of no kind that has a converter."""
-    converter: str | None
-    """Name of the converter; None where it had none."""
-    version: str | None
-    """Version of the converter, or of what recognises kinds where it had none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConvertedSource:
-    """What was made of one file of the input."""
-
-    rows: Sequence[ConvertedRow]
-    """Its rows; at least one."""
-    choices: Sequence[ConverterChoice] = ()
-    """The converters of its documents, each kind once; none where nothing looked at the file."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceReport:
-    """What the table says of one file of the input. The rows of a file are a row group."""
-
-    source: str
-    """Its path below the folder that was asked for."""
-    source_hash: str | None
-    """SHA-256 of its content; None where it was not read."""
-    choices: Sequence[ConverterChoice] = ()
-    documents: int
-    """Its documents: itself and its attachments."""
-    parts: Mapping[str, int]
-    status: str
-    reason: str | None
-    """The first reason of that."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchReport:
-    """What a task reports."""
-
-    file: str
-    """Its file of the table, below the output."""
-    num_reused: int
-    """Sources whose rows the table held."""
-    sources: Sequence[SourceReport]
-
-    def table(self) -> pa.Table:
-        """The report as a table of one row, as tasks return it."""
-        sources = json.dumps([asdict(source) for source in self.sources])
-        return pa.table({"file": [self.file], "num_reused": [self.num_reused], "sources": [sources]})
-
-    @classmethod
-    def read(cls, table: pa.Table) -> "list[BatchReport]":
-        """The reports of tasks."""
-        return [
-            cls(
-                file=row["file"],
-                num_reused=row["num_reused"],
-                sources=tuple(SourceReport(**source) for source in json.loads(row["sources"])),
-            )
-            for row in table.to_pylist()
-        ]
-
-
-def report_of(source: ConvertedSource) -> SourceReport:
-    """What the table says of one file."""
-    rows = source.rows
-    statuses = [row["status"] for row in rows]
-    ending = next((status for status in FILE_OUTCOMES if status in statuses), PartStatus.EMPTY)
-    return SourceReport(
-        source=rows[0]["source"],
-        source_hash=rows[0]["source_hash"],
-        choices=source.choices,
-        documents=len({row["document_id"] for row in rows}),
-        parts={status.value: statuses.count(status) for status in PartStatus if status in statuses},
-        status=ending.value,
-        reason=next(row["reason"] for row in rows if row["status"] == ending),
+"""How a whole file ended: the first of these that one of its rows has."""
+REPORTED = ["document_id", "status", "reason", "converter", "converter_version", "source", "source_hash"]
+"""Columns that `sources_of` takes."""
+SOURCES_SQL = f"""
+    with ranked as (
+        select *, row_number() over () as number, list_position({[*map(str, FILE_OUTCOMES)]}, status) as rank from rows
     )
+    select
+        source, any_value(source_hash) as source_hash, count(distinct document_id) as documents, count(*) as rows,
+        first(status order by rank, number) as status, first(reason order by rank, number) as reason,
+        list(distinct coalesce(converter || ' ' || converter_version, '')) as converters,
+        list(distinct regexp_extract(lower(document_id), '[.][a-z0-9]{{1,10}}$')) as endings,
+        bool_or(document_id <> source and regexp_replace(document_id, '/[^/]*$', '') not in (
+            select document_id from rows
+        )) as is_unpacked,
+        {", ".join(f"count(*) filter (status = '{status}') as rows_{status}" for status in PartStatus)}
+    from ranked group by source order by min(number)
+"""
 
 
-class ConvertedFile:
-    """A file of the table that is being made, in memory."""
-
-    def __init__(self) -> None:
-        self.sources: list[SourceReport] = []
-        self._sink = io.BytesIO()
-        self._writer = pq.ParquetWriter(self._sink, CONVERTED, compression="zstd")
-
-    def add(self, rows: pa.Table, report: SourceReport) -> None:
-        """Adds the rows of one source."""
-        self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
-        self.sources.append(report)
-
-    def finish(self) -> bytes:
-        """The whole file."""
-        sources = json.dumps([asdict(source) for source in self.sources])
-        self._writer.add_key_value_metadata({SOURCES_KEY: sources.encode()})
-        self._writer.close()
-        return self._sink.getvalue()
+def sources_of(rows: pa.Table) -> pa.Table:
+    """The files of the input that rows come from: hash, counts, and how each ended, with the first reason."""
+    return run_query(SOURCES_SQL, {"rows": rows})
 
 
 def rows_table(rows: Sequence[ConvertedRow]) -> pa.Table:
@@ -260,29 +172,12 @@ def _named(places: Sequence[str]) -> str:
     return f" ({named}{more})" if named else ""
 
 
-def read_sources(place: Location) -> list[SourceReport]:
-    """The sources of a file of the table, from its footer.
-
-    Raises:
-        OutputError: it can't be read, or is not a file of this table.
-    """
-    remedy = "remove it; the files that it came from are converted again"
-    with table_errors(place.uri, remedy=remedy), _opened(place) as file:
-        text = (file.metadata.metadata or {})[SOURCES_KEY]
-    return [SourceReport(**source) for source in json.loads(text)]
-
-
-def read_rows(place: Location, number: int) -> pa.Table:
-    """The rows of one source of a file of the table.
+def read_sources(place: Location) -> pa.Table:
+    """`sources_of` a file of the table, in the order of its row groups; its schema has the entries of that file.
 
     Raises:
         OutputError: the file can't be read.
     """
-    with table_errors(place.uri, remedy="run the same command again"), _opened(place) as file:
-        return file.read_row_group(number, use_threads=False)
-
-
-@contextmanager
-def _opened(place: Location) -> Iterator[pq.ParquetFile]:
-    with place.open() as stream, pq.ParquetFile(stream, pre_buffer=False) as file:
-        yield file
+    with table_errors(place.uri, remedy="remove it; the files that it came from are converted again"):
+        rows = read_parquet(place, columns=REPORTED)
+    return sources_of(rows).replace_schema_metadata(rows.schema.metadata)

@@ -4,8 +4,11 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence, Set
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any
+
+import pyarrow as pa
 
 from memagent_batch.config.convert import (
     MEMORY_MIB,
@@ -16,17 +19,17 @@ from memagent_batch.config.convert import (
     ConvertJob,
 )
 from memagent_batch.config.job import ExecutorKind
-from memagent_batch.config.sources import SourceConfig
+from memagent_batch.config.sources import SourceConfig, Trust
 from memagent_batch.convert.batches import (
     Batch,
     ConvertTask,
     convert_batch,
     plan_batches,
-    read_converted,
+    read_held,
     require_distinct,
 )
 from memagent_batch.convert.converter import PartStatus, make_converter
-from memagent_batch.convert.kinds import DEFAULT_CONVERTERS
+from memagent_batch.convert.kinds import FileKind
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.record import (
     ConvertManifest,
@@ -38,7 +41,7 @@ from memagent_batch.convert.record import (
     shown,
 )
 from memagent_batch.convert.sources import ChosenConverter
-from memagent_batch.convert.table import FILE_OUTCOMES, BatchReport
+from memagent_batch.convert.table import FILE_OUTCOMES
 from memagent_batch.documents.listing import HIDDEN_NAME, InputFile, list_places
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import InputError, SettingsError
@@ -55,6 +58,8 @@ MAX_LOCAL_SOURCES = 100
 HASHES_PER_FILE = 20
 """Known files that count as one new file: of each, mostly the hash alone is made."""
 LOGGED_FILES = 10
+UNREAD_OUTCOMES = FILE_OUTCOMES[: FILE_OUTCOMES.index(PartStatus.OK)]
+"""How files ended that lack something, or may be wrong."""
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +78,7 @@ def convert(job: ConvertJob, *, sessions: ExitStack | None = None) -> ConvertMan
         NotReadError: some files could not be read now.
         TooManyFailedError: more files failed than are allowed, or all.
     """
-    settings = {"ocr_min_confidence": job.ocr_min_confidence}
+    settings = {"ocr": job.ocr, "ocr_min_confidence": job.ocr_min_confidence}
     converters = choose_converters(job.converters, settings=settings, allow_code=job.allow_code)
     sources = SourceConfig(documents=job.documents, ask=("-",), storage_options=job.storage_options)
     places = make_documents(sources)
@@ -83,7 +88,8 @@ def convert(job: ConvertJob, *, sessions: ExitStack | None = None) -> ConvertMan
     require_output(output, documents=documents)
     with step("listing the files"):
         listed = list_places(places, keep_left_out=True)
-    files = [file for file in listed if file.left_out != HIDDEN_NAME]
+    is_content = job.trust is Trust.CONTENT
+    files = [replace(file, version=None) if is_content else file for file in listed if file.left_out != HIDDEN_NAME]
     hidden = [file.name for file in listed if file.left_out == HIDDEN_NAME]
     if not files:
         raise InputError(
@@ -91,7 +97,7 @@ def convert(job: ConvertJob, *, sessions: ExitStack | None = None) -> ConvertMan
         )
     require_distinct(files)
     run = begin_convert(output, documents=documents)
-    held = read_converted(output, finished=run.finished)
+    held = read_held(output, finished=run.finished, converters=converters, retry_failed=job.retry_failed)
     executor = _choose_executor(job.executor, files, known={each.source for rows in held.values() for each in rows})
     with ExitStack() as own:
         (sessions or own).enter_context(executor.session())
@@ -105,15 +111,14 @@ def convert(job: ConvertJob, *, sessions: ExitStack | None = None) -> ConvertMan
             settings=settings,
             limits=_limits(job),
             file_bytes=job.file_mib << 20,
-            retry_failed=job.retry_failed,
             search_path=tuple(sys.path),
         )
-        reports = _convert_batches(batches, run=run, task=task, executor=executor, num_files=len(files))
+        found = _convert_batches(batches, run=run, task=task, executor=executor, num_files=len(files))
         names = [file.name for file in files]
-        manifest = close_convert(run, reports, names=names, left_out=hidden, converters=converters)
-    _log_unread(reports, ocr=job.ocr)
+        manifest = close_convert(run, found, names=names, left_out=hidden, converters=converters)
+    _log_unread(found, ocr=job.ocr)
     _log_end(manifest)
-    require_converted(manifest, max_failed_share=job.max_failed_share)
+    require_converted(manifest, found, max_failed_share=job.max_failed_share)
     return manifest
 
 
@@ -126,11 +131,9 @@ def choose_converters(
         SettingsError: a kind or converter is unknown, not installed, or code of the user's that is not allowed.
     """
     for kind in own:
-        if kind not in DEFAULT_CONVERTERS and not kind.startswith("."):
-            raise SettingsError(
-                f"converter: {kind!r} is not one of {', '.join(DEFAULT_CONVERTERS)}, and no ending such as .dat"
-            )
-    names = {kind.value: name for kind, name in DEFAULT_CONVERTERS.items()} | {**own}
+        if kind not in list(FileKind) and not kind.startswith("."):
+            raise SettingsError(f"converter: {kind!r} is not one of {', '.join(FileKind)}, and no ending such as .dat")
+    names = {kind.value: kind.value for kind in FileKind} | {**own}
     return {kind: _converter(name, settings=settings, allow_code=allow_code) for kind, name in names.items()}
 
 
@@ -160,11 +163,11 @@ def _choose_executor(kind: ExecutorKind, files: Sequence[InputFile], *, known: S
 
 def _convert_batches(
     batches: Sequence[Batch], *, run: ConvertRun, task: ConvertTask, executor: Executor, num_files: int
-) -> list[BatchReport]:
+) -> pa.Table:
+    """What the table has of each file."""
     with GracefulShutdown(require_claim=partial(require_claim, run.output, run_id=run.run_id)):
-        tables = executor.map(partial(convert_batch, task=task), batches, is_heavy=True)
-        reports = (report for table in tables for report in BatchReport.read(table))
-        return sorted(shown(reports, run_id=run.run_id, num_files=num_files), key=lambda report: report.file)
+        reports = executor.map(partial(convert_batch, task=task), batches, is_heavy=True)
+        return pa.concat_tables(shown(reports, run_id=run.run_id, num_files=num_files))
 
 
 def _log_start(run: ConvertRun, *, num_files: int) -> None:
@@ -173,14 +176,15 @@ def _log_start(run: ConvertRun, *, num_files: int) -> None:
     log.info(f"run {run.run_id}: {quantity(num_files, 'file')} to convert", extra=started)
 
 
-def _log_unread(reports: Sequence[BatchReport], *, ocr: bool) -> None:
+def _log_unread(sources: pa.Table, *, ocr: bool) -> None:
     """Names the first files whose texts lack something or may be wrong, with the reasons."""
-    unread = [source for report in reports for source in report.sources if source.status in FILE_OUTCOMES[:-1]]
-    for source in sorted(unread, key=lambda source: (FILE_OUTCOMES.index(source.status), source.source))[:LOGGED_FILES]:
-        log.warning(f"{source.status}: {source.source}: {source.reason}")
+    rows = sources.select(["status", "source", "reason"]).to_pylist()
+    unread = [row for row in rows if row["status"] in UNREAD_OUTCOMES]
+    for row in sorted(unread, key=lambda row: (UNREAD_OUTCOMES.index(row["status"]), row["source"]))[:LOGGED_FILES]:
+        log.warning(f"{row['status']}: {row['source']}: {row['reason']}")
     if len(unread) > LOGGED_FILES:
         log.warning(f"and {len(unread) - LOGGED_FILES} more: see `status` and `reason` in the table")
-    if not ocr and (num := sum(source.status == PartStatus.NEEDS_OCR for source in unread)):
+    if not ocr and (num := sum(row["status"] == PartStatus.NEEDS_OCR for row in unread)):
         log.warning(f"files with something that needs OCR: {num}; --ocr reads scanned pages and images")
 
 

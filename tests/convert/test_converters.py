@@ -1,12 +1,12 @@
 """What the converters make of real files, each in its process."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from memagent_batch.convert.converter import ending_of
-from memagent_batch.convert.kinds import DEFAULT_CONVERTERS
+from memagent_batch.convert.kinds import FileKind
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.worker import ConverterServer
 from memagent_batch.convert.sources import ChosenConverter, Source, SourceConverter
@@ -24,9 +24,9 @@ def source_converter() -> Iterator[SourceConverter]:
         yield SourceConverter(server, converters=chosen(), limits=Limits(seconds=120))
 
 
-def chosen() -> dict[str, ChosenConverter]:
-    own = {".lie": "tests.convert.hostile:Lying", ".stop": "tests.convert.hostile:Stopping"}
-    names = {str(kind): name for kind, name in DEFAULT_CONVERTERS.items()} | own
+def chosen(more: Mapping[str, str] = {}) -> dict[str, ChosenConverter]:
+    own = {".lie": "tests.convert.hostile:Lying", ".stop": "tests.convert.hostile:Stopping", **more}
+    names = {kind.value: kind.value for kind in FileKind} | own
     return {kind: ChosenConverter(name=name, path=CONVERTERS.path(name), version="1") for kind, name in names.items()}
 
 
@@ -44,7 +44,7 @@ class RowsOf:
     def __call__(self, name: str, data: bytes) -> list[ConvertedRow]:
         file = self._folder / f"source{ending_of(name)}"
         file.write_bytes(data)
-        rows = [*self._converter.convert(file, Source(name=name, hash="0")).rows]
+        rows = [*self._converter.convert(file, Source(name=name, hash="0"))]
         assert rows_table(rows).num_rows == len(rows) > 0
         return rows
 
@@ -57,7 +57,7 @@ def test_pdf_has_a_part_for_each_page(rows_of: RowsOf) -> None:
     rows = rows_of("a/b.pdf", files.pdf(written(A_TEXT), written("Second (page)")))
     assert places(rows) == [("a/b.pdf", 1, "page 1", "ok"), ("a/b.pdf", 2, "page 2", "ok")]
     assert [row["text"] for row in rows] == [A_TEXT.strip(), "Second (page)"]
-    assert {(row["converter"], row["source"], row["source_hash"]) for row in rows} == {("pypdfium2", "a/b.pdf", "0")}
+    assert {(row["converter"], row["source"], row["source_hash"]) for row in rows} == {("pdf", "a/b.pdf", "0")}
 
 
 def test_pdf_page_without_text_layer_needs_ocr_and_a_blank_one_is_empty(rows_of: RowsOf) -> None:
@@ -304,7 +304,7 @@ def test_file_with_all_attachments_unpacks_to_a_bound_and_the_others_keep_theirs
     limits = Limits(seconds=120, output_bytes=1 << 20)
     with ConverterServer() as server:
         converter = SourceConverter(server, converters=chosen(), limits=limits)
-        rows = converter.convert(tmp_path / "m.eml", Source(name="m.eml", hash="0")).rows
+        rows = converter.convert(tmp_path / "m.eml", Source(name="m.eml", hash="0"))
     assert sum(len(row["text"] or "") for row in rows) < 2 << 20
     lost = [row for row in rows if row["status"] == "failed"]
     assert {"its file with all attachments more than 2 MiB" in (row["reason"] or "") for row in lost} == {True}
@@ -499,19 +499,19 @@ def test_slides_sheets_and_sections_have_their_places(rows_of: RowsOf) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "converter", "status"),
     [
-        ("docx.bin", lambda: files.docx_file(("Normal", "x")), "python-docx", "ok"),
-        ("page.dat", lambda: files.page(LONG), "lxml", "ok"),
+        ("docx.bin", lambda: files.docx_file(("Normal", "x")), "docx", "ok"),
+        ("page.dat", lambda: files.page(LONG), "html", "ok"),
         ("notes.txt", lambda: b"From: me\nTo: you\nno mail", "text", "ok"),
         ("blank.html", lambda: b"", None, "empty"),
         ("blank.pdf", lambda: b"", None, "empty"),
-        ("scan.tiff", lambda: b"II*\0....", "picture", "needs_ocr"),
-        ("scan.bin", lambda: b"BM\x46\0\0\0\0\0\0\0\x36", "picture", "needs_ocr"),
+        ("scan.tiff", lambda: b"II*\0....", "image", "needs_ocr"),
+        ("scan.bin", lambda: b"BM\x46\0\0\0\0\0\0\0\x36", "image", "needs_ocr"),
         ("contract.txt", lambda: b"BMW AG and its supplier agree", "text", "ok"),
         ("letter", lambda: b"BMW AG and its supplier agree", "text", "ok"),
         ("notes.txt", lambda: b"A PDF begins with %PDF-1.4", "text", "ok"),
         ("notes.md", lambda: b"# PDF\nIt begins with %PDF-1.4", "markdown", "ok"),
-        ("notes.html", lambda: files.page(f"A PDF begins with %PDF-1.4. {LONG}"), "lxml", "ok"),
-        ("padded.pdf", lambda: b"\r\n" + files.pdf(written(LONG)), "pypdfium2", "ok"),
+        ("notes.html", lambda: files.page(f"A PDF begins with %PDF-1.4. {LONG}"), "html", "ok"),
+        ("padded.pdf", lambda: b"\r\n" + files.pdf(written(LONG)), "pdf", "ok"),
         ("data.parquet", lambda: b"PAR1", None, "skipped"),
         ("more.zip", lambda: b"PK\x03\x04", "zip", "failed"),
     ],

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from memagent_batch.convert.converter import ending_of
-from memagent_batch.convert.kinds import DEFAULT_CONVERTERS
+from memagent_batch.convert.kinds import FileKind
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.worker import ConverterServer
 from memagent_batch.convert.sources import ChosenConverter, Source, SourceConverter
@@ -58,7 +58,7 @@ NAMES = (
 
 @pytest.fixture(scope="module")
 def converter() -> Iterator[SourceConverter]:
-    names = {str(kind): name for kind, name in DEFAULT_CONVERTERS.items()}
+    names = {kind.value: kind.value for kind in FileKind}
     chosen = {kind: ChosenConverter(name=name, path=CONVERTERS.path(name), version="1") for kind, name in names.items()}
     with ConverterServer() as server:
         yield SourceConverter(server, converters=chosen, limits=LIMITS)
@@ -67,7 +67,7 @@ def converter() -> Iterator[SourceConverter]:
 def require_found(converter: SourceConverter, file: Path, data: bytes, facts: Sequence[str], *, case: int) -> None:
     """Checks that each fact is in a text."""
     file.write_bytes(data)
-    rows = converter.convert(file, Source(name=f"source{ending_of(file.name)}", hash="0")).rows
+    rows = converter.convert(file, Source(name=f"source{ending_of(file.name)}", hash="0"))
     assert rows_table(rows).num_rows == len(rows) > 0
     assert not [row for row in rows if "not converted within" in (row["reason"] or "")], case
     assert not [row for row in rows if row["status"] not in ("ok", "empty") and not row["reason"]], case

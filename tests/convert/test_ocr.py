@@ -14,11 +14,12 @@ from memagent_batch.convert.converter import Line, Part, PartStatus
 from memagent_batch.convert.ocr import OcrConverter, PageReader, reading_order
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.worker import ConverterServer
+from memagent_batch.convert.sources import SourceConverter
 from tests.convert import files, planted
 from tests.convert.files import written
+from tests.convert.test_converters import RowsOf, chosen
 
 LINES = ("The contract begins on 1 March 2026.", "It ends after 24 months.", "Both parties sign it.")
-OCR = "memagent_batch.convert.ocr:OcrConverter"
 
 
 def scan(*texts: str, dpi: int = 200, turn: int = 0, blur: float = 0.0) -> Image.Image:
@@ -43,6 +44,19 @@ def parts_of(folder: Path, data: bytes) -> list[Part]:
     return [item for item in OcrConverter().convert(folder / "source") if isinstance(item, Part)]
 
 
+@pytest.fixture(scope="module")
+def converter() -> Iterator[SourceConverter]:
+    """With OCR."""
+    limits = Limits(seconds=300, memory_bytes=2 << 30)
+    with ConverterServer(search_path=(str(Path(__file__).parents[2]),), settings={"ocr": True}) as server:
+        yield SourceConverter(server, converters=chosen({"image": "rapidocr"}), limits=limits)
+
+
+@pytest.fixture
+def rows_of(converter: SourceConverter, tmp_path: Path) -> RowsOf:
+    return RowsOf(converter, tmp_path)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("dpi", "turn"), [(150, 0), (200, 90), (300, 180)])
 def test_scanned_page_is_read_upright(tmp_path: Path, dpi: int, turn: int) -> None:
@@ -57,7 +71,7 @@ def test_scanned_page_is_read_upright(tmp_path: Path, dpi: int, turn: int) -> No
 
 
 @pytest.mark.slow
-def test_mixed_pdf_keeps_its_text_layer_and_reads_columns_one_by_one(tmp_path: Path) -> None:
+def test_mixed_pdf_keeps_its_text_layer_and_reads_columns_one_by_one(rows_of: RowsOf) -> None:
     left = ("The seller delivers the goods.", "He insures them as well.", "He bears all the costs.")
     right = ("The buyer pays within a month.", "He checks them at once.", "He reports all damages.")
     columns = scan(column(left, left=60), column(right, left=320))
@@ -66,10 +80,10 @@ def test_mixed_pdf_keeps_its_text_layer_and_reads_columns_one_by_one(tmp_path: P
     book.import_pages(picture)
     out = io.BytesIO()
     book.save(out)
-    layer, read = parts_of(tmp_path, out.getvalue())
-    assert (layer.locator, layer.status, layer.reason) == ("page 1", PartStatus.OK, None)
-    assert (read.locator, read.status) == ("page 2", PartStatus.OK)
-    assert read.text.split("\n") == [*left, *right]
+    layer, read = rows_of("a.pdf", out.getvalue())
+    assert (layer["locator"], layer["converter"], layer["reason"]) == ("page 1", "pdf", None)
+    assert (read["locator"], read["converter"], read["reason"]) == ("page 2", "rapidocr", "read by OCR")
+    assert (read["text"] or "").split("\n") == [*left, *right]
 
 
 @pytest.mark.slow
@@ -119,19 +133,36 @@ def test_least_confidence_decides_what_is_doubtful_and_is_part_of_the_version() 
     assert OcrConverter(ocr_min_confidence=0.4).version() != OcrConverter(ocr_min_confidence=0.5).version()
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[ConverterServer]:
-    with ConverterServer() as server:
-        yield server
-
-
 @pytest.mark.slow
-def test_scan_is_read_in_the_sandbox(server: ConverterServer, tmp_path: Path) -> None:
-    file = tmp_path / "scan.pdf"
-    file.write_bytes(planted.scanned("K1234567"))
-    limits = Limits(seconds=300, memory_bytes=2 << 30)
-    result = server.convert(file, converters={"pdf": OCR}, limits=limits)
-    assert (result.failure, "K1234567" in result.items[0]["text"]) == (None, True)
+@pytest.mark.parametrize(
+    ("name", "make", "locator"),
+    [
+        ("a.pdf", planted.scanned, "page 1"),
+        ("a.docx", planted.DOCX["docx-picture.docx"], "picture image1.png"),
+        ("a.pptx", planted.OFFICE["office-slides_picture.pptx"], "slide 1, picture"),
+        ("a.html", planted.HTML["html-picture.html"], "picture 1"),
+    ],
+)
+def test_picture_inside_a_file_is_read_where_it_stands(
+    rows_of: RowsOf, name: str, make: planted.Maker, locator: str
+) -> None:
+    read = next(row for row in rows_of(name, make("K1234567")) if row["converter"] == "rapidocr")
+    assert ("K1234567" in (read["text"] or ""), read["document_id"]) == (True, name)
+    assert read["locator"].startswith(locator)
+
+
+def test_page_that_ends_its_process_costs_itself_alone(tmp_path: Path) -> None:
+    own = {"image": "tests.convert.hostile:Crashing"}
+    pages = pypdfium2.PdfDocument(files.pdf(written(planted.LONG), written(planted.LONG)))
+    pages.import_pages(pypdfium2.PdfDocument(planted.scanned("K1234567")), index=1)
+    out = io.BytesIO()
+    pages.save(out)
+    with ConverterServer(search_path=(str(Path(__file__).parents[2]),), settings={"ocr": True}) as server:
+        converter = SourceConverter(server, converters=chosen(own), limits=Limits(seconds=60))
+        first, crashed, last = RowsOf(converter, tmp_path)("a.pdf", out.getvalue())
+    assert [(row["locator"], row["status"]) for row in (first, last)] == [("page 1", "ok"), ("page 3", "ok")]
+    assert (crashed["locator"], crashed["status"]) == ("page 2", "needs_ocr")
+    assert "crashed with SIGSEGV" in (crashed["reason"] or "")
 
 
 def test_columns_are_read_one_by_one_and_rows_of_a_table_across() -> None:

@@ -6,7 +6,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,12 @@ import pytest
 
 from memagent_batch.config.convert import ConvertJob
 from memagent_batch.config.job import ExecutorKind
+from memagent_batch.config.sources import Trust
+from memagent_batch.convert.batches import plan_batches
 from memagent_batch.convert.record import ConvertManifest, begin_convert, close_convert
 from memagent_batch.convert.table import CONVERTED
-from memagent_batch.errors import InputError, OutputError, SupersededError, TooManyFailedError
+from memagent_batch.documents import listing
+from memagent_batch.errors import InputError, NotReadError, OutputError, SupersededError, TooManyFailedError
 from memagent_batch.flows import convert as pipeline
 from memagent_batch.flows.convert import choose_converters, convert
 from memagent_batch.runs.tables import table_files
@@ -227,6 +231,37 @@ def test_run_superseded_while_it_converts_shows_nothing(tmp_path: Path, monkeypa
     with pytest.raises(SupersededError):
         convert(job)
     assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_file_that_the_listing_shows_unchanged_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "UNSURE_SECONDS", 0)
+    (tmp_path / "in").mkdir()
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / "in" / name).write_text("fine")
+    job = job_of(tmp_path)
+    convert(job)
+    with vanishing(tmp_path / "in" / "a.txt", monkeypatch):
+        assert endings(convert(job)) == {"reused": 2, "ok": 2}
+    with vanishing(tmp_path / "in" / "b.txt", monkeypatch), pytest.raises(NotReadError):
+        convert(job.model_copy(update={"trust": Trust.CONTENT}))
+    (tmp_path / "in" / "b.txt").write_text("fine")
+    convert(job)
+    (tmp_path / "in" / "a.txt").write_text("changed")
+    assert endings(convert(job)) == {"reused": 1, "converted": 1, "ok": 2}
+
+
+@contextmanager
+def vanishing(file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The file goes when it has been listed."""
+    plan = plan_batches
+
+    def planned(*found: Any, **settings: Any) -> Any:
+        file.unlink(missing_ok=True)
+        return plan(*found, **settings)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "plan_batches", planned)
+        yield
 
 
 def test_output_of_other_files_is_refused(tmp_path: Path) -> None:

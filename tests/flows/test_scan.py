@@ -14,6 +14,7 @@ from memagent_batch.cli.main import main
 from memagent_batch.convert import batches
 from memagent_batch.documents import listing
 from memagent_batch.errors import InputUnreachableError
+from memagent_batch.store.location import Location
 from tests import unstating_engine
 from tests.convert.files import pdf, written
 from tests.flows.test_unread_sources import FEE, SCAN
@@ -68,18 +69,18 @@ def test_scan_says_each_night_what_needs_a_look_what_was_not_read_and_what_is_go
 def test_scan_of_files_of_which_some_can_not_be_read_now_answers_the_others_and_ends_with_1(
     text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = batches._Sources._copied
+    whole = batches._copied
 
-    def copied(sources: batches._Sources, file: listing.InputFile, copy: Path) -> str:
-        if file.name == "away.txt":
+    def copied(place: Location, copy: Path) -> str:
+        if place.uri.endswith("away.txt"):
             raise InputUnreachableError("away.txt: the store does not answer")
-        return whole(sources, file, copy)
+        return whole(place, copy)
 
     (tmp_path / "in").mkdir()
     for name in ("away.txt", "whole.txt"):
         (tmp_path / "in" / name).write_text("There is nothing of a fee here.")
     with monkeypatch.context() as outage:
-        outage.setattr(batches._Sources, "_copied", copied)
+        outage.setattr(batches, "_copied", copied)
         assert night(tmp_path, text_model) == 1
     assert "1 of 2 files were not read" in capsys.readouterr().err.splitlines()[-1]
     assert summary(tmp_path)["num_unread"] == 1

@@ -1,15 +1,14 @@
 """Three nights of `memagent scan` over 200 files, as cron runs them: seconds, what Ray did, and what the summary says.
 
-`python -m tests.flows.test_two_hundred_files FOLDER MODEL` runs them in a folder and prints the seconds of each night.
-The picture in the docs is of its second summary:
-`chromium --headless --window-size=1000,760 --screenshot=summary.png FOLDER/scan/pages/summary.html`.
+`python -m tests.flows.test_two_hundred_files FOLDER MODEL` runs them in a folder, prints the seconds of each night, and
+makes the picture in the docs, of the second summary, with chromium.
 """
 
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,8 +67,8 @@ def run_night(folder: Path) -> Night:
     return Night(seconds, done.returncode, "starting Ray" in done.stderr, said)
 
 
-def three_nights(folder: Path, model: str) -> Sequence[Night]:
-    """The first night, one with changes, one without."""
+def three_nights(folder: Path, model: str) -> Iterator[Night]:
+    """The first night, one with changes, one without; each with its pages, until the next one."""
     files = folder / "in"
     files.mkdir()
     for number in range(NUM_FILES):
@@ -85,9 +84,16 @@ def three_nights(folder: Path, model: str) -> Sequence[Night]:
         output=f"{folder}/scan",
     )
     (folder / "job.yaml").write_text(yaml.safe_dump(settings))
-    first = run_night(folder)
+    yield run_night(folder)
     change_files(files)
-    return [first, run_night(folder), run_night(folder)]
+    yield run_night(folder)
+    yield run_night(folder)
+
+
+def save_picture(page: Path, file: Path) -> None:
+    """What a browser shows of a page."""
+    flags = ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1000,1180", f"--screenshot={file}"]
+    subprocess.run(["chromium", *flags, page.as_uri()], check=True, capture_output=True)
 
 
 @pytest.mark.slow
@@ -110,3 +116,5 @@ def test_nights_over_200_files_read_what_changed_and_say_what_needs_a_look(text_
 if __name__ == "__main__":
     for name, night in zip(("first", "changed", "same"), three_nights(Path(sys.argv[1]), sys.argv[2]), strict=True):
         print(f"{name}: {night.seconds:.1f} s, exit code {night.exit_code}, Ray: {night.started_ray}")
+        if name == "changed":
+            save_picture(Path(sys.argv[1]) / "scan/pages/summary.html", Path("docs/pictures/night.png").absolute())

@@ -95,7 +95,7 @@ def test_row_of_a_source_without_text_says_why_and_was_asked_of_no_model(scanned
 def test_answers_name_source_converter_and_the_parts_that_were_not_read(scanned: Path) -> None:
     rows = {row["document_id"]: row for row in rows_of(scanned) if row["question_id"] == "fee"}
     half, whole = rows["half.pdf"], rows["whole.pdf"]
-    assert (half["source"], half["converter"], half["source_read"]) == ("half.pdf", "pypdfium2", 0.5)
+    assert (half["source"], half["converter"], half["source_read"]) == ("half.pdf", "pdf", 0.5)
     assert len(half["source_hash"]) == 64
     assert half["source_unread"].startswith("needs_ocr: ")
     assert half["source_unread"].endswith("(page 2)")

@@ -1,7 +1,7 @@
 """Forks a process for each file: `python -m memagent_batch.convert.process.server FOLDER`, JSON lines in and out.
 
 Python and the converters' libraries are loaded once; a fork takes milliseconds. The server has one thread and reads
-no file itself. When its stdin ends, also because its owner was killed, it kills what runs and removes FOLDER.
+no file of the input. When its stdin ends, also because its owner was killed, it kills what runs and removes FOLDER.
 """
 
 import errno
@@ -14,6 +14,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
 from io import FileIO
@@ -27,8 +28,12 @@ from memagent_batch.convert.process.sandbox import Limits, confine
 PARTS_FILE = "parts.jsonl"
 """The kind of the file, then what its converter gave: a JSON object a line, each attachment with the name of its file
 in the folder; None beyond `MAX_DOCUMENTS`."""
+PICTURE = "picture-"
+"""Begins the names of files with pictures for OCR."""
 FAILURE_FILE = "failure.txt"
 """Why it ended before its end."""
+REASON_CHARACTERS = 500
+"""Longest reason that a row keeps."""
 DONE, FAILED = 0, 1
 """Exit codes of a file's process."""
 SOURCE_TIMES = 2
@@ -58,14 +63,6 @@ class Request(TypedDict):
     """What may still come out of it, bytes."""
 
 
-class Ending(TypedDict, total=False):
-    """How that ended: either `load_error` or the others."""
-
-    load_error: str
-    exit_code: int
-    timed_out: bool
-
-
 def main() -> None:
     """Serves until stdin ends."""
     folder = Path(sys.argv[1])
@@ -81,8 +78,8 @@ def main() -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _serve(request: Request) -> Ending:
-    """Converts one file in its own process; returns how that ended."""
+def _serve(request: Request) -> dict[str, str | None]:
+    """Converts one file in its own process; returns why that did not come to its end, or a converter's `load_error`."""
     try:
         makers = {kind: _load(path) for kind, path in request["converters"].items()}
     except ConverterLoadError as error:
@@ -96,7 +93,22 @@ def _serve(request: Request) -> Ending:
     if timed_out:
         os.kill(process, signal.SIGKILL)
     _, status = os.waitpid(process, 0)
-    return {"exit_code": os.waitstatus_to_exitcode(status), "timed_out": timed_out}
+    return {"failure": _failure(os.waitstatus_to_exitcode(status), request, limits=limits, timed_out=timed_out)}
+
+
+def _failure(code: int, request: Request, *, limits: Limits, timed_out: bool) -> str | None:
+    """Why a converter did not come to its end; None if it did."""
+    if timed_out:
+        return f"not converted within {limits.seconds:g} s (--seconds); it was stopped"
+    if code == DONE:
+        return None
+    if code < 0:
+        name = signal.Signals(-code).name
+        return f"its converter crashed with {name}; perhaps it needs more than {limits.memory_text}"
+    with suppress(OSError):
+        file = Path(request["folder"]) / FAILURE_FILE
+        return file.read_text(encoding="utf-8", errors="replace")[:REASON_CHARACTERS]
+    return f"its converter ended without a reason; perhaps it needs more than {limits.memory_text}"
 
 
 @cache
@@ -137,11 +149,11 @@ def _run(makers: Mapping[str, Any], request: Request, *, limits: Limits, server:
         with (folder / PARTS_FILE).open("wb", buffering=0) as lines:
             found = recognise(Path(request["file"]), own_endings=makers)
             if isinstance(found, Part):
-                lines.write(_line({"kind": None}) + _line(asdict(found)))
+                lines.write(_line({"kind": None}) + _line(asdict(found) | {"picture": None}))
             else:
                 lines.write(_line({"kind": found}))
                 converter = make_converter(makers[found], request["settings"])
-                _write(converter, lines, file=Path(request["file"]), output_bytes=request["output_bytes"])
+                _write(converter, lines, request)
         code = DONE
     except BaseException as error:  # noqa: BLE001 - whatever a converter raises is the reason in its file's row
         (folder / FAILURE_FILE).write_text(_reason(error, limits=limits), encoding="utf-8", errors="replace")
@@ -149,19 +161,26 @@ def _run(makers: Mapping[str, Any], request: Request, *, limits: Limits, server:
         os._exit(code)
 
 
-def _write(converter: Converter, lines: FileIO, *, file: Path, output_bytes: int) -> None:
-    """Writes parts and attachments as they come, each whole: what is written stays if a later one fails."""
-    folder, num_attachments = Path(str(lines.name)).parent, 0
-    for item in converter.convert(file):
-        data, name, record = b"", None, asdict(item)
+def _write(converter: Converter, lines: FileIO, request: Request) -> None:
+    """Writes parts and attachments as they come, each whole: what is written stays if a later one fails.
+
+    Pictures for OCR don't count: their number is bounded by the time in which they are drawn.
+    """
+    folder, output_bytes, num_attachments = Path(request["folder"]), request["output_bytes"], 0
+    for number, item in enumerate(converter.convert(Path(request["file"])), start=1):
+        record, data, name = asdict(item), b"", None
         if isinstance(item, Attachment):
             num_attachments += 1
             del record["data"]
             if num_attachments <= MAX_DOCUMENTS:
                 data, name = item.data, f"attachment-{num_attachments}{ending_of(item.name)}"
+                output_bytes -= len(data)
             record["file"] = name
+        elif record.pop("picture") and request["settings"].get("ocr"):
+            data, name = item.picture, f"{PICTURE}{number}.png"
+            record["picture"] = name
         line = _line(record)
-        output_bytes -= len(line) + len(data) + RECORD_BYTES
+        output_bytes -= len(line) + RECORD_BYTES
         if output_bytes < 0:
             raise OSError(errno.EFBIG, "more than is allowed")
         if name is not None:

@@ -3,7 +3,6 @@
 import json
 import os
 import select
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from tempfile import mkdtemp
 from typing import Any, Self
 
 from memagent_batch.convert.process.sandbox import Limits
-from memagent_batch.convert.process.server import DONE, FAILURE_FILE, PARTS_FILE, RECORD_BYTES, Ending, Request
+from memagent_batch.convert.process.server import PARTS_FILE, PICTURE, RECORD_BYTES, Request
 from memagent_batch.errors import RunFailedError
 
 SERVER_START_SECONDS = 120.0
@@ -24,8 +23,6 @@ END_SECONDS = 10.0
 """Longest wait for a server to remove its folder."""
 KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH")
 """Variables of the environment that converters see; others may be secrets."""
-REASON_CHARACTERS = 500
-"""Longest reason that a row keeps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +39,8 @@ class Converted:
 
     @property
     def num_bytes(self) -> int:
-        """Size of all of it, bytes."""
-        files = sum(file.stat().st_size for file in self.folder.iterdir())
+        """Size of all of it but pictures, bytes."""
+        files = sum(file.stat().st_size for file in self.folder.iterdir() if not file.name.startswith(PICTURE))
         return files + RECORD_BYTES * len(self.items)
 
 
@@ -115,13 +112,10 @@ class ConverterServer:
             "output_bytes": limits.output_bytes if output_bytes is None else output_bytes,
         }
         ending = self._ask(request, seconds=limits.seconds + SERVER_START_SECONDS)
-        if ending is None:
-            failure: str | None = "the server of its converter died or hung, perhaps for lack of memory"
-        elif "load_error" in ending:
+        if "load_error" in ending:
             raise RunFailedError(f"converter {ending['load_error']}")
-        else:
-            failure = _failure(ending, folder, limits=limits)
-        return _converted(folder, failure)
+        first, *items = [*_records(folder / PARTS_FILE)] or [{"kind": None}]
+        return Converted(folder=folder, failure=ending["failure"], kind=first["kind"], items=items)
 
     def _started(self) -> "subprocess.Popen[bytes]":
         if self._process is not None and self._process.poll() is None:
@@ -141,8 +135,8 @@ class ConverterServer:
         )
         return self._process
 
-    def _ask(self, request: Request, *, seconds: float) -> Ending | None:
-        """How the process of a file ended; None if the server died or hangs."""
+    def _ask(self, request: Request, *, seconds: float) -> dict[str, str | None]:
+        """How the process of a file ended, in the words of the server, unless that died or hangs."""
         process = self._started()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -153,8 +147,8 @@ class ConverterServer:
         line = process.stdout.readline() if ready else b""
         if not line:
             self._kill()
-            return None
-        ending: Ending = json.loads(line)
+            return {"failure": "the server of its converter died or hung, perhaps for lack of memory"}
+        ending: dict[str, str | None] = json.loads(line)
         return ending
 
     def _kill(self) -> None:
@@ -166,12 +160,6 @@ class ConverterServer:
                 process.wait()
 
 
-def _converted(folder: Path, failure: str | None) -> Converted:
-    """What the process of a file wrote until its end."""
-    first, *items = [*_records(folder / PARTS_FILE)] or [{"kind": None}]
-    return Converted(folder=folder, failure=failure, kind=first["kind"], items=items)
-
-
 def _records(file: Path) -> Iterator[Mapping[str, Any]]:
     if not file.exists():
         return
@@ -179,18 +167,3 @@ def _records(file: Path) -> Iterator[Mapping[str, Any]]:
         for line in lines:
             if line.endswith(b"\n"):  # else the process was killed in the middle of it
                 yield json.loads(line.decode("utf-8", "surrogatepass"))
-
-
-def _failure(ending: Ending, folder: Path, *, limits: Limits) -> str | None:
-    """Why a converter did not come to its end; None if it did."""
-    if ending["timed_out"]:
-        return f"not converted within {limits.seconds:g} s (--seconds); it was stopped"
-    code = ending["exit_code"]
-    if code == DONE:
-        return None
-    if code < 0:
-        name = signal.Signals(-code).name
-        return f"its converter crashed with {name}; perhaps it needs more than {limits.memory_text}"
-    with suppress(OSError):
-        return (folder / FAILURE_FILE).read_text(encoding="utf-8", errors="replace")[:REASON_CHARACTERS]
-    return f"its converter ended without a reason; perhaps it needs more than {limits.memory_text}"

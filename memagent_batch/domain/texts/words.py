@@ -1,5 +1,6 @@
 """Words of a text in any script, for comparing texts by what they speak of."""
 
+import logging
 import re
 from collections.abc import Iterator, Sequence
 
@@ -24,6 +25,7 @@ def word_scores(passages: Sequence[list[str]], question: Sequence[str]) -> list[
 
     if not any(passages):
         return [0.0] * len(passages)
+    logging.getLogger("bm25s").setLevel(logging.WARNING)  # it logs each index that it makes
     index = bm25s.BM25()
     index.index(list(passages), show_progress=False)
     known = [word for word in question if word in index.vocab_dict]

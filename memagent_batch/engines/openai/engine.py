@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import JsonValue, PrivateAttr, ValidationError
 
@@ -15,7 +15,6 @@ from memagent_batch.domain.prompts import Slot
 from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine, EngineContext, require_fit
 from memagent_batch.engines.openai.chat import ChatApi
-from memagent_batch.engines.openai.client import OpenAIClient
 from memagent_batch.engines.openai.completions import CompletionsApi
 from memagent_batch.engines.openai.outage import Backoff, CircuitBreaker, Failure, Pace
 from memagent_batch.engines.openai.protocol import (
@@ -40,6 +39,9 @@ from memagent_batch.errors import (
 )
 from memagent_batch.tokens.chat_template import ServerTemplate
 from memagent_batch.tokens.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from memagent_batch.engines.openai.client import OpenAIClient
 
 PROBE_SECONDS = 60.0
 """Longest wait for the one token of a probe; an endpoint that takes longer has no room for a reading either."""
@@ -72,7 +74,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
     _backoff: Backoff = PrivateAttr()
     _api: Api = PrivateAttr()
     _pace: Pace = PrivateAttr()
-    _client: OpenAIClient = PrivateAttr()
+    _client: "OpenAIClient" = PrivateAttr()
     _outage: CircuitBreaker = PrivateAttr()
     _guide_forms: dict[GuideKind, GuideForm] = PrivateAttr(default_factory=dict)
     _checking: asyncio.Lock = PrivateAttr()
@@ -84,6 +86,8 @@ class OpenAIEngine(OpenAIConfig, Engine):
         Raises:
             EngineStartError: the address, the key or a header can't work, or log-probabilities are wanted of messages.
         """
+        from memagent_batch.engines.openai.client import OpenAIClient  # aiohttp: runs without an endpoint need none
+
         self._context, self._tokenizer = context, context.load_tokenizer()
         self._client = OpenAIClient(self)
         self._backoff = Backoff(max_retries=self.max_retries, first_seconds=self.backoff_seconds)
