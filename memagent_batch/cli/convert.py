@@ -13,9 +13,6 @@ from memagent_batch.masking import mask_url
 if TYPE_CHECKING:
     from memagent_batch.convert.record import ConvertManifest
 
-SHOWN_REASONS = 3
-"""Reasons of files that were not converted whole that a person sees; `manifest.json` has more."""
-
 
 class Convert(StorageCommand, JsonCommand, ConvertJob):
     """Converts PDF, HTML, DOCX, PPTX, XLSX, OpenDocument, e-mail, MSG, RTF, text and ZIP files to Parquet rows: a
@@ -47,7 +44,5 @@ def convert_lines(manifest: "ConvertManifest", *, output: str) -> Iterator[str]:
     yield f"{files}: {quantity(counts['documents'], 'document')} in {output}, {manifest['seconds']:,.0f} s"
     endings = {ending: counts[f"files_{ending}"] for ending in PartStatus}
     yield ", ".join(f"{num:,} {ending.replace('_', ' ')}" for ending, num in endings.items() if num)
-    for reason in manifest["reasons"][:SHOWN_REASONS]:
-        yield f"  {reason['status'].replace('_', ' ')}: {quantity(reason['files'], 'file')}: {reason['reason']}"
     yield ""
     yield f'next: memagent answer --documents {output} --output out/ --ask "..." --model MODEL'

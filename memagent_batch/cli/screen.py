@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.shares import quantity
@@ -14,6 +14,7 @@ from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import Manifest, unread_line
 from memagent_batch.runs.tables import ANSWERS_FOLDER, MEMORIES_FOLDER
 from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.index import Row
 
 SHOWN_ANSWERS = 3
 SEARCHED_ANSWERS = 50
@@ -28,7 +29,8 @@ def cut(text: str, width: int) -> str:
 
 def ending(output: Location, manifest: Manifest, *, num_columns: int) -> str:
     """Counts, sample answers, places and commands of a finished run, for a screen of so many columns."""
-    counts, folder = manifest["counts"], str(output).rstrip("/")
+    counts = cast("Mapping[str, int]", manifest["counts"])
+    folder = str(output).rstrip("/")
     parts = [f"{counts[name]:,} {name.replace('_', ' ')}" for name in ("ok", "failed", "not_read") if counts.get(name)]
     readings = sorted(islice(stream_readings(output, manifest), SEARCHED_ANSWERS), key=_is_without_sentence)
     readings = readings[:SHOWN_ANSWERS]
@@ -91,13 +93,13 @@ def _reading_lines(reading: RunReading, *, num_columns: int) -> Iterator[str]:
         yield cut(f'    "{sentence}"{place}', num_columns)
 
 
-def _answer_line(row: Mapping[str, Any], *, num_columns: int) -> str:
+def _answer_line(row: Row, *, num_columns: int) -> str:
     """Document, question and answer of a row, as much of each as a line of the screen has room for."""
     document, question = cut(row["document_id"], num_columns // 4), cut(row["question"], num_columns // 3)
     return cut(f"  {document}  {question}  {_shown_answer(row)}", num_columns)
 
 
-def _shown_answer(row: Mapping[str, Any]) -> str:
+def _shown_answer(row: Row) -> str:
     if row["status"] != Status.OK:
         return f"{row['status']}: {row['error_message']}"
     return shown_value(row) if row["answer"] is not None else str(row["response"] or "(no answer)")

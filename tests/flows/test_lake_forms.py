@@ -14,7 +14,7 @@ from memagent_batch.domain.addresses import text_hash
 from memagent_batch.errors import InputError
 from memagent_batch.flows.answer import answer
 from memagent_batch.runs.document_texts import DocumentTexts
-from memagent_batch.runs.manifest import read_manifest
+from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.runs.state import read_state
 from memagent_batch.store.location import Location
 from tests.documents.lake.forms import TEXTS, write_delta, write_pages
@@ -73,7 +73,7 @@ def test_fetched_text_is_read_from_its_own_file_alone_however_the_folder_is_spel
     answer(_job(os.path.relpath(folder), tmp_path / "out", text_model))
     opened = noted_reads(monkeypatch)
     wanted = {"b.txt": text_hash("b ran.")}
-    texts = DocumentTexts(output, read_manifest(output), wanted=wanted, without="--without-text")
+    texts = DocumentTexts(output, require_manifest(output), wanted=wanted, without="--without-text")
     assert [each.text for each in texts.fetch(["b.txt"])] == ["b ran."]
     assert set(opened) == {"b.txt"}
 

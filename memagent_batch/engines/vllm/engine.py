@@ -2,10 +2,12 @@
 
 import asyncio
 import itertools
+import multiprocessing
 import time
 from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, Any, ClassVar, Optional, Self
 
 from pydantic import PrivateAttr
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 GREEDY = SamplingConfig()
 """How guided turns are decoded."""
+GONE_SECONDS = 10.0
+"""Longest wait for a process of vLLM to be gone after its shutdown, which kills one that takes more than 5 s to end, and
+does not wait for it."""
 
 
 class VllmEngine(VllmConfig, Engine):
@@ -37,6 +42,8 @@ class VllmEngine(VllmConfig, Engine):
     _context: EngineContext = PrivateAttr()
     _request_ids: Iterator[int] = PrivateAttr()
     _llm: Optional["AsyncLLM"] = PrivateAttr(None)
+    _processes: list[BaseProcess] = PrivateAttr(default_factory=list)
+    """Those that the start of vLLM has started."""
 
     def open(self, context: EngineContext) -> Self:
         """Takes model and sampling; `start` loads the model.
@@ -67,7 +74,9 @@ class VllmEngine(VllmConfig, Engine):
             window_tokens=context.window_tokens,
             sampling=context.sampling,
         )
+        before = multiprocessing.active_children()
         self._llm = start_engine(arguments, reproducible=self.reproducible)
+        self._processes = [process for process in multiprocessing.active_children() if process not in before]
 
     async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
         """The completion of one prompt; see `Engine.complete`."""
@@ -99,6 +108,8 @@ class VllmEngine(VllmConfig, Engine):
         llm, self._llm = self._llm, None
         if llm is not None:
             llm.shutdown()
+            for process in self._processes:
+                process.join(GONE_SECONDS)
 
     def identity(self) -> Mapping[str, Any]:
         """Number format, batch-invariant mode if it is on, and the arguments that the user passes through."""
