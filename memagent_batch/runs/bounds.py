@@ -7,16 +7,6 @@ from typing import Any, TypedDict
 from memagent_batch.config.job import RunConfig
 
 
-class AnswerSums(TypedDict):
-    """Columns of `answers`, summed up."""
-
-    num_document_tokens: int
-    num_turns: int
-    num_prompt_tokens: int
-    num_cached_prompt_tokens: int
-    num_completion_tokens: int
-
-
 class Spent(TypedDict):
     """What the turns of a run have taken; turns from the log took nothing."""
 
@@ -26,7 +16,10 @@ class Spent(TypedDict):
     num_completion_tokens: int
 
 
-NOTHING: Spent = {"num_turns": 0, "num_prompt_tokens": 0, "num_cached_prompt_tokens": 0, "num_completion_tokens": 0}
+class AnswerSums(Spent):
+    """Columns of `answers`, summed up."""
+
+    num_document_tokens: int
 
 
 def has_bounds(run: RunConfig) -> bool:

@@ -100,14 +100,7 @@ def rows_of_files(report: PartReport) -> dict[str, int]:
 
 def reason_rows(reasons: Iterable[Reason]) -> list[ReasonRow]:
     """Reasons as they are written."""
-    return [
-        {
-            "error_type": reason.error_type,
-            "error_message": reason.error_message,
-            "num_readings": reason.num_readings,
-        }
-        for reason in reasons
-    ]
+    return [cast("ReasonRow", asdict(reason)) for reason in reasons]
 
 
 class RunCounts(TypedDict):

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.domain.addresses import text_hash
-from memagent_batch.runs.bounds import NOTHING
+from memagent_batch.runs.bounds import Spent
 from memagent_batch.runs.history import PastRun, write_plan, write_record_manifest
 from memagent_batch.runs.manifest import FORMAT, RUN_FILE, public_settings
 from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, REMOVED_TABLE, RUN_PLAN
@@ -315,7 +315,7 @@ def _write_run(
             "documents": {"added": 0, "changed": 0, "removed": 0, "unchanged": 1},
             "readings": {"read": 0, "kept": counts["asked"], "unreadable": 0, "not_read": 0},
         },
-        "spent": NOTHING,
+        "spent": dict.fromkeys(Spent.__annotations__, 0),
         "tables": written.tables,
         "parts": [part],
     }

@@ -21,7 +21,7 @@ from memagent_batch.domain.follow_ups.prompts import (
     VALUE,
     Support,
 )
-from memagent_batch.domain.follow_ups.values import MENU_TYPES, ValueStatus
+from memagent_batch.domain.follow_ups.values import ValueStatus
 from memagent_batch.domain.guides import GuideKind
 from memagent_batch.domain.readings import Question, Status
 from memagent_batch.domain.texts.sentences import split_sentences
@@ -361,5 +361,5 @@ async def test_shipped_policy_writes_valid_values_and_numbers_of_sentences_under
         )
         assert result["follow_up_error"] is None
         assert result["value_status"] in (ValueStatus.OK, ValueStatus.NOT_STATED)
-        assert (result["confidence"] is not None) == (value_type.type in MENU_TYPES)
+        assert (result["confidence"] is not None) == (value_type.type in {"text", "bool", "label"})
         assert (result["support"] is None) == (result["evidence"] == [])

@@ -4,9 +4,14 @@ import pytest
 
 from memagent_batch.cli.main import main
 from memagent_batch.config.job import PoolConfig, RunConfig
-from memagent_batch.runs.bounds import NOTHING, Rates, Spent, bound_met, estimate, has_bounds
+from memagent_batch.runs.bounds import Rates, Spent, bound_met, estimate, has_bounds
 
-SPENT: Spent = NOTHING | {"num_prompt_tokens": 600_000, "num_completion_tokens": 400_000}
+SPENT: Spent = {
+    "num_turns": 0,
+    "num_prompt_tokens": 600_000,
+    "num_cached_prompt_tokens": 0,
+    "num_completion_tokens": 400_000,
+}
 
 
 TOKEN_PRICES = {"price_per_million_prompt_tokens": 5, "price_per_million_completion_tokens": 10}

@@ -7,8 +7,7 @@ from enum import StrEnum
 
 from memagent_batch.documents.formats.byte_lines import COMPRESSIONS, is_compressed, open_stream
 from memagent_batch.documents.formats.columnar import ColumnarReader
-from memagent_batch.documents.formats.csv_rows import CsvReader
-from memagent_batch.documents.formats.jsonl import JsonlReader
+from memagent_batch.documents.formats.line_formats import CsvReader, JsonlReader
 from memagent_batch.documents.formats.records import (
     BOM,
     Columns,

@@ -35,8 +35,6 @@ SHORT_VALUE_TOKENS = 32
 """Budget of a number, date or choice, tokens: one for each character, and an end token."""
 VALUE_LABEL_TOKENS = 6
 """Budget of each label of several, tokens: three digits, comma, space."""
-MENU_TYPES = frozenset({AnswerType.TEXT, AnswerType.BOOL, AnswerType.LABEL})
-"""Types whose value is chosen from a menu, with a probability."""
 
 
 class ValueStatus(StrEnum):

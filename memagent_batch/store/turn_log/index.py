@@ -4,7 +4,7 @@ A log file that can't be read is an OutputError that names it.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -166,7 +166,7 @@ def scan_log(
     """
     before = before or LogIndex()
     fingerprints = {fingerprint, *follow_up_turns, *follow_up_readings}
-    keys = read_keys(output, fingerprints=fingerprints, begins=[begins], among=among, mapped=mapped)
+    keys = read_keys(output, fingerprints=fingerprints, begins=begins, among=among, mapped=mapped)
     with open_database({"keys": pa.concat_tables([keys, before.outcomes, before.closed])}) as database:
         found = partial(query_to_disk, database, schema=LOG_KEYS)
         turns = found(_TURN_KEYS, fingerprints=[fingerprint, *follow_up_turns])
@@ -188,7 +188,7 @@ def scan_turn_files(output: Location, *, fingerprints: Collection[str], begins: 
     """Turn files by document hash, with those of versions that it takes turns from: of a run or writer, or of all."""
     files: dict[str, set[str]] = defaultdict(set)
     versions: dict[str, set[str]] = defaultdict(set)
-    keys = read_keys(output, fingerprints=fingerprints, folders=[TURNS_FOLDER], begins=[begins])
+    keys = read_keys(output, fingerprints=fingerprints, folders=[TURNS_FOLDER], begins=begins)
     columns = (keys[name].to_pylist() for name in ("document_hash", "file", "reused_from"))
     for document_hash, file, version in zip(*columns, strict=True):
         files[document_hash].add(file)
@@ -199,34 +199,17 @@ def scan_turn_files(output: Location, *, fingerprints: Collection[str], begins: 
     }
 
 
-def read_outcomes(
-    output: Location,
-    files: Iterable[str],
-    *,
-    fingerprint: str,
-    document_hashes: Sequence[str] | None = None,
-    columns: Sequence[str] = tuple(OUTCOME_LOG.names),
-) -> dict[ReadingKey, CurrentOutcome]:
-    """The outcome rows in these files that count, one for each reading; see `counted_rows`.
-
-    Rows have `columns` beside those that they are ranked by.
-    """
-    names = [*_RANKED_BY, "status", *columns]
-    rows = _read_counted(output, files, columns=names, fingerprints=[fingerprint], document_hashes=document_hashes)
+def read_outcomes(output: Location, files: Iterable[str], *, fingerprint: str) -> dict[ReadingKey, CurrentOutcome]:
+    """The outcome rows in these files that count, one for each reading; see `counted_rows`."""
+    rows = _read_counted(output, files, columns=OUTCOME_LOG.names, fingerprints=[fingerprint])
     return cast("dict[ReadingKey, CurrentOutcome]", rows.get(fingerprint, {}))
 
 
 def read_follow_ups(
-    output: Location,
-    files: Iterable[str],
-    *,
-    fingerprints: Collection[str],
-    document_hashes: Sequence[str] | None = None,
-    columns: Sequence[str] = tuple(FOLLOW_UP_LOG.names),
+    output: Location, files: Iterable[str], *, fingerprints: Collection[str]
 ) -> dict[str, dict[ReadingKey, FollowUpRow]]:
     """The rows in these files that count, by fingerprint and reading; see `counted_rows`."""
-    names = [*_RANKED_BY, "is_failed", *columns]
-    rows = _read_counted(output, files, columns=names, fingerprints=fingerprints, document_hashes=document_hashes)
+    rows = _read_counted(output, files, columns=FOLLOW_UP_LOG.names, fingerprints=fingerprints)
     return cast("dict[str, dict[ReadingKey, FollowUpRow]]", rows)
 
 
@@ -236,15 +219,10 @@ def reading_key(address: ReadingAddress) -> ReadingKey:
 
 
 def _read_counted(
-    output: Location,
-    files: Iterable[str],
-    *,
-    columns: list[str],
-    fingerprints: Collection[str],
-    document_hashes: Sequence[str] | None,
+    output: Location, files: Iterable[str], *, columns: list[str], fingerprints: Collection[str]
 ) -> dict[str, dict[ReadingKey, Row]]:
-    files, wanted = list(files), None if document_hashes is None else pa.array(document_hashes, pa.string())
-    tables = read_log_files(output, files, columns=columns, fingerprints=fingerprints, document_hashes=wanted)
+    files = list(files)
+    tables = read_log_files(output, files, columns=columns, fingerprints=fingerprints)
     lines = (pa.scalar(log_line(file)) for file in files)
     read = [
         table.append_column("line", pa.repeat(line, table.num_rows)) for line, table in zip(lines, tables, strict=True)

@@ -101,13 +101,12 @@ def log_line(file: str) -> str:
     return LogName.of(file).line
 
 
-def list_folder(folder: Location, *, begins: Collection[str] = ("",)) -> list[str]:
+def list_folder(folder: Location, *, begins: str = "") -> list[str]:
     """Paths of the files of one folder of the log; without those that a merged file stands for.
 
     `begins`: a run's id, and a writer's after it, of the files that are wanted.
     """
-    paths = folder.files(begins=next(iter(begins)) if len(begins) == 1 else "")
-    return without_merged([path for path in paths if _base_name(path).startswith(tuple(begins))])
+    return without_merged(path for path in folder.files(begins=begins) if _base_name(path).startswith(begins))
 
 
 def without_merged(paths: Iterable[str]) -> list[str]:
@@ -185,7 +184,7 @@ def read_keys(
     *,
     fingerprints: Collection[str],
     folders: Collection[str] = tuple(LOG_SCHEMAS),
-    begins: Collection[str] = ("",),
+    begins: str = "",
     among: Collection[str] | None = None,
     mapped: MapFiles = map,
 ) -> pa.Table:
@@ -215,9 +214,7 @@ def read_keys(
     raise AssertionError("unreachable")
 
 
-def _listed(
-    output: Location, *, folders: Collection[str], begins: Collection[str], among: Collection[str] | None
-) -> pa.Table:
+def _listed(output: Location, *, folders: Collection[str], begins: str, among: Collection[str] | None) -> pa.Table:
     """The files to read for their keys, key files and log files without one, and the log files that each is about."""
     keys = [] if among is not None else list_folder(output / KEYS_FOLDER, begins=begins)
     keyed = {_base_name(path): path for path in keys}

@@ -4,9 +4,9 @@ Rows are made of what a reading brings, and checked one by one before they wait 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Annotated, NotRequired, TypedDict
+from typing import Annotated, NotRequired, TypedDict, cast
 
 import pyarrow as pa
 
@@ -258,10 +258,7 @@ def turn_row(address: ReadingAddress, prompt: Prompt, completion: Completion, *,
     span = prompt.span
     return {
         "run_id": run_id,
-        "document_hash": address.document_hash,
-        "question_hash": address.question_hash,
-        "sample": address.sample,
-        "fingerprint": address.fingerprint,
+        **_address_row(address),
         "path": prompt.path,
         "turn": prompt.number,
         "kind": prompt.kind,
@@ -383,9 +380,4 @@ def require_row(row: Mapping[str, object], *, schema: pa.Schema) -> None:
 
 
 def _address_row(address: ReadingAddress) -> AddressRow:
-    return {
-        "document_hash": address.document_hash,
-        "question_hash": address.question_hash,
-        "sample": address.sample,
-        "fingerprint": address.fingerprint,
-    }
+    return cast("AddressRow", asdict(address))

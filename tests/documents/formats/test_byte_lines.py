@@ -15,8 +15,7 @@ from memagent_batch.config.sources import InputConfig
 from memagent_batch.documents.document_index import require_unique_ids
 from memagent_batch.documents.formats import byte_lines
 from memagent_batch.documents.formats.byte_lines import ByteLines, line_at
-from memagent_batch.documents.formats.csv_rows import CsvReader
-from memagent_batch.documents.formats.jsonl import JsonlReader
+from memagent_batch.documents.formats.line_formats import CsvReader, JsonlReader
 from memagent_batch.documents.formats.records import (
     ColumnKind,
     InputColumn,
