@@ -218,31 +218,6 @@ async def test_text_that_exceeds_its_budget_by_the_users_tokeniser_is_cut_and_sa
     assert (len(completion.token_ids), completion.finish_reason) == (8, FinishReason.LENGTH)
 
 
-BAD_OUTCOMES = [
-    (chat_reply("Half of", finish_reason="content_filter"), "content filter stopped the completion"),
-    (
-        error_reply(400, "The response was filtered due to the prompt triggering the content management policy"),
-        "400: The response was filtered",
-    ),
-    (chat_reply(None, message={"refusal": "I can't help with that."}), "the model refused to answer: I can't help"),
-    (chat_reply(None, finish_reason="tool_calls"), "ended it with `tool_calls`"),
-]
-
-
-@pytest.mark.parametrize(
-    ("reply", "reason"),
-    BAD_OUTCOMES,
-    ids=["filter", "filtered prompt", "refusal", "tools"],
-)
-async def test_fault_that_stays_while_others_are_answered_fails_its_turn_with_the_reason(
-    reply: Reply, reason: str, tiny_tokenizer: Tokenizer
-) -> None:
-    with scripted_server(reply) as script:
-        async with started(script, tiny_tokenizer) as engine:
-            with pytest.raises(EngineRequestError, match=reason):
-                await engine.complete(prompt_of(tiny_tokenizer), seed=0)
-
-
 async def test_endpoint_without_a_chat_api_is_refused_before_a_reading(tiny_tokenizer: Tokenizer) -> None:
     with scripted_server() as script:
         script.probes = [error_reply(404, "Not Found")]
@@ -393,7 +368,9 @@ def test_job_through_a_chat_api_fails_only_the_readings_that_were_refused_and_re
 ) -> None:
     faults = {
         "filtered": chat_reply("Half", finish_reason="content_filter"),
+        "turned": error_reply(400, "The response was filtered due to the content management policy"),
         "refused": chat_reply(None, message={"refusal": "I won't."}),
+        "tools": chat_reply(None, finish_reason="tool_calls"),
         "broken": Reply(body=chat_reply("noted").body[:-9]),
         "failing": error_reply(500, "internal"),
     }
@@ -429,7 +406,14 @@ def test_job_through_a_chat_api_fails_only_the_readings_that_were_refused_and_re
         "fine": ("ok", "fine"),
         "marked": ("ok", "fine"),
     }
-    reasons = {"filtered": "content filter", "refused": "I won't.", "broken": "not a completion", "failing": "internal"}
+    reasons = {
+        "filtered": "content filter stopped the completion",
+        "turned": "400: The response was filtered",
+        "refused": "the model refused to answer: I won't.",
+        "tools": "ended it with `tool_calls`",
+        "broken": "not a completion",
+        "failing": "internal",
+    }
     for name, reason in reasons.items():
         assert (rows[name]["status"], rows[name]["error_type"]) == ("failed", "EngineRequestError")
         assert reason in rows[name]["error_message"]

@@ -1,36 +1,15 @@
-import asyncio
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.harness import make_tasks
-from memagent_batch.cli.settings import job_of
-from memagent_batch.config.agent import PolicyConfig, SamplingConfig
+from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.config.engines import VllmConfig
-from memagent_batch.domain.addresses import ReadingAddress
-from memagent_batch.domain.readings import QuestionTokens
-from memagent_batch.domain.turns import Completion, Prompt
-from memagent_batch.engines.engine import Engine
 from memagent_batch.engines.vllm import start
-from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.engines.vllm.start import LOOKUP, engine_arguments, engine_environment, guesses_tokens
 from memagent_batch.errors import EngineStartError
-from memagent_batch.plugins import make_policy
-from memagent_batch.reading.turns import ReadingTurns
-from memagent_batch.tokens.tokenizer import Tokenizer
-from memagent_batch.wiring import make_prompt_tokens
-from tests.engine_context import context_of
 
 GREEDY = SamplingConfig()
-ADDRESS = ReadingAddress(document_hash="", question_hash="", sample=0, fingerprint="")
-SETTINGS = job_of(
-    documents="documents",
-    ask=("Who?",),
-    output="run",
-    policy=PolicyConfig(chunk_tokens=256, question_tokens=128, memory_tokens=64, answer_tokens=32),
-)
 
 
 @pytest.mark.parametrize(
@@ -94,58 +73,3 @@ def test_engine_environment_compiles_nothing_on_cpu_unless_the_model_is_compiled
 
     assert engine_environment(arguments())["TORCHDYNAMO_DISABLE"] == "1"
     assert "TORCHDYNAMO_DISABLE" not in engine_environment(arguments(enforce_eager=False))
-
-
-@pytest.mark.slow
-@pytest.mark.vllm
-@pytest.mark.asyncio(loop_scope="session")
-async def test_ngram_engine_writes_token_for_token_what_plain_decoding_does(
-    vllm_greedy: Engine, tiny_model: str, tiny_tokenizer: Tokenizer
-) -> None:
-    guessing = VllmEngine(
-        dtype="float32",
-        cpu_kv_cache_gib=1,
-        max_num_seqs=64,
-        engine_args={"disable_log_stats": False},
-    ).open(context_of(tiny_model, sampling=GREEDY))
-    await guessing.start()
-    try:
-        written = [await read(engine, tokenizer=tiny_tokenizer) for engine in (vllm_greedy, guessing)]
-        num_accepted = count_accepted()
-    finally:
-        await guessing.stop()
-    assert written[0] == written[1]
-    assert len(written[0]) >= 4 * 5
-    assert num_accepted > 20  # else nothing was tested
-
-
-async def read(engine: Engine, *, tokenizer: Tokenizer) -> dict[str, list[int]]:
-    """What an engine writes in four readings at once, by document and turn path."""
-    token_ids: dict[str, list[int]] = {}
-    policy, prompts = make_policy(SETTINGS.agent), make_prompt_tokens(SETTINGS.agent)
-    readings = [
-        policy.read(
-            tokenizer.document(task.document),
-            QuestionTokens(token_ids=tokenizer.encode(task.question)),
-            prompts=prompts,
-            turns=ReadingTurns(engine=engine, address=ADDRESS, seed=0, observe=partial(keep, token_ids, number)),
-        )
-        for number, task in enumerate(make_tasks([900] * 4))
-    ]
-    await asyncio.gather(*readings)
-    return token_ids
-
-
-def keep(token_ids: dict[str, list[int]], number: int, prompt: Prompt, completion: Completion) -> None:
-    token_ids[f"{number}/{prompt.path}"] = list(completion.token_ids)
-
-
-def count_accepted() -> int:
-    """Guessed tokens that were right, by vLLM's own count."""
-    from vllm.v1.metrics.reader import Counter, get_metrics_snapshot
-
-    return sum(
-        metric.value
-        for metric in get_metrics_snapshot()
-        if isinstance(metric, Counter) and metric.name == "vllm:spec_decode_num_accepted_tokens"
-    )

@@ -80,18 +80,6 @@ class Crowd:
         return FINE
 
 
-async def test_suspect_turn_is_given_up_at_its_fourth_death() -> None:
-    guarded = watched(Suspects(await deaths_of(POISON, deaths=FATAL_DEATHS)), die_of_poison)
-    with pytest.raises(EngineRequestError, match=rf"turn {POISON}: the engine died 4 times"):
-        await guarded(prompt_of(POISON))
-
-
-async def test_suspect_turn_is_tried_again_before_its_fourth_death() -> None:
-    suspects = Suspects(await deaths_of(POISON, deaths=FATAL_DEATHS - 1))
-    with pytest.raises(EngineDeadError):
-        await watched(suspects, die_of_poison)(prompt_of(POISON))
-
-
 @pytest.mark.parametrize("other", [{"path": "update/8"}, {"document": "other"}, {"reader": "second"}])
 async def test_suspect_given_up_leaves_other_turns_documents_and_readers_alone(other: dict[str, str]) -> None:
     suspects, path = Suspects(await deaths_of(POISON, deaths=FATAL_DEATHS)), other.pop("path", POISON)

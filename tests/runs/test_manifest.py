@@ -7,7 +7,7 @@ import pytest
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import JobConfig
 from memagent_batch.errors import NotReadError, OutputError, TooManyFailedError, UnreadSourcesError
-from memagent_batch.runs.claim import asked_documents, asked_questions, canonical, claim_output, require_disjoint
+from memagent_batch.runs.claim import asked_documents, asked_questions, claim_output, require_disjoint
 from memagent_batch.runs.manifest import (
     RUN_FILE,
     RunRecord,
@@ -27,17 +27,17 @@ def settings_of(output: Path | str, **settings: Any) -> JobConfig:
     return job_of(**given | settings)
 
 
-def begin(output: Location, job: JobConfig, **values: Any) -> None:
-    record: dict[str, Any] = {
-        "run_id": "20260101T000000.000Z",
-        "started_at": "2026-01-01T00:00:00+00:00",
-        "documents": canonical(job.documents[0], job),
-        "questions": asked_questions(job),
-        "asked": 3,
-        "fingerprint": "f",
-        "settings": public_settings(job),
-    }
-    assert write_run_record(output, RunRecord(**record | values), version=(output / "run.json").version())
+def begin(output: Location, job: JobConfig) -> None:
+    record = RunRecord(
+        run_id="20260101T000000.000Z",
+        started_at="2026-01-01T00:00:00+00:00",
+        documents=asked_documents(job),
+        questions=asked_questions(job),
+        asked=3,
+        fingerprint="f",
+        settings=public_settings(job),
+    )
+    assert write_run_record(output, record, version=(output / "run.json").version())
 
 
 @pytest.mark.parametrize("name", ["log/app.log", "logs/turns/a.parquet", "input.txt"])
@@ -52,36 +52,34 @@ def test_claim_output_beside_a_log_of_something_else_is_refused(tmp_path: Path, 
         claim_output(Location(uri=str(tmp_path)), settings_of(tmp_path / "run"))
 
 
+def secret_place(secret: str) -> dict[str, str]:
+    place = f"https://user:{secret}@host/docs.jsonl?X-Amz-Signature={secret}"
+    return {"documents": place, "questions": place}
+
+
 @pytest.mark.parametrize(
-    "settings",
-    [{"documents": "other docs"}, {"ask": ("what?",)}, {"questions": "list.parquet"}],
-    ids=["documents", "question", "question list"],
+    ("begun", "settings", "is_same"),
+    [
+        ({}, {"window_tokens": 4096, "retry_failed": True}, True),
+        ({"documents": "docs/"}, {"documents": f"file://{Path('docs').absolute()}"}, True),
+        (secret_place("one"), secret_place("two"), True),
+        ({"documents": ["a", "b"]}, {"documents": ["a", "b"]}, True),
+        ({"documents": ["a", "b"]}, {"documents": ["a"]}, False),
+        ({}, {"documents": "other docs"}, False),
+        ({}, {"documents": "nosuchprotocol://docs"}, False),
+        ({}, {"ask": ("what?",)}, False),
+        ({}, {"questions": "list.parquet"}, False),
+    ],
 )
-def test_claim_output_of_another_run_is_refused_unless_adopted(tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_claim_output_is_for_the_same_documents_and_questions_unless_it_is_adopted(
+    tmp_path: Path, begun: dict[str, Any], settings: dict[str, Any], is_same: bool
+) -> None:
     output = Location(uri=str(tmp_path))
-    begin(output, settings_of(tmp_path))
-    with pytest.raises(OutputError, match=r"belongs to a run over documents .*docs.*--adopt-output"):
-        claim_output(output, settings_of(tmp_path, **settings))
-    claim_output(output, settings_of(tmp_path, adopt_output=True, **settings))
-
-
-def test_claim_output_of_the_same_run_goes_on_whatever_its_other_settings(tmp_path: Path) -> None:
-    output = Location(uri=str(tmp_path))
-    begin(output, settings_of(tmp_path))
-    claim_output(output, settings_of(tmp_path, window_tokens=4096, retry_failed=True))
-
-
-def test_claim_output_same_place_written_otherwise_is_the_same_run(tmp_path: Path) -> None:
-    output = Location(uri=str(tmp_path))
-    begin(output, settings_of(tmp_path, documents="docs/"))
-    claim_output(output, settings_of(tmp_path, documents=f"file://{Path('docs').absolute()}"))
-
-
-def test_claim_output_documents_on_an_unknown_file_system_are_other_documents(tmp_path: Path) -> None:
-    output = Location(uri=str(tmp_path))
-    begin(output, settings_of(tmp_path))
-    with pytest.raises(OutputError, match="belongs to a run"):
-        claim_output(output, settings_of(tmp_path, documents="nosuchprotocol://docs"))
+    begin(output, settings_of(tmp_path, **begun))
+    if not is_same:
+        with pytest.raises(OutputError, match=r"belongs to a run over documents .*--adopt-output"):
+            claim_output(output, settings_of(tmp_path, **settings))
+    claim_output(output, settings_of(tmp_path, adopt_output=not is_same, **settings))
 
 
 @pytest.mark.parametrize("uri", ["nosuchprotocol://bucket/run", "s3://bucket/run"])
@@ -120,21 +118,13 @@ def test_run_record_holds_no_secret(tmp_path: Path) -> None:
     assert SECRET not in json.dumps(public_settings(job))
 
 
-def test_run_record_holds_the_type_of_a_question_as_it_was_asked() -> None:
+def test_run_record_holds_documents_and_typed_questions_as_they_were_asked() -> None:
     fields = {"signature_date": {"type": "string"}, "author": {"type": "string"}, "token_price": {"type": "number"}}
     asked = {"answer_type": "json", "schema": {"type": "object", "properties": fields}}
     public = public_settings(settings_of("run", ask=({"question": "Who?", **asked},)))
     assert public["ask"] == [{"question": "Who?", **asked}]
-
-
-def test_claim_output_with_a_new_password_or_signature_is_the_same_run(tmp_path: Path) -> None:
-    def settings(secret: str) -> JobConfig:
-        place = f"https://user:{secret}@host/docs.jsonl?X-Amz-Signature={secret}"
-        return settings_of(tmp_path, documents=place, questions=place)
-
-    output = Location(uri=str(tmp_path))
-    begin(output, settings("one"))
-    claim_output(output, settings("two"))
+    assert public["documents"] == "docs"
+    assert public_settings(settings_of("run", documents=["a", "b"]))["documents"] == ["a", "b"]
 
 
 def test_read_state_where_no_run_is_says_so(tmp_path: Path) -> None:
@@ -150,29 +140,6 @@ def test_read_state_of_a_run_that_died_at_once_says_what_was_asked_and_opens_no_
     assert state["last_sign_of_life_at"] == state["started_at"] == "2026-01-01T00:00:00+00:00"
     assert state["last_sign_of_life_seconds_ago"] > 0
     assert state["counts"] is None
-
-
-@pytest.mark.s3
-def test_claim_output_in_a_bucket_follows_the_same_rules(s3_bucket: Location) -> None:
-    output = s3_bucket / "runs" / "one"
-    claim_output(output, settings_of(output.uri))
-    begin(output, settings_of(output.uri))
-    claim_output(output, settings_of(output.uri))
-    with pytest.raises(OutputError, match="belongs to a run"):
-        claim_output(output, settings_of(output.uri, documents="other"))
-    (s3_bucket / "foreign" / "file.txt").write_bytes(b"x")
-    with pytest.raises(OutputError, match="holds other files"):
-        claim_output(s3_bucket / "foreign", settings_of(output.uri))
-
-
-def test_claim_output_several_documents_are_the_same_job_in_the_same_places_only(tmp_path: Path) -> None:
-    output, several = Location(uri=str(tmp_path / "run")), settings_of(tmp_path / "run", documents=["a", "b"])
-    begin(output, several, documents=asked_documents(several))
-    claim_output(output, several)
-    with pytest.raises(OutputError, match="belongs to a run over documents"):
-        claim_output(output, settings_of(tmp_path / "run", documents=["a"]))
-    assert public_settings(several)["documents"] == ["a", "b"]
-    assert public_settings(settings_of("run"))["documents"] == "docs"
 
 
 @pytest.mark.parametrize(

@@ -366,23 +366,6 @@ async def test_turn_logged_twice_is_taken_as_it_was_first(tmp_path: Path) -> Non
     assert turns_in(output, address)["update/0"]["text"] == "first"
 
 
-@pytest.mark.parametrize("names", [("a", "b", "c"), ("c", "b", "a")])
-async def test_outcome_first_ok_stands_whatever_comes_later(tmp_path: Path, names: tuple[str, ...]) -> None:
-    output, address = output_at(tmp_path), address_of()
-    outcomes = [outcome_of(Status.FAILED), outcome_of(response="first ok"), outcome_of(response="second ok")]
-    for name, outcome in zip(names, outcomes, strict=True):
-        await writer_at(output, writer_id=name).record_outcome(address, outcome)
-    assert current_outcome(output, address)["response"] == "first ok"
-
-
-@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
-async def test_outcome_of_failures_alone_is_the_last_one(tmp_path: Path, names: tuple[str, ...]) -> None:
-    output, address = output_at(tmp_path), address_of()
-    for name, response in zip(names, ("first", "last"), strict=True):
-        await writer_at(output, writer_id=name).record_outcome(address, outcome_of(Status.FAILED, response=response))
-    assert current_outcome(output, address)["response"] == "last"
-
-
 @pytest.mark.parametrize("name", ["fingerprint", "document_hash", "status"])
 async def test_log_file_without_a_column_is_refused_by_name(tmp_path: Path, name: str) -> None:
     output = output_at(tmp_path)
@@ -456,20 +439,28 @@ RUNS = ("20260101T120000.000Z.aaaa", "20260101T120000.001Z.0000")
 NOON, ELEVEN = datetime(2026, 1, 1, 12, tzinfo=UTC), datetime(2026, 1, 1, 11, tzinfo=UTC)
 
 
-async def test_outcome_of_the_later_run_stands_though_the_clock_went_back(tmp_path: Path) -> None:
-    output, address = output_at(tmp_path), address_of()
-    for run_id, moment, response in zip(RUNS, (NOON, ELEVEN), ("first", "last"), strict=True):
-        failed = outcome_of(Status.FAILED, response=response, finished_at=moment)
-        await writer_at(output, run_id=run_id).record_outcome(address, failed)
-    assert current_outcome(output, address)["response"] == "last"
+FAILED, OK = Status.FAILED, Status.OK
 
 
-async def test_outcome_that_a_superseded_attempt_writes_late_changes_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("outcomes", "stands"),
+    [
+        ([(FAILED, RUNS[0], NOON), (OK, RUNS[0], NOON), (OK, RUNS[0], NOON)], 1),
+        ([(FAILED, RUNS[0], NOON), (FAILED, RUNS[0], NOON)], 1),
+        ([(FAILED, RUNS[0], NOON), (FAILED, RUNS[1], ELEVEN)], 1),
+        ([(OK, RUNS[1], NOON), (OK, RUNS[0], ELEVEN)], 0),
+    ],
+    ids=["first ok", "last failure", "later run by an earlier clock", "superseded attempt that writes late"],
+)
+@pytest.mark.parametrize("writers", ["abc", "cba"])
+async def test_outcome_that_stands_is_the_first_that_is_ok_of_the_latest_run(
+    tmp_path: Path, outcomes: list[tuple[Status, str, datetime]], stands: int, writers: str
+) -> None:
     output, address = output_at(tmp_path), address_of()
-    for run_id, moment in zip(reversed(RUNS), (NOON, ELEVEN), strict=True):
-        done = outcome_of(response=f"of {run_id}", finished_at=moment)
-        await writer_at(output, run_id=run_id).record_outcome(address, done)
-    assert current_outcome(output, address)["response"] == f"of {RUNS[1]}"
+    for number, ((status, run_id, moment), writer_id) in enumerate(zip(outcomes, writers, strict=False)):
+        row = outcome_of(status, response=str(number), finished_at=moment + timedelta(seconds=number))
+        await writer_at(output, run_id=run_id, writer_id=writer_id).record_outcome(address, row)
+    assert current_outcome(output, address)["response"] == str(stands)
 
 
 @pytest.mark.parametrize(("ended_by", "stands"), [({}, RUNS[1]), (RUNS[1], RUNS[1]), (RUNS[0], RUNS[0])])
