@@ -166,7 +166,7 @@ def test_command_without_settings_takes_storage_options_of_the_environment_and_n
 )
 def test_output_stands_first_or_behind_its_name_and_a_flag_with_or_without_a_value(words: list[str]) -> None:
     page = read_command(Page, words)
-    assert (page.output, page.without_text, page.to) == ("out", True, "site")
+    assert (page.output, page.without_text, page.to) == (("out",), True, "site")
 
 
 @pytest.mark.parametrize("words", [["--no-follow-ups.evidence"], ["--follow-ups.evidence", "false"]])
