@@ -8,12 +8,11 @@ import pyarrow as pa
 from memagent_batch.convert.table import CONVERTED
 from memagent_batch.documents.converted import SOURCE_COLUMNS
 from memagent_batch.review.labels import LABELS
-from memagent_batch.review.population import REVIEW_SAMPLE
 from memagent_batch.runs.comparison import DIFFERENCES
 from memagent_batch.runs.results import MAX_RESULT_COLUMNS, results_schema
 from memagent_batch.runs.sign_offs import SIGN_OFFS
-from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, REMOVED_TABLE, RUN_PLAN
-from memagent_batch.store.turn_log.rows import FOLLOW_UP_LOG, OUTCOME_LOG, TURN_LOG
+from memagent_batch.runs.tables import ANSWERS, EVIDENCE, MEMORIES, REMOVED_TABLE
+from memagent_batch.store.turn_log.rows import TURN_LOG
 from memagent_batch.training.rollouts.table import ROLLOUTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "tables.md"
@@ -63,27 +62,7 @@ TABLES = (
         SIGN_OFFS,
         "By `memagent review sign`, append-only: one row for each reading that a person signed off.",
     ),
-    (
-        "review/ID/sample.parquet",
-        REVIEW_SAMPLE,
-        "By `memagent review make`: one row for each reading that people label.",
-    ),
     ("log/turns/", TURN_LOG, "One row for each finished turn; a turn may be there twice, the first one stands."),
-    (
-        "log/outcomes/",
-        OUTCOME_LOG,
-        "One row for each reading that ended; the first `ok` stands, else the last `failed`.",
-    ),
-    (
-        "log/follow_ups/",
-        FOLLOW_UP_LOG,
-        "One row for each answered reading whose follow-up questions have ended.",
-    ),
-    (
-        "runs/RUN_ID/plan.parquet",
-        RUN_PLAN,
-        "One row for each document of a finished run. Carried input columns follow, named `carry:<name>`.",
-    ),
     (
         "documents/",
         CONVERTED,
