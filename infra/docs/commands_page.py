@@ -37,17 +37,11 @@ def _section(kind: type[Command]) -> str:
     paragraphs = [
         f"## `{kind.command}`",
         " ".join([inspect.cleandoc(kind.__doc__ or ""), *more]),
-        _settings(kind),
+        "[Settings](settings.md)." if is_settings else "",
         "\n".join(lines),
         f"```bash\n{kind.examples[-1]}\n```",
     ]
     return "\n\n".join(filter(None, paragraphs)) + "\n"
-
-
-def _settings(kind: type[Command]) -> str:
-    """The settings that its help shows first."""
-    common = [f"`--{name.replace('_', '-')}`" for name in kind.common if name.split(".")[0] in ALL_SETTINGS]
-    return f"[Settings](settings.md), such as {', '.join(common)}." if common else ""
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from memagent_batch.cli.options import Option, options_of
-from memagent_batch.cli.settings import JobSettings, ScanSettings, TrainSettings
+from memagent_batch.cli.settings import JobSettings, TrainSettings
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 INTRODUCTION = """# Settings
@@ -33,11 +33,11 @@ SECTIONS = (
         "Runs over documents",
         JobSettings,
         "For `memagent answer`, `plan`, `collect` and `evaluate run`. They can share a job file and the "
-        "variables: each passes over the settings that only others have. With `--suite`, `evaluate "
-        "run` takes documents and questions from there. `collect` reads the group `rollouts`, and draws at "
+        "variables: each passes over settings that only others have. `memagent scan` has these too, and each option "
+        "of [`memagent convert`](commands.md#memagent-convert) as `--convert.NAME`. With `--suite`, "
+        "`evaluate run` takes documents and questions from there. `collect` reads the group `rollouts`, and draws at "
         "temperature 1, `top_p` 1 and `top_k` -1: other values than these and the defaults are refused.",
     ),
-    ("`memagent scan`", ScanSettings, "The settings of a run, and these, which are options of `memagent convert`."),
     (
         "`memagent train`",
         TrainSettings,

@@ -78,11 +78,12 @@ def _tell(result: "Verification", *, as_json: bool) -> None:
         del shown["failure"]
         print(json.dumps(shown, indent=2, ensure_ascii=False))
     else:
-        print("\n".join(map(printable, _result_lines(result))))
+        end = [] if result.findings else ["all that was checked is as it was recorded"]
+        print("\n".join(map(printable, [*_result_lines(result), *end])))
     if result.findings:
         number = len(result.findings)
         what = "1 thing is not as it was" if number == 1 else f"{number:,} things are not as they were"
-        raise NotVerifiedError(f"{what} recorded; see above")
+        raise NotVerifiedError(f"{what} recorded; see above, and docs/how-to/record.md for what each line means")
     if result.failure is not None:
         raise result.failure
 

@@ -21,6 +21,7 @@ def test_verify_ends_with_0_if_all_holds_and_with_5_if_something_does_not(
     assert main(["verify", str(copy.folder)]) == 0
     whole = capsys.readouterr().out
     assert f"run {copy.runs[-1]}: " in whole
+    assert "all that was checked is as it was recorded" in whole
     assert main(["verify", str(copy.folder), "--all"]) == 0
     assert "by 3 runs" in capsys.readouterr().out
     (copy.folder / copy.manifest["files"]["memories"][0]).unlink()

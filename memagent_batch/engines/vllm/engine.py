@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 GREEDY = SamplingConfig()
 """How guided turns are decoded."""
 GONE_SECONDS = 10.0
-"""Longest wait for a process of vLLM to be gone after its shutdown, which kills one that takes more than 5 s to end, and
-does not wait for it."""
+"""Longest wait for a process of vLLM to be gone after its shutdown, which kills what takes more than 5 s, without a
+wait."""
 
 
 class VllmEngine(VllmConfig, Engine):
