@@ -26,7 +26,7 @@ def arguments(tmp_path: Path) -> list[str]:
     ("more", "message"),
     [
         (["--converter", "pdf=docling"], "'docling' is not one of"),
-        (["--converter", "pdf=pypdfium"], "did you mean pypdfium2?"),
+        (["--converter", "pdf=rapidocs"], "did you mean rapidocr?"),
         (["--converter", "pdf=tests.convert.hostile:Quiet"], "pass --allow-code"),
         (["--converter", "pdf=tests.convert.hostile:Nobody", "--allow-code"], "can't be imported"),
         (["--converter", "ppt=text"], "'ppt' is not one of pdf, html"),
