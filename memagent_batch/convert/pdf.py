@@ -38,6 +38,8 @@ UNPACKED_AT_ONCE = 64 << 10
 ZLIB_HEADER_BYTES = 2
 DOTS_PER_INCH, JPEG_QUALITY = 200, 95
 """How pages are drawn for OCR."""
+PAGE_PIXELS = 40_000_000
+"""Most pixels of a page that is drawn, ten times those of A4: a larger page is drawn smaller."""
 
 
 class PdfConverter(BuiltIn):
@@ -96,7 +98,8 @@ def _page_items(document: Any, number: int, *, ocr: bool) -> Iterator[Part | Att
 
 
 def _drawn(page: Any) -> bytes:
-    image, out = page.render(scale=DOTS_PER_INCH / 72).to_pil().convert("RGB"), io.BytesIO()
+    scale = min(DOTS_PER_INCH / 72, (PAGE_PIXELS / max(1.0, page.get_width() * page.get_height())) ** 0.5)
+    image, out = page.render(scale=scale).to_pil().convert("RGB"), io.BytesIO()
     image.save(out, "JPEG", quality=JPEG_QUALITY)
     return out.getvalue()
 

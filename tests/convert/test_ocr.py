@@ -10,6 +10,7 @@ import pypdfium2
 import pytest
 from PIL import Image, ImageFilter
 
+from memagent_batch.convert import pdf
 from memagent_batch.convert.converter import Line, Part, PartStatus
 from memagent_batch.convert.ocr import OcrConverter, PageReader, reading_order
 from memagent_batch.convert.process.sandbox import Limits
@@ -163,6 +164,15 @@ def test_page_that_ends_its_process_costs_itself_alone(tmp_path: Path) -> None:
     assert [(row["locator"], row["status"]) for row in (first, last)] == [("page 1", "ok"), ("page 3", "ok")]
     assert (crashed["locator"], crashed["status"]) == ("page 2", "needs_ocr")
     assert "crashed with SIGSEGV" in (crashed["reason"] or "")
+
+
+def test_page_of_any_size_is_drawn_in_few_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pdf, "PAGE_PIXELS", 100_000)
+    (tmp_path / "a.pdf").write_bytes(planted.scanned("K1234567"))
+    (part,) = pdf.PdfConverter(ocr=True).convert(tmp_path / "a.pdf")
+    assert isinstance(part, Part)
+    with Image.open(io.BytesIO(part.picture)) as image:
+        assert 90_000 < image.width * image.height < 110_000
 
 
 def test_columns_are_read_one_by_one_and_rows_of_a_table_across() -> None:

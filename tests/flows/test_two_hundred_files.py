@@ -92,7 +92,7 @@ def three_nights(folder: Path, model: str) -> Iterator[Night]:
 
 def save_picture(page: Path, file: Path) -> None:
     """What a browser shows of a page."""
-    flags = ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1000,1180", f"--screenshot={file}"]
+    flags = ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1000,1200", f"--screenshot={file}"]
     subprocess.run(["chromium", *flags, page.as_uri()], check=True, capture_output=True)
 
 
