@@ -4,9 +4,9 @@ Rows are made of what a reading brings, and checked one by one before they wait 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Annotated, NotRequired, TypedDict, cast
+from typing import Annotated, NotRequired, TypedDict
 
 import pyarrow as pa
 
@@ -258,7 +258,10 @@ def turn_row(address: ReadingAddress, prompt: Prompt, completion: Completion, *,
     span = prompt.span
     return {
         "run_id": run_id,
-        **_address_row(address),
+        "document_hash": address.document_hash,
+        "question_hash": address.question_hash,
+        "sample": address.sample,
+        "fingerprint": address.fingerprint,
         "path": prompt.path,
         "turn": prompt.number,
         "kind": prompt.kind,
@@ -380,4 +383,9 @@ def require_row(row: Mapping[str, object], *, schema: pa.Schema) -> None:
 
 
 def _address_row(address: ReadingAddress) -> AddressRow:
-    return cast("AddressRow", asdict(address))
+    return {
+        "document_hash": address.document_hash,
+        "question_hash": address.question_hash,
+        "sample": address.sample,
+        "fingerprint": address.fingerprint,
+    }
