@@ -14,7 +14,6 @@ from memagent_batch.review.labels import Purpose
 if TYPE_CHECKING:
     from memagent_batch.flows.review import LearntCondition
 
-OptionShare = Annotated[float, Field(gt=0, le=1)]
 OptionPartShare = Annotated[float, Field(gt=0, lt=1)]
 
 
@@ -36,8 +35,6 @@ class MakeReview(OutputCommand):
     flagged: str | None = None
     """What the scan found, as in "value_bool = true" (the default), "value_label in ('red', 'amber')" or
     "answer ~ '(?i)^yes'"."""
-    unsure: OptionShare | None = None
-    """Confidence below which what was not flagged is a separate stratum."""
     labels: str = "750"
     """Labels in all, or of each stratum as in flagged=150,not_flagged=600."""
     seed: int = 0
@@ -55,7 +52,6 @@ class MakeReview(OutputCommand):
         asked = ask_review(
             self.question,
             flagged=self.flagged,
-            unsure_below=self.unsure,
             labels=self.labels,
             seed=self.seed,
             purpose=self.purpose,

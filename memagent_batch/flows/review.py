@@ -80,7 +80,6 @@ def ask_review(
     question_id: str,
     *,
     flagged: str | None = None,
-    unsure_below: float | None = None,
     **asked: Any,
 ) -> ReviewRequest:
     """What is asked of a review; what the scan found is an answer of yes, unless a condition says otherwise.
@@ -88,7 +87,7 @@ def ask_review(
     Raises:
         InputError: the condition can't be parsed.
     """
-    rule = rule_of(flagged or ANSWERED_BY_YES, unsure_below=unsure_below)
+    rule = rule_of(flagged or ANSWERED_BY_YES)
     return ReviewRequest(question_id=question_id, rule=rule, **asked)
 
 
@@ -308,7 +307,6 @@ def _asked_record(asked: ReviewRequest, population: Population) -> dict[str, Any
         "question_id": asked.question_id,
         "question": population.question,
         "flagged": asked.rule.text,
-        "unsure_below": asked.rule.unsure_below,
         "seed": asked.seed,
         "purpose": asked.purpose.value,
         "second_share": asked.second_share,
@@ -397,7 +395,7 @@ def _require_learnable(review: Review, manifest: Manifest, *, question_id: str) 
             f"review {record['review_id']} was made to validate by: a scan that has learnt from its labels looks "
             "better there than it is. Make one with --purpose develop"
         )
-    if review.decision != ANSWERED_BY_YES or record["unsure_below"] is not None:
+    if review.decision != ANSWERED_BY_YES:
         raise OutputError(
             f"review {record['review_id']}: a threshold is learnt from a review flagged by {ANSWERED_BY_YES}: "
             "the condition of a second pass can tell that of each answer"
