@@ -65,8 +65,9 @@ class ReviewRequest:
     """What a user says of a review."""
 
     question_id: str
-    rule: StratumRule
-    labels: str
+    flagged: str = ANSWERED_BY_YES
+    """What the scan found, as a condition."""
+    labels: str = "750"
     """How many labels, as `strata.parse_labels` takes them."""
     seed: int = 0
     purpose: Purpose = Purpose.VALIDATE
@@ -75,20 +76,14 @@ class ReviewRequest:
     with_page: bool = True
     """Whether a page is written, with the texts of the documents; else sheets alone."""
 
+    @property
+    def rule(self) -> StratumRule:
+        """How the readings are divided.
 
-def ask_review(
-    question_id: str,
-    *,
-    flagged: str | None = None,
-    **asked: Any,
-) -> ReviewRequest:
-    """What is asked of a review; what the scan found is an answer of yes, unless a condition says otherwise.
-
-    Raises:
-        InputError: the condition can't be parsed.
-    """
-    rule = rule_of(flagged or ANSWERED_BY_YES)
-    return ReviewRequest(question_id=question_id, rule=rule, **asked)
+        Raises:
+            InputError: the condition can't be parsed.
+        """
+        return rule_of(self.flagged)
 
 
 def make_review(output: Location, asked: ReviewRequest) -> dict[str, Any]:
