@@ -14,7 +14,6 @@ from memagent_batch.review.labels import Purpose
 if TYPE_CHECKING:
     from memagent_batch.flows.review import LearntCondition
 
-OptionShare = Annotated[float, Field(gt=0, le=1)]
 OptionPartShare = Annotated[float, Field(gt=0, lt=1)]
 
 
@@ -33,11 +32,8 @@ class MakeReview(OutputCommand):
 
     question: Text
     """The question_id of the question that is reviewed."""
-    flagged: str | None = None
-    """What the scan found, as in "value_bool = true" (the default), "value_label in ('red', 'amber')" or
-    "answer ~ '(?i)^yes'"."""
-    unsure: OptionShare | None = None
-    """Confidence below which what was not flagged is a separate stratum."""
+    flagged: Text = "value_bool = true"
+    """What the scan found, as in "value_label in ('red', 'amber')" or "answer ~ '(?i)^yes'"."""
     labels: str = "750"
     """Labels in all, or of each stratum as in flagged=150,not_flagged=600."""
     seed: int = 0
@@ -50,12 +46,11 @@ class MakeReview(OutputCommand):
     """Write labels.csv alone: no page, and no text of a document."""
 
     def run(self) -> None:
-        from memagent_batch.flows.review import ask_review, make_review
+        from memagent_batch.flows.review import ReviewRequest, make_review
 
-        asked = ask_review(
-            self.question,
+        asked = ReviewRequest(
+            question_id=self.question,
             flagged=self.flagged,
-            unsure_below=self.unsure,
             labels=self.labels,
             seed=self.seed,
             purpose=self.purpose,

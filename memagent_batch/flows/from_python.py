@@ -291,7 +291,7 @@ def make_review(
     *,
     question_id: str,
     labels: int | str = 750,
-    flagged: str | None = None,
+    flagged: str = "value_bool = true",
     storage_options: Options | None = None,
 ) -> dict[str, Any]:
     """Draws a sample of a question's answers for people to label, as `memagent review make` does; says where it is.
@@ -300,14 +300,14 @@ def make_review(
         output: The output of `answer`.
         question_id: The question.
         labels: Labels in all, or of each stratum as in `flagged=150,not_flagged=600`.
-        flagged: What the scan found: `value_bool = true` by default.
+        flagged: What the scan found, as a condition.
         storage_options: Arguments of the file system.
 
     Raises:
         OutputError: no run has finished, or its tables can't be read.
         SettingsError: there is no such question, column or stratum.
     """
-    asked = review.ask_review(question_id, labels=str(labels), flagged=flagged)
+    asked = review.ReviewRequest(question_id=question_id, labels=str(labels), flagged=flagged)
     return review.make_review(_location(output, storage_options), asked)
 
 

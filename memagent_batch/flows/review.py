@@ -65,8 +65,9 @@ class ReviewRequest:
     """What a user says of a review."""
 
     question_id: str
-    rule: StratumRule
-    labels: str
+    flagged: str = ANSWERED_BY_YES
+    """What the scan found, as a condition."""
+    labels: str = "750"
     """How many labels, as `strata.parse_labels` takes them."""
     seed: int = 0
     purpose: Purpose = Purpose.VALIDATE
@@ -75,21 +76,14 @@ class ReviewRequest:
     with_page: bool = True
     """Whether a page is written, with the texts of the documents; else sheets alone."""
 
+    @property
+    def rule(self) -> StratumRule:
+        """How the readings are divided.
 
-def ask_review(
-    question_id: str,
-    *,
-    flagged: str | None = None,
-    unsure_below: float | None = None,
-    **asked: Any,
-) -> ReviewRequest:
-    """What is asked of a review; what the scan found is an answer of yes, unless a condition says otherwise.
-
-    Raises:
-        InputError: the condition can't be parsed.
-    """
-    rule = rule_of(flagged or ANSWERED_BY_YES, unsure_below=unsure_below)
-    return ReviewRequest(question_id=question_id, rule=rule, **asked)
+        Raises:
+            InputError: the condition can't be parsed.
+        """
+        return rule_of(self.flagged)
 
 
 def make_review(output: Location, asked: ReviewRequest) -> dict[str, Any]:
@@ -308,7 +302,6 @@ def _asked_record(asked: ReviewRequest, population: Population) -> dict[str, Any
         "question_id": asked.question_id,
         "question": population.question,
         "flagged": asked.rule.text,
-        "unsure_below": asked.rule.unsure_below,
         "seed": asked.seed,
         "purpose": asked.purpose.value,
         "second_share": asked.second_share,
@@ -397,7 +390,7 @@ def _require_learnable(review: Review, manifest: Manifest, *, question_id: str) 
             f"review {record['review_id']} was made to validate by: a scan that has learnt from its labels looks "
             "better there than it is. Make one with --purpose develop"
         )
-    if review.decision != ANSWERED_BY_YES or record["unsure_below"] is not None:
+    if review.decision != ANSWERED_BY_YES:
         raise OutputError(
             f"review {record['review_id']}: a threshold is learnt from a review flagged by {ANSWERED_BY_YES}: "
             "the condition of a second pass can tell that of each answer"

@@ -20,14 +20,13 @@ from memagent_batch.store.database import run_query
 from memagent_batch.store.location import Location
 
 DRAWN_COLUMNS = ("document_id", "document_hash", "question_hash", "question")
-STRATUM_COLUMNS = ("status", "value_status", "confidence")
+STRATUM_COLUMNS = ("status", "value_status")
 """Columns that strata follow from, besides those of the rule."""
 _STRATA = """
 select case
     when status <> 'ok' then '{FAILED}'
     when value_status = 'invalid' or (not has_value and value_status is distinct from 'not_stated') then '{NO_VALUE}'
     when is_flagged then '{FLAGGED}'
-    when confidence < $unsure_below then '{UNSURE}'
     else '{NOT_FLAGGED}' end as stratum
 from answers
 """
@@ -52,7 +51,7 @@ class SampleRow(TypedDict):
     document_hash: Annotated[str, Column("SHA-256 of the document's text in UTF-8, hex")]
     question_hash: Annotated[str, Column("hash of the question, as in `answers`")]
     question: QuestionText
-    stratum: Annotated[str, Column("flagged, unsure, not_flagged, invalid or failed")]
+    stratum: Annotated[str, Column("flagged, not_flagged, invalid or failed")]
     copy: Annotated[int, pa.int32(), Column("place among the documents of the same text, by document_id, from 0")]
     number: Annotated[str, Column("permanent random number: SHA-256 of seed, document hash, question hash, hex")]
     rank: Annotated[int, pa.int32(), Column("place in its stratum by this number, from 0")]
@@ -91,8 +90,6 @@ class StratumRule:
     """What is flagged."""
     text: str
     """The same as the user wrote it."""
-    unsure_below: float | None = None
-    """Confidence below which what is not flagged is unsure; None for no such stratum."""
 
     @property
     def about(self) -> str:
@@ -162,7 +159,7 @@ def strata_of(answers: pa.Table, *, rule: StratumRule) -> pa.Array:
     columns["has_value"] = reduce(pc.or_, (pc.is_valid(answers[name]) for name in rule.columns))
     columns["is_flagged"] = pa.array(is_flagged)
     query = _STRATA.format(**Stratum.__members__)
-    return run_query(query, {"answers": pa.table(columns)}, unsure_below=rule.unsure_below)["stratum"]
+    return run_query(query, {"answers": pa.table(columns)})["stratum"]
 
 
 def rows_of_question(

@@ -43,7 +43,6 @@ class ReviewRecord(TypedDict):
     question_id: str
     question: str
     flagged: str
-    unsure_below: float | None
     seed: int
     purpose: str
     second_share: float
@@ -69,7 +68,7 @@ class Review:
     @property
     def rule(self) -> StratumRule:
         """How its strata are made."""
-        return rule_of(self.record["flagged"], unsure_below=self.record["unsure_below"])
+        return rule_of(self.record["flagged"])
 
     @property
     def purpose(self) -> Purpose:
@@ -98,14 +97,14 @@ class Review:
         return any(growth["is_after_look"] for growth in self.record["grown"])
 
 
-def rule_of(flagged: str, *, unsure_below: float | None = None) -> StratumRule:
+def rule_of(flagged: str) -> StratumRule:
     """The rule that a user, or a record, writes.
 
     Raises:
         InputError: the condition can't be parsed.
     """
     condition = parse_where(flagged, option="--flagged")
-    return StratumRule(flagged=condition, text=flagged.strip(), unsure_below=unsure_below)
+    return StratumRule(flagged=condition, text=flagged.strip())
 
 
 def review_id(run_id: str, question_id: str, *, rule: StratumRule, seed: int, purpose: Purpose) -> str:
@@ -115,7 +114,7 @@ def review_id(run_id: str, question_id: str, *, rule: StratumRule, seed: int, pu
         "question_id": question_id,
         "flagged": rule.text,
         "by": None,  # older versions reviewed the values of a column, too
-        "unsure_below": rule.unsure_below,
+        "unsure_below": None,  # and had a stratum of what was not flagged with little confidence
         "seed": seed,
         "purpose": purpose.value,
     }

@@ -18,8 +18,6 @@ class Stratum(StrEnum):
 
     FLAGGED = "flagged"
     """The answer fulfils the condition."""
-    UNSURE = "unsure"
-    """It does not, and its confidence is below the review's threshold."""
     NOT_FLAGGED = "not_flagged"
     """It does not."""
     NO_VALUE = "invalid"

@@ -10,12 +10,11 @@ import pytest
 from memagent_batch.errors import OutputError
 from memagent_batch.flows.audit import bundle
 from memagent_batch.flows.review import ReviewRequest, make_estimate
-from memagent_batch.review.record import rule_of
 from memagent_batch.store.location import Location
 from tests.audit.scan import Copy, verify_here
 from tests.review.test_review import label_all
 
-CLAUSE = ReviewRequest(question_id="signed", rule=rule_of("value_bool = true"), labels="4", with_page=False)
+CLAUSE = ReviewRequest(question_id="signed", flagged="value_bool = true", labels="4", with_page=False)
 
 
 def unpacked(copy: Copy, folder: Path, *, with_tables: bool = True) -> Path:

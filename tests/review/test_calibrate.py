@@ -14,7 +14,6 @@ from memagent_batch.errors import OutputError
 from memagent_batch.flows.review import ReviewRequest, calibrate, import_labels, make_review
 from memagent_batch.review.calibration import ALL_AGAIN, Target
 from memagent_batch.review.labels import Purpose
-from memagent_batch.review.record import rule_of
 from memagent_batch.store.location import Location
 from tests.review.labelled_run import MadeRun, fill_sheet, take_in, write_run
 from tests.review.test_review import ASKED
@@ -87,10 +86,10 @@ def test_next_night_learns_on_old_labels(output: Path, location: Location) -> No
 
 def test_threshold_is_learnt_of_the_condition_however_it_is_written(output: Path, location: Location) -> None:
     truth = write_run(output, replace(MADE, num_documents=300))
-    written = replace(DEVELOP, rule=rule_of("value_bool=true"), labels="200")
+    written = replace(DEVELOP, flagged="value_bool=true", labels="200")
     name = label(output, truth, asked=written)
     assert calibrate(location, "clause", review_id=name, target=TARGET)["num_labels"] > 100
-    other = replace(written, rule=rule_of("value_label = 'red'"))
+    other = replace(written, flagged="value_label = 'red'")
     with pytest.raises(OutputError, match="a review flagged by value_bool = true"):
         calibrate(location, "clause", review_id=label(output, truth, asked=other), target=TARGET)
 

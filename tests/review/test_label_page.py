@@ -14,7 +14,6 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from memagent_batch.flows.review import ReviewRequest, import_labels, make_estimate, make_review
-from memagent_batch.review.record import rule_of
 from memagent_batch.review.sheet import unquoted
 from memagent_batch.store.location import Location
 from tests.review.labelled_run import HOSTILE, QUESTION, MadeRun, write_run
@@ -48,10 +47,7 @@ def opened(browser: webdriver.Chrome, tmp_path_factory: pytest.TempPathFactory) 
     """A review of 300 readings in headless Chromium; all texts and ids are hostile."""
     output = tmp_path_factory.mktemp("scan") / "out"
     truth = write_run(output, MadeRun(num_documents=600, hostile=HOSTILE))
-    rule = rule_of("value_bool = true")
-    made = make_review(
-        Location(uri=str(output)), ReviewRequest(question_id="clause", rule=rule, labels=str(NUM_LABELS))
-    )
+    made = make_review(Location(uri=str(output)), ReviewRequest(question_id="clause", labels=str(NUM_LABELS)))
     downloads = tmp_path_factory.mktemp("downloads")
     browser.execute_cdp_cmd("Page.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(downloads)})
     browser.get_log("browser")  # type: ignore[no-untyped-call]  # what other tests logged is gone then

@@ -71,7 +71,7 @@ def drawn(name: str) -> SampleRow:
 def review(tmp_path: Path) -> Review:
     """A review of three readings, one with an id that is a formula."""
     record: Any = {"review_id": "r", "question_id": "clause", "choices": ["yes", "no"], "purpose": "validate"}
-    record |= {"flagged": "value_number >= 1000", "by": None, "unsure_below": None}
+    record |= {"flagged": "value_number >= 1000", "by": None}
     sample = [drawn("a"), drawn("=1+1"), drawn("'quoted'")]
     return Review(folder=Location(uri=str(tmp_path)), record=record, sample=sample)
 

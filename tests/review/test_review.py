@@ -15,14 +15,13 @@ from memagent_batch.flows.review import ReviewRequest, import_labels, make_estim
 from memagent_batch.review.estimate_files import latest_estimates
 from memagent_batch.review.labels import Purpose, read_label_rows
 from memagent_batch.review.population import draw, read_population, seed_text
-from memagent_batch.review.record import rule_of
 from memagent_batch.runs.manifest import require_manifest
 from memagent_batch.store.location import Location
 from tests.review.labelled_run import MadeRun, fill_sheet, take_in, write_run
 from tests.runs.written_documents import Form
 
 MADE = MadeRun(num_documents=2000)
-ASKED = ReviewRequest(question_id="clause", rule=rule_of("value_bool = true"), labels="750", with_page=False)
+ASKED = ReviewRequest(question_id="clause", flagged="value_bool = true", labels="750", with_page=False)
 ROLES = (("", "ada"), ("-second", "bo"), ("-third", "cy"))
 
 
@@ -96,13 +95,13 @@ def test_labels_of_night_one_are_used_on_night_two(output: Path, location: Locat
 
 def test_run_without_typed_values_is_reviewed_by_its_answers(output: Path, location: Location) -> None:
     truth = write_run(output, replace(MADE, num_documents=400, typed=False))
-    asked = replace(ASKED, rule=rule_of("answer ~ '(?i)^yes'"), labels="300")
+    asked = replace(ASKED, flagged="answer ~ '(?i)^yes'", labels="300")
     label_all(output, truth, asked=asked)
     values, _ = make_estimate(location, None, so_far=False, with_seen=False)
     assert set(values["readings"]) == {"flagged", "not_flagged", "failed", "invalid"}
     with pytest.raises(InputError, match="no column 'value_boool'"):
-        make_review(location, replace(ASKED, rule=rule_of("value_boool = true")))
-    untyped = replace(ASKED, rule=rule_of("value_number > 3"))
+        make_review(location, replace(ASKED, flagged="value_boool = true"))
+    untyped = replace(ASKED, flagged="value_number > 3")
     write_run(output, replace(MADE, num_documents=100))
     with pytest.raises(SettingsError, match="no reading of question 'clause' has a value in value_number"):
         make_review(location, untyped)
@@ -158,7 +157,7 @@ def test_estimate_of_a_sample_that_grew_after_a_look_says_so_for_good(output: Pa
 def test_labels_serve_the_condition_that_they_were_given_by_alone(output: Path, location: Location) -> None:
     truth = write_run(output, replace(MADE, num_documents=300))
     red, same, either = (
-        replace(ASKED, labels="120", second_share=0.0, rule=rule_of(text))
+        replace(ASKED, labels="120", second_share=0.0, flagged=text)
         for text in ("value_label = 'red'", " value_label='red'", "value_label in ('red', 'green')")
     )
     first = label_all(output, truth, asked=red)
@@ -196,9 +195,9 @@ def test_review_draws_of_strata_that_labels_do_not_name_so_that_all_measures_are
 
 def test_shown_estimates_say_what_was_looked_for_and_what_limits_them(output: Path, location: Location) -> None:
     truth = write_run(output, replace(MADE, num_documents=400))
-    red = rule_of("value_label='red'")
+    red = "value_label='red'"
     drawn = replace(ASKED, labels="flagged=40,not_flagged=90,failed=5,invalid=0", second_share=0.3)
-    for asked in (drawn, replace(drawn, rule=red, second_share=0.0)):
+    for asked in (drawn, replace(drawn, flagged=red, second_share=0.0)):
         label_all(output, truth, asked=asked, error_rate=0.05)
         make_estimate(location, make_review(location, asked)["review"], so_far=False, with_seen=False)
     (of_bool, of_red) = latest_estimates(location)

@@ -107,26 +107,25 @@ def test_condition_that_does_not_fit_is_refused(text: str, message: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("flagged", "unsure_below", "strata"),
+    ("flagged", "strata"),
     [
-        ("value_bool = true", 0.8, ["flagged", "not_flagged", "unsure", "failed", "unsure", "invalid"]),
-        ("answer ~ '(?i)yes'", None, ["flagged", *["not_flagged"] * 2, "failed", "not_flagged", "invalid"]),
+        ("value_bool = true", ["flagged", *["not_flagged"] * 2, "failed", "not_flagged", "invalid"]),
+        ("answer ~ '(?i)yes'", ["flagged", *["not_flagged"] * 2, "failed", "not_flagged", "invalid"]),
         (
             "value_label = 'red' or value_number >= 2",
-            None,
             ["flagged", "not_flagged", "flagged", "failed", "not_flagged", "invalid"],
         ),
     ],
 )
-def test_strata_follow_from_the_output(flagged: str, unsure_below: float | None, strata: list[str]) -> None:
-    rule = rule_of(flagged, unsure_below=unsure_below)
+def test_strata_follow_from_the_output(flagged: str, strata: list[str]) -> None:
+    rule = rule_of(flagged)
     assert strata_of(ANSWERS, rule=rule).to_pylist() == strata
 
 
 def test_strata_of_answers_without_a_type_follow_from_the_answers() -> None:
     nothing = {name: pa.nulls(6, ANSWERS.schema.field(name).type) for name in ("value_status", "confidence")}
     bare = pa.table({"status": ANSWERS["status"], "answer": ANSWERS["answer"], **nothing})
-    rule = rule_of("answer ~ '(?i)yes'", unsure_below=0.5)
+    rule = rule_of("answer ~ '(?i)yes'")
     strata = ["flagged", "not_flagged", "not_flagged", "failed", "invalid", "flagged"]
     assert strata_of(bare, rule=rule).to_pylist() == strata
 
