@@ -27,7 +27,6 @@ from xdist.scheduler import LoadScopeScheduling
 from memagent_batch.config.agent import SamplingConfig
 from memagent_batch.engines.engine import Engine
 from memagent_batch.engines.openai.engine import OpenAIEngine
-from memagent_batch.engines.simulated import SimulatedEngine
 from memagent_batch.engines.vllm.engine import VllmEngine
 from memagent_batch.logs import end_log
 from memagent_batch.models.shipped import TINY_MODEL
@@ -250,13 +249,6 @@ async def openai_sampled(vllm_server: str, tiny_tokenizer: Tokenizer) -> AsyncIt
     """The same server, drawing tokens."""
     async for engine in started_client(vllm_server, tokenizer=tiny_tokenizer, sampling=SAMPLED):
         yield engine
-
-
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def simulated_greedy(tiny_tokenizer: Tokenizer) -> Engine:
-    """The engine without a model."""
-    context = context_of("tiny", tokenizer=tiny_tokenizer, window_tokens=WINDOW_TOKENS)
-    return SimulatedEngine(completion_tokens=4).open(context)
 
 
 @pytest.fixture(scope="session")

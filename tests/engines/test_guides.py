@@ -1,4 +1,4 @@
-"""Guided turns on every engine: nothing between the test and the model is faked."""
+"""Guided turns on engines with a model: nothing between the test and the model is faked."""
 
 import asyncio
 import json
@@ -22,13 +22,13 @@ from memagent_batch.tokens.tokenizer import Tokenizer
 from tests.domain.follow_ups.test_values import GUIDED_TYPES
 from tests.engine_context import context_of
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session")]
 
-ALL = ["simulated", pytest.param("vllm", marks=pytest.mark.vllm), pytest.param("openai", marks=pytest.mark.vllm)]
+MODELS = ["vllm", "openai"]
 TEXTS = ("The number of amber-falcon is 17.", "Who signed?", "1 = yes, 2 = no, 3 = not stated. Write one number.")
 
 
-@pytest.mark.parametrize("engine", ALL, indirect=True)
+@pytest.mark.parametrize("engine", MODELS, indirect=True)
 async def test_guided_turn_is_a_text_that_its_guide_allows(engine: Engine, tiny_tokenizer: Tokenizer) -> None:
     await engine.require_guides(set(GuideKind))
     prompts = [prompt_of(text, guide, tokenizer=tiny_tokenizer) for guide in GUIDES for text in TEXTS]
@@ -40,7 +40,7 @@ async def test_guided_turn_is_a_text_that_its_guide_allows(engine: Engine, tiny_
         assert prompt.guide.allows(written), completion.text
 
 
-@pytest.mark.parametrize("engine", ALL, indirect=True)
+@pytest.mark.parametrize("engine", MODELS, indirect=True)
 async def test_menu_has_a_distribution_whose_mode_is_written(engine: Engine, tiny_tokenizer: Tokenizer) -> None:
     prompts = [prompt_of(text, GUIDES[0], tokenizer=tiny_tokenizer) for text in TEXTS]
     for completion in await complete(engine, prompts):
@@ -50,15 +50,13 @@ async def test_menu_has_a_distribution_whose_mode_is_written(engine: Engine, tin
         assert completion.menu_logprobs[chosen] == max(completion.menu_logprobs)
 
 
-@pytest.mark.vllm
-@pytest.mark.parametrize("sampled_engine", ["vllm", "openai"], indirect=True)
+@pytest.mark.parametrize("sampled_engine", MODELS, indirect=True)
 async def test_guided_turn_is_greedy_where_others_are_drawn(sampled_engine: Engine, tiny_tokenizer: Tokenizer) -> None:
     prompts = [prompt_of(TEXTS[0], GUIDES[4], tokenizer=tiny_tokenizer)] * 8
     assert len({tuple(completion.token_ids) for completion in await complete(sampled_engine, prompts)}) == 1
 
 
-@pytest.mark.vllm
-@pytest.mark.parametrize("engine", ["vllm", "openai"], indirect=True)
+@pytest.mark.parametrize("engine", MODELS, indirect=True)
 async def test_choice_of_several_tokens_has_the_log_probability_of_its_path(
     engine: Engine, tiny_tokenizer: Tokenizer
 ) -> None:
@@ -71,7 +69,6 @@ async def test_choice_of_several_tokens_has_the_log_probability_of_its_path(
 
 
 @pytest.mark.slow
-@pytest.mark.vllm
 async def test_menu_of_a_speculating_engine_is_that_of_one_that_does_not(
     tiny_model: str, tiny_tokenizer: Tokenizer, vllm_greedy: VllmEngine, speculating: VllmEngine
 ) -> None:
@@ -101,7 +98,6 @@ def prompt_of(text: str, guide: Guide, *, tokenizer: Tokenizer) -> Prompt:
     return Prompt(path="value", kind="value", token_ids=tokenizer.encode(text), max_tokens=GUIDED_TOKENS, guide=guide)
 
 
-@pytest.mark.vllm
 @pytest.mark.parametrize(
     "guide", [*GUIDES, *filter(None, map(guide_for, GUIDED_TYPES)), *map(evidence_guide, (1, 7, 99, 1234))]
 )
@@ -142,7 +138,6 @@ async def test_guide_of_every_type_compiles_in_a_moment_and_allows_what_it_says(
         assert accepts(grammar, text) == guide.allows(text), text
 
 
-@pytest.mark.vllm
 @pytest.mark.parametrize("bounds", [{}, {"minLength": 2, "maxLength": 300}, {"maxLength": 0}])
 async def test_string_may_have_escapes_and_no_raw_control_characters_and_its_bounds_are_checked(
     bounds: dict[str, int],

@@ -1,6 +1,7 @@
 """Two attempts at one output: whatever their order, the tables are those of one of them, and whole."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,26 +14,23 @@ from memagent_batch.runs.tables import read_tables
 from memagent_batch.store.location import Location
 from tests.flows.racing_attempt import DOCUMENTS, PARTS
 
+ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).with_name("racing_attempt.py")
 RACES = 8
 """Outputs in a row, with other pauses each."""
-SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))]
+SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))]
 
 
 def race(output: Location, folder: Path, *, seed: int) -> list[list[dict[str, Any]]]:
     """How the two attempts at each output ended."""
     folder.mkdir()
-    settings = {
-        "documents": "docs",
-        "ask": ("Who?",),
-        "output": output.uri,
-        "storage_options": dict(output.storage_options),
-    }
+    settings = {"uri": output.uri, "storage_options": dict(output.storage_options)}
     processes = [
         subprocess.Popen(
             [sys.executable, str(SCRIPT), name, str(RACES), str(seed), json.dumps(settings), str(folder)],
             stdout=subprocess.PIPE,
             text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
         for name in ("one", "two")
     ]
@@ -71,7 +69,7 @@ def test_two_attempts_on_a_disk_leave_the_tables_of_one(tmp_path: Path, seed: in
 
 @pytest.mark.s3
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, 8))
+@pytest.mark.parametrize("seed", [1, 2, 3])
 def test_two_attempts_in_a_bucket_leave_the_tables_of_one(s3_bucket: Location, tmp_path: Path, seed: int) -> None:
     output = s3_bucket / "outputs"
     require_one_run_each(output, race(output, tmp_path / "meeting", seed=seed))

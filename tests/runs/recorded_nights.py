@@ -18,7 +18,7 @@ from memagent_batch.domain.follow_ups.answer_types import ValueType
 from memagent_batch.domain.readings import Status
 from memagent_batch.executors.write import write_tables
 from memagent_batch.reading.follow_ups import FollowUps
-from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers
+from memagent_batch.runs.claim import ANSWER_TABLES, remove_leftovers, removed_on_failure
 from memagent_batch.runs.history import (
     LATEST,
     PastRun,
@@ -116,11 +116,12 @@ class Nights:
         remove_leftovers(self.output, tables=ANSWER_TABLES, run_id=run.run_id)
         _die_at("tables", killed_at)
         kept = kept_parts(self.output)
-        reports = [
-            row
-            for part in attach_not_read(plan_parts(plan, index), not_read)
-            for row in write_tables(part, projection=run.projection, kept=kept).to_pylist()
-        ]
+        with removed_on_failure(self.output, tables=ANSWER_TABLES, run_id=run.run_id):
+            reports = [
+                row
+                for part in attach_not_read(plan_parts(plan, index), not_read)
+                for row in write_tables(part, projection=run.projection, kept=kept).to_pylist()
+            ]
         _die_at("manifest", killed_at)
         write_kept_index(self.output, plan, run_id=run.run_id)
         return close_run(run, reports=reports, recorded=recorded_plan(plan, index), log_files=log_files, before=before)

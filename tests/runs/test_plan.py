@@ -317,16 +317,6 @@ def calls_of(bundles: Sequence[pa.Table], *, readings_in_flight: int = 4) -> lis
     return list(calls.values())
 
 
-def test_calls_of_many_small_documents_hold_several_and_shrink_to_one() -> None:
-    bundles = [bundle_of([100] * 800), bundle_of([100] * 200)]
-    lengths = [len(call) for call in calls_of(bundles, readings_in_flight=16)]
-    share = 16 * CALLS_PER_READING
-    assert sum(lengths) == 1000
-    assert lengths[0] == 1000 // share
-    assert lengths[-share:] == [1] * share
-    assert len(lengths) < 200
-
-
 def test_calls_of_a_great_many_readings_hold_no_more_than_the_most() -> None:
     assert max(len(call) for call in calls_of([bundle_of([100] * 100_000)])) == CALL_READINGS
     many_questions = calls_of([bundle_of([100] * 10_000, num_readings=20)])

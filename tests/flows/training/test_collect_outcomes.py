@@ -22,8 +22,10 @@ from memagent_batch.runs.plan import Plan
 from memagent_batch.store.json_files import read_json
 from memagent_batch.training.rollouts.table import RolloutsRecord
 from memagent_batch.wiring import make_output
+from tests.faults.killed_job import KilledJob, Role
+from tests.flows.training import drawing_engine
 from tests.flows.training.collected import NOISE, rows_of, write_inputs
-from tests.jobs import small_job
+from tests.jobs import small_job, small_settings
 
 LOCAL = LocalExecutor()
 
@@ -194,3 +196,28 @@ def test_collect_at_another_temperature_is_refused(tmp_path: Path, text_model: s
     )
     with pytest.raises(SettingsError, match=r"temperature 0\.7"):
         collect(warm)
+
+
+@pytest.mark.slow
+def test_collect_killed_in_the_middle_ends_with_the_same_rows(tmp_path: Path, text_model: str) -> None:
+    write_inputs(tmp_path, {"d": NOISE * 8, "e": NOISE * 9, "unread": None}, references=[drawing_engine.RIGHT])
+    inputs = {name: str(tmp_path / f"{name}.parquet") for name in ("documents", "questions")}
+    engine = {"engine": drawing_engine.KIND, "engine_options": {"turn_seconds": 0.1}}
+    settings = small_settings(tmp_path, text_model, **inputs, **engine, pool={"readings_in_flight": 2})
+    (tmp_path / "job.json").write_text(json.dumps(settings))
+    alone, killed = tmp_path / "alone", tmp_path / "killed"
+    arguments = ["--config", str(tmp_path / "job.json"), "--allow-code", "--rollouts.group-size", "3", "--output"]
+    with KilledJob([*arguments, str(alone)], output=alone, command="collect") as job:
+        job.start()
+        assert job.finish() == 0, job.last_words()
+    with KilledJob([*arguments, str(killed)], output=killed, command="collect") as job:
+        job.start()
+        assert job.wait_until(lambda: any((killed / "log" / "turns").glob("*.parquet"))), job.last_words()
+        job.kill(Role.DRIVER, job.require(Role.DRIVER))
+        assert not (killed / "rollouts.json").exists()
+        job.start()
+        assert job.finish() == 0, job.last_words()
+    first, second = ([{**row, "run_id": ""} for row in rows_of(output)] for output in (alone, killed))
+    assert first == second
+    counts = [json.loads((output / "rollouts.json").read_text())["counts"] for output in (alone, killed)]
+    assert counts[0] == counts[1]
