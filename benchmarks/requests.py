@@ -71,6 +71,7 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 "readings_read": counts["read"],
                 **requests.figures(),
             }
+    bucket.fs.rm(bucket.path, recursive=True)  # the store outlives its server
     server.shutdown()
 
 

@@ -89,8 +89,8 @@ def list_files(
             reached.
     """
     with input_errors(location.uri):
-        path = location.path
         info = {"type": "directory"} if inventory is not None else _info(location)
+        path = location.path
         if info is not None and info["type"] != "directory":
             root = posixpath.dirname(path).rstrip("/") + "/"
             _refuse_tables_around(location, root=root, paths=())
