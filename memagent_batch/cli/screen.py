@@ -85,7 +85,8 @@ def _reading_lines(reading: RunReading, *, num_columns: int) -> Iterator[str]:
     """An answer, and the first sentence that it rests on with its place, each cut to a line of the screen."""
     yield _answer_line(reading.answer, num_columns=num_columns)
     for row in shown_evidence(reading)[:1]:
-        place = row["locator"] or f"characters {row['char_start'] or 0:,} to {row['char_end'] or 0:,}"
+        span = f"characters {row['char_start'] or 0:,} to {row['char_end'] or 0:,}"
+        place = ", ".join(filter(None, [row["locator"], span]))
         place = f"   [{place if row['char_start'] is not None else 'nowhere in the document'}]"
         sentence = cut(row["text"] or row["quote"] or "", max(20, num_columns - len(place) - 6))
         yield cut(f'    "{sentence}"{place}', num_columns)
