@@ -1,9 +1,8 @@
 """Texts for a terminal: the end of `memagent answer`, and lines cut to a width."""
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.shares import quantity
@@ -14,6 +13,7 @@ from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import Manifest, unread_line
 from memagent_batch.runs.tables import ANSWERS_FOLDER, MEMORIES_FOLDER
 from memagent_batch.store.location import Location
+from memagent_batch.store.turn_log.index import Row
 
 SHOWN_ANSWERS = 3
 SEARCHED_ANSWERS = 50
@@ -32,9 +32,9 @@ def ending(output: Location, manifest: Manifest, *, num_columns: int) -> str:
     parts = [f"{counts[name]:,} {name.replace('_', ' ')}" for name in ("ok", "failed", "not_read") if counts.get(name)]
     readings = sorted(islice(stream_readings(output, manifest), SEARCHED_ANSWERS), key=_is_without_sentence)
     readings = readings[:SHOWN_ANSWERS]
-    tables = (ANSWERS_FOLDER, MEMORIES_FOLDER)
-    places = [f"  {name:<9} {folder}/{name}/   {counts[f'{name}_rows']:,} rows" for name in tables]
-    places += [f"  {name:<9} {folder}/{name}/" for name in manifest["files"] if name not in tables]
+    rows = {ANSWERS_FOLDER: counts["answers_rows"], MEMORIES_FOLDER: counts["memories_rows"]}
+    places = [f"  {name:<9} {folder}/{name}/   {num:,} rows" for name, num in rows.items()]
+    places += [f"  {name:<9} {folder}/{name}/" for name in manifest["files"] if name not in rows]
     return "\n".join(
         [
             f"{quantity(counts['asked'], 'reading')}: {', '.join(parts)}; {manifest['seconds']:,.0f} s",
@@ -51,7 +51,7 @@ def ending(output: Location, manifest: Manifest, *, num_columns: int) -> str:
     )
 
 
-def evidence_text(row: Mapping[str, Any]) -> str:
+def evidence_text(row: Row) -> str:
     """A row of `evidence`: the sentence, and where it stands."""
     if row["char_start"] is None:
         return f"{row['quote']} [nowhere in the document]"
@@ -92,13 +92,13 @@ def _reading_lines(reading: RunReading, *, num_columns: int) -> Iterator[str]:
         yield cut(f'    "{sentence}"{place}', num_columns)
 
 
-def _answer_line(row: Mapping[str, Any], *, num_columns: int) -> str:
+def _answer_line(row: Row, *, num_columns: int) -> str:
     """Document, question and answer of a row, as much of each as a line of the screen has room for."""
     document, question = cut(row["document_id"], num_columns // 4), cut(row["question"], num_columns // 3)
     return cut(f"  {document}  {question}  {_shown_answer(row)}", num_columns)
 
 
-def _shown_answer(row: Mapping[str, Any]) -> str:
+def _shown_answer(row: Row) -> str:
     if row["status"] != Status.OK:
         return f"{row['status']}: {row['error_message']}"
     return shown_value(row) if row["answer"] is not None else str(row["response"] or "(no answer)")
