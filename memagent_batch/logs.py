@@ -102,6 +102,7 @@ def begin_log(*, as_json: bool) -> None:
     end_log()
     handler = _Stderr()
     handler.setFormatter(_JsonLines() if as_json else _TextLines())
+    handler.setLevel(logging.INFO)  # bm25s says at DEBUG, which it sets for itself, that it builds an index
     logging.getLogger().addHandler(handler)
     for name in OWN_LOGGERS:
         logging.getLogger(name).setLevel(logging.INFO)

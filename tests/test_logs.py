@@ -76,6 +76,8 @@ def test_line_of_a_library_names_its_logger_and_is_shown_once(capsys: pytest.Cap
         begin_log(as_json=True)
     logging.getLogger("some.library").warning("an option %s is old", "x")
     logging.getLogger("some.library").info("not worth a line")
+    logging.getLogger("some.library.loud").setLevel(logging.DEBUG)
+    logging.getLogger("some.library.loud").debug("not worth a line though its library says so")
     (line,) = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert (line["event"], line["logger"], line["message"]) == ("other", "some.library", "an option x is old")
 

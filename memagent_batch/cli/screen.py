@@ -1,9 +1,12 @@
 """Texts for a terminal: the end of `memagent answer`, and lines cut to a width."""
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
+<<<<<<< HEAD
 from typing import Any, cast
+=======
+>>>>>>> door
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.shares import quantity
@@ -34,9 +37,9 @@ def ending(output: Location, manifest: Manifest, *, num_columns: int) -> str:
     parts = [f"{counts[name]:,} {name.replace('_', ' ')}" for name in ("ok", "failed", "not_read") if counts.get(name)]
     readings = sorted(islice(stream_readings(output, manifest), SEARCHED_ANSWERS), key=_is_without_sentence)
     readings = readings[:SHOWN_ANSWERS]
-    tables = (ANSWERS_FOLDER, MEMORIES_FOLDER)
-    places = [f"  {name:<9} {folder}/{name}/   {counts[f'{name}_rows']:,} rows" for name in tables]
-    places += [f"  {name:<9} {folder}/{name}/" for name in manifest["files"] if name not in tables]
+    rows = {ANSWERS_FOLDER: counts["answers_rows"], MEMORIES_FOLDER: counts["memories_rows"]}
+    places = [f"  {name:<9} {folder}/{name}/   {num:,} rows" for name, num in rows.items()]
+    places += [f"  {name:<9} {folder}/{name}/" for name in manifest["files"] if name not in rows]
     return "\n".join(
         [
             f"{quantity(counts['asked'], 'reading')}: {', '.join(parts)}; {manifest['seconds']:,.0f} s",
@@ -53,7 +56,7 @@ def ending(output: Location, manifest: Manifest, *, num_columns: int) -> str:
     )
 
 
-def evidence_text(row: Mapping[str, Any]) -> str:
+def evidence_text(row: Row) -> str:
     """A row of `evidence`: the sentence, and where it stands."""
     if row["char_start"] is None:
         return f"{row['quote']} [nowhere in the document]"
@@ -87,7 +90,8 @@ def _reading_lines(reading: RunReading, *, num_columns: int) -> Iterator[str]:
     """An answer, and the first sentence that it rests on with its place, each cut to a line of the screen."""
     yield _answer_line(reading.answer, num_columns=num_columns)
     for row in shown_evidence(reading)[:1]:
-        place = row["locator"] or f"characters {row['char_start'] or 0:,} to {row['char_end'] or 0:,}"
+        span = f"characters {row['char_start'] or 0:,} to {row['char_end'] or 0:,}"
+        place = ", ".join(filter(None, [row["locator"], span]))
         place = f"   [{place if row['char_start'] is not None else 'nowhere in the document'}]"
         sentence = cut(row["text"] or row["quote"] or "", max(20, num_columns - len(place) - 6))
         yield cut(f'    "{sentence}"{place}', num_columns)
