@@ -3,10 +3,6 @@
 import shlex
 from collections.abc import Iterator, Sequence
 from itertools import islice
-<<<<<<< HEAD
-from typing import Any, cast
-=======
->>>>>>> door
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.shares import quantity
