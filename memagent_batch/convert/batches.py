@@ -20,7 +20,7 @@ from memagent_batch.convert.converter import Part, PartStatus, ending_of
 from memagent_batch.convert.kinds import KINDS_VERSION, FileKind
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.worker import ConverterServer
-from memagent_batch.convert.sources import ChosenConverter, Source, SourceConverter, unopened
+from memagent_batch.convert.sources import ChosenConverter, SourceConverter, unopened
 from memagent_batch.convert.table import CONVERTED, ConvertedRow, read_sources, rows_table
 from memagent_batch.documents.listing import CONVERTED_FOLDER, InputFile, into_batches
 from memagent_batch.errors import InputError, SupersededError
@@ -271,7 +271,7 @@ def _outcome(work: Work, task: ConvertTask, server: ConverterServer) -> HeldSour
         return unopened(file.name, Part(status=PartStatus.NOT_READ, reason=str(error)))
     same = next((held for held in standing if held.hash == digest), None)
     converter = SourceConverter(server, converters=task.converters, limits=task.limits)
-    return same or converter.convert(copy, Source(name=file.name, hash=digest))
+    return same or converter.convert(copy, name=file.name, digest=digest)
 
 
 def _unopened_part(file: InputFile, *, file_bytes: int) -> Part | None:

@@ -4,7 +4,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, cast
@@ -38,16 +38,6 @@ class ChosenConverter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """A file of the input."""
-
-    name: str
-    """Its path below the folder that was asked for."""
-    hash: str | None
-    """SHA-256 of its content; None where it was not read."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Document:
     """A document of a source: the file itself, or an attachment."""
 
@@ -60,6 +50,10 @@ class _Document:
     depth: int = 0
     failure: str | None = None
     """Why its content can't be had."""
+    source: str
+    """Path of the file below the folder that was asked for."""
+    source_hash: str | None
+    """SHA-256 of that file; None if it was not read."""
 
 
 class SourceConverter:
@@ -73,9 +67,9 @@ class SourceConverter:
         self._ends_at, self._left_bytes = 0.0, 0
         """What the file at hand may still take, with all its attachments: until when, and bytes."""
 
-    def convert(self, file: Path, source: Source) -> list[ConvertedRow]:
+    def convert(self, file: Path, *, name: str, digest: str) -> list[ConvertedRow]:
         """The rows of a file and of all that is attached to it. Never raises for what a file holds."""
-        waiting = deque([_Document(document_id=source.name, name=source.name, file=file)])
+        waiting = deque([_Document(document_id=name, name=name, file=file, source=name, source_hash=digest)])
         rows = list[ConvertedRow]()
         self._ends_at = time.monotonic() + WHOLE_TIMES * self._limits.seconds
         self._left_bytes = SOURCE_TIMES * self._limits.output_bytes
@@ -85,12 +79,12 @@ class SourceConverter:
             num_documents += 1
             refusal = _refusal(document, num_documents=num_documents, is_late=self._is_late())
             if refusal is not None:
-                rows.append(_part_row(asdict(refusal), document, source, None))
+                rows.append(_part_row(asdict(refusal), document, None))
                 continue
             converted = self._converted(document.file)
             parts = self._parts(converted)
             rows.extend(
-                _part_row(item, document, source, self._converters.get(kind or ""), part=part)
+                _part_row(item, document, self._converters.get(kind or ""), part=part)
                 for part, (kind, item) in enumerate(parts, start=1)
             )
             attached = [_attached(item, document, converted.folder) for item in converted.items if "file" in item]
@@ -126,25 +120,28 @@ class SourceConverter:
         self, converted: Converted, item: Mapping[str, Any]
     ) -> Iterator[tuple[str | None, Mapping[str, Any]]]:
         """What OCR reads of a picture, in a process of its own; else the part as it is, and why."""
-        if self._is_late():
-            yield converted.kind, {**item, "reason": f"{item['reason']}; {LATE}"}
-            return
-        picture = converted.folder / Path(str(item["picture"])).name
-        read = self._converted(picture)
-        picture.unlink()
-        pages = [page for page in read.items if str(page.get("text", "")).strip()]
+        failure: str | None = LATE
+        kind, pages = converted.kind, list[Mapping[str, Any]]()
+        if not self._is_late():
+            read = self._converted(converted.folder / Path(str(item["picture"])).name)
+            failure, kind = read.failure, read.kind
+            pages = [page for page in read.items if str(page.get("text", "")).strip()]
+            if not (failure or pages):
+                why = next((page.get("reason") for page in read.items), None) or "OCR reads nothing"
+                yield converted.kind, {**item, "reason": f"{item['reason']}; {why}"}
         for page in pages:
             below = f"{item['locator']}, {page['locator']}" if len(pages) > 1 else item["locator"]
-            yield read.kind, {**page, "locator": below}
-        if read.failure or not pages:
-            why = read.failure or next((page["reason"] for page in read.items), None) or "OCR reads nothing"
-            yield converted.kind, {**item, "reason": f"{item['reason']}; {why}"}
+            yield kind, {**page, "locator": below}
+        if failure and not pages and item["text"].strip():
+            yield converted.kind, item
+        if failure:
+            yield converted.kind, {**item, "status": PartStatus.FAILED, "reason": f"{item['reason']}; OCR: {failure}"}
 
 
 def unopened(name: str, part: Part) -> list[ConvertedRow]:
     """The one row of a file that is not opened, which says why."""
-    document = _Document(document_id=name, name=name, file=Path())
-    return [_part_row(asdict(part), document, Source(name=name, hash=None), None)]
+    document = _Document(document_id=name, name=name, file=Path(), source=name, source_hash=None)
+    return [_part_row(asdict(part), document, None)]
 
 
 def _refusal(document: _Document, *, num_documents: int, is_late: bool) -> Part | None:
@@ -160,7 +157,7 @@ def _refusal(document: _Document, *, num_documents: int, is_late: bool) -> Part 
 
 
 def _part_row(
-    item: Mapping[str, Any], document: _Document, source: Source, converter: ChosenConverter | None, *, part: int = 1
+    item: Mapping[str, Any], document: _Document, converter: ChosenConverter | None, *, part: int = 1
 ) -> ConvertedRow:
     lines = item.get("lines") or ()
     text, status = _sound(_with_line_ends(str(item["text"]))), PartStatus(item["status"])
@@ -175,8 +172,8 @@ def _part_row(
         "reason": None if item["reason"] is None else _sound(str(item["reason"])),
         "converter": converter.name if converter else None,
         "converter_version": converter.version if converter else None,
-        "source": source.name,
-        "source_hash": source.hash,
+        "source": document.source,
+        "source_hash": document.source_hash,
         "ocr_lowest": min((line["confidence"] for line in lines), default=None),
         "ocr_mean": fmean(line["confidence"] for line in lines) if lines else None,
         "ocr_lines": [_box(line) for line in lines] or None,
@@ -191,7 +188,8 @@ def _attached(item: Mapping[str, Any], document: _Document, folder: Path) -> _Do
     name = _sound(_UNSAFE.sub("_", str(item["name"]))).strip() or "unnamed"
     locator = _sound(" ".join(str(item["locator"]).split()))[: 2 * NAME_CHARACTERS]
     short = name if len(name) <= NAME_CHARACTERS else name[: NAME_CHARACTERS // 2] + name[-NAME_CHARACTERS // 2 :]
-    return _Document(
+    return replace(
+        document,
         document_id=f"{document.document_id}/{item['number']}-{short}",
         name=short,
         file=folder / Path(str(item["file"])).name,  # no path that its process could have made up

@@ -9,7 +9,7 @@ from memagent_batch.convert.converter import ending_of
 from memagent_batch.convert.kinds import FileKind
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.worker import ConverterServer
-from memagent_batch.convert.sources import ChosenConverter, Source, SourceConverter
+from memagent_batch.convert.sources import ChosenConverter, SourceConverter
 from memagent_batch.convert.table import ConvertedRow, rows_table
 from memagent_batch.plugins import CONVERTERS
 from tests.convert import files, office, outlook, planted
@@ -44,7 +44,7 @@ class RowsOf:
     def __call__(self, name: str, data: bytes) -> list[ConvertedRow]:
         file = self._folder / f"source{ending_of(name)}"
         file.write_bytes(data)
-        rows = [*self._converter.convert(file, Source(name=name, hash="0"))]
+        rows = self._converter.convert(file, name=name, digest="0")
         assert rows_table(rows).num_rows == len(rows) > 0
         return rows
 
@@ -304,7 +304,7 @@ def test_file_with_all_attachments_unpacks_to_a_bound_and_the_others_keep_theirs
     limits = Limits(seconds=120, output_bytes=1 << 20)
     with ConverterServer() as server:
         converter = SourceConverter(server, converters=chosen(), limits=limits)
-        rows = converter.convert(tmp_path / "m.eml", Source(name="m.eml", hash="0"))
+        rows = converter.convert(tmp_path / "m.eml", name="m.eml", digest="0")
     assert sum(len(row["text"] or "") for row in rows) < 2 << 20
     lost = [row for row in rows if row["status"] == "failed"]
     assert {"its file with all attachments more than 2 MiB" in (row["reason"] or "") for row in lost} == {True}

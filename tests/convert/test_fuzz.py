@@ -15,7 +15,7 @@ from memagent_batch.convert.converter import ending_of
 from memagent_batch.convert.kinds import FileKind
 from memagent_batch.convert.process.sandbox import Limits
 from memagent_batch.convert.process.worker import ConverterServer
-from memagent_batch.convert.sources import ChosenConverter, Source, SourceConverter
+from memagent_batch.convert.sources import ChosenConverter, SourceConverter
 from memagent_batch.convert.table import rows_table
 from memagent_batch.plugins import CONVERTERS
 from tests.convert import files
@@ -67,7 +67,7 @@ def converter() -> Iterator[SourceConverter]:
 def require_found(converter: SourceConverter, file: Path, data: bytes, facts: Sequence[str], *, case: int) -> None:
     """Checks that each fact is in a text."""
     file.write_bytes(data)
-    rows = converter.convert(file, Source(name=f"source{ending_of(file.name)}", hash="0"))
+    rows = converter.convert(file, name=f"source{ending_of(file.name)}", digest="0")
     assert rows_table(rows).num_rows == len(rows) > 0
     assert not [row for row in rows if "not converted within" in (row["reason"] or "")], case
     assert not [row for row in rows if row["status"] not in ("ok", "empty") and not row["reason"]], case

@@ -162,7 +162,7 @@ def test_page_that_ends_its_process_costs_itself_alone(tmp_path: Path) -> None:
         converter = SourceConverter(server, converters=chosen(own), limits=Limits(seconds=60))
         first, crashed, last = RowsOf(converter, tmp_path)("a.pdf", out.getvalue())
     assert [(row["locator"], row["status"]) for row in (first, last)] == [("page 1", "ok"), ("page 3", "ok")]
-    assert (crashed["locator"], crashed["status"]) == ("page 2", "needs_ocr")
+    assert (crashed["locator"], crashed["status"]) == ("page 2", "failed")
     assert "crashed with SIGSEGV" in (crashed["reason"] or "")
 
 
