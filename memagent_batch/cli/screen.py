@@ -28,8 +28,7 @@ def cut(text: str, width: int) -> str:
 
 def ending(output: Location, manifest: Manifest, *, num_columns: int) -> str:
     """Counts, sample answers, places and commands of a finished run, for a screen of so many columns."""
-    counts = cast("Mapping[str, int]", manifest["counts"])
-    folder = str(output).rstrip("/")
+    counts, folder = manifest["counts"], str(output).rstrip("/")
     parts = [f"{counts[name]:,} {name.replace('_', ' ')}" for name in ("ok", "failed", "not_read") if counts.get(name)]
     readings = sorted(islice(stream_readings(output, manifest), SEARCHED_ANSWERS), key=_is_without_sentence)
     readings = readings[:SHOWN_ANSWERS]

@@ -59,8 +59,7 @@ def outcome_of(rows: Sequence[dict[str, Any]], fact: str) -> str:
 def write_planted(folder: Path, *, copies: int = 2, seed: int = 0) -> dict[str, str]:
     """Writes each kind of file so many times; returns the fact of each, by the path of its file."""
     random, facts = Random(seed), dict[str, str]()
-    huge = {"text-huge.txt": lambda fact: b"x" * HUGE_BYTES + fact.encode()}
-    for name, make in sorted({**MAKERS, **huge}.items()):
+    for name, make in sorted({**MAKERS, "text-huge.txt": huge}.items()):
         for copy in range(copies):
             fact = f"K{random.randrange(10**6, 10**7)}"
             stem, _, ending = name.partition(".")
@@ -69,3 +68,8 @@ def write_planted(folder: Path, *, copies: int = 2, seed: int = 0) -> dict[str, 
             place.write_bytes(make(fact))
             facts[str(place.relative_to(folder))] = fact
     return facts
+
+
+def huge(fact: str) -> bytes:
+    """A file above the limit, with the fact at its end."""
+    return b"x" * HUGE_BYTES + fact.encode()

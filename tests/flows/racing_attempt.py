@@ -58,7 +58,7 @@ def attempt(output: Location, folder: str, *, name: str) -> dict[str, Any]:
 
     With a folder to meet in, both have claimed the output before one of them goes on, so that one is superseded.
     """
-    begin, runs = recorded_nights.begin_run, list[ActiveRun]()
+    begin, runs = recorded_nights.begin_run, list[ActiveRun]()  # type: ignore[attr-defined]
 
     def begun(*arguments: Any, **named: Any) -> ActiveRun:
         runs.append(begin(*arguments, **named))
