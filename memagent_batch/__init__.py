@@ -6,31 +6,45 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     __version__: str
-    from memagent_batch.api.question import Question
-    from memagent_batch.api.reader import (
-        Agent,
-        Answered,
-        Gated,
-        Heads,
-        Overwrite,
-        Parallel,
-        PolicyConfig,
-        Retrieve,
-        Truncate,
-        Turn,
-    )
-    from memagent_batch.api.run import Run
-    from memagent_batch.api.stage import read
-    from memagent_batch.config.agent import SamplingConfig
-    from memagent_batch.config.convert import ConvertConfig
-    from memagent_batch.config.engines import OpenAIConfig, VllmConfig
-    from memagent_batch.config.follow_ups import FollowUpConfig
-    from memagent_batch.config.job import BoundsConfig, LogConfig, PoolConfig, RolloutConfig, TableFormat
-    from memagent_batch.config.sources import InputConfig
-    from memagent_batch.domain.follow_ups.answer_types import Bool, Date, Json, Label, Labels, Number
-    from memagent_batch.flows.from_python import answer, collect, convert_files, export, make_review, page, scan
-    from memagent_batch.runs.second_pass import merged_answers
-    from memagent_batch.runs.tables import table_files
+    from memagent_batch.api.question import Question as Question
+    from memagent_batch.api.reader import Agent as Agent
+    from memagent_batch.api.reader import Answered as Answered
+    from memagent_batch.api.reader import Gated as Gated
+    from memagent_batch.api.reader import Heads as Heads
+    from memagent_batch.api.reader import Overwrite as Overwrite
+    from memagent_batch.api.reader import Parallel as Parallel
+    from memagent_batch.api.reader import PolicyConfig as PolicyConfig
+    from memagent_batch.api.reader import Retrieve as Retrieve
+    from memagent_batch.api.reader import Truncate as Truncate
+    from memagent_batch.api.reader import Turn as Turn
+    from memagent_batch.api.run import Run as Run
+    from memagent_batch.api.stage import read as read
+    from memagent_batch.config.agent import SamplingConfig as SamplingConfig
+    from memagent_batch.config.convert import ConvertConfig as ConvertConfig
+    from memagent_batch.config.engines import OpenAIConfig as OpenAIConfig
+    from memagent_batch.config.engines import VllmConfig as VllmConfig
+    from memagent_batch.config.follow_ups import FollowUpConfig as FollowUpConfig
+    from memagent_batch.config.job import BoundsConfig as BoundsConfig
+    from memagent_batch.config.job import LogConfig as LogConfig
+    from memagent_batch.config.job import PoolConfig as PoolConfig
+    from memagent_batch.config.job import RolloutConfig as RolloutConfig
+    from memagent_batch.config.job import TableFormat as TableFormat
+    from memagent_batch.config.sources import InputConfig as InputConfig
+    from memagent_batch.domain.follow_ups.answer_types import Bool as Bool
+    from memagent_batch.domain.follow_ups.answer_types import Date as Date
+    from memagent_batch.domain.follow_ups.answer_types import Json as Json
+    from memagent_batch.domain.follow_ups.answer_types import Label as Label
+    from memagent_batch.domain.follow_ups.answer_types import Labels as Labels
+    from memagent_batch.domain.follow_ups.answer_types import Number as Number
+    from memagent_batch.flows.from_python import answer as answer
+    from memagent_batch.flows.from_python import collect as collect
+    from memagent_batch.flows.from_python import convert_files as convert_files
+    from memagent_batch.flows.from_python import export as export
+    from memagent_batch.flows.from_python import make_review as make_review
+    from memagent_batch.flows.from_python import page as page
+    from memagent_batch.flows.from_python import scan as scan
+    from memagent_batch.runs.second_pass import merged_answers as merged_answers
+    from memagent_batch.runs.tables import table_files as table_files
 
 _NAMES = {
     "api.question": "Question",
@@ -51,47 +65,7 @@ _NAMES = {
 """The public names of each module of the package."""
 _PLACES = {name: f"memagent_batch.{module}" for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = [
-    "Agent",
-    "Answered",
-    "Bool",
-    "BoundsConfig",
-    "ConvertConfig",
-    "Date",
-    "FollowUpConfig",
-    "Gated",
-    "Heads",
-    "InputConfig",
-    "Json",
-    "Label",
-    "Labels",
-    "LogConfig",
-    "Number",
-    "OpenAIConfig",
-    "Overwrite",
-    "Parallel",
-    "PolicyConfig",
-    "PoolConfig",
-    "Question",
-    "Retrieve",
-    "RolloutConfig",
-    "Run",
-    "SamplingConfig",
-    "TableFormat",
-    "Truncate",
-    "Turn",
-    "VllmConfig",
-    "answer",
-    "collect",
-    "convert_files",
-    "export",
-    "make_review",
-    "merged_answers",
-    "page",
-    "read",
-    "scan",
-    "table_files",
-]
+__all__ = sorted(_PLACES)
 
 
 if not TYPE_CHECKING:
