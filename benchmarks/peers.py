@@ -1,7 +1,7 @@
-"""The job against datatrove, which runs the same memory loop: the same documents, questions, prompts and greedy tokens.
+"""The job against others who run the same memory loop: the same documents, questions, prompts and greedy tokens.
 
-Seconds are from the first request to the last result. The start of the engine is measured apart and left out; datatrove
-asks one server of vLLM, started once, which forgets its prefix cache before each run. Runs alternate.
+Seconds are from the first request to the last result. The start of the engine is measured apart and left out; the peers
+share one server of vLLM, started once, which forgets its prefix cache before each run. Runs alternate.
 """
 
 import argparse
@@ -44,8 +44,22 @@ class Mode(StrEnum):
     """Everyone's own defaults; only window and KV cache are set, which this machine and the model ask for."""
 
 
+class Peer(StrEnum):
+    """What the job is compared with."""
+
+    DATATROVE = "datatrove"
+    """InferenceRunner with a rollout function."""
+    CLIENT = "client"
+    """An asyncio client: all documents at once, one semaphore over their requests."""
+
+
 PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 """Environment of datatrove, made by `make bench-peers`."""
+
+MODULES = {
+    Peer.DATATROVE: "benchmarks.peer_datatrove",
+    Peer.CLIENT: "benchmarks.peer_client",
+}
 
 SAME_ENGINE = '{"speculative_config": null, "max_num_batched_tokens": 4096}'
 """Engine arguments that vLLM or the job would choose by where the engine runs; tokens of one engine step."""
@@ -103,6 +117,7 @@ class JobRun:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=int, default=3, help="runs of each (default: 3)")
+    parser.add_argument("--peers", nargs="+", type=Peer, default=list(Peer), choices=list(Peer))
     parser.add_argument("--modes", nargs="+", type=Mode, default=list(Mode), choices=list(Mode))
     parser.add_argument("--documents", type=int, default=400, help="(default: 400)")
 
@@ -115,22 +130,26 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         for mode in arguments.modes:
             with start_server(mode, folder=Path(folder, f"server-{mode}")) as server:
                 yield {"what": "server", "mode": mode, "start_seconds": round(server.start_seconds, 1)}
-                yield from _compare(mode, made, runs=arguments.runs, server=server)
+                yield from _compare(mode, made, arguments.peers, runs=arguments.runs, server=server)
 
 
-def _compare(mode: Mode, made: MadeCorpus, *, runs: int, server: VllmServer) -> Iterator[dict[str, Any]]:
-    """All runs, the job's and the peer's in turn, then their comparison."""
-    pairs: list[tuple[PeerResult, PeerResult]] = []
+def _compare(
+    mode: Mode, made: MadeCorpus, peers: Sequence[Peer], *, runs: int, server: VllmServer
+) -> Iterator[dict[str, Any]]:
+    """All runs, the job's and those of each peer in turn, then their comparison."""
+    pairs: dict[Peer, list[tuple[PeerResult, PeerResult]]] = {peer: [] for peer in peers}
     about = {"mode": mode}
     for run in range(runs):
         base = made.folder / f"{mode}-{run}"
         base.mkdir()
         job = run_job(mode, made, output=base / "job")
         yield {**about, **_figures(job.result, made, contestant="job"), "start_seconds": round(job.start_seconds, 1)}
-        result = run_peer(mode, made, server=server, output=base / "datatrove.json")
-        yield {**about, **_figures(result, made, contestant="datatrove")}
-        pairs.append((job.result, result))
-    yield {"what": "comparison", **about, "peer": "datatrove", **summarise(pairs)}
+        for peer in peers:
+            result = run_peer(peer, mode, made, server=server, output=base / f"{peer.name.lower()}.json")
+            yield {**about, **_figures(result, made, contestant=peer)}
+            pairs[peer].append((job.result, result))
+    for peer, results in pairs.items():
+        yield {"what": "comparison", **about, "peer": peer, **summarise(results)}
 
 
 def _figures(result: PeerResult, made: MadeCorpus, *, contestant: str) -> dict[str, Any]:
@@ -171,13 +190,14 @@ def run_job(mode: Mode, made: MadeCorpus, *, output: Path) -> JobRun:
     return JobRun(result=result, start_seconds=min(row["started_at"] for row in rows).timestamp() - began)
 
 
-def run_peer(mode: Mode, made: MadeCorpus, *, server: VllmServer, output: Path) -> PeerResult:
-    """Runs datatrove in its own process against the server, after its prefix cache is emptied."""
+def run_peer(peer: Peer, mode: Mode, made: MadeCorpus, *, server: VllmServer, output: Path) -> PeerResult:
+    """Runs a peer in its own process against the server, after its prefix cache is emptied."""
     server.forget()
+    python = PEERS_PYTHON if peer == Peer.DATATROVE else Path(sys.executable)
     options = ["--work", str(made.work), "--url", server.url, "--model", server.model, "--output", str(output)]
     if mode == Mode.SAME:
         options += ["--concurrency", str(job_settings(mode).pool.readings_in_flight)]
-    _run([str(PEERS_PYTHON), "-m", "benchmarks.peer_datatrove", *options], log=output.with_suffix(".log"))
+    _run([str(python), "-m", MODULES[peer], *options], log=output.with_suffix(".log"))
     return load_result(output)
 
 
