@@ -60,7 +60,7 @@ class TrainConfig(Section):
     allow_other_weights: bool = False
     """Learn from rollouts of other weights than `model` has."""
     keep_optimiser: bool = False
-    """Go on with the optimiser that `model` holds, if it does, and keep it in the new model as `optimiser.pt`."""
+    """Go on with the optimiser that `model` holds, if it does, and keep it in the new model as `optimiser.state`."""
     learner: LearnerConfig = LearnerConfig()
     """How weights are updated."""
     log_format: LogFormat = LogFormat.TEXT
