@@ -1,7 +1,7 @@
 """`evaluation.json`: which suite was read by which variants, and where their runs and scores lie."""
 
 from collections.abc import Iterator, Set
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -46,7 +46,6 @@ class VariantRecord:
     seconds: float
     """Wall clock of its run, seconds; of all attempts that came to an end."""
     fingerprint: str
-    run_id: str
     finished_at: str
 
 
@@ -88,7 +87,8 @@ def read_evaluation(output: Location) -> Evaluation | None:
     if value is None:
         return None
     try:
-        variants = tuple(VariantRecord(**variant) for variant in value["variants"])
+        names = [field.name for field in fields(VariantRecord)]  # older versions kept more
+        variants = tuple(VariantRecord(**{name: each[name] for name in names}) for each in value["variants"])
         return Evaluation(suite=value["suite"], variants=variants)
     except (KeyError, TypeError) as error:
         raise OutputError(

@@ -35,6 +35,8 @@ ALL_TASKS = "all tasks"
 """Stands for the task where a summary takes all of them together."""
 COSTS = ("num_turns", "num_prompt_tokens", "num_cached_prompt_tokens", "num_completion_tokens", "engine_seconds")
 """Columns of an answer that say what it cost."""
+MEANS = ("num_prompt_tokens", "num_completion_tokens", "engine_seconds")
+"""Of these, columns whose means a summary has."""
 REQUIRED_COLUMNS = ("document_id", "question_id", "answer")
 """Columns without which nothing can be scored. Of the others, a table that lacks them has the values in `ABSENT`."""
 ABSENT = {"sample": 0, "status": Status.OK.value} | dict.fromkeys(
@@ -65,12 +67,8 @@ class CellSummary:
     """Readings that ended without anything to score; each scores 0."""
     num_missing: int
     """Readings without a row among the answers; each scores 0."""
-    mean_turns: float | None
-    """Turns of a reading, over those that have a row; None where none has, as in the four means that follow."""
     mean_prompt_tokens: float | None
-    """Prompt tokens of all turns of a reading."""
-    mean_cached_prompt_tokens: float | None
-    """Of these, found in the prefix cache."""
+    """Prompt tokens of all turns of a reading, over those that have a row; None where none has, as of both others."""
     mean_completion_tokens: float | None
     mean_engine_seconds: float | None
     """Time inside the engine, summed over the turns of a reading."""
@@ -230,7 +228,7 @@ def _cell_summary(cell: tuple[str, str, int | None], rows: Sequence[Row]) -> Cel
         num_failed=states.count(Status.FAILED),
         num_unanswered=sum(row["status"] == Status.OK and not row["answered"] for row in rows),
         num_missing=states.count(STATUS_MISSING),
-        **{f"mean_{name.removeprefix('num_')}": fmean(row[name] for row in known) if known else None for name in COSTS},
+        **{f"mean_{name.removeprefix('num_')}": fmean(row[name] for row in known) if known else None for name in MEANS},
     )
 
 

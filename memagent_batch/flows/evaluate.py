@@ -124,7 +124,6 @@ def read_variant(variant: Variant, job: JobConfig, *, before: VariantRecord | No
         policy=job.agent.policy.kind,
         seconds=round(spent + manifest["seconds"], 3),
         fingerprint=manifest["fingerprint"],
-        run_id=manifest["run_id"],
         finished_at=manifest["finished_at"],
     )
 

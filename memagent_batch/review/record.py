@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, TypedDict, cast
+from typing import Any, NotRequired, TypedDict, cast
 
 import pyarrow as pa
 
@@ -43,6 +43,8 @@ class ReviewRecord(TypedDict):
     question_id: str
     question: str
     flagged: str
+    by: NotRequired[str | None]
+    """Of older versions: the column whose values were reviewed, each apart."""
     seed: int
     purpose: str
     second_share: float
@@ -67,7 +69,16 @@ class Review:
 
     @property
     def rule(self) -> StratumRule:
-        """How its strata are made."""
+        """How its strata are made.
+
+        Raises:
+            OutputError: it is of an older version, by the values of a column.
+        """
+        if (column := self.record.get("by")) is not None:
+            raise OutputError(
+                f"{self.folder} is a review of each value of {column}, of an older version; make one with "
+                f"--flagged \"{column} = '...'\" for each value that matters"
+            )
         return rule_of(self.record["flagged"])
 
     @property
@@ -144,11 +155,6 @@ def read_record(folder: Location) -> ReviewRecord:
         raise OutputError(
             f"{folder} has the layout {record['format']!r}, this version reads {REVIEW_FORMAT!r}; move it out of the "
             "output to look at with the version that wrote it, and make the review again"
-        )
-    if (column := record.get("by")) is not None:
-        raise OutputError(
-            f"{folder} is a review of each value of {column}, of an older version; make one with "
-            f"--flagged \"{column} = '...'\" for each value that matters"
         )
     return record
 

@@ -130,7 +130,7 @@ def test_summarise_cell_counts_every_reading_apart() -> None:
     assert (cell.variant, cell.task, cell.length_tokens, cell.n) == ("v", "niah", 1000, 5)
     assert (cell.num_failed, cell.num_unanswered, cell.num_missing) == (1, 1, 1)
     assert (cell.score, cell.low, cell.high) == (0.2, wilson(1, 5).low, wilson(1, 5).high)
-    assert (cell.mean_turns, cell.mean_prompt_tokens, cell.mean_engine_seconds) == (2.0, 100.0, 1.5)
+    assert (cell.mean_prompt_tokens, cell.mean_engine_seconds) == (100.0, 1.5)
 
 
 def test_summarise_nothing_but_missing_has_no_costs() -> None:

@@ -164,7 +164,7 @@ def test_report_arrow_tables_are_read_as_parquet_ones(tmp_path: Path) -> None:
     [
         ("evaluation.json", "there is no evaluation.json; name the folder that was `--output` of `evaluate run`"),
         ({"format": "other/9"}, "layout 'other/9'"),
-        ({"variants": [{}]}, r"evaluation.json is not whole \(.*'run'.*restore it"),
+        ({"variants": [{}]}, r"evaluation.json is not whole \('name'\); restore it"),
         ({"variants": []}, "holds no finished variant; run `evaluate run` to its end"),
         ("scores/variant-0.parquet", "variant 'overwrite' are missing: .*variant-0.parquet; run `evaluate run` again"),
     ],
