@@ -49,8 +49,9 @@ def tables_of(job: JobConfig, manifest: Mapping[str, Any]) -> dict[str, pa.Table
         for name, files in manifest["files"].items()
         if name in ("answers", "memories", "evidence")
     }
+    own = OWN_COLUMNS - {"num_replayed_turns"}
     return {
-        name: table.drop_columns([column for column in table.column_names if column in OWN_COLUMNS])
+        name: table.drop_columns([column for column in table.column_names if column in own])
         for name, table in tables.items()
     }
 

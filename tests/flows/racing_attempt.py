@@ -15,7 +15,7 @@ from typing import Any
 from memagent_batch.errors import SupersededError
 from memagent_batch.executors import write
 from memagent_batch.runs import claim, parts
-from memagent_batch.runs.run import ActiveRun
+from memagent_batch.runs.run import ActiveRun, begin_run
 from memagent_batch.store.location import Location
 from tests.runs import recorded_nights
 from tests.runs.recorded_nights import Nights
@@ -58,10 +58,10 @@ def attempt(output: Location, folder: str, *, name: str) -> dict[str, Any]:
 
     With a folder to meet in, both have claimed the output before one of them goes on, so that one is superseded.
     """
-    begin, runs = recorded_nights.begin_run, list[ActiveRun]()  # type: ignore[attr-defined]
+    runs: list[ActiveRun] = []
 
     def begun(*arguments: Any, **named: Any) -> ActiveRun:
-        runs.append(begin(*arguments, **named))
+        runs.append(begin_run(*arguments, **named))
         if folder:
             meet(folder, "claimed", name=name)
         return runs[-1]
@@ -73,7 +73,7 @@ def attempt(output: Location, folder: str, *, name: str) -> dict[str, Any]:
     except SupersededError as error:
         superseded = str(error)
     finally:
-        recorded_nights.begin_run = begin  # type: ignore[attr-defined]
+        recorded_nights.begin_run = begin_run  # type: ignore[attr-defined]
     return {"run_id": runs[0].run_id, "superseded": superseded}
 
 

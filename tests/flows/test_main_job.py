@@ -23,7 +23,7 @@ from tests.faults.killed_job import KilledJob, Role
 pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.timeout(1800)]
 
 CONFIG = Path(__file__).parents[2] / "jobs" / "tiny.yaml"
-LENGTHS = (300, 1_024, 2_500, 4_000, 6_000, 12_000, 20_000, 20_000)
+LENGTHS = (300, 1_024, 2_500, 4_000, 6_000, 12_000, 20_000)
 CHUNK_TOKENS, OVERLAP_TOKENS, MEMORY_TOKENS, ANSWER_TOKENS = 1024, 64, 128, 64
 """As in the job file."""
 CALLS_BEFORE_KILL = 10
