@@ -113,8 +113,8 @@ def write_objects(bucket: Location, numbers: Iterable[int], *, text: str, has_in
         store.put_object(BUCKET, f"{DOCUMENTS}/{number // 1000:04d}/{number:07d}.txt", f"{text} {number}".encode())
     if has_inventory:
         rows = [
-            {"path": key.name, "size": key.size, "etag": key.etag}
-            for key in store.list_objects(BUCKET, f"{DOCUMENTS}/", None, None, None)[0]
+            {"path": f"s3://{BUCKET}/{name}", "size": key.size, "etag": key.etag}
+            for name, key in store.buckets[BUCKET].keys.items()
+            if name.startswith(f"{DOCUMENTS}/")
         ]
-        paths = [{**row, "path": f"s3://{BUCKET}/{row['path']}"} for row in rows]
-        (bucket / "inventory.parquet").write_bytes(parquet_bytes(pa.Table.from_pylist(paths)))
+        (bucket / "inventory.parquet").write_bytes(parquet_bytes(pa.Table.from_pylist(rows)))
