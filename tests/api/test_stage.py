@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -230,6 +231,11 @@ class PoisonedLife(ActorLife):
         return PoisonedEngine(await super()._start_engine(), model=self._task.agent.model)
 
 
+def reading_by(reader: type[AnswerReader]) -> Callable[..., ray.data.Dataset]:
+    """`read_calls` with this class in place of the stage's own."""
+    return lambda calls, _, *, task: executor.read_calls(calls, reader, task=task)
+
+
 class PoisonedReader(AnswerReader):
     def __init__(self, task: ReaderTask, process: ReaderProcess) -> None:
         super().__init__(task, process)
@@ -239,7 +245,7 @@ class PoisonedReader(AnswerReader):
 def test_turn_that_kills_its_engine_four_times_fails_alone_where_no_log_is_kept(
     text_model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stage, "AnswerReader", PoisonedReader)
+    monkeypatch.setattr(stage, "read_calls", reading_by(PoisonedReader))
     dataset = ray.data.from_arrow(table_of({"fine": "a word", "bad": f"a word of {POISON} " * 3}))
     rows = {row["document_id"]: row for row in rows_of(ma.read(dataset, agent_of(text_model), questions=["Who?"]))}
     assert rows["fine"]["status"] == "ok"
@@ -281,7 +287,7 @@ class OneBrokenReader(AnswerReader):
 def test_replica_that_can_not_start_costs_itself_each_time_that_the_dataset_is_consumed(
     text_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stage, "AnswerReader", OneBrokenReader)
+    monkeypatch.setattr(stage, "read_calls", reading_by(OneBrokenReader))
     texts: dict[str, str | None] = {f"d{number}": f"{number} and some words " * 50 for number in range(20)}
     dataset = ray.data.from_arrow(table_of(texts)).repartition(20)
     read = ma.read(dataset, agent_of(text_model), questions=["Who?"], log=tmp_path, pool=ma.PoolConfig(replicas=2))
