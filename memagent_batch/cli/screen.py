@@ -40,7 +40,7 @@ def ending(output: Location, manifest: Manifest, *, num_columns: int) -> str:
             f"{quantity(counts['asked'], 'reading')}: {', '.join(parts)}; {manifest['seconds']:,.0f} s",
             *filter(None, [unread_line(manifest["unread"])]),
             "",
-            *(line for reading in readings for line in _reading_lines(reading, num_columns=num_columns)),
+            *(line for reading in readings for line in _sample_lines(reading, num_columns=num_columns)),
             "",
             *places,
             f"  manifest  {folder}/manifest.json",
@@ -81,7 +81,7 @@ def _is_without_sentence(reading: RunReading) -> bool:
     return not any(row["char_start"] is not None for row in shown_evidence(reading)[:1])
 
 
-def _reading_lines(reading: RunReading, *, num_columns: int) -> Iterator[str]:
+def _sample_lines(reading: RunReading, *, num_columns: int) -> Iterator[str]:
     """An answer, and the first sentence that it rests on with its place, each cut to a line of the screen."""
     yield _answer_line(reading.answer, num_columns=num_columns)
     for row in shown_evidence(reading)[:1]:

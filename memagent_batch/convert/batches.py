@@ -214,7 +214,7 @@ def convert_batch(batch: Batch, *, task: ConvertTask) -> pa.Table:
         pq.ParquetWriter(sink, CONVERTED.with_metadata({**CONVERTED.metadata, **entries}), compression="zstd") as file,
     ):
         for work in batch.works:
-            outcome = _outcome(work, task, server)
+            outcome = _file_outcome(work, task, server)
             server.clear()
             if isinstance(outcome, HeldSource):
                 reused.add(outcome.source)
@@ -255,7 +255,7 @@ def _write_claimed(task: ConvertTask, name: str, data: bytes) -> None:
         raise
 
 
-def _outcome(work: Work, task: ConvertTask, server: ConverterServer) -> HeldSource | Sequence[ConvertedRow]:
+def _file_outcome(work: Work, task: ConvertTask, server: ConverterServer) -> HeldSource | Sequence[ConvertedRow]:
     """What the table holds of a file if it has not changed, else new rows."""
     file, standing = work.file, [held for held in work.held if held.stays]
     unopened_part = _unopened_part(file, file_bytes=task.file_bytes)

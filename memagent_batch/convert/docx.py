@@ -82,7 +82,7 @@ class DocxConverter(BuiltIn):
         document = main_part(file, kind="a DOCX")
         blocks = headed_blocks(root_of(document).find(f"{W}body"), _style_names(document))
         for part in section_parts(blocks, separator="\n\n"):
-            yield replace(part, reason=_reason(part.text))
+            yield replace(part, reason=_lacking(part.text))
         yield from related_items(document)
 
 
@@ -94,7 +94,7 @@ def _style_names(document: Any) -> dict[str, str]:
     return {style: name.get(f"{W}val") for style, name in names.items() if name is not None}
 
 
-def _reason(text: str) -> str | None:
+def _lacking(text: str) -> str | None:
     """What to know of a text."""
     return REPLACED_SYMBOLS if REPLACED_TAGS in text else None
 
@@ -163,7 +163,7 @@ def related_items(
         else:
             text = related_text(root_of(target), kind)
             if text.strip():
-                yield Part(locator=f"{place}{PART_PLACES.get(kind, kind)}", text=text, reason=_reason(text))
+                yield Part(locator=f"{place}{PART_PLACES.get(kind, kind)}", text=text, reason=_lacking(text))
             yield from related_items(target, place=place, number=f"{below}-", seen=seen)
 
 

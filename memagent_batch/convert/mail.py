@@ -118,7 +118,7 @@ def message_items(data: bytes, *, number: int, below: str = "", place: str = "")
             number=f"{below}{position}",
             locator=f"{place}attachment",
             name=partial(_file_name, part),
-            data=partial(_file_data, part),
+            data=partial(_attachment_data, part),
             failure="this attachment can't be unpacked",
         )
 
@@ -200,7 +200,7 @@ def _file_name(part: EmailMessage) -> str:
     return f"unnamed{endings.get(part.get_content_type(), '')}"
 
 
-def _file_data(part: EmailMessage) -> bytes:
+def _attachment_data(part: EmailMessage) -> bytes:
     if part.is_multipart():
         return b"".join(inner.as_bytes() for inner in part.iter_parts())
     payload = part.get_payload(decode=True)

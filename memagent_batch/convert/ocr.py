@@ -115,7 +115,7 @@ class PageReader:
             return []
         boxes = np.asarray(found.boxes) / (image.width, image.height)
         return [
-            Line(text=_one_line(text), confidence=float(score), **_bounds(box))
+            Line(text=_read_line(text), confidence=float(score), **_bounds(box))
             for text, score, box in zip(found.txts, found.scores, boxes, strict=True)
         ]
 
@@ -136,7 +136,7 @@ class PageReader:
         found = self._engine(np.asarray(piece)[:, :, ::-1], use_det=False, use_cls=False)
         if not found.txts:
             return line
-        return replace(line, text=_one_line(found.txts[0]), confidence=float(found.scores[0]))
+        return replace(line, text=_read_line(found.txts[0]), confidence=float(found.scores[0]))
 
 
 def _why_doubtful(lines: Sequence[Line]) -> str:
@@ -173,7 +173,7 @@ def _bounds(box: Any) -> dict[str, float]:
     return {"left": float(left), "top": float(top), "right": float(right), "bottom": float(bottom)}
 
 
-def _one_line(text: str) -> str:
+def _read_line(text: str) -> str:
     return " ".join(text.split())
 
 

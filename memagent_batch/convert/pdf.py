@@ -172,7 +172,7 @@ def _judge(page: Any, texts: Any) -> tuple[PartStatus, str | None]:
     )
     if unreadable > UNREADABLE_SHARE * len(visible):
         return PartStatus.NEEDS_OCR, f"{unreadable} of the {len(visible)} characters of its text layer have no meaning"
-    shown = _shown(page, texts)
+    shown = _visible_text(page, texts)
     if not visible:
         return (
             (PartStatus.NEEDS_OCR, "it shows something, and has no text layer")
@@ -204,7 +204,7 @@ class _Shown:
     """Pieces of filled shapes that are more than boxes."""
 
 
-def _shown(page: Any, texts: Any) -> _Shown:
+def _visible_text(page: Any, texts: Any) -> _Shown:
     import pypdfium2.raw as pdfium
 
     area, shown = max(page.get_width() * page.get_height(), 1.0), _Shown()

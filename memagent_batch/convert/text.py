@@ -83,10 +83,10 @@ def section_parts(
     for heading, text in blocks:
         if heading is not None:
             if any(each.strip() for each in texts):
-                yield Part(locator=_locator(title, number), text=separator.join(texts), reason=note)
+                yield Part(locator=_heading_locator(title, number), text=separator.join(texts), reason=note)
             title, texts, number = heading, [], number + 1
         texts.append(text)
-    yield Part(locator=_locator(title, number), text=separator.join(texts), reason=note)
+    yield Part(locator=_heading_locator(title, number), text=separator.join(texts), reason=note)
 
 
 def _headed_lines(text: str) -> Iterator[tuple[str | None, str]]:
@@ -98,7 +98,7 @@ def _headed_lines(text: str) -> Iterator[tuple[str | None, str]]:
         yield (heading["title"] if heading else None), line
 
 
-def _locator(title: str | None, number: int) -> str:
+def _heading_locator(title: str | None, number: int) -> str:
     if title is None:
         return WHOLE_SOURCE
     shown = " ".join(title.split())

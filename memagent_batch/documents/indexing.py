@@ -52,7 +52,7 @@ _CHECKED_CHARS = 1024 * 1024
 TEXT_THREADS = 16
 """Text files of a store that are read at once."""
 NOTHING_DELETED: npt.NDArray[np.int64] = np.empty(0, np.int64)
-_ROW_NUMBER = "row number"
+_INDEX_ROW = "row number"
 """Name of a column beside those of a filter."""
 
 
@@ -153,17 +153,17 @@ def _text_or_null(value: Value) -> str | None:
 def index_columns(settings: InputConfig) -> list[InputColumn]:
     """The columns that are indexed: id, text, those to carry, and those of rows."""
     return [
-        *_columns(
+        *_index_columns(
             [settings.document_id_column], ColumnKind.IDENTIFIER, Presence.EVERY, setting="input.document_id_column"
         ),
         text_column(settings),
-        *_columns(settings.carry_columns, ColumnKind.CARRIED, Presence.SOME, setting="input.carry_columns"),
-        *_columns(settings.order_columns, ColumnKind.ORDER, Presence.EVERY, setting="input.order_columns"),
+        *_index_columns(settings.carry_columns, ColumnKind.CARRIED, Presence.SOME, setting="input.carry_columns"),
+        *_index_columns(settings.order_columns, ColumnKind.ORDER, Presence.EVERY, setting="input.order_columns"),
         *shown_columns(settings),
     ]
 
 
-def _columns(names: Sequence[str], kind: ColumnKind, presence: Presence, *, setting: str) -> list[InputColumn]:
+def _index_columns(names: Sequence[str], kind: ColumnKind, presence: Presence, *, setting: str) -> list[InputColumn]:
     return [InputColumn(name=name, kind=kind, presence=presence, setting=setting) for name in names]
 
 
@@ -183,8 +183,8 @@ def shown_columns(settings: InputConfig) -> list[InputColumn]:
     """The columns that header and locator of a row name, in this order, each as often as they do."""
     header, locator = template_columns(settings.header or ""), template_columns(settings.locator or "")
     return [
-        *_columns(header, ColumnKind.CARRIED, Presence.SOME, setting="input.header"),
-        *_columns(locator, ColumnKind.CARRIED, Presence.SOME, setting="input.locator"),
+        *_index_columns(header, ColumnKind.CARRIED, Presence.SOME, setting="input.header"),
+        *_index_columns(locator, ColumnKind.CARRIED, Presence.SOME, setting="input.locator"),
     ]
 
 
@@ -207,7 +207,7 @@ def document_records(location: Location, *, name: str, shard: Shard, settings: I
     else:
         where = parsed_where(settings)
         names = sorted(columns_of(where)) if where is not None else []
-        filtered = _columns(names, ColumnKind.CARRIED, Presence.SOME, setting="input.where")
+        filtered = _index_columns(names, ColumnKind.CARRIED, Presence.SOME, setting="input.where")
         yield from _grouped_records(
             location,
             columns=columns,
@@ -321,7 +321,7 @@ def _matching_rows(
     numbers = np.arange(file.num_rows(group), dtype=np.int64)
     if condition is None:
         return numbers
-    table = pa.table({_ROW_NUMBER: numbers})
+    table = pa.table({_INDEX_ROW: numbers})
     if names:
-        table = file.whole(group, names=names).append_column(_ROW_NUMBER, table[_ROW_NUMBER])
-    return np.asarray(table.filter(condition)[_ROW_NUMBER].to_numpy(), dtype=np.int64)
+        table = file.whole(group, names=names).append_column(_INDEX_ROW, table[_INDEX_ROW])
+    return np.asarray(table.filter(condition)[_INDEX_ROW].to_numpy(), dtype=np.int64)

@@ -16,10 +16,10 @@ from memagent_batch.errors import InputError
 from memagent_batch.store.errors import input_errors
 from memagent_batch.store.location import Location
 
-_NAMES = {"path": ("path", "key"), "size": ("size",), "etag": ("etag", "e_tag")}
+_COLUMN_NAMES = {"path": ("path", "key"), "size": ("size",), "etag": ("etag", "e_tag")}
 """Columns of an inventory, each with the names that it may have: ours, and that of S3 Inventory."""
 _OPTIONAL = ("etag", "bucket", "is_latest", "is_delete_marker")
-_BATCH_ROWS = 65_536
+_LISTED_ROWS = 65_536
 
 
 def read_inventory(folder: Location, *, inventory: Location) -> Iterator[tuple[str, int, str | None]]:
@@ -38,8 +38,8 @@ def read_inventory(folder: Location, *, inventory: Location) -> Iterator[tuple[s
     root = folder.path.rstrip("/") + "/"
     for place in _parquet_files(inventory):
         with input_errors(place.uri), place.open() as stream, pq.ParquetFile(stream, pre_buffer=False) as file:
-            columns = _columns(file.schema_arrow.names, where=place.uri)
-            for batch in file.iter_batches(_BATCH_ROWS, columns=[*columns.values()], use_threads=False):
+            columns = _stored_columns(file.schema_arrow.names, where=place.uri)
+            for batch in file.iter_batches(_LISTED_ROWS, columns=[*columns.values()], use_threads=False):
                 rows = {name: batch[stored].to_pylist() for name, stored in columns.items()}
                 for path, size, etag, bucket, is_latest, is_gone in zip(
                     rows["path"],
@@ -60,10 +60,10 @@ def _whole_path(path: str, *, bucket: str | None, folder: Location, root: str) -
     return path if path.startswith(root) else root + path
 
 
-def _columns(there: list[str], *, where: str) -> dict[str, str]:
+def _stored_columns(there: list[str], *, where: str) -> dict[str, str]:
     """The columns of a file by our names for them."""
     found = {name: name for name in _OPTIONAL if name in there}
-    for name, names in _NAMES.items():
+    for name, names in _COLUMN_NAMES.items():
         stored = next((each for each in names if each in there), None)
         if stored is not None:
             found[name] = stored

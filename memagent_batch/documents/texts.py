@@ -58,7 +58,7 @@ def fetch_texts(table: pa.Table, *, documents: Location, settings: InputConfig) 
     yield from (
         FetchedText(row=row, error=DocumentError(error)) for row, error in enumerate(errors) if error is not None
     )
-    places = [found for found in _row_places(table) if errors[found[0]] is None]
+    places = [found for found in _fetched_places(table) if errors[found[0]] is None]
     unfinished = _unfinished(places) if settings.order_columns else {}
     hashes, files = table["document_hash"].to_pylist(), _wanted_files(places, documents=documents)
     read = partial(_fetch_file, documents=documents, settings=settings)
@@ -74,7 +74,7 @@ _RowPlace = tuple[int, str, str, Place]
 """A row of the table that was given; path, format and place of its text, or of a row of its text."""
 
 
-def _row_places(table: pa.Table) -> Iterator[_RowPlace]:
+def _fetched_places(table: pa.Table) -> Iterator[_RowPlace]:
     """Where the texts of an index lie; of a document of many rows all its rows, in order."""
     edges = zip(table["start"].to_pylist(), table["stop"].to_pylist(), strict=True)
     places = (Place(start=start, stop=stop) for start, stop in edges)

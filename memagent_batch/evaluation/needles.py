@@ -9,17 +9,17 @@ from importlib.resources import files
 
 import yaml
 
-_FILES = files("memagent_batch.evaluation")
-_WORDS: dict[str, list[str]] = yaml.safe_load((_FILES / "words.yaml").read_text(encoding="utf-8"))
+_WORD_FILES = files("memagent_batch.evaluation")
+_WORD_LISTS: dict[str, list[str]] = yaml.safe_load((_WORD_FILES / "words.yaml").read_text(encoding="utf-8"))
 NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
 """RULER's noise paragraph."""
 
-ADJECTIVES, NOUNS, SYLLABLES = (tuple(_WORDS[name]) for name in ("adjectives", "nouns", "syllables"))
+ADJECTIVES, NOUNS, SYLLABLES = (tuple(_WORD_LISTS[name]) for name in ("adjectives", "nouns", "syllables"))
 LAST_SYLLABLES = SYLLABLES[::5]
 """Syllables before the end of a made-up word; the training had the others there, so that no word is in both."""
 WORD_ENDS = ("b", "k", "nd", "rd", "t", "z")
 
-NUMBER_ATTRIBUTES = tuple(_WORDS["number attributes"])
+NUMBER_ATTRIBUTES = tuple(_WORD_LISTS["number attributes"])
 MAGIC_STATED = "One of the special magic {attribute}s for {key} is: {value}."
 MAGIC_STATED_ONCE = "The special magic {attribute} for {key} is: {value}."
 MAGIC_ASKED = "What is the special magic {attribute} for {key} mentioned in the provided text?"
@@ -35,5 +35,5 @@ def make_word(rng: random.Random) -> str:
 @cache
 def prose() -> tuple[tuple[str, ...], ...]:
     """The paragraphs of the project's own prose, each as its sentences."""
-    text = (_FILES / "prose.txt").read_text(encoding="utf-8")
+    text = (_WORD_FILES / "prose.txt").read_text(encoding="utf-8")
     return tuple(tuple(paragraph.splitlines()) for paragraph in text.strip().split("\n\n"))

@@ -129,10 +129,10 @@ def _tables(run: _BegunRun) -> Iterator[pa.Table]:
     plan = plan.append_column("document", pa.array(np.arange(plan.num_rows)))
     ended = run_query(_ENDED, {"plan": plan}, part_readings=PART_READINGS)
     for part in range(ended["part"][-1].as_py() + 1 if ended.num_rows else 1):
-        yield _answers(run, ended["document"].filter(pc.equal(ended["part"], part)).to_numpy())
+        yield _answers_so_far(run, ended["document"].filter(pc.equal(ended["part"], part)).to_numpy())
 
 
-def _answers(run: _BegunRun, rows: Rows) -> pa.Table:
+def _answers_so_far(run: _BegunRun, rows: Rows) -> pa.Table:
     """The answers of some documents, of the readings that have ended and are closed."""
     documents = rows_of(run.plan, np.sort(rows))
     part = with_asked(documents, run.questions)

@@ -309,15 +309,15 @@ def _joined_manifest(manifests: Sequence[Manifest]) -> Manifest:
     joined: Any = {**manifests[0], "run_id": ", ".join(manifest["run_id"] for manifest in manifests)}
     for name in ("counts", "spent"):
         if all(name in manifest for manifest in manifests):
-            joined[name] = _sums([cast("Any", manifest)[name] for manifest in manifests])
+            joined[name] = _summed([cast("Any", manifest)[name] for manifest in manifests])
     changes = [manifest["changes"] for manifest in manifests]
-    joined["changes"] = {name: _sums([each[name] for each in changes]) for name in ("documents", "readings")}
+    joined["changes"] = {name: _summed([each[name] for each in changes]) for name in ("documents", "readings")}
     for name in ("finished_at", "seconds"):
         joined[name] = max(cast("Any", manifest)[name] for manifest in manifests)
     return cast("Manifest", joined)
 
 
-def _sums(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+def _summed(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
     return {name: sum(each[name] for each in counts) for name in counts[0]}
 
 

@@ -63,7 +63,7 @@ class Summary:
             return
         self._counts[need] += 1
         if len(self._items[need]) < SHOWN_ITEMS:
-            self._items[need].append(_item(view, why=NEEDS[need], href=href))
+            self._items[need].append(_summary_item(view, why=NEEDS[need], href=href))
 
     def values(self, manifest: Manifest, *, changes: RunChanges, removed: Sequence[str]) -> dict[str, Any]:
         """What the summary says of a finished run, as JSON.
@@ -121,7 +121,7 @@ class _Documents:
         return True
 
 
-def _item(view: ReadingView, *, why: str, href: str) -> Item:
+def _summary_item(view: ReadingView, *, why: str, href: str) -> Item:
     answer, change = view.answer, view.change
     said = answer["error_message"] or view.value
     before = (change.value_before or change.before) if change and change.kind == AnswerChange.CHANGED else None

@@ -15,7 +15,7 @@ from memagent_batch.store.location import Location
 
 log = logging.getLogger(__name__)
 
-_COLUMNS = ("document_id", "source", "source_hash", SOURCE_UNREAD, "value_status", "error_type")
+_ACCEPTED_COLUMNS = ("document_id", "source", "source_hash", SOURCE_UNREAD, "value_status", "error_type")
 
 
 def accepted_reason(row: Mapping[str, Any], manifest: Manifest) -> str | None:
@@ -50,7 +50,7 @@ def open_unread(output: Location, manifest: Manifest) -> UnreadCounts:
         return counts
     unread, accepted = list[Mapping[str, Any]](), set[str]()
     for name in manifest["files"][ANSWERS_FOLDER]:
-        for row in read_tables(output, [name], columns=_COLUMNS).to_pylist():
+        for row in read_tables(output, [name], columns=_ACCEPTED_COLUMNS).to_pylist():
             if accepted_reason(row, manifest) is not None:
                 accepted.add(row["document_id"])
             elif row[SOURCE_UNREAD] is not None:

@@ -104,7 +104,7 @@ def require_disjoint(sources: SourceConfig, *, output: str) -> None:
 
 
 def _require_apart(uri: str, sources: SourceConfig, *, output: str) -> None:
-    documents, place = _place(uri, sources), _place(output, sources)
+    documents, place = _claimed_place(uri, sources), _claimed_place(output, sources)
     if not documents or not place:
         return  # a file system that is not there, or not reached: reading the inputs says so
     wildcards = set("*?[") & set(documents)
@@ -122,7 +122,7 @@ def _require_apart(uri: str, sources: SourceConfig, *, output: str) -> None:
         )
 
 
-def _place(uri: str, sources: SourceConfig) -> str:
+def _claimed_place(uri: str, sources: SourceConfig) -> str:
     """The same text for the same place, with links on a disk resolved; empty if there is no such file system."""
     name = table_name(uri)
     if name is not None and name.kind is LakeKind.ICEBERG:

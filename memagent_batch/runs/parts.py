@@ -43,7 +43,7 @@ PART_READINGS = 10_000
 """Most readings in one part file of the tables."""
 PART_COLUMN = "part"
 """Number of a part, from 0, in each of its rows: files of the tables are named by it."""
-_READINGS = WORK_COLUMNS.field("readings")
+_READINGS_FIELD = WORK_COLUMNS.field("readings")
 _PARTS = """
 with ended as (
     select document, num_bytes * count(question) as num_bytes, count(question) as num_readings,
@@ -86,8 +86,8 @@ def _part_table(
     plan: Plan, number: int, *, documents: pa.ChunkedArray, readings: pa.Table, files: pa.Table
 ) -> pa.Table:
     rows = documents.to_numpy()
-    column = struct_column(readings, _READINGS.type, documents=rows)
-    part = rows_of(plan.documents, rows).append_column(_READINGS, column)
+    column = struct_column(readings, _READINGS_FIELD.type, documents=rows)
+    part = rows_of(plan.documents, rows).append_column(_READINGS_FIELD, column)
     part = add_files(part, files, rows=rows)
     part = part.append_column(PART_COLUMN, pa.array([number] * len(rows), pa.int64()))
     return with_asked(part, plan.asked.hashed).combine_chunks()
@@ -106,7 +106,7 @@ ENDED = arrow_schema(EndedRow)
 
 
 _PLAN_COLUMNS = ("document_id", "document_hash", "error", "error_type", "readings", *FILE_COLUMNS)
-_QUESTION_COLUMNS = ("question_id", "document_id", "question", "question_hash", FOLLOW_UP_FINGERPRINT)
+_PART_QUESTIONS = ("question_id", "document_id", "question", "question_hash", FOLLOW_UP_FINGERPRINT)
 
 
 def part_key(part: pa.Table, *, projection: Projection) -> str:
@@ -117,7 +117,7 @@ def part_key(part: pa.Table, *, projection: Projection) -> str:
         "settings": projection.rules(),
         "documents": part.select([*_PLAN_COLUMNS, *carried]).to_pylist(),
         "questions": {
-            row: {name: value for name, value in question.items() if name in _QUESTION_COLUMNS}
+            row: {name: value for name, value in question.items() if name in _PART_QUESTIONS}
             for row, question in asked_in(part).items()
         },
     }

@@ -59,7 +59,7 @@ CALLS_PER_READING = 2
 """Calls that a group leaves for each reading in flight: of what is left to do it takes a fraction of this many."""
 CALL_READINGS = 64
 """Most readings of a group of documents; beyond that, what a call costs is little beside what the readings cost."""
-_READINGS = WORK_COLUMNS.field("readings").type
+_PLANNED_READINGS = WORK_COLUMNS.field("readings").type
 _ASKED = """
 select document, question, place, number::int as sample
 from (select document, question, place from documents, shared where is_there
@@ -322,9 +322,9 @@ class Plan:
             )
         for rows, (read, closed, files, versions) in in_blocks(documents[DOCUMENT].to_numpy(), *found):
             columns = {
-                "readings": struct_column(read, _READINGS, documents=rows),
+                "readings": struct_column(read, _PLANNED_READINGS, documents=rows),
                 "turn_files": list_column(files, files["file"].combine_chunks(), documents=rows),
-                "follow_ups": struct_column(closed, _READINGS, documents=rows),
+                "follow_ups": struct_column(closed, _PLANNED_READINGS, documents=rows),
                 "ended_by": list_column(closed, closed["line"].combine_chunks(), documents=rows),
                 "last_hashes": list_column(versions, versions["document_hash"].combine_chunks(), documents=rows),
             }

@@ -141,7 +141,7 @@ def results_table(
         {
             DOCUMENT_ID.name: document_id,
             **{
-                name: _cell(samples.get((document_id, name), []), types[name], schema.field(name).type)
+                name: _result_cell(samples.get((document_id, name), []), types[name], schema.field(name).type)
                 for name in types
             },
         }
@@ -150,7 +150,7 @@ def results_table(
     return pa.Table.from_pylist(rows, schema=schema)
 
 
-def _cell(samples: Sequence[AnswerRow], value_type: ValueType | None, kind: pa.DataType) -> Any:
+def _result_cell(samples: Sequence[AnswerRow], value_type: ValueType | None, kind: pa.DataType) -> Any:
     if value_type is None:
         return samples[0]["answer"] if samples else None
     values = values_of(samples)

@@ -184,7 +184,7 @@ class _Header:
     def read(cls, lines: ByteLines, columns: Columns) -> "_Header":
         """Takes the header from the lines of a file."""
         for row in _placed_rows(lines):
-            fields = [(column, _field(row.cells, column=column, path=lines.path)) for column in columns]
+            fields = [(column, _csv_field(row.cells, column=column, path=lines.path)) for column in columns]
             return cls(names=row.cells, fields=fields)
         raise InputError(f"{lines.path} is empty; a CSV file needs a header row with the column names")
 
@@ -206,7 +206,7 @@ class _Header:
         raise InputError("its row is gone")
 
 
-def _field(header: Sequence[str], *, column: InputColumn, path: str) -> int | None:
+def _csv_field(header: Sequence[str], *, column: InputColumn, path: str) -> int | None:
     """Position of a column; None where it is optional and absent, or a key of the file's folder."""
     if column.is_partition:
         return None

@@ -73,7 +73,7 @@ def find_table(documents: Location) -> Table | None:
 
 def table_columns(documents: Location) -> TableColumns:
     """The columns of a table that was found."""
-    return _columns(documents, _interval_of(documents))
+    return _table_columns(documents, _interval_of(documents))
 
 
 def partition_in_table(documents: Location, path: str) -> Mapping[str, pa.Scalar]:
@@ -91,7 +91,7 @@ def _interval_of(documents: Location) -> int:
 
 
 @lru_cache(maxsize=8)
-def _columns(documents: Location, _interval: int) -> TableColumns:
+def _table_columns(documents: Location, _interval: int) -> TableColumns:
     name = _required_name(documents)
     if name.kind is LakeKind.ICEBERG:
         return iceberg_columns(open_iceberg(name))
