@@ -42,6 +42,7 @@ class Starts:
     """The starts of a run's replicas."""
 
     def __init__(self) -> None:
+        self._known = set[str]()
         self._starting = set[str]()
         self._ready = set[str]()
         self._have_read = set[str]()
@@ -49,9 +50,16 @@ class Starts:
         self._have_settled = False
         self._changed = asyncio.Condition()
 
-    async def begin(self, replica: str) -> None:
-        """A replica begins to start, perhaps again."""
+    async def begin(self, replica: str, *, is_new: bool = True) -> None:
+        """A replica begins to start, perhaps again.
+
+        Nobody waits for one that starts again and is not known: it is of readings that have ended, and Ray is about to
+        end it; or this board was started again.
+        """
         async with self._changed:
+            if not is_new and replica not in self._known:
+                return
+            self._known.add(replica)
             self._starting.add(replica)
             self._ready.discard(replica)
             self._changed.notify_all()
@@ -93,7 +101,7 @@ class Starts:
             return NextStep.READ if replica in self._have_read else NextStep.GIVE_UP
 
     def _are_settled(self, num_replicas: int) -> bool:
-        num_begun = len(self._starting | self._ready | self._failures.keys())
+        num_begun = len(self._known & (self._starting | self._ready | self._failures.keys()))
         return self._have_settled or (not self._starting and num_begun >= num_replicas)
 
     async def _until(self, condition: Callable[[], bool], *, seconds: float) -> None:
@@ -119,7 +127,7 @@ class BoardActor(Board):
         """A replica begins to start, for the first time or again; see `Starts`."""
         if is_new:
             self._begin_run()  # Ray Data makes its replicas before it says that it runs
-        await self._starts.begin(replica)
+        await self._starts.begin(replica, is_new=is_new)
 
     @ray.method(max_task_retries=-1)  # type: ignore[untyped-decorator]
     async def end_start(self, replica: str, *, num_replicas: int, is_new: bool, problem: str | None) -> NextStep:

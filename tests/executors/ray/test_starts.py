@@ -58,6 +58,16 @@ async def test_replica_that_ray_started_again_waits_for_nobody_at_a_board_that_w
     assert await asyncio.wait_for(end(Starts(), "again", is_new=False), 5) is NextStep.READ
 
 
+async def test_replicas_wait_for_none_that_ray_started_again_for_readings_that_have_ended() -> None:
+    board = BoardActor()
+    await begun(board, "broken", num_replicas=1)
+    await board.end_run()
+    await board.begin_run()
+    await board.begin_start("broken", is_new=False)  # and Ray ends it
+    both = asyncio.gather(begun(board, "one"), begun(board, "other"))
+    assert await asyncio.wait_for(both, 5) == [NextStep.READ, NextStep.READ]
+
+
 async def test_replica_that_read_and_can_not_start_again_shows_its_error_since_it_has_documents() -> None:
     of = Starts()
     await asyncio.gather(end(of, "good"), end(of, "dying"))
@@ -70,9 +80,9 @@ async def test_replica_that_fails_alone_waits_a_while_for_others_to_begin(monkey
     assert await asyncio.wait_for(end(Starts(), "only", has_failed=True), 30) is NextStep.READ
 
 
-async def begun(board: BoardActor, replica: str) -> NextStep:
+async def begun(board: BoardActor, replica: str, *, num_replicas: int = 2) -> NextStep:
     await board.begin_start(replica, is_new=True)
-    step: NextStep = await board.end_start(replica, num_replicas=2, is_new=True, problem=None)
+    step: NextStep = await board.end_start(replica, num_replicas=num_replicas, is_new=True, problem=None)
     return step
 
 

@@ -1,9 +1,11 @@
 """The loop of `docs/how-to/training.md`, as it stands there, with a real engine."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,7 +69,9 @@ def write_inputs(folder: Path) -> None:
 def run_loop(folder: Path, *, num_steps: int) -> None:
     """Runs the page's loop to a step."""
     [script] = re.findall(r"```bash\n(set -e\n.*?)```", PAGE.read_text(), re.DOTALL)
-    subprocess.run(["bash", "-c", script.replace("seq 1 200", f"seq 1 {num_steps}")], cwd=folder, check=True)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    command = ["bash", "-c", script.replace("seq 1 200", f"seq 1 {num_steps}")]
+    subprocess.run(command, cwd=folder, check=True, env={**os.environ, "PATH": path})
 
 
 def metrics(policy: Path) -> list[dict[str, float]]:
