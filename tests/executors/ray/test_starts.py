@@ -65,7 +65,7 @@ async def test_replicas_wait_for_none_that_ray_started_again_for_readings_that_h
     await board.begin_run()
     await board.begin_start("broken", is_new=False)  # and Ray ends it
     both = asyncio.gather(begun(board, "one"), begun(board, "other"))
-    assert await asyncio.wait_for(both, 5) == [NextStep.READ, NextStep.READ]
+    assert list(await asyncio.wait_for(both, 5)) == [NextStep.READ, NextStep.READ]
 
 
 async def test_replica_that_read_and_can_not_start_again_shows_its_error_since_it_has_documents() -> None:

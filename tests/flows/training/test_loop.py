@@ -71,7 +71,10 @@ def run_loop(folder: Path, *, num_steps: int) -> None:
     [script] = re.findall(r"```bash\n(set -e\n.*?)```", PAGE.read_text(), re.DOTALL)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     command = ["bash", "-c", script.replace("seq 1 200", f"seq 1 {num_steps}")]
-    subprocess.run(command, cwd=folder, check=True, env={**os.environ, "PATH": path})
+    rate = {
+        "MEMAGENT_LEARNER__LEARNING_RATE": "1e-4"
+    }  # the usual one changes so little that the divergence rounds to 0
+    subprocess.run(command, cwd=folder, check=True, env={**os.environ, **rate, "PATH": path})
 
 
 def metrics(policy: Path) -> list[dict[str, float]]:
