@@ -71,9 +71,7 @@ def run_loop(folder: Path, *, num_steps: int) -> None:
     [script] = re.findall(r"```bash\n(set -e\n.*?)```", PAGE.read_text(), re.DOTALL)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     command = ["bash", "-c", script.replace("seq 1 200", f"seq 1 {num_steps}")]
-    rate = {
-        "MEMAGENT_LEARNER__LEARNING_RATE": "1e-4"
-    }  # the usual one changes too little for a divergence
+    rate = {"MEMAGENT_LEARNER__LEARNING_RATE": "1e-4"}  # the usual one changes too little for a divergence
     subprocess.run(command, cwd=folder, check=True, env={**os.environ, **rate, "PATH": path})
 
 
