@@ -26,7 +26,12 @@ class FirstMatch:
     """What an answer says that found nothing."""
 
     async def read(
-        self, document: Document, question: QuestionTokens, *, prompts: PromptTokens, turns: Turns
+        self,
+        document: Document,
+        question: QuestionTokens,
+        *,
+        prompts: PromptTokens,
+        turns: Turns,
     ) -> Outcome:
         """Asks all chunks at once; an empty document is asked about once too."""
         shown = [list(chunk.token_ids) for chunk in document.chunks(self.chunk_tokens)] or [[]]
