@@ -264,4 +264,4 @@ def test_changes_of_a_table_are_those_of_its_rows_each_night(kind: Any) -> None:
 @pytest.mark.slow
 @KINDS
 def test_changes_of_a_table_over_fifty_nights(kind: Any) -> None:
-    _run(kind, examples=10, steps=50)
+    _run(kind, examples=3, steps=50)
