@@ -40,7 +40,7 @@ select document, dense_rank() over (order by num_readings // $part_readings) - 1
 order by part
 """
 INCOMPLETE = "memagent:incomplete"
-"""Schema metadata of the file; its value says of which run, and when."""
+"""Schema metadata of the file: the run, and when it was written."""
 
 
 class PartialRecord(TypedDict):

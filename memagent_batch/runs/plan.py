@@ -271,13 +271,6 @@ class Plan:
         """The sources at the versions that were indexed, whatever becomes of a table meanwhile."""
         return sources.model_copy(update={"documents": self.places or sources.documents})
 
-    def asked_readings(self) -> pa.Table:
-        """Row of the document, and of the question in the list, of each reading; see `state`."""
-        with self.state(LogIndex()) as database:
-            return query_to_disk(
-                database, "select document, question, sample from asked order by document, place, sample"
-            )
-
     @contextmanager
     def state(self, index: LogIndex) -> Iterator["duckdb.DuckDBPyConnection"]:
         """A database with what is asked and logged; see `open_state`."""

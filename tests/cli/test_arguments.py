@@ -332,7 +332,7 @@ loaded = []
 def run(heavy, *arguments):
     cli.main(list(arguments))
     loaded.extend([arguments, name] for name in heavy if name in sys.modules)
-for arguments in (["--help"], ["answer", "--no-such-knob"], ["collect", "--help"]):
+for arguments in (["--help"], ["answer", "--no-such-option"], ["collect", "--help"]):
     run({[*HEAVY, *HALF_HEAVY]!r}, *arguments)
 for arguments in {others!r}:
     run({HEAVY!r}, *arguments)

@@ -76,7 +76,7 @@ def _placed_lines(lines: ByteLines) -> Iterator[tuple[Place, str | InputError]]:
 
 
 def _require_lines(first: str | InputError, *, where: str) -> None:
-    """Refuses a file that is one JSON value over many lines, of which no line is a record."""
+    """Refuses a file that holds one JSON value over many lines: no line is a record."""
     text = first.strip() if isinstance(first, str) else ""
     if text.startswith("["):
         raise InputError(f"{where} is a JSON list; write one JSON object a line (jq -c '.[]' FILE)")

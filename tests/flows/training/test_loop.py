@@ -1,4 +1,4 @@
-"""The loop of `docs/how-to/training.md`, as it stands there, with a real engine."""
+"""The shell loop of `docs/how-to/training.md`, run with a real engine."""
 
 import json
 import os

@@ -173,7 +173,7 @@ def _merge_and_die(output: Location, steps: int) -> None:
 
 
 def exit_codes(output: Location, *steps: int) -> list[int | None]:
-    """How processes end that merge at once, each of which is killed after so many steps of its own."""
+    """Exit codes of processes that merge at once, each killed after its own number of steps."""
     start = multiprocessing.get_context("fork").Process
     processes = [start(target=_merge_and_die, args=(output, each)) for each in steps]
     for process in processes:
