@@ -77,6 +77,8 @@ class Starts:
             has_failed: whether its engine can't start.
         """
         async with self._changed:
+            if is_new:
+                self._known.add(replica)  # a board that was started again does not know it
             self._starting.discard(replica)
             self._failures[replica] = self._failures[replica] + 1 if has_failed else 0
             if has_failed:

@@ -54,6 +54,14 @@ async def test_ready_replica_waits_for_the_other_and_later_ones_wait_for_nobody(
     assert await end(of, "third") is NextStep.READ
 
 
+async def test_replica_whose_begin_was_lost_with_the_board_counts_at_the_next_one() -> None:
+    of = Starts()
+    first = asyncio.ensure_future(of.end("first", num_replicas=2, is_new=True, has_failed=False))
+    await asyncio.sleep(0.05)
+    assert await asyncio.wait_for(end(of, "second"), 5) is NextStep.READ
+    assert await asyncio.wait_for(first, 5) is NextStep.READ
+
+
 async def test_replica_that_ray_started_again_waits_for_nobody_at_a_board_that_was_started_again() -> None:
     assert await asyncio.wait_for(end(Starts(), "again", is_new=False), 5) is NextStep.READ
 
