@@ -50,8 +50,10 @@ licences: setup
 
 # Two processes; tests that share an engine or a Ray are in one of them (tests/README.md).
 PYTEST := $(PYTHON) -m pytest -n 2 --dist loadscope --no-loadscope-reorder
+# A process that hangs where no signal reaches it is ended, and says where it was.
+HANGS := --max-worker-restart 1 -o faulthandler_timeout=700 -o faulthandler_exit_on_timeout=true
 test: tools namespaces setup
-	$(PYTEST) -m "not slow and not gpu"
+	$(PYTEST) $(HANGS) -m "not slow and not gpu"
 
 test-fast: setup
 	$(PYTEST) -m "not slow and not gpu and not ray and not vllm and not s3 and not system" --most-seconds 1

@@ -20,7 +20,7 @@ from memagent_batch.tokens.tokenizer import Tokenizer
 from tests.faults.corpus import Corpus
 from tests.faults.killed_job import KilledJob, Role
 
-pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.ray, pytest.mark.vllm]
 
 CONFIG = Path(__file__).parents[2] / "jobs" / "tiny.yaml"
 LENGTHS = (300, 1_024, 2_500, 4_000, 6_000, 12_000, 20_000)
