@@ -262,7 +262,8 @@ class FactMaker:
 
     def _word(self) -> str:
         syllables = self.rng.choices([1, 2, 3], [2, 5, 2])[0]
-        parts = ["".join(self._pick(NAMES[part]) for part in ("onsets", "vowels", "codas")) for _ in range(syllables)]
+        sounds = NAMES if self.rng.random() < 0.5 else NAMES["plain"]
+        parts = ["".join(self._pick(sounds[part]) for part in ("onsets", "vowels", "codas")) for _ in range(syllables)]
         return "".join(parts)[:12]
 
     def _code(self) -> str:

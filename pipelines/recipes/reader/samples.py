@@ -40,9 +40,9 @@ CHARS_A_TOKEN = 3
 NUM_HEADS, NOTE_TOKENS = (2, 4), 128
 """Notes of a memory of several; tokens of one: two sentences of facts with long names."""
 FOLLOW_UPS = FollowUpConfig(evidence=True, support=True)
-LEARNT = {"value": 0.4, "evidence": 0.5, "support": 0.35}
+LEARNT = {"value": 0.4, "support": 0.35}
 """Shares of the turns of a kind that are learnt; all of the others."""
-LEARNT_WITHOUT_NEWS = {"update": 0.5, "read": 0.25, "answer": 1.0, "direct": 1.0}
+LEARNT_WITHOUT_NEWS = {"update": 0.4, "read": 0.2, "answer": 1.0, "direct": 1.0}
 """The same of turns without news; in place of the above."""
 STRAY, WRONG_ANSWER, WRONG_EVIDENCE = 0.12, 0.06, 0.08
 """Shares of readings in which something is wrong that later turns must cope with."""
