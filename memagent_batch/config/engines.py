@@ -14,7 +14,7 @@ class VllmConfig(Section):
 
     dtype: str = "auto"
     """Number format of weights and activations; `auto` takes the model's own, and float32 on a processor with AVX2 but
-    not AVX-512, which has no instructions for bfloat16."""
+    not AVX-512."""
     tensor_parallel_size: Count = 1
     """GPUs that share each layer."""
     pipeline_parallel_size: Count = 1
@@ -48,15 +48,14 @@ class OpenAIConfig(Section):
 
     api: EndpointApi = EndpointApi.COMPLETIONS
     """`completions` sends token ids to /completions, for the servers of vLLM and SGLang. `chat` sends messages to
-    /chat/completions, for hosted models: markers of chat templates in texts are made harmless (`‹|im_start|›`), and
-    `tokenizer` must be set, if only to `tiny`."""
+    /chat/completions, for hosted models; then `tokenizer` must be set, if only to `tiny`."""
     base_url: str = "http://127.0.0.1:8000/v1"
     """Address up to /v1; a query in it, such as `?api-version=`, goes with every request."""
     api_key: SecretStr | None = None
     """Bearer token; better given as MEMAGENT_OPENAI__API_KEY than in a file. Never recorded."""
     headers: dict[str, SecretStr] = Field(default_factory=dict)
-    """Further headers of every request, such as `api-key`; better given as MEMAGENT_OPENAI__HEADERS (a JSON object)
-    than in a file. Never recorded."""
+    """Further headers of every request; better given as MEMAGENT_OPENAI__HEADERS (a JSON object) than in a file. Never
+    recorded."""
     timeout_seconds: Seconds = 600
     """Longest time for one response, from its request to its last byte."""
     max_retries: Annotated[int, Field(ge=0)] = 6
@@ -65,11 +64,10 @@ class OpenAIConfig(Section):
     backoff_seconds: Seconds = 1.0
     """First pause between tries; doubled each time up to 60 s, with jitter; `Retry-After` goes before it."""
     outage_seconds: Annotated[float, Field(ge=0)] = 1800.0
-    """Longest time that readings wait for an endpoint that is away, restarts or is out of quota (429). The next run
-    reads what is left."""
+    """Longest time that readings wait for an endpoint that is away or out of quota (429). The next run reads what is
+    left."""
     extra_body: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
-    """Further fields of every request body, as they are; they go before those of each request, and null leaves a field
-    out. A hash of them is recorded."""
+    """Further fields of every request body; they replace its own, and null leaves a field out. A hash is recorded."""
 
     @field_validator("base_url")
     @classmethod

@@ -48,7 +48,7 @@ class TrainConfig(Section):
     rollouts: str
     """Output of `memagent collect`: a folder or any fsspec URL."""
     storage_options: StorageSetting = StorageOptions()
-    """Arguments of the fsspec file system of the rollouts. Never recorded."""
+    """Arguments of the fsspec file system. Never recorded."""
     model: str
     """Folder of the model that the rollouts were drawn with; `tiny` is the policy that comes with the project."""
     reference: str | None = None

@@ -130,7 +130,7 @@ class ResultColumns(TypedDict):
     memory_truncations: Annotated[
         int,
         pa.int32(),
-        Column("turns whose memory, note or sub-question was cut at its budget; replayed ones included", "turns"),
+        Column("turns whose memory or note was cut at its budget; replayed ones included", "turns"),
     ]
     num_document_tokens: Annotated[int | None, Column("length of the document", "tokens")]
     num_chunks: Annotated[int | None, pa.int32(), Column("chunks of the document", "chunks")]
