@@ -192,7 +192,7 @@ class RolloutConfig(Section):
     def _refuse_containment(cls, reward: str) -> str:
         if reward in CONTAINMENT_METRICS:
             raise ValueError(
-                f"{reward!r} can't be a reward: a policy would learn to list many candidates, one of which is right; "
+                f"{reward!r} can't be a reward: a policy would learn to list many candidates; "
                 "use boxed, boxed_normalised, em or f1"
             )
         return reward
