@@ -15,8 +15,7 @@ from memagent_batch.cli.settings import JobSettings, TrainSettings
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 INTRODUCTION = """# Settings
 
-A setting has one name and three places. The command line goes before the environment, and the environment before the
-job file:
+A setting has one name and three places. The command line overrides the environment, which overrides the job file:
 
 | place | form |
 |---|---|

@@ -30,7 +30,7 @@ class VllmConfig(Section):
     turn_timeout_seconds: Seconds = 1800
     """A turn that takes longer means a hanging engine: the actor stops and is replaced."""
     engine_args: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
-    """Further arguments of vLLM's AsyncEngineArgs, as they are. Of secrets such as `hf_token` a hash is recorded."""
+    """Further arguments of vLLM's AsyncEngineArgs. Secrets such as `hf_token` are recorded as a hash."""
 
 
 class EndpointApi(StrEnum):
@@ -50,7 +50,7 @@ class OpenAIConfig(Section):
     """`completions` sends token ids to /completions, for the servers of vLLM and SGLang. `chat` sends messages to
     /chat/completions, for hosted models; then `tokenizer` must be set, if only to `tiny`."""
     base_url: str = "http://127.0.0.1:8000/v1"
-    """Address up to /v1; a query in it, such as `?api-version=`, goes with every request."""
+    """Address up to /v1; a query in it, such as `?api-version=`, is sent with every request."""
     api_key: SecretStr | None = None
     """Bearer token; better given as MEMAGENT_OPENAI__API_KEY than in a file. Never recorded."""
     headers: dict[str, SecretStr] = Field(default_factory=dict)
@@ -62,7 +62,7 @@ class OpenAIConfig(Section):
     """Further tries of a request, on 408, 409, 5xx, cut connections and time-outs, while the endpoint answers others;
     then its reading fails."""
     backoff_seconds: Seconds = 1.0
-    """First pause between tries; doubled each time up to 60 s, with jitter; `Retry-After` goes before it."""
+    """First pause between tries; doubled each time up to 60 s, with jitter. `Retry-After` overrides it."""
     outage_seconds: Annotated[float, Field(ge=0)] = 1800.0
     """Longest time that readings wait for an endpoint that is away or out of quota (429). The next run reads what is
     left."""

@@ -120,7 +120,7 @@ class RecordConfig(Section):
     """The record that a finished run of `memagent answer` leaves."""
 
     keep_nights: Count = 7
-    """Runs for which table files stay that a later run has replaced: as long can runs be compared."""
+    """Runs for which replaced table files are kept: runs older than that can't be compared."""
 
     sign: Text | None = None
     """SSH key that signs `SHA256SUMS` by `ssh-keygen -Y sign`: a file with a private key without a passphrase, or with
@@ -249,7 +249,7 @@ class RunConfig(BoundsConfig, Storage):
     adopt_output: bool = False
     """Take over an output that was written for other documents or questions; what still fits is not read again."""
     log_format: LogFormat = LogFormat.TEXT
-    """How run start and end, progress, failed readings and engine deaths are written on stderr."""
+    """Format of the events on stderr."""
 
     @model_validator(mode="after")
     def _check_pool(self) -> Self:

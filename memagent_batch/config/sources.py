@@ -74,14 +74,14 @@ class InputConfig(Section):
     order_columns: TextOrTexts = ()
     """Columns that put the rows of a document in order: a document is then all rows of one id."""
     locator: Text | None = None
-    """What names the place of a row in its source, with columns in braces: `page {page}`. For `order_columns`."""
+    """Place of a row in its source, with columns in braces: `page {page}`. For `order_columns`."""
     header: Text | None = None
     """Line above the text of each row, with columns in braces: `{sender}, {sent_at}`. For `order_columns`."""
     separator: str = "\n\n"
     """Text between the rows of a document. For `order_columns`."""
     inventory: Text | None = None
-    """Lists the files of `documents`, a folder, in place of its store: Parquet files with columns `path` (or `key`),
-    `size` and `etag`, or `manifest.json` of S3 Inventory."""
+    """List of the files of `documents`, a folder, which is then not listed: Parquet files with columns `path` (or
+    `key`), `size` and `etag`, or `manifest.json` of S3 Inventory."""
     slice: Annotated[str, Field(pattern=r"^[1-9]\d*/[1-9]\d*$")] | None = None
     """Part of the documents that is read, as `3/20` for the third of twenty. Each slice has an output of its own."""
     max_document_bytes: _Bytes | None = 1024**3

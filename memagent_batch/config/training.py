@@ -64,4 +64,4 @@ class TrainConfig(Section):
     learner: LearnerConfig = LearnerConfig()
     """How weights are updated."""
     log_format: LogFormat = LogFormat.TEXT
-    """How run start and end, progress, failed readings and engine deaths are written on stderr."""
+    """Format of the events on stderr."""

@@ -91,8 +91,8 @@ class LoggedTurnRow(TypedDict):
     reused_from: Annotated[
         str | None,
         Column(
-            "where an earlier version of the document had the same prompt: the hash of that version, whose row of this "
-            "prompt and time has the completion, at this path or another; tokens, text and costs are empty here"
+            "hash of an earlier version of the document, whose row of this prompt and time has the completion, at this "
+            "path or another; tokens, text and costs are empty here"
         ),
     ]
     num_markers: Annotated[
