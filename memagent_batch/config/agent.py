@@ -69,7 +69,7 @@ class AgentConfig(Section):
     """Model folder, GGUF file of a Llama model, or hub name; `tiny` comes with the project, and `memagent models
     install` adds `smollm2-135m`. For an endpoint: the name served."""
     tokenizer: str | None = None
-    """Folder or hub name of the tokeniser, where it is not the model's."""
+    """Folder or hub name of the tokeniser, if it is not the model's."""
     weights_version: str = ""
     """Free text in the fingerprint; for endpoints, whose weights can't be hashed from here."""
     window_tokens: Count = 8192

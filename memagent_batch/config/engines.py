@@ -22,7 +22,7 @@ class VllmConfig(Section):
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
     """Share of a GPU's memory for weights and KV cache."""
     cpu_kv_cache_gib: Count = 2
-    """KV cache where vLLM runs on CPU, GiB a replica."""
+    """KV cache if vLLM runs on CPU, GiB a replica."""
     max_num_seqs: Count = 256
     """Most requests in one engine step."""
     reproducible: bool = False
@@ -85,4 +85,4 @@ class SimulatedConfig(Section):
     turn_seconds: Annotated[float, Field(ge=0)] = 0.0
     """Time of one turn, seconds."""
     completion_tokens: Count = 16
-    """Tokens of each completion (fewer where the budget is smaller)."""
+    """Tokens of each completion (fewer if the budget is smaller)."""
