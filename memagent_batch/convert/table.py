@@ -47,7 +47,7 @@ class ConvertedRow(TypedDict):
         ),
     ]
     part: Annotated[int, pa.int32(), Column("position of the part in its document, from 1")]
-    locator: Annotated[str, Column("where the part stands in its source: a page, a message, a section")]
+    locator: Annotated[str, Column("place of the part in its source: a page, a message, a section")]
     text: Annotated[str | None, Column("text of the part; null if it is failed, skipped or not_read")]
     status: Annotated[str, Column(", ".join(PartStatus))]
     reason: Annotated[str | None, Column("why it is not ok, or what to know of its text")]

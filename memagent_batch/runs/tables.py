@@ -54,7 +54,7 @@ QuestionText = Annotated[str, Column("text of the question")]
 Locator = Annotated[
     str | None,
     Column(
-        "where the span stood in its source, by `input.locator`: page 3, or page 3 to page 4; null if there is no "
+        "place of the span in its source, by `input.locator`: page 3, or page 3 to page 4; null if there is no "
         "locator, or the text could not be fetched"
     ),
 ]
