@@ -15,7 +15,7 @@ PACKAGE = "memagent_batch"
 COMPANIONS = ("convert", "pages", "evaluation", "review", "audit", "training", "models")
 """Rooms of the package that the main path never imports."""
 COMMANDS = ("cli", "flows")
-"""Rooms of which the main path has what `memagent answer` imports."""
+"""Rooms that are on the main path as far as `memagent answer` imports them."""
 SMALL_FILE_LINES = 45
 LARGE_FILE_LINES = 600
 LONG_FUNCTION_LINES = 45

@@ -15,8 +15,7 @@ from memagent_batch.cli.settings import JobSettings, TrainSettings
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 INTRODUCTION = """# Settings
 
-A setting has one name and three places. The command line goes before the environment, and the environment before the
-job file:
+A setting has one name and three places. The command line overrides the environment, which overrides the job file:
 
 | place | form |
 |---|---|
@@ -32,11 +31,11 @@ SECTIONS = (
     (
         "Runs over documents",
         JobSettings,
-        "For `memagent answer`, `plan`, `collect` and `evaluate run`. They can share a job file and the "
-        "variables: each passes over settings that only others have. `memagent scan` has these too, and each option "
-        "of [`memagent convert`](commands.md#memagent-convert) as `--convert.NAME`. With `--suite`, "
-        "`evaluate run` takes documents and questions from there. `collect` reads the group `rollouts`, and draws at "
-        "temperature 1, `top_p` 1 and `top_k` -1: other values than these and the defaults are refused.",
+        "For `memagent answer`, `plan`, `collect`, `evaluate run` and `scan`, which can share a job file and the "
+        "variables: each passes over settings that only others have. `scan` also has each option of "
+        "[`memagent convert`](commands.md#memagent-convert) as `--convert.NAME`. `collect` reads the group "
+        "`rollouts`, and draws at temperature 1, `top_p` 1 and `top_k` -1: other values than these and the defaults "
+        "are refused.",
     ),
     (
         "`memagent train`",

@@ -27,7 +27,7 @@ def tables_page() -> str:
         name, schema = table["name"], _schema(table["schema"])
         text = table["text"].format(max_result_columns=MAX_RESULT_COLUMNS)
         parts.append(_section(name, schema, text, described))
-        described = {f"{field.name} {_meaning(field)}": name for field in schema} | described
+        described = {_key(field): name for field in schema} | described
     return "\n".join(parts)
 
 
@@ -43,12 +43,18 @@ def _section(name: str, schema: pa.Schema, text: str, described: Mapping[str, st
     earlier: dict[str, list[str]] = {}
     own: dict[str, list[str]] = {}
     for field in schema:
-        table = described.get(f"{field.name} {_meaning(field)}")
+        table = described.get(_key(field))
         group = earlier.setdefault(table, []) if table else own.setdefault(_meaning(field), [])
         group.append(f"`{field.name}`")
     as_in = [f"As in `{table}`: {', '.join(names)}." for table, names in earlier.items()]
     lines = [f"- {', '.join(names)} {meaning}" for meaning, names in own.items()]
     return "\n\n".join(filter(None, [f"## `{name}`", text, " ".join(as_in), "\n".join(lines)])) + "\n"
+
+
+def _key(field: pa.Field) -> str:
+    """What makes two columns the same, null or not: `answer` of one run, and `answer_before` of two."""
+    name = field.name.removesuffix("_before").removesuffix("_after")
+    return f"{name} {_meaning(field).replace('?', '', 1)}"
 
 
 def _meaning(field: pa.Field) -> str:

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 class Convert(StorageCommand, JsonCommand, ConvertJob):
     """Converts PDF, HTML, DOCX, PPTX, XLSX, OpenDocument, e-mail, MSG, RTF, text and ZIP files to Parquet rows: a
     page, a message, a section. Each file is converted in its own process, with limits. A file that can't be
-    converted is a row that says why. The second run converts only new and changed files. Prints JSON where its output
-    is not a terminal.
+    converted is a row that says why. The second run converts only new and changed files.
     """
 
     command = "memagent convert"

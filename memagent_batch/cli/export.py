@@ -11,10 +11,7 @@ class Export(OutputCommand):
     """Writes the answers of the last finished run as CSV or XLSX, one row a reading; or the rollouts of
     `memagent collect` as a Parquet file that another trainer reads.
 
-    A spreadsheet: text that its program would run as a formula is quoted. XLSX holds 1,048,575 answers, and 32,767
-    characters a cell: more answers are refused, and a longer text is cut with a note in its cell.
-    Rollouts: samples without an advantage (failed, or without a reward) are left out and counted, and so is the only
-    sample of a group.
+    Text that a spreadsheet would run as a formula is quoted. Samples without an advantage are left out and counted.
     """
 
     command = "memagent export"

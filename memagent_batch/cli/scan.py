@@ -9,9 +9,8 @@ from memagent_batch.cli.settings import Command, ScanSettings
 class Scan(ScanSettings, Command):
     """Converts files, answers questions over them, and writes pages and a summary: one command a night.
 
-    `documents` are PDF, HTML, Office, e-mail and other files. OUTPUT gets documents/, answers/ and pages/, with the
-    summary as pages/summary.txt, .html and .json; the text is printed. The second night converts and reads only what is
-    new or changed. Exit code 7 says that some document was not read to its end.
+    OUTPUT gets documents/, answers/ and pages/, with the summary as pages/summary.txt, .html and .json; the text is
+    printed. The second night converts and reads only what is new or changed.
     """
 
     command = "memagent scan"

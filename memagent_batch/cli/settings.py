@@ -48,7 +48,7 @@ class JsonCommand(Command):
     """A command that has lines for people, and JSON for programs."""
 
     as_json: bool = Field(default=False, alias="json")
-    """Print JSON."""
+    """Print JSON, as always if the output is not a terminal."""
 
     def report(self, values: Any, lines: Iterable[str], *, indent: int | None = 2) -> None:
         """Prints lines on a terminal, and JSON with `--json` and to anything else: a pipe, a file, a program."""

@@ -17,9 +17,7 @@ BAR_CHARACTERS = 30
 
 
 class ShowStatus(OutputCommand, JsonCommand):
-    """Shows what a running, finished or dead run has done, by what it has noted in its output. Prints JSON where
-    its output is not a terminal.
-    """
+    """Shows what a running, finished or dead run has done, by what it has noted in its output."""
 
     command = "memagent status"
     examples = ("memagent status out/", "memagent status s3://bucket/scan/ --json")

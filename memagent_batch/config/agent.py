@@ -37,23 +37,23 @@ class PolicyConfig(Section):
     kind: Text = "overwrite"
     """How a document is read: `overwrite` writes the memory again after each chunk; `gated` keeps it by a word if a
     chunk says nothing new; `heads` writes one of several notes; `parallel` reads all chunks side by side and merges
-    their notes; `truncate` (head and tail) and `retrieve` (the passages nearest to the question by BM25) answer from
-    one prompt. Or a policy of yours: the name of an installed one, or package.module:Class."""
+    their notes; `truncate` (head and tail) and `retrieve` (the best passages by BM25) answer from one prompt. Or a
+    policy of yours: the name of an installed one, or package.module:Class."""
     chunk_tokens: Count = 5000
-    """Tokens of a chunk, all that one prompt shows of the document; by default fewer if the window is short."""
+    """Tokens of the document that one prompt shows; by default fewer if the window is short."""
     overlap_tokens: Annotated[int, Field(ge=0)] = 0
     """Tokens that a chunk or passage shares with the one before it."""
     break_at: BreakAt | None = None
     """Closes a chunk at the end of a row (of documents of many rows) or of a line if the next one would not fit; one
-    that is longer than a chunk is cut. For policies that read chunks."""
+    that is longer than a chunk is cut."""
     passage_tokens: Count = 256
     """Tokens of a passage, for `retrieve`."""
     question_tokens: Count = 1024
-    """Longest question, tokens; a longer one becomes a failed row."""
+    """Longest question, tokens; a longer one is a failed row."""
     memory_tokens: Count = 1024
-    """Budget of the memory, tokens; a memory cut there is counted in `memory_truncations`."""
+    """Budget of the memory, tokens; one that is cut there is counted in `memory_truncations`."""
     answer_tokens: Count = 1024
-    """Budget of the answer, tokens; an answer cut there has finish_reason `length`."""
+    """Budget of the answer, tokens; one that is cut there has finish_reason `length`."""
     heads: Count = 4
     """Notes that share `memory_tokens`, for `heads`."""
     rounds: Count = 3
@@ -69,19 +69,18 @@ class AgentConfig(Section):
     """Model folder, GGUF file of a Llama model, or hub name; `tiny` comes with the project, and `memagent models
     install` adds `smollm2-135m`. For an endpoint: the name served."""
     tokenizer: str | None = None
-    """Folder or hub name of the tokeniser, where it is not the model's."""
+    """Folder or hub name of the tokeniser, if it is not the model's."""
     weights_version: str = ""
-    """Free text that is part of the fingerprint; for endpoints, whose weights can't be hashed from here."""
+    """Free text in the fingerprint; for endpoints, whose weights can't be hashed from here."""
     window_tokens: Count = 8192
     """Window that prompts and completions must fit, tokens. By default that of the model if it is shorter; then the
     budgets of `policy` that are not set shrink with it."""
     prompt_set: str | None = None
     """Name of a built-in prompt set, or a prompt set file (docs/how-to/prompts.md). By default the set of the policy;
-    for `overwrite`, `section-first` in outputs whose first run asks two questions or more of a document, else
+    for `overwrite`, `section-first` if the output's first run asks several questions of a document, else
     `default`."""
     chat_template_kwargs: dict[str, JsonValue] = Field(default_factory=dict)
-    """Arguments of the chat template. A template that knows `enable_thinking` gets `false`, unless another value stands
-    here."""
+    """Arguments of the chat template; one that knows `enable_thinking` gets `false` by default."""
     answer_form: AnswerForm = AnswerForm.BOXED
     """How the model is asked to mark its answer."""
     extraction: Extraction = Extraction.AUTO
@@ -92,8 +91,8 @@ class AgentConfig(Section):
     """How tokens are drawn."""
 
     engine: Text = "vllm"
-    """What turns prompts into completions: `vllm` inside the actor, `openai` (an endpoint), or `simulated` (answers by
-    rule, to measure everything else). Or an engine of yours: the name of an installed one, or package.module:Class."""
+    """What turns prompts into completions: `vllm` inside the actor, `openai` (an endpoint), or `simulated` (without a
+    model, for measuring). Or an engine of yours: the name of an installed one, or package.module:Class."""
     engine_options: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
     """Settings of an engine of yours."""
     vllm: VllmConfig = VllmConfig()

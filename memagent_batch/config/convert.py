@@ -29,8 +29,8 @@ class ConvertConfig(Section):
     `needs_review`."""
     converter: tuple[str, ...] = ()
     """Another converter for a kind (pdf, html, docx, slides, sheets, opendocument, image, email, outlook, markdown,
-    rtf, text, zip) or an ending (.dat), as KIND=NAME: the name that an installed package gives it, or
-    package.module:Class; can be repeated."""
+    rtf, text, zip) or an ending (.dat), as KIND=NAME, with an installed name or package.module:Class; can be
+    repeated."""
     seconds: Annotated[float, Field(gt=0, lt=1e9)] | None = None
     """Time of one file's process; 60 by default, 600 with OCR."""
     memory_mib: _Number | None = None
@@ -40,8 +40,8 @@ class ConvertConfig(Section):
     file_mib: _Number = 256
     """Size from which a file is skipped, MiB."""
     trust: Trust = Trust.ETAG
-    """How a run knows that a file has not changed since the last one: `etag` goes by size and ETag, on a disk by size
-    and times, and does not open what is unchanged; `content` reads every file."""
+    """How a run knows that a file has not changed: `etag` goes by size and ETag, on a disk by size and times, and does
+    not open what is unchanged; `content` reads every file."""
 
     @field_validator("converter")
     @classmethod

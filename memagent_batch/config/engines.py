@@ -14,7 +14,7 @@ class VllmConfig(Section):
 
     dtype: str = "auto"
     """Number format of weights and activations; `auto` takes the model's own, and float32 on a processor with AVX2 but
-    not AVX-512, which has no instructions for bfloat16."""
+    not AVX-512."""
     tensor_parallel_size: Count = 1
     """GPUs that share each layer."""
     pipeline_parallel_size: Count = 1
@@ -22,7 +22,7 @@ class VllmConfig(Section):
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
     """Share of a GPU's memory for weights and KV cache."""
     cpu_kv_cache_gib: Count = 2
-    """KV cache where vLLM runs on CPU, GiB a replica."""
+    """KV cache if vLLM runs on CPU, GiB a replica."""
     max_num_seqs: Count = 256
     """Most requests in one engine step."""
     reproducible: bool = False
@@ -30,7 +30,7 @@ class VllmConfig(Section):
     turn_timeout_seconds: Seconds = 1800
     """A turn that takes longer means a hanging engine: the actor stops and is replaced."""
     engine_args: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
-    """Further arguments of vLLM's AsyncEngineArgs, as they are. Of secrets such as `hf_token` a hash is recorded."""
+    """Further arguments of vLLM's AsyncEngineArgs. Secrets such as `hf_token` are recorded as a hash."""
 
 
 class EndpointApi(StrEnum):
@@ -48,28 +48,26 @@ class OpenAIConfig(Section):
 
     api: EndpointApi = EndpointApi.COMPLETIONS
     """`completions` sends token ids to /completions, for the servers of vLLM and SGLang. `chat` sends messages to
-    /chat/completions, for hosted models: markers of chat templates in texts are made harmless (`‹|im_start|›`), and
-    `tokenizer` must be set, if only to `tiny`."""
+    /chat/completions, for hosted models; then `tokenizer` must be set, if only to `tiny`."""
     base_url: str = "http://127.0.0.1:8000/v1"
-    """Address up to /v1; a query in it, such as `?api-version=`, goes with every request."""
+    """Address up to /v1; a query in it, such as `?api-version=`, is sent with every request."""
     api_key: SecretStr | None = None
     """Bearer token; better given as MEMAGENT_OPENAI__API_KEY than in a file. Never recorded."""
     headers: dict[str, SecretStr] = Field(default_factory=dict)
-    """Further headers of every request, such as `api-key`; better given as MEMAGENT_OPENAI__HEADERS (a JSON object)
-    than in a file. Never recorded."""
+    """Further headers of every request; better given as MEMAGENT_OPENAI__HEADERS (a JSON object) than in a file. Never
+    recorded."""
     timeout_seconds: Seconds = 600
     """Longest time for one response, from its request to its last byte."""
     max_retries: Annotated[int, Field(ge=0)] = 6
     """Further tries of a request, on 408, 409, 5xx, cut connections and time-outs, while the endpoint answers others;
     then its reading fails."""
     backoff_seconds: Seconds = 1.0
-    """First pause between tries; doubled each time up to 60 s, with jitter; `Retry-After` goes before it."""
+    """First pause between tries; doubled each time up to 60 s, with jitter. `Retry-After` overrides it."""
     outage_seconds: Annotated[float, Field(ge=0)] = 1800.0
-    """Longest time that readings wait for an endpoint that is away, restarts or is out of quota (429). The next run
-    reads what is left."""
+    """Longest time that readings wait for an endpoint that is away or out of quota (429). The next run reads what is
+    left."""
     extra_body: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
-    """Further fields of every request body, as they are; they go before those of each request, and null leaves a field
-    out. A hash of them is recorded."""
+    """Further fields of every request body; they replace its own, and null leaves a field out. A hash is recorded."""
 
     @field_validator("base_url")
     @classmethod
@@ -87,4 +85,4 @@ class SimulatedConfig(Section):
     turn_seconds: Annotated[float, Field(ge=0)] = 0.0
     """Time of one turn, seconds."""
     completion_tokens: Count = 16
-    """Tokens of each completion (fewer where the budget is smaller)."""
+    """Tokens of each completion (fewer if the budget is smaller)."""

@@ -71,7 +71,7 @@ class PoolConfig(Section):
     replicas: Count = 1
     """Actors at the start."""
     max_replicas: Count | None = None
-    """Most actors, where the cluster has room; as many as at the start by default."""
+    """Most actors, if the cluster has room; as many as at the start by default."""
     gpus_per_replica: Annotated[float, Field(ge=0)] | None = None
     """GPUs of one actor; by default tensor times pipeline parallel, and 0 if vLLM's build for CPU is installed."""
     cpus_per_replica: Annotated[float, Field(ge=0)] = 0.5
@@ -79,8 +79,7 @@ class PoolConfig(Section):
     readings_in_flight: Count = 64
     """Readings that one actor keeps going at once."""
     turns_in_flight: Count | None = None
-    """Turns that one actor keeps going at once; readings share them fairly. By default 256, or `readings_in_flight` if
-    that is more."""
+    """Turns that one actor keeps going at once. By default 256, or `readings_in_flight` if that is more."""
 
     @property
     def most_replicas(self) -> int:
@@ -99,7 +98,7 @@ class LogConfig(Section):
 
     flush_seconds: Seconds | None = None
     """Longest time that a finished turn waits for its file. By default 5 s, and with more than 100 replicas a 20th of a
-    second for each, so that all of them together write 20 times a second: 50 s with 1,000."""
+    second for each: 50 s with 1,000."""
     flush_bytes: Count = 4 * 1024 * 1024
     """A flush comes earlier when this many bytes wait."""
     outage_seconds: Annotated[float, Field(ge=0)] = 300.0
@@ -121,12 +120,11 @@ class RecordConfig(Section):
     """The record that a finished run of `memagent answer` leaves."""
 
     keep_nights: Count = 7
-    """Runs for which table files stay that a later run has replaced: as long can runs be compared, and read by whoever
-    has an older list of files."""
+    """Runs for which replaced table files are kept: runs older than that can't be compared."""
 
     sign: Text | None = None
-    """SSH key that signs the list of a run's files, `SHA256SUMS`, by `ssh-keygen -Y sign`: a file with a private key
-    without a passphrase, or with a public key whose private one an agent has."""
+    """SSH key that signs `SHA256SUMS` by `ssh-keygen -Y sign`: a file with a private key without a passphrase, or with
+    a public key whose private one an agent has."""
 
 
 Bound = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -141,7 +139,7 @@ class BoundsConfig(Section):
     """
 
     max_tokens: Count | None = None
-    """Tokens of prompts and completions after which no turn of the run starts; turns of the log take none."""
+    """Tokens of prompts and completions after which no turn of the run starts."""
     max_cost: Bound | None = None
     """Cost after which no turn of the run starts, by `price_per_million_prompt_tokens` and
     `price_per_million_completion_tokens`, or by `price_per_hour`."""
@@ -150,7 +148,7 @@ class BoundsConfig(Section):
     price_per_hour: Bound | None = None
     """Price of one replica's machine for an hour, in any currency."""
     price_per_million_prompt_tokens: Bound | None = None
-    """Price of a million prompt tokens, as of an endpoint."""
+    """Price of a million prompt tokens of an endpoint."""
     price_per_million_completion_tokens: Bound | None = None
     """Price of a million completion tokens."""
 
@@ -174,11 +172,10 @@ class RolloutConfig(Section):
     """What `memagent collect` makes of sampled readings."""
 
     group_size: Annotated[int, Field(ge=2)] = 8
-    """Samples of each document and question; they form a group, and are compared with each other."""
+    """Samples of each document and question."""
     reward: str = "boxed"
-    """`boxed` (the boxed text is a reference, apart from case, spaces and a little LaTeX: the published training's),
-    `boxed_normalised` (both normalised), a metric (em, f1, hotpotqa_f1), or a function of yours, from (response,
-    references) to a number: the name of an installed one, or `package.module:function`."""
+    """`boxed` (the published training's), `boxed_normalised`, a metric (em, f1, hotpotqa_f1), or a function of yours,
+    from (response, references) to a number: the name of an installed one, or `package.module:function`."""
     reward_timeout_seconds: Seconds = 10
     """Longest time that a function of yours may take for one sample, which then has no reward."""
     advantage: Advantage = Advantage.CENTRED
@@ -188,14 +185,14 @@ class RolloutConfig(Section):
     drop_equal: bool = False
     """Leave out groups whose rewards are all equal; none is drawn in their place."""
     data_source: str = ""
-    """Free text for the column `data_source`, by which trainers tell their data apart."""
+    """Free text for the column `data_source` of the rollouts."""
 
     @field_validator("reward")
     @classmethod
     def _refuse_containment(cls, reward: str) -> str:
         if reward in CONTAINMENT_METRICS:
             raise ValueError(
-                f"{reward!r} can't be a reward: a policy would learn to list many candidates, one of which is right; "
+                f"{reward!r} can't be a reward: a policy would learn to list many candidates; "
                 "use boxed, boxed_normalised, em or f1"
             )
         return reward
@@ -245,15 +242,14 @@ class RunConfig(BoundsConfig, Storage):
     retry_failed: bool = False
     """Read failed readings again, and nothing else that is done."""
     max_failed_share: Annotated[float, Field(ge=0, le=1)] = 1.0
-    """Largest share of failed readings with which the command ends well; above it, or if all failed, it ends with exit
-    code 4."""
+    """Largest share of failed readings; above it, or if all failed, the command ends with exit code 4."""
     accepted_unread: tuple[AcceptedUnread, ...] = ()
-    """Unread sources that are known, such as a logo in each letter: groups of `source`, `unread` and `reason` in a job
-    file. They are counted and shown, and change neither the exit code nor what needs a look."""
+    """Unread sources that are known: groups of `source`, `unread` and `reason` in a job file. They are counted and
+    shown, and change neither the exit code nor what needs a look."""
     adopt_output: bool = False
     """Take over an output that was written for other documents or questions; what still fits is not read again."""
     log_format: LogFormat = LogFormat.TEXT
-    """How run start and end, progress, failed readings and engine deaths are written on stderr."""
+    """Format of the events on stderr."""
 
     @model_validator(mode="after")
     def _check_pool(self) -> Self:

@@ -66,34 +66,32 @@ class InputConfig(Section):
     """Columns of the documents to carry into `answers`, as text."""
     format: Literal["auto", "parquet", "jsonl", "csv", "arrow", "text", "converted"] = "auto"
     """File format of the documents; `auto` goes by the file ending, and leaves out text files beside files with
-    columns unless `documents` names them. `converted` is the table of `memagent convert`, or a Parquet table made of it
-    with its columns; `auto` recognises the former."""
+    columns unless `documents` names them. `converted` is for a Parquet table that was made of the table of
+    `memagent convert`, with its columns; `auto` recognises the table itself."""
     where: Text | None = None
     """Filter of the rows, as in SQL: `year >= 2026 and kind in ('contract', 'offer')`. Partitions and row groups that
     it rules out are not read."""
     order_columns: TextOrTexts = ()
-    """Columns that put the rows of a document in order: a document is then all rows of one id, such as pages."""
+    """Columns that put the rows of a document in order: a document is then all rows of one id."""
     locator: Text | None = None
-    """What names the place of a row in its source, with columns in braces: `page {page}`. For `order_columns`."""
+    """Place of a row in its source, with columns in braces: `page {page}`. For `order_columns`."""
     header: Text | None = None
     """Line above the text of each row, with columns in braces: `{sender}, {sent_at}`. For `order_columns`."""
     separator: str = "\n\n"
     """Text between the rows of a document. For `order_columns`."""
     inventory: Text | None = None
-    """Lists the files of `documents`, a folder, in place of its store: Parquet files with columns `path` (or `key`),
-    `size` and `etag`, or `manifest.json` of S3 Inventory."""
+    """List of the files of `documents`, a folder, which is then not listed: Parquet files with columns `path` (or
+    `key`), `size` and `etag`, or `manifest.json` of S3 Inventory."""
     slice: Annotated[str, Field(pattern=r"^[1-9]\d*/[1-9]\d*$")] | None = None
-    """Part of the documents that is read, as `3/20` for the third of twenty: by permanent random number, of the
-    document_id. Each slice has an output of its own."""
+    """Part of the documents that is read, as `3/20` for the third of twenty. Each slice has an output of its own."""
     max_document_bytes: _Bytes | None = 1024**3
     """Longest text of a document, unpacked, in UTF-8, bytes; of JSONL and CSV also the longest line. A longer one fails
-    its document alone. By default 1 GiB, some 250 million tokens; null for no bound."""
+    its document alone; null for no bound."""
     trust: Trust = Trust.ETAG
-    """How a run knows that a file has not changed since the last one: `etag` goes by size and ETag, on a disk by size
-    and times, and does not open what is unchanged; `content` reads every file. Files of tables never change."""
+    """How a run knows that a file has not changed: `etag` goes by size and ETag, on a disk by size and times, and does
+    not open what is unchanged; `content` reads every file."""
     on_bad_file: OnBadFile = OnBadFile.FAIL
-    """Treatment of a file, line or row that can't be read: `fail` refuses the run, `record` makes `failed` rows of
-    it."""
+    """Treatment of a file, line or row that can't be read: `fail` refuses the run, `record` makes `failed` rows."""
 
     @classmethod
     def recorded(cls, values: Mapping[str, Any]) -> Self:
@@ -146,8 +144,8 @@ class Storage(Section):
     """How files are reached."""
 
     storage_options: StorageSetting = StorageOptions()
-    """Arguments of the fsspec file system, such as endpoint_url or key, for inputs and output. Never recorded; secrets
-    are better given as MEMAGENT_STORAGE_OPTIONS (JSON) or in the job file than on the command line."""
+    """Arguments of the fsspec file system, such as endpoint_url or key. Never recorded; secrets are better given as
+    MEMAGENT_STORAGE_OPTIONS (JSON) or in the job file than on the command line."""
 
 
 class SourceConfig(Storage):
@@ -155,13 +153,12 @@ class SourceConfig(Storage):
 
     documents: Annotated[TextOrTexts, Field(min_length=1)]
     """Files, folders or globs of Parquet, JSONL, CSV, Arrow or text files; paths or fsspec URLs, all on one file
-    system. Or one table: delta://FOLDER or iceberg://CATALOG/DATABASE.TABLE, and @VERSION if you like. Ids of text
-    files are their paths below the folder that holds all of them."""
+    system. Or one table: delta://FOLDER or iceberg://CATALOG/DATABASE.TABLE, and @VERSION if you like."""
     questions: str | None = None
     """Question list: a Parquet, JSONL, CSV, Arrow or text file (one question a line). Rows with a `document_id` are
     asked of that document, the others of every document."""
     limit: Count | None = None
-    """Documents to take, as a fair sample by permanent random number: a larger limit takes the same ones and more."""
+    """Documents to take, as a fair sample: a larger limit takes the same ones and more."""
     limit_seed: int = 0
     """Another seed takes another sample."""
     again_from: str | None = None
@@ -169,8 +166,7 @@ class SourceConfig(Storage):
     again_where: Text | None = None
     """Filter of the answers of `again_from`, as in SQL: `confidence < 0.8`."""
     ask: Asked = ()
-    """A question for every document; can be repeated. In a job file it may be a group with the columns of a question
-    list."""
+    """A question for every document; can be repeated. In a job file also a group of columns of a question list."""
     input: InputConfig = InputConfig()
     """Where texts stand in the input."""
 

@@ -19,7 +19,7 @@ class LearnerConfig(Section):
     clip_high: Annotated[float, Field(gt=0)] = 0.2
     """How far above 1 it still counts."""
     dual_clip: Annotated[float, Field(gt=1)] | None = 3.0
-    """Largest ratio that counts where the advantage is negative (dual clip); null for no limit."""
+    """Largest ratio that counts if the advantage is negative (dual clip); null for no limit."""
     kl_weight: Annotated[float, Field(ge=0)] = 0.001
     """Weight of the divergence from the reference, which is a second model in memory; 0 loads none."""
     kl_limit: Annotated[float, Field(gt=0)] | None = 10.0
@@ -48,7 +48,7 @@ class TrainConfig(Section):
     rollouts: str
     """Output of `memagent collect`: a folder or any fsspec URL."""
     storage_options: StorageSetting = StorageOptions()
-    """Arguments of the fsspec file system of the rollouts. Never recorded."""
+    """Arguments of the fsspec file system. Never recorded."""
     model: str
     """Folder of the model that the rollouts were drawn with; `tiny` is the policy that comes with the project."""
     reference: str | None = None
@@ -56,7 +56,7 @@ class TrainConfig(Section):
     output: str
     """Folder for the new model; must not be there."""
     weights_version: str | None = None
-    """What the rollouts call the weights of `model`, where they were given a name of their own."""
+    """What the rollouts call the weights of `model`, if they were given a name."""
     allow_other_weights: bool = False
     """Learn from rollouts of other weights than `model` has."""
     keep_optimiser: bool = False
@@ -64,4 +64,4 @@ class TrainConfig(Section):
     learner: LearnerConfig = LearnerConfig()
     """How weights are updated."""
     log_format: LogFormat = LogFormat.TEXT
-    """How run start and end, progress, failed readings and engine deaths are written on stderr."""
+    """Format of the events on stderr."""

@@ -48,7 +48,7 @@ DRAWINGS = frozenset({"chart", "chartEx", "diagramData", "drawing"})
 FILES = frozenset({"aFChunk", "oleObject", "package", "subDocument"})
 """Relations of files inside the package."""
 WALKED = frozenset({"worksheet", "chartsheet", "slideLayout", "slideMaster"})
-"""Parts of which only shapes that are no places for other text count, and which relate to others."""
+"""Parts that relate to others. Only texts of shapes that are not placeholders are read in them."""
 PART_PLACES = {"notesSlide": "notes", "diagramData": "diagram", "threadedComment": "comments", "chartEx": "chart"} | {
     "slideLayout": "layout",
     "slideMaster": "master",

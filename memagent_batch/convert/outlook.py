@@ -138,7 +138,7 @@ def _as_mail(message: _Folder, unread: list[str], *, depth: int = 1) -> bytes:
         unread.append("its text is there as packed RTF alone, which is not read; save it as EML")
     kind = message.text(CLASS)
     if not kind.lower().startswith(MAIL_CLASSES):
-        unread.append(f"it is a {kind or 'message without a class'}, of which only the text and the files are read")
+        unread.append(f"it is a {kind or 'message without a class'}: only its text and its files are read")
     for attached in message.attached():
         name, inner, data = _name(attached), attached.message(), attached.data(CONTENT)
         if inner is not None and depth < MAX_INNER:

@@ -47,14 +47,14 @@ class ConvertedRow(TypedDict):
         ),
     ]
     part: Annotated[int, pa.int32(), Column("position of the part in its document, from 1")]
-    locator: Annotated[str, Column("where the part stands in its source: a page, a message, a section")]
-    text: Annotated[str | None, Column("text of the part; null where it is failed, skipped or not_read")]
+    locator: Annotated[str, Column("place of the part in its source: a page, a message, a section")]
+    text: Annotated[str | None, Column("text of the part; null if it is failed, skipped or not_read")]
     status: Annotated[str, Column(", ".join(PartStatus))]
     reason: Annotated[str | None, Column("why it is not ok, or what to know of its text")]
-    converter: Annotated[str | None, Column("name of the converter; null where none was run")]
+    converter: Annotated[str | None, Column("name of the converter; null if none was run")]
     converter_version: Annotated[str | None, Column("version of the converter and its library")]
     source: Annotated[str, Column("path of the file that it came from")]
-    source_hash: Annotated[str | None, Column("SHA-256 of that file; null where it was not read")]
+    source_hash: Annotated[str | None, Column("SHA-256 of that file; null if it was not read")]
     ocr_lowest: Annotated[float | None, Column("lowest confidence of its lines; null if OCR did not read it", "0 to 1")]
     ocr_mean: Annotated[float | None, Column("mean confidence of its lines", "0 to 1")]
     ocr_lines: Annotated[

@@ -36,7 +36,7 @@ class _AskedFields(TypedDict):
         str | None, pa.large_string(), TableColumn("document it is asked of; null for every document")
     ]
     question: Annotated[str, pa.large_string(), TableColumn("the question")]
-    references: Annotated[list[str] | None, TableColumn("right answers; null where none were given")]
+    references: Annotated[list[str] | None, TableColumn("right answers; null if none were given")]
 
 
 class QuestionRow(_AskedFields, TypeFields):

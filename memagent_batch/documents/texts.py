@@ -104,7 +104,7 @@ def _unfinished(places: Iterable[_RowPlace]) -> dict[int, "_Unfinished"]:
 
 
 class _Unfinished:
-    """A document of many rows, of which some are not there yet."""
+    """A document of many rows while some are missing."""
 
     def __init__(self, places: Sequence[_RowPlace]) -> None:
         self._numbers = {(path, place): number for number, (_, path, _, place) in enumerate(places)}

@@ -34,7 +34,7 @@ class Guide:
     """
 
     choices: tuple[str, ...] = ()
-    """The texts, one of which is written."""
+    """Texts; the completion is one of them."""
     regex: str = ""
     """The expression, in the part of the syntax that xgrammar knows: groups, alternatives, classes, repeats."""
     json_schema: str = ""

@@ -70,7 +70,7 @@ class SuiteQuestion(_SuiteQuestionColumns, CellColumns, TypeFields):
         list[GoldSpanRow] | None,
         Column(
             "sentences that support the answer, as spans of code points; empty where the document does not state it, "
-            "null where they are not known"
+            "null if they are not known"
         ),
     ]
 
@@ -99,12 +99,11 @@ FOLLOW_UP_SCORES = [
     ),
     IS_ABSENT,
     column("abstained", pa.bool_(), "whether the value, or the answer of a question without a type, is `not stated`"),
-    column("num_evidence", pa.int32(), "sentences of evidence; null where none were asked for", nullable=True),
+    column("num_evidence", pa.int32(), "sentences of evidence; null if none were asked for", nullable=True),
     column(
         "evidence_precision",
         pa.float64(),
-        "share of these that overlap a sentence that supports the answer; null where that is not known or there is "
-        "none",
+        "share of these that overlap a sentence that supports the answer; null if that is not known or there is none",
         nullable=True,
     ),
     column(

@@ -80,7 +80,7 @@ def sampled_agent(agent: AgentConfig, rollouts: RolloutConfig) -> AgentConfig:
 
 
 def require_references(plan: Plan) -> None:
-    """Refuses a run of which no question could be rewarded.
+    """Refuses a run without a question that could be rewarded.
 
     Raises:
         InputError: the question list has no references.

@@ -31,7 +31,7 @@ class LabelColumns(TypedDict):
     char_start: Annotated[
         int | None,
         Column(
-            "first character of the sentence whose bearing is labelled; null where the label is of the document",
+            "first character of the sentence whose bearing is labelled; null if the label is of the document",
             "code points",
         ),
     ]
@@ -51,7 +51,7 @@ class LabelColumns(TypedDict):
     decision: Annotated[
         str,
         Column(
-            "what was decided: the condition that the right answer fulfils where the value is yes; in older rows also "
+            "what was decided: the condition that the right answer fulfils if the value is yes; in older rows also "
             "the column whose right value was chosen"
         ),
     ]

@@ -121,7 +121,7 @@ def estimate_error_rate(strata: Sequence[StratumCounts], draws: Totals, *, num_u
     Args:
         strata: Strata with an answer; positive is a label that the answer agrees with.
         draws: Right answers of each, as `draw_totals` gives them.
-        num_unanswered: Readings without an answer, each of which counts as wrong.
+        num_unanswered: Readings without an answer; all count as wrong.
     """
     size = sum(stratum.num_readings for stratum in strata) + num_unanswered
     points = np.array([[stratum.total] for stratum in strata], float).reshape(len(strata), 1)

@@ -81,7 +81,7 @@ _Status = Annotated[str | None, ENDED_STATUS]
 _Answer = Annotated[str | None, Column("the answer taken out of the response")]
 _Memory = Annotated[str | None, Column("memory that the answer was given from")]
 _Message = Annotated[str | None, Column("where and why it failed")]
-_ReadBy = Annotated[str | None, Column("the run that read it; null where none could or did")]
+_ReadBy = Annotated[str | None, Column("the run that read it; null if none could or did")]
 
 
 class AnswerChange(StrEnum):

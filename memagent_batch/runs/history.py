@@ -1,9 +1,9 @@
 """What each finished run leaves for good, in `runs/RUN_ID/`: with the log, its answers can be had again at any time.
 
 `plan.parquet` (`RUN_PLAN`) says which documents it found, what it asked of them, and which run had read that;
-`removed.parquet` (`REMOVED`) which documents were gone by then; `index.parquet` and `files.parquet` in which versions
-of which files it found what, if that is not as an earlier run has it; `manifest.json` is a copy of the
-one that it closed with, and is written last. The question list is in `log/questions/`.
+`removed.parquet` (`REMOVED`) which documents were gone by then; `index.parquet` and `files.parquet` what it found in
+each version of each file, if an earlier run does not say the same; `manifest.json` is a copy of the one that it closed
+with, and is written last. The question list is in `log/questions/`.
 """
 
 from collections import Counter

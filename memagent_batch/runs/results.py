@@ -128,7 +128,7 @@ def result_questions(questions: pa.Table) -> dict[str, ResultQuestion]:
 def results_table(
     document_ids: Sequence[str], answers: Sequence[AnswerRow], *, questions: Mapping[str, ResultQuestion]
 ) -> pa.Table:
-    """One row for each document; of several samples the value that most have, and null where two are as frequent.
+    """One row for each document; of several samples the value that most have, and null if two are as frequent.
 
     Rows of `answers` of one document and question come one after another.
     """

@@ -125,13 +125,13 @@ def _again(found: pa.Table, record: Mapping[str, Any]) -> Again:
 
 
 def merged_answers(outputs: Sequence[str | PathLike[str]], *, storage_options: Options | None = None) -> pa.Table:
-    """The `answers` of an output, each in place of which the answer of a second pass stands if it has one.
+    """The `answers` of an output; those of second passes replace them.
 
     An answer of a later output stands if it can be used (`ok`, with an answer, its value not `invalid`), and if the
     document and the question are the same as in the first output. There is one row for each row of the first.
 
     Args:
-        outputs: The first output, and those of second passes, the last of which counts most.
+        outputs: The first output, and those of second passes; the last one counts most.
         storage_options: Arguments of their file system.
 
     Raises:

@@ -54,7 +54,7 @@ QuestionText = Annotated[str, Column("text of the question")]
 Locator = Annotated[
     str | None,
     Column(
-        "where the span stood in its source, by `input.locator`: page 3, or page 3 to page 4; null if there is no "
+        "place of the span in its source, by `input.locator`: page 3, or page 3 to page 4; null if there is no "
         "locator, or the text could not be fetched"
     ),
 ]
@@ -79,7 +79,9 @@ class _AnswerAddress(TypedDict):
 class _AskedType(TypedDict):
     answer_type: Annotated[
         str | None,
-        Column("type that the question asks for: text, bool, label, labels, number, date, json; null where for none"),
+        Column(
+            "type that the question asks for: text, bool, label, labels, number, date, json; null if it asks for none"
+        ),
     ]
     value_unit: Annotated[str | None, Column("unit that `value_number` is asked for in")]
 
@@ -98,7 +100,7 @@ class AnswerRow(_AskedColumns, ResultColumns, _AnswerAddress, ProvenanceColumns,
         int | None,
         pa.int32(),
         Column(
-            "rows of `evidence` that are chosen sentences; null where they were not asked for, or the turn failed",
+            "rows of `evidence` that are chosen sentences; null if they were not asked for, or the turn failed",
             "rows",
         ),
     ]
@@ -119,12 +121,12 @@ class EvidenceRow(TypedDict):
         ),
     ]
     rank: Annotated[
-        int, pa.int32(), Column("position among the rows of the same `how`, from 1; the best first where chosen")
+        int, pa.int32(), Column("position among the rows of the same `how`, from 1; the best first if chosen")
     ]
     char_start: Annotated[
         int | None,
         Column(
-            "first character of the span in the text as stored, in which a CRLF is two; null where an aligned string "
+            "first character of the span in the text as stored, in which a CRLF is two; null if an aligned string "
             "is nowhere",
             "code points",
         ),
@@ -134,7 +136,7 @@ class EvidenceRow(TypedDict):
     chunk_index: Annotated[
         int | None,
         pa.int32(),
-        Column("the first chunk that shows the sentence, from 0; null for policies without chunks, and where aligned"),
+        Column("the first chunk that shows the sentence, from 0; null for policies without chunks, and if aligned"),
     ]
     locator: Locator
     alignment: Annotated[

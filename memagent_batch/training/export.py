@@ -64,7 +64,7 @@ class ExportCounts:
     longest_response_tokens: int = 0
 
     def add(self, group: pa.Table, learnt: pa.Table) -> None:
-        """Counts a group of which the turns `learnt` are exported."""
+        """Counts a group; `learnt` are its turns that are exported."""
         num_samples = len(samples_of(learnt)) if learnt.num_rows else 0
         self.samples_left_out += len(samples_of(group)) - num_samples
         self.turns_left_out += group.num_rows - learnt.num_rows

@@ -55,7 +55,7 @@ class Copy:
         return sorted(path.name for path in (self.folder / "runs").iterdir())
 
     def files(self) -> list[str]:
-        """All files below the output, of which a run says something."""
+        """All files below the output that a run names."""
         names = [str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if path.is_file()]
         return sorted(name for name in names if ".tmp" not in name)
 

@@ -46,7 +46,7 @@ def kill_driver(job: KilledJob) -> None:
 
 
 def write_documents(folder: Path, text: str) -> list[str]:
-    """Arguments that read documents of this text, each of which names its number."""
+    """Arguments that read documents of this text, each with its number."""
     folder.mkdir()
     for number in range(NUM_DOCUMENTS):
         (folder / f"{number}.txt").write_text(text.format(number=number))

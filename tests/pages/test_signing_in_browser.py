@@ -1,4 +1,4 @@
-"""A reviewer's evening with the page alone: 256 answers, ten of which need a decision, found, read and signed off."""
+"""A reviewer's evening with the page alone: of 256 answers ten need a decision, and are found, read and signed off."""
 
 from pathlib import Path
 from typing import Any

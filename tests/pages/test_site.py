@@ -36,7 +36,7 @@ def document_pages(target: Location) -> dict[str, str]:
 
 @pytest.fixture
 def scan(tmp_path: Path) -> Location:
-    """A scan of four contracts, one of which has a failed reading."""
+    """A scan of four contracts; one has a failed reading."""
     return write_scan(tmp_path, Scan(num_documents=4, failed=frozenset({1})))
 
 

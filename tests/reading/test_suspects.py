@@ -50,7 +50,7 @@ async def die_of_poison(prompt: Prompt) -> Completion:
 
 
 async def deaths_of(*paths: str, deaths: int) -> list[TurnKey]:
-    """What is known after so many actors, each of which died with these turns in flight."""
+    """What is known after so many actors died with these turns in flight."""
     died: list[TurnKey] = []
     for _ in range(deaths):
         suspects = Suspects(died)
@@ -133,7 +133,7 @@ async def test_poison_among_many_turns_costs_four_deaths_and_no_other_turn() -> 
 
 
 def die_together(paths: list[str], *, deaths: int) -> list[TurnKey]:
-    """What is known after so many actors, each of which died with all these turns in flight."""
+    """What is known after so many actors died with all these turns in flight at once."""
     suspects = Suspects()
     with contextlib.suppress(EngineDeadError), contextlib.ExitStack() as in_flight:
         for path in paths:

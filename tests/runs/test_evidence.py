@@ -135,7 +135,7 @@ WHOLE = "\n\n".join(PAGES)
 def spans_of_pages(
     folder: Path, *, sentences: list[str], turns: list[tuple[int, int] | None], has_evidence: bool = True
 ) -> PartSpans:
-    """What the pages say of spans of their document, of which one reading has evidence and turns."""
+    """What the pages say of spans of their document; one reading of it has evidence and turns."""
     rows = [{"document_id": "case", "file": "a.pdf", "page": n, "text": page} for n, page in enumerate(PAGES, start=1)]
     place = Location(uri=str(folder / "pages.parquet"))
     pq.write_table(pa.Table.from_pylist(rows), place.path)

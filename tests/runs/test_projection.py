@@ -143,7 +143,7 @@ async def test_memories_of_turns_without_numbers_are_all_there(tmp_path: Path) -
 
 @pytest.fixture
 def plan(text_model: str) -> Plan:
-    """One document, of which the same words are asked as bool, as number, and free."""
+    """One document; the same words ask for a bool, a number, and a free answer."""
     policy = PolicyConfig(chunk_tokens=60, question_tokens=60, memory_tokens=40, answer_tokens=40)
     agent = AgentConfig(model=text_model, engine="simulated", window_tokens=1000, policy=policy)
     return Plan(

@@ -89,7 +89,7 @@ class ByteLines:
 
 @contextmanager
 def open_lines(location: Location, *, max_bytes: int | None = None) -> Iterator[ByteLines]:
-    """Opens a file of text lines, of which a longer one than `max_bytes` is an error of its own.
+    """Opens a file of text lines; one longer than `max_bytes` is an error, and the next can be read.
 
     Raises:
         InputError: the file is missing or can't be read.

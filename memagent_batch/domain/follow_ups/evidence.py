@@ -15,7 +15,7 @@ from memagent_batch.domain.texts.words import folded_words, word_scores
 from memagent_batch.domain.turns import Prompt, Writes
 
 MAX_SOURCES = 8
-"""Most chunks of which sentences are shown."""
+"""Most chunks whose sentences are shown."""
 MAX_CHOSEN = 5
 """Most sentences that the model points at."""
 NUMBERING_TOKENS = 8

@@ -244,7 +244,7 @@ def vote(values: Sequence[TypedValue]) -> TypedValue:
 
 
 def _menu_numbers(value_type: ValueType) -> dict[str, str]:
-    """Numbers that stand for labels of which several may be chosen."""
+    """Numbers that stand for the labels; several may be chosen."""
     return {str(number): label.strip() for number, label in enumerate(value_type.labels, start=1)}
 
 

@@ -9,7 +9,7 @@ EXACT_DIGITS = 12
 
 
 def percent(share: float | None) -> str:
-    """A share as per cent; 0 % and 100 % only where it is that. `not known` of one of which nothing is known."""
+    """A share as per cent; 0 % and 100 % only if it is exactly that. None is `not known`."""
     if share is None:
         return "not known"
     if round(share, EXACT_DIGITS) in {0, 1}:

@@ -18,7 +18,7 @@ COUNTERS = {
     "completion_tokens": ("memagent_completion_tokens", "tokens that the engine wrote"),
     "memory_truncations": (
         "memagent_memory_truncations",
-        "turns whose memory, note or sub-question was cut at its budget",
+        "turns whose memory or note was cut at its budget",
     ),
     "engine_restarts": ("memagent_engine_restarts", "engines that came up in place of one that went away"),
     "log_flushes": ("memagent_log_flushes", "flushes of the turn log"),

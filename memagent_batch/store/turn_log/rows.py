@@ -39,7 +39,7 @@ TypedStatus = Annotated[
     str | None,
     Column(
         "ok, not_stated, not_read (the document does not say, and not all of its source was read; not in the log), "
-        "or invalid; null where the question asks for no type, or its follow-up question failed"
+        "or invalid; null if the question asks for no type, or its follow-up question failed"
     ),
 ]
 
@@ -91,21 +91,21 @@ class LoggedTurnRow(TypedDict):
     reused_from: Annotated[
         str | None,
         Column(
-            "where an earlier version of the document had the same prompt: the hash of that version, whose row of this "
-            "prompt and time has the completion, at this path or another; tokens, text and costs are empty here"
+            "hash of an earlier version of the document, whose row of this prompt and time has the completion, at this "
+            "path or another; tokens, text and costs are empty here"
         ),
     ]
     num_markers: Annotated[
         int | None,
         Column(
-            "markers of chat templates in the prompt that were made harmless; null where the engine is sent token ids",
+            "markers of chat templates in the prompt that were made harmless; null if the engine is sent token ids",
             "markers",
         ),
     ]
     num_billed_tokens: Annotated[
         int | None,
         Column(
-            "the completion by the count of an API, thoughts that it hides included; null where it gives none",
+            "the completion by the count of an API, thoughts that it hides included; null if it gives none",
             "tokens",
         ),
     ]
@@ -126,11 +126,11 @@ class ResultColumns(TypedDict):
 
     response: Annotated[str | None, Column("text of the answer turn, without thoughts")]
     memory: Annotated[str | None, Column("memory that the answer was given from")]
-    finish_reason: Annotated[str | None, Column("why the answer ended: stop, or length where it was cut")]
+    finish_reason: Annotated[str | None, Column("why the answer ended: stop, or length if it was cut")]
     memory_truncations: Annotated[
         int,
         pa.int32(),
-        Column("turns whose memory, note or sub-question was cut at its budget; replayed ones included", "turns"),
+        Column("turns whose memory or note was cut at its budget; replayed ones included", "turns"),
     ]
     num_document_tokens: Annotated[int | None, Column("length of the document", "tokens")]
     num_chunks: Annotated[int | None, pa.int32(), Column("chunks of the document", "chunks")]
@@ -143,7 +143,7 @@ class ResultColumns(TypedDict):
         int | None,
         Column(
             "markers of chat templates in the prompts of all turns, which were made harmless before a chat API was "
-            "sent them; null where the engine is sent token ids, and before they were counted",
+            "sent them; null if the engine is sent token ids, and before they were counted",
             "markers",
         ),
     ]
@@ -156,7 +156,7 @@ class ProvenanceColumns(TypedDict):
     """Which model read, and what went wrong."""
 
     model: Annotated[str, Column("the model that read")]
-    error_type: Annotated[str | None, Column("what went wrong; AnswerNotFound where the response has no answer")]
+    error_type: Annotated[str | None, Column("what went wrong; AnswerNotFound if the response has no answer")]
     error_message: Annotated[str | None, Column("where and why, and what to do")]
 
 
@@ -198,9 +198,7 @@ class FollowUpColumns(TypedDict):
     support_probability: Annotated[float | None, Column("its probability over the menu, 0 to 1")]
     coverage: Annotated[
         float | None,
-        Column(
-            "share of the document's tokens that turns showed, 0 to 1; null where nothing was asked after the answer"
-        ),
+        Column("share of the document's tokens that turns showed, 0 to 1; null if nothing was asked after the answer"),
     ]
     follow_up_error: Annotated[
         str | None, Column("why the value is invalid, or why a follow-up question brought nothing")
@@ -221,7 +219,7 @@ class ClosedRow(FollowUpColumns):
     evidence: Annotated[
         list[SpanRow] | None,
         Column(
-            "sentences that the answer rests on, the best first, as spans of code points; null where they were not "
+            "sentences that the answer rests on, the best first, as spans of code points; null if they were not "
             "asked for, or the turn failed"
         ),
     ]

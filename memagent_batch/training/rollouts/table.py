@@ -38,7 +38,7 @@ ROLLOUTS = pa.schema(
         DOCUMENT_ID,
         QUESTION_ID,
         SAMPLE,
-        column("turn", pa.int32(), "position of the turn in its sample, from 0; null where none ended", nullable=True),
+        column("turn", pa.int32(), "position of the turn in its sample, from 0; null if none ended", nullable=True),
         column("num_turns", pa.int32(), "turns of the sample that ended", unit="turns"),
         column("is_final", pa.bool_(), "whether the answer was given in this turn, by which the sample is scored"),
         column("kind", pa.string(), "kind of turn, as in `memories`", nullable=True),
@@ -50,7 +50,7 @@ ROLLOUTS = pa.schema(
             "log-probability of each, when it was sampled, at temperature 1 and top_p 1",
             nullable=True,
         ),
-        column("response_mask", pa.list_(pa.int8()), "1 where a token is learnt from, else 0"),
+        column("response_mask", pa.list_(pa.int8()), "1 if a token is learnt from, else 0"),
         column("finish_reason", pa.string(), "why the turn ended: stop or length", nullable=True),
         column("reward", pa.float64(), "reward of the sample, on each of its turns", nullable=True),
         column("reward_error", pa.string(), "why there is no reward, where the answer was given", nullable=True),
@@ -71,7 +71,7 @@ ROLLOUTS = pa.schema(
         column("token_start", pa.int64(), "first token of the chunk in the document", unit="tokens", nullable=True),
         column("token_end", pa.int64(), "token after its last one", unit="tokens", nullable=True),
         column("document_hash", pa.string(), "SHA-256 of the document's text in UTF-8, hex", nullable=True),
-        column("status", pa.string(), "ok, or failed where the sample did not end"),
+        column("status", pa.string(), "ok, or failed if the sample did not end"),
     ]
 )
 """One row for each conversation (turn) of each sample; a failed sample without any turn has one row."""

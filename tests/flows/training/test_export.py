@@ -20,7 +20,7 @@ from tests.training.rollouts.rollout_tables import NUM_TURNS, write_table
 
 TARGETS = list(BRIDGES)
 GROUPS: list[list[float | None]] = [[1.0, 0.0, None, 0.5], [None, None], [0.25, 0.75], [1.0, None]]
-"""A group with a failed sample, one of which all failed, one with all rewards, one with a single reward."""
+"""A group with a failed sample, one whose samples all failed, one with all rewards, one with a single reward."""
 
 
 @pytest.mark.parametrize("to", TARGETS)
