@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Self
 
 from memagent_batch.errors import MemagentError, SupersededError, TerminatedError
@@ -181,7 +181,8 @@ class GracefulShutdown:
                 KeyboardInterrupt() if number == signal.SIGINT else ShutdownRequested(TerminatedError(TERMINATED))
             )
         FORCED_EXIT.arm(self._cause)
-        raise self._cause
+        if not _is_inside(frame, GracefulShutdown.__exit__.__code__):  # which would leave the thread and the handlers
+            raise self._cause
 
     def _watch(self) -> None:
         """Interrupts the main thread again at the next look where a library has swallowed what was raised in it."""
@@ -198,6 +199,13 @@ class GracefulShutdown:
         except MemagentError:
             return False  # an outage, or a `run.json` that can't be read: the next write reports it
         return False
+
+
+def _is_inside(frame: FrameType | None, code: CodeType) -> bool:
+    """Whether this code is among what runs, from the frame outwards."""
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import FrameType
 
 import duckdb
 import pyarrow as pa
@@ -112,6 +113,25 @@ def test_signal_in_a_query_ends_the_block_and_not_with_an_error_of_the_database(
     wanted = TerminatedError if number == signal.SIGTERM else KeyboardInterrupt
     with pytest.raises(wanted), terminable(), leave:
         duckdb.connect().register("rows", table).execute("select sum(a) from rows").fetchall()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_as_the_block_ends_leaves_no_handler_and_no_thread_behind(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+
+    def strike_at_exit(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code is GracefulShutdown.__exit__.__code__:
+            sys.setprofile(None)
+            os.kill(os.getpid(), number)
+
+    def ends() -> None:
+        with terminable(), GracefulShutdown(require_claim=lambda: None):
+            sys.setprofile(strike_at_exit)
+
+    with pytest.raises(TerminatedError if number == signal.SIGTERM else KeyboardInterrupt):
+        ends()
+    assert signal.getsignal(number) is before
+    assert "leaving" not in {thread.name for thread in threading.enumerate()}
 
 
 HANGING = """
