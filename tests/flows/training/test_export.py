@@ -160,18 +160,6 @@ def test_export_that_lost_a_file_is_refused(tmp_path: Path) -> None:
         run_export(table, tmp_path / "out.parquet", to="verl")
 
 
-@pytest.mark.s3
-def test_export_in_object_store_is_the_one_on_disk(tmp_path: Path, s3_bucket: Location) -> None:
-    table = write_table(tmp_path / "in", GROUPS)
-    for file in [table / "rollouts.json", *(table / "rollouts").iterdir()]:
-        (s3_bucket / f"in/{file.relative_to(table)}").write_bytes(file.read_bytes())
-    run_export(table, tmp_path / "out.parquet", to="verl")
-
-    export_rollouts(s3_bucket / "in", s3_bucket / "out.parquet", to="verl")
-
-    assert (s3_bucket / "out.parquet").read_bytes() == (tmp_path / "out.parquet").read_bytes()
-
-
 def run_export(table: Path, target: Path, *, to: str) -> Mapping[str, int]:
     return export_rollouts(Location(uri=str(table)), Location(uri=str(target)), to=to)
 
