@@ -361,7 +361,6 @@ def test_run_with_json_log_writes_nothing_else_to_stderr(job: Path) -> None:
     [
         (["answer", "--config", "wrong.yaml"], "did you mean documents?"),
         (["answer", "--config", "missing.yaml", "--log-format=json"], "missing.yaml is not there"),
-        (["answer", "--log-format", "json", "--ask"], "ask"),
         (["anser", "--log-format", "json"], "did you mean answer?"),
     ],
 )

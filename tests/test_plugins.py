@@ -117,7 +117,6 @@ def test_policy_of_a_stranger_with_a_wrong_setting_is_refused(settings: dict[str
     [
         ("absent.module:Tree", "ModuleNotFoundError.*PYTHONPATH"),
         (f"{HERE}:Absent", "AttributeError"),
-        ("trucate", "not one of 'overwrite', .* or 'retrieve'; did you mean truncate"),
     ],
 )
 def test_policy_that_is_not_there_is_refused(kind: str, message: str) -> None:

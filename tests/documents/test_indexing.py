@@ -238,12 +238,6 @@ def test_index_carried_columns_come_along_as_text(tmp_path: Path) -> None:
     assert [item.text for item in _fetch(index, Location(uri=str(tmp_path)), values)] == ["a", "b"]
 
 
-def test_index_text_file_with_a_column_asked_for_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("a")
-    with pytest.raises(InputError, match=r"no column 'day'; leave out --input\.carry-columns"):
-        _index(Location(uri=str(tmp_path)), InputConfig(carry_columns=("day",)))
-
-
 def test_index_many_rows_come_in_several_tables(tmp_path: Path) -> None:
     _write_jsonl(["x"] * 2500, tmp_path)
     (shard,) = list_shards(Location(uri=str(tmp_path)), settings=PLAIN)
@@ -328,7 +322,7 @@ def test_require_unique_ids_doubled_id_is_refused_with_both_places(tmp_path: Pat
         require_unique_ids(_index(location), documents=location)
 
 
-@pytest.mark.parametrize("names", [("answer",), ("day", "day"), ("text",)])
+@pytest.mark.parametrize("names", [("answer",), ("day", "day")])
 def test_require_carry_columns_name_that_can_not_stand_is_refused(names: tuple[str, ...]) -> None:
     with pytest.raises(InputError, match=names[0]):
         require_carry_columns(InputConfig(carry_columns=names), reserved={"answer"})

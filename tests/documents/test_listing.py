@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from memagent_batch.config.sources import InputConfig
-from memagent_batch.documents.formats.formats import UNKNOWN_REMEDY, format_of
 from memagent_batch.documents.lake.tables import documents_place
 from memagent_batch.documents.listing import CONVERTED_FORMAT, HIDDEN_NAME, list_files
 from memagent_batch.documents.shards import list_shards
@@ -65,11 +64,6 @@ def test_listing_that_keeps_what_it_leaves_out_says_why(tmp_path: Path) -> None:
     assert len(reasons) == 5
     with pytest.raises(InputError, match="is a link to"):
         list_files(Location(uri=str(docs)))
-
-
-def test_file_of_a_converted_kind_is_refused_with_the_command_that_reads_it(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no known file ending .*with `memagent convert` first"):
-        format_of("a.pdf", where="a.pdf", remedy=UNKNOWN_REMEDY)
 
 
 DELTA = ("_delta_log/00000000000000000000.json", "part-00000.parquet", "day=1/part-00001.parquet")

@@ -51,11 +51,6 @@ def test_load_prompt_set_without_note_has_an_empty_one(tmp_path: Path) -> None:
     assert load_prompt_set(write(tmp_path, content)).note == ""
 
 
-def test_load_prompt_set_of_a_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PromptSetError, match="neither a built-in"):
-        load_prompt_set(str(tmp_path))
-
-
 def test_load_prompt_set_of_python_code_points_to_the_import(tmp_path: Path) -> None:
     path = tmp_path / "code.py"
     path.write_text("TEMPLATE = ''")

@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli.export import Export
-from memagent_batch.cli.main import main
 from memagent_batch.documents.formats import columnar
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.pages.spreadsheets import SpreadsheetFormat
@@ -114,17 +113,6 @@ def test_export_of_an_empty_response_leaves_the_turn_out(tmp_path: Path) -> None
     counts = run_export(table, tmp_path / "out.parquet", to="verl")
 
     assert (counts["turns"], counts["turns_left_out"]) == (5, 1)
-
-
-def test_export_of_an_unfinished_table_names_the_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    table = write_table(tmp_path / "in", GROUPS)
-    (table / "rollouts.json").unlink()
-
-    code = main(["export", str(table), "--to", "verl", "--into", str(tmp_path / "out.parquet")])
-
-    assert code == 2
-    assert "there is no rollouts.json" in capsys.readouterr().err
-    assert not (tmp_path / "out.parquet").exists()
 
 
 def test_export_to_an_unknown_trainer_names_those_there_are(tmp_path: Path) -> None:

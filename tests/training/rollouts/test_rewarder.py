@@ -148,11 +148,6 @@ def test_rewarder_function_that_can_not_be_imported_here_stops_at_the_first_samp
         rewarder_of(rewarders, "absent")("text", ["a"])
 
 
-def test_reward_that_is_none_is_refused() -> None:
-    with pytest.raises(SettingsError, match=r"rollouts\.reward: 'guess' is not one of 'boxed', 'boxed_normalised'"):
-        require_reward(RolloutConfig(reward="guess"))
-
-
 def reward_processes_after(rewarder: Rewarder) -> list[psutil.Process]:
     """The process that a first sample started."""
     before = {process.pid for process in psutil.Process(os.getpid()).children()}
