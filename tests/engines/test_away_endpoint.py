@@ -10,9 +10,7 @@ import pytest
 
 from memagent_batch.domain.turns import Completion
 from memagent_batch.engines.openai.engine import OpenAIEngine
-from memagent_batch.errors import (
-    EngineRefusedError,
-)
+from memagent_batch.errors import EngineRefusedError
 from memagent_batch.tokens.tokenizer import Tokenizer
 from tests.engine_context import context_of
 from tests.engines.scripted_server import THERE, Reply, Script, scripted_server

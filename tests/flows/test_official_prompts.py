@@ -6,13 +6,7 @@ import pytest
 
 from memagent_batch.domain.prompts import AnswerForm
 from memagent_batch.errors import PromptSetError
-from memagent_batch.flows.official_prompts import (
-    MEMAGENT,
-    PI_MEM,
-    OfficialText,
-    Publication,
-    import_official,
-)
+from memagent_batch.flows.official_prompts import MEMAGENT, PI_MEM, OfficialText, Publication, import_official
 from memagent_batch.prompts.files import load_prompt_set, save_prompt_set
 
 TRAINED = AnswerForm.BOXED_AS_TRAINED

@@ -11,13 +11,7 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 from memagent_batch.errors import StorageError, StorageOutageError, SupersededError
-from memagent_batch.runs.claim import (
-    ANSWER_TABLES,
-    publish,
-    remove_leftovers,
-    removed_on_failure,
-    require_claim,
-)
+from memagent_batch.runs.claim import ANSWER_TABLES, publish, remove_leftovers, removed_on_failure, require_claim
 from memagent_batch.store.json_files import read_json
 from memagent_batch.store.location import Location
 
