@@ -250,8 +250,8 @@ def test_list_files_key_that_a_client_reads_as_a_version_of_another_is_refused(s
 @pytest.mark.s3
 def test_list_shards_nothing_in_the_bucket_and_no_bucket_are_refused_by_name(s3_bucket: Location) -> None:
     no_bucket = Location(uri="s3://no-such-bucket/in", storage_options=s3_bucket.storage_options)
-    for place in (s3_bucket / "gone", s3_bucket / "gone/*.txt", no_bucket):
-        with pytest.raises(InputError, match=place.uri.replace("*", r"\*")):
+    for place, named in ((s3_bucket / "gone/*.txt", s3_bucket.uri), (no_bucket, no_bucket.uri)):
+        with pytest.raises(InputError, match=named):
             list_shards(place, settings=AUTO)
 
 
