@@ -48,6 +48,10 @@ async def test_ready_replica_waits_for_the_other_and_later_ones_wait_for_nobody(
     assert await end(of, "third") is NextStep.READ
 
 
+async def test_replica_that_ray_started_again_waits_for_nobody_at_a_board_that_was_started_again() -> None:
+    assert await asyncio.wait_for(end(Starts(), "again", is_new=False), 5) is NextStep.READ
+
+
 async def test_replicas_wait_for_none_that_ray_started_again_for_readings_that_have_ended() -> None:
     board = BoardActor()
     await begun(board, "broken", num_replicas=1)
