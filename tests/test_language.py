@@ -43,9 +43,6 @@ INSTEAD = {
 }
 """Turns of phrase that nobody writes here, and what is written instead."""
 
-ALLOWED: tuple[str, ...] = ()
-"""Parts of sentences that one of them fits by chance."""
-
 
 def texts_of_code(path: Path) -> Iterator[tuple[int, str]]:
     """Line and text of each docstring, comment and message; of files of data without their other strings."""
@@ -87,6 +84,5 @@ def test_texts_have_todays_words() -> None:
         for place, text in texts()
         for pattern, better in phrases
         for match in pattern.finditer(text)
-        if not any(allowed in text for allowed in ALLOWED)
     ]
     assert not found, "\n" + "\n".join(found)

@@ -65,12 +65,6 @@ for _ in range(2):
     assert said == "read\nread\n" * is_shown
 
 
-def test_text_line_is_the_message(capsys: pytest.CaptureFixture[str]) -> None:
-    begin_log(as_json=False)
-    warn_of_failed()
-    assert capsys.readouterr().err == f"{FAILED}\n"
-
-
 def test_line_of_a_library_names_its_logger_and_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(2):
         begin_log(as_json=True)
@@ -367,7 +361,6 @@ def test_run_with_json_log_writes_nothing_else_to_stderr(job: Path) -> None:
     [
         (["answer", "--config", "wrong.yaml"], "did you mean documents?"),
         (["answer", "--config", "missing.yaml", "--log-format=json"], "missing.yaml is not there"),
-        (["answer", "--log-format", "json", "--ask"], "ask"),
         (["anser", "--log-format", "json"], "did you mean answer?"),
     ],
 )

@@ -16,7 +16,6 @@ from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.engines import VllmConfig
 from memagent_batch.config.job import PoolConfig, RolloutConfig
 from memagent_batch.domain.answers import Extraction
-from memagent_batch.domain.readings import Policy
 from memagent_batch.engines.engine import Engine, EngineContext
 from memagent_batch.engines.simulated import SimulatedEngine
 from memagent_batch.errors import SettingsError
@@ -25,7 +24,7 @@ from memagent_batch.plugins import ENGINES, POLICIES, engine_settings, make_poli
 from memagent_batch.policies.direct import TruncatePolicy
 from memagent_batch.policies.overwrite import OverwritePolicy
 from memagent_batch.runs.manifest import public_settings
-from memagent_batch.testing import GuidedEngineContract, PolicyContract
+from memagent_batch.testing import GuidedEngineContract
 from memagent_batch.tokens.tokenizer import Tokenizer
 from memagent_batch.training.rollouts.rewarder import Rewarder
 from memagent_batch.wiring import identify_reader, make_engine
@@ -59,11 +58,6 @@ def score(response: str, references: list[str]) -> float:
     return float(len(response))
 
 
-class TestTwice(PolicyContract):
-    def policy(self, chunk_tokens: int) -> Policy:
-        return TwicePolicy(chunk_tokens=chunk_tokens, memory_tokens=4, answer_tokens=6)
-
-
 class TestSimulated(GuidedEngineContract):
     @pytest.fixture(autouse=True)
     def _model(self, text_model: str) -> None:
@@ -82,11 +76,6 @@ class TestSimulated(GuidedEngineContract):
             sampling=SamplingConfig(),
             load_tokenizer=lambda: Tokenizer(self._text_model),
         )
-
-
-class TestParrot(TestSimulated):
-    def config(self) -> Engine:
-        return Parrot(completion_tokens=4)
 
 
 @pytest.fixture
@@ -128,7 +117,6 @@ def test_policy_of_a_stranger_with_a_wrong_setting_is_refused(settings: dict[str
     [
         ("absent.module:Tree", "ModuleNotFoundError.*PYTHONPATH"),
         (f"{HERE}:Absent", "AttributeError"),
-        ("trucate", "not one of 'overwrite', .* or 'retrieve'; did you mean truncate"),
     ],
 )
 def test_policy_that_is_not_there_is_refused(kind: str, message: str) -> None:

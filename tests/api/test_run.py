@@ -76,11 +76,8 @@ def in_order(memories: pa.Table) -> pa.Table:
     return memories.sort_by(keys).drop_columns(["run_id"]).combine_chunks()
 
 
-@pytest.mark.parametrize("given", [frame_of, table_of])
-def test_second_night_with_other_rows_reads_only_what_changed(
-    text_model: str, tmp_path: Path, given: Callable[[dict[str, Any]], Any]
-) -> None:
-    require_second_night(given, text_model, tmp_path / "scan", executor="local")
+def test_second_night_with_other_rows_reads_only_what_changed(text_model: str, tmp_path: Path) -> None:
+    require_second_night(frame_of, text_model, tmp_path / "scan", executor="local")
 
 
 @pytest.mark.ray
@@ -272,15 +269,8 @@ def test_answer_over_a_bucket_keeps_its_input_there(s3_bucket: Location, text_mo
         ({"documents": table_of(MONDAY).slice(0, 0)}, InputError, "there is no row"),
         ({"documents": []}, InputError, "documents: the list is empty"),
         ({"documents": 7}, InputError, "this int can't be read as a table"),
-        ({"documents": "missing/"}, InputError, "no such file or folder"),
         ({"questions": []}, SettingsError, "no question"),
-        ({"questions": [ma.Question(question=" ")]}, InputError, "column 'question' is empty"),
         ({"max_failed_share": 2}, SettingsError, "max_failed_share"),
-        (
-            {"documents": "missing/", "pool": ma.PoolConfig(replicas=2, max_replicas=1)},
-            SettingsError,
-            "^pool.max_replicas must not",
-        ),
         ({"output": "{folder}"}, OutputError, "holds other files"),
     ],
 )

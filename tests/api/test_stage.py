@@ -23,29 +23,18 @@ import memagent_batch as ma
 from memagent_batch.api import stage
 from memagent_batch.api.stage import AnswerReader
 from memagent_batch.config.job import RunConfig
-from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine
-from memagent_batch.errors import (
-    EngineDeadError,
-    EngineStartError,
-    InputError,
-    MemagentError,
-    OutputError,
-    SettingsError,
-)
-from memagent_batch.executors.actor import ActorLife, ReaderProcess, ReaderTask
+from memagent_batch.errors import EngineStartError, InputError, MemagentError, OutputError, SettingsError
+from memagent_batch.executors.actor import ReaderProcess, ReaderTask
 from memagent_batch.executors.ray import executor, replicas
 from memagent_batch.store.location import Location
-from memagent_batch.tokens.tokenizer import Tokenizer
 from tests import prompt_dependent_engine
 from tests.api.conftest import QUESTIONS, TEXTS, agent_of, by_reading, logged_turns, run_local, table_of
-from tests.engine_context import MadeEngine
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not find the modules of tests
 
-POISON = "arsenic"
 PATIENCE_SECONDS = 120.0
 
 
@@ -208,49 +197,9 @@ def test_actor_killed_in_mid_reading_is_replaced_and_the_rows_are_the_same(text_
     assert by_reading(found) == by_reading(whole)
 
 
-class PoisonedEngine(MadeEngine):
-    """Dies of a word in the prompt."""
-
-    def __init__(self, engine: Engine, *, model: str) -> None:
-        self._engine, self._tokenizer = engine, Tokenizer(model)
-
-    async def start(self) -> None:
-        await self._engine.start()
-
-    async def complete(self, prompt: Prompt, *, seed: int) -> Completion:
-        if POISON in self._tokenizer.decode(prompt.token_ids):
-            raise EngineDeadError("poisoned")
-        return await self._engine.complete(prompt, seed=seed)
-
-    async def stop(self) -> None:
-        await self._engine.stop()
-
-
-class PoisonedLife(ActorLife):
-    async def _start_engine(self) -> Engine:
-        return PoisonedEngine(await super()._start_engine(), model=self._task.agent.model)
-
-
 def reading_by(reader: type[AnswerReader]) -> Callable[..., ray.data.Dataset]:
     """`read_calls` with this class in place of the stage's own."""
     return lambda calls, _, *, task: executor.read_calls(calls, reader, task=task)
-
-
-class PoisonedReader(AnswerReader):
-    def __init__(self, task: ReaderTask, process: ReaderProcess) -> None:
-        super().__init__(task, process)
-        self._life = PoisonedLife(task, process)
-
-
-def test_turn_that_kills_its_engine_four_times_fails_alone_where_no_log_is_kept(
-    text_model: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stage, "read_calls", reading_by(PoisonedReader))
-    dataset = ray.data.from_arrow(table_of({"fine": "a word", "bad": f"a word of {POISON} " * 3}))
-    rows = {row["document_id"]: row for row in rows_of(ma.read(dataset, agent_of(text_model), questions=["Who?"]))}
-    assert rows["fine"]["status"] == "ok"
-    assert (rows["bad"]["status"], rows["bad"]["error_type"]) == ("failed", "EngineRequestError")
-    assert "died 4 times" in rows["bad"]["error_message"]
 
 
 @pytest.mark.parametrize(
@@ -314,7 +263,6 @@ def test_engine_that_can_not_start_is_raised_where_the_dataset_is_consumed(text_
         ({"questions": ["Who?"], "text": "body"}, InputError, "no column 'body'; its columns: 'document_id', 'text'"),
         ({"questions": ["Who?"], "carry": ["status"]}, InputError, "a column 'status' of its own"),
         ({"questions": ["Who?"], "carry": [""]}, SettingsError, "carry_columns.*this is empty"),
-        ({"questions": ["Who?"], "text": None}, SettingsError, "text_column.*not a text"),
         ({"questions": ["Who?"], "log": "{folder}"}, OutputError, "holds other files"),
     ],
 )

@@ -14,7 +14,7 @@ from memagent_batch.flows.audit import bundle
 from memagent_batch.store.location import Location
 from tests.audit.scan import Copy, found
 
-FLIPPED = 24
+FLIPPED = 12
 """Places of a manifest in which a bit is flipped, one after another."""
 
 

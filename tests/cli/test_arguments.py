@@ -23,7 +23,6 @@ from memagent_batch.cli.train import Collect, Train
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.job import JobConfig
 from memagent_batch.config.section import fields_of
-from memagent_batch.domain.answers import Extraction
 from memagent_batch.errors import CountsError, OutputError, SettingsError, StorageError
 
 GIVEN = ["--documents=docs", "--ask=Who?", "--output=run"]
@@ -112,13 +111,6 @@ def test_condition_of_a_second_pass_has_two_names(option: str) -> None:
 
 def test_read_command_questions_with_commas_and_quotes_stay_whole() -> None:
     assert parse('--ask=Who, "what", and [why]?').ask == ("Who?", 'Who, "what", and [why]?')
-
-
-def test_read_command_takes_choices_flags_and_json() -> None:
-    settings = parse("--extraction=raw", "--retry-failed", '--storage-options={"key": "k", "client_kwargs": {"a": 1}}')
-    assert settings.extraction is Extraction.RAW
-    assert settings.retry_failed
-    assert settings.storage_options == {"key": "k", "client_kwargs": {"a": 1}}
 
 
 def test_read_command_reads_a_secret_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,21 +229,6 @@ def test_help_fits_on_a_screen_and_shows_no_types_of_the_code(command: str, caps
     assert lines[1] == "" or command in {"status", "evaluate make"}
     assert len(lines) < 95
     assert not [line for line in lines if re.search(r"tuple\[|dict\[|default factory|\bNone\b|\{\}|VLLM\b,", line)]
-
-
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        ("answer", "Options can also stand in a YAML file"),
-        ("plan", "Options other than --json, --tokens-per-second can also stand in a YAML file"),
-        ("evaluate run", "Options other than --suite, --metric, --policies, --variants can also stand"),
-    ],
-)
-def test_help_says_which_options_a_job_file_may_hold(
-    command: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main([*command.split(), "--help"]) == 0
-    assert said in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", [*map(cli.command_class, cli.COMMANDS)], ids=lambda kind: kind.command)

@@ -95,11 +95,6 @@ def test_diff_of_two_outputs_compares_their_latest_runs(
     assert [(row["document_id"], *row["why"]) for row in rows] == [("b", "document", "reader"), ("d", "document")]
 
 
-def test_diff_of_runs_without_a_difference_says_so(nights: Nights, capsys: pytest.CaptureFixture[str]) -> None:
-    assert diff(nights.output.uri, "--before", "latest") == 0
-    assert capsys.readouterr().out.startswith("0 answers changed, 0 are new, 0 are gone")
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -9,8 +9,6 @@ from memagent_batch.cli import main as cli
 from memagent_batch.cli.evaluate import parse_length
 from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.suite import SUITE_DOCUMENTS, SUITE_FORMAT, SUITE_QUESTIONS
-from memagent_batch.evaluation.tasks import TASKS
-from memagent_batch.store.location import Location
 
 Refused = Callable[..., str]
 
@@ -111,12 +109,6 @@ def test_make_over_half_a_suite_or_other_files_is_refused(tmp_path: Path, refuse
     assert "not finished, or choose an empty folder" in refused()
 
 
-def test_make_all_takes_every_task(tmp_path: Path) -> None:
-    assert make(tmp_path / "suite", tasks="all", lengths="512") == 0
-    tasks = set(pq.read_table(tmp_path / "suite" / "questions.parquet")["task"].to_pylist())
-    assert tasks == set(TASKS)
-
-
 def test_make_with_essays_hides_needles_in_them(tmp_path: Path) -> None:
     (tmp_path / "essays" / "deep").mkdir(parents=True)
     (tmp_path / "essays" / "deep" / "one.txt").write_text("Owls sleep by day. " * 9)
@@ -127,15 +119,3 @@ def test_make_with_essays_hides_needles_in_them(tmp_path: Path) -> None:
     (first, *_) = pq.read_table(tmp_path / "suite" / "documents" / "niah_single_2-512.parquet")["text"].to_pylist()
     assert first.count("Owls sleep") > 5 < first.count("Moles dig")
     assert len(first.replace("Owls sleep by day.", "").replace("Moles dig by night.", "").split()) < 20
-
-
-@pytest.mark.s3
-def test_make_suite_in_a_bucket_is_the_same_as_on_disk(s3_bucket: Location, tmp_path: Path) -> None:
-    options = ["--storage-options", json.dumps(dict(s3_bucket.storage_options))]
-    assert make(tmp_path / "suite") == 0
-
-    assert make((s3_bucket / "suite").uri, *options) == 0
-    assert make((s3_bucket / "suite").uri, *options) == 0
-
-    for name, data in contents(tmp_path / "suite").items():
-        assert (s3_bucket / "suite" / name).read_bytes() == data

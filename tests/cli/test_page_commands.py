@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli import main as cli
-from memagent_batch.pages.spreadsheets import SpreadsheetFormat, export_answers
 from memagent_batch.store.location import Location
 from tests.pages.reviewed_run import Scan, write_scan
 from tests.runs.recorded_nights import Nights
@@ -101,23 +100,6 @@ def rewrite(output: Location, name: str, change: Callable[[pa.Table], pa.Table])
     pq.write_table(change(pq.read_table(path)), path)
 
 
-def _with_notes(table: pa.Table) -> pa.Table:
-    """The updates of a table of memories as the side-by-side turns of `parallel`."""
-    kinds = ["read" if kind == "update" else kind for kind in table.column("kind").to_pylist()]
-    return table.set_column(table.schema.names.index("kind"), table.schema.field("kind"), pa.array(kinds))
-
-
-def test_show_counts_notes_apart_from_changes_of_the_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    output = write_scan(tmp_path, Scan(num_documents=1))
-    arguments = ["show", output.uri, "Nordhafen Logistik 2020/000", "notice-period"]
-    assert cli.main(arguments) == 0
-    (count,) = re.findall(r"turns, (\d+) changed it", capsys.readouterr().out)
-    assert int(count) > 0
-    rewrite(output, "memories", _with_notes)
-    assert cli.main(arguments) == 0
-    assert f"turns, 0 changed it, {count} wrote notes for it" in capsys.readouterr().out
-
-
 def test_locators_stand_beside_spans_wherever_they_are_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -162,12 +144,6 @@ def test_export_answers_writes_one_row_a_reading(scan: str, to: str, capsys: pyt
         assert shown == {"45": "45.0", "30": "30.0", "": ""}
     else:
         assert "xl/worksheets/sheet1.xml" in zipfile.ZipFile(file).namelist()
-
-
-def test_export_answers_goes_to_a_bucket(scan: str, s3_bucket: Location) -> None:
-    target = s3_bucket / "answers.csv"
-    export_answers(Location(uri=scan), target, to=SpreadsheetFormat.CSV)
-    assert target.read_bytes().startswith(b"\xef\xbb\xbfrun_id,")
 
 
 def test_diff_of_one_document_and_question_shows_nothing_else(scan: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from memagent_batch.cli.evaluate import RunSuite, policy_variants, read_variants, vary
+from memagent_batch.cli.evaluate import RunSuite, read_variants, vary
 from memagent_batch.cli.main import read_command
 from memagent_batch.cli.settings import ReaderSettings
 
@@ -37,10 +37,6 @@ def test_vary_settings_go_over_the_base_group_by_group(monkeypatch: pytest.Monke
 def test_vary_variant_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMAGENT_POLICY__CHUNK_TOKENS", "77")
     assert vary(base(), {"policy": {"chunk_tokens": 200}}, name="v").policy.chunk_tokens == 200
-
-
-def test_policy_variants_are_named_after_their_kind() -> None:
-    assert policy_variants(["overwrite"]) == {"overwrite": {"policy": {"kind": "overwrite"}}}
 
 
 def test_read_variants_names_and_settings_are_read_in_order(tmp_path: Path) -> None:

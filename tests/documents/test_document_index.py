@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -93,10 +92,6 @@ def test_text_files_beside_files_that_no_reader_knows_are_read(tmp_path: Path, l
     assert line(tmp_path, InputConfig(on_bad_file=OnBadFile.RECORD)) == "1 document from 2 files"
 
 
-def test_format_text_reads_every_file_as_text(folder: Path, line: Callable[..., str]) -> None:
-    assert line(f"{folder}/*", InputConfig(format="text")) == "5 documents from 5 files"
-
-
 def test_many_files_that_are_left_out_are_counted(folder: Path, line: Callable[..., str]) -> None:
     for number in range(1000):
         (folder / f"{number:04}.txt").write_text("a")
@@ -126,14 +121,6 @@ def test_samples_of_any_order_are_nested_and_lose_no_document(
     assert few.outside is not None
     assert sorted([*taken, *few.outside["document_id"].to_pylist()]) == sorted(names)
     assert taken == [name for name in names if name in taken]
-
-
-def test_every_document_is_taken_by_about_as_many_seeds() -> None:
-    names = [chr(ord("a") + number) for number in range(20)]
-    draws = [sample_documents(index(names), limit=5, seed=seed).taken["document_id"].to_pylist() for seed in range(400)]
-    counts = Counter(name for drawn in draws for name in drawn)
-    assert set(counts) == set(names)
-    assert all(60 <= count <= 140 for count in counts.values()), counts  # 100 are expected, 8.7 is one deviation
 
 
 def test_without_a_limit_all_are_taken_and_a_text_without_a_hash_has_its_id() -> None:

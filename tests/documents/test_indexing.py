@@ -238,12 +238,6 @@ def test_index_carried_columns_come_along_as_text(tmp_path: Path) -> None:
     assert [item.text for item in _fetch(index, Location(uri=str(tmp_path)), values)] == ["a", "b"]
 
 
-def test_index_text_file_with_a_column_asked_for_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("a")
-    with pytest.raises(InputError, match=r"no column 'day'; leave out --input\.carry-columns"):
-        _index(Location(uri=str(tmp_path)), InputConfig(carry_columns=("day",)))
-
-
 def test_index_many_rows_come_in_several_tables(tmp_path: Path) -> None:
     _write_jsonl(["x"] * 2500, tmp_path)
     (shard,) = list_shards(Location(uri=str(tmp_path)), settings=PLAIN)
@@ -328,7 +322,7 @@ def test_require_unique_ids_doubled_id_is_refused_with_both_places(tmp_path: Pat
         require_unique_ids(_index(location), documents=location)
 
 
-@pytest.mark.parametrize("names", [("answer",), ("day", "day"), ("text",)])
+@pytest.mark.parametrize("names", [("answer",), ("day", "day")])
 def test_require_carry_columns_name_that_can_not_stand_is_refused(names: tuple[str, ...]) -> None:
     with pytest.raises(InputError, match=names[0]):
         require_carry_columns(InputConfig(carry_columns=names), reserved={"answer"})
@@ -347,38 +341,14 @@ def test_index_and_fetch_in_a_bucket_texts_come_back(format_: Format, s3_bucket:
     assert [item.text for item in _fetch(index, s3_bucket, values)] == texts
 
 
-@pytest.mark.s3
-def test_index_in_a_bucket_with_options_from_the_environment_works(
-    s3_bucket: Location, s3_endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _write_parquet(["a"], tmp_path)
-    (s3_bucket / "a.parquet").write_bytes((tmp_path / "a.parquet").read_bytes())
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_endpoint)
-    index = _index(Location(uri=s3_bucket.uri))
-    assert index["document_id"].to_pylist() == ["d0"]
-
-
-def _require_texts_of_several_places(places: list[Location]) -> None:
+def test_index_and_fetch_several_places_on_a_disk_each_has_its_own_text(tmp_path: Path) -> None:
     """Two folders with a file of the same name in each, and a file beside them."""
+    folder = Location(uri=str(tmp_path))
+    places = [folder / "one", Location(uri=f"file://{tmp_path}/two/deep"), folder / "two/z.txt"]
     for place in (places[0] / "a.txt", places[1] / "a.txt", places[2]):
         place.write_bytes(place.path.encode())
-    values = InputConfig()
-    (shard,) = list_shards(*places, settings=values)
-    index = pa.concat_tables(index_shard(shard, settings=values, storage_options=places[0].storage_options))
+    (shard,) = list_shards(*places, settings=PLAIN)
+    index = pa.concat_tables(index_shard(shard, settings=PLAIN, storage_options={}))
     assert index["document_id"].to_pylist() == ["one/a.txt", "two/deep/a.txt", "two/z.txt"]
     texts = [item.text for item in _fetch(index, places[0])]
     assert texts == [f"{places[0].path}/a.txt", f"{places[1].path}/a.txt", places[2].path]
-
-
-def test_index_and_fetch_several_places_on_a_disk_each_has_its_own_text(tmp_path: Path) -> None:
-    folder = Location(uri=str(tmp_path))
-    _require_texts_of_several_places(
-        [folder / "one", Location(uri=f"file://{tmp_path}/two/deep"), folder / "two/z.txt"]
-    )
-
-
-@pytest.mark.s3
-def test_index_and_fetch_several_places_in_a_bucket_each_has_its_own_text(s3_bucket: Location) -> None:
-    _require_texts_of_several_places([s3_bucket / "one", s3_bucket / "two/deep", s3_bucket / "two/z.txt"])

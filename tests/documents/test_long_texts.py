@@ -22,8 +22,8 @@ LONG, SHORT = "é" * 501, "é" * 500
 ROWS = [{"document_id": "a", "text": "x"}, {"document_id": "b", "text": LONG}, {"document_id": "c", "text": SHORT}]
 
 
-def _errors(place: Path | Location, settings: InputConfig) -> dict[str, str | None]:
-    table = indexed(place if isinstance(place, Location) else Location(uri=str(place)), settings=settings)
+def _errors(folder: Path, settings: InputConfig) -> dict[str, str | None]:
+    table = indexed(Location(uri=str(folder)), settings=settings)
     return dict(zip(table["document_id"].to_pylist(), table["error"].to_pylist(), strict=True))
 
 
@@ -40,13 +40,6 @@ def test_index_text_file_that_is_too_long_fails_alone(
     errors = _errors(tmp_path, BOUNDED)
     assert [name for name, error in errors.items() if error] == [f"b.txt{ending}"]
     assert f"b.txt{ending}: it has more than 1,000 bytes, the bound of input.max_document_bytes" in str(errors)
-
-
-@pytest.mark.s3
-def test_index_text_file_of_a_store_that_is_too_long_fails_alone(s3_bucket: Location) -> None:
-    for row in ROWS:
-        (s3_bucket / f"{row['document_id']}.txt").write_bytes(row["text"].encode())
-    assert [name for name, error in _errors(s3_bucket, BOUNDED).items() if error] == ["b.txt"]
 
 
 def test_index_text_of_a_column_that_is_too_long_fails_alone(tmp_path: Path) -> None:

@@ -62,21 +62,6 @@ def test_token_windows_lose_nothing_share_their_overlap_and_move_on(
     assert windows.num_shown_tokens == sum(end - start for start, end in windows)
 
 
-@pytest.mark.parametrize(
-    ("breaks", "windows"),
-    [
-        ([4, 9], [(0, 9), (9, 12)]),  # rows that fit together
-        ([3, 6], [(0, 6), (6, 12)]),  # the third would not fit
-        ([1], [(0, 1), (1, 11), (11, 12)]),  # a row that is longer than a chunk is cut
-        ([11], [(0, 10), (10, 12)]),  # and what is left of it goes with the next one
-    ],
-)
-def test_token_windows_close_where_the_next_row_would_not_fit(
-    breaks: list[int], windows: list[tuple[int, int]]
-) -> None:
-    assert list(token_windows(12, chunk_tokens=10, breaks=breaks)) == windows
-
-
 def spans_of(
     token_chars: Sequence[int], *, num_chars: int, chunk_tokens: int, overlap_tokens: int = 0
 ) -> list[ChunkSpan]:

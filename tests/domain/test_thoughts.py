@@ -9,7 +9,6 @@ from memagent_batch.domain.thoughts import after_thoughts, ends_in_thought, othe
     ("text", "said"),
     [
         ("<think>\nWell.\n</think>\n\nnotes\n", "notes"),
-        ("\n<think></think>notes", "notes"),
         ("<think>a</think>\n\n<think>b</think> c", "c"),
         ("<think></think>" * 2000 + "c", "c"),
         ("<think>a</think>b<think>c</think> d", "b<think>c</think> d"),
@@ -17,7 +16,6 @@ from memagent_batch.domain.thoughts import after_thoughts, ends_in_thought, othe
         ("<think>a</think>\n\n", ""),
         ("<think>a</think>notes on the tag <think>", "notes on the tag <think>"),
         ("<think>cut off", None),
-        ("<think>cut off</thi", None),
         ("<think>a</think>\n<think>cut off", None),
     ],
 )
@@ -74,7 +72,6 @@ def test_ends_in_thought_of_a_prompt_tells_whether_its_last_thought_is_open(prom
         ("{{ '<thought>' }}{{ content.split('</thought>')[-1] }}", ["</thought>", "<thought>"]),
         ("<|START_THINKING|><|END_THINKING|>", ["<|END_THINKING|>", "<|START_THINKING|>"]),
         ("<|channel>thought", ["<|channel>"]),
-        ("◁think▷", ["◁think▷"]),
         ("<think>{{ x[thinking] }}</think>/nothink {{ message.channel }} {{ m['channel'] }}", []),
     ],
 )

@@ -269,20 +269,11 @@ async def test_guide_of_an_object_is_its_own_schema(tiny_tokenizer: Tokenizer) -
     assert script.requests[-1]["response_format"]["json_schema"]["schema"]["required"] == ["a"]
 
 
-@pytest.mark.parametrize(
-    ("text", "reason", "outcome"),
-    [
-        ('{"value": "2', "stop", "no object with a value"),
-        ('{"other": "2"}', "stop", "no object with a value"),
-        ("2", "stop", "no object with a value"),
-    ],
-)
-async def test_object_that_is_broken_fails_its_turn(
-    text: str, reason: str, outcome: str, tiny_tokenizer: Tokenizer
-) -> None:
-    with scripted_server(UNKNOWN, object_reply("733"), chat_reply(text, finish_reason=reason)) as script:
+@pytest.mark.parametrize("text", ['{"value": "2', '{"other": "2"}', "2"])
+async def test_object_that_is_broken_fails_its_turn(text: str, tiny_tokenizer: Tokenizer) -> None:
+    with scripted_server(UNKNOWN, object_reply("733"), chat_reply(text)) as script:
         async with started(script, tiny_tokenizer) as engine:
-            with pytest.raises(EngineRequestError, match=outcome):
+            with pytest.raises(EngineRequestError, match="no object with a value"):
                 await engine.complete(prompt_of(tiny_tokenizer, guide=choice_guide("1", "2")), seed=0)
 
 

@@ -110,12 +110,11 @@ async def test_complete_passing_failure_is_tried_again(passing: Reply, tiny_toke
 @pytest.mark.parametrize(
     ("failure", "message", "requests"),
     [
-        (error_reply(500, "busy"), "500: busy", 3),
         (error_reply(503, "busy"), "503: busy", 3),
         (Reply(reset=True), "cut the connection", 6),  # each try over a kept connection, then over a new one
         (Reply(body=b"<html>be back soon</html>"), "that is not a completion", 3),
     ],
-    ids=["500", "503", "reset", "page"],
+    ids=["503", "reset", "page"],
 )
 async def test_complete_failure_that_stays_while_probes_are_answered_fails_the_request(
     failure: Reply, message: str, requests: int, tiny_tokenizer: Tokenizer
@@ -207,14 +206,11 @@ async def test_complete_request_names_every_sampling_field_that_a_server_could_f
         (b'{"choices": [{"text": 3}]}', "choices.0.text"),
         (completion_reply(finish_reason="content_filter").body, "content_filter"),
         (completion_reply(token_ids=[-1]).body, "token_ids.0"),
-        (completion_reply(token_ids=[7, 2**31]).body, "token_ids.1"),
         (completion_reply(token_ids=[]).body, "a text without its tokens"),
         (completion_reply(token_ids=[7] * 9).body, "9 tokens where 8"),
         (completion_reply(logprobs={"token_logprobs": ["NaN"]}).body, "token_logprobs"),
         (usage_reply(prompt_tokens=2).body, "a prompt of 2 tokens where 3 were sent.*cuts"),
-        (usage_reply(prompt_tokens=4).body, "a prompt of 4 tokens where 3 were sent"),
         (usage_reply(prompt_tokens=2**70).body, "prompt_tokens"),
-        (usage_reply(prompt_tokens=-3).body, "prompt_tokens"),
         (usage_reply(prompt_tokens_details={"cached_tokens": 2**70}).body, "cached_tokens"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -249,12 +245,11 @@ async def test_complete_response_that_trickles_in_is_cut_off_at_the_time_out(tin
     ("models", "message"),
     [
         (error_reply(401, f"bad key {KEY}"), r"401: bad key \*\*\*; set MEMAGENT_OPENAI__API_KEY"),
-        (error_reply(403), "403"),
         (error_reply(500), r"500: no \(3 tries\)"),
         (Reply(body=b'{"data": [{"id": "other"}]}'), "does not serve the model tiny; it serves: other"),
         (Reply(body=b'{"data": [{"id": "tiny", "max_model_len": 512}]}'), "window of 512 tokens"),
     ],
-    ids=["401", "403", "500", "other-model", "short-window"],
+    ids=["401", "500", "other-model", "short-window"],
 )
 async def test_start_endpoint_that_cannot_serve_is_refused(
     models: Reply, message: str, tiny_tokenizer: Tokenizer

@@ -214,13 +214,6 @@ def test_chain_leads_from_the_asked_key_to_its_value_over_all_parts_of_the_docum
     assert len(orders) > 2
 
 
-def test_sample_with_another_seed_differs(materials: Materials) -> None:
-    first, again, other = (make_cell(materials, task="niah_multikey_1", seed=seed) for seed in (1, 1, 2))
-
-    assert first == again
-    assert not {sample.document for sample in first} & {sample.document for sample in other}
-
-
 def test_length_without_room_for_the_needles_is_refused_with_the_least_one(text_model: str) -> None:
     materials = Materials(meter=TokenMeter(Tokenizer(text_model)), texts=prose())
     with pytest.raises(SettingsError, match=r"--lengths: 130 tokens are too few for niah_multivalue, which .* or more"):

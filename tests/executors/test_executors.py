@@ -10,7 +10,7 @@ import pytest
 
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.job import ExecutorKind, JobConfig
-from memagent_batch.errors import InputError, SettingsError
+from memagent_batch.errors import SettingsError
 from memagent_batch.executors import executor
 from memagent_batch.executors.executor import LOCAL_BYTES, LOCAL_FILES, choose_executor
 from memagent_batch.executors.local import LocalExecutor
@@ -67,11 +67,10 @@ def read_and_plan(job: JobConfig) -> tuple[Mapping[str, Any], Manifest]:
 @pytest.mark.parametrize(
     ("values", "replicas"),
     [
-        ({}, 2),
-        ({"follow_ups": {"evidence": True}}, 1),
+        ({"follow_ups": {"evidence": True}}, 2),
         ({"policy": {"kind": "parallel", "chunk_tokens": 50, "question_tokens": 60, "memory_tokens": 40}}, 1),
     ],
-    ids=["overwrite", "follow_ups", "parallel"],
+    ids=["follow_ups", "parallel"],
 )
 def test_job_writes_the_same_tables_by_both_executors(
     text_model: str, tmp_path: Path, values: dict[str, Any], replicas: int
@@ -99,23 +98,6 @@ def test_second_attempt_by_the_other_executor_asks_nothing_again(
     assert second["changes"]["turns"]["asked"] == 0
     assert require_manifest(Location(uri=job.output))["run_id"] == second["run_id"]
     assert capsys.readouterr().out == ""
-
-
-def test_paged_table_is_grouped_by_document(text_model: str, tmp_path: Path) -> None:
-    rows = [
-        {"document_id": name, "page": page, "text": f"page {page} of {name}"} for page in (2, 1) for name in ("a", "b")
-    ]
-    for number, row in enumerate(rows):  # pages of one document in several files
-        pq.write_table(pa.Table.from_pylist([row]), tmp_path / f"{number}.parquet")
-    paged = {"documents": str(tmp_path / "*.parquet"), "input": {"order_columns": ("page",)}}
-    manifest = answer(settings(tmp_path / "..", text_model, ExecutorKind.LOCAL, **paged, output=str(tmp_path / "run")))
-    assert (manifest["counts"]["asked"], manifest["counts"]["ok"]) == (4, 4)
-
-
-def test_error_of_a_task_is_raised_as_it_is(text_model: str, tmp_path: Path) -> None:
-    job = settings(tmp_path, text_model, ExecutorKind.LOCAL, input={"document_id_column": "name"})
-    with pytest.raises(InputError, match="name"):
-        answer(job)
 
 
 @pytest.mark.parametrize(

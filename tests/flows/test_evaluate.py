@@ -170,27 +170,6 @@ def test_evaluate_run_failed_samples_stay_in_the_n_until_the_suite_is_mended(
     assert len(read) == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--documents=x"], "--suite: it has its own documents, questions and metrics"),
-        (["--ask", "Who?"], "there is no option --ask"),
-        (["--policies", "guess"], "variant 'guess': policy"),
-        (["--window-tokens=50"], "lower one of these in policy, or raise window_tokens"),
-        (["--suite", "gone"], "gone: no such file or folder; check the path"),
-        (["--colour=blue"], "there is no option --colour"),
-    ],
-)
-def test_evaluate_run_bad_argument_is_refused_before_anything_is_read(
-    job: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert evaluate(job, *arguments) == 2
-    said = capsys.readouterr().err
-    assert message in said
-    assert "Traceback" not in said
-    assert not (job / "out" / "runs").exists()
-
-
 def test_evaluate_report_of_a_finished_evaluation_shows_its_scores_and_traces(
     finished: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -161,18 +161,6 @@ def test_job_whose_document_is_away_ends_with_1_and_the_same_command_reads_it(
     assert {row["status"] for row in rows.values()} == {"ok"}
 
 
-def test_job_in_which_every_reading_fails_writes_its_tables_and_ends_with_4(
-    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = [{"document_id": name, "text": None} for name in ("a", "b")]
-    pq.write_table(pa.Table.from_pylist(rows, schema=TEXTS), tmp_path / "documents.parquet")
-    assert main(["answer", *arguments]) == 4
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert last.startswith("failed: 2 of 2 readings failed (2 x DocumentError: ")
-    assert "the text is null" in last
-    assert json.loads((tmp_path / "run" / "manifest.json").read_text())["counts"]["failed"] == 2
-
-
 def test_job_with_a_share_of_failed_readings_ends_with_0_or_4_as_was_asked(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -160,13 +160,6 @@ def test_page_more_or_less_in_the_middle_costs_its_chunks_though_all_later_ones_
     assert stream.tables(manifest) == other.tables(other.night(third))
 
 
-def test_page_at_the_end_costs_the_last_chunk_alone(text_model: str, tmp_path: Path) -> None:
-    stream = Pages(tmp_path, text_model, **_paged(break_at="rows"))
-    stream.night({"a": text_of("a", days=7)})
-    manifest = stream.night({"a": text_of("a", days=8)})
-    assert {path for path in stream.asked(manifest) if path.startswith("read/")} == {"read/1/2"}
-
-
 def test_document_that_shrank_asks_its_new_end_and_shows_no_turn_of_its_old_one(
     text_model: str, tmp_path: Path
 ) -> None:

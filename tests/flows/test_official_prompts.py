@@ -4,16 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from memagent_batch.domain.prompts import AnswerForm, split_slots
+from memagent_batch.domain.prompts import AnswerForm
 from memagent_batch.errors import PromptSetError
-from memagent_batch.flows.official_prompts import (
-    MEMAGENT,
-    PI_MEM,
-    PUBLICATIONS,
-    OfficialText,
-    Publication,
-    import_official,
-)
+from memagent_batch.flows.official_prompts import MEMAGENT, PI_MEM, OfficialText, Publication, import_official
 from memagent_batch.prompts.files import load_prompt_set, save_prompt_set
 
 TRAINED = AnswerForm.BOXED_AS_TRAINED
@@ -63,12 +56,6 @@ def test_import_official_takes_the_texts_with_our_slot_names(tmp_path: Path) -> 
     assert "RL-MemoryAgent-14B" in prompts.note
 
 
-def test_import_official_offers_the_braces_that_training_showed(tmp_path: Path) -> None:
-    prompts = import_official(write(tmp_path, CODE), publications=STAND_INS)
-    shown = ["".join(map(str, split_slots(prompts.answers[form]))) for form in (AnswerForm.BOXED, TRAINED)]
-    assert [text.split("in ")[1] for text in shown] == ["\\boxed{}", "\\boxed{{}}"]
-
-
 def test_import_official_of_a_sentence_text_alone_is_not_called_trained_on(tmp_path: Path) -> None:
     prompts = import_official(write(tmp_path, CODE.replace(repr(BOXED), "''")), publications=STAND_INS)
     assert set(prompts.answers) == {AnswerForm.SENTENCE}
@@ -116,8 +103,3 @@ def test_import_official_of_code_that_lacks_a_text_names_it_and_its_source(
 ) -> None:
     with pytest.raises(PromptSetError, match=message):
         import_official(write(tmp_path, code), publications=STAND_INS)
-
-
-@pytest.mark.parametrize("published", PUBLICATIONS)
-def test_published_hashes_are_whole(published: Publication) -> None:
-    assert {len(bytes.fromhex(sha256)) for sha256 in published.sha256.values()} == {32}

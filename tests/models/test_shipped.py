@@ -44,7 +44,3 @@ def test_question_of_another_form_warns_in_one_line(question: str, caplog: pytes
 
 def test_another_model_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     assert warnings_of(caplog, "Which law governs?", model="other") == []
-
-
-def test_taught_questions_are_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    assert warnings_of(caplog, EXAMPLE) == []

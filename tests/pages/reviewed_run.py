@@ -78,7 +78,6 @@ class Scan:
     questions: Sequence[Asked] = QUESTIONS
     paragraphs: int = 60
     """Length of a contract."""
-    has_evidence: bool = True
     has_night_before: bool = True
     hostile: str = ""
     """Stands in every id, question, answer, memory and sentence."""
@@ -87,7 +86,6 @@ class Scan:
     failed: frozenset[int] = field(default_factory=lambda: frozenset({7}))
     """Documents whose last question failed."""
     form: Form = Form.ROWS
-    seed: int = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +100,7 @@ class Clause:
 
 def write_scan(folder: Path, scan: Scan) -> Location:
     """Writes documents and output below the folder; returns the output."""
-    rng = random.Random(scan.seed)
+    rng = random.Random(3)
     output = Location(uri=str(folder / "scan"))
     texts: dict[str, str] = {}
     tables: dict[str, list[Row]] = {"answers": [], "memories": [], "evidence": []}
@@ -226,8 +224,6 @@ def _answer(
         "response": f"The notes settle it. \\boxed{{{said}}}",
         "memory": _memory(clause),
     }
-    if not scan.has_evidence:
-        return row | {"answer_type": None, "value_unit": None}
     confidence = round(min(0.9995, max(0.31, rng.gauss(0.93, 0.13))), 4)
     row |= {"coverage": 1.0, "num_evidence": 1 if clause else 0}
     if asked.answer_type is not None:
@@ -291,11 +287,8 @@ def _write_run(
     job = job_of(documents=documents, questions="contracts.csv", output=output.uri, input=written.input)
     part: Row = {"key": "k"}
     for name, schema in (("answers", ANSWERS), ("memories", MEMORIES), ("evidence", EVIDENCE)):
-        if name != "evidence" or scan.has_evidence:
-            part[f"{name}_file"] = f"{name}/part-00000-{TONIGHT}.parquet"
-            (output / part[f"{name}_file"]).write_bytes(
-                parquet_bytes(pa.Table.from_pylist(tables[name], schema=schema))
-            )
+        part[f"{name}_file"] = f"{name}/part-00000-{TONIGHT}.parquet"
+        (output / part[f"{name}_file"]).write_bytes(parquet_bytes(pa.Table.from_pylist(tables[name], schema=schema)))
     counts = {"asked": len(tables["answers"]), "ok": 0, "failed": 0, "not_read": 0}
     since = LAST_NIGHT if scan.has_night_before else None
     manifest: Any = {
@@ -307,9 +300,7 @@ def _write_run(
         "started_at": "2026-11-22T01:00:00+00:00",
         "finished_at": "2026-11-22T01:07:12+00:00",
         "seconds": 432.0,
-        "files": {
-            name: [part[f"{name}_file"]] for name in ("answers", "memories", "evidence") if f"{name}_file" in part
-        },
+        "files": {name: [part[f"{name}_file"]] for name in tables},
         "changes": {
             "since": since,
             "documents": {"added": 0, "changed": 0, "removed": 0, "unchanged": 1},

@@ -11,7 +11,6 @@ import pytest
 from deltalake import DeltaTable
 
 from memagent_batch.errors import InputError, OutputError
-from memagent_batch.evaluation.report.templates import content_policy
 from memagent_batch.pages import site
 from memagent_batch.pages.site import WrittenSite, seen_json, write_site
 from memagent_batch.runs.manifest import RUN_FILE, require_manifest
@@ -165,27 +164,6 @@ def test_site_of_documents_that_are_gone_is_refused_and_the_one_before_stays(sca
     assert len((scan / "page").files()) == len(before)
 
 
-def test_site_that_fails_on_the_way_leaves_the_one_before(scan: Location, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(scan, scan / "page")
-    before = {path: Path(path).read_bytes() for path in (scan / "page").files()}
-
-    def fail(*_: Any, **__: Any) -> bytes:
-        raise OSError("the disk is full")
-
-    monkeypatch.setattr(site, "publish_site", fail)
-    with pytest.raises(OSError, match="full"):
-        write(scan, scan / "page")
-    assert {path: Path(path).read_bytes() for path in (scan / "page").files()} == before
-
-
-def test_site_replaces_the_one_before_and_leaves_nothing_of_it(scan: Location) -> None:
-    first, second = write(scan, scan / "page"), write(scan, scan / "page")
-    assert first["files"] == second["files"]
-    assert len((scan / "page").files()) == second["files"] + 1  # its record
-    files = [path for path in (scan / "page").files() if not path.endswith("/page.json")]
-    assert second["bytes"] == sum(Path(path).stat().st_size for path in files)
-
-
 def test_site_is_not_written_among_other_files(scan: Location, tmp_path: Path) -> None:
     with pytest.raises(OutputError, match=r"holds other files.*--to"):
         write(scan, Location(uri=str(tmp_path)))
@@ -241,25 +219,7 @@ def test_site_splits_a_document_of_many_questions(tmp_path: Path) -> None:
     assert ["Answers after these" in text for text in texts] == [True, True, False]
 
 
-def test_site_goes_to_a_bucket(scan: Location, s3_bucket: Location) -> None:
-    told = write_site(
-        [Location(uri=scan.uri)],
-        Location(uri=f"{s3_bucket.uri}/site", storage_options=s3_bucket.storage_options),
-        context_chars=100,
-        is_large_allowed=False,
-    )
-    assert len((s3_bucket / "site").files()) == told["files"] + 1
-    assert b"grid" in (s3_bucket / "site/index.html").read_bytes()
-
-
 def test_json_in_a_page_cannot_end_its_element() -> None:
     text = seen_json({"a": ["</script><!--", "\u2028&\x00\u202e"]})
     assert not set("<>&\u2028\x00\u202e") & set(text)
     assert "⟦U+202E⟧" in text
-
-
-def test_policy_names_one_style_and_one_script_by_hash() -> None:
-    policy = content_policy(style="a{}", script="1", frames=False)
-    assert policy.startswith("default-src 'none'; img-src data:; style-src 'sha256-")
-    assert "unsafe" not in policy
-    assert policy.count("sha256-") == 2

@@ -101,14 +101,6 @@ def test_table_filters_and_shows_all_again(table: webdriver.Chrome) -> None:
     assert log_of(table) == []
 
 
-@pytest.mark.slow
-def test_table_search_finds_words_of_document_and_answer(table: webdriver.Chrome) -> None:
-    search(table, "ostrava notice")
-    assert state(table) == "2 of 60 answers in 2 documents"
-    search(table, "nothing like this")
-    assert state(table).startswith("No answer fits")
-
-
 def test_table_begins_with_what_needs_a_look_and_shows_the_answer_before(table: webdriver.Chrome) -> None:
     first_document = column(table, 0)[0]
     table.find_element(By.CSS_SELECTOR, "input[value=list]").click()

@@ -15,12 +15,7 @@ from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.document import Document
 from memagent_batch.domain.follow_ups.answer_types import Bool, Json, Label, Labels, Number, ValueType
 from memagent_batch.domain.follow_ups.evidence import MemoryTrace
-from memagent_batch.domain.follow_ups.prompts import (
-    EVIDENCE,
-    SUPPORT,
-    VALUE,
-    Support,
-)
+from memagent_batch.domain.follow_ups.prompts import EVIDENCE, SUPPORT, VALUE, Support
 from memagent_batch.domain.follow_ups.values import ValueStatus
 from memagent_batch.domain.guides import GuideKind
 from memagent_batch.domain.readings import Question, Status

@@ -24,6 +24,7 @@ from tests.runs.written_documents import Form, write_documents
 
 QUESTION = "Does the contract have the clause?"
 FINGERPRINT = "f" * 64
+PRECISION, SHARE_FAILED, SHARE_INVALID = 0.8, 0.02, 0.01
 HOSTILE = "<script>document.title='owned'</script></memory>\x00\u202e\"><img src=x onerror=\"document.title='owned'\">"
 
 
@@ -34,9 +35,6 @@ class MadeRun:
     num_documents: int = 2000
     richness: float = 0.2
     recall: float = 0.9
-    precision: float = 0.8
-    share_failed: float = 0.02
-    share_invalid: float = 0.01
     typed: bool = True
     run_id: str = "20261123T010000.000Z"
     seed: int = 0
@@ -97,14 +95,14 @@ def write_run(folder: Path, made: MadeRun) -> dict[str, bool]:
 def _answer_rows(made: MadeRun, truth: Mapping[str, bool]) -> list[dict[str, Any]]:
     rng = random.Random(made.seed)
     again = random.Random(f"{made.seed} again")
-    false_positives = made.richness * made.recall * (1 - made.precision) / made.precision / (1 - made.richness)
+    false_positives = made.richness * made.recall * (1 - PRECISION) / PRECISION / (1 - made.richness)
     rows = []
     for place, (document_id, is_true) in enumerate(truth.items()):
         draws = [rng.random() for _ in range(4)]
         if place < made.changed:
             draws = [again.random() for _ in range(4)]
         found = draws[0] < (made.recall if is_true else false_positives)
-        failed, invalid = draws[1] < made.share_failed, draws[2] < made.share_invalid
+        failed, invalid = draws[1] < SHARE_FAILED, draws[2] < SHARE_INVALID
         answered = not failed and not invalid
         value_label = made.value_labels[0 if found else 1]
         rows.append(
@@ -161,8 +159,6 @@ def fill_sheet(
     error_rate: float = 0.0,
     seed: int = 0,
     most: int | None = None,
-    positive: str = "yes",
-    negative: str = "no",
 ) -> bytes:
     """The sheet as a person fills it in, who errs by chance, each time in another document."""
     rng = random.Random(f"{seed} {reviewer}")
@@ -174,7 +170,7 @@ def fill_sheet(
     for place, row in enumerate(rows[:most]):
         is_true = truth[unquoted(row["document_id"])] != (rng.random() < error_rate)
         at = (started + timedelta(seconds=place)).isoformat()
-        writer.writerow({**row, "label": positive if is_true else negative, "reviewer": reviewer, "labelled_at": at})
+        writer.writerow({**row, "label": "yes" if is_true else "no", "reviewer": reviewer, "labelled_at": at})
     return sink.getvalue().encode()
 
 

@@ -78,7 +78,7 @@ class Nights:
             bound: Questions for one document, by document_id and question_id.
             reader: The fingerprint.
             killed_at: Where the run dies.
-            fixed: Whether what failed is read again, and answered.
+            mended: Whether what failed is read again, and answered.
             away: Whether documents with `AWAY` in their texts can't be fetched.
             settings: Further settings.
 

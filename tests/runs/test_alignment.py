@@ -22,13 +22,10 @@ def one(string: str, text: str = TEXT, **spans: object) -> tuple[Alignment, str 
     [
         ("31. März 2024", Alignment.EXACT, "31. März 2024"),
         ("31.  ma\u0308rz\n2024", Alignment.FOLDED, "31. März 2024"),
-        ("änderungen bedürfen", Alignment.FOLDED, "ÄNDERUNGEN bedürfen"),
         ("tokyo ltd", Alignment.FOLDED, "Ｔｏｋｙｏ Ltd"),
         ("2024. Änderungen", Alignment.FOLDED, "2024.\r\nÄNDERUNGEN"),
-        ("東京株式会社", Alignment.EXACT, "東京株式会社"),
         ("der Vertrag endete am 31 März 2024", Alignment.NONE, None),
         ("Barcelona", Alignment.NONE, None),
-        ("xyz", Alignment.NONE, None),
         (" ", Alignment.EXACT, " "),
         ("\u3000\u3000", Alignment.NONE, None),
     ],

@@ -2,7 +2,6 @@
 
 import pytest
 
-from memagent_batch.cli.main import main
 from memagent_batch.config.job import PoolConfig, RunConfig
 from memagent_batch.runs.bounds import Rates, Spent, bound_met, estimate, has_bounds
 
@@ -66,18 +65,3 @@ def test_estimate_divides_tokens_by_speed_and_multiplies_hours_by_price() -> Non
         "cost_at_least": 5.0,
         "cost_at_most": 7.5,
     }
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--tokens-per-second", "0"], "--tokens-per-second: 0 is not above 0.0"),
-        (["--tokens-per-second", "many"], "--tokens-per-second: 'many' is not a number"),
-        (["--tokens-per-second", "10", "--price-per-hour", "nan"], "price_per_hour: 'nan' is not a number"),
-    ],
-)
-def test_plan_rate_that_is_no_rate_is_refused(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["plan", "--documents=docs", "--ask=Who?", "--output=run", *arguments]) == 2
-    assert said in capsys.readouterr().err

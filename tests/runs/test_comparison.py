@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memagent_batch.domain.follow_ups.answer_types import Number
 from memagent_batch.errors import OutputError
 from memagent_batch.runs.comparison import DIFFERENCES, compare_runs
 from memagent_batch.runs.history import find_run, finished_runs
@@ -108,16 +107,6 @@ def test_differences_of_questions_and_samples_that_come_and_go(nights: Nights) -
     }
 
 
-def test_differences_of_questions_bound_to_one_document_stay_with_it(nights: Nights) -> None:
-    nights.run({"a": "one", "b": "two"}, {}, bound={("a", "q"): "Why?", ("b", "q"): "Who?"})
-    nights.run({"a": "other", "b": "two"}, {}, bound={("a", "q"): "Why?", ("b", "r"): "When?"})
-    assert brief(differences(nights)) == [
-        ("a", "q", "changed", ["document"], "one", "other"),
-        ("b", "r", "added", ["question"], None, "two"),
-        ("b", "q", "removed", ["question"], "two", None),
-    ]
-
-
 def test_differences_of_another_extraction_name_it(nights: Nights) -> None:
     nights.run({"a": "one"}, Q)
     nights.run({"a": "one"}, Q, extraction="raw")
@@ -186,16 +175,6 @@ def test_differences_turn_the_answers_before_into_those_after(
         assert told == stands[1]
 
 
-@pytest.mark.s3
-def test_differences_in_a_bucket_are_the_same(nights: Nights, s3_bucket: Location) -> None:
-    bucket = Nights(s3_bucket / "scan")
-    for place in (nights, bucket):
-        place.run({"a": "one", "b": "two"}, Q)
-        place.run({"a": "other", "c": "three"}, Q)
-    assert brief(differences(bucket)) == brief(differences(nights))
-    assert differences(nights, bucket) == []
-
-
 def test_differences_of_a_reading_that_was_not_read_show_it_as_such_and_once(nights: Nights) -> None:
     for away in (True, True, False):
         nights.run({"a": AWAY, "b": "one"}, Q, away=away)
@@ -230,11 +209,3 @@ def test_value_whose_turn_failed_and_is_asked_again_has_changed(nights: Nights, 
     changed = [("0", "changed", ["same inputs"], None, None, "ok", '{"price":5}')]
     assert value_differences(nights, first, second) == value_differences(nights, first, third) == changed
     assert value_differences(nights, second, third) == []
-
-
-def test_values_of_another_type_are_shown_beside_each_other(nights: Nights, text_model: str) -> None:
-    first = night(nights, FIVE, model=text_model)
-    second = night(
-        nights, {"value_status": "ok", "value": "5", "value_number": 5.0}, value_type=Number(), model=text_model
-    )
-    assert value_differences(nights, first, second) == [("0", "changed", ["type"], "ok", '{"price":5}', "ok", "5")]

@@ -113,19 +113,6 @@ def test_record_that_can_not_be_read_is_named(nights: Nights) -> None:
     assert nights.answers()["a", "q"] == "one"
 
 
-@pytest.mark.s3
-def test_history_in_a_bucket_is_kept_and_found(s3_bucket: Location) -> None:
-    nights = Nights(s3_bucket / "scan")
-    runs = [nights.run({"a": "one", name: "two"}, QUESTIONS)["run_id"] for name in ("b", "c")]
-    assert finished_runs(nights.output) == runs
-    assert [row["document_id"] for row in nights.table("removed")] == ["b"]
-    for path in (nights.output / "runs").files():
-        if runs[1] not in path or path.endswith("manifest.json"):  # a folder that was deleted, a kill that cut short
-            nights.output.fs.rm_file(path)
-    assert nights.run({"a": "other"}, QUESTIONS)["changes"]["documents"]["removed"] == 1
-    assert finished_runs(nights.output)[0] == runs[1]
-
-
 TWO_QUESTIONS = {"q": "Why?", "r": "Who?"}
 
 

@@ -53,22 +53,6 @@ def test_night_without_any_change_writes_no_table_file(nights: Nights) -> None:
     assert list(compare_runs(before, after)) == []
 
 
-def test_night_with_one_new_document_writes_its_part_alone(nights: Nights) -> None:
-    nights.run(DOCUMENTS, QUESTIONS)
-    files = files_of(nights)
-    nights.run({**DOCUMENTS, "e": "owl"}, QUESTIONS)
-    new = {path for path in files_of(nights) if path not in files}
-    assert len(new) == 2  # one of answers, one of memories
-    assert files.items() <= files_of(nights).items()
-    assert nights.answers() == {
-        ("a", "q"): "fox",
-        ("b", "q"): "dog",
-        ("c", "q"): None,
-        ("d", "q"): None,
-        ("e", "q"): "owl",
-    }
-
-
 @pytest.mark.parametrize(
     ("documents", "change", "kept"),
     [

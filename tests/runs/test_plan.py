@@ -213,12 +213,6 @@ def test_pending_a_new_question_of_an_old_document_opens_no_log_file() -> None:
     assert part["turn_files"].to_pylist() == [["1.parquet"]]
 
 
-def test_plan_samples_ask_each_question_that_often() -> None:
-    plan = plan_of([document_of("a")], [question_of("q")], samples=3)
-    assert pending(plan) == [("a", "q", 0), ("a", "q", 1), ("a", "q", 2)]
-    assert plan.num_readings == plan.counts(EMPTY).asked == 3
-
-
 def test_plan_joins_questions_for_all_and_for_one() -> None:
     plan = plan_of([document_of("a"), document_of("b")], [question_of("all"), question_of("one", document_id="a")])
     assert sorted(pending(plan)) == [("a", "all", 0), ("a", "one", 0), ("b", "all", 0)]

@@ -103,16 +103,6 @@ def test_close_run_whose_files_hold_other_rows_than_reported_is_refused(tmp_path
         closed(run, plan, reports)
 
 
-def test_close_run_whose_files_a_newer_attempt_removed_is_superseded(tmp_path: Path) -> None:
-    plan = plan_of(readable=0, broken=2)
-    run = begun(tmp_path, plan)
-    reports = written(run, plan)
-    newer = begun(tmp_path, plan)
-    remove_unpublished(newer.output, tables=ANSWER_TABLES, run_id=run.run_id)
-    with pytest.raises(SupersededError, match=newer.run_id):
-        closed(run, plan, reports)
-
-
 def test_close_run_whose_files_a_newer_attempt_removed_before_they_were_hashed_is_superseded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

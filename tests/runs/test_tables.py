@@ -4,8 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import pandas as pd
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.ipc
@@ -276,21 +274,6 @@ async def test_count_rows_counts_what_the_files_hold(tmp_path: Path, table_forma
     assert sum(count_rows(folder.at(path)) or 0 for path in folder.files()) == 8
 
 
-async def test_tables_open_in_pyarrow_pandas_and_duckdb(tmp_path: Path) -> None:
-    tables = await mixed_tables(tmp_path / "run")
-    parquet, arrow = tmp_path / "answers.parquet", tmp_path / "answers.arrow"
-    parquet.write_bytes(table_bytes(tables.answers, table_format=TableFormat.PARQUET))
-    arrow.write_bytes(table_bytes(tables.answers, table_format=TableFormat.ARROW))
-    expected = ["ok", "ok", "failed", "failed"]
-    assert pq.read_table(parquet)["status"].to_pylist() == expected
-    assert pd.read_parquet(parquet)["status"].tolist() == expected
-    assert duckdb.read_parquet(str(parquet)).select("status").fetchall() == [(status,) for status in expected]
-    assert pa.feather.read_table(arrow)["status"].to_pylist() == expected
-    assert pd.read_feather(arrow)["status"].tolist() == expected
-    opened = pa.ipc.open_file(arrow).read_all()
-    assert duckdb.from_arrow(opened).select("status").fetchall() == [(status,) for status in expected]
-
-
 async def test_memories_keep_word_keeps_the_memory_and_is_marked_as_no_change(tmp_path: Path) -> None:
     run = RecordedRun(tmp_path, documents=["a"])
     await run.read("a", memories=[("keep", STOP), ("news", STOP), ("keep\n\nNothing new.", STOP)])
@@ -314,12 +297,6 @@ async def test_memories_show_what_follows_a_thought_and_what_was_kept_where_it_w
         ("on <think>", True),
         ("on <think>", False),
     ]
-
-
-async def test_memories_of_prompts_that_end_in_a_thought_show_what_follows_it(tmp_path: Path) -> None:
-    run = RecordedRun(tmp_path, documents=["a"])
-    await run.read("a", memories=[("hm</think>news", STOP), ("hm", CUT)])
-    assert run.tables(opens_thought=True).memories["memory"].to_pylist() == ["news", "news", "news"]
 
 
 async def test_answers_without_an_answer_that_were_cut_name_the_budget(tmp_path: Path) -> None:

@@ -4,10 +4,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
-
-from memagent_batch.store.location import Location
-from memagent_batch.store.parquet import read_parquet
 
 TABLE = pa.table(
     {"a": pa.array(range(1000)), "b": pa.array(["text"] * 1000), "c": pa.array([None] * 1000, pa.string())}
@@ -22,20 +18,7 @@ print(len(os.listdir("/proc/self/task")) - before, table.num_rows)
 """
 
 
-def test_read_parquet_gives_the_table_or_its_columns_in_their_order(tmp_path: Path) -> None:
-    pq.write_table(TABLE, tmp_path / "a.parquet")
-    place = Location(uri=str(tmp_path / "a.parquet"))
-    assert read_parquet(place).equals(TABLE)
-    assert read_parquet(place, columns=["a", "c"]).equals(TABLE.select(["a", "c"]))
-
-
 def test_read_parquet_leaves_no_thread_that_the_end_of_the_process_could_meet(tmp_path: Path) -> None:
     pq.write_table(TABLE, tmp_path / "a.parquet")
     command = [sys.executable, "-c", COUNTED, str(tmp_path / "a.parquet")]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "0 1000\n"
-
-
-def test_read_parquet_what_is_none_is_an_error_of_arrow(tmp_path: Path) -> None:
-    (tmp_path / "a.parquet").write_bytes(b"PAR1 and no more")
-    with pytest.raises(pa.ArrowInvalid):
-        read_parquet(Location(uri=str(tmp_path / "a.parquet")))

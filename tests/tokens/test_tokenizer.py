@@ -1,5 +1,4 @@
 import json
-import pickle
 import subprocess
 import sys
 import unicodedata
@@ -270,11 +269,6 @@ def test_prompt_tokens_hold_control_tokens_only_where_the_chat_template_puts_the
 def test_prompt_tokens_first_memory_is_in_both_forms(tokenizer: Tokenizer) -> None:
     memory = tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED).first_memory
     assert tokenizer.decode(list(memory.token_ids)) == memory.text == DEFAULT_PROMPTS.first_memory
-
-
-def test_prompt_tokens_sent_to_another_process_stay_equal(tokenizer: Tokenizer) -> None:
-    tokens = tokenizer.prompt_tokens(DEFAULT_PROMPTS, answer_form=AnswerForm.BOXED)
-    assert pickle.loads(pickle.dumps(tokens)) == tokens
 
 
 def test_chat_template_that_drops_the_content_is_refused(tmp_path: Path) -> None:

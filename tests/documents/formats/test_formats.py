@@ -26,11 +26,6 @@ def test_format_of_known_ending_is_its_format(path: str, expected: Format) -> No
     assert format_of(path, where=path, remedy="") is expected
 
 
-def test_format_of_unknown_ending_is_refused_with_the_remedy() -> None:
-    with pytest.raises(InputError, match=r"a\.pdf: .*do this"):
-        format_of("a.pdf", where="x/a.pdf", remedy="do this")
-
-
 @pytest.mark.parametrize("path", ["a.jsonl.xz", "a.parquet.gz", "a.feather.zst", "a.zip"])
 def test_format_of_compressed_file_is_refused_with_unpacking(path: str) -> None:
     with pytest.raises(InputError, match="unpack"):

@@ -15,7 +15,6 @@ from memagent_batch.errors import InputError
         ("delta:///lake/t", LakeKind.DELTA, "/lake/t", None),
         ("delta:///lake/t@12", LakeKind.DELTA, "/lake/t", "12"),
         ("delta:///lake/me@home/t", LakeKind.DELTA, "/lake/me@home/t", None),
-        ("delta:///lake/t@2026-01-31T00:00:00Z", LakeKind.DELTA, "/lake/t", "2026-01-31T00:00:00Z"),
         ("delta://s3://bucket/t@3", LakeKind.DELTA, "s3://bucket/t", "3"),
         ("iceberg://prod/db.t", LakeKind.ICEBERG, "prod/db.t", None),
         ("iceberg://prod/a.b.t@main", LakeKind.ICEBERG, "prod/a.b.t", "main"),

@@ -10,12 +10,6 @@ ROWS = [
 ]
 
 
-def test_locators_of_a_span_are_the_places_that_it_touches() -> None:
-    assert locators(ROWS, char_start=1, char_end=5) == ("page 1",)
-    assert locators(ROWS, char_start=4, char_end=10) == ("page 1", "page 3")
-    assert locators(ROWS, char_start=9, char_end=99) == ("page 3",)
-
-
 def test_located_names_one_place_or_the_first_and_the_last() -> None:
     assert located(ROWS, char_start=1, char_end=5) == "page 1"
     assert located(ROWS, char_start=4, char_end=10) == "page 1 to page 3"
@@ -23,12 +17,6 @@ def test_located_names_one_place_or_the_first_and_the_last() -> None:
     unnamed = [LocatedRow(char_start=0, char_end=5, locator=""), *ROWS[1:]]
     assert located(unnamed, char_start=1, char_end=5) is None
     assert located(unnamed, char_start=1, char_end=12) == "page 3"
-
-
-def test_locators_of_what_stands_between_rows_are_none() -> None:
-    assert locators(ROWS, char_start=5, char_end=9) == ()
-    assert locators(ROWS, char_start=3, char_end=3) == ()
-    assert locators([], char_start=0, char_end=3) == ()
 
 
 @given(

@@ -58,9 +58,7 @@ def test_sentences_within_a_span_are_those_with_a_character_in_it(text: str, sta
         ("यह एक है। वह दो॥ अंत", ["यह एक है।", "वह दो॥", "अंत"]),
         ("Name: X\r\nDate: Y\r\n\r\nEnd", ["Name: X", "Date: Y", "End"]),
         ("a\tb\nc\td\n| e | f |", ["a\tb", "c\td", "| e | f |"]),
-        ("- one\n- two\n* three", ["- one", "- two", "* three"]),
         ("", []),
-        (" \n\r\n ", []),
     ],
 )
 def test_sentences_of_many_scripts_and_forms(text: str, expected: list[str]) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from memagent_batch.cli.status import progress_line
 from memagent_batch.errors import StorageError
 from memagent_batch.executors.progress import progress
 from memagent_batch.executors.progress.board import ActorReport, Board
@@ -72,22 +71,3 @@ def test_end_is_expected_from_the_second_report_until_all_readings_have_ended(
                 time.sleep(0.02)
     note = shown.note()
     assert (note["share_read"], note["expected_end_at"] is not None) == (share, has_end)
-
-
-def test_status_draws_a_bar_of_the_text_that_is_read() -> None:
-    note: ProgressNote = {
-        "readings_done": 1200,
-        "readings_failed": 0,
-        "readings_asked": 40000,
-        "share_read": 0.5,
-        "turns": 9,
-        "tokens": 10,
-        "tokens_per_second": 9100.4,
-        "expected_end_at": "2026-01-01T04:12:33+00:00",
-        "last_turn_at": "2026-01-01T03:00:00+00:00",
-        "at": "2026-01-01T03:00:00+00:00",
-    }
-    bar = "█" * 15 + " " * 15
-    line = f"readings 1,200/40,000  |{bar}| 50%  9,100 tokens/s  ends about 2026-01-01 04:12 UTC"
-    assert progress_line(note) == line
-    assert "ends" not in progress_line({**note, "expected_end_at": None})

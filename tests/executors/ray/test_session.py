@@ -8,10 +8,8 @@ import pytest
 from ray.data import DataContext
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
-from memagent_batch.config.job import PoolConfig
 from memagent_batch.errors import InputError, MemagentError, RunFailedError, SettingsError, StorageError
 from memagent_batch.executors.ray import session
-from memagent_batch.executors.ray.executor import actor_pool
 from memagent_batch.executors.ray.session import own_error, require_cluster, set_long_loops
 
 
@@ -49,13 +47,6 @@ def test_every_setting_for_long_loops_is_one_that_ray_data_has() -> None:
     set_long_loops(context)
     assert set(vars(context)) == known
     assert before["_max_num_blocks_in_streaming_gen_buffer"] < context._max_num_blocks_in_streaming_gen_buffer
-
-
-def test_only_a_pool_that_may_grow_queues_documents_at_its_actors() -> None:
-    fixed = actor_pool(PoolConfig(replicas=2, readings_in_flight=8))
-    assert (fixed.max_concurrent_calls_per_actor, fixed.max_tasks_in_flight_per_actor) == (16, 16)
-    growing = actor_pool(PoolConfig(replicas=2, max_replicas=3, readings_in_flight=8))
-    assert (growing.max_concurrent_calls_per_actor, growing.max_tasks_in_flight_per_actor) == (16, 32)
 
 
 def test_require_cluster_where_nobody_listens_gives_up_with_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,12 +21,6 @@ async def test_replica_that_fails_beside_one_that_reads_starts_again_and_then_gi
     assert steps == [NextStep.READ, NextStep.START_AGAIN, NextStep.START_AGAIN, NextStep.GIVE_UP]
 
 
-async def test_replica_that_starts_at_its_second_try_reads() -> None:
-    of = Starts()
-    await asyncio.gather(end(of, "good"), end(of, "slow", has_failed=True))
-    assert await end(of, "slow") is NextStep.READ
-
-
 async def test_replicas_that_all_fail_go_on_to_show_their_error_at_once() -> None:
     of = Starts()
     steps = list(await asyncio.gather(*(end(of, replica, has_failed=True) for replica in ("one", "other"))))

@@ -188,16 +188,6 @@ def test_collect_without_any_reference_is_refused(tmp_path: Path, text_model: st
     assert not (tmp_path / "run").exists()
 
 
-def test_collect_at_another_temperature_is_refused(tmp_path: Path, text_model: str) -> None:
-    write_inputs(tmp_path, {"d": NOISE}, references=["x"])
-    job = settings_of(tmp_path, text_model)
-    warm = job.with_agent(
-        job.agent.model_copy(update={"sampling": job.agent.sampling.model_copy(update={"temperature": 0.7})})
-    )
-    with pytest.raises(SettingsError, match=r"temperature 0\.7"):
-        collect(warm)
-
-
 @pytest.mark.slow
 def test_collect_killed_in_the_middle_ends_with_the_same_rows(tmp_path: Path, text_model: str) -> None:
     write_inputs(tmp_path, {"d": NOISE * 8, "e": NOISE * 9, "unread": None}, references=[drawing_engine.RIGHT])

@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli.export import Export
-from memagent_batch.cli.main import main
 from memagent_batch.documents.formats import columnar
 from memagent_batch.errors import InputError, SettingsError
 from memagent_batch.pages.spreadsheets import SpreadsheetFormat
@@ -116,17 +115,6 @@ def test_export_of_an_empty_response_leaves_the_turn_out(tmp_path: Path) -> None
     assert (counts["turns"], counts["turns_left_out"]) == (5, 1)
 
 
-def test_export_of_an_unfinished_table_names_the_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    table = write_table(tmp_path / "in", GROUPS)
-    (table / "rollouts.json").unlink()
-
-    code = main(["export", str(table), "--to", "verl", "--into", str(tmp_path / "out.parquet")])
-
-    assert code == 2
-    assert "there is no rollouts.json" in capsys.readouterr().err
-    assert not (tmp_path / "out.parquet").exists()
-
-
 def test_export_to_an_unknown_trainer_names_those_there_are(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="verl, trl, skyrl"):
         run_export(write_table(tmp_path / "in", GROUPS), tmp_path / "out.parquet", to="openrlhf")
@@ -158,18 +146,6 @@ def test_export_that_lost_a_file_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(InputError, match=r"can.t be read: .*No such file.*; collect the rollouts again"):
         run_export(table, tmp_path / "out.parquet", to="verl")
-
-
-@pytest.mark.s3
-def test_export_in_object_store_is_the_one_on_disk(tmp_path: Path, s3_bucket: Location) -> None:
-    table = write_table(tmp_path / "in", GROUPS)
-    for file in [table / "rollouts.json", *(table / "rollouts").iterdir()]:
-        (s3_bucket / f"in/{file.relative_to(table)}").write_bytes(file.read_bytes())
-    run_export(table, tmp_path / "out.parquet", to="verl")
-
-    export_rollouts(s3_bucket / "in", s3_bucket / "out.parquet", to="verl")
-
-    assert (s3_bucket / "out.parquet").read_bytes() == (tmp_path / "out.parquet").read_bytes()
 
 
 def run_export(table: Path, target: Path, *, to: str) -> Mapping[str, int]:

@@ -15,7 +15,7 @@ from memagent_batch.config.job import RolloutConfig
 from memagent_batch.config.training import LearnerConfig, TrainConfig
 from memagent_batch.domain.addresses import ReadingAddress
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt
-from memagent_batch.errors import InputError, LearningError, OutputError, SettingsError
+from memagent_batch.errors import InputError, LearningError, SettingsError
 from memagent_batch.flows.train import train
 from memagent_batch.models.shipped import TINY_MODEL
 from memagent_batch.models.weights import model_sha256, weights_version
@@ -95,12 +95,6 @@ def test_train_rollouts_of_other_weights_are_refused_unless_allowed(tmp_path: Pa
     assert not (tmp_path / "model").exists()
     assert train(settings_of(table, tmp_path / "named", weights_version="night-3"))["num_steps"] == 1
     assert train(settings_of(table, tmp_path / "allowed", allow_other_weights=True))["num_steps"] == 1
-
-
-def test_train_output_that_is_there_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "model").mkdir()
-    with pytest.raises(OutputError, match="is there already"):
-        train(settings_of(tmp_path / "table", tmp_path / "model"))
 
 
 @pytest.mark.parametrize(

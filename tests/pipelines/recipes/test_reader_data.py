@@ -223,17 +223,6 @@ def test_halves_of_licences_share_no_file(tmp_path: Path) -> None:
     assert all(set(half) <= set(LICENCES) for half in halves)
 
 
-@pytest.mark.parametrize(("kind", "prompt_set"), WAYS)
-def test_oracle_answers_a_task_from_two_places(kind: str, prompt_set: str | None, tmp_path: Path) -> None:
-    tasks = _tasks(tmp_path / "wheel.zip", apart=False)
-    told = tasks.story("changelog", num_chars=900, num_asked=12)
-    (fact,) = [fact for fact in told.facts if fact.kind.noun == "uploader" and fact.mentions][:1]
-    turns = _turns(Story(text=told.text, facts=(fact,)), kind, prompt_set)
-    assert fact.mentions[-1].value is not None
-    assert ("answer", f"\\boxed{{{fact.mentions[-1].value.text}}}") in turns
-    assert ("support", "1") in turns
-
-
 def test_oracle_names_all_licences_of_a_text_and_what_they_grant() -> None:
     said = [_licence("MIT License", "MIT"), _licence("Apache License, Version 2.0", "Apache-2.0")]
     told = _story(*((text, "", value) for text, value in said))

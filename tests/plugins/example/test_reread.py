@@ -4,16 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from memagent_example.reread import ASK, MERGE_NOTES, Reread
 
-from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.domain.prompts import Memory, PromptTokens
 from memagent_batch.domain.readings import Outcome, QuestionTokens
 from memagent_batch.domain.turns import Completion, FinishReason, Prompt, Writes
-from memagent_batch.errors import MergeError
 from memagent_batch.testing import PROMPTS, document_of
-from memagent_batch.wiring import make_prompt_set
 
 
 class PlainBytes:
@@ -83,34 +79,3 @@ async def test_document_is_read_again_for_what_is_missing_and_the_answer_is_to_t
     assert {path for path, each in writes.items() if each is None} == {"answer"}
     assert outcome.memory.text == "M2"
     assert policy.cost(TEXTS, num_tokens=9).num_turns == len(prompts)
-
-
-@pytest.mark.parametrize("written", ["", " \n", "keep", "'Keep'.", "who", ' "WHO?" ', "?", "- Who?"])
-async def test_subquestion_that_asks_nothing_new_begins_no_round(written: str) -> None:
-    _, prompts = await read({"decompose": written})
-    assert list(prompts) == [*FIRST_ROUND, "decompose/2", "answer"]
-
-
-async def test_subquestion_that_is_cut_at_its_budget_begins_no_round_and_counts_as_cut() -> None:
-    _, prompts = await read({"decompose": "WHERE IS"}, cut="decompose/2")
-    assert list(prompts) == [*FIRST_ROUND, "decompose/2", "answer"]
-    decompose = prompts["decompose/2"]
-    assert (decompose.max_tokens, decompose.writes) == (POLICY.question_tokens, Writes.NOTE)
-
-
-async def test_round_that_notes_nothing_has_no_merge_and_is_not_taken_twice() -> None:
-    texts = {"update/1/1": "M1", "decompose/2": "WHERE?", "update/2/0": "keep", "update/2/1": "keep"}
-    outcome, prompts = await read(texts | {"decompose/3": "WHERE?"})
-    assert list(prompts)[2:] == ["decompose/2", "update/2/0", "update/2/1", "decompose/3", "answer"]
-    assert outcome.memory.text == "M1"
-
-
-async def test_merge_that_writes_nothing_fails_the_reading_and_names_its_turn() -> None:
-    texts = {"update/1/1": "M1", "decompose/2": "WHERE?", "update/2/0": "N1", "merge/2": "<think>so</think>"}
-    with pytest.raises(MergeError, match="turn merge/2"):
-        await read(texts)
-
-
-def test_policy_reads_with_its_own_prompt_set() -> None:
-    agent = AgentConfig(model="tiny", policy=PolicyConfig(kind="memagent_example.reread:Reread"))
-    assert make_prompt_set(agent).name == "reread"

@@ -99,14 +99,6 @@ def test_row_groups_without_a_wanted_document_are_not_read(tmp_path: Path, monke
     assert read_log_file(output, file, columns=["document_hash"], document_hashes=["0", "9"]).num_rows == 0
 
 
-def test_short_log_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    output = written(tmp_path)
-    files = output.files()
-    monkeypatch.setattr(merge, "MERGE_FROM", 2 * FLUSHES + 1)
-    assert merged(output) == []
-    assert output.files() == files
-
-
 def test_file_that_a_record_names_stays_and_divides_the_merged_ones(tmp_path: Path) -> None:
     output = written(tmp_path, writers="a")
     before = held(output)

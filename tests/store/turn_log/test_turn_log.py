@@ -13,12 +13,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from aiobotocore.client import AioBaseClient
 from hypothesis import given
 from hypothesis import strategies as st
 
 from memagent_batch.config.job import LogConfig
-from memagent_batch.domain import turns
 from memagent_batch.domain.addresses import ReadingAddress, text_hash, token_hash
 from memagent_batch.domain.document import ChunkSpan
 from memagent_batch.domain.readings import Status
@@ -28,13 +26,12 @@ from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log import keys
 from memagent_batch.store.turn_log.index import read_outcomes, scan_log, scan_turn_files
 from memagent_batch.store.turn_log.keys import KEYS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
-from memagent_batch.store.turn_log.rows import TURN_LOG, completion_of
+from memagent_batch.store.turn_log.rows import completion_of
 from memagent_batch.store.turn_log.turns import read_turns
 from memagent_batch.store.turn_log.writer import TurnLogWriter, new_run_id
-from tests.store.turn_log.indexes import readings_of, turn_keys
+from tests.store.turn_log.indexes import readings_of
 from tests.store.turn_log.logs import outcome_row
 
-KINDS = (turns.UPDATE, turns.ANSWER, turns.READ, turns.MERGE, turns.DIRECT)
 AT_ONCE = LogConfig(flush_seconds=0.01)
 IN_AN_HOUR = LogConfig(flush_seconds=3600)
 TOKENS = st.lists(st.integers(0, 2**31 - 1), max_size=8)
@@ -210,14 +207,6 @@ async def test_turn_log_told_to_flush_soon_makes_the_outcome_durable_before_the_
     assert current_outcome(output_at(tmp_path), address)["status"] == "ok"
 
 
-async def test_turn_log_outcome_is_awaited_until_it_and_its_turns_are_files(tmp_path: Path) -> None:
-    writer, address = writer_at(output_at(tmp_path)), address_of()
-    writer.record_turn(address, *turn_of())
-    await writer.record_outcome(address, outcome_of())
-    assert set(turns_in(output_at(tmp_path), address)) == {"update/0"}
-    assert current_outcome(output_at(tmp_path), address)["response"] == "r"
-
-
 async def test_turn_log_flushes_while_other_work_holds_every_thread_of_the_event_loop(tmp_path: Path) -> None:
     loop, ranked = asyncio.get_running_loop(), threading.Event()
     loop.set_default_executor(ThreadPoolExecutor(1))
@@ -256,27 +245,6 @@ async def test_scan_of_one_writer_finds_its_files_alone(
         await write_turns(writer, address_of(f"{run_id} {writer_id}"), turn_of())
     found = scan_turn_files(output, fingerprints=["f"], begins="run-a-")
     assert set(found) == {text_hash("run a-1"), text_hash("run a-2")}
-
-
-@pytest.mark.s3
-async def test_scan_of_a_log_in_a_bucket_asks_once_for_each_file_of_keys(
-    s3_bucket: Location, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    output = s3_bucket / "run"
-    for number in range(6):
-        writer = writer_at(output, writer_id=str(number))
-        await write_turns(writer, address_of(str(number)), turn_of())
-    asked: list[str] = []
-    send = AioBaseClient._make_api_call
-
-    async def noted(client: AioBaseClient, operation: str, arguments: dict[str, Any]) -> Any:
-        if ".parquet" in arguments.get("Key", ""):
-            asked.append(operation)
-        return await send(client, operation, arguments)
-
-    monkeypatch.setattr(AioBaseClient, "_make_api_call", noted)
-    assert len(turn_keys(scan_log(output, fingerprint="f"))) == 6
-    assert asked == ["GetObject"] * 6
 
 
 async def test_turn_log_in_an_unwritable_place_fails_every_waiter_and_all_that_follows(tmp_path: Path) -> None:
@@ -498,18 +466,3 @@ async def test_turns_of_a_reader_that_was_cut_off_and_of_its_replacement_are_not
         ended_by={key: row["line"] for key, row in outcomes.items()},
     ).values()
     assert {row["text"] for row in reading.values()} == {f"first of {ended_by}", f"second of {ended_by}"}
-
-
-@pytest.mark.s3
-async def test_turn_log_in_a_bucket_comes_back_as_it_was(s3_bucket: Location) -> None:
-    output, address = s3_bucket / "runs" / "one", address_of()
-    writer = writer_at(output)
-    writer.record_turn(address, *turn_of())
-    await writer.record_outcome(address, outcome_of())
-    assert completion_of(turns_in(output, address)["update/0"]).text == "memory"
-    assert current_outcome(output, address)["status"] == "ok"
-
-
-def test_column_of_turn_kinds_names_each_kind() -> None:
-    description = TURN_LOG.field("kind").metadata[b"description"].decode()
-    assert [kind for kind in KINDS if kind not in description.replace(",", " ").replace(";", " ").split()] == []

@@ -19,12 +19,6 @@ def raises(response: str, references: Sequence[str]) -> float:
     raise KeyError("score")
 
 
-def raises_timeout(response: str, references: Sequence[str]) -> float:
-    if response == "good":
-        return 1.0
-    raise TimeoutError("its judge did not answer")
-
-
 def hangs(response: str, references: Sequence[str]) -> float:
     if response != "good":
         time.sleep(600)

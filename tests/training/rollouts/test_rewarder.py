@@ -50,7 +50,6 @@ def test_rewarder_function_of_the_user_is_asked(rewarders: list[Rewarder]) -> No
     ("name", "seconds", "said"),
     [
         ("raises", 60, "KeyError: 'score'"),
-        ("raises_timeout", 60, "TimeoutError: its judge did not answer"),
         ("says", 60, "must be a number, not str"),
         ("not_finite", 60, "must be finite"),
         ("exits", 60, "it calls exit(3)"),
@@ -119,13 +118,10 @@ def test_reward_process_ends_when_the_process_that_asks_it_is_killed(mode: str) 
 @pytest.mark.parametrize(
     ("source", "seconds", "said"),
     [
-        ("import sys\nsys.exit(0)", 60, r"it calls exit\(0\)"),
         ("def score(response, references) return 1", 60, "SyntaxError: .*line 1"),
-        ("import os\nos._exit(0)", 60, "its process died"),
         ("raise KeyboardInterrupt", 60, "KeyboardInterrupt"),
         ("import time\ntime.sleep(600)", 3, "took longer than 3 s"),
         ("score = 7", 60, "score is not a function"),
-        ("score_of_another_name = 7", 60, "no attribute 'score'"),
         ("import absent.module", 60, "No module named 'absent'"),
     ],
 )
@@ -150,11 +146,6 @@ def test_reward_that_can_be_imported_is_not_imported_by_the_process_that_asks() 
 def test_rewarder_function_that_can_not_be_imported_here_stops_at_the_first_sample(rewarders: list[Rewarder]) -> None:
     with pytest.raises(SettingsError, match="no attribute 'absent'"):
         rewarder_of(rewarders, "absent")("text", ["a"])
-
-
-def test_reward_that_is_none_is_refused() -> None:
-    with pytest.raises(SettingsError, match=r"rollouts\.reward: 'guess' is not one of 'boxed', 'boxed_normalised'"):
-        require_reward(RolloutConfig(reward="guess"))
 
 
 def reward_processes_after(rewarder: Rewarder) -> list[psutil.Process]:

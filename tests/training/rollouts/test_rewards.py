@@ -13,21 +13,15 @@ from memagent_batch.training.rollouts.rewards import built_in_reward, group_adva
 
 OFFICIAL_PAIRS = [
     ("\\boxed{Beatles}", ["The Beatles"], 0.0),
-    ("\\boxed{The Beatles}", ["the beatles"], 1.0),
     ("\\boxed{Greenwich Village New York City}", ["Greenwich Village, New York City"], 0.0),
-    ("\\boxed{New York City.}", ["New York City"], 0.0),
     ("\\boxed{NewYorkCity}", ["New York City"], 1.0),
     ("\\boxed{1234}", ["1,234"], 0.0),
-    ("\\boxed{35}", ["3.5"], 0.0),
     ('\\boxed{"Animorphs"}', ["Animorphs"], 0.0),
-    ("\\boxed{Paris} " + "x" * 299, ["Paris"], 0.0),
     ("\\boxed{Paris} " + "x" * 286, ["Paris"], 1.0),
     ("\\boxed{Paris} " + "x" * 287, ["Paris"], 0.0),
     ("\\boxed{Paris} or \\boxed{Rome", ["Paris"], 0.0),
-    ("\\boxed{Rome} or \\boxed{Paris}", ["Paris"], 1.0),
     ("\\boxed{Paris} or \\boxed{Rome}", ["Paris"], 0.0),
     ("\\boxed Paris$", ["Paris"], 1.0),
-    ("\\boxed Paris, I think$ it is", ["Paris, I think"], 1.0),
     ("\\boxed {Paris}", ["Paris"], 0.0),
     ("\\boxed{Paris} \\boxed Rome$", ["Paris"], 0.0),
     ("\\boxed Paris$ \\boxed{Rome}", ["Paris"], 1.0),
@@ -39,13 +33,10 @@ OFFICIAL_PAIRS = [
     ("\\boxed{{Paris}}", ["Paris"], 0.0),
     ("\\boxed{\\text{Paris}}", ["Paris"], 0.0),
     ("\\boxed{50\\%}", ["50"], 1.0),
-    ("\\boxed{50%}", ["50"], 0.0),
     ("\\boxed{\\$5}", ["5"], 1.0),
-    ("\\boxed{$5}", ["5"], 0.0),
     ("\\boxed{90^\\circ}", ["90"], 1.0),
     ("\\boxed{90^{\\circ}}", ["90"], 1.0),
     ("\\boxed{\\dfrac{1}{2}}", ["\\frac{1}{2}"], 1.0),
-    ("\\boxed{\\tfrac{1}{2}}", ["\\frac{1}{2}"], 1.0),
     ("\\boxed{1/2}", ["\\frac{1}{2}"], 0.0),
     ("\\boxed{\\left(1\\right)}", ["(1)"], 1.0),
     ("\\boxed{a\\!b}", ["ab"], 1.0),
@@ -54,12 +45,8 @@ OFFICIAL_PAIRS = [
     ("\\boxed{.5}", ["0.5"], 0.0),
     ("\\boxed{a{.5}}", ["a{0.5}"], 1.0),
     ("\\boxed{yes}", ["no", "Yes"], 1.0),
-    ("\\boxed{42}", ["42"], 1.0),
-    ("\\boxed{42 or 43}", ["42", "43"], 0.0),
     ("\\boxed{}", ["42"], 0.0),
-    ("", ["42"], 0.0),
     ("\\boxed{ÉCOLE}", ["école"], 1.0),
-    ("\\boxed{a{b}c}", ["a{b}c"], 1.0),
 ]
 """Response, references, and what `compute_score` of MemAgent's verl/utils/reward_score/hotpotqa.py returns."""
 
@@ -80,13 +67,10 @@ def test_boxed_reward_without_references_is_zero() -> None:
     [
         ("boxed_normalised", "\\boxed{The 42.}", 1.0),
         ("boxed_normalised", "The answer is 42", 0.0),
-        ("boxed_normalised", "\\boxed{42 or 43}", 0.0),
-        ("boxed_normalised", "", 0.0),
         ("boxed", "\\boxed{The 42.}", 0.0),
         ("em", "The answer is 42.", 1.0),
         ("f1", "\\boxed{42 apples}", 2 / 3),
         ("boxed_normalised", "\\boxed{4.2}", 0.0),
-        ("boxed_normalised", "\\boxed{-42}", 0.0),
     ],
 )
 def test_reward_of_a_response_is_that_by_hand(name: str, response: str, reward: float) -> None:
