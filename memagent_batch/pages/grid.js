@@ -189,6 +189,9 @@ function keepSigned() {
   }
   byId("save-signed").textContent = `Save signed.csv (${Object.keys(signed).length.toLocaleString("en")})`;
   byId("save-signed").disabled = !Object.keys(signed).length;
+  for (const option of [...byId("look").options].slice(1)) {
+    option.textContent = `${option.value} (${rows.filter(LOOKS[option.value]).length.toLocaleString("en")})`;
+  }
 }
 
 function signOf(row) {
@@ -228,7 +231,7 @@ function saveSigned() {
   const link = element("a", { href: URL.createObjectURL(new Blob([text], { type: "text/csv;charset=utf-8" })), download: "signed.csv" });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), WAIT_MS);
-  byId("state").textContent = "signed.csv is saved where downloads go: `memagent review sign` takes it in.";
+  byId("state").textContent = "signed.csv is saved where downloads go. It counts once whoever runs the scan has taken it in, with: memagent review sign";
 }
 
 function heading(name, text, title = "") {

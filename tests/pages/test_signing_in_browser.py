@@ -63,6 +63,10 @@ def test_ten_answers_that_need_a_decision_stand_first_with_reasons_and_are_signe
     table = opened(browser, f"{written(output)}#view=list")
     table.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
     assert state(table) == "256 answers in 64 documents"
+    assert [option.text for option in table.find_elements(By.CSS_SELECTOR, "#look option")][1:] == [
+        "needs a look (10)",
+        "signed off (0)",
+    ]
     first = [
         (document, question.splitlines()[0], why.splitlines()[0])
         for document, question, why in zip(*(column(table, number)[:10] for number in (0, 1, -1)), strict=True)
