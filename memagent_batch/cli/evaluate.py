@@ -229,17 +229,17 @@ def vary(base: ReaderSettings, settings: Mapping[str, Any], *, name: str) -> Rea
 
 
 class Score(SuiteOptions, StorageCommand, JsonCommand):
-    """Scores any answers table against a suite, or your own questions with references."""
+    """Scores the answers of a run against a suite, or your own questions with references."""
 
     command = "memagent evaluate score"
     examples = (
         "memagent evaluate score --answers eval/runs/overwrite/ --suite suite/",
-        "memagent evaluate score --answers answers.parquet --questions gold.jsonl --output scores.parquet --json",
+        "memagent evaluate score --answers out/ --questions gold.jsonl --output scores.parquet --json",
     )
     page = "docs/how-to/evaluation.md"
 
     answers: Text
-    """Output of a run, or Parquet or Arrow files with the columns document_id, question_id and answer."""
+    """The output of a run: a folder or any fsspec URL."""
     variant: str = "answers"
     """Name of what is scored."""
     output: str | None = None
@@ -269,7 +269,7 @@ class Score(SuiteOptions, StorageCommand, JsonCommand):
 
 
 class ReportEvaluation(StorageCommand):
-    """Writes one page with scores and every failure's memory trace; starts no engine."""
+    """Writes one page with scores, intervals and failures; starts no engine."""
 
     command = "memagent evaluate report"
     examples = ("memagent evaluate report eval/", "memagent evaluate report eval/ --to report/")

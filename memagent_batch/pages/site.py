@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from importlib import resources
-from itertools import count, groupby, islice
+from itertools import count, groupby
 from operator import attrgetter
 from typing import Any, TypedDict, cast
 
@@ -25,7 +25,6 @@ from memagent_batch.errors import OutputError
 from memagent_batch.evaluation.report.templates import frame_page, inert_json, page_bytes, page_environment, page_style
 from memagent_batch.evaluation.report.visible import shorten, visible
 from memagent_batch.pages.document_page import (
-    MAX_SHEET_READINGS,
     Passages,
     ReadingView,
     Sheet,
@@ -148,7 +147,7 @@ class AnswerTable:
 
     def add(self, sheet: Sheet) -> None:
         """Adds a row for each reading of a sheet."""
-        self.num_documents += not sheet.first
+        self.num_documents += 1
         for place, view in enumerate(sheet.readings):
             href = f"{self.files.build}/{sheet.path}#r-{place}"
             is_changed = view.change is not None and view.change.kind == AnswerChange.CHANGED
@@ -208,7 +207,7 @@ class _ShownRun:
     """None without evidence, or if no text is to be shown."""
 
     def sheets(self) -> Iterator[Sheet]:
-        """The documents of the run, a sheet or more each; `number` is 0 in all of them."""
+        """The documents of the run; `number` is 0 in all of them."""
         view = partial(
             view_reading,
             manifest=self.manifest,
@@ -218,12 +217,7 @@ class _ShownRun:
         )
         readings = stream_readings(self.output, self.manifest)
         for document_id, of_document in groupby(readings, key=attrgetter("document_id")):
-            views = map(view, of_document)
-            first, held = 0, tuple(islice(views, MAX_SHEET_READINGS))
-            while held:
-                following = tuple(islice(views, MAX_SHEET_READINGS))
-                yield Sheet(number=0, document_id=document_id, first=first, is_last=not following, readings=held)
-                first, held = first + len(held), following
+            yield Sheet(number=0, document_id=document_id, readings=tuple(map(view, of_document)))
 
 
 def write_site(
