@@ -93,14 +93,12 @@ class MakeSuite(StorageCommand):
     """The same seed makes the same suite."""
     typed: bool = False
     """Ask for a number or a label if a task's answer is one."""
-    essays: str | None = None
-    """Folder of .txt or .md files to hide needles in; the project's own without it."""
 
     def run(self) -> None:
         from memagent_batch.evaluation.make import make_suite, read_suite_inputs
 
         plan = self._plan()
-        inputs = read_suite_inputs(model=self.model, essays=self.essays, storage_options=self.storage_options)
+        inputs = read_suite_inputs(self.model)
         output = self.locate(self.output)
         if make_suite(plan, inputs, output, say=partial(print, flush=True)):
             print(f"read it with: memagent evaluate run --suite {output} --output FOLDER --model {self.model}")
