@@ -182,7 +182,7 @@ class RunSuite(SuiteOptions, ReaderSettings, Command):
         print(score_table(scores))
         place = mask_url(base.output.rstrip("/"))
         print(f"\nevaluation {place}/evaluation.json, scores {place}/scores, runs {place}/runs")
-        print(f"draw them with: memagent evaluate report {place}")
+        print(f"draw and compare them with: memagent evaluate report {place}")
         require_variants(variants, output=output)
 
     def _sources(self) -> dict[str, Any]:

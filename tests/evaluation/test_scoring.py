@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.errors import InputError, OutputError
-from memagent_batch.evaluation.measures import measure, score_table
+from memagent_batch.evaluation.measures import measure
 from memagent_batch.evaluation.scoring import (
     ALL_TASKS,
     EvidenceSpans,
@@ -305,12 +305,3 @@ def test_reading_of_which_no_evidence_was_asked_is_not_measured() -> None:
     table = scored([question(0, gold_spans=spans((0, 9)))], [answer(0)])
     assert table["evidence_hit"].to_pylist() == [None]
     assert measure(table) == []
-
-
-def test_score_table_shows_measures_below_the_cells_only_where_there_are_some() -> None:
-    plain = score_table(scored([question(0)], [answer(0)]))
-    typed = score_table(scored([question(0, **LABEL)], [answer(0, **value("open"))]))
-    assert "ABSENT RIGHT" not in plain
-    header, first, *_ = typed.split("\n\n")[1].split("\n")
-    assert header.split()[:3] == ["VARIANT", "TASK", "VALUES"]
-    assert first.split()[:5] == ["v", "all", "tasks", "1", "1.000"]
