@@ -13,7 +13,6 @@ MEASUREMENTS = {
     "overhead": "What does everything that is not the engine cost?",
     "length": "Does a token of a long document cost more than one of a short document?",
     "scale": "What does a corpus cost the driver, first and with nothing changed?",
-    "requests": "What does a night ask of an object store, and which documents does it open?",
     "start": "How long is it from the command to the first turn, and where does the time go?",
 }
 """Measurements by the names of their modules, each with the question that its figures answer.
