@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
 from importlib import resources
@@ -206,8 +206,8 @@ class _ShownRun:
     texts: DocumentTexts | None
     """None without evidence, or if no text is to be shown."""
 
-    def sheets(self) -> Iterator[Sheet]:
-        """The documents of the run; `number` is 0 in all of them."""
+    def sheets(self, number: Iterator[int]) -> Iterator[Sheet]:
+        """The documents of the run, numbered."""
         view = partial(
             view_reading,
             manifest=self.manifest,
@@ -217,7 +217,7 @@ class _ShownRun:
         )
         readings = stream_readings(self.output, self.manifest)
         for document_id, of_document in groupby(readings, key=attrgetter("document_id")):
-            yield Sheet(number=0, document_id=document_id, readings=tuple(map(view, of_document)))
+            yield Sheet(number=next(number), document_id=document_id, readings=tuple(map(view, of_document)))
 
 
 def write_site(
@@ -287,10 +287,10 @@ def _write_pages(runs: Sequence[_ShownRun], target: Location, *, context_chars: 
 
 def _write_sheets(run: _ShownRun, table: AnswerTable, *, number: Iterator[int], context_chars: int) -> Iterator[str]:
     """Writes the pages of a run; gives the documents whose text is gone."""
-    for batch in _sheet_batches(run.sheets(), number=number):
+    for batch in _sheet_batches(run.sheets(number)):
         found = _passages(batch, texts=run.texts, context_chars=context_chars)
         for sheet in batch:
-            passages = found[sheet.number]
+            passages = found[sheet.document_id]
             if passages.missing:
                 yield sheet.document_id
             values = {**template_values(sheet, passages), "since": run.changes.since}
@@ -337,9 +337,8 @@ def _documents_with_evidence(output: Location, manifest: Manifest) -> dict[str, 
     return found
 
 
-def _sheet_batches(sheets: Iterator[Sheet], *, number: Iterator[int]) -> Iterator[list[Sheet]]:
-    """Sheets whose texts are fetched together, numbered; the readings of a few documents."""
-    sheets = (replace(sheet, number=next(number)) for sheet in sheets)
+def _sheet_batches(sheets: Iterator[Sheet]) -> Iterator[list[Sheet]]:
+    """Sheets whose texts are fetched together; the readings of a few documents."""
     for sheet in sheets:
         batch, num_readings = [sheet], len(sheet.readings)
         while num_readings < PAGE_BATCH_READINGS and (following := next(sheets, None)):
@@ -348,15 +347,15 @@ def _sheet_batches(sheets: Iterator[Sheet], *, number: Iterator[int]) -> Iterato
         yield batch
 
 
-def _passages(batch: Sequence[Sheet], *, texts: DocumentTexts | None, context_chars: int) -> dict[int, Passages]:
-    """The passages of each sheet, by its number."""
-    wanted = [sheet for sheet in batch if texts is not None and any(view.marks for view in sheet.readings)]
-    found = {sheet.number: Passages(missing=TEXT_GONE if sheet in wanted else None) for sheet in batch}
-    for fetched in texts.fetch([sheet.document_id for sheet in wanted]) if texts is not None else ():
-        for sheet in wanted:
-            if sheet.document_id == fetched.document_id:
-                shown = (windows(fetched.text, view.marks, context_chars=context_chars) for view in sheet.readings)
-                found[sheet.number] = Passages(windows=tuple(shown))
+def _passages(batch: Sequence[Sheet], *, texts: DocumentTexts | None, context_chars: int) -> dict[str, Passages]:
+    """The passages of each document, by its id."""
+    if texts is None:
+        return {sheet.document_id: Passages() for sheet in batch}
+    wanted = {sheet.document_id: sheet.readings for sheet in batch if any(view.marks for view in sheet.readings)}
+    found = {sheet.document_id: Passages(missing=TEXT_GONE if sheet.document_id in wanted else None) for sheet in batch}
+    for fetched in texts.fetch([*wanted]):
+        shown = (windows(fetched.text, view.marks, context_chars=context_chars) for view in wanted[fetched.document_id])
+        found[fetched.document_id] = Passages(windows=tuple(shown))
     return found
 
 
