@@ -28,7 +28,7 @@ def write_objects(bucket: Location, numbers: Sequence[int], *, text: str) -> Non
 def test_unchanged_night_opens_no_object_and_a_changed_one_its_own(
     s3_endpoint: str, s3_bucket: Location, text_model: str, tmp_path: Path, has_inventory: bool
 ) -> None:
-    nights = []
+    nights: list[tuple[int, int]] = []
     with FaultProxy(upstream=s3_endpoint) as proxy:
         options = {**s3_bucket.storage_options, "client_kwargs": {"endpoint_url": proxy.url}}
         job = small_job(
