@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,7 +78,7 @@ def test_engine_arguments_and_settings_of_other_versions_are_not_taken_from_a_re
 ) -> None:
     copy = copied()
     past = find_run(Location(uri=str(copy.folder)), LATEST)
-    given = {"vllm": {"engine_args": {"trust_remote_code": True}, "dtype": "half"}}
+    given: dict[str, Any] = {"vllm": {"engine_args": {"trust_remote_code": True}, "dtype": "half"}}
     given |= {"log": {"flush_bytes": 7, "outage_seconds": 3.0}, "no_longer": {"there": 1}}
     past.manifest["settings"] = {**past.manifest["settings"], **given, "engine": "vllm"}
     job = _job_of(past, job=None, output="x", storage_options={})
