@@ -45,8 +45,6 @@ class RecordedTurn:
 
     prompt: Prompt
     completion_token_ids: list[int]
-    num_cached_tokens: int
-    """Prompt tokens found in the prefix cache."""
     began_at: float
     """When the engine got it, seconds since 1970."""
     ended_at: float
@@ -61,17 +59,6 @@ CHUNKS = 8
 IN_FLIGHT = 64
 """Readings in flight, and most turns in an engine step."""
 POLICY = PolicyConfig(chunk_tokens=1024, question_tokens=128, memory_tokens=128, answer_tokens=64)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Speed:
-    """One side of one round."""
-
-    turns_per_second: float
-    """In the steady state."""
-    cached_share: float
-    """Share of the prompt tokens found in the prefix cache."""
-    completion_tokens: int
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -105,27 +92,18 @@ def _compare(config: JobConfig, *, runs: int) -> dict[str, Any]:
         run = config.model_copy(update={"output": f"{config.output}-{number}"})
         answer(run)
         turns = _recorded_turns(run)
-        jobs.append(_job_speed(turns))
+        jobs.append(_steady([turn.ended_at for turn in turns]))
         speed, num_same = _vllm_alone(run, turns)
         alone.append(speed)
         same.append(num_same / len(turns))
-    pairs = list(zip(jobs, alone, strict=True))
-    shares = [job.turns_per_second / vllm.turns_per_second for job, vllm in pairs]
+    shares = [job / vllm for job, vllm in zip(jobs, alone, strict=True)]
     return {
         "turns": len(turns),
         "runs": runs,
         **spread("share", shares, digits=3),
-        **{f"job_{name}": value for name, value in _summary(jobs).items()},
-        **{f"vllm_{name}": value for name, value in _summary(alone).items()},
+        **spread("job_turns_per_second", jobs, digits=2),
+        **spread("vllm_turns_per_second", alone, digits=2),
         "same_completions_share": round(statistics.median(same), 3),
-    }
-
-
-def _summary(sides: Sequence[Speed]) -> dict[str, Any]:
-    return {
-        **spread("turns_per_second", [side.turns_per_second for side in sides], digits=2),
-        "cached_share": round(statistics.median(side.cached_share for side in sides), 3),
-        "completion_tokens": round(statistics.median(side.completion_tokens for side in sides)),
     }
 
 
@@ -136,16 +114,8 @@ def _steady(ends: Sequence[float]) -> float:
     return (last - first) / (moments[last] - moments[first])
 
 
-def _job_speed(turns: Sequence[RecordedTurn]) -> Speed:
-    return Speed(
-        turns_per_second=_steady([turn.ended_at for turn in turns]),
-        cached_share=sum(turn.num_cached_tokens for turn in turns) / sum(len(turn.prompt.token_ids) for turn in turns),
-        completion_tokens=sum(len(turn.completion_token_ids) for turn in turns),
-    )
-
-
-def _vllm_alone(job: JobConfig, turns: Sequence[RecordedTurn]) -> tuple[Speed, int]:
-    """Speed of vLLM's batch call, and how many completions are the job's, token for token."""
+def _vllm_alone(job: JobConfig, turns: Sequence[RecordedTurn]) -> tuple[float, int]:
+    """Turns a second of vLLM's batch call, and how many completions are the job's, token for token."""
     from vllm import LLM, SamplingParams
     from vllm.inputs import tokens_input
 
@@ -159,16 +129,11 @@ def _vllm_alone(job: JobConfig, turns: Sequence[RecordedTurn]) -> tuple[Speed, i
         outputs = llm.generate(prompts, params, use_tqdm=False)
     finally:
         llm.llm_engine.engine_core.shutdown()
-    written = [list(output.outputs[0].token_ids) for output in outputs]
-    speed = Speed(
-        turns_per_second=_steady([output.metrics.last_token_ts for output in outputs]),
-        cached_share=sum(output.num_cached_tokens or 0 for output in outputs)
-        / sum(len(turn.prompt.token_ids) for turn in turns),
-        completion_tokens=sum(len(token_ids) for token_ids in written),
+    num_same = sum(
+        list(output.outputs[0].token_ids) == turn.completion_token_ids
+        for output, turn in zip(outputs, turns, strict=True)
     )
-    return speed, sum(
-        token_ids == list(turn.completion_token_ids) for token_ids, turn in zip(written, turns, strict=True)
-    )
+    return _steady([output.metrics.last_token_ts for output in outputs]), num_same
 
 
 def _recorded_turns(job: JobConfig) -> list[RecordedTurn]:
@@ -208,7 +173,6 @@ def _recorded(prompt: Prompt, row: Mapping[str, Any]) -> RecordedTurn:
     return RecordedTurn(
         prompt=prompt,
         completion_token_ids=row["token_ids"],
-        num_cached_tokens=row["num_cached_prompt_tokens"],
         began_at=ended_at - row["engine_seconds"],
         ended_at=ended_at,
     )

@@ -43,16 +43,11 @@ def spread(name: str, values: Sequence[float], *, digits: int) -> dict[str, floa
 def make_tasks(lengths: Sequence[int], *, seed: int = 0) -> list[SuiteSample]:
     """Documents of about these lengths in tokens of the tiny policy, each with one needle or four."""
     materials = Materials(meter=TokenMeter(load_tokenizer(str(TINY_MODEL))), texts=prose())
-    return [
-        make_sample(name, length, number=number, seed=seed, materials=materials)
-        for number, (name, length) in enumerate(zip(cycle(NEEDLE_TASKS), lengths, strict=False))
-    ]
-
-
-def make_sample(name: str, length: int, *, number: int, seed: int, materials: Materials) -> SuiteSample:
-    """A sample of a suite's task."""
-    rng = random.Random(f"{seed}/{number}")
-    return TASKS[name].make(SampleRequest(task=name, rng=rng, length=length, depth=rng.random()), materials)
+    tasks = []
+    for number, (name, length) in enumerate(zip(cycle(NEEDLE_TASKS), lengths, strict=False)):
+        rng = random.Random(f"{seed}/{number}")
+        tasks.append(TASKS[name].make(SampleRequest(task=name, rng=rng, length=length, depth=rng.random()), materials))
+    return tasks
 
 
 def write_tasks(folder: Path, tasks: list[SuiteSample]) -> None:

@@ -1,9 +1,8 @@
 """Documents from 10 thousand to 10 million tokens: seconds per million tokens, and peak memory of driver and actor.
 
-The real job in its own process, one reading at a time. With the simulated engine, which answers at once, the time
-is everything that is not the engine: tokenising, and the reading loop with replay and turn log. With `--engine vllm` it
-is a reading's whole time with the shipped policy. A length has as many documents as make a million tokens, at least
-one.
+The real job in its own process, one reading at a time, with the simulated engine, which answers at once: the time is
+tokenising, and the reading loop with replay and turn log. A length has as many documents as make a million tokens, at
+least one.
 """
 
 import argparse
@@ -12,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +32,6 @@ from memagent_batch.store.turn_log.index import LogIndex
 from memagent_batch.tokens.tokenizer import load_tokenizer
 
 MILLION = 1_000_000
-ID_BYTES = 4
-"""Of a token id in an Arrow column."""
-ROLES, KINDS = ("driver", "actor", "engine"), ("uss", "rss")
 SAMPLE_SECONDS = 0.5
 """Time between two looks at the memory of the job's processes."""
 
@@ -42,30 +39,21 @@ SAMPLE_SECONDS = 0.5
 def add_options(parser: argparse.ArgumentParser) -> None:
     lengths = [10_000, 100_000, MILLION, 10 * MILLION]
     parser.add_argument("--tokens", type=int, nargs="+", default=lengths, help="lengths (default: 10 K to 10 M)")
-    parser.add_argument("--total", type=int, default=MILLION, help="tokens of a length, at least (default: 1 M)")
-    parser.add_argument("--engine", choices=["simulated", "vllm"], default="simulated", help="default: simulated")
 
 
 def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     for num_tokens in arguments.tokens:
         with tempfile.TemporaryDirectory() as folder:
-            figures = _run(
-                Path(folder),
-                num_tokens=num_tokens,
-                num_documents=max(arguments.total // num_tokens, 1),
-                engine=arguments.engine,
-            )
-        yield {"engine": arguments.engine, **figures}
+            yield _run(Path(folder), num_tokens=num_tokens, num_documents=max(MILLION // num_tokens, 1))
 
 
-def _run(folder: Path, *, num_tokens: int, num_documents: int, engine: str) -> dict[str, float]:
+def _run(folder: Path, *, num_tokens: int, num_documents: int) -> dict[str, float]:
     _corpus(folder, num_tokens=num_tokens, num_documents=num_documents)
     tokenising = _tokenising_seconds(folder)
-    settings = {"engine": engine, "pool.readings-in-flight": 1}
     command = [
         *(sys.executable, "-m", "memagent_batch", "answer", "--config", str(TINY_JOB), "--ask", QUESTION),
         *("--documents", str(folder / "documents"), "--output", str(folder / "run")),
-        *[part for name, value in settings.items() for part in (f"--{name}", str(value))],
+        *("--engine", "simulated", "--pool.readings-in-flight", "1"),
     ]
     job = subprocess.Popen(command)
     peaks = _peak_memory(job)
@@ -81,8 +69,6 @@ def _run(folder: Path, *, num_tokens: int, num_documents: int, engine: str) -> d
     return {
         "documents": num_documents,
         "tokens_each": round(total / num_documents),
-        "document_ids_mib": round(total / num_documents * ID_BYTES / 2**20, 1),
-        "turns": sum(row["num_turns"] for row in rows),
         "tokenising_seconds_per_million_tokens": round(tokenising / total * MILLION, 3),
         "reading_seconds_per_million_tokens": round(reading / total * MILLION, 3),
         **peaks,
@@ -113,35 +99,15 @@ def _tokenising_seconds(folder: Path) -> float:
 
 
 def _peak_memory(job: "subprocess.Popen[bytes]") -> dict[str, float]:
-    """Peaks of private and resident memory by role, MiB."""
-    names: list[str] = [f"{role}_{kind}_mib" for role in ROLES for kind in KINDS]
-    peaks = dict.fromkeys(names, 0.0)
+    """Peaks of the private memory of driver and actor, MiB."""
+    peaks = {"driver_mib": 0.0, "actor_mib": 0.0}
+    driver = psutil.Process(job.pid)
     while job.poll() is None:
-        for role, process in _job_processes(job.pid):
-            try:
-                memory = process.memory_full_info()
-            except psutil.Error:
-                continue  # it ended between the look and the measure
-            for kind in KINDS:
-                name = f"{role}_{kind}_mib"
-                peaks[name] = max(peaks[name], round(getattr(memory, kind) / 2**20, 1))
+        with suppress(psutil.Error):  # a process ended between the look and the measure
+            for process in (driver, *driver.children(recursive=True)):
+                is_actor = "MapBatches(Replica)" in " ".join(process.cmdline())
+                if is_actor or process == driver:
+                    name = "actor_mib" if is_actor else "driver_mib"
+                    peaks[name] = max(peaks[name], round(process.memory_full_info().uss / 2**20, 1))
         time.sleep(SAMPLE_SECONDS)
     return peaks
-
-
-def _job_processes(pid: int) -> Iterator[tuple[str, psutil.Process]]:
-    try:
-        driver = psutil.Process(pid)
-        children = driver.children(recursive=True)
-    except psutil.Error:
-        return
-    yield "driver", driver
-    for process in children:
-        try:
-            title = " ".join(process.cmdline())
-        except psutil.Error:
-            continue
-        if "MapBatches(Replica)" in title:
-            yield "actor", process
-        elif "EngineCore" in title:
-            yield "engine", process

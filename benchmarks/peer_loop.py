@@ -1,7 +1,4 @@
-"""The memory loop over prompts as text, as peers run it. Standard library only: datatrove has its own environment.
-
-Each peer is a process that reads the work and writes its results as JSON.
-"""
+"""The memory loop over prompts as text, as datatrove runs it in its own environment. Standard library only."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""vLLM's own OpenAI-compatible server, which the peers that send text share."""
+"""vLLM's own OpenAI-compatible server, which datatrove asks."""
 
 import json
 import os
@@ -28,8 +28,6 @@ class VllmServer:
     url: str
     """Address up to the port."""
     model: str
-    start_seconds: float
-    """From its start to its first healthy response."""
 
     def forget(self) -> None:
         """Empties its prefix cache, so that no run profits from the prompts of another.
@@ -49,7 +47,6 @@ def vllm_server(arguments: Mapping[str, Any], *, environment: Mapping[str, str],
 
     It is `python -m vllm.entrypoints.openai.api_server`; the `vllm` command of the CPU wheel does not run.
     """
-    began = time.monotonic()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [
@@ -64,7 +61,7 @@ def vllm_server(arguments: Mapping[str, Any], *, environment: Mapping[str, str],
     url = f"http://127.0.0.1:{port}"
     try:
         _wait(f"{url}/health", process, log=log)
-        yield VllmServer(url=url, model=str(arguments["model"]), start_seconds=time.monotonic() - began)
+        yield VllmServer(url=url, model=str(arguments["model"]))
     finally:
         process.terminate()
         try:

@@ -1,7 +1,7 @@
-"""The job against others who run the same memory loop: the same documents, questions, prompts and greedy tokens.
+"""The job against datatrove with the same memory loop: the same documents, questions, prompts and greedy tokens.
 
-Seconds are from the first request to the last result. The start of the engine is measured apart and left out; the peers
-share one server of vLLM, started once, which forgets its prefix cache before each run. Runs alternate.
+Seconds are from the first request to the last result, without the start of an engine. datatrove asks a server of vLLM,
+started once, which forgets its prefix cache before each run. Runs alternate.
 """
 
 import argparse
@@ -13,10 +13,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -44,22 +42,8 @@ class Mode(StrEnum):
     """Everyone's own defaults; only window and KV cache are set, which this machine and the model ask for."""
 
 
-class Peer(StrEnum):
-    """What the job is compared with."""
-
-    DATATROVE = "datatrove"
-    """InferenceRunner with a rollout function."""
-    CLIENT = "client"
-    """An asyncio client: all documents at once, one semaphore over their requests."""
-
-
 PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 """Environment of datatrove, made by `make bench-peers`."""
-
-MODULES = {
-    Peer.DATATROVE: "benchmarks.peer_datatrove",
-    Peer.CLIENT: "benchmarks.peer_client",
-}
 
 SAME_ENGINE = '{"speculative_config": null, "max_num_batched_tokens": 4096}'
 """Engine arguments that vLLM or the job would choose by where the engine runs; tokens of one engine step."""
@@ -80,44 +64,11 @@ NUM_LONGEST = 3
 """Documents at the end of the tail."""
 MAX_CHUNKS = 50 * MEDIAN_CHUNKS
 """Their length."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MadeCorpus:
-    """A corpus on disk."""
-
-    folder: Path
-    """Holds `documents.parquet`, `questions.parquet` and `work.json`."""
-    num_turns: int
-
-    @property
-    def documents(self) -> Path:
-        """Documents of the job."""
-        return self.folder / "documents.parquet"
-
-    @property
-    def questions(self) -> Path:
-        """Questions of the job."""
-        return self.folder / "questions.parquet"
-
-    @property
-    def work(self) -> Path:
-        """The same readings as text, for the peers."""
-        return self.folder / "work.json"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRun:
-    """One run of the job."""
-
-    result: PeerResult
-    start_seconds: float
-    """From the command to the first turn: Ray, plan, engine."""
+WORK_FILE = "work.json"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=int, default=3, help="runs of each (default: 3)")
-    parser.add_argument("--peers", nargs="+", type=Peer, default=list(Peer), choices=list(Peer))
     parser.add_argument("--modes", nargs="+", type=Mode, default=list(Mode), choices=list(Mode))
     parser.add_argument("--documents", type=int, default=400, help="(default: 400)")
 
@@ -126,42 +77,19 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a server does not outlive the command
     with tempfile.TemporaryDirectory() as folder:
         agent = job_settings(Mode.SAME).agent
-        made = make_corpus(Path(folder, "corpus"), num_documents=arguments.documents, agent=agent)
+        corpus = Path(folder, "corpus")
+        num_turns = make_corpus(corpus, num_documents=arguments.documents, agent=agent)
         for mode in arguments.modes:
+            pairs = []
             with start_server(mode, folder=Path(folder, f"server-{mode}")) as server:
-                yield {"what": "server", "mode": mode, "start_seconds": round(server.start_seconds, 1)}
-                yield from _compare(mode, made, arguments.peers, runs=arguments.runs, server=server)
-
-
-def _compare(
-    mode: Mode, made: MadeCorpus, peers: Sequence[Peer], *, runs: int, server: VllmServer
-) -> Iterator[dict[str, Any]]:
-    """All runs, the job's and those of each peer in turn, then their comparison."""
-    pairs: dict[Peer, list[tuple[PeerResult, PeerResult]]] = {peer: [] for peer in peers}
-    about = {"mode": mode}
-    for run in range(runs):
-        base = made.folder / f"{mode}-{run}"
-        base.mkdir()
-        job = run_job(mode, made, output=base / "job")
-        yield {**about, **_figures(job.result, made, contestant="job"), "start_seconds": round(job.start_seconds, 1)}
-        for peer in peers:
-            result = run_peer(peer, mode, made, server=server, output=base / f"{peer.name.lower()}.json")
-            yield {**about, **_figures(result, made, contestant=peer)}
-            pairs[peer].append((job.result, result))
-    for peer, results in pairs.items():
-        yield {"what": "comparison", **about, "peer": peer, **summarise(results)}
-
-
-def _figures(result: PeerResult, made: MadeCorpus, *, contestant: str) -> dict[str, Any]:
-    if result.num_turns != made.num_turns:
-        raise RuntimeError(f"{contestant} made {result.num_turns} turns, the corpus takes {made.num_turns}")
-    return {
-        "what": "run",
-        "contestant": contestant,
-        "turns": result.num_turns,
-        "seconds": round(result.seconds, 2),
-        "turns_per_second": round(result.num_turns / result.seconds, 1),
-    }
+                for run in range(arguments.runs):
+                    output = Path(folder, f"{mode}-{run}")
+                    job = run_job(mode, corpus, output=output)
+                    pairs.append((job, run_peer(mode, corpus, server=server, output=output / "peer.json")))
+            wrong = [result.num_turns for pair in pairs for result in pair if result.num_turns != num_turns]
+            if wrong:
+                raise RuntimeError(f"the corpus takes {num_turns} turns, runs made {wrong}")
+            yield {"mode": mode, "turns": num_turns, **summarise(pairs)}
 
 
 def job_settings(mode: Mode) -> JobConfig:
@@ -170,39 +98,43 @@ def job_settings(mode: Mode) -> JobConfig:
     return read_command(Answer, ["--config", str(TINY_JOB), *MODE_ARGUMENTS[mode], *places]).job()
 
 
-def run_job(mode: Mode, made: MadeCorpus, *, output: Path) -> JobRun:
+def run_job(mode: Mode, corpus: Path, *, output: Path) -> PeerResult:
     """Runs the real job in its own process; the result is read from its tables."""
-    began = time.time()
     arguments = [
         *("--config", str(TINY_JOB), "--executor", "ray", *MODE_ARGUMENTS[mode]),
-        *("--documents", str(made.documents), "--questions", str(made.questions), "--output", str(output)),
+        *(
+            "--documents",
+            str(corpus / "documents.parquet"),
+            "--questions",
+            str(corpus / "questions.parquet"),
+            "--output",
+            str(output),
+        ),
     ]
     _run([sys.executable, "-m", "memagent_batch", "answer", *arguments], log=output.with_suffix(".log"))
     rows = pq.read_table(output / "answers").to_pylist()
     failed = [row["document_id"] for row in rows if row["status"] != "ok"]
     if failed:
         raise RuntimeError(f"readings failed: {failed}")
-    result = PeerResult(
+    return PeerResult(
         seconds=(max(row["finished_at"] for row in rows) - min(row["started_at"] for row in rows)).total_seconds(),
         num_turns=sum(row["num_turns"] for row in rows),
         responses={row["question_id"]: row["response"] for row in rows},
     )
-    return JobRun(result=result, start_seconds=min(row["started_at"] for row in rows).timestamp() - began)
 
 
-def run_peer(peer: Peer, mode: Mode, made: MadeCorpus, *, server: VllmServer, output: Path) -> PeerResult:
-    """Runs a peer in its own process against the server, after its prefix cache is emptied."""
+def run_peer(mode: Mode, corpus: Path, *, server: VllmServer, output: Path) -> PeerResult:
+    """Runs datatrove in its own process against the server, after its prefix cache is emptied."""
     server.forget()
-    python = PEERS_PYTHON if peer == Peer.DATATROVE else Path(sys.executable)
-    options = ["--work", str(made.work), "--url", server.url, "--model", server.model, "--output", str(output)]
+    options = ["--work", str(corpus / WORK_FILE), "--url", server.url, "--model", server.model, "--output", str(output)]
     if mode == Mode.SAME:
         options += ["--concurrency", str(job_settings(mode).pool.readings_in_flight)]
-    _run([str(python), "-m", MODULES[peer], *options], log=output.with_suffix(".log"))
+    _run([str(PEERS_PYTHON), "-m", "benchmarks.peer_datatrove", *options], log=output.with_suffix(".log"))
     return load_result(output)
 
 
 def start_server(mode: Mode, *, folder: Path) -> AbstractContextManager[VllmServer]:
-    """The peers' server, while the block lasts; its files go to the folder."""
+    """The peer's server, while the block lasts; its files go to the folder."""
     agent = job_settings(mode).agent
     arguments, environment = engine_of(agent)
     if mode == Mode.SHIPPED:
@@ -250,8 +182,11 @@ def chunk_counts(num_documents: int) -> list[int]:
     return counts
 
 
-def make_corpus(folder: Path, *, num_documents: int, agent: AgentConfig) -> MadeCorpus:
-    """Writes the corpus; chunks are cut as the job cuts them, with the policy's chunk size and overlap."""
+def make_corpus(folder: Path, *, num_documents: int, agent: AgentConfig) -> int:
+    """Writes the corpus, for the job and as `WORK_FILE` for datatrove; returns the turns that reading it takes.
+
+    Chunks are cut as the job cuts them, with the policy's chunk size and overlap.
+    """
     folder.mkdir()
     stride = agent.policy.chunk_tokens - agent.policy.overlap_tokens
     counts = chunk_counts(num_documents)
@@ -261,9 +196,8 @@ def make_corpus(folder: Path, *, num_documents: int, agent: AgentConfig) -> Made
         TextDocument(question_id=f"d{number:04d}", question=task.question, chunks=chunk_texts(task.document, agent))
         for number, task in enumerate(tasks)
     ]
-    made = MadeCorpus(folder=folder, num_turns=sum(len(document.chunks) + 1 for document in documents))
-    save(_work(agent, documents), made.work)
-    return made
+    save(_work(agent, documents), folder / WORK_FILE)
+    return sum(len(document.chunks) + 1 for document in documents)
 
 
 def chunk_texts(text: str, agent: AgentConfig) -> list[str]:

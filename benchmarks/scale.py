@@ -1,23 +1,20 @@
 """What a corpus costs the driver: seconds and memory by phase, of a first run and of runs in which nothing changed.
 
 Documents are one line each and the engine answers at once, so that what is measured grows with the corpus and not with
-its texts. Each run is a process of its own. With `--executor local` the driver also reads; its memory has both.
+its texts. Each run is a process of its own, which also reads.
 
-With `--plan-only` nothing is listed, read or written but the plan and its record: index and keys of the log are made by
-a query. So millions of documents can be measured in minutes.
-
-Of a phase, `cpu_seconds` are those of the process, `anonymous_mib` the most memory that only this process can hold, and
-`peak_mib` the most with mapped files, which the system takes back when others need the memory; both from `/proc`,
-looked at every 20 ms.
+Of a phase, `anonymous_mib` is the most memory that only this process can hold, without mapped files, which the system
+takes back when others need the memory; from `/proc`, looked at every 20 ms.
 """
 
 import argparse
-import multiprocessing
 import re
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -26,78 +23,30 @@ import pyarrow.parquet as pq
 
 from benchmarks.harness import copy_tokenizer, simulated_job
 from memagent_batch.config.job import JobConfig
-from memagent_batch.documents.document_index import INDEX_SCHEMA, IndexedFiles, in_order, require_unique_ids
-from memagent_batch.documents.questions import read_questions
-from memagent_batch.documents.shards import FOUND_FILES
-from memagent_batch.domain.addresses import text_hash
-from memagent_batch.executors.local import LocalExecutor
 from memagent_batch.flows import answer
-from memagent_batch.runs.history import (
-    PastRun,
-    find_changes,
-    last_run,
-    read_kept_index,
-    removed_documents,
-    write_plan,
-    write_record_manifest,
-)
-from memagent_batch.runs.manifest import FORMAT
 from memagent_batch.runs.plan import Plan
-from memagent_batch.store.database import limit_memory, open_database, query_to_disk
-from memagent_batch.store.parquet import write_parquet
-from memagent_batch.store.turn_log.keys import KEYS_FOLDER, LOG_KEYS, OUTCOMES_FOLDER, TURNS_FOLDER
-from memagent_batch.store.turn_log.question_list import write_asked
-from memagent_batch.store.turn_log.writer import new_run_id
-from memagent_batch.wiring import make_output
 
 flow: Any = answer
 """The flow, whose functions a measured run replaces by timed ones."""
-PHASES = (
-    "read_kept_index",
-    "last_run",
-    "in_order",
-    "require_unique_ids",
+FUNCTIONS = (
     "check",
     "make_plan",
     "begin_run",
     "scan_plan",
     "last_versions",
-    "pending",
     "read_documents",
     "plan_parts",
     "write",
     "write_kept_index",
     "recorded_plan",
-    "removed_documents",
-    "find_changes",
-    "write_plan",
     "close_run",
 )
-"""In the order in which the flow comes to them; `scan_plan` and `recorded_plan` may run twice. A phase of a run is a
-function of the flow; without tables it is one of `_plan_only`."""
+"""Of the flow: its phases, beside `Plan.pending`. Some run twice."""
 FILES_IN_FOLDER = 1000
 GROUP_ROWS = 100_000
 """Rows of a row group of the Parquet file."""
-KEYED_READINGS = 50_000
-"""Readings of a file of keys that the script writes."""
-PLANNED = {"run_id": "20260101T000000.000Z.aaaa", "fingerprint": "f"}
-_INDEX = """
-select 'd' || number as document_id, sha256('Line ' || number) as document_hash, '/corpus/part.parquet' as path,
-       'parquet' as format, number // 100000 as start, number % 100000 as stop, 25 as num_bytes,
-       null as error, null as error_type, null as rows
-from range($num_documents) as numbers(number)
-"""
-_KEYS = """
-select sha256('Line ' || number) as document_hash, question_hash, 0 as sample, $fingerprint as fingerprint,
-       $run_id as run_id, folder || '/' || $name as file, if(folder = 'log/turns', null, 'ok') as status,
-       timestamptz '2026-01-01' as finished_at, null as reused_from, (folder = 'log/turns')::int as num_turns,
-       0 as num_prompt_tokens
-from range($first, $stop) as numbers(number), unnest($questions) as questions(question_hash),
-     unnest(['log/turns', 'log/outcomes']) as folders(folder)
-"""
-FIGURES = ("seconds", "cpu_seconds", "anonymous_mib", "peak_mib")
 CHUNK_TOKENS = 64
-MEMORY_LINES = re.compile(r"(RssAnon|VmRSS):\s+(\d+) kB")
+MEMORY_LINE = re.compile(r"RssAnon:\s+(\d+) kB")
 """Of `/proc/PID/status`."""
 LOOK_SECONDS = 0.02
 CHANGED_SECONDS = 2.5
@@ -108,17 +57,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--documents", type=int, default=100_000, help="documents (default: 100000)")
     parser.add_argument("--questions", type=int, default=1, help="questions of each document (default: 1)")
     parser.add_argument("--form", choices=("files", "rows"), default="files", help="text files, or rows of a file")
-    parser.add_argument("--executor", choices=("local", "ray"), default="local", help="what reads (default: local)")
     parser.add_argument("--unchanged", type=int, default=3, help="runs in which nothing changed (default: 3)")
     parser.add_argument("--memory-gib", type=float, default=2.0, help="driver.memory_gib (default: 2)")
-    parser.add_argument("--plan-only", action="store_true", help="read and write nothing but the plan, over a made log")
 
 
 def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         copy_tokenizer(place / "model")
-        _write(place, num_documents=1 if arguments.plan_only else arguments.documents, form=arguments.form)
+        _write(place, num_documents=arguments.documents, form=arguments.form)
         time.sleep(CHANGED_SECONDS)
         job = simulated_job(
             place,
@@ -126,19 +73,16 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
             documents=str(place / "documents"),
             ask=tuple(f"What is line {number}?" for number in range(arguments.questions)),
             model=str(place / "model"),
-            executor=arguments.executor,
+            executor="local",
             driver={"memory_gib": arguments.memory_gib},
         )
         shape = {name: getattr(arguments, name) for name in ("documents", "questions", "form", "memory_gib")}
-        if arguments.plan_only:
-            shape |= _in_process(_write_keys, job, arguments.documents)
         for run in range(1 + arguments.unchanged):
-            phases = _in_process(_run, job, arguments.documents if arguments.plan_only else None)
+            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+                phases = process.submit(_run, job).result()
             figures = {
                 "seconds": round(sum(phase["seconds"] for phase in phases.values()), 1),
-                "cpu_seconds": round(sum(phase["cpu_seconds"] for phase in phases.values()), 1),
                 "anonymous_mib": max(phase["anonymous_mib"] for phase in phases.values()),
-                "peak_mib": max(phase["peak_mib"] for phase in phases.values()),
             }
             yield {"what": "unchanged" if run else "first", **shape, **figures, "phases": phases}
 
@@ -168,28 +112,12 @@ def _write(place: Path, *, num_documents: int, form: str) -> None:
             writer.write_table(pa.table(columns, schema=schema), row_group_size=GROUP_ROWS)
 
 
-def _in_process(function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
-    """What a function returns in a new process."""
-    context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_send, args=(sender, function, *arguments))
-    process.start()
-    sender.close()
-    returned: dict[str, Any] = receiver.recv()  # EOFError if it has failed; it says why
-    process.join()
-    return returned
-
-
-def _send(sender: Any, function: Callable[..., dict[str, Any]], *arguments: Any) -> None:
-    sender.send(function(*arguments))
-
-
 class _Phases:
     """Seconds and memory of the phases of this process."""
 
     def __init__(self) -> None:
         self.figures: dict[str, dict[str, float]] = {}
-        self._most = {"RssAnon": 0, "VmRSS": 0}
+        self._most = 0.0
         threading.Thread(target=self._watch, daemon=True).start()
 
     def _watch(self) -> None:
@@ -198,85 +126,31 @@ class _Phases:
             time.sleep(LOOK_SECONDS)
 
     def _look(self) -> None:
-        for name, kib in MEMORY_LINES.findall(Path("/proc/self/status").read_text()):
-            self._most[name] = max(self._most[name], int(kib) // 1024)
+        (kib,) = MEMORY_LINE.findall(Path("/proc/self/status").read_text())
+        self._most = max(self._most, int(kib) // 1024)
 
     def timed(self, phase: Callable[..., Any], *, name: str) -> Callable[..., Any]:
         """The function, as a phase."""
 
         def run(*arguments: Any, **options: Any) -> Any:
-            self._most = dict.fromkeys(self._most, 0)
-            began, cpu = time.monotonic(), time.process_time()
+            self._most, began = 0.0, time.monotonic()
             result = phase(*arguments, **options)
-            seconds, cpu = time.monotonic() - began, time.process_time() - cpu
+            seconds = time.monotonic() - began
             self._look()
-            figures = self.figures.setdefault(name, dict.fromkeys(FIGURES, 0.0))
+            figures = self.figures.setdefault(name, {"seconds": 0.0, "anonymous_mib": 0.0})
             figures["seconds"] = round(figures["seconds"] + seconds, 2)
-            figures["cpu_seconds"] = round(figures["cpu_seconds"] + cpu, 2)
-            for key, line in (("anonymous_mib", "RssAnon"), ("peak_mib", "VmRSS")):
-                figures[key] = max(figures[key], self._most[line])
+            figures["anonymous_mib"] = max(figures["anonymous_mib"], self._most)
             return result
 
         return run
 
 
-def _run(job: JobConfig, planned: int | None) -> dict[str, Any]:
+def _run(job: JobConfig) -> dict[str, dict[str, float]]:
+    """The phases of a run."""
     phases = _Phases()
     pending = Plan.pending
     Plan.pending = phases.timed(lambda *given, **options: [*pending(*given, **options)], name="pending")  # type: ignore[method-assign]
-    for name in PHASES:
-        if name in vars(flow):
-            setattr(flow, name, phases.timed(getattr(flow, name), name=name))
-    if planned:
-        _plan_only(job, planned, phases)
-    else:
-        flow.answer(job)
-    return {name: phases.figures[name] for name in PHASES if name in phases.figures}
-
-
-def _plan_only(job: JobConfig, num_documents: int, phases: _Phases) -> None:
-    """What `answer` does before and after readings and tables: it leaves a record, from which the next run goes on."""
-    output, fingerprint = make_output(job), PLANNED["fingerprint"]
-    limit_memory(job.driver.memory_gib)
-    kept = phases.timed(read_kept_index, name="read_kept_index")(output)
-    before = phases.timed(last_run, name="last_run")(output)
-    if kept is None:
-        documents = _made(_INDEX, schema=INDEX_SCHEMA, num_documents=num_documents)
-        documents = phases.timed(in_order, name="in_order")(documents)
-    else:
-        documents = kept.documents
-    phases.timed(require_unique_ids, name="require_unique_ids")(documents, documents=output)
-    files = IndexedFiles(versions={}, files=pa.table([["f"], ["1"]], schema=FOUND_FILES), rules="", is_kept=bool(kept))
-    plan = Plan(documents, read_questions(None, ask=job.ask), samples=1, indexed=files)
-    index = flow.scan_plan(output, plan, fingerprint=fingerprint, executor=LocalExecutor())
-    hashes = flow.last_versions(output, before, plan, index=index, agent=job.agent)
-    assert not list(plan.pending(index, retry_failed=False, last_hashes=hashes))
-    phases.timed(lambda: sum(part.num_rows for part in flow.plan_parts(plan, index)), name="plan_parts")()
-    recorded, questions = flow.recorded_plan(plan, index), plan.asked.hashed
-    run_id = new_run_id(after=before.run_id if before else "")
-    removed = phases.timed(removed_documents, name="removed_documents")(recorded, run_id=run_id, before=before)
-    phases.timed(find_changes, name="find_changes")(recorded, questions, before=before, turns=index.turns)
-    write_asked(output, questions, run_id=run_id)
-    manifest: Any = {"format": FORMAT, "run_id": run_id, "tables": {}, "files": {}, "parts": []}
-    past = PastRun(output=output, run_id=run_id, manifest=manifest, plan=recorded, questions=questions, removed=removed)
-    phases.timed(write_plan, name="write_plan")(past)
-    flow.write_kept_index(output, plan, run_id=run_id)
-    write_record_manifest(past)
-
-
-def _made(sql: str, *, schema: pa.Schema, **parameters: object) -> pa.Table:
-    """Rows that a query makes of nothing."""
-    with open_database({}) as database:
-        return query_to_disk(database, sql, schema=schema, **parameters)
-
-
-def _write_keys(job: JobConfig, num_documents: int) -> dict[str, Any]:
-    """Keys of a turn and an outcome of each reading; the files that they are of are empty."""
-    output, questions = make_output(job), [text_hash(str(question)) for question in job.ask]
-    for number, rows in enumerate(_pieces(num_documents, KEYED_READINGS // len(questions))):
-        name = f"{PLANNED['run_id']}-w-{number:06d}.parquet"
-        values = PLANNED | {"name": name, "first": rows.start, "stop": rows.stop, "questions": questions}
-        write_parquet(output / f"{KEYS_FOLDER}/{name}", _made(_KEYS, schema=LOG_KEYS, **values))
-        for folder in (TURNS_FOLDER, OUTCOMES_FOLDER):
-            (output / f"{folder}/{name}").write_bytes(b"")
-    return {"readings_logged": num_documents * len(questions)}
+    for name in FUNCTIONS:
+        setattr(flow, name, phases.timed(getattr(flow, name), name=name))
+    flow.answer(job)
+    return phases.figures

@@ -9,9 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypedDict
 
-from memagent_batch.audit.card import CARD_FILE, card
 from memagent_batch.errors import OutputChangedError
-from memagent_batch.review.estimate_files import REVIEWS_FOLDER, read_estimates
+from memagent_batch.review.estimate_files import REVIEWS_FOLDER
 from memagent_batch.review.sign_offs import SIGNED_FOLDER
 from memagent_batch.runs.history import RUNS_FOLDER, PastRun
 from memagent_batch.runs.manifest import MANIFEST_FILE
@@ -67,10 +66,9 @@ def write_bundle(past: PastRun, target: Location, *, with_tables: bool) -> Packe
                 hashes[name] = _pack_file(archive, name, output / name)
                 if recorded.get(name, hashes[name]) != hashes[name]:
                     raise OutputChangedError(f"{output / name} has changed while it was packed; run the command again")
-            shown = card(past, estimates=read_estimates(output))
-            for name, text in ((CARD_FILE, shown), (README_FILE, _readme(past.run_id, run_sums))):
-                archive.writestr(_entry(name), text.encode())
-                hashes[name] = sha256(text.encode()).hexdigest()
+            readme = _readme(past.run_id, run_sums).encode()
+            archive.writestr(_entry(README_FILE), readme)
+            hashes[README_FILE] = sha256(readme).hexdigest()
             archive.writestr(_entry(SUMS_FILE), sums_bytes(hashes))
         target.write_file(file)
         with file.open("rb") as stream:

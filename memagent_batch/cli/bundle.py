@@ -1,4 +1,4 @@
-"""`memagent bundle`: the record of an output, its reviews and its card as one archive for someone outside."""
+"""`memagent bundle`: the record of an output and its reviews as one archive for someone outside."""
 
 import json
 
@@ -8,7 +8,7 @@ from memagent_batch.errors import SettingsError
 
 class Bundle(OutputCommand):
     """Verifies the last run of an output and packs it into a zip archive: its record, the tables answers and evidence,
-    reviews, a card, and a README of how to check them without memagent. Exit code 5 if something is wrong.
+    reviews, and a README of how to check them without memagent. Exit code 5 if something is wrong.
     """
 
     command = "memagent bundle"

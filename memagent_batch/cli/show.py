@@ -12,7 +12,7 @@ from memagent_batch.cli.settings import OutputCommand
 from memagent_batch.documents.converted import SOURCE_NOTES, SOURCE_REVIEW
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.texts.shares import percent
-from memagent_batch.evaluation.report.traces import notes_of
+from memagent_batch.domain.turns import notes_of
 from memagent_batch.evaluation.report.visible import visible
 from memagent_batch.masking import printable
 from memagent_batch.pages.document_page import shown_evidence
@@ -113,7 +113,8 @@ def _row_problem(row: Row) -> str | None:
 def _memory_lines(turns: Sequence[Row], *, is_full: bool, width: int) -> Iterator[str]:
     """The turns that changed the memory or wrote a note for it; those between are counted."""
     changed = [row for row in turns if row["changed"]]
-    num_notes = sum(row["changed"] and is_note for row, is_note in zip(turns, notes_of(turns), strict=True))
+    is_note = notes_of([row["kind"] for row in turns])
+    num_notes = sum(row["changed"] and note for row, note in zip(turns, is_note, strict=True))
     ends = SHOWN_TURNS // 2
     left_out = range(0) if is_full else range(ends, len(changed) - ends)
     counts = f"{len(turns)} turns, {len(changed) - num_notes} changed it"

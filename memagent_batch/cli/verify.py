@@ -1,7 +1,7 @@
 """`memagent verify`: checks that an output is as its runs recorded it, and that its tables follow from its log."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from memagent_batch.cli.settings import JsonCommand, OutputCommand
+from memagent_batch.config.section import fields_of
 from memagent_batch.domain.texts.shares import quantity
 from memagent_batch.errors import NotVerifiedError, SettingsError
 from memagent_batch.masking import DIGEST, printable
@@ -141,8 +142,8 @@ def _job_of(past: "PastRun", *, job: str | None, output: str, storage_options: o
     from memagent_batch.cli.options import read_settings, read_yaml
     from memagent_batch.cli.settings import JobSettings
 
-    recorded = _without(_public(past.manifest["settings"]), (*UNTRUSTED, "input.question_type"))  # an older version's
-    given = {name: value for name, value in recorded.items() if name in JobSettings.model_fields}
+    names = {name for name, _, _ in fields_of(JobSettings)}.difference(UNTRUSTED)
+    given = _named(_public(past.manifest["settings"]), names)  # an older version may have recorded others
     if job is not None:
         settings = read_yaml(Path(job), option="--job")
         if not isinstance(settings, dict):
@@ -159,14 +160,15 @@ def _job_of(past: "PastRun", *, job: str | None, output: str, storage_options: o
     return found
 
 
-def _without(settings: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Settings without some, which are named with their groups."""
-    groups = {name.partition(".")[0]: name.partition(".")[2] for name in names}
-    return {
-        name: {key: each for key, each in value.items() if key != groups[name]} if groups.get(name) else value
-        for name, value in settings.items()
-        if groups.get(name) != ""
-    }
+def _named(settings: Mapping[str, Any], names: Collection[str], *, below: str = "") -> dict[str, Any]:
+    """Those of the settings that have one of these names, which begin with their groups."""
+    named: dict[str, Any] = {}
+    for name, value in settings.items():
+        if f"{below}{name}" in names:
+            named[name] = value
+        elif isinstance(value, Mapping) and (inner := _named(value, names, below=f"{below}{name}.")):
+            named[name] = inner
+    return named
 
 
 def _public(value: Any) -> Any:

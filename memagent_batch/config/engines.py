@@ -60,9 +60,7 @@ class OpenAIConfig(Section):
     """Longest time for one response, from its request to its last byte."""
     max_retries: Annotated[int, Field(ge=0)] = 6
     """Further tries of a request, on 408, 409, 5xx, cut connections and time-outs, while the endpoint answers others;
-    then its reading fails."""
-    backoff_seconds: Seconds = 1.0
-    """First pause between tries; doubled each time up to 60 s, with jitter. `Retry-After` overrides it."""
+    then its reading fails. They come after up to 1 s, then twice as long each time up to 60 s, or `Retry-After`."""
     outage_seconds: Annotated[float, Field(ge=0)] = 1800.0
     """Longest time that readings wait for an endpoint that is away or out of quota (429). The next run reads what is
     left."""

@@ -99,8 +99,6 @@ class LogConfig(Section):
     flush_seconds: Seconds | None = None
     """Longest time that a finished turn waits for its file. By default 5 s, and with more than 100 replicas a 20th of a
     second for each: 50 s with 1,000."""
-    flush_bytes: Count = 4 * 1024 * 1024
-    """A flush comes earlier when this many bytes wait."""
     outage_seconds: Annotated[float, Field(ge=0)] = 300.0
     """Longest time that a failing flush is tried again; turns wait meanwhile, and then the run stops."""
 

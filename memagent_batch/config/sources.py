@@ -77,8 +77,6 @@ class InputConfig(Section):
     """Place of a row in its source, with columns in braces: `page {page}`. For `order_columns`."""
     header: Text | None = None
     """Line above the text of each row, with columns in braces: `{sender}, {sent_at}`. For `order_columns`."""
-    separator: str = "\n\n"
-    """Text between the rows of a document. For `order_columns`."""
     inventory: Text | None = None
     """List of the files of `documents`, a folder, which is then not listed: Parquet files with columns `path` (or
     `key`), `size` and `etag`, or `manifest.json` of S3 Inventory."""

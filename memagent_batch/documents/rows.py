@@ -36,6 +36,8 @@ from memagent_batch.domain.texts.locators import LocatedRow
 from memagent_batch.errors import InputError
 from memagent_batch.store.location import Location
 
+SEPARATOR = "\n\n"
+"""Stands between the rows of a document."""
 IndexedRow = Mapping[str, Any]
 """A row of `row_schema`."""
 _NOT_FINITE = re.compile(r"[-+]?(nan|inf|infinity)", re.IGNORECASE)
@@ -77,7 +79,7 @@ def _documents_of_id(rows: list[IndexedRow], *, documents: Location, settings: I
 
 def _joined_document(rows: Sequence[IndexedRow], *, error: str | None, settings: InputConfig) -> IndexRow:
     first, carried = rows[0], _carried(rows, settings=settings)
-    separators = (len(rows) - 1) * len(settings.separator.encode())
+    separators = (len(rows) - 1) * len(SEPARATOR)
     num_bytes = separators + sum(row["num_bytes"] for row in rows)
     error = error or next((row["error"] for row in rows if row["error"] is not None), None)
     if error is None and settings.max_document_bytes is not None and num_bytes > settings.max_document_bytes:
@@ -90,7 +92,7 @@ def _joined_document(rows: Sequence[IndexedRow], *, error: str | None, settings:
         path=first["path"],
         format=Format(first["format"]),
         place=Place(start=first["start"], stop=first["stop"]),
-        document_hash=None if error else joined_hash([row["document_hash"] for row in rows], settings=settings),
+        document_hash=None if error else joined_hash([row["document_hash"] for row in rows]),
         num_bytes=0 if error else num_bytes,
         error=error,
         error_type=error_type,
@@ -229,18 +231,18 @@ def row_text(text: str, shown: Sequence[Value], *, settings: InputConfig) -> Row
     return RowText(text=f"{header}\n{text}" if has_header else text, locator=locator)
 
 
-def joined_hash(row_hashes: Sequence[str], *, settings: InputConfig) -> str:
+def joined_hash(row_hashes: Sequence[str]) -> str:
     """SHA-256 of a document by those of its rows, in order."""
-    return text_hash(json.dumps([settings.separator, *row_hashes]))
+    return text_hash(json.dumps([SEPARATOR, *row_hashes]))
 
 
-def joined_text(rows: Sequence[RowText], *, settings: InputConfig) -> tuple[str, tuple[LocatedRow, ...]]:
+def joined_text(rows: Sequence[RowText]) -> tuple[str, tuple[LocatedRow, ...]]:
     """The text of a document, and where its rows stand in it."""
     located, start = [], 0
     for row in rows:
         located.append(LocatedRow(char_start=start, char_end=start + len(row.text), locator=row.locator))
-        start += len(row.text) + len(settings.separator)
-    return settings.separator.join(row.text for row in rows), tuple(located)
+        start += len(row.text) + len(SEPARATOR)
+    return SEPARATOR.join(row.text for row in rows), tuple(located)
 
 
 def _shown_text(value: Value) -> str:

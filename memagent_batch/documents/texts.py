@@ -67,7 +67,7 @@ def fetch_texts(table: pa.Table, *, documents: Location, settings: InputConfig) 
             if row not in unfinished:
                 yield _fetched(record, row=row, document_hash=hashes[row], path=file.place.uri)
             elif unfinished[row].add(file, record, settings=settings):
-                yield unfinished.pop(row).finished(row=row, document_hash=hashes[row], settings=settings)
+                yield unfinished.pop(row).finished(row=row, document_hash=hashes[row])
 
 
 _RowPlace = tuple[int, str, str, Place]
@@ -124,11 +124,11 @@ class _Unfinished:
         self._left -= 1
         return not self._left
 
-    def finished(self, *, row: int, document_hash: str, settings: InputConfig) -> FetchedText:
+    def finished(self, *, row: int, document_hash: str) -> FetchedText:
         """The text of all rows, if it is as it was indexed."""
         rows = [self._rows[number] for number in sorted(self._rows)]
-        if not self._reason and joined_hash([each.hash() for each in rows], settings=settings) == document_hash:
-            text, located = joined_text(rows, settings=settings)
+        if not self._reason and joined_hash([each.hash() for each in rows]) == document_hash:
+            text, located = joined_text(rows)
             return FetchedText(row=row, text=text, rows=located)
         return _unavailable(row=row, path=next(iter(self._numbers))[0], reason=self._reason)
 

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 from typing import Protocol, runtime_checkable
 
 from memagent_batch.domain.document import ChunkSpan
@@ -98,6 +99,11 @@ class Completion:
     def num_completion_tokens(self) -> int:
         """Tokens that the completion cost: `token_ids` may be fewer, where an API hides thoughts."""
         return len(self.token_ids) if self.num_billed_tokens is None else self.num_billed_tokens
+
+
+def notes_of(kinds: Sequence[str]) -> list[bool]:
+    """Whether each turn of a reading, in order, writes a note: of `merge` turns in a row, all but the last."""
+    return [kind == READ or kind == following == MERGE for kind, following in pairwise([*kinds, None])]
 
 
 def sum_counted(counts: Iterable[int | None]) -> int | None:

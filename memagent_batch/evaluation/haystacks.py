@@ -5,7 +5,6 @@ stands at the border of units that is nearest to its depth.
 """
 
 import random
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,11 +12,8 @@ from functools import lru_cache
 from itertools import accumulate, repeat
 from math import ceil
 
-from memagent_batch.documents.listing import list_files
-from memagent_batch.errors import InputError, SettingsError
+from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.needles import NOISE
-from memagent_batch.store.errors import input_errors
-from memagent_batch.store.location import Location
 from memagent_batch.tokens.tokenizer import Tokenizer
 
 MIN_TOKENS = 512
@@ -26,15 +22,10 @@ TOLERANCE = 0.02
 """Largest distance of a document's length from the one asked for, as a part of it."""
 MAX_HIDDEN = 0.8
 """Largest part of a document that may be what is hidden in it, and not haystack."""
-MAX_HAYSTACK_SENTENCE_CHARS = 600
-"""Longer sentences of a user's texts are cut, so that every depth has a border near it."""
 COUNTS_KEPT = 100_000
 """Units whose tokens are remembered; those of essays and noise come again."""
-ESSAY_ENDINGS = (".txt", ".md")
-"""Files of an essays folder that are read."""
 _ROUNDS = 8
 """Corrections of one document; a tokeniser that is not at odds with sums needs one or two."""
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 EssayTexts = tuple[tuple[str, ...], ...]
 """Running texts, each as its sentences."""
 GoldSpan = tuple[int, int]
@@ -165,18 +156,6 @@ def lines(units: Iterator[str]) -> HaystackUnits:
     return HaystackUnits(units=(f"{unit}\n" for unit in units), form="{}\n")
 
 
-def sentences_of(text: str) -> tuple[str, ...]:
-    """The sentences of a running text, white space made even."""
-    found = []
-    for piece in _SENTENCE_END.split(text):
-        sentence = " ".join(piece.split())
-        found += [
-            sentence[start : start + MAX_HAYSTACK_SENTENCE_CHARS]
-            for start in range(0, len(sentence), MAX_HAYSTACK_SENTENCE_CHARS)
-        ]
-    return tuple(found)
-
-
 def hide(facts: Facts, request: SampleRequest, materials: Materials) -> SuiteSample:
     """A document of the length with every hidden sentence in it.
 
@@ -261,27 +240,3 @@ def _nearest_border(borders: Sequence[int], place: float) -> int:
     after = min(bisect_left(borders, place), len(borders) - 1)
     before = max(after - 1, 0)
     return before if place - borders[before] < borders[after] - place else after
-
-
-def read_essays(folder: Location) -> EssayTexts:
-    """The text files of a folder and of all below it, in the order of their paths, as sentences.
-
-    Raises:
-        InputError: there is no such folder, no text in it, or a file that is not UTF-8; names it.
-    """
-    texts = []
-    for file in list_files(folder):
-        if not file.name.endswith(ESSAY_ENDINGS):
-            continue
-        place = folder.at(file.path)
-        with input_errors(place.uri):
-            data = place.read_bytes()
-        try:
-            sentences = sentences_of(data.decode("utf-8-sig"))
-        except UnicodeDecodeError as error:
-            raise InputError(f"{place.uri}: invalid UTF-8 at byte {error.start + 1}; save the file as UTF-8") from error
-        if sentences:
-            texts.append(sentences)
-    if not texts:
-        raise InputError(f"--essays: {folder.uri} holds no text in {' or '.join(ESSAY_ENDINGS)} files; add some")
-    return tuple(texts)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from memagent_batch.config.storage import Options
 from memagent_batch.documents.questions import type_fields
 from memagent_batch.evaluation.haystacks import (
     EssayTexts,
@@ -14,7 +13,6 @@ from memagent_batch.evaluation.haystacks import (
     SampleRequest,
     SuiteSample,
     TokenMeter,
-    read_essays,
 )
 from memagent_batch.evaluation.needles import prose
 from memagent_batch.evaluation.suite import (
@@ -31,15 +29,12 @@ from memagent_batch.evaluation.suite import (
     write_suite_record,
 )
 from memagent_batch.evaluation.tasks import TASKS
-from memagent_batch.masking import mask_url
 from memagent_batch.runs.manifest import package_versions
 from memagent_batch.store.location import Location
 from memagent_batch.store.parquet import open_row_groups
 from memagent_batch.tokens.tokenizer import load_tokenizer
 from memagent_batch.wiring import resolve_model
 
-OWN = "own"
-"""Name of the essays that come with the project."""
 GENERATOR = 5
 """Rises with every change after which the same arguments make other documents."""
 
@@ -67,18 +62,17 @@ class SuiteInputs:
     """Name and hash of each input."""
 
 
-def read_suite_inputs(*, model: str, essays: str | None, storage_options: Options) -> SuiteInputs:
-    """Loads the tokeniser and reads the files.
+def read_suite_inputs(model: str) -> SuiteInputs:
+    """Loads the tokeniser and the texts.
 
     Raises:
-        InputError: a file can't be read; names it.
         SettingsError: the model has no tokeniser.
     """
     tokenizer = load_tokenizer(resolve_model(model))
-    texts = read_essays(Location(uri=essays, storage_options=storage_options)) if essays else prose()
+    texts = prose()
     record = {
         "tokenizer": {"name": model, "sha256": tokenizer.sha256},
-        "essays": {"name": mask_url(essays) if essays else OWN, "sha256": _texts_sha256(texts)},
+        "essays": {"name": "own", "sha256": _texts_sha256(texts)},
     }
     return SuiteInputs(materials=Materials(meter=TokenMeter(tokenizer), texts=texts), record=record)
 

@@ -27,12 +27,6 @@ TABLE_HEADER = ("VARIANT", "TASK", "LENGTH", "N", "SCORE", "95 % INTERVAL", "FAI
 NUM_TEXT_COLUMNS = 2
 """Columns from the left whose values begin at the left."""
 
-MEASURES_HEADER = (
-    "VARIANT", "TASK", "VALUES", "RIGHT", "INVALID", "EVIDENCE F1", "HIT", "ABSENT RIGHT", "PRESENT LOST",
-)  # fmt: skip
-
-COMPARISON_HEADER = ("VARIANT", "TASK", "BETTER", "WORSE", "EQUAL", "CHANCE, CORRECTED")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedShare:
@@ -174,21 +168,10 @@ def _corrected(
 
 
 def score_table(scores: pa.Table) -> str:
-    """Each task at each length, then all of them together for each variant.
-
-    Below, the further variants against the first one, and what was asked after the answer.
-    """
+    """Each task at each length, then all of them together for each variant; the report has all else."""
     cells = [*summarise(scores), *summarise(scores, by=())]
-    blocks = [[TABLE_HEADER, *(_table_row(cell) for cell in cells)]]
-    if comparisons := compare(scores):
-        blocks.append([COMPARISON_HEADER, *(_comparison_row(each) for each in comparisons)])
-    if measures := measure(scores):
-        blocks.append([MEASURES_HEADER, *(_measures_row(each) for each in measures)])
-    return "\n\n".join(_table_block(rows) for rows in blocks)
-
-
-def _table_block(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    rows = [TABLE_HEADER, *map(_table_row, cells)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(TABLE_HEADER))]
     return "\n".join(_table_line(row, widths) for row in rows)
 
 
@@ -202,35 +185,6 @@ def _table_row(cell: CellSummary) -> tuple[str, ...]:
         f"{cell.low:.3f} to {cell.high:.3f}",
         *(f"{count:,}" for count in (cell.num_failed, cell.num_unanswered, cell.num_missing)),
     )
-
-
-def _comparison_row(each: Comparison) -> tuple[str, ...]:
-    counts = (each.num_better, each.num_worse, each.num_equal)
-    variant = f"{each.variant} against {each.base}"
-    return (variant, each.task, *(f"{count:,}" for count in counts), f"{each.p_corrected:.4f}")
-
-
-def _measures_row(each: Measures) -> tuple[str, ...]:
-    return (
-        each.variant,
-        each.task,
-        f"{each.values_right.n:,}" if each.values_right else "-",
-        *(
-            _number_label(value.share if isinstance(value, CountedShare) else value)
-            for value in (
-                each.values_right,
-                each.values_invalid,
-                each.evidence_f1,
-                each.evidence_hit,
-                each.absent_right,
-                each.present_lost,
-            )
-        ),
-    )
-
-
-def _number_label(number: float | None) -> str:
-    return "-" if number is None else f"{number:.3f}"
 
 
 def _table_line(row: Sequence[str], widths: Sequence[int]) -> str:

@@ -9,8 +9,6 @@ from types import MappingProxyType
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memagent_batch.documents.formats.columnar import open_grouped
-from memagent_batch.documents.listing import list_files
 from memagent_batch.documents.questions import value_type_of
 from memagent_batch.domain.follow_ups.values import (
     TypedValue,
@@ -25,9 +23,15 @@ from memagent_batch.errors import InputError
 from memagent_batch.evaluation.statistics import mean_interval
 from memagent_batch.evaluation.suite import ANSWER_COLUMNS, SCORES, STATUS_MISSING, GoldSpanRow, Suite
 from memagent_batch.runs.evidence import How
-from memagent_batch.runs.manifest import MANIFEST_FILE, RUN_FILE, require_manifest
-from memagent_batch.runs.tables import ANSWERS_FOLDER, EVIDENCE_FOLDER, read_table_columns, table_locations
-from memagent_batch.store.errors import input_errors
+from memagent_batch.runs.manifest import require_manifest
+from memagent_batch.runs.tables import (
+    ANSWERS_FOLDER,
+    EVIDENCE_FOLDER,
+    ReadingIds,
+    read_table_columns,
+    reading_ids,
+    table_locations,
+)
 from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import Row
 
@@ -37,12 +41,6 @@ COSTS = ("num_turns", "num_prompt_tokens", "num_cached_prompt_tokens", "num_comp
 """Columns of an answer that say what it cost."""
 MEANS = ("num_prompt_tokens", "num_completion_tokens", "engine_seconds")
 """Of these, columns whose means a summary has."""
-REQUIRED_COLUMNS = ("document_id", "question_id", "answer")
-"""Columns without which nothing can be scored. Of the others, a table that lacks them has the values in `ABSENT`."""
-ABSENT = {"sample": 0, "status": Status.OK.value} | dict.fromkeys(
-    field.name for field in ANSWER_COLUMNS if field.nullable
-)
-"""What a missing column stands for; 0 where it is not named here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +74,7 @@ class CellSummary:
 
 Span = tuple[int, int]
 """First code point of a place in a document, and the one after its last."""
-EvidenceSpans = Mapping[tuple[str, str, int], Sequence[Span]]
+EvidenceSpans = Mapping[ReadingIds, Sequence[Span]]
 """Spans of the evidence by reading; a reading without any is left out."""
 SPAN_COLUMNS = ["document_id", "question_id", "sample", "char_start", "char_end"]
 """Columns of `evidence` that are scored, beside `how`."""
@@ -84,7 +82,7 @@ SPAN_COLUMNS = ["document_id", "question_id", "sample", "char_start", "char_end"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredRun:
-    """An answers table against a suite."""
+    """The answers of a run against a suite."""
 
     scores: pa.Table
     """`SCORES`: one row for each reading that the suite asks for."""
@@ -93,13 +91,14 @@ class ScoredRun:
 
 
 def score_run(answers: Location, *, suite: Suite, variant: str) -> ScoredRun:
-    """Scores an answers table; a question was read as often as the one that was read most.
+    """Scores the answers of a run; a question was read as often as the one that was read most.
 
     Raises:
-        InputError: the answers can't be read, or are of another suite.
+        InputError: the answers are of another suite.
+        OutputError: they can't be read.
     """
     table = read_answers(answers)
-    samples = 1 + max(table["sample"].to_pylist())
+    samples = 1 + max(table["sample"].to_pylist(), default=0)
     questions = suite.questions_of(table)
     scores = score_answers(questions, table, variant=variant, samples=samples, evidence=read_evidence(answers))
     num_known = sum(status != STATUS_MISSING for status in scores["status"].to_pylist())
@@ -117,9 +116,9 @@ def score_answers(
     """A table of `SCORES`: each question of the suite in its order, each of its samples.
 
     Raises:
-        InputError: a reading has two rows, or most of the rows are of questions that are not in the suite.
+        InputError: most of the rows are of questions that are not in the suite.
     """
-    answered = _by_reading(answers)
+    answered = {reading_ids(row): row for row in answers.to_pylist()}
     asked = questions.to_pylist()
     require_same_suite(asked, answered)
     has_values = answers["value_status"].null_count < answers.num_rows
@@ -134,7 +133,7 @@ def score_answers(
     return pa.Table.from_pylist([{**row, "variant": variant} for row in rows], schema=SCORES)
 
 
-def require_same_suite(asked: Sequence[Row], answered: dict[tuple[str, str, int], Row]) -> None:
+def require_same_suite(asked: Sequence[Row], answered: Mapping[ReadingIds, Row]) -> None:
     """Refuses answers if more than half of them belong to no question of the suite.
 
     Raises:
@@ -172,19 +171,6 @@ def by_document(rows: Sequence[Row], values: Sequence[float]) -> list[list[float
     for row, value in zip(rows, values, strict=True):
         groups[row["document_id"]].append(value)
     return list(groups.values())
-
-
-def _by_reading(answers: pa.Table) -> dict[tuple[str, str, int], Row]:
-    rows: dict[tuple[str, str, int], Row] = {}
-    for row in answers.to_pylist():
-        key = (row["document_id"], row["question_id"], row["sample"])
-        if key in rows:
-            raise InputError(
-                f"the answers have two rows of document_id {key[0]!r}, question_id {key[1]!r}, sample {key[2]}; take "
-                "one away, or number them in a column `sample` from 0"
-            )
-        rows[key] = row
-    return rows
 
 
 def _score_row(question: Row, answer: Row | None, *, sample: int, follow_ups: Row) -> Row:
@@ -232,98 +218,35 @@ def _cell_summary(cell: tuple[str, str, int | None], rows: Sequence[Row]) -> Cel
     )
 
 
-def read_answers(location: Location) -> pa.Table:
-    """A table of `ANSWER_COLUMNS`.
-
-    Args:
-        location: Parquet or Arrow files (a file, folder or glob) with the columns document_id, question_id and answer;
-            or the output of a run that has finished.
-
-    Readings that were not read are left out, as ones that the table has no row of.
+def read_answers(output: Location) -> pa.Table:
+    """The answers of a finished run, a table of `ANSWER_COLUMNS`; readings that were not read are left out.
 
     Raises:
-        InputError: a file or column can't be read, or the run has not finished.
+        OutputError: no run has finished there, or a file can't be read.
     """
-    table = pa.concat_tables([_read_answer_file(place) for place in _answer_files(location)])
-    known = {status.value for status in Status}
-    for status in table["status"].unique().to_pylist():
-        if status not in known:
-            raise InputError(
-                f"{location.uri}: column 'status' says {status!r}; write ok or failed, or leave the column out"
-            )
-    table = table.filter(pc.not_equal(table["status"], Status.NOT_READ.value))
-    if not table.num_rows:
-        raise InputError(f"{location.uri} holds no answers; is it the table that was meant?")
-    return table
+    tables = [read_table_columns(place, ANSWER_COLUMNS.names) for place in table_locations(output, ANSWERS_FOLDER)]
+    table = pa.concat_tables(tables).select(ANSWER_COLUMNS.names).cast(ANSWER_COLUMNS)
+    return table.filter(pc.not_equal(table["status"], Status.NOT_READ.value))
 
 
-def read_evidence(location: Location) -> EvidenceSpans:
-    """The evidence of a run's readings; none where the location is not a run, or a run without.
+def read_evidence(output: Location) -> EvidenceSpans:
+    """The evidence of a run's readings; none where it asked for none.
 
     Raises:
-        InputError: a file can't be read.
+        OutputError: a file can't be read.
     """
-    with input_errors(location.uri):
-        is_run = location.is_folder() and (location / MANIFEST_FILE).exists()
-    has_evidence = is_run and EVIDENCE_FOLDER in require_manifest(location)["files"]
-    places = table_locations(location, EVIDENCE_FOLDER) if has_evidence else []
+    has_evidence = EVIDENCE_FOLDER in require_manifest(output)["files"]
+    places = table_locations(output, EVIDENCE_FOLDER) if has_evidence else []
     return evidence_spans(read_table_columns(place, ["how", *SPAN_COLUMNS]) for place in places)
-
-
-def _answer_files(location: Location) -> list[Location]:
-    """The files of `answers` where the location is a run's output; else all files of the location."""
-    with input_errors(location.uri):
-        is_run = location.is_folder() and (location / RUN_FILE).exists()
-        if not is_run:
-            return [location.at(file.path) for file in list_files(location)]
-        if not (location / MANIFEST_FILE).exists():
-            raise InputError(
-                f"{location.uri} is the output of a run that has not finished (no {MANIFEST_FILE}); run the same "
-                "command again, and score it then"
-            )
-    return table_locations(location, ANSWERS_FOLDER)
-
-
-def _read_answer_file(place: Location) -> pa.Table:
-    with open_grouped(place) as file:
-        there = file.schema.names
-        missing = [name for name in REQUIRED_COLUMNS if name not in there]
-        if missing:
-            raise InputError(
-                f"{place.uri} has no column {missing[0]!r}; its columns: {', '.join(there) or 'none'}; "
-                "an answers table has document_id, question_id and answer"
-            )
-        names = [name for name in ANSWER_COLUMNS.names if name in there]
-        groups = (file.batches(group, names=names) for group in range(len(file.group_bytes)))
-        batches = [batch.select(names) for group in groups for batch in group]
-        schema = pa.schema([file.schema.field(name) for name in names])
-    return _as_answers(pa.Table.from_batches(batches, schema=schema), path=place.uri)
-
-
-def _as_answers(table: pa.Table, *, path: str) -> pa.Table:
-    columns = []
-    for field in ANSWER_COLUMNS:
-        if field.name not in table.schema.names:
-            columns.append(pa.array([ABSENT.get(field.name, 0)] * table.num_rows, field.type))
-            continue
-        try:
-            column = table[field.name].cast(field.type)
-        except pa.ArrowException as error:
-            raise InputError(f"{path}: column {field.name!r} can't be read as {field.type}: {error}") from error
-        if column.null_count and not field.nullable:
-            raise InputError(f"{path}: column {field.name!r} has {column.null_count} nulls; give every row a value")
-        columns.append(column)
-    return pa.Table.from_arrays(columns, schema=ANSWER_COLUMNS)
 
 
 def evidence_spans(tables: Iterable[pa.Table]) -> EvidenceSpans:
     """The evidence in the files of a table `evidence`: the chosen sentences, not what was looked for of the answer."""
-    spans: dict[tuple[str, str, int], list[Span]] = {}
+    spans: dict[ReadingIds, list[Span]] = {}
     for table in tables:
         chosen = table.filter(pc.and_(pc.equal(table["how"], How.CHOSEN.value), pc.is_valid(table["char_start"])))
         for row in chosen.select(SPAN_COLUMNS).to_pylist():
-            key = (row["document_id"], row["question_id"], row["sample"])
-            spans.setdefault(key, []).append((row["char_start"], row["char_end"]))
+            spans.setdefault(reading_ids(row), []).append((row["char_start"], row["char_end"]))
     return spans
 
 

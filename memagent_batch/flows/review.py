@@ -175,7 +175,7 @@ def make_estimate(output: Location, name: str | None, *, so_far: bool, with_seen
             "other_decision": counted.num_other,
         },
         "with_seen": with_seen,
-        **_estimate_json(asdict(result)),
+        **asdict(result),
     }
     write_json(review.folder / ESTIMATE_FILE, values)
     (review.folder / ESTIMATE_PAGE).write_bytes(page.encode())
@@ -347,13 +347,6 @@ def _estimated_sentences(output: Location, review: Review) -> EvidenceEstimate |
             for name, readings in judged.items()
         }
     )
-
-
-def _estimate_json(value: Any) -> Any:
-    """As JSON holds it: the votes of a stratum, whose keys are pairs, stay in the labels table."""
-    if isinstance(value, dict):
-        return {str(key): _estimate_json(each) for key, each in value.items() if key != "votes"}
-    return [_estimate_json(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _only_review_of(output: Location, manifest: Manifest, *, question_id: str) -> str:

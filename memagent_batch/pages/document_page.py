@@ -8,16 +8,14 @@ from itertools import pairwise
 from typing import Any
 
 from memagent_batch.documents.converted import SOURCE_NOTES, SOURCE_REVIEW
-from memagent_batch.evaluation.report.traces import Trace, make_trace
 from memagent_batch.pages.readings import Change, RunChanges, RunReading, outcome_of, shown_value, unread_of
+from memagent_batch.pages.traces import Trace, make_trace
 from memagent_batch.review.sign_offs import SignOff, reading_hash, signed_words
 from memagent_batch.runs.accepted_unread import accepted_reason
 from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.store.turn_log.index import Row
 
-MAX_SHEET_READINGS = 50
-"""Most readings of one file: a document with more has several."""
 NEAR_CHARACTERS = 300
 """What is near a mark: characters on either side that are always seen."""
 MAX_WORD = 40
@@ -146,22 +144,18 @@ class ReadingView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sheet:
-    """One file: readings of one document."""
+    """The page of a document."""
 
     number: int
-    """Its number among all sheets, from 0."""
+    """Its number among all documents, from 0."""
     document_id: str
-    first: int
-    """Which reading of the document is its first, from 0."""
-    is_last: bool
-    """Whether no other sheet of the document follows."""
     readings: tuple[ReadingView, ...]
     """Its readings, in the order of `answers`."""
 
     @property
     def path(self) -> str:
-        """Its file, below the folder of the build."""
-        return sheet_path(self.number)
+        """Its file, below the folder of the build; no folder holds more than a thousand."""
+        return f"documents/{self.number // 1000:04d}/{self.number:07d}.html"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,11 +166,6 @@ class Passages:
     """Of each reading of the sheet, in their order; empty if there is no text to show."""
     missing: str | None = None
     """Why there is no text to show though there is evidence."""
-
-
-def sheet_path(number: int) -> str:
-    """Where a sheet lies; no folder holds more than a thousand."""
-    return f"documents/{number // 1000:04d}/{number:07d}.html"
 
 
 def view_reading(
@@ -193,7 +182,7 @@ def view_reading(
         accepted=accepted_reason(row, manifest),
         review=row.get(SOURCE_REVIEW),
         outcome=outcome_of(row),
-        trace=make_trace(reading.turns, references=sorted(sought), alternatives=True),
+        trace=make_trace(reading.turns, answers=sorted(sought)),
         evidence=tuple(shown_evidence(reading)),
         change=changes.readings.get(reading.key),
         hash=hash_,
@@ -236,8 +225,6 @@ def template_values(sheet: Sheet, passages: Passages) -> dict[str, Any]:
         "source_hash": first.get("source_hash"),
         "source_notes": first.get(SOURCE_NOTES),
         "model": first["model"],
-        "before": sheet_path(sheet.number - 1) if sheet.first else None,
-        "after": None if sheet.is_last else sheet_path(sheet.number + 1),
         "columns": {
             "confidence": any(row["confidence"] is not None for row in rows),
             "support": any(row["support"] is not None for row in rows),

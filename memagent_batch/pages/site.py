@@ -8,11 +8,11 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
 from importlib import resources
-from itertools import count, groupby, islice
+from itertools import count, groupby
 from operator import attrgetter
 from typing import Any, TypedDict, cast
 
@@ -25,7 +25,6 @@ from memagent_batch.errors import OutputError
 from memagent_batch.evaluation.report.templates import frame_page, inert_json, page_bytes, page_environment, page_style
 from memagent_batch.evaluation.report.visible import shorten, visible
 from memagent_batch.pages.document_page import (
-    MAX_SHEET_READINGS,
     Passages,
     ReadingView,
     Sheet,
@@ -148,7 +147,7 @@ class AnswerTable:
 
     def add(self, sheet: Sheet) -> None:
         """Adds a row for each reading of a sheet."""
-        self.num_documents += not sheet.first
+        self.num_documents += 1
         for place, view in enumerate(sheet.readings):
             href = f"{self.files.build}/{sheet.path}#r-{place}"
             is_changed = view.change is not None and view.change.kind == AnswerChange.CHANGED
@@ -207,8 +206,8 @@ class _ShownRun:
     texts: DocumentTexts | None
     """None without evidence, or if no text is to be shown."""
 
-    def sheets(self) -> Iterator[Sheet]:
-        """The documents of the run, a sheet or more each; `number` is 0 in all of them."""
+    def sheets(self, number: Iterator[int]) -> Iterator[Sheet]:
+        """The documents of the run, numbered."""
         view = partial(
             view_reading,
             manifest=self.manifest,
@@ -218,12 +217,7 @@ class _ShownRun:
         )
         readings = stream_readings(self.output, self.manifest)
         for document_id, of_document in groupby(readings, key=attrgetter("document_id")):
-            views = map(view, of_document)
-            first, held = 0, tuple(islice(views, MAX_SHEET_READINGS))
-            while held:
-                following = tuple(islice(views, MAX_SHEET_READINGS))
-                yield Sheet(number=0, document_id=document_id, first=first, is_last=not following, readings=held)
-                first, held = first + len(held), following
+            yield Sheet(number=next(number), document_id=document_id, readings=tuple(map(view, of_document)))
 
 
 def write_site(
@@ -293,10 +287,10 @@ def _write_pages(runs: Sequence[_ShownRun], target: Location, *, context_chars: 
 
 def _write_sheets(run: _ShownRun, table: AnswerTable, *, number: Iterator[int], context_chars: int) -> Iterator[str]:
     """Writes the pages of a run; gives the documents whose text is gone."""
-    for batch in _sheet_batches(run.sheets(), number=number):
+    for batch in _sheet_batches(run.sheets(number)):
         found = _passages(batch, texts=run.texts, context_chars=context_chars)
         for sheet in batch:
-            passages = found[sheet.number]
+            passages = found[sheet.document_id]
             if passages.missing:
                 yield sheet.document_id
             values = {**template_values(sheet, passages), "since": run.changes.since}
@@ -343,9 +337,8 @@ def _documents_with_evidence(output: Location, manifest: Manifest) -> dict[str, 
     return found
 
 
-def _sheet_batches(sheets: Iterator[Sheet], *, number: Iterator[int]) -> Iterator[list[Sheet]]:
-    """Sheets whose texts are fetched together, numbered; the readings of a few documents."""
-    sheets = (replace(sheet, number=next(number)) for sheet in sheets)
+def _sheet_batches(sheets: Iterator[Sheet]) -> Iterator[list[Sheet]]:
+    """Sheets whose texts are fetched together; the readings of a few documents."""
     for sheet in sheets:
         batch, num_readings = [sheet], len(sheet.readings)
         while num_readings < PAGE_BATCH_READINGS and (following := next(sheets, None)):
@@ -354,15 +347,15 @@ def _sheet_batches(sheets: Iterator[Sheet], *, number: Iterator[int]) -> Iterato
         yield batch
 
 
-def _passages(batch: Sequence[Sheet], *, texts: DocumentTexts | None, context_chars: int) -> dict[int, Passages]:
-    """The passages of each sheet, by its number."""
-    wanted = [sheet for sheet in batch if texts is not None and any(view.marks for view in sheet.readings)]
-    found = {sheet.number: Passages(missing=TEXT_GONE if sheet in wanted else None) for sheet in batch}
-    for fetched in texts.fetch([sheet.document_id for sheet in wanted]) if texts is not None else ():
-        for sheet in wanted:
-            if sheet.document_id == fetched.document_id:
-                shown = (windows(fetched.text, view.marks, context_chars=context_chars) for view in sheet.readings)
-                found[sheet.number] = Passages(windows=tuple(shown))
+def _passages(batch: Sequence[Sheet], *, texts: DocumentTexts | None, context_chars: int) -> dict[str, Passages]:
+    """The passages of each document, by its id."""
+    if texts is None:
+        return {sheet.document_id: Passages() for sheet in batch}
+    wanted = {sheet.document_id: sheet.readings for sheet in batch if any(view.marks for view in sheet.readings)}
+    found = {sheet.document_id: Passages(missing=TEXT_GONE if sheet.document_id in wanted else None) for sheet in batch}
+    for fetched in texts.fetch([*wanted]):
+        shown = (windows(fetched.text, view.marks, context_chars=context_chars) for view in wanted[fetched.document_id])
+        found[fetched.document_id] = Passages(windows=tuple(shown))
     return found
 
 

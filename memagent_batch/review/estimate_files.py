@@ -44,25 +44,21 @@ class ReviewEstimates:
     """The condition, or the value of a column, that counts as found."""
     num_labels: int
     shares: Mapping[str, EstimatedShare | None]
-    """By measure, allowing for errors of reviewers where that was estimated; error rate and evidence are of all values.
-    None where nothing of the kind was labelled."""
+    """By measure; error rate and evidence are of all values. None where nothing of the kind was labelled."""
     remarks: Sequence[str]
     """What limits them, in words."""
 
 
-def read_estimates(output: Location) -> list[ReviewEstimates]:
-    """The estimates of all reviews of an output, the latest run first; a damaged one is left out and logged."""
+def latest_estimates(output: Location) -> list[ReviewEstimates]:
+    """Of each question and what was looked for, the estimate of the latest run that was reviewed, by question.
+
+    A damaged one is left out and logged.
+    """
     places = [path for path in (output / REVIEWS_FOLDER).files() if path.endswith(f"/{ESTIMATE_FILE}")]
     found = [each for path in places for each in _read_estimates(output.at(path))]
-    return sorted(found, key=lambda each: (each.run_id, each.num_labels), reverse=True)
-
-
-def latest_estimates(output: Location) -> list[ReviewEstimates]:
-    """Of each question and what was looked for, the estimate of the latest run that was reviewed, by question."""
-    found: dict[tuple[str, str], ReviewEstimates] = {}
-    for each in read_estimates(output):
-        found.setdefault((each.question_id, each.looked_for), each)
-    return [found[key] for key in sorted(found)]
+    found.sort(key=lambda each: (each.run_id, each.num_labels))
+    latest = {(each.question_id, each.looked_for): each for each in found}
+    return [latest[key] for key in sorted(latest)]
 
 
 def _read_estimates(place: Location) -> list[ReviewEstimates]:
@@ -83,23 +79,19 @@ def _estimates_of(record: Mapping[str, Any]) -> Iterator[ReviewEstimates]:
         "evidence": _share({"value": evidence["share"], **evidence["interval"]}) if evidence else None,
     }
     for value in record["values"]:
-        measures = value["allowing_for_errors"] or value["measures"]
         yield ReviewEstimates(
             review_id=str(record["review_id"]),
             run_id=str(record["run_id"]),
             question_id=str(record["question_id"]),
             looked_for=f"{record['by']} = {value['value']}" if record.get("by") else str(record["decision"]),
             num_labels=sum(int(stratum["num_labelled"]) for stratum in value["strata"]),
-            shares={**{name: _share(measures[name]) for name in MEASURES}, **of_all},
+            shares={**{name: _share(value["measures"][name]) for name in MEASURES}, **of_all},
             remarks=[*_remarks(record, value)],
         )
 
 
 def _remarks(record: Mapping[str, Any], value: Mapping[str, Any]) -> Iterator[str]:
-    if value["allowing_for_errors"]:
-        yield "errors of reviewers are allowed for, but in error rate and evidence"
-    else:
-        yield "errors of reviewers are not allowed for"
+    yield "errors of reviewers are not allowed for"
     yield from _remarks_on_labels(record["labels"])
     for stratum in value["strata"]:
         if stratum["num_readings"] and not stratum["num_labelled"]:

@@ -1,6 +1,6 @@
 """All that a review says of a scan, from the labels that count. Pure, seeded."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -33,10 +33,7 @@ from memagent_batch.review.measures import (
     estimate_measures,
 )
 from memagent_batch.review.population import SampleRow
-from memagent_batch.review.reviewers import draw_true_totals
 from memagent_batch.review.strata import UNANSWERED, Stratum
-
-MeasureEstimates = Mapping[Measure, MeasureEstimate]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,10 +199,8 @@ class ValueEstimate:
     """The measures of what is looked for."""
 
     strata: Sequence[StratumCounts]
-    measures: MeasureEstimates
-    """Where the labels are taken for the truth."""
-    allowing_for_errors: MeasureEstimates | None
-    """Where people's errors are allowed for, as second labels show them; None without second labels."""
+    measures: Mapping[Measure, MeasureEstimate]
+    """The labels are taken for the truth."""
     recall_at_worst: MeasureEstimate | None
     """Recall if all readings of documents that nobody can read were looked for, and missed; None without such."""
 
@@ -276,29 +271,20 @@ def _labelled_unit(drawn: SampleRow, labels: Sequence[Label], *, with_seen: bool
 
 
 def _value_estimate(strata: Sequence[StratumCounts], *, num_unreadable: int) -> ValueEstimate:
-    corrected = any(labels > 1 for stratum in strata for _, labels in stratum.votes)
     return ValueEstimate(
         strata=strata,
         measures=estimate_measures(strata, draw_totals(strata)),
-        allowing_for_errors=_allowing_for_errors(strata) if corrected else None,
-        recall_at_worst=_recall_at_worst(strata, num_unreadable, corrected=corrected) if num_unreadable else None,
+        recall_at_worst=_recall_at_worst(strata, num_unreadable) if num_unreadable else None,
     )
 
 
-def _allowing_for_errors(strata: Sequence[StratumCounts]) -> MeasureEstimates:
-    """The labels' own estimates are not those of the model: its draws' middle is."""
-    return estimate_measures(strata, draw_true_totals(strata), is_point_of_draws=True)
-
-
-def _recall_at_worst(strata: Sequence[StratumCounts], num_unreadable: int, *, corrected: bool) -> MeasureEstimate:
+def _recall_at_worst(strata: Sequence[StratumCounts], num_unreadable: int) -> MeasureEstimate:
     """Recall where a stratum more is known to be positive, and was not found."""
     missed = StratumCounts(
         name="unreadable", num_readings=num_unreadable, num_labelled=num_unreadable, num_positive=num_unreadable
     )
     whole = [*strata, missed]
-    draws = draw_true_totals(strata) if corrected else draw_totals(strata)
-    draws = np.vstack([draws, np.full(draws.shape[1], num_unreadable)])
-    return estimate_measures(whole, draws, is_point_of_draws=corrected)[Measure.RECALL]
+    return estimate_measures(whole, draw_totals(whole))[Measure.RECALL]
 
 
 def _agreeing(stratum: str) -> str:
@@ -310,12 +296,10 @@ def _stratum_counts(
     name: str, size: int, units: Sequence[LabelledUnit], *, positive: str, found: bool
 ) -> StratumCounts:
     labelled = [unit for unit in units if unit.drawn["stratum"] == name and unit.labels]
-    votes = Counter((sum(label.value == positive for label in unit.labels), len(unit.labels)) for unit in labelled)
     return StratumCounts(
         name=name,
         num_readings=size,
         num_labelled=len(labelled),
         num_positive=sum(unit.value == positive for unit in labelled),
         is_found=found,
-        votes=votes,
     )

@@ -1,8 +1,8 @@
 """How good a scan is: precision, recall, elusion, richness, F1 and error rate, with 95 % intervals. Pure, seeded."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from math import nan
 
@@ -36,8 +36,6 @@ class StratumCounts:
     """Of the labelled, those that people say are what is looked for."""
     is_found: bool = False
     """Whether the scan's output says that these readings are what is looked for."""
-    votes: Mapping[tuple[int, int], int] = field(default_factory=dict)
-    """Labelled readings by (positive labels, labels) of the one, two or more people who read them."""
 
     @property
     def is_unknown(self) -> bool:
@@ -96,23 +94,16 @@ class MeasureEstimate:
     high: float
 
 
-def estimate_measures(
-    strata: Sequence[StratumCounts], draws: Totals, *, is_point_of_draws: bool = False
-) -> dict[Measure, MeasureEstimate]:
+def estimate_measures(strata: Sequence[StratumCounts], draws: Totals) -> dict[Measure, MeasureEstimate]:
     """All measures but the error rate.
 
     Args:
         strata: The population.
         draws: Positives of each, as `draw_totals` gives them.
-        is_point_of_draws: Whether the estimate is the median of the draws, and not what the labels say by themselves.
     """
     totals = np.array([[stratum.total] for stratum in strata], float)
-    if is_point_of_draws:
-        totals = np.where(np.isnan(totals), np.nan, 1.0)  # of a point only whether it is known
     points, of_draws = (_measures_of_totals(strata, each) for each in (totals, draws.astype(float)))
-    return {
-        name: _estimate_of_draws(points[name], of_draws[name], is_point_of_draws=is_point_of_draws) for name in points
-    }
+    return {name: _estimate_of_draws(points[name], of_draws[name]) for name in points}
 
 
 def estimate_error_rate(strata: Sequence[StratumCounts], draws: Totals, *, num_unanswered: int) -> MeasureEstimate:
@@ -183,16 +174,17 @@ def _ratio(upper: Numbers, lower: Numbers | float) -> Numbers:
     return quotient
 
 
-def _estimate_of_draws(point: Numbers, draws: Numbers, *, is_point_of_draws: bool = False) -> MeasureEstimate:
-    """The middle of the draws. It holds the estimate: no wrong label among few leaves zero wrong ones possible."""
+def _estimate_of_draws(point: Numbers, draws: Numbers) -> MeasureEstimate:
+    """What the labels say, and the middle 95 % of the draws, which hold it: no wrong label among few leaves zero wrong
+    ones possible.
+    """
     value = None if np.isnan(point[0]) else float(point[0])
     draws = draws[~np.isnan(draws)]
     if not len(draws):
-        return MeasureEstimate(value=None if is_point_of_draws else value, low=0.0, high=1.0)
-    low, middle, high = (float(end) for end in np.quantile(draws, (INTERVAL_ENDS[0], 0.5, INTERVAL_ENDS[1])))
+        return MeasureEstimate(value=value, low=0.0, high=1.0)
+    low, high = (float(end) for end in np.quantile(draws, INTERVAL_ENDS))
     if value is None:
         return MeasureEstimate(value=None, low=low, high=high)
-    value = middle if is_point_of_draws else value
     return MeasureEstimate(value=value, low=min(low, value), high=max(high, value))
 
 

@@ -40,7 +40,7 @@ def test_bundle_holds_one_run_its_tables_and_its_reviews(copied: Callable[[], Co
     copy = reviewed(copied())
     folder = unpacked(copy, tmp_path)
     names, last = names_of(folder), copy.runs[-1]
-    assert {name for name in names if "/" not in name} == {"README.md", "SHA256SUMS", "card.md"}
+    assert {name for name in names if "/" not in name} == {"README.md", "SHA256SUMS"}
     record = {"SHA256SUMS", "manifest.json", "plan.parquet", "removed.parquet", "projection.json"}
     assert {name for name in names if name.startswith("runs/")} == {f"runs/{last}/{name}" for name in record}
     tables = {name for table in ("answers", "evidence") for name in copy.manifest["files"][table]}
@@ -50,7 +50,6 @@ def test_bundle_holds_one_run_its_tables_and_its_reviews(copied: Callable[[], Co
     of_review = {Path(name).name for name in names if name.startswith("review/") and not name.startswith(labels)}
     assert of_review == {"review.json", "sample.parquet", "estimate.json", "estimate.md"}
     assert any(name.startswith("review/labels/") for name in names)
-    assert "recall" in (folder / "card.md").read_text()
 
 
 def test_bundle_is_checked_without_this_software(copied: Callable[[], Copy], tmp_path: Path) -> None:

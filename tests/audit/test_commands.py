@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,13 +73,16 @@ def test_reread_takes_no_code_and_no_address_from_a_record(
     assert "this is not the reader" in capsys.readouterr().err
 
 
-def test_engine_arguments_are_not_taken_from_a_record(copied: Callable[[], Copy]) -> None:
+def test_engine_arguments_and_settings_of_other_versions_are_not_taken_from_a_record(
+    copied: Callable[[], Copy],
+) -> None:
     copy = copied()
     past = find_run(Location(uri=str(copy.folder)), LATEST)
-    given = {"vllm": {"engine_args": {"trust_remote_code": True}, "dtype": "half"}}
+    given: dict[str, Any] = {"vllm": {"engine_args": {"trust_remote_code": True}, "dtype": "half"}}
+    given |= {"log": {"flush_bytes": 7, "outage_seconds": 3.0}, "no_longer": {"there": 1}}
     past.manifest["settings"] = {**past.manifest["settings"], **given, "engine": "vllm"}
     job = _job_of(past, job=None, output="x", storage_options={})
-    assert (job.agent.vllm.engine_args, job.agent.vllm.dtype) == ({}, "half")
+    assert (job.agent.vllm.engine_args, job.agent.vllm.dtype, job.log.outage_seconds) == ({}, "half", 3.0)
 
 
 def test_bundle_says_what_it_packed(

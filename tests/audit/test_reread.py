@@ -123,7 +123,7 @@ def test_turns_of_documents_with_the_same_text_are_asked_whichever_has_the_quest
 
 
 def test_turns_of_chunks_that_close_at_rows_are_asked_again(text_model: str, tmp_path: Path) -> None:
-    rows = {"order_columns": "page", "separator": "\n"}
+    rows = {"order_columns": "page"}
     policy = {"kind": "parallel", "rounds": 1, "chunk_tokens": 170, "break_at": "rows"}
     stream = Pages(tmp_path, text_model, ask=["Who?"], input=rows, policy=policy)
     stream.night({"a": text_of("a", days=12)})

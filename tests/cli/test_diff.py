@@ -2,12 +2,10 @@ import json
 import re
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli import diff as command
 from memagent_batch.cli import main as cli
-from memagent_batch.runs.comparison import DIFFERENCES
 from memagent_batch.store.location import Location
 from tests.runs.recorded_nights import Nights
 from tests.runs.typed_nights import CUT, FIVE, night
@@ -72,17 +70,6 @@ def test_diff_as_json_is_one_object_a_line(nights: Nights, capsys: pytest.Captur
         ("c", "removed", ["document"]),
     ]
     assert (rows[0]["memory_before"], rows[0]["memory_after"]) == ("noted: left", "noted: right\x1b[2J")
-
-
-def test_diff_to_a_file_writes_the_table_and_says_how_much(
-    nights: Nights, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "differences.parquet"
-    assert diff("--output", nights.output.uri, "--to", str(file), "--json") == 0
-    assert pq.read_table(file).num_rows == 3
-    assert pq.read_schema(file).equals(DIFFERENCES)
-    said = json.loads(capsys.readouterr().out)
-    assert (said["changed"], said["added"], said["removed"], said["asked_before"]) == (1, 1, 1, 3)
 
 
 def test_diff_of_two_outputs_compares_their_latest_runs(

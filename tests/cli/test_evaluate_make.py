@@ -107,15 +107,3 @@ def test_make_over_half_a_suite_or_other_files_is_refused(tmp_path: Path, refuse
     make(tmp_path / "suite")
     (tmp_path / "suite" / "suite.json").unlink()
     assert "not finished, or choose an empty folder" in refused()
-
-
-def test_make_with_essays_hides_needles_in_them(tmp_path: Path) -> None:
-    (tmp_path / "essays" / "deep").mkdir(parents=True)
-    (tmp_path / "essays" / "deep" / "one.txt").write_text("Owls sleep by day. " * 9)
-    (tmp_path / "essays" / "two.md").write_text("Moles dig by night. " * 9)
-
-    assert make(tmp_path / "suite", "--essays", str(tmp_path / "essays"), tasks="niah_single_2") == 0
-
-    (first, *_) = pq.read_table(tmp_path / "suite" / "documents" / "niah_single_2-512.parquet")["text"].to_pylist()
-    assert first.count("Owls sleep") > 5 < first.count("Moles dig")
-    assert len(first.replace("Owls sleep by day.", "").replace("Moles dig by night.", "").split()) < 20

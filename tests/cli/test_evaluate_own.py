@@ -5,11 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli import main as cli
+from tests.evaluation.test_scoring import answer, write_answers
 
 DOCUMENTS = [
     {"id": "a", "body": "The plan costs 12 EUR.\r\nIt ends in May. 🦊"},
@@ -36,11 +36,12 @@ def score(tmp_path: Path) -> Score:
 
     def run(answers: dict[str, list[str]], *arguments: str, gold: list[dict[str, Any]] = GOLD) -> list[dict[str, Any]]:
         questions = write_lines(tmp_path / "gold.jsonl", gold)
-        pq.write_table(pa.table(answers), tmp_path / "answers.parquet")
-        places = ["--answers", str(tmp_path / "answers.parquet"), "--output", str(tmp_path / "scores.parquet")]
+        rows = [dict(zip(answers, cells, strict=True)) for cells in zip(*answers.values(), strict=True)]
+        output = write_answers(tmp_path / "run", [answer(0, row.pop("answer"), **row) for row in rows])
+        places = ["--answers", str(output), "--output", str(tmp_path / "scores.parquet")]
         assert cli.main(["evaluate", "score", *places, "--questions", str(questions), *arguments]) == 0
-        rows: list[dict[str, Any]] = pq.read_table(tmp_path / "scores.parquet").to_pylist()
-        return rows
+        scores: list[dict[str, Any]] = pq.read_table(tmp_path / "scores.parquet").to_pylist()
+        return scores
 
     return run
 

@@ -1,13 +1,12 @@
 import json
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from memagent_batch.cli import main as cli
-from memagent_batch.evaluation.suite import ANSWER_COLUMNS, SCORES
-from tests.evaluation.test_scoring import answer, question
+from memagent_batch.evaluation.suite import SCORES
+from tests.evaluation.test_scoring import answer, question, write_answers
 from tests.evaluation.test_suite import write_suite
 
 
@@ -22,13 +21,12 @@ def suite(tmp_path: Path) -> Path:
     )
     answers = [answer(0, "Fox 0."), answer(1, "dog"), answer(2, None, status="failed"), answer(3, "fox 3")]
     answers += [answer(4, None), answer(9, "fox")]
-    pq.write_table(pa.Table.from_pylist(answers, schema=ANSWER_COLUMNS), tmp_path / "answers.parquet")
+    write_answers(tmp_path / "out", answers)
     return folder
 
 
 def evaluate_score(suite: Path, *arguments: str) -> int:
-    answers = str(suite.parent / "answers.parquet")
-    return cli.main(["evaluate", "score", "--answers", answers, "--suite", str(suite), *arguments])
+    return cli.main(["evaluate", "score", "--answers", str(suite.parent / "out"), "--suite", str(suite), *arguments])
 
 
 def test_evaluate_score_table_has_every_reading_in_its_n(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:

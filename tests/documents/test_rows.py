@@ -25,7 +25,6 @@ MAILS = InputConfig(
     order_columns=("sent_at", "n"),
     header="{sender}, {sent_at}",
     locator="message {n}",
-    separator="\n---\n",
 )
 
 
@@ -60,7 +59,7 @@ def test_index_and_fetch_rows_are_joined_in_order_with_their_headers_and_places(
     index = indexed(place, settings=MAILS)
     found = fetched(index, place, settings=MAILS)["7"]
     parts = [f"{mail['sender'] or ''}, {mail['sent_at']}\n{mail['body']}" for mail in mails]
-    assert found.text == "\n---\n".join(parts)
+    assert found.text == "\n\n".join(parts)
     assert index["num_bytes"].to_pylist() == [len(found.text.encode())]
     assert [row.locator for row in found.rows] == [f"message {n}" for n in range(1, 12)]
     assert [found.text[row.char_start : row.char_end] for row in found.rows] == parts
@@ -142,8 +141,7 @@ def test_index_hash_covers_texts_locators_and_rows_and_nothing_else(tmp_path: Pa
         "locator": [*pages[:3], _page("a", 4, "text 3")],
     }
     hashes = {name: _hash(_write(tmp_path / name, rows)) for name, rows in others.items()}
-    separator = PAGED.model_copy(update={"separator": "\n"})
-    assert len({first, *hashes.values(), _hash(Location(uri=f"{tmp_path}/one"), separator)}) == 5
+    assert len({first, *hashes.values()}) == 4
 
 
 def test_index_tie_in_the_order_is_refused_with_both_rows(tmp_path: Path) -> None:
@@ -220,18 +218,16 @@ def test_settings_header_without_an_order_is_refused() -> None:
         min_size=1,
     ),
     seed=st.integers(0, 99),
-    separator=st.sampled_from(["", "\n", "\n\n", "é"]),
 )
 def test_index_and_fetch_any_pages_anywhere_rejoin_to_their_text(
-    documents: dict[str, list[str]], seed: int, separator: str, tmp_path_factory: pytest.TempPathFactory
+    documents: dict[str, list[str]], seed: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     rows = [_page(name, number, text) for name, texts in documents.items() for number, text in enumerate(texts)]
     random.Random(seed).shuffle(rows)
     place = _write(tmp_path_factory.mktemp("rows") / "in", rows, num_files=1 + seed % 3)
-    values = PAGED.model_copy(update={"separator": separator})
-    found = fetched(indexed(place, settings=values), place, settings=values)
+    found = fetched(indexed(place, settings=PAGED), place, settings=PAGED)
     assert {name: text.text for name, text in found.items()} == {
-        name: separator.join(texts) for name, texts in documents.items()
+        name: "\n\n".join(texts) for name, texts in documents.items()
     }
     for name, text in found.items():
         assert [str(text.text)[row.char_start : row.char_end] for row in text.rows] == documents[name]

@@ -3,6 +3,11 @@ import pytest
 from memagent_batch.engines.engine import Engine
 
 
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memagent_batch.engines.openai.engine.FIRST_BACKOFF_SECONDS", 0.01)
+
+
 @pytest.fixture
 def engine(request: pytest.FixtureRequest) -> Engine:
     """The engine that the test is parametrised with, decoding greedily."""

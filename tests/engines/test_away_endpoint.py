@@ -42,7 +42,7 @@ async def test_complete_refused_connections_are_waited_out(tiny_tokenizer: Token
     with ExitStack() as before:
         script = before.enter_context(scripted_server(completion_reply()))
         port = httpx.URL(script.base_url).port
-        async with started(script, tiny_tokenizer, backoff_seconds=0.1, max_retries=0) as engine:
+        async with started(script, tiny_tokenizer, max_retries=0) as engine:
             before.close()
             waiting = asyncio.ensure_future(ask(engine, times=5))
             await until(lambda: engine.away_seconds >= 0.5)
@@ -84,7 +84,7 @@ async def test_complete_refusal_of_every_request_stops_with_the_remedy(
 
 def engine_at(script: Script, tokenizer: Tokenizer, **settings: Any) -> OpenAIEngine:
     """An engine at the scripted server, not started."""
-    values = {"base_url": script.base_url, "backoff_seconds": 0.01, "max_retries": 0, "timeout_seconds": 5.0} | settings
+    values = {"base_url": script.base_url, "max_retries": 0, "timeout_seconds": 5.0} | settings
     return OpenAIEngine(**values).open(context_of("tiny", tokenizer=tokenizer))
 
 

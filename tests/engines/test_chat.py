@@ -387,7 +387,7 @@ def test_job_through_a_chat_api_fails_only_the_readings_that_were_refused_and_re
                 ask=("What is it?",),
                 tokenizer=text_model,
                 engine="openai",
-                openai={"api": "chat", "base_url": script.base_url, "max_retries": 1, "backoff_seconds": 0.01},
+                openai={"api": "chat", "base_url": script.base_url, "max_retries": 1},
                 policy={"chunk_tokens": 100},
                 price_per_million_completion_tokens=10.0,
             )

@@ -48,7 +48,7 @@ async def started(
     **settings: Any,
 ) -> AsyncIterator[OpenAIEngine]:
     """An engine at the scripted server."""
-    values = {"base_url": script.base_url, "backoff_seconds": 0.01, "max_retries": 2, "timeout_seconds": 5.0} | settings
+    values = {"base_url": script.base_url, "max_retries": 2, "timeout_seconds": 5.0} | settings
     engine = OpenAIEngine(api_key=KEY, **values).open(context_of("tiny", tokenizer=tokenizer, sampling=sampling))
     await engine.start()
     try:

@@ -160,7 +160,7 @@ def test_budget_of_a_chat_api_does_not_ask_for_the_tags_of_a_tokeniser_that_only
 
 async def asked(script: Script, tokenizer: Tokenizer, api: EndpointApi, *prompts: Prompt) -> None:
     """Asks an endpoint each prompt in turn, with a budget for thoughts."""
-    settings = OpenAIEngine(api=api, base_url=script.base_url, backoff_seconds=0.01)
+    settings = OpenAIEngine(api=api, base_url=script.base_url)
     engine = settings.open(context_of("tiny", tokenizer=tokenizer, sampling=THINKS))
     try:
         await engine.start()

@@ -261,7 +261,7 @@ def server_with_reasoning_parser(tokenizer: Tokenizer) -> Iterator[Script]:
 @asynccontextmanager
 async def reading_through(script: Script, tokenizer: Tokenizer, **settings: Any) -> AsyncIterator[Engine]:
     """The engine of an agent that reads there."""
-    openai = {"base_url": script.base_url, "backoff_seconds": 0.01, "api": settings.pop("api", "completions")}
+    openai = {"base_url": script.base_url, "api": settings.pop("api", "completions")}
     engine = make_engine(
         AgentConfig(model="tiny", tokenizer=tokenizer.model, engine="openai", openai=OpenAIConfig(**openai), **settings)
     )

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from memagent_batch.evaluation.measures import Comparison, compare, score_table
+from memagent_batch.evaluation.measures import Comparison, compare
 from memagent_batch.evaluation.scoring import ALL_TASKS
 from memagent_batch.evaluation.statistics import sign_test
 from memagent_batch.evaluation.suite import SCORES
@@ -47,10 +47,3 @@ def test_compare_questions_of_one_document_are_one_observation() -> None:
 
 def test_compare_one_variant_alone_is_compared_with_nothing() -> None:
     assert compare(variant("base", set())) == []
-    assert "BETTER" not in score_table(variant("base", set()))
-
-
-def test_score_table_shows_each_further_variant_against_the_first() -> None:
-    table = score_table(pa.concat_tables([variant("base", set()), variant("good", set(range(0, 20, 2)))]))
-    [line] = [line for line in table.splitlines() if line.startswith("good against base") and "even" in line]
-    assert line.split()[-4:] == ["10", "0", "0", "0.0039"]

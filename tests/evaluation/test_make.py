@@ -11,7 +11,7 @@ PLAN = SuitePlan(tasks=("vt", "niah_single_1"), lengths=(512,), samples=2, seed=
 
 @pytest.mark.parametrize("error", [StorageError("the disk is full"), KeyboardInterrupt()])
 def test_suite_that_stops_on_the_way_leaves_nothing_and_can_be_made_again(error: BaseException, tmp_path: Path) -> None:
-    inputs = read_suite_inputs(model="tiny", essays=None, storage_options={})
+    inputs = read_suite_inputs("tiny")
     output = Location(uri=str(tmp_path / "suite"))
 
     def stop(_: str) -> None:

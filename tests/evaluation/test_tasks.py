@@ -7,12 +7,10 @@ import pytest
 from memagent_batch.domain.follow_ups.answer_types import NOT_STATED_ENTRY
 from memagent_batch.errors import SettingsError
 from memagent_batch.evaluation.haystacks import (
-    MAX_HAYSTACK_SENTENCE_CHARS,
     TOLERANCE,
     Materials,
     SuiteSample,
     TokenMeter,
-    sentences_of,
 )
 from memagent_batch.evaluation.make import SuitePlan, sample_requests
 from memagent_batch.evaluation.needles import ADJECTIVES, NOUNS, prose
@@ -218,11 +216,6 @@ def test_length_without_room_for_the_needles_is_refused_with_the_least_one(text_
     materials = Materials(meter=TokenMeter(Tokenizer(text_model)), texts=prose())
     with pytest.raises(SettingsError, match=r"--lengths: 130 tokens are too few for niah_multivalue, which .* or more"):
         make_cell(materials, task="niah_multivalue", length=130)
-
-
-def test_sentences_of_a_text_hold_all_its_words_in_pieces_of_bounded_length() -> None:
-    assert sentences_of("One.  Two, 2.5!\n\nThree?四。五。 Six") == ("One.", "Two, 2.5!", "Three?四。", "五。", "Six")
-    assert [len(piece) for piece in sentences_of("a" * 700)] == [MAX_HAYSTACK_SENTENCE_CHARS, 100]
 
 
 def test_texts_of_any_script_and_length_of_sentence_make_documents(tiny_tokenizer: Tokenizer) -> None:

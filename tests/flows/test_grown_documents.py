@@ -99,7 +99,7 @@ class Pages(Stream):
 
 def _paged(**policy: Any) -> dict[str, Any]:
     """Three pages fit a chunk, with a little room left."""
-    rows = {"order_columns": "page", "locator": "{file}, page {page}", "separator": "\n"}
+    rows = {"order_columns": "page", "locator": "{file}, page {page}"}
     return {"input": rows, "policy": {"kind": "parallel", "rounds": 1, "chunk_tokens": 144, **policy}}
 
 

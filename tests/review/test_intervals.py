@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from memagent_batch.review.estimate_files import EstimatedShare
 from memagent_batch.review.measures import (
     Measure,
     StratumCounts,
@@ -11,7 +12,6 @@ from memagent_batch.review.measures import (
     estimate_error_rate,
     estimate_measures,
 )
-from memagent_batch.review.reviewers import draw_true_totals
 from tests.review.simulated_reviews import Cell, coverage
 
 CELL = Cell(documents=10_000, richness=0.05, elusion=0.01, labels=750)
@@ -24,7 +24,6 @@ def stratum(size: int, labelled: int, positive: int, *, found: bool = False) -> 
         num_labelled=labelled,
         num_positive=positive,
         is_found=found,
-        votes={(1, 1): positive, (0, 1): labelled - positive},
     )
 
 
@@ -77,7 +76,11 @@ def test_failed_readings_count_as_missed_and_as_wrong() -> None:
 def test_same_labels_have_the_same_intervals() -> None:
     strata = [stratum(500, 150, 120, found=True), stratum(9500, 600, 6)]
     assert np.array_equal(draw_totals(strata), draw_totals(strata))
-    assert np.array_equal(draw_true_totals(strata), draw_true_totals(strata))
+
+
+def test_share_is_certain_only_where_it_is() -> None:
+    assert str(EstimatedShare(value=0.9996, low=0.9912, high=1.0)) == "99.96 % (99.12 to 100)"
+    assert str(EstimatedShare(value=None, low=0.0, high=0.00001)) == "not known (0 to 0.01)"
 
 
 def test_kappa_of_known_tables() -> None:

@@ -52,16 +52,18 @@ def true_recall(output: Path, truth: dict[str, bool]) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("error_rate", [0.0, 0.02, 0.05])
-def test_estimates_cover_the_truth_with_people_who_err(output: Path, location: Location, error_rate: float) -> None:
+def test_estimates_cover_the_truth_and_say_how_far_reviewers_agree(
+    output: Path, location: Location, error_rate: float
+) -> None:
     truth = write_run(output, MADE)
     label_all(output, truth, error_rate=error_rate)
     values, page = make_estimate(location, None, so_far=False, with_seen=False)
-    measures = values["values"][0]["allowing_for_errors"]
+    measures = values["values"][0]["measures"]
     for name, true in zip(("recall", "precision"), true_recall(output, truth), strict=True):
         assert measures[name]["low"] <= true <= measures[name]["high"], name
     assert values["agreement"]["num_pairs"] >= 75
     assert (values["agreement"]["kappa"] == 1.0) == (error_rate == 0)
-    assert "allowing for errors of reviewers" in page
+    assert "errors of reviewers are not allowed for" in page
 
 
 def test_sample_is_drawn_again_from_the_manifest_by_anyone(output: Path, location: Location) -> None:
@@ -219,8 +221,8 @@ def test_shown_estimates_say_what_was_looked_for_and_what_limits_them(output: Pa
     values = json.loads((output / "review" / of_bool.review_id / "estimate.json").read_text())["values"]
     recall = of_bool.shares["recall"]
     assert recall is not None
-    assert recall.low == values[0]["allowing_for_errors"]["recall"]["low"] != values[0]["measures"]["recall"]["low"]
-    assert of_bool.remarks[0] == "errors of reviewers are allowed for, but in error rate and evidence"
+    assert recall.low == values[0]["measures"]["recall"]["low"]
+    assert of_bool.remarks[0] == "errors of reviewers are not allowed for"
     assert all(each.remarks[-1].endswith("readings invalid") for each in (of_bool, of_red))
 
 

@@ -46,7 +46,7 @@ def test_last_usable_answer_of_the_same_text_stands(outputs: list[str]) -> None:
     assert alone.schema.field("finished_at").type == answers.schema.field("finished_at").type
 
 
-@pytest.mark.parametrize("to", ["merged.parquet", "merged.arrow", "folder"])
+@pytest.mark.parametrize("to", ["merged.parquet", "folder"])
 def test_results_are_written_as_a_file(
     outputs: list[str], tmp_path: Path, to: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -55,7 +55,7 @@ def test_results_are_written_as_a_file(
     assert (said["rows"], said["of_second_passes"]) == (8, 3)
     file = Path(said["file"])
     assert file == (tmp_path / to / "answers.parquet" if to == "folder" else tmp_path / to)
-    read = pa.ipc.open_file(file).read_all() if to.endswith(".arrow") else pq.read_table(file)
+    read = pq.read_table(file)
     assert read.to_pylist() == ma.merged_answers(outputs).to_pylist()
 
 

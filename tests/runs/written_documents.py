@@ -61,7 +61,7 @@ def _write_pages(folder: Path, texts: Mapping[str, str], *, file: str) -> Writte
     for name, text in texts.items():
         pages = text.split(PARAGRAPH)
         rows += [{"document_id": name, "text": page, "page": number} for number, page in enumerate(pages)]
-        hashes[name] = joined_hash([row_text(page, [], settings=settings).hash() for page in pages], settings=settings)
+        hashes[name] = joined_hash([row_text(page, [], settings=settings).hash() for page in pages])
     for number, half in enumerate((rows[1::2], rows[::2])):
         pq.write_table(pa.Table.from_pylist(half[::-1]), folder / f"{number}-{file}", row_group_size=5)
     return WrittenDocuments(hashes=hashes, input={"order_columns": ["page"]})

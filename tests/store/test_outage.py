@@ -18,7 +18,7 @@ from memagent_batch.store.location import Location
 from memagent_batch.store.turn_log.index import scan_log
 from memagent_batch.store.turn_log.keys import TURNS_FOLDER
 from memagent_batch.store.turn_log.turns import read_turns
-from memagent_batch.store.turn_log.writer import ROOM_FLUSHES, TurnLogWriter
+from memagent_batch.store.turn_log.writer import FLUSH_BYTES, ROOM_FLUSHES, TurnLogWriter
 from tests.faults.loopback.proxy import FaultProxy, RequestFault
 from tests.faults.loopback.small_disk import small_disk
 from tests.store.turn_log.indexes import readings_of, turn_keys
@@ -63,8 +63,8 @@ def record(writer: TurnLogWriter, document: str, *, text: str = "memory") -> Non
     )
 
 
-def writer_at(output: Location, *, outage_seconds: float, flush_bytes: int = 4096) -> TurnLogWriter:
-    log = LogConfig(flush_seconds=0.05, flush_bytes=flush_bytes, outage_seconds=outage_seconds)
+def writer_at(output: Location, *, outage_seconds: float) -> TurnLogWriter:
+    log = LogConfig(flush_seconds=0.05, outage_seconds=outage_seconds)
     return TurnLogWriter(output, run_id="run", writer_id="w", settings=log)
 
 
@@ -136,15 +136,15 @@ async def test_turn_log_on_a_store_that_stays_down_gives_up_with_the_setting_nam
 async def test_turn_log_through_an_outage_makes_turns_wait_once_much_is_held(
     bucket: Location, s3_bucket: Location, proxy: FaultProxy
 ) -> None:
-    writer = writer_at(bucket, outage_seconds=60, flush_bytes=1000)
+    writer = writer_at(bucket, outage_seconds=60)
     proxy.strike(RequestFault.INTERNAL_ERROR, rate=1)
     names = iter(range(1000))
     with contextlib.suppress(TimeoutError):
         for number in names:
             await asyncio.wait_for(writer.room(), timeout=0.5)
-            record(writer, f"document {number}")
+            record(writer, f"document {number}", text="x" * (FLUSH_BYTES // 2))
     taken = next(names) - 1
-    assert taken <= ROOM_FLUSHES * 1000 / 300 + 1
+    assert taken <= 2 * ROOM_FLUSHES + 1
     proxy.strike(rate=0)
     await asyncio.wait_for(writer.room(), timeout=60)
     await writer.close()

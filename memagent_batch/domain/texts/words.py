@@ -19,6 +19,12 @@ def folded_words(text: str) -> list[str]:
     return found
 
 
+def texts_in(text: str, sought: Sequence[str]) -> frozenset[str]:
+    """Which of these stand in a text, without regard to case."""
+    folded = text.casefold()
+    return frozenset(each for each in sought if each and each.casefold() in folded)
+
+
 def word_scores(passages: Sequence[list[str]], question: Sequence[str]) -> list[float]:
     """Scores of passages by BM25, shape [num_passages]; 0 where a passage has no word of the question."""
     import bm25s

@@ -16,7 +16,7 @@ from memagent_batch.domain.turns import Completion, Prompt
 from memagent_batch.engines.engine import Engine, EngineContext, require_fit
 from memagent_batch.engines.openai.chat import ChatApi
 from memagent_batch.engines.openai.completions import CompletionsApi
-from memagent_batch.engines.openai.outage import Backoff, CircuitBreaker, Failure, Pace
+from memagent_batch.engines.openai.outage import FIRST_BACKOFF_SECONDS, Backoff, CircuitBreaker, Failure, Pace
 from memagent_batch.engines.openai.protocol import (
     NEUTRAL,
     NO_THINKING_BUDGET,
@@ -90,7 +90,7 @@ class OpenAIEngine(OpenAIConfig, Engine):
 
         self._context, self._tokenizer = context, context.load_tokenizer()
         self._client = OpenAIClient(self)
-        self._backoff = Backoff(max_retries=self.max_retries, first_seconds=self.backoff_seconds)
+        self._backoff = Backoff(max_retries=self.max_retries, first_seconds=FIRST_BACKOFF_SECONDS)
         self._api = (ChatApi if self.takes_messages else CompletionsApi)(context, tokenizer=self._tokenizer)
         self._pace, self._checking = Pace(), asyncio.Lock()
         self._outage = CircuitBreaker(self._probe, backoff=self._backoff, longest_seconds=self.outage_seconds)

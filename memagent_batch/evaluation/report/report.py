@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from statistics import fmean
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +16,8 @@ import pyarrow.compute as pc
 
 from memagent_batch.domain.readings import Status
 from memagent_batch.domain.scores import Metric
+from memagent_batch.domain.texts.words import texts_in
+from memagent_batch.domain.turns import notes_of
 from memagent_batch.evaluation.measures import compare, measure
 from memagent_batch.evaluation.record import (
     Evaluation,
@@ -25,8 +26,7 @@ from memagent_batch.evaluation.record import (
     read_readings,
     read_scores,
 )
-from memagent_batch.evaluation.report.templates import MAX_TEXT_CHARACTERS, page_environment
-from memagent_batch.evaluation.report.traces import MAX_MEMORY_CHARACTERS, MAX_STEPS, make_trace
+from memagent_batch.evaluation.report.templates import page_environment
 from memagent_batch.evaluation.scoring import ALL_TASKS, CellSummary, summarise
 from memagent_batch.evaluation.suite import STATUS_MISSING
 from memagent_batch.runs.tables import reading_ids
@@ -38,12 +38,8 @@ REPORT_FOLDER = "report"
 PAGE_FILE = "report.html"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#a6408b", "#e69f00", "#56b4e9", "#3b3b3b")
 """Of variants; colour-blind readers tell them apart: after Okabe and Ito, without yellow, which white swallows."""
-TRACES_PER_VARIANT = 50
-"""Failures with a trace on the page. Keeps it under some 10 MB a variant."""
-MAX_REFERENCES = 20
-"""Of a question, references that are shown."""
-NUM_BANDS = 10
-"""Bands of a needle's depth, each a tenth of the document."""
+FAILURES_PER_VARIANT = 50
+"""Failures that the page lists."""
 
 
 class Fault(StrEnum):
@@ -66,7 +62,7 @@ class Failures:
     """The readings of one variant that score below 1."""
 
     shown: Sequence[Row]
-    """Rows of `SCORES` that get a trace; by task, length and depth."""
+    """Rows of `SCORES` that are listed; by task, length and depth."""
     total: int
     by_fault: dict[Fault, int]
     """All failures, by what is wrong."""
@@ -87,7 +83,6 @@ def write_report(output: Location, *, target: Location) -> dict[str, str | int]:
         "questions": page["num_questions"],
         "readings": sum(view["total"].n for view in views),
         "failures": sum(view["failures"].total for view in views),
-        "traces": sum(len(view["shown"]) for view in views),
     }
 
 
@@ -113,7 +108,6 @@ def make_page(output: Location) -> dict[str, Any]:
         "comparisons": compare(scores),
         "measures": _by_task(sorted(measures, key=lambda each: (each.task != ALL_TASKS, each.task))),
         "groups": _by_task(sorted([*all_tasks, *cells], key=lambda cell: _cell_order(cell, names))),
-        "depths": depth_maps(scores, names=names),
         "variants": _variant_views(output, scores, evaluation),
     }
 
@@ -122,9 +116,7 @@ def render_report(page: dict[str, Any]) -> bytes:
     """The page, UTF-8; sections for which there is nothing are left out."""
     environment = page_environment()
     environment.filters |= {
-        "length": length_label,
-        "magnitude": magnitude,
-        "num_tokens": _num_tokens,
+        "length": lambda tokens: "unknown" if tokens is None else f"{tokens:,}",
         "chance": lambda chance: "< 0.001" if chance < 0.001 else f"{chance:.3f}",
         "score": score_label,
     }
@@ -133,13 +125,7 @@ def render_report(page: dict[str, Any]) -> bytes:
         page=page,
         names=names,
         colours={name: COLOURS[place % len(COLOURS)] for place, name in enumerate(names)},
-        caps={
-            "traces": TRACES_PER_VARIANT,
-            "steps": MAX_STEPS,
-            "memory": MAX_MEMORY_CHARACTERS,
-            "text": MAX_TEXT_CHARACTERS,
-            "references": MAX_REFERENCES,
-        },
+        most_shown=FAILURES_PER_VARIANT,
     )
     return text.encode("utf-8", errors="backslashreplace")
 
@@ -160,26 +146,6 @@ def with_lengths(scores: pa.Table) -> pa.Table:
     return scores.set_column(place, scores.schema.field(place), pa.array(lengths, pa.int64()))
 
 
-def depth_maps(scores: pa.Table, *, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Mean score of each variant by depth of the needle (rows) and length (columns); None if nothing was asked."""
-    known = scores.filter(pc.and_(pc.is_valid(scores["depth"]), pc.is_valid(scores["length_tokens"])))
-    lengths = sorted(set(known["length_tokens"].to_pylist()))
-    cells: dict[tuple[str, int, int], list[float]] = defaultdict(list)
-    for row in known.select(["variant", "depth", "length_tokens", "score"]).to_pylist():
-        band = min(int(row["depth"] * NUM_BANDS), NUM_BANDS - 1)
-        cells[row["variant"], band, row["length_tokens"]].append(row["score"])
-    means = {cell: fmean(found) for cell, found in cells.items()}
-    return [
-        {
-            "variant": name,
-            "lengths": lengths,
-            "bands": [[means.get((name, band, length)) for length in lengths] for band in range(NUM_BANDS)],
-        }
-        for name in names
-        if lengths
-    ]
-
-
 def fault_of(row: Row) -> Fault:
     """What is wrong with a reading, by its row of `SCORES`."""
     if row["status"] == Status.FAILED:
@@ -193,7 +159,7 @@ def fault_of(row: Row) -> Fault:
     return Fault.PARTLY if row["score"] > 0 else Fault.WRONG
 
 
-def choose_failures(rows: Sequence[Row], *, limit: int = TRACES_PER_VARIANT) -> Failures:
+def choose_failures(rows: Sequence[Row], *, limit: int = FAILURES_PER_VARIANT) -> Failures:
     """Takes failures from each task and length in turn, the lowest scores of each first, until the limit is reached."""
     failures = [row for row in rows if fault_of(row) is not Fault.NONE]
     cells: dict[tuple[str, int | None], list[Row]] = defaultdict(list)
@@ -220,64 +186,61 @@ def score_label(score: float) -> str:
     return f"{score:.3f}"
 
 
-def _num_tokens(cell: CellSummary) -> float:
-    """Prompt and completion tokens of a reading; 0 if none has a row."""
-    return (cell.mean_prompt_tokens or 0.0) + (cell.mean_completion_tokens or 0.0)
-
-
-def length_label(tokens: int | None) -> str:
-    """A length as tables write it: 1K for 1,024 and for 1,000, 1M for 1,048,576."""
-    if tokens is None:
-        return "unknown"
-    for base in (1024, 1000):
-        if tokens >= base**2 and tokens % base**2 == 0:
-            return f"{tokens // base**2}M"
-        if tokens >= base and tokens % base == 0:
-            return f"{tokens // base}K"
-    return magnitude(tokens)
-
-
-def magnitude(number: float) -> str:
-    """A number to three digits, with K, M or G."""
-    for size, letter in ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "K")):
-        if number >= 0.9995 * size:
-            return f"{number / size:.3g}{letter}"
-    return f"{number:.3g}"
-
-
 def _variant_views(output: Location, scores: pa.Table, evaluation: Evaluation) -> list[dict[str, Any]]:
     totals = {cell.variant: cell for cell in summarise(scores, by=())}
     views = []
-    for place, record in enumerate(evaluation.variants):
+    for record in evaluation.variants:
         failures = choose_failures(scores.filter(pc.equal(scores["variant"], record.name)).to_pylist())
         views.append(
             {
                 "record": record,
+                "run": str(output / record.run),
                 "total": totals[record.name],
                 "failures": failures,
-                "shown": _failure_views(output, record, failures, place=place),
+                "shown": _failure_views(output, record, failures),
             }
         )
     return views
 
 
-def _failure_views(output: Location, record: VariantRecord, failures: Failures, *, place: int) -> list[dict[str, Any]]:
-    """The failures that are shown, each with its row of `answers` (None if the run has none) and its trace."""
+def _failure_views(output: Location, record: VariantRecord, failures: Failures) -> list[dict[str, Any]]:
+    """The failures that are shown, each with its error (None if it has none) and where the right answer went."""
     readings = read_readings(output / record.run, {reading_ids(row) for row in failures.shown})
     return [
         {
-            "anchor": f"variant-{place}-failure-{number}",
             "row": row,
             "fault": fault_of(row),
-            "answer": readings.answers.get(reading_ids(row)),
-            "trace": make_trace(
+            "error": readings.answers.get(reading_ids(row), {}).get("error_message"),
+            "verdict": memory_verdict(
                 readings.memories.get(reading_ids(row), []),
                 references=row["references"],
                 alternatives=row["metric"] != Metric.RULER_ALL,
             ),
         }
-        for number, row in enumerate(failures.shown, start=1)
+        for row in failures.shown
     ]
+
+
+def memory_verdict(turns: Sequence[Row], *, references: Sequence[str], alternatives: bool) -> str:
+    """Where the right answer went, in one phrase.
+
+    Args:
+        turns: The reading's rows of `memories`, in order.
+        references: Right answers.
+        alternatives: Whether one of them is enough.
+    """
+    if not turns:
+        return "no turn recorded"
+    is_note = notes_of([row["kind"] for row in turns])
+    if not any(row["changed"] and not note for row, note in zip(turns, is_note, strict=True)):
+        return "the memory never changed"
+    held = [texts_in(row["memory"], references) for row in turns]
+    ever = frozenset[str]().union(*held)
+    last = next((texts for texts, note in zip(held[::-1], is_note[::-1], strict=True) if not note), frozenset[str]())
+    if alternatives or len(references) == 1:
+        return "in the last memory" if last else "lost on the way" if ever else "never in the memory"
+    parts = {"in the last memory": len(last), "lost": len(ever - last), "never noted": len(set(references) - ever)}
+    return ", ".join(f"{number} {words}" for words, number in parts.items() if number)
 
 
 def _cell_order(cell: CellSummary, names: Sequence[str]) -> tuple[bool, str, bool, int, int]:

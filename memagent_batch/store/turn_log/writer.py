@@ -41,8 +41,10 @@ from memagent_batch.store.turn_log.rows import (
 
 TURN_ROW_BYTES = 300
 """Bytes that a row takes beside its tokens and text; only paces the flushes."""
+FLUSH_BYTES = 4 * 1024 * 1024
+"""A flush comes before its time when so many bytes wait."""
 ROOM_FLUSHES = 8
-"""Times `log.flush_bytes` that may wait in memory while the store fails; then turns wait too."""
+"""Times `FLUSH_BYTES` that may wait in memory while the store fails; then turns wait too."""
 FIRST_PAUSE_SECONDS = 0.5
 """Pause before a failed flush is tried again; doubled each time."""
 MAX_PAUSE_SECONDS = 15.0
@@ -157,7 +159,7 @@ class TurnLogWriter:
             return
         self._unwritten.of_folder[folder].append(row)
         self._unwritten.num_bytes += num_bytes
-        if self._unwritten.num_bytes >= self._settings.flush_bytes:
+        if self._unwritten.num_bytes >= FLUSH_BYTES:
             self._wake.set()
         self._open_or_close_room()
         if self._task is None or self._task.done():
@@ -171,7 +173,7 @@ class TurnLogWriter:
 
     def _open_or_close_room(self) -> None:
         waiting = self._unwritten.num_bytes + self._flushing_bytes
-        if self._error or waiting < ROOM_FLUSHES * self._settings.flush_bytes:
+        if self._error or waiting < ROOM_FLUSHES * FLUSH_BYTES:
             self._room.set()
         else:
             self._room.clear()

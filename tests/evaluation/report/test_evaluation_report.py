@@ -15,13 +15,12 @@ import pytest
 from memagent_batch.config.job import TableFormat
 from memagent_batch.errors import OutputError
 from memagent_batch.evaluation.report.report import (
-    TRACES_PER_VARIANT,
+    FAILURES_PER_VARIANT,
     Fault,
     choose_failures,
     fault_of,
-    length_label,
-    magnitude,
     make_page,
+    memory_verdict,
     render_report,
     with_lengths,
     write_report,
@@ -29,6 +28,7 @@ from memagent_batch.evaluation.report.report import (
 from memagent_batch.runs.tables import table_bytes
 from memagent_batch.store.location import Location
 from tests.evaluation.report.evaluation_output import Made, write_evaluation
+from tests.pages.test_traces import turns
 
 
 class Tags(HTMLParser):
@@ -75,22 +75,15 @@ def test_report_is_one_file_that_loads_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "has_map"),
+    "made",
     [
-        (Made(), True),
-        (Made(with_depth=False, outcomes=["failed"], share_right=lambda *_: 0), False),
-        (Made(lengths=[None], outcomes=["missing"], share_right=lambda *_: 0), False),
+        Made(with_depth=False, outcomes=["failed"], share_right=lambda *_: 0),
+        Made(lengths=[None], outcomes=["missing"], share_right=lambda *_: 0),
     ],
 )
-def test_report_what_can_not_be_drawn_is_left_out(made: Made, has_map: bool, tmp_path: Path) -> None:
+def test_report_of_readings_that_all_fail_has_every_part_that_it_links_to(made: Made, tmp_path: Path) -> None:
     tags = Tags(page_of(tmp_path, made))
-    assert ("depth" in tags.ids) is has_map
     assert {link[1:] for link in tags.links} <= set(tags.ids)
-
-
-def test_report_maps_scores_by_depth_and_length(tmp_path: Path) -> None:
-    words = words_of(page_of(tmp_path, Made(lengths=[1024, 4096], share_right=lambda *_: 1)))
-    assert "overwrite depth 1K 4K 0 – 10 % 1.000 1.000" in words
 
 
 def test_report_header_says_suite_models_dates_and_totals(tmp_path: Path) -> None:
@@ -102,27 +95,24 @@ def test_report_header_says_suite_models_dates_and_totals(tmp_path: Path) -> Non
 
 def test_report_table_has_n_score_interval_and_counts_of_each_cell(tmp_path: Path) -> None:
     words = words_of(page_of(tmp_path, Made(lengths=[1024, 4096], outcomes=["failed", "unanswered"])))
-    assert "niah_single_1 1K overwrite 8 0.750 0.409 – 0.929 1 1 0" in words
-    assert "all tasks 1K overwrite 8 0.750 0.409 – 0.929 1 1 0" in words
+    assert "niah_single_1 1,024 overwrite 8 0.750 0.409 – 0.929 1 1 0" in words
+    assert "all tasks 1,024 overwrite 8 0.750 0.409 – 0.929 1 1 0" in words
 
 
-def test_report_every_failure_link_leads_to_one_trace(tmp_path: Path) -> None:
+def test_report_lists_each_failure_with_its_reason_and_the_command_that_shows_its_memory(tmp_path: Path) -> None:
     made = Made(variants=["a", "b"], tasks=["t", "u"], lengths=[1024, 8192], share_right=lambda *_: 0.5)
     page = page_of(tmp_path, made)
-    tags = Tags(page)
-    links = [link[1:] for link in tags.links if "-failure-" in link]
-    assert len(set(links)) == len(links) == 32
-    assert len(set(tags.ids)) == len(tags.ids)
-    assert set(links) <= set(tags.ids)
+    assert len(re.findall("in the last memory|lost on the way|never in the memory|no turn recorded", page)) == 32
     words = words_of(page)
-    assert "reference comes in: 4031676" in words
-    assert re.search(r"reference lost: 40\d{5}", words)
-    assert "EngineRequestError: the engine refused the request" in words
+    assert "lost on the way" in words
+    assert "the engine refused the request" in words
+    for run in json.loads((tmp_path / "evaluation.json").read_text())["variants"]:
+        assert f"memagent page {tmp_path}/{run['run']}" in words
 
 
-def test_report_over_the_cap_says_how_many_traces_are_left_out(tmp_path: Path) -> None:
+def test_report_over_the_cap_says_how_many_failures_are_left_out(tmp_path: Path) -> None:
     page = page_of(tmp_path, Made(per_cell=500, share_right=lambda *_: 0, lengths=[1024]))
-    assert page.count('class="inside"') == TRACES_PER_VARIANT == 50
+    assert page.split('id="failures"')[1].count("<tr>") - 1 == FAILURES_PER_VARIANT == 50
     words = words_of(page)
     assert "500 of 500 readings: 100 failed, 100 without answer, 300 wrong." in words
     assert "50 are shown, 450 more are not" in words
@@ -141,10 +131,10 @@ def test_report_all_right_says_that_there_are_no_failures(tmp_path: Path) -> Non
     assert "None: all 8 readings score 1." in words_of(page_of(tmp_path, Made(share_right=lambda *_: 1)))
 
 
-def test_report_without_the_runs_says_that_traces_are_not_there(tmp_path: Path) -> None:
+def test_report_without_the_runs_says_that_no_turn_is_recorded(tmp_path: Path) -> None:
     output = write_evaluation(tmp_path, Made(outcomes=["lost"]))
     shutil.rmtree(output / "runs")
-    assert "No turn of this reading is in the run's memories." in words_of(page_at(output))
+    assert "no turn recorded" in words_of(page_at(output))
 
 
 def test_report_arrow_tables_are_read_as_parquet_ones(tmp_path: Path) -> None:
@@ -156,7 +146,7 @@ def test_report_arrow_tables_are_read_as_parquet_ones(tmp_path: Path) -> None:
     for manifest in (output / "runs").rglob("manifest.json"):
         manifest.write_text(manifest.read_text().replace(".parquet", ".arrow"))
     assert words_of(page_at(output)).split("Variants", 1)[1] == before.split("Variants", 1)[1]
-    assert "reference lost" in before
+    assert "lost on the way" in before
 
 
 @pytest.mark.parametrize(
@@ -203,7 +193,6 @@ def test_report_of_typed_questions_shows_values_and_evidence(tmp_path: Path) -> 
     rows = [re.sub(r"<[^>]+>", " ", row).split() for row in section.split("<tr>")[2:]]
     assert [row[:2] for row in rows[:4]] == [["all", "tasks"], ["a", "0.750"], ["b", "0.750"], ["aardvark"]]
     assert section.index("all tasks") < section.index("aardvark") < section.index("zebra")
-    assert 'id="depth"' in page
 
 
 def test_report_of_plain_questions_leaves_these_parts_out(tmp_path: Path) -> None:
@@ -243,6 +232,24 @@ def test_fault_of_reading_says_what_is_wrong(columns: dict[str, Any], fault: Fau
     assert fault_of(reading(**columns)) is fault
 
 
+@pytest.mark.parametrize(
+    ("memories", "references", "alternatives", "verdict"),
+    [
+        (["x", "FOX here"], ("Fox",), False, "in the last memory"),
+        (["fox", "x"], ("fox",), False, "lost on the way"),
+        (["x", "y"], ("fox",), False, "never in the memory"),
+        (["fox", "dog"], ("fox", "dog"), True, "in the last memory"),
+        (["fox", "dog"], ("fox", "dog", "cat"), False, "1 in the last memory, 1 lost, 1 never noted"),
+        (["none yet"], ("fox",), False, "the memory never changed"),
+    ],
+)
+def test_memory_verdict_says_where_the_reference_went(
+    memories: list[str], references: tuple[str, ...], alternatives: bool, verdict: str
+) -> None:
+    assert memory_verdict(turns(*memories), references=references, alternatives=alternatives) == verdict
+    assert memory_verdict([], references=references, alternatives=alternatives) == "no turn recorded"
+
+
 def test_choose_failures_over_the_limit_takes_each_cell_in_turn_and_counts_all() -> None:
     rows = [reading(number, score=0.5) for number in range(90)]
     rows += [reading(100 + number, task="vt", score=number / 10) for number in range(11)]
@@ -256,33 +263,6 @@ def test_choose_failures_over_the_limit_takes_each_cell_in_turn_and_counts_all()
 def test_choose_failures_all_right_shows_none() -> None:
     failures = choose_failures([reading(score=1.0)])
     assert (failures.shown, failures.total, failures.by_fault) == ([], 0, {})
-
-
-@pytest.mark.parametrize(
-    ("tokens", "label"),
-    [
-        (1000, "1K"),
-        (1024, "1K"),
-        (4096, "4K"),
-        (512, "512"),
-        (128_000, "125K"),
-        (131_072, "128K"),
-        (1_000_000, "1M"),
-        (1_048_576, "1M"),
-        (3_500_000, "3500K"),
-        (7_123, "7.12K"),
-        (None, "unknown"),
-    ],
-)
-def test_length_label_known_lengths_are_short(tokens: int | None, label: str) -> None:
-    assert length_label(tokens) == label
-
-
-@pytest.mark.parametrize(
-    ("number", "text"), [(0, "0"), (0.0421, "0.0421"), (999.9, "1K"), (1.5e6, "1.5M"), (312.5, "312")]
-)
-def test_magnitude_three_digits(number: float, text: str) -> None:
-    assert magnitude(number) == text
 
 
 def test_with_lengths_fills_from_the_document_where_the_suite_gives_none() -> None:

@@ -28,7 +28,7 @@ from memagent_batch.store.turn_log.index import read_outcomes, scan_log, scan_tu
 from memagent_batch.store.turn_log.keys import KEYS_FOLDER, OUTCOMES_FOLDER, TURNS_FOLDER
 from memagent_batch.store.turn_log.rows import completion_of
 from memagent_batch.store.turn_log.turns import read_turns
-from memagent_batch.store.turn_log.writer import TurnLogWriter, new_run_id
+from memagent_batch.store.turn_log.writer import FLUSH_BYTES, TurnLogWriter, new_run_id
 from tests.store.turn_log.indexes import readings_of
 from tests.store.turn_log.logs import outcome_row
 
@@ -193,9 +193,9 @@ def test_turn_log_of_many_replicas_flushes_less_often_unless_an_interval_is_set(
 
 
 async def test_turn_log_turns_over_the_size_appear_before_the_interval(tmp_path: Path) -> None:
-    writer = writer_at(output_at(tmp_path), log=LogConfig(flush_seconds=3600, flush_bytes=2000))
+    writer = writer_at(output_at(tmp_path), log=IN_AN_HOUR)
     for number in range(10):
-        writer.record_turn(address_of(), *turn_of(f"update/{number}", text="x" * 200))
+        writer.record_turn(address_of(), *turn_of(f"update/{number}", text="x" * (FLUSH_BYTES // 10)))
     await wait_for_files(output_at(tmp_path), count=1)
 
 

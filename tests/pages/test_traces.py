@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memagent_batch.evaluation.report.traces import (
+from memagent_batch.pages.traces import (
     MAX_MEMORY_CHARACTERS,
     MAX_STEPS,
     StepKind,
@@ -38,8 +38,8 @@ def turns(*memories: str, chunk_tokens: int = 100) -> list[dict[str, Any]]:
     return rows
 
 
-def trace_of(*memories: str, references: tuple[str, ...] = ("42",), alternatives: bool = False) -> Trace:
-    return make_trace(turns(*memories), references=references, alternatives=alternatives)
+def trace_of(*memories: str, answers: tuple[str, ...] = ("42",)) -> Trace:
+    return make_trace(turns(*memories), answers=answers)
 
 
 def test_make_trace_unchanged_turns_are_one_step_with_their_whole_span() -> None:
@@ -56,9 +56,9 @@ def test_make_trace_unchanged_turns_are_one_step_with_their_whole_span() -> None
     assert (trace.num_turns, trace.num_changed) == (303, 3)
 
 
-def test_make_trace_changed_turn_tells_words_and_references() -> None:
+def test_make_trace_changed_turn_tells_words_and_answers() -> None:
     first, second, third, _ = trace_of("key 42", "key 7", "key 42 again").steps
-    assert (first.references_in, second.references_out, third.references_in) == (("42",), ("42",), ("42",))
+    assert (first.answers_in, second.answers_out, third.answers_in) == (("42",), ("42",), ("42",))
     assert [(piece.change, piece.text) for piece in second.pieces] == [
         (WordChange.KEPT, "key"),
         (WordChange.REMOVED, " 42"),
@@ -66,32 +66,15 @@ def test_make_trace_changed_turn_tells_words_and_references() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("memories", "references", "alternatives", "verdict"),
-    [
-        (["x", "FOX here"], ("Fox",), False, "in the last memory"),
-        (["fox", "x"], ("fox",), False, "lost on the way"),
-        (["x", "y"], ("fox",), False, "never in the memory"),
-        (["fox", "dog"], ("fox", "dog"), True, "in the last memory"),
-        (["fox", "dog"], ("fox", "dog", "cat"), False, "1 in the last memory, 1 lost, 1 never noted"),
-        (["none yet"], ("fox",), False, "the memory never changed"),
-    ],
-)
-def test_make_trace_verdict_says_where_the_reference_went(
-    memories: list[str], references: tuple[str, ...], alternatives: bool, verdict: str
-) -> None:
-    assert trace_of(*memories, references=references, alternatives=alternatives).verdict == verdict
-
-
 def test_make_trace_no_turns_is_empty() -> None:
-    trace = make_trace([], references=["42"], alternatives=False)
-    assert (trace.steps, trace.num_turns, trace.verdict) == ((), 0, "no turn recorded")
+    trace = make_trace([], answers=["42"])
+    assert (trace.steps, trace.num_turns) == ((), 0)
 
 
 def test_make_trace_many_changes_are_bounded_and_every_turn_is_accounted_for() -> None:
     memories = [f"memory {number}" for number in range(400)]
     memories[200] = "the key is fox"
-    trace = trace_of(*memories, references=("fox",))
+    trace = trace_of(*memories, answers=("fox",))
     changed = [step for step in trace.steps if step.kind is StepKind.CHANGED]
     assert len(changed) == MAX_STEPS
     assert {0, 200, 201, 399} <= {step.first_turn for step in changed}
@@ -118,12 +101,12 @@ def rows_of(*texts: tuple[str, str]) -> list[dict[str, Any]]:
 def test_make_trace_of_parallel_compares_notes_with_nothing_and_the_last_merge_with_the_memory() -> None:
     notes = (("read", "key 42"), ("read", "Ann"), ("merge", "key 42 Ann"), ("merge", "May"), ("merge", "key 42 May"))
     rows = rows_of(*notes, ("read", "June"), ("merge", "key 42 June"), ("answer", "key 42 June"))
-    trace = make_trace(rows, references=("42",), alternatives=False)
+    trace = make_trace(rows, answers=("42",))
     changed = [step for step in trace.steps if step.kind is StepKind.CHANGED]
     assert [step.is_note for step in changed] == [True, True, True, True, False, True, False]
-    assert [bool(step.references_in) for step in changed] == [True, False, True, False, True, False, False]
-    assert all(step.references_out == () for step in changed)
-    assert (trace.num_changed, trace.verdict) == (2, "in the last memory")
+    assert [bool(step.answers_in) for step in changed] == [True, False, True, False, True, False, False]
+    assert all(step.answers_out == () for step in changed)
+    assert trace.num_changed == 2
 
 
 WORDS = st.lists(st.sampled_from(["fox", "the", "a", "42", "\n", "x  y"]), max_size=30).map(" ".join)

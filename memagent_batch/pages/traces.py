@@ -1,14 +1,15 @@
-"""The memory trace of one reading: what each turn did to the memory word by word, and where the right answer went."""
+"""The memory trace of one reading: what each turn did to the memory word by word, and when the answer came or went."""
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import StrEnum
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import Any
 
-from memagent_batch.domain.turns import ANSWER, MERGE, READ, FinishReason
+from memagent_batch.domain.texts.words import texts_in
+from memagent_batch.domain.turns import ANSWER, FinishReason, notes_of
 from memagent_batch.evaluation.report.visible import shorten
 from memagent_batch.store.turn_log.index import Row
 
@@ -82,9 +83,9 @@ class TraceLine:
     """Length of that memory or note, code points."""
     is_cut: bool = False
     """Whether it was cut at its budget."""
-    references_in: tuple[str, ...] = ()
-    """References that came into the memory or note with this turn."""
-    references_out: tuple[str, ...] = ()
+    answers_in: tuple[str, ...] = ()
+    """Answers that came into the memory or note with this turn."""
+    answers_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,38 +98,21 @@ class Trace:
     """Turns, the answer included."""
     num_changed: int
     """Of these, turns that changed the memory."""
-    verdict: str
-    """Where the right answer went, in one phrase."""
 
 
-def make_trace(turns: Sequence[Row], *, references: Sequence[str], alternatives: bool) -> Trace:
+def make_trace(turns: Sequence[Row], *, answers: Sequence[str]) -> Trace:
     """The trace of a reading.
 
     Args:
         turns: Its rows of `memories`, in order.
-        references: Right answers.
-        alternatives: Whether one of them is enough.
+        answers: Texts whose coming and going is told.
     """
-    texts = _texts_of(turns, references)
-    num_changed = sum(text.row["changed"] and not text.is_note for text in texts)
+    texts = _texts_of(turns, answers)
     return Trace(
         steps=tuple(_make_steps(texts, shown=_shown_turns(texts))),
         num_turns=len(turns),
-        num_changed=num_changed,
-        verdict=_line_verdict(texts, has_memory=num_changed > 0, references=references, alternatives=alternatives),
+        num_changed=sum(text.row["changed"] and not text.is_note for text in texts),
     )
-
-
-def references_in_memory(memory: str, references: Sequence[str]) -> frozenset[str]:
-    """References whose text is in the memory, without regard to case."""
-    folded = memory.casefold()
-    return frozenset(reference for reference in references if reference and reference.casefold() in folded)
-
-
-def notes_of(turns: Sequence[Row]) -> list[bool]:
-    """Whether each turn of a reading, in order, writes a note: of `merge` turns in a row, all but the last."""
-    kinds = [row["kind"] for row in turns]
-    return [kind == READ or kind == next_kind == MERGE for kind, next_kind in pairwise([*kinds, None])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,16 +126,16 @@ class _Text:
     """The memory before; None for a note, and before the first memory."""
 
     @property
-    def references_before(self) -> frozenset[str]:
-        """References that stood in what it is compared with."""
+    def held_before(self) -> frozenset[str]:
+        """Answers that stood in what it is compared with."""
         return self.before.held if self.before else frozenset()
 
 
-def _texts_of(turns: Sequence[Row], references: Sequence[str]) -> list[_Text]:
+def _texts_of(turns: Sequence[Row], answers: Sequence[str]) -> list[_Text]:
     texts: list[_Text] = []
     memory: _Text | None = None
-    for row, is_note in zip(turns, notes_of(turns), strict=True):
-        held = references_in_memory(row["memory"], references)
+    for row, is_note in zip(turns, notes_of([row["kind"] for row in turns]), strict=True):
+        held = texts_in(row["memory"], answers)
         text = _Text(row=row, is_note=is_note, held=held, before=None if is_note else memory)
         texts.append(text)
         if not is_note:
@@ -159,23 +143,10 @@ def _texts_of(turns: Sequence[Row], references: Sequence[str]) -> list[_Text]:
     return texts
 
 
-def _line_verdict(texts: Sequence[_Text], *, has_memory: bool, references: Sequence[str], alternatives: bool) -> str:
-    if not texts:
-        return "no turn recorded"
-    if not has_memory:
-        return "the memory never changed"
-    ever = frozenset[str]().union(*(text.held for text in texts))
-    last = next((text.held for text in reversed(texts) if not text.is_note), frozenset[str]())
-    if alternatives or len(references) == 1:
-        return "in the last memory" if last else "lost on the way" if ever else "never in the memory"
-    parts = {"in the last memory": len(last), "lost": len(ever - last), "never noted": len(set(references) - ever)}
-    return ", ".join(f"{number} {words}" for words, number in parts.items() if number)
-
-
 def _shown_turns(texts: Sequence[_Text]) -> frozenset[int]:
-    """Changed turns that are drawn: those where a reference came or went, then the first and the last ones by turns."""
+    """Changed turns that are drawn: those where an answer came or went, then the first and the last ones by turns."""
     changed = [place for place, text in enumerate(texts) if text.row["changed"]]
-    turning = [place for place in changed if texts[place].held != texts[place].references_before]
+    turning = [place for place in changed if texts[place].held != texts[place].held_before]
     ends = [place for pair in zip(changed, reversed(changed), strict=True) for place in pair]
     return frozenset(list(dict.fromkeys([*turning, *ends]))[:MAX_STEPS])
 
@@ -214,8 +185,8 @@ def _changed_line(text: _Text) -> TraceLine:
         memory=after if is_elided else None,
         num_characters=len(row["memory"]),
         is_cut=row["finish_reason"] == FinishReason.LENGTH,
-        references_in=tuple(sorted(text.held - text.references_before)),
-        references_out=tuple(sorted(text.references_before - text.held)),
+        answers_in=tuple(sorted(text.held - text.held_before)),
+        answers_out=tuple(sorted(text.held_before - text.held)),
     )
 
 
