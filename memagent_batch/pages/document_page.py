@@ -8,10 +8,20 @@ from itertools import pairwise
 from typing import Any
 
 from memagent_batch.documents.converted import SOURCE_NOTES, SOURCE_REVIEW
-from memagent_batch.pages.readings import Change, RunChanges, RunReading, outcome_of, shown_value, unread_of
+from memagent_batch.pages.readings import (
+    NEEDS,
+    Change,
+    RunChanges,
+    RunReading,
+    need_of,
+    outcome_of,
+    shown_value,
+    unread_of,
+)
 from memagent_batch.pages.traces import Trace, make_trace
 from memagent_batch.review.sign_offs import SignOff, reading_hash, signed_words
 from memagent_batch.runs.accepted_unread import accepted_reason
+from memagent_batch.runs.comparison import AnswerChange
 from memagent_batch.runs.evidence import How
 from memagent_batch.runs.manifest import Manifest
 from memagent_batch.store.turn_log.index import Row
@@ -133,6 +143,12 @@ class ReadingView:
     """What shows more in a terminal."""
 
     @property
+    def need(self) -> int:
+        """Why a person should look at it: a place in `NEEDS`, or behind them all."""
+        is_changed = self.change is not None and self.change.kind == AnswerChange.CHANGED
+        return need_of(self.answer, is_changed=is_changed, is_accepted=self.accepted is not None)
+
+    @property
     def marks(self) -> list[Mark]:
         """Spans of the document to mark, by the number of their evidence."""
         return [
@@ -231,4 +247,5 @@ def template_values(sheet: Sheet, passages: Passages) -> dict[str, Any]:
             "change": any(view.change for view in sheet.readings),
         },
         "chosen": How.CHOSEN,
+        "needs": (*NEEDS, None),
     }

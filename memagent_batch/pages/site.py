@@ -37,7 +37,6 @@ from memagent_batch.pages.readings import (
     OUTCOMES,
     RunChanges,
     changes_of,
-    need_of,
     run_time,
     stream_readings,
     table_rows,
@@ -45,7 +44,6 @@ from memagent_batch.pages.readings import (
 from memagent_batch.pages.summary import Summary
 from memagent_batch.review.estimate_files import latest_estimates
 from memagent_batch.review.sign_offs import current_sign_offs
-from memagent_batch.runs.comparison import AnswerChange
 from memagent_batch.runs.document_texts import DocumentTexts
 from memagent_batch.runs.manifest import Manifest, require_manifest
 from memagent_batch.runs.tables import REMOVED_FOLDER
@@ -150,10 +148,8 @@ class AnswerTable:
         self.num_documents += 1
         for place, view in enumerate(sheet.readings):
             href = f"{self.files.build}/{sheet.path}#r-{place}"
-            is_changed = view.change is not None and view.change.kind == AnswerChange.CHANGED
-            need = need_of(view.answer, is_changed=is_changed, is_accepted=view.accepted is not None)
-            self.summary.add(view, need=need, href=href)
-            self._rows.append(self._row(view, href=href, need=need))
+            self.summary.add(view, need=view.need, href=href)
+            self._rows.append(self._row(view, href=href))
             self.outcomes[view.outcome] += 1
             self.num_signed += view.signed is not None
             self.question_ids.add(view.answer["question_id"])
@@ -170,7 +166,7 @@ class AnswerTable:
         self.paths.append(f"{self.files.build}/{path}")
         self._rows, self._questions = [], {}
 
-    def _row(self, view: ReadingView, *, href: str, need: int) -> list[Any]:
+    def _row(self, view: ReadingView, *, href: str) -> list[Any]:
         """A row as `grid.js` takes it."""
         answer = view.answer
         question = (answer["question_id"], _short_text(answer["question"]))
@@ -190,7 +186,7 @@ class AnswerTable:
             change if self._changes.is_known else None,
             href,
             _short_text(view.change.value_before or view.change.before or "") if view.change else "",
-            need if view.signed is None else len(NEEDS),
+            view.need if view.signed is None else len(NEEDS),
             _short_text(view.signed or ""),
             view.hash,
         ]

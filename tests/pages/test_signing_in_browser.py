@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,7 +16,7 @@ from memagent_batch.pages.site import write_site
 from memagent_batch.review.sign_offs import current_sign_offs
 from memagent_batch.store.location import Location
 from tests.pages.reviewed_run import QUESTIONS, Scan, write_scan
-from tests.pages.test_site_in_browser import WAIT_SECONDS, column, log_of, opened, search, state
+from tests.pages.test_site_in_browser import WAIT_SECONDS, choose, column, log_of, opened, search, state
 
 pytestmark = pytest.mark.system
 
@@ -72,6 +73,14 @@ def test_ten_answers_that_need_a_decision_stand_first_with_reasons_and_are_signe
         for document, question, why in zip(*(column(table, number)[:10] for number in (0, 1, -1)), strict=True)
     ]
     assert {(document, question): why for document, question, why in first} == truth
+    table.find_element(By.CSS_SELECTOR, "#table tbody tr a").click()
+    why = table.find_element(By.ID, urlsplit(table.current_url).fragment).find_element(By.CSS_SELECTOR, ".why")
+    assert why.text.lower() == f"{first[0][2]}: sign off in the list"
+    why.find_element(By.TAG_NAME, "a").click()
+    WebDriverWait(table, WAIT_SECONDS).until(lambda it: it.execute_script("return document.body.dataset.ready"))
+    assert set(column(table, 0)) == {first[0][0]}
+    table.find_element(By.ID, "reset").click()
+    choose(table, "look", "needs a look (10)")
     for number in range(10):
         row = table.find_elements(By.CSS_SELECTOR, "#table tbody tr")[number]
         row.find_element(By.CSS_SELECTOR, ".sign-off input[type=checkbox]").click()
