@@ -6,7 +6,7 @@ Only files that git tracks count, and only the standard library is needed. With 
 import argparse
 import ast
 import subprocess
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -15,7 +15,7 @@ PACKAGE = "memagent_batch"
 COMPANIONS = ("convert", "pages", "evaluation", "review", "audit", "training", "models")
 """Rooms of the package that the main path never imports."""
 COMMANDS = ("cli", "flows")
-"""Rooms that are on the main path as far as `memagent answer` imports them."""
+"""Rooms of which the main path has what `memagent answer` imports."""
 SMALL_FILE_LINES = 45
 LARGE_FILE_LINES = 600
 LONG_FUNCTION_LINES = 45
@@ -27,10 +27,13 @@ def main() -> None:
     """Prints a row for each figure and a column for each checkout."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkouts", type=Path, nargs="*", default=[CHECKOUT], help="default: this one")
+    parser.add_argument("--names", action="store_true", help="list the names that two modules define")
     options = parser.parse_args()
     columns = [measure(root) for root in options.checkouts]
     for name in columns[0]:
         print(f"{name:<44}" + "".join(f"{column[name]:>12,}" for column in columns))
+    if options.names:
+        print("\n".join(sorted(names_defined_twice(package_trees(options.checkouts[-1])))))
 
 
 def measure(root: Path) -> dict[str, int]:
@@ -56,6 +59,7 @@ def measure(root: Path) -> dict[str, int]:
         "modules with one importer in the package": sum(importers[module_name(name)] == 1 for name in modules),
         f"modules under {SMALL_FILE_LINES} lines": sum(num_lines(root, [name]) < SMALL_FILE_LINES for name in modules),
         f"modules over {LARGE_FILE_LINES} lines": sum(num_lines(root, [name]) > LARGE_FILE_LINES for name in modules),
+        "names defined in two modules": len(names_defined_twice(trees)),
         "classes": sum(isinstance(node, ast.ClassDef) for tree in trees.values() for node in ast.walk(tree)),
         f"functions over {LONG_FUNCTION_LINES} lines": sum(
             (node.end_lineno or 0) - node.lineno >= LONG_FUNCTION_LINES
@@ -92,6 +96,32 @@ def reached(trees: Trees, module: str) -> set[str]:
             found.add(path)
             waiting += imported_modules(trees[path])
     return found
+
+
+def names_defined_twice(trees: Trees) -> list[str]:
+    """Functions, classes and constants that two modules or more define at their top level, with their modules."""
+    modules: dict[str, set[str]] = defaultdict(set)
+    for module, tree in trees.items():
+        for name in defined_names(tree.body):
+            modules[name].add(module)
+    ignored = ("main", "log")  # each command has its own
+    return [
+        f"{name}: {', '.join(sorted(places))}"
+        for name, places in modules.items()
+        if len(places) > 1 and name not in ignored and not name.startswith("__")
+    ]
+
+
+def defined_names(statements: Sequence[ast.stmt]) -> Iterator[str]:
+    """Names that these statements define."""
+    for node in statements:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.name
+            case ast.Assign(targets=targets):
+                yield from (name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name))
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                yield name
 
 
 def module_name(path: str) -> str:
