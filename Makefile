@@ -56,7 +56,7 @@ test: tools namespaces setup
 	$(PYTEST) $(HANGS) -m "not slow and not gpu"
 
 test-fast: setup
-	$(PYTEST) -m "not slow and not gpu and not ray and not vllm and not s3 and not system" --most-seconds 1
+	$(PYTEST) -m "not slow and not gpu and not ray and not vllm and not s3 and not system" --most-seconds 0.2
 
 test-all: tools namespaces setup
 	$(PYTEST) -m "not gpu" --hypothesis-profile all

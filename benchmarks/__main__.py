@@ -13,6 +13,7 @@ MEASUREMENTS = {
     "overhead": "What does everything that is not the engine cost?",
     "length": "Does a token of a long document cost more than one of a short document?",
     "scale": "What does a corpus cost the driver, first and with nothing changed?",
+    "ocr": "How many facts of scanned contracts does OCR find, and is the rest said to be unread?",
     "start": "How long is it from the command to the first turn, and where does the time go?",
 }
 """Measurements by the names of their modules, each with the question that its figures answer.

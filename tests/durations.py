@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 RECORD = Path(__file__).with_name("durations.json")
-MIN_SECONDS = 0.5
+MIN_SECONDS = 0.2
 """Shorter tests are not recorded: most tests are, and together they take little."""
 
 _seconds: dict[str, dict[str, float]] = {"setup": {}, "call": {}}
@@ -21,7 +21,7 @@ def recorded() -> dict[str, dict[str, float]]:
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.when != "teardown" and report.duration >= MIN_SECONDS:
-        _seconds[report.when][report.nodeid] = round(report.duration, 1)
+        _seconds[report.when][report.nodeid] = round(report.duration, 2)
 
 
 def pytest_sessionfinish() -> None:

@@ -105,7 +105,7 @@ def make_trace(turns: Sequence[Row], *, answers: Sequence[str]) -> Trace:
 
     Args:
         turns: Its rows of `memories`, in order.
-        answers: Texts whose coming and going is told.
+        answers: Texts for which it says when they come into the memory and when they are lost.
     """
     texts = _texts_of(turns, answers)
     return Trace(

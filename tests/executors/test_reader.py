@@ -220,7 +220,7 @@ def test_reader_memories_cut_at_their_budget_are_counted(job: JobConfig) -> None
     assert sums["memory_truncations"] == sum(turn["kind"] == "update" for turn in turns) > 0
 
 
-def test_reader_retrying_after_the_policy_was_mended_reads_what_failed(
+def test_reader_retrying_after_the_policy_was_fixed_reads_what_failed(
     job: JobConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as broken:

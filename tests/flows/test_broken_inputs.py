@@ -33,7 +33,7 @@ def rows_of(run: RunConfig) -> dict[tuple[str, str], tuple[Any, ...]]:
     return {(row["document_id"], row["question"]): (row["status"], row["error_type"]) for row in rows}
 
 
-def test_night_over_broken_inputs_has_a_row_for_each_reading_asked_for_and_the_next_one_reads_what_was_mended(
+def test_night_over_broken_inputs_has_a_row_for_each_reading_asked_for_and_the_next_one_reads_what_was_fixed(
     job: JobConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")

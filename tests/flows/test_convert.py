@@ -119,8 +119,8 @@ def test_failed_files_stay_until_they_are_asked_for_again(tmp_path: Path) -> Non
     job = job_of(tmp_path, seconds=3)
     assert endings(convert(job)) == {"converted": 2, "failed": 1, "ok": 1}
     assert endings(convert(job)) == {"reused": 2, "failed": 1, "ok": 1}
-    mended = job.model_copy(update={"converter": (".loop=tests.convert.hostile:Quiet",), "retry_failed": True})
-    assert endings(convert(mended)) == {"reused": 1, "converted": 1, "ok": 2}
+    retried = job.model_copy(update={"converter": (".loop=tests.convert.hostile:Quiet",), "retry_failed": True})
+    assert endings(convert(retried)) == {"reused": 1, "converted": 1, "ok": 2}
     with pytest.raises(TooManyFailedError, match="1 of 2 files failed"):
         convert(job.model_copy(update={"max_failed_share": 0.1}))
 

@@ -153,7 +153,7 @@ def test_evaluate_run_another_suite_in_its_output_is_refused(
     assert "belongs to an evaluation over the suite" in capsys.readouterr().err
 
 
-def test_evaluate_run_failed_samples_stay_in_the_n_until_the_suite_is_mended(
+def test_evaluate_run_failed_samples_stay_in_the_n_until_the_suite_is_fixed(
     job: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_suite(job, [{"references": ["simulated"], "question": "Why? " * 40}, {"references": ["fox"]}])

@@ -115,9 +115,9 @@ async def test_follow_up_turn_that_failed_by_what_it_wrote_is_asked_again_by_a_l
     assert [each["follow_up_error"] for each in restarted] == [each["follow_up_error"] for each in first]
     verified = await night(tmp_path, "2", ReplayOnly(), *TYPES, tokenizer=tiny_tokenizer, keeps=False)
     assert [each["follow_up_error"] for each in verified] == [each["follow_up_error"] for each in first]
-    mended = Scripted(tiny_tokenizer)
-    again = await night(tmp_path, "2", mended, *TYPES, tokenizer=tiny_tokenizer)
-    assert follow_up_kinds(mended) == ([EVIDENCE, SUPPORT] if kind == EVIDENCE else [SUPPORT])
+    working = Scripted(tiny_tokenizer)
+    again = await night(tmp_path, "2", working, *TYPES, tokenizer=tiny_tokenizer)
+    assert follow_up_kinds(working) == ([EVIDENCE, SUPPORT] if kind == EVIDENCE else [SUPPORT])
     assert [each["follow_up_error"] for each in again] == [None] * len(TYPES)
     assert await night(tmp_path, "3", ReplayOnly(), *TYPES, tokenizer=tiny_tokenizer) == again
 
@@ -128,9 +128,9 @@ async def test_document_that_grew_takes_no_failed_follow_up_turn_from_its_last_v
     broken = Scripted(tiny_tokenizer, answers={"evidence": cut("1")})
     await night(tmp_path, "1", broken, None, tokenizer=tiny_tokenizer)
     (asked,) = [prompt for prompt in broken.asked if prompt.kind == EVIDENCE]
-    mended = Scripted(tiny_tokenizer)
-    (result,) = await night(tmp_path, "2", mended, None, tokenizer=tiny_tokenizer, text=TEXT + "Grass grows.")
-    (again,) = [prompt for prompt in mended.asked if prompt.kind == EVIDENCE]
+    working = Scripted(tiny_tokenizer)
+    (result,) = await night(tmp_path, "2", working, None, tokenizer=tiny_tokenizer, text=TEXT + "Grass grows.")
+    (again,) = [prompt for prompt in working.asked if prompt.kind == EVIDENCE]
     assert again.token_ids == asked.token_ids
     assert result["follow_up_error"] is None
 

@@ -66,7 +66,7 @@ class Nights:
         bound: Mapping[tuple[str, str], str] | None = None,
         reader: str = "f",
         killed_at: str = "",
-        mended: bool = False,
+        retried: bool = False,
         away: bool = False,
         **settings: Any,
     ) -> Manifest:
@@ -78,7 +78,7 @@ class Nights:
             bound: Questions for one document, by document_id and question_id.
             reader: The fingerprint.
             killed_at: Where the run dies.
-            mended: Whether what failed is read again, and answered.
+            retried: Whether failed readings are read again, with success.
             away: Whether documents with `AWAY` in their texts can't be fetched.
             settings: Further settings.
 
@@ -88,7 +88,7 @@ class Nights:
         job = job_of(documents="docs", questions="list", output=self.output.uri, **settings)
         plan = plan_of(documents, questions, bound=bound, samples=job.agent.sampling.samples)
         texts = {text_hash(text): text for text in documents.values() if text}
-        return self.run_plan(plan, texts, job=job, reader=reader, killed_at=killed_at, mended=mended, away=away)
+        return self.run_plan(plan, texts, job=job, reader=reader, killed_at=killed_at, retried=retried, away=away)
 
     def run_plan(
         self,
@@ -98,7 +98,7 @@ class Nights:
         job: JobConfig,
         reader: str = "f",
         killed_at: str = "",
-        mended: bool = False,
+        retried: bool = False,
         away: bool = False,
         values: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     ) -> Manifest:
@@ -108,8 +108,8 @@ class Nights:
         """
         run = begin_run(self.output, job, reader=ReaderIdentity(fingerprint=reader, parts={}), plan=plan)
         before = repair_last_run_record(self.output)
-        not_read = self._read(run, plan, texts, mended=mended, away=away)
-        self._close(run, plan, texts, values=values, mended=mended)
+        not_read = self._read(run, plan, texts, retried=retried, away=away)
+        self._close(run, plan, texts, values=values, retried=retried)
         _die_at("reading", killed_at)
         log_files = set(list_log(self.output))
         index = scan_log(self.output, fingerprint=reader, follow_up_readings=plan.asked.follow_up_readings)
@@ -143,18 +143,18 @@ class Nights:
         """Present answers by document and question."""
         return {(row["document_id"], row["question_id"]): row["answer"] for row in self.table("answers")}
 
-    def _read(self, run: ActiveRun, plan: Plan, texts: Mapping[str, str], *, mended: bool, away: bool) -> pa.Table:
+    def _read(self, run: ActiveRun, plan: Plan, texts: Mapping[str, str], *, retried: bool, away: bool) -> pa.Table:
         index = scan_log(
             self.output, fingerprint=run.reader.fingerprint, follow_up_readings=plan.asked.follow_up_readings
         )
         questions = plan.asked.hashed.to_pylist()
         rows: list[dict[str, Any]] = []
         not_read: list[dict[str, Any]] = []
-        for bundle in plan.pending(index, retry_failed=mended):
+        for bundle in plan.pending(index, retry_failed=retried):
             for document in bundle.to_pylist():
                 for reading in document["readings"]:
                     text = texts[document["document_hash"]]
-                    failed = FAILS in text and not mended
+                    failed = FAILS in text and not retried
                     unread = away and AWAY in text
                     (not_read if unread else rows).append(
                         {
@@ -178,7 +178,7 @@ class Nights:
         texts: Mapping[str, str],
         *,
         values: Mapping[str, Mapping[str, Any]],
-        mended: bool,
+        retried: bool,
     ) -> None:
         """Writes what closes the readings that are answered and open."""
         index = scan_log(
@@ -198,7 +198,7 @@ class Nights:
                 "finished_at": datetime.now(UTC),
                 **values[texts[document["document_hash"]]],
             }
-            for bundle in plan.pending(index, retry_failed=mended)
+            for bundle in plan.pending(index, retry_failed=retried)
             for document in bundle.to_pylist()
             for reading in document["follow_ups"]
         ]

@@ -86,7 +86,7 @@ def test_differences_of_two_outputs_never_take_one_log_for_the_other(
     monkeypatch.setattr("memagent_batch.runs.run.new_run_id", lambda **named: "20260101T000000.000Z")
     other = Nights(Location(uri=str(tmp_path / "other")))
     nights.run({"a": FAILS}, Q)
-    other.run({"a": FAILS}, Q, mended=True)
+    other.run({"a": FAILS}, Q, retried=True)
     (row,) = differences(nights, other)
     assert (row["why"], row["status_before"], row["status_after"]) == (["same inputs"], "failed", "ok")
 
@@ -113,9 +113,9 @@ def test_differences_of_another_extraction_name_it(nights: Nights) -> None:
     assert brief(differences(nights)) == [("a", "q", "changed", ["extraction"], "one", "\\boxed{one}")]
 
 
-def test_differences_after_a_failed_reading_was_mended_still_show_the_failure(nights: Nights) -> None:
+def test_differences_after_a_failed_reading_was_retried_still_show_the_failure(nights: Nights) -> None:
     first = nights.run({"a": FAILS}, Q)["run_id"]
-    second = nights.run({"a": FAILS}, Q, mended=True)["run_id"]
+    second = nights.run({"a": FAILS}, Q, retried=True)["run_id"]
     third = nights.run({"a": FAILS}, Q)["run_id"]
     for later in (second, third):
         (row,) = differences(nights, None, first, later)
@@ -204,7 +204,7 @@ def test_value_that_was_cut_and_is_whole_with_a_larger_budget_has_changed(nights
 
 def test_value_whose_turn_failed_and_is_asked_again_has_changed(nights: Nights, text_model: str) -> None:
     first = night(nights, FAILED, FIVE, model=text_model)
-    second = night(nights, FIVE, FIVE, mended=True, model=text_model)
+    second = night(nights, FIVE, FIVE, retried=True, model=text_model)
     third = night(nights, FIVE, FIVE, model=text_model)
     changed = [("0", "changed", ["same inputs"], None, None, "ok", '{"price":5}')]
     assert value_differences(nights, first, second) == value_differences(nights, first, third) == changed

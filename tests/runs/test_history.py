@@ -82,7 +82,7 @@ def test_killed_run_leaves_no_record_and_the_next_one_is_compared_with_the_last_
     assert nights.answers()["a", "q"] == "changed"
 
 
-def test_kill_between_manifest_and_record_is_mended_by_the_next_run(nights: Nights) -> None:
+def test_kill_between_manifest_and_record_is_closed_by_the_next_run(nights: Nights) -> None:
     first = nights.run(DOCUMENTS, QUESTIONS)["run_id"]
     record_of(nights, first, "manifest.json").unlink()
     assert finished_runs(nights.output) == [first]

@@ -81,7 +81,7 @@ def test_claim_output_is_for_the_same_documents_and_questions_unless_it_is_adopt
     claim_output(output, settings_of(tmp_path, adopt_output=not is_same, **settings))
 
 
-def test_run_record_in_a_place_that_can_not_be_written_is_the_users_to_mend(tmp_path: Path) -> None:
+def test_run_record_in_a_place_that_can_not_be_written_is_the_users_to_fix(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     output = Location(uri=str(tmp_path / "file" / "below"))
     with pytest.raises(OutputError, match=r"can't be written.*choose another output"):

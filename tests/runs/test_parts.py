@@ -58,7 +58,7 @@ def test_night_without_any_change_writes_no_table_file(nights: Nights) -> None:
     [
         ({**DOCUMENTS, "b": "lynx"}, {}, 3),
         ({name: text for name, text in DOCUMENTS.items() if name != "a"}, {}, 3),
-        (DOCUMENTS, {"mended": True}, 3),
+        (DOCUMENTS, {"retried": True}, 3),
         (DOCUMENTS, {"questions": {"other": "Who?"}}, 0),
         (DOCUMENTS, {"extraction": "raw"}, 0),
         (DOCUMENTS, {"table_format": "arrow"}, 0),

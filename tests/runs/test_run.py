@@ -206,6 +206,6 @@ def test_close_run_of_a_failed_reading_that_could_not_be_read_again_says_so(tmp_
     nights = Nights(Location(uri=str(tmp_path / "run")))
     documents = {"a": f"{FAILS} {AWAY}"}
     nights.run(documents, {"q": "Why?"})
-    counts = nights.run(documents, {"q": "Why?"}, mended=True, away=True)["counts"]
+    counts = nights.run(documents, {"q": "Why?"}, retried=True, away=True)["counts"]
     assert (counts["failed"], counts["not_read"]) == (0, 1)
-    assert nights.run(documents, {"q": "Why?"}, mended=True)["counts"]["ok"] == 1
+    assert nights.run(documents, {"q": "Why?"}, retried=True)["counts"]["ok"] == 1

@@ -22,7 +22,7 @@ def outputs(tmp_path: Path) -> list[str]:
     first, second, third = (Nights(Location(uri=place)) for place in places)
     first.run(FOUR_DOCUMENTS, {"q": "Who?", "r": "Where?"})
     second.run({"a": "one", "b": "it fails"}, {"q": "Who?"}, reader="g")
-    third.run({"b": "it fails", "c": "three", "d": "five"}, {"q": "Who?"}, reader="h", mended=True)
+    third.run({"b": "it fails", "c": "three", "d": "five"}, {"q": "Who?"}, reader="h", retried=True)
     return places
 
 

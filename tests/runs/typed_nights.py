@@ -21,7 +21,7 @@ def night(
     *values: dict[str, Any],
     value_type: ValueType = PRICE,
     model: str,
-    mended: bool = False,
+    retried: bool = False,
     **follow_ups: Any,
 ) -> str:
     """A night over as many documents as values; returns its run."""
@@ -33,4 +33,4 @@ def night(
     texts = {text_hash(text): text for text in documents.values()}
     found = dict(zip(documents.values(), values, strict=True))
     plan = plan_of(documents, {"q": "How much?"}, value_type=value_type, follow_ups=asked)
-    return nights.run_plan(plan, texts, job=job, mended=mended, values=found)["run_id"]
+    return nights.run_plan(plan, texts, job=job, retried=retried, values=found)["run_id"]
