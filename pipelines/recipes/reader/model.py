@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional
-from transformers import AutoModelForCausalLM
+from transformers import AttentionInterface, AutoModelForCausalLM
 
 from memagent_batch.models.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from pipelines.recipes.reader.trees import Tree
@@ -19,6 +20,51 @@ RANK, ALPHA = 32, 64
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 COMPUTED = torch.float32 if torch.backends.cpu.get_cpu_capability() == "AVX2" else torch.bfloat16
 """What the layers compute in: a processor that has AVX2 and not AVX-512 is eight times as fast in float32."""
+
+
+QUERIES = 128
+"""Tokens of a tree whose attention is computed at once."""
+
+Block = tuple[slice, torch.Tensor, torch.Tensor]
+"""A run of tokens; what at least one of them sees, [num_seen]; what is added to scores, [num_tokens, num_seen]."""
+
+
+def blocks(tree: Tree) -> list[Block]:
+    """The runs of a tree's tokens: together they meet about a tenth of all pairs of its tokens."""
+    found = []
+    for start in range(0, len(tree.token_ids), QUERIES):
+        sees = tree.sees[start : start + QUERIES]
+        seen = np.flatnonzero(sees.any(axis=0))
+        hidden = torch.from_numpy(~sees[:, seen])
+        added = torch.zeros(hidden.shape, dtype=COMPUTED).masked_fill_(hidden, torch.finfo(COMPUTED).min)
+        found.append((slice(start, start + QUERIES), torch.from_numpy(seen), added))
+    return found
+
+
+def tree_attention(
+    module: nn.Module,
+    queries: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    attention_mask: None,
+    *,
+    scaling: float,
+    blocks: list[Block],
+    **_: object,
+) -> tuple[torch.Tensor, None]:
+    """What transformers calls: [1, num_heads, num_tokens, size] in, [1, num_tokens, num_heads, size] out."""
+    num_kept, size = keys.shape[1], keys.shape[3]
+    num_heads = queries.shape[1]
+    grouped = (queries * scaling).view(num_kept, num_heads // num_kept, -1, size)
+    outputs = []
+    for run, seen, added in blocks:
+        scores = grouped[:, :, run].flatten(1, 2) @ keys[0, :, seen].transpose(1, 2)
+        shares = (scores.unflatten(1, (-1, len(added))) + added).softmax(-1)
+        outputs.append((shares.flatten(1, 2).to(values.dtype) @ values[0, :, seen]).view(num_heads, -1, size))
+    return torch.cat(outputs, dim=1).transpose(0, 1)[None], None
+
+
+AttentionInterface.register("tree", tree_attention)
 
 
 class LoraLinear(nn.Module):  # type: ignore[misc]  # mypy does not read torch
@@ -42,7 +88,7 @@ class Reader(nn.Module):  # type: ignore[misc]
 
     def __init__(self, folder: str | Path) -> None:
         super().__init__()
-        self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=COMPUTED, attn_implementation="sdpa")
+        self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=COMPUTED, attn_implementation="tree")
         self.model.requires_grad_(False)
         for name, layer in list(self.model.named_modules()):
             if name.endswith(TARGETS):
@@ -51,14 +97,12 @@ class Reader(nn.Module):  # type: ignore[misc]
 
     def loss(self, tree: Tree) -> tuple[torch.Tensor, float]:
         """The sum of the weighted losses of all targets, and the sum of their weights."""
-        sees = torch.from_numpy(tree.sees)
-        mask = torch.zeros(sees.shape, dtype=COMPUTED).masked_fill_(~sees, torch.finfo(COMPUTED).min)
         with torch.autocast("cpu", torch.bfloat16, enabled=COMPUTED is torch.bfloat16):
             states = self.model.model(
                 input_ids=torch.from_numpy(tree.token_ids)[None],
                 position_ids=torch.from_numpy(tree.positions)[None],
-                attention_mask=mask[None, None],
                 use_cache=False,
+                blocks=blocks(tree),
             ).last_hidden_state[0]
             logits = self.model.lm_head(states[torch.from_numpy(tree.sources)])
         losses = functional.cross_entropy(logits.float(), torch.from_numpy(tree.targets), reduction="none")

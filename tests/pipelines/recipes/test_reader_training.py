@@ -13,7 +13,7 @@ from memagent_batch.models import packaged
 from memagent_batch.models.adapter import merge_adapter
 from memagent_batch.models.gguf import convert_gguf
 from memagent_batch.models.weights import model_sha256
-from pipelines.recipes.reader import ship, train
+from pipelines.recipes.reader import model, ship, train
 from pipelines.recipes.reader.model import Reader, save_adapter
 from pipelines.recipes.reader.train import Trainer
 from pipelines.recipes.reader.trees import Sample, packed, tree_of
@@ -60,7 +60,8 @@ def _random_adapter(reader: Reader) -> None:
         parameter.data = torch.randn_like(parameter) * 0.1
 
 
-def test_tree_has_the_loss_of_its_samples_one_by_one(base: Path) -> None:
+def test_tree_has_the_loss_of_its_samples_one_by_one(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model, "QUERIES", 16)
     reader = Reader(base).float()
     _random_adapter(reader)
     samples = _samples(6, seed=1)
@@ -122,10 +123,11 @@ def test_merged_model_writes_as_base_and_adapter_do(base: Path, tmp_path: Path) 
     (tmp_path / "merged").mkdir()
     merge_adapter(base, tmp_path / "adapter", tmp_path / "merged")
     merged = LlamaForCausalLM.from_pretrained(tmp_path / "merged", dtype=torch.float32)
-    tokens = torch.tensor([[1, 5, 9, 33, 2, 40]])
+    tree = tree_of([Sample(prompt=[1, 5, 9, 33, 2], completion=[40])])
+    tokens = torch.from_numpy(tree.token_ids)[None]
     with torch.no_grad():
         theirs = merged(tokens).logits
-        ours = reader.float().model(tokens).logits
+        ours = reader.float().model(tokens, blocks=model.blocks(tree)).logits
         plain = LlamaForCausalLM.from_pretrained(base, dtype=torch.float32)(tokens).logits
     assert (theirs - ours).abs().max() < 0.2 * (plain - ours).abs().max()
 
