@@ -21,6 +21,8 @@ APART_OF = 5
 """One entity name in so many is measured alone."""
 CORRECTED, TWO_SENTENCES, ALIASED = 0.12, 0.12, 0.1
 """Shares of facts that are stated twice with another value, in two sentences, or under another name."""
+REAL_WORDS = 0.7
+"""Share of the words of names that are not made up."""
 
 NAMES: Mapping[str, Any] = yaml.safe_load((Path(__file__).parent / "names.yaml").read_text())
 LOWER_STARTS = {"the", *(word for sort in ("contract", "device", "project") for word in NAMES["endings"][sort])}
@@ -133,13 +135,16 @@ class FactMaker:
     Args:
         apart: whether they are of the half that is measured.
         rivals: how many others of the same kind each has, at least and at most.
+        words: names of people, places and things, of which most names are put together; the others are made up.
     """
 
-    def __init__(self, rng: random.Random, *, apart: bool, rivals: tuple[int, int] = (0, 4)) -> None:
+    def __init__(
+        self, rng: random.Random, *, apart: bool, rivals: tuple[int, int] = (0, 4), words: Sequence[str] = ()
+    ) -> None:
         folder = Path(__file__).parent
         kinds = [Kind(**each) for each in yaml.safe_load((folder / "kinds.yaml").read_text())]
         wordings: dict[str, list[str]] = yaml.safe_load((folder / "wordings.yaml").read_text())
-        self.rng, self.apart, self._rivals = rng, apart, rivals
+        self.rng, self.apart, self._rivals, self._words = rng, apart, rivals, words
         self.kinds = [kind for kind in kinds if kind.apart == apart]
         self._wordings = {name: self.half(texts) for name, texts in wordings.items()}
 
@@ -261,6 +266,8 @@ class FactMaker:
         )
 
     def _word(self) -> str:
+        if self._words and self.rng.random() < REAL_WORDS:
+            return self._pick(self._words)
         syllables = self.rng.choices([1, 2, 3], [2, 5, 2])[0]
         sounds = NAMES if self.rng.random() < 0.5 else NAMES["plain"]
         parts = ["".join(self._pick(sounds[part]) for part in ("onsets", "vowels", "codas")) for _ in range(syllables)]

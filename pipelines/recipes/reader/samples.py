@@ -21,7 +21,7 @@ from memagent_batch.wiring import make_prompt_set, make_tokenizer
 from pipelines.recipes.reader.facts import Fact, FactMaker
 from pipelines.recipes.reader.oracle import Oracle, Written
 from pipelines.recipes.reader.tasks import Tasks
-from pipelines.recipes.reader.texts import Story, source_texts, story
+from pipelines.recipes.reader.texts import Story, name_words, source_texts, story
 
 POLICIES = {
     ("gated", None): 25,
@@ -35,15 +35,18 @@ POLICIES = {
 """How often documents are read by each policy and prompt set."""
 TASK_SHARE = 0.25
 """Share of documents that are real files with a truth of their own; facts are put into the others."""
-CHUNK_TOKENS = (160, 256, 384, 512)
+CHUNK_TOKENS, FIRST_CHUNK_TOKENS = (160, 256, 384, 512), (96, 128, 192)
+"""Sizes of chunks, and those of the first stage: it reads with one policy, and has no real files."""
 CHARS_A_TOKEN = 3
 NUM_HEADS, NOTE_TOKENS = (2, 4), 128
 """Notes of a memory of several; tokens of one: two sentences of facts with long names."""
 FOLLOW_UPS = FollowUpConfig(evidence=True, support=True)
-LEARNT = {"value": 0.4, "support": 0.35}
+LEARNT = {"answer": 0.4, "value": 0.2, "evidence": 0.35, "support": 0.2}
 """Shares of the turns of a kind that are learnt; all of the others."""
-LEARNT_WITHOUT_NEWS = {"update": 0.4, "read": 0.2, "answer": 1.0, "direct": 1.0}
+LEARNT_WITHOUT_NEWS = {"update": 0.25, "read": 0.2, "answer": 0.3, "direct": 1.0}
 """The same of turns without news; in place of the above."""
+NUM_ASKED, NUM_ABSENT = 10, (2, 3)
+"""Questions about a document that has the answer, and that has not: they share what is read."""
 STRAY, WRONG_ANSWER, WRONG_EVIDENCE = 0.12, 0.06, 0.08
 """Shares of readings in which something is wrong that later turns must cope with."""
 
@@ -111,25 +114,26 @@ def groups(told: Story, config: AgentConfig, *, rng: random.Random) -> Iterator[
         yield singles
 
 
-def stories(tasks: Tasks) -> Iterator[tuple[Story, int]]:
+def stories(tasks: Tasks, *, first: bool) -> Iterator[tuple[Story, int]]:
     """Stories without end, each with the size of its chunks, tokens."""
     maker, rng = tasks.maker, tasks.maker.rng
     while True:
-        chunk_tokens = rng.choice(CHUNK_TOKENS)
-        num_chars = int(chunk_tokens * CHARS_A_TOKEN * rng.choice([0.8, 2, 3, 4]))
-        if tasks.names and rng.random() < TASK_SHARE:
+        chunk_tokens = rng.choice(FIRST_CHUNK_TOKENS if first else CHUNK_TOKENS)
+        num_chars = int(chunk_tokens * CHARS_A_TOKEN * rng.choice([0.5, 1, 1.5] if first else [0.8, 2, 3, 4]))
+        if not first and tasks.names and rng.random() < TASK_SHARE:
             yield tasks.story(rng.choice(tasks.names), num_chars=num_chars), chunk_tokens
             continue
-        num_facts, num_absent = rng.randint(3, 4 + num_chars // 400), rng.choice([1, 1, 2])
-        told = story(maker, tasks.texts, num_chars=num_chars, num_facts=num_facts, num_asked=4, num_absent=num_absent)
-        yield told, chunk_tokens
+        asked = {"num_asked": NUM_ASKED, "num_absent": rng.choice(NUM_ABSENT)}
+        num_facts = rng.randint(4, 6 + num_chars // 200)
+        yield story(maker, tasks.texts, num_chars=num_chars, num_facts=num_facts, **asked), chunk_tokens
 
 
-def sample_lines(model: str, tasks: Tasks, *, num_samples: int) -> Iterator[str]:
+def sample_lines(model: str, tasks: Tasks, *, num_samples: int, first: bool = False) -> Iterator[str]:
     """Groups of samples as JSON lines, until so many samples are there."""
     rng = tasks.maker.rng
-    for told, chunk_tokens in stories(tasks):
-        kind, prompt_set = rng.choices(list(POLICIES), list(POLICIES.values()))[0]
+    for told, chunk_tokens in stories(tasks, first=first):
+        ways = {("gated", None): 1} if first else POLICIES
+        kind, prompt_set = rng.choices(list(ways), list(ways.values()))[0]
         config = agent_config(model, kind, prompt_set, chunk_tokens, heads=rng.choice(NUM_HEADS))
         for group in groups(told, config, rng=rng):
             turns = [
@@ -142,21 +146,24 @@ def sample_lines(model: str, tasks: Tasks, *, num_samples: int) -> Iterator[str]
 
 
 def main() -> None:
-    """Writes files of samples: groups, a line each, in random order."""
+    """Writes files of samples, in the order of training: groups, a line each, in random order."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("output", type=Path, help="folder of files of samples, JSON lines")
     parser.add_argument("--model", required=True, help="folder of the base model")
-    parser.add_argument("--files", type=int, default=6)
+    parser.add_argument("--first-files", type=int, default=10, help="files of the first stage")
+    parser.add_argument("--files", type=int, default=20, help="files after it")
     parser.add_argument("--samples", type=int, default=500, help="samples of a file")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--licences", type=Path, help="the wheel of licensedcode-data, for questions about licences")
     arguments = parser.parse_args()
     rng = random.Random()
-    tasks = Tasks(FactMaker(rng, apart=False), source_texts(apart=False), licences=arguments.licences)
+    texts = source_texts(apart=False)
+    tasks = Tasks(FactMaker(rng, apart=False, words=name_words(texts)), texts, licences=arguments.licences)
     arguments.output.mkdir(parents=True, exist_ok=True)
-    for number in range(arguments.files):
+    for number in range(arguments.first_files + arguments.files):
         rng.seed(f"{arguments.seed}/{number}")
-        lines = list(sample_lines(arguments.model, tasks, num_samples=arguments.samples))
+        first = number < arguments.first_files
+        lines = list(sample_lines(arguments.model, tasks, num_samples=arguments.samples, first=first))
         rng.shuffle(lines)
         file = arguments.output / f"seed{arguments.seed:03}-{number:03}.jsonl"
         part = file.with_suffix(".part")

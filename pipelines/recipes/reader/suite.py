@@ -25,7 +25,7 @@ from memagent_batch.store.location import Location
 from pipelines.recipes.reader.facts import Fact, FactMaker
 from pipelines.recipes.reader.samples import CHARS_A_TOKEN
 from pipelines.recipes.reader.tasks import Tasks
-from pipelines.recipes.reader.texts import Story, source_texts, story
+from pipelines.recipes.reader.texts import Story, name_words, source_texts, story
 
 FACTS = "facts"
 CHUNK_TOKENS = 512
@@ -109,8 +109,9 @@ def main() -> None:
     parser.add_argument("--licences", type=Path, help="the wheel of licensedcode-data, for questions about licences")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    maker = FactMaker(random.Random(), apart=True, rivals=(RIVALS, RIVALS))
-    tasks = Tasks(maker, source_texts(apart=True), licences=arguments.licences)
+    texts = source_texts(apart=True)
+    maker = FactMaker(random.Random(), apart=True, rivals=(RIVALS, RIVALS), words=name_words(texts))
+    tasks = Tasks(maker, texts, licences=arguments.licences)
     cells = [Cell(num_chunks=int(chunks), num_documents=int(number)) for chunks, number in arguments.cells]
     if arguments.real:
         cells += [Cell(name=name, num_chunks=2, num_documents=arguments.real) for name in tasks.names]

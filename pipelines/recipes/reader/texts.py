@@ -23,6 +23,7 @@ LINE_CHARS = 25
 """Shorter lines say nothing of whether two files are the same."""
 APART_OF = 5
 """One file in so many is measured alone."""
+WORD = re.compile(r"\b[A-Za-z][a-z]{2,10}\b")
 PLACE = re.compile(r"(?<=[.!?:;])\s+|\n+")
 """Where a sentence may be put in."""
 
@@ -52,6 +53,12 @@ def source_texts(*, apart: bool) -> list[str]:
         if len(texts) == MAX_FILES:
             break
     return texts
+
+
+def name_words(texts: Sequence[str]) -> list[str]:
+    """The words of the texts that are names: none of them is written small anywhere."""
+    words = {word for text in texts for word in WORD.findall(text)}
+    return sorted(word for word in words if word[0].isupper() and word.lower() not in words)
 
 
 def story(

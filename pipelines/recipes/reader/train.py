@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import random
 import signal
 import time
 from collections.abc import Iterator
@@ -15,9 +14,9 @@ import torch
 from pipelines.recipes.reader.model import Reader, save_adapter
 from pipelines.recipes.reader.trees import Sample, Tree, packed, tree_of
 
-RATE, WARM_UP_STEPS, LAST_RATE = 1e-3, 20, 0.05
+RATE, WARM_UP_STEPS, LAST_RATE = 2e-3, 20, 0.05
 """Highest learning rate; the steps until it is reached; the share of it at the end."""
-STEP_TOKENS, TREE_TOKENS = 3000, 1600
+STEP_TOKENS, TREE_TOKENS = 900, 1600
 """Tokens of a step and, at most, of one tree: 1,600 hold some 3 GiB."""
 SAVE_SECONDS = 600
 
@@ -98,11 +97,9 @@ class Trainer:
                 room -= len(tree.token_ids)
 
     def _next_group(self) -> list[Sample]:
-        """The next group; each pass over all groups has an order of its own."""
-        number, at = divmod(self._at["group"], len(self._lines))
-        order = random.Random(number).sample(range(len(self._lines)), len(self._lines))
+        """The next group, in the order of the files; after the last, the first again."""
+        turns = json.loads(self._lines[self._at["group"] % len(self._lines)])["turns"]
         self._at["group"] += 1
-        turns = json.loads(self._lines[order[at]])["turns"]
         return [Sample(prompt=turn["prompt"], completion=turn["completion"]) for turn in turns]
 
     def _rate(self) -> float:
