@@ -263,6 +263,7 @@ async def side_by_side(
     """
     asked: list[asyncio.Task[UseT]] = []
     unfinished: set[asyncio.Task[UseT]] = set()
+    placed = turns if isinstance(turns, PlacedTurns) else None  # looked at once: it takes as long as a prompt
     async with asyncio.TaskGroup() as group:
         for place, prompt in enumerate(prompts):
             prompt = replace(prompt, token_ids=array("i", prompt.token_ids))
@@ -270,8 +271,8 @@ async def side_by_side(
             asked.append(task)
             unfinished.add(task)
             task.add_done_callback(unfinished.discard)
-            if isinstance(turns, PlacedTurns):
-                await turns.room()
+            if placed is not None:
+                await placed.room()
             elif len(unfinished) == MAX_TURNS:
                 await asyncio.wait(unfinished, return_when=asyncio.FIRST_COMPLETED)
     return [task.result() for task in asked]
