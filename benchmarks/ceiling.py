@@ -64,8 +64,6 @@ CASES = (
     Case(name="parallel", policy="parallel", num_documents=1, num_chunks=64),
     Case(name="questions", policy="overwrite", num_documents=4, num_chunks=4, num_questions=16),
 )
-IN_FLIGHT = 64
-"""Most turns in flight, and in an engine step."""
 POLICY = PolicyConfig(chunk_tokens=512, question_tokens=64, memory_tokens=32, answer_tokens=16, rounds=2)
 """Small budgets: with 135 M parameters on two cores, a side of a round takes some two minutes."""
 SUBJECTS = (
@@ -94,6 +92,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cases", nargs="+", choices=names, default=names, help="(default: all)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each case (default: 3)")
     parser.add_argument("--times", type=int, default=1, help="documents of each case times this (default: 1)")
+    parser.add_argument("--in-flight", type=int, default=64, help="most turns in flight, and in a step (default: 64)")
     parser.add_argument("--executor", type=ExecutorKind, default=ExecutorKind.RAY, help="(default: ray)")
     parser.add_argument("--engine-args", type=json.loads, default={}, help="vllm.engine_args of both sides, JSON")
 
@@ -103,13 +102,14 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         if case.name in arguments.cases:
             with tempfile.TemporaryDirectory() as folder:
                 figures = _compare(_settings(case, Path(folder), arguments), rounds=arguments.rounds)
-            settings = {name: getattr(arguments, name) for name in ("model", "executor", "engine_args")}
+            settings = {name: getattr(arguments, name) for name in ("model", "executor", "in_flight", "engine_args")}
             yield {"case": case.name, **settings, **figures}
 
 
 def _settings(case: Case, folder: Path, arguments: argparse.Namespace) -> JobConfig:
     num_documents = case.num_documents * arguments.times
-    in_flight = IN_FLIGHT if case.policy == "parallel" else min(IN_FLIGHT, num_documents * case.num_questions)
+    num_side_by_side = case.num_chunks if case.policy == "parallel" else 1
+    in_flight = min(arguments.in_flight, num_documents * case.num_questions * num_side_by_side)
     job = job_of(
         documents=str(folder / "documents.parquet"),
         ask=tuple(f"What does the text say of {subject}?" for subject in SUBJECTS[: case.num_questions]),

@@ -9,11 +9,11 @@ import asyncio
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import ClassVar, TypeVar
 
 from memagent_batch.domain.document import Chunk, Document, token_windows
-from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
+from memagent_batch.domain.prompts import Encode, Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
 from memagent_batch.domain.turns import ANSWER, MERGE, READ, Completion, PlacedTurns, Prompt, Turns, Writes
 from memagent_batch.errors import MergeError
@@ -28,6 +28,9 @@ MAX_TURNS = 256
 
 PREVIOUS_MEMORY = "\n[Previous Memory]:\n"
 """Stands before the memory in a `merge` turn whose text has no place for it, as the published one (PI-Mem)."""
+
+MAX_LABELS = 4096
+"""Labels whose tokens are remembered: every reading in flight needs the same ones."""
 
 UseT = TypeVar("UseT")
 
@@ -214,9 +217,14 @@ class ParallelPolicy(OverwritePolicy):
 
 def note_of(memory: Memory, *, first: int, last: int, prompts: PromptTokens) -> Note:
     """What was written as a note of these chunks, which are counted from 1 where it is shown."""
-    sections = f"Section {first + 1}" if first == last else f"Sections {first + 1} to {last + 1}"
-    shown = [*prompts.encode(f"\n[{sections}]:\n"), *memory.token_ids]
+    shown = [*_label(prompts.encode, first, last), *memory.token_ids]
     return Note(first=first, last=last, shown=array("i", shown))
+
+
+@lru_cache(maxsize=MAX_LABELS)
+def _label(encode: Encode, first: int, last: int) -> Sequence[int]:
+    sections = f"Section {first + 1}" if first == last else f"Sections {first + 1} to {last + 1}"
+    return encode(f"\n[{sections}]:\n")
 
 
 def read_note(prompts: PromptTokens, memory: Memory, index: int, completion: Completion) -> Note | None:
