@@ -173,8 +173,8 @@ def _compare(config: JobConfig, *, rounds: int) -> dict[str, Any]:
 def _job_speed(job: JobConfig) -> float:
     """Turns a second of a run, from the first prompt to the last token."""
     rows = pq.read_table(f"{job.output}/log/turns", columns=["finished_at", "engine_seconds"]).to_pylist()
-    ends = [row["finished_at"].timestamp() for row in rows]
-    began = min(end - row["engine_seconds"] for end, row in zip(ends, rows, strict=True))
+    ends: list[float] = [row["finished_at"].timestamp() for row in rows]
+    began: float = min(end - row["engine_seconds"] for end, row in zip(ends, rows, strict=True))
     return len(rows) / (max(ends) - began)
 
 
