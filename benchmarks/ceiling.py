@@ -82,8 +82,6 @@ class RecordedTurn:
     """Tokens of the prompt that were found in the prefix cache."""
     began_at: float
     """When the engine got it, seconds since 1970."""
-    ended_at: float
-    """When it was answered, seconds since 1970."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -249,11 +247,9 @@ async def _asked(agent: AgentConfig, text: str, question: str, *, rows: Mapping[
 
 
 def _recorded(prompt: Prompt, row: Mapping[str, Any]) -> RecordedTurn:
-    ended_at = row["finished_at"].timestamp()
     return RecordedTurn(
         prompt=prompt,
         completion_token_ids=row["token_ids"],
         num_cached_tokens=row["num_cached_prompt_tokens"],
-        began_at=ended_at - row["engine_seconds"],
-        ended_at=ended_at,
+        began_at=row["finished_at"].timestamp() - row["engine_seconds"],
     )
