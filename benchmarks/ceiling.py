@@ -1,34 +1,41 @@
 """How much of vLLM's own speed reaches the readings: turns a second of the real job over those of vLLM alone.
 
-The job is the real one: Ray Data, actor, turn log, tables. Then the same prompts, rebuilt from its log, go to
-vLLM's own batch call all at once, in the order in which the job sent them: no Ray, no reading loop, no log, and
-never a pause for want of work. Both have the same engine arguments, at most as many turns in one engine step, and an
-engine of their own that has just started, with an empty prefix cache.
+The job is the real one: executor, reader, turn log, tables. vLLM alone gets the same prompts, rebuilt from the job's
+log, by its own batch call: no reading loop, no log, and no wait between turns that the policy's order does not ask for.
+`overwrite` and `questions` give it all prompts at once, in the order in which the job sent them; `parallel` gives it
+those of a round of reads, or of a level of merges, at once. Both sides have the same engine arguments, at most as many
+turns in one engine step, and an engine of their own that has just started, with an empty prefix cache.
 
-Turns a second in the steady state: between the ends of the turns at 20 % and 80 % of all, so that neither side's first
-wave of prompts nor its emptying at the end counts. Starts are left out.
+Turns a second from the first prompt to the last token, without starts. Rounds alternate which side is first.
 """
 
 import argparse
 import asyncio
+import json
+import random
 import statistics
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.harness import engine_of, make_tasks, spread, write_tasks
+from benchmarks.harness import engine_of, spread
 from memagent_batch.cli.settings import job_of
 from memagent_batch.config.agent import AgentConfig, PolicyConfig
 from memagent_batch.config.engines import VllmConfig
-from memagent_batch.config.job import JobConfig, PoolConfig
+from memagent_batch.config.job import ExecutorKind, JobConfig, PoolConfig
 from memagent_batch.domain.addresses import ReadingAddress, text_hash
 from memagent_batch.domain.readings import Question
 from memagent_batch.domain.turns import Prompt
 from memagent_batch.engines.vllm import orphan_guard
+from memagent_batch.evaluation.haystacks import TokenMeter
+from memagent_batch.evaluation.needles import prose
 from memagent_batch.flows.answer import answer
 from memagent_batch.reading.agent import make_agent
 from memagent_batch.reading.read import read
@@ -36,7 +43,33 @@ from memagent_batch.reading.turns import ReadingTurns, ReplayOnly
 from memagent_batch.store.turn_log.index import reading_key
 from memagent_batch.store.turn_log.rows import TurnRow
 from memagent_batch.store.turn_log.turns import LoggedRows
-from memagent_batch.wiring import make_tokenizer
+from memagent_batch.wiring import make_tokenizer, with_prompt_order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What is read, and how."""
+
+    name: str
+    policy: str
+    num_documents: int
+    num_chunks: int
+    """Of each document; all are of one length, so that no long one is left over at the end."""
+    num_questions: int = 1
+    """Of each document."""
+
+
+CASES = (
+    Case(name="overwrite", policy="overwrite", num_documents=8, num_chunks=16),
+    Case(name="parallel", policy="parallel", num_documents=1, num_chunks=64),
+    Case(name="questions", policy="overwrite", num_documents=4, num_chunks=4, num_questions=16),
+)
+POLICY = PolicyConfig(chunk_tokens=512, question_tokens=64, memory_tokens=32, answer_tokens=16, rounds=2)
+"""Small budgets: with 135 M parameters on two cores, a side of a round takes some two minutes."""
+SUBJECTS = (
+    *("the morning", "the river", "the road", "a letter", "the price", "a window", "the harbour", "a machine"),
+    *("the winter", "a promise", "the children", "an island", "the market", "a bridge", "the night", "a garden"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,108 +78,153 @@ class RecordedTurn:
 
     prompt: Prompt
     completion_token_ids: list[int]
+    num_cached_tokens: int
+    """Tokens of the prompt that were found in the prefix cache."""
     began_at: float
     """When the engine got it, seconds since 1970."""
-    ended_at: float
-    """When it was answered, seconds since 1970."""
-
-
-STEADY = (0.2, 0.8)
-"""The steady state lies between the ends of these shares of the turns."""
-
-CHUNKS = 8
-"""Of each document; all are of one length, so that no long one is left over at the end."""
-IN_FLIGHT = 64
-"""Readings in flight, and most turns in an engine step."""
-POLICY = PolicyConfig(chunk_tokens=1024, question_tokens=128, memory_tokens=128, answer_tokens=64)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--runs", type=int, default=3, help="runs of each (default: 3)")
-    parser.add_argument("--documents", type=int, default=160, help="documents (default: 160)")
+    names = [case.name for case in CASES]
+    parser.add_argument("--model", default="tiny", help="name or folder, such as smollm2-135m (default: tiny)")
+    parser.add_argument("--cases", nargs="+", choices=names, default=names, help="(default: all)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of each case (default: 3)")
+    parser.add_argument("--times", type=int, default=1, help="documents of each case times this (default: 1)")
+    parser.add_argument("--in-flight", type=int, default=64, help="most turns in flight, and in a step (default: 64)")
+    parser.add_argument("--executor", type=ExecutorKind, default=ExecutorKind.RAY, help="(default: ray)")
+    parser.add_argument("--engine-args", type=json.loads, default={}, help="vllm.engine_args of both sides, JSON")
 
 
 def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    with tempfile.TemporaryDirectory() as folder:
-        yield {"model": "tiny", **_compare(_settings(Path(folder), arguments.documents), runs=arguments.runs)}
+    for case in CASES:
+        if case.name in arguments.cases:
+            with tempfile.TemporaryDirectory() as folder:
+                figures = _compare(_settings(case, Path(folder), arguments), rounds=arguments.rounds)
+            settings = {name: getattr(arguments, name) for name in ("model", "executor", "in_flight", "engine_args")}
+            yield {"case": case.name, **settings, **figures}
 
 
-def _settings(folder: Path, num_documents: int) -> JobConfig:
-    write_tasks(folder, make_tasks([int((CHUNKS - 0.5) * POLICY.chunk_tokens)] * num_documents))
-    return job_of(
+def _settings(case: Case, folder: Path, arguments: argparse.Namespace) -> JobConfig:
+    num_documents = case.num_documents * arguments.times
+    num_side_by_side = case.num_chunks if case.policy == "parallel" else 1
+    in_flight = min(arguments.in_flight, num_documents * case.num_questions * num_side_by_side)
+    job = job_of(
         documents=str(folder / "documents.parquet"),
-        questions=str(folder / "questions.parquet"),
+        ask=tuple(f"What does the text say of {subject}?" for subject in SUBJECTS[: case.num_questions]),
         output=str(folder / "run"),
-        model="tiny",
+        model=arguments.model,
         window_tokens=POLICY.chunk_tokens + 1024,
-        policy=POLICY,
-        vllm=VllmConfig(cpu_kv_cache_gib=2, max_num_seqs=IN_FLIGHT),
-        pool=PoolConfig(readings_in_flight=IN_FLIGHT),
+        policy=POLICY.model_copy(update={"kind": case.policy}),
+        vllm=VllmConfig(max_num_seqs=in_flight, engine_args=arguments.engine_args),
+        pool=PoolConfig(readings_in_flight=in_flight, turns_in_flight=in_flight),
+        executor=arguments.executor,
     )
+    _write_documents(job, num_documents=num_documents, num_chunks=case.num_chunks)
+    return job
 
 
-def _compare(config: JobConfig, *, runs: int) -> dict[str, Any]:
-    """Rounds of the job and of vLLM alone, one after the other; each round's share is of its own two sides."""
+def _write_documents(job: JobConfig, *, num_documents: int, num_chunks: int) -> None:
+    """Sentences in random order: the prefix cache must find no chunk that another one begins like."""
+    meter = TokenMeter(make_tokenizer(job.agent))
+    num_tokens = int((num_chunks - 0.5) * POLICY.chunk_tokens)
+    sentences = [sentence for paragraph in prose() for sentence in paragraph]
+    texts = [
+        meter.cut(" ".join(random.Random(number).choices(sentences, k=num_tokens // 4)), num_tokens)
+        for number in range(num_documents)
+    ]
+    rows = [{"document_id": f"d{number:04d}", "text": text} for number, text in enumerate(texts)]
+    pq.write_table(pa.Table.from_pylist(rows), job.documents[0])
+
+
+def _compare(config: JobConfig, *, rounds: int) -> dict[str, Any]:
+    """Rounds of the job and of vLLM alone; each round's share is of its own two sides."""
     jobs, alone, same = [], [], []
-    for number in range(runs):
+    turns: list[RecordedTurn] = []
+    for number in range(rounds):
         run = config.model_copy(update={"output": f"{config.output}-{number}"})
-        answer(run)
-        turns = _recorded_turns(run)
-        jobs.append(_steady([turn.ended_at for turn in turns]))
-        speed, num_same = _vllm_alone(run, turns)
-        alone.append(speed)
+        job_first = number % 2 == 0
+        if job_first:
+            answer(run)
+            turns = turns or _recorded_turns(run)
+        seconds, num_same = _vllm_alone(config, turns)
+        if not job_first:
+            answer(run)
+        jobs.append(_job_speed(run))
+        alone.append(len(turns) / seconds)
         same.append(num_same / len(turns))
     shares = [job / vllm for job, vllm in zip(jobs, alone, strict=True)]
+    num_prompt_tokens = sum(len(turn.prompt.token_ids) for turn in turns)
+    num_cached = sum(turn.num_cached_tokens for turn in turns)
     return {
         "turns": len(turns),
-        "runs": runs,
+        "rounds": rounds,
         **spread("share", shares, digits=3),
         **spread("job_turns_per_second", jobs, digits=2),
         **spread("vllm_turns_per_second", alone, digits=2),
         "same_completions_share": round(statistics.median(same), 3),
+        "prompt_tokens": num_prompt_tokens,
+        "computed_prompt_share": round(1 - num_cached / num_prompt_tokens, 3),
+        "completion_tokens": sum(len(turn.completion_token_ids) for turn in turns),
     }
 
 
-def _steady(ends: Sequence[float]) -> float:
-    """Turns a second in the steady state, of the moments at which turns ended, in seconds."""
-    moments = sorted(ends)
-    first, last = (int(share * len(moments)) for share in STEADY)
-    return (last - first) / (moments[last] - moments[first])
+def _job_speed(job: JobConfig) -> float:
+    """Turns a second of a run, from the first prompt to the last token."""
+    rows = pq.read_table(f"{job.output}/log/turns", columns=["finished_at", "engine_seconds"]).to_pylist()
+    ends: list[float] = [row["finished_at"].timestamp() for row in rows]
+    began: float = min(end - row["engine_seconds"] for end, row in zip(ends, rows, strict=True))
+    return len(rows) / (max(ends) - began)
 
 
 def _vllm_alone(job: JobConfig, turns: Sequence[RecordedTurn]) -> tuple[float, int]:
-    """Turns a second of vLLM's batch call, and how many completions are the job's, token for token."""
+    """Seconds of vLLM's batch calls, and how many completions are the job's, token for token."""
     from vllm import LLM, SamplingParams
     from vllm.inputs import tokens_input
 
     arguments, environment = engine_of(job.agent)
-    prompts = [tokens_input(list(turn.prompt.token_ids)) for turn in turns]
-    params = [SamplingParams(temperature=0, max_tokens=turn.prompt.max_tokens, detokenize=False) for turn in turns]
-    failure_file = Path(job.output) / "failure.txt"
+    failure_file = Path(f"{job.output}-failure.txt")
     with orphan_guard.environment({**environment} | orphan_guard.guarded(failure_file)):
-        llm = LLM(**(arguments | {"disable_log_stats": False}))  # without statistics it reports no ends of requests
+        llm = LLM(**arguments)
+    num_same, seconds = 0, 0.0
     try:
-        outputs = llm.generate(prompts, params, use_tqdm=False)
+        for batch in _batches(turns, is_parallel=job.agent.policy.kind == "parallel"):
+            prompts = [tokens_input(list(turn.prompt.token_ids)) for turn in batch]
+            budgets = [turn.prompt.max_tokens for turn in batch]
+            params = [SamplingParams(temperature=0, max_tokens=each, detokenize=False) for each in budgets]
+            began = time.monotonic()
+            outputs = llm.generate(prompts, params, use_tqdm=False)
+            seconds += time.monotonic() - began
+            completions = [list(output.outputs[0].token_ids) for output in outputs]
+            num_same += sum(map(list.__eq__, completions, [turn.completion_token_ids for turn in batch]))
     finally:
         llm.llm_engine.engine_core.shutdown()
-    num_same = sum(
-        list(output.outputs[0].token_ids) == turn.completion_token_ids
-        for output, turn in zip(outputs, turns, strict=True)
-    )
-    return _steady([output.metrics.last_token_ts for output in outputs]), num_same
+    return seconds, num_same
+
+
+def _batches(turns: Sequence[RecordedTurn], *, is_parallel: bool) -> Iterable[Sequence[RecordedTurn]]:
+    """Turns that are given to vLLM at once: all; of `parallel` those that don't wait for each other."""
+    if not is_parallel:
+        return [turns]
+    together: dict[str, list[RecordedTurn]] = {}
+    for turn in turns:
+        together.setdefault(turn.prompt.path.rpartition("/")[0], []).append(turn)
+    return together.values()
 
 
 def _recorded_turns(job: JobConfig) -> list[RecordedTurn]:
     """All turns of a run, in the order of their start: the policy runs again, answered from the turn log."""
-    logged: dict[str, dict[str, TurnRow]] = {}
+    logged: dict[tuple[str, str], dict[str, TurnRow]] = {}
     for row in pq.read_table(f"{job.output}/log/turns").to_pylist():
-        logged.setdefault(row["document_hash"], {})[row["path"]] = row
-    questions = {row["document_id"]: row["question"] for row in pq.read_table(job.questions).to_pylist()}
+        logged.setdefault((row["document_hash"], row["question_hash"]), {})[row["path"]] = row
+    texts = pq.read_table(job.documents[0])["text"].to_pylist()
+    questions = [str(each) for each in job.ask]
+    agent = with_prompt_order(job.agent, num_questions=len(questions))
     turns = []
-    for row in pq.read_table(job.documents[0]).to_pylist():
-        rows = logged[text_hash(row["text"])]
-        prompts = asyncio.run(_asked(job.agent, row["text"], questions[row["document_id"]], rows=rows))
-        turns += [_recorded(prompt, rows[prompt.path]) for prompt in prompts]
+    for text, question in product(texts, questions):
+        rows = logged[text_hash(text), text_hash(question)]
+        turns += [
+            _recorded(prompt, rows[prompt.path]) for prompt in asyncio.run(_asked(agent, text, question, rows=rows))
+        ]
     if len(turns) != sum(len(rows) for rows in logged.values()):
         raise RuntimeError(f"{len(turns)} turns were rebuilt, the log holds {sum(map(len, logged.values()))}")
     return sorted(turns, key=lambda turn: turn.began_at)
@@ -169,10 +247,9 @@ async def _asked(agent: AgentConfig, text: str, question: str, *, rows: Mapping[
 
 
 def _recorded(prompt: Prompt, row: Mapping[str, Any]) -> RecordedTurn:
-    ended_at = row["finished_at"].timestamp()
     return RecordedTurn(
         prompt=prompt,
         completion_token_ids=row["token_ids"],
-        began_at=ended_at - row["engine_seconds"],
-        ended_at=ended_at,
+        num_cached_tokens=row["num_cached_prompt_tokens"],
+        began_at=row["finished_at"].timestamp() - row["engine_seconds"],
     )

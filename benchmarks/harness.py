@@ -1,6 +1,7 @@
 """What several measurements share: corpora, the jobs that read them, and the form of repeated figures."""
 
 import random
+import re
 import shutil
 import statistics
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,16 @@ SENTENCE = "The grass is green. The sky is blue. The sun is yellow. Here we go. 
 QUESTION = "What colour is the sky?"
 NEEDLE_TASKS = ("niah_multikey_1", "niah_single_1")
 """Tasks of the suites that documents are made of, in turn."""
+
+
+MEMORY_LINE = re.compile(r"RssAnon:\s+(\d+) kB")
+"""Of `/proc/PID/status`."""
+
+
+def anonymous_mib() -> float:
+    """Memory that only this process can hold, without mapped files, which the system takes back when it is short."""
+    (kib,) = MEMORY_LINE.findall(Path("/proc/self/status").read_text())
+    return int(kib) / 1024
 
 
 def spread(name: str, values: Sequence[float], *, digits: int) -> dict[str, float | list[float]]:

@@ -8,7 +8,6 @@ takes back when others need the memory; from `/proc`, looked at every 20 ms.
 """
 
 import argparse
-import re
 import tempfile
 import threading
 import time
@@ -21,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.harness import copy_tokenizer, simulated_job
+from benchmarks.harness import anonymous_mib, copy_tokenizer, simulated_job
 from memagent_batch.config.job import JobConfig
 from memagent_batch.flows import answer
 from memagent_batch.runs.plan import Plan
@@ -46,8 +45,6 @@ FILES_IN_FOLDER = 1000
 GROUP_ROWS = 100_000
 """Rows of a row group of the Parquet file."""
 CHUNK_TOKENS = 64
-MEMORY_LINE = re.compile(r"RssAnon:\s+(\d+) kB")
-"""Of `/proc/PID/status`."""
 LOOK_SECONDS = 0.02
 CHANGED_SECONDS = 2.5
 """Age from which a file's times count; see `documents.listing.UNSURE_SECONDS`."""
@@ -126,8 +123,7 @@ class _Phases:
             time.sleep(LOOK_SECONDS)
 
     def _look(self) -> None:
-        (kib,) = MEMORY_LINE.findall(Path("/proc/self/status").read_text())
-        self._most = max(self._most, int(kib) // 1024)
+        self._most = max(self._most, round(anonymous_mib()))
 
     def timed(self, phase: Callable[..., Any], *, name: str) -> Callable[..., Any]:
         """The function, as a phase."""

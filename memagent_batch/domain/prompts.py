@@ -287,7 +287,7 @@ def _keeps(written: str, *, keep_word: str) -> bool:
     "keep: nothing new" keeps, whatever lines follow; "Keep receipts for 7 years." is a note. A tag elsewhere may be a
     quotation, of the document or of a note, and what stands beside it would be lost.
     """
-    plain = written.strip(QUOTES).casefold()
-    if keep_word.startswith("<"):
-        return plain.startswith(keep_word.casefold())
-    return CLAUSE_END.split(plain, maxsplit=1)[0].rstrip(QUOTES) == keep_word.casefold()
+    plain, word = written.strip(QUOTES).casefold(), keep_word.casefold()
+    if not plain.startswith(word):
+        return False
+    return word.startswith("<") or CLAUSE_END.split(plain, maxsplit=1)[0].rstrip(QUOTES) == word

@@ -5,6 +5,7 @@ Ray replaces an actor that died and gives the next one the same documents, which
 
 import asyncio
 import contextlib
+import gc
 import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -194,6 +195,7 @@ class ActorLife:
 
     async def close(self) -> None:
         """Keeps what is finished, for a while if the store is slow, and stops the engine."""
+        gc.unfreeze()
         if self._started is not None:
             self._started.cancel()
         self._cancel_background()
@@ -237,6 +239,7 @@ class ActorLife:
         places = TurnPlaces(task.pool.turns_in_flight or max(TURNS_AT_ONCE, task.pool.readings_in_flight))
         background = [reporter.report(), *([_close_at_bound(places, board=task.board)] if task.is_bounded else [])]
         self._background = [asyncio.create_task(each) for each in background]
+        gc.freeze()  # a collection that looks through vLLM's and torch's objects too stops all readings for 0.3 s
         return StartedActor(
             agent=agent,
             questions=questions,

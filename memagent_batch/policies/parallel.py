@@ -7,12 +7,13 @@ the levels of their merges, where `overwrite` takes one for each chunk.
 
 import asyncio
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from functools import lru_cache, partial
+from typing import ClassVar, TypeVar
 
 from memagent_batch.domain.document import Chunk, Document, token_windows
-from memagent_batch.domain.prompts import Memory, PromptTokens, Slot
+from memagent_batch.domain.prompts import Encode, Memory, PromptTokens, Slot
 from memagent_batch.domain.readings import Cost, Outcome, QuestionTokens
 from memagent_batch.domain.turns import ANSWER, MERGE, READ, Completion, PlacedTurns, Prompt, Turns, Writes
 from memagent_batch.errors import MergeError
@@ -28,6 +29,11 @@ MAX_TURNS = 256
 PREVIOUS_MEMORY = "\n[Previous Memory]:\n"
 """Stands before the memory in a `merge` turn whose text has no place for it, as the published one (PI-Mem)."""
 
+MAX_LABELS = 4096
+"""Labels whose tokens are remembered: every reading in flight needs the same ones."""
+
+UseT = TypeVar("UseT")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
@@ -36,7 +42,8 @@ class Note:
     first: int
     """Index of the first chunk that it comes from."""
     last: int
-    token_ids: Sequence[int]
+    shown: Sequence[int]
+    """Its tokens as a `merge` turn shows them: under the numbers of its chunks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +75,8 @@ class ParallelPolicy(OverwritePolicy):
         chunks = document.chunks(self.chunk_tokens, overlap_tokens=self.overlap_tokens)
         for number in range(1, self.rounds + 1):
             reads = (self._read(prompts, question, memory, chunk, number=number) for chunk in chunks)
-            completions = await side_by_side(reads, turns=turns)
-            notes = []
-            for index, completion in enumerate(completions):
-                note = prompts.remember(memory, completion)
-                if note is not memory:
-                    notes.append(Note(first=index, last=index, token_ids=note.token_ids))
+            written = await side_by_side(reads, turns=turns, use=partial(read_note, prompts, memory))
+            notes = [note for note in written if note is not None]
             merged = await self._merged(notes, question, memory, number=number, prompts=prompts, turns=turns)
             if merged.text == memory.text:
                 break
@@ -130,42 +133,37 @@ class ParallelPolicy(OverwritePolicy):
         """The memory with the notes in it; a merge that keeps the memory by a word adds nothing.
 
         Raises:
-            MergeError: a merge wrote nothing.
+            ExceptionGroup: a MergeError, since a merge wrote nothing; or what turns raised.
         """
         level = 0
         while notes:
-            groups = list(self._groups(notes, prompts=prompts))
+            groups = list(self._groups(notes))
             paths = [f"{MERGE}/{number}/{level}/{place}" for place in range(len(groups))]
             merges = (
                 self._merge(prompts, question, memory, group, path=path, is_last=len(groups) == 1)
                 for path, group in zip(paths, groups, strict=True)
             )
-            completions = await side_by_side(merges, turns=turns)
-            written = [
-                merged_memory(prompts, memory, completion, path=path)
-                for path, completion in zip(paths, completions, strict=True)
-            ]
+            written = await side_by_side(merges, turns=turns, use=partial(_merge_written, prompts, memory, paths))
             if len(groups) == 1:
                 return written[0]
             notes = [
-                Note(first=group[0].first, last=group[-1].last, token_ids=note.token_ids)
+                note_of(note, first=group[0].first, last=group[-1].last, prompts=prompts)
                 for group, note in zip(groups, written, strict=True)
                 if note is not memory
             ]
             level += 1
         return memory
 
-    def _groups(self, notes: Sequence[Note], *, prompts: PromptTokens) -> Iterator[list[Note]]:
+    def _groups(self, notes: Sequence[Note]) -> Iterator[list[Note]]:
         """The notes in document order, as many together as one `merge` turn has room for."""
         group: list[Note] = []
         room = self._notes_tokens
         for note in notes:
-            num_tokens = len(labelled(note, prompts=prompts))
-            if group and num_tokens > room:
+            if group and len(note.shown) > room:
                 yield group
                 group, room = [], self._notes_tokens
             group.append(note)
-            room -= num_tokens
+            room -= len(note.shown)
         if group:
             yield group
 
@@ -203,7 +201,7 @@ class ParallelPolicy(OverwritePolicy):
         path: str,
         is_last: bool,
     ) -> Prompt:
-        shown = [token for note in notes for token in labelled(note, prompts=prompts)]
+        shown = [token for note in notes for token in note.shown]
         if Slot.MEMORY not in prompts.merge.pieces and memory != prompts.first_memory:
             shown = [*prompts.encode(PREVIOUS_MEMORY), *memory.token_ids, *shown]
         return Prompt(
@@ -217,11 +215,22 @@ class ParallelPolicy(OverwritePolicy):
         )
 
 
-def labelled(note: Note, *, prompts: PromptTokens) -> list[int]:
-    """The note as a `merge` turn shows it: under the numbers of its chunks, counted from 1."""
-    first, last = note.first + 1, note.last + 1
-    sections = f"Section {first}" if first == last else f"Sections {first} to {last}"
-    return [*prompts.encode(f"\n[{sections}]:\n"), *note.token_ids]
+def note_of(memory: Memory, *, first: int, last: int, prompts: PromptTokens) -> Note:
+    """What was written as a note of these chunks, which are counted from 1 where it is shown."""
+    shown = [*_label(prompts.encode, first, last), *memory.token_ids]
+    return Note(first=first, last=last, shown=array("i", shown))
+
+
+@lru_cache(maxsize=MAX_LABELS)
+def _label(encode: Encode, first: int, last: int) -> Sequence[int]:
+    sections = f"Section {first + 1}" if first == last else f"Sections {first + 1} to {last + 1}"
+    return encode(f"\n[{sections}]:\n")
+
+
+def read_note(prompts: PromptTokens, memory: Memory, index: int, completion: Completion) -> Note | None:
+    """What the `read` turn of a chunk wrote; None where it keeps the memory as it is."""
+    written = prompts.remember(memory, completion)
+    return None if written is memory else note_of(written, first=index, last=index, prompts=prompts)
 
 
 def merged_memory(prompts: PromptTokens, memory: Memory, completion: Completion, *, path: str) -> Memory:
@@ -241,30 +250,41 @@ def merged_memory(prompts: PromptTokens, memory: Memory, completion: Completion,
     return prompts.remember(memory, completion)
 
 
-async def side_by_side(prompts: Iterable[Prompt], *, turns: Turns) -> list[Completion]:
-    """The completions of the prompts, in their order. The first failure cancels the other turns.
+def _merge_written(
+    prompts: PromptTokens, memory: Memory, paths: Sequence[str], place: int, completion: Completion
+) -> Memory:
+    return merged_memory(prompts, memory, completion, path=paths[place])
+
+
+async def side_by_side(
+    prompts: Iterable[Prompt], *, turns: Turns, use: Callable[[int, Completion], UseT]
+) -> list[UseT]:
+    """What `use` makes of the completions of the prompts, in their order. The first failure cancels the other turns.
 
     A prompt of 5,000 tokens takes 20 kB as an array and 200 kB as a list, so it is made when its turn can start, and
     its list is dropped at once. A reading then holds the prompts of its turns in the engine, and of one that waits.
+    `use` gets the place of a prompt and its completion, as each comes: all of them at the end would block the event
+    loop.
 
     Raises:
-        ExceptionGroup: what the turns that failed raised.
+        ExceptionGroup: what the turns that failed, or `use`, raised.
     """
-    asked: list[asyncio.Task[Completion]] = []
-    unfinished: set[asyncio.Task[Completion]] = set()
+    asked: list[asyncio.Task[UseT]] = []
+    unfinished: set[asyncio.Task[UseT]] = set()
+    placed = turns if isinstance(turns, PlacedTurns) else None  # looked at once: it takes as long as a prompt
     async with asyncio.TaskGroup() as group:
-        for prompt in prompts:
+        for place, prompt in enumerate(prompts):
             prompt = replace(prompt, token_ids=array("i", prompt.token_ids))
-            task = group.create_task(_ask(prompt, turns=turns))
+            task = group.create_task(_ask(prompt, turns=turns, use=partial(use, place)))
             asked.append(task)
             unfinished.add(task)
             task.add_done_callback(unfinished.discard)
-            if isinstance(turns, PlacedTurns):
-                await turns.room()
+            if placed is not None:
+                await placed.room()
             elif len(unfinished) == MAX_TURNS:
                 await asyncio.wait(unfinished, return_when=asyncio.FIRST_COMPLETED)
     return [task.result() for task in asked]
 
 
-async def _ask(prompt: Prompt, *, turns: Turns) -> Completion:
-    return await turns(prompt)
+async def _ask(prompt: Prompt, *, turns: Turns, use: Callable[[Completion], UseT]) -> UseT:
+    return use(await turns(prompt))

@@ -38,6 +38,21 @@ def test_engine_arguments_of_the_user_go_before_those_of_the_engine(tiny_model: 
 
 @pytest.mark.vllm
 @pytest.mark.parametrize(
+    ("window_tokens", "engine_args", "block"),
+    [(2048, {}, 32), (8192, {}, None), (2048, {"block_size": 64}, 64), (2048, {"block_size": None}, None)],
+)
+def test_prefixes_are_cached_in_small_blocks_where_prompts_are_short(
+    tiny_model: str, window_tokens: int, engine_args: dict[str, Any], block: int | None
+) -> None:
+    settings = VllmConfig(engine_args=engine_args)
+    arguments = engine_arguments(
+        settings, model=tiny_model, tokenizer=None, window_tokens=window_tokens, sampling=GREEDY
+    )
+    assert arguments.get("block_size") == block
+
+
+@pytest.mark.vllm
+@pytest.mark.parametrize(
     ("flags", "dtype", "used"),
     [("avx avx2", "auto", "float32"), ("avx2 avx512f", "auto", "auto"), ("avx2", "bfloat16", "bfloat16")],
 )

@@ -1,6 +1,7 @@
 """The reader on its own event loop, without Ray: what one fault costs."""
 
 import asyncio
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -89,19 +90,17 @@ def planned(sources: SourceConfig) -> Plan:
     return Plan(pa.concat_tables(tables), read_questions(None, ask=sources.ask), samples=1)
 
 
+def task_of(job: JobConfig, *, board: Board) -> ReaderTask:
+    write_asked(make_output(job), planned(job).asked.hashed, run_id=RUN_ID)
+    return ReaderTask.of_job(job, run_id=RUN_ID, fingerprint=identify_reader(job.agent).fingerprint, board=board)
+
+
 def read_pending(
     job: JobConfig, *, board: SlowBoard | None = None, together: bool = False
 ) -> list[pa.Table | BaseException]:
     """What one reader returns or raises for each document of the plan, or for all that go together in a call."""
-    output, plan = make_output(job), planned(job)
-    write_asked(output, plan.asked.hashed, run_id=RUN_ID)
-    index = scan_log(output, fingerprint=identify_reader(job.agent).fingerprint)
-    task = ReaderTask.of_job(
-        job,
-        run_id=RUN_ID,
-        fingerprint=identify_reader(job.agent).fingerprint,
-        board=board or SlowBoard(),
-    )
+    plan, task = planned(job), task_of(job, board=board or SlowBoard())
+    index = scan_log(make_output(job), fingerprint=task.fingerprint)
     bundles = list(plan.pending(index, retry_failed=job.retry_failed))
     if together:
         bundles = [bundle.append_column(CALL_COLUMN, pa.array([0] * bundle.num_rows)) for bundle in bundles]
@@ -152,6 +151,14 @@ def test_reader_counts_what_the_plan_counts_and_all_of_it_at_the_end_alone(
     assert under_way == sorted(under_way)
     assert under_way[-1] < pending.num_bytes
     assert len(set(under_way)) > (kind != "truncate")
+
+
+async def test_collection_of_garbage_looks_at_nothing_that_was_there_before_the_first_document(job: JobConfig) -> None:
+    reader, before = Reader(task_of(job, board=Board())), gc.get_freeze_count()
+    await reader.start()
+    assert gc.get_freeze_count() > before + len(gc.get_objects())
+    await reader.close()
+    assert gc.get_freeze_count() == 0
 
 
 def test_reader_takes_small_documents_together_and_one_that_breaks_fails_alone(

@@ -110,8 +110,9 @@ async def test_parallel_reading_stops_where_a_merge_leaves_the_memory_as_it_was(
 @pytest.mark.parametrize("path", ["merge/1/0/1", "merge/1/1/0"])
 async def test_merge_that_writes_nothing_fails_the_reading_and_names_its_turn(path: str, text: str) -> None:
     model = notes_of(*range(9))
-    with pytest.raises(MergeError, match=f"turn {path} wrote no memory"):
+    with pytest.raises(ExceptionGroup) as caught:
         await read(POLICY, 45, lambda prompt: text if prompt.path == path else model(prompt))
+    assert caught.group_contains(MergeError, match=f"turn {path} wrote no memory")
 
 
 async def test_merge_that_says_that_nothing_helps_keeps_the_memory() -> None:
@@ -154,8 +155,8 @@ async def test_side_by_side_turns_are_made_when_they_are_asked_and_keep_their_or
         under_way -= 1
         return Completion(token_ids=[int(prompt.path)], text="", finish_reason=FinishReason.STOP)
 
-    completions = await side_by_side(prompts(), turns=turns)
-    assert [completion.token_ids[0] for completion in completions] == list(range(3 * MAX_TURNS))
+    used = await side_by_side(prompts(), turns=turns, use=lambda place, completion: (place, completion.token_ids[0]))
+    assert used == [(number, number) for number in range(3 * MAX_TURNS)]
     assert most == MAX_TURNS
 
 
@@ -201,7 +202,8 @@ async def test_readings_that_share_an_engine_make_prompts_for_its_places_and_one
 
     async def ask(document_hash: str) -> None:
         address = ReadingAddress(document_hash=document_hash, question_hash="q", sample=0, fingerprint="f")
-        await side_by_side(prompts(), turns=ReadingTurns(engine=Engine(), address=address, seed=0, places=places))
+        turns = ReadingTurns(engine=Engine(), address=address, seed=0, places=places)
+        await side_by_side(prompts(), turns=turns, use=lambda place, completion: None)
 
     await asyncio.gather(*(ask(str(number)) for number in range(num_readings)))
     assert most <= 4 + num_readings

@@ -36,6 +36,12 @@ IN_CORE_EXECUTOR = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 """The executor that needs no worker process. By its short name, `uni`, vLLM on CPU takes it for `mp`, only to bind the
 worker's threads; that costs a process more to start, and a core that waits for the worker."""
 
+SHORT_WINDOW_TOKENS = 4096
+"""Longest window for which vLLM's blocks of 128 tokens on CPU are too coarse: what prompts share is cached in whole
+blocks, and some 64 tokens of each are computed again."""
+SHORT_BLOCK_TOKENS = 32
+"""Block there: the smallest that its kernels take at full speed."""
+
 SPAWN_TRIES = 3
 """Starts in a row, where the engine process dies without an error of its own: what killed it need not strike again."""
 
@@ -99,17 +105,19 @@ def engine_arguments(
             "vllm.reproducible: vLLM has its batch-invariant mode on GPUs only, and it runs on CPU here; leave it out"
         )
     own = {"gpu_memory_utilization": settings.gpu_memory_utilization}
-    arguments |= _cpu_arguments(settings, sampling=sampling) if is_cpu else own
+    arguments |= _cpu_arguments(settings, window_tokens=window_tokens, sampling=sampling) if is_cpu else own
     _require_known(settings.engine_args)
     return arguments | settings.engine_args
 
 
-def _cpu_arguments(settings: VllmConfig, *, sampling: SamplingConfig) -> dict[str, Any]:
+def _cpu_arguments(settings: VllmConfig, *, window_tokens: int, sampling: SamplingConfig) -> dict[str, Any]:
     """The arguments that vLLM's build for CPU takes beside those of any build."""
     arguments: dict[str, Any] = {
         "kv_cache_memory_bytes": settings.cpu_kv_cache_gib * GIB_BYTES,
         "enforce_eager": True,
     }
+    if window_tokens <= SHORT_WINDOW_TOKENS:
+        arguments["block_size"] = SHORT_BLOCK_TOKENS
     if settings.dtype == "auto" and _lacks_bfloat16():
         arguments["dtype"] = "float32"
     if guesses_tokens(sampling):

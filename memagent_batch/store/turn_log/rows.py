@@ -249,6 +249,8 @@ RUN_ID, SAMPLE = TURN_LOG.field("run_id"), TURN_LOG.field("sample")
 FOLLOW_UPS = [*arrow_schema(FollowUpColumns)]
 OWN_COLUMNS = frozenset({"run_id", "prompt_hash", *ReadingAddress.__dataclass_fields__})
 """Columns that this project alone fills; the others hold what engines and policies bring."""
+UNFIT = (pa.ArrowException, TypeError, ValueError, OverflowError)
+"""What Arrow raises for a value that is not of a type."""
 
 
 def turn_row(address: ReadingAddress, prompt: Prompt, completion: Completion, *, run_id: str) -> TurnRow:
@@ -363,21 +365,38 @@ def require_outcome(address: ReadingAddress, result: ResultRow) -> None:
     Raises:
         LogRowError: names the column.
     """
-    require_row(outcome_row(address, result, run_id=""), schema=OUTCOME_LOG)
+    OUTCOME_CHECK.require(outcome_row(address, result, run_id=""))
 
 
-def require_row(row: Mapping[str, object], *, schema: pa.Schema) -> None:
-    """One row that does not fit would keep all the others of its file from being written."""
-    for column in schema:
-        value = row.get(column.name)
-        if column.name in OWN_COLUMNS:
-            continue
-        if value is None and not column.nullable:
-            raise LogRowError(f"`{column.name}` is missing, and the turn log has no room for that")
+class RowCheck:
+    """Refuses rows that do not fit a table of the log: one would keep all the others of its file from being written."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._type = pa.struct(list(schema))
+        self._required = [each.name for each in schema if not each.nullable and each.name not in OWN_COLUMNS]
+
+    def require(self, row: Mapping[str, object]) -> None:
+        """Checks a row.
+
+        Raises:
+            LogRowError: names the column that is missing or does not fit.
+        """
+        for name in self._required:
+            if row.get(name) is None:
+                raise LogRowError(f"`{name}` is missing, and the turn log has no room for that")
         try:
-            pa.array([value], column.type)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise LogRowError(f"`{column.name}` does not fit the turn log: {type(error).__name__}: {error}") from error
+            pa.array([row], self._type)  # whole: twice as fast as column by column, and this is done at every turn
+        except UNFIT as error:
+            name = next((each.name for each in self._type if not _fits(row.get(each.name), each.type)), "row")
+            raise LogRowError(f"`{name}` does not fit the turn log: {type(error).__name__}: {error}") from error
+
+
+def _fits(value: object, kind: pa.DataType) -> bool:
+    try:
+        pa.array([value], kind)
+    except UNFIT:
+        return False
+    return True
 
 
 def _address_row(address: ReadingAddress) -> AddressRow:
@@ -387,3 +406,6 @@ def _address_row(address: ReadingAddress) -> AddressRow:
         "sample": address.sample,
         "fingerprint": address.fingerprint,
     }
+
+
+OUTCOME_CHECK = RowCheck(OUTCOME_LOG)

@@ -31,14 +31,15 @@ from memagent_batch.store.turn_log.keys import (
 from memagent_batch.store.turn_log.rows import (
     ClosedRow,
     ResultRow,
+    RowCheck,
     TurnRow,
     follow_up_row,
     outcome_row,
-    require_row,
     reused_row,
     turn_row,
 )
 
+LOG_CHECKS = {folder: RowCheck(schema) for folder, schema in LOG_SCHEMAS.items()}
 TURN_ROW_BYTES = 300
 """Bytes that a row takes beside its tokens and text; only paces the flushes."""
 FLUSH_BYTES = 4 * 1024 * 1024
@@ -154,7 +155,7 @@ class TurnLogWriter:
         """Takes a row that fits its table, and begins to flush."""
         if self._error:
             raise self._error
-        require_row(row, schema=LOG_SCHEMAS[folder])
+        LOG_CHECKS[folder].require(row)
         if self._output is None:
             return
         self._unwritten.of_folder[folder].append(row)
