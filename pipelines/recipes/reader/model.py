@@ -95,8 +95,8 @@ class Reader(nn.Module):  # type: ignore[misc]
                 parent, _, own = name.rpartition(".")
                 setattr(self.model.get_submodule(parent), own, LoraLinear(layer))
 
-    def loss(self, tree: Tree) -> tuple[torch.Tensor, float]:
-        """The sum of the weighted losses of all targets, and the sum of their weights."""
+    def loss(self, tree: Tree) -> torch.Tensor:
+        """The sum of the losses of all targets; were long completions to count less, a reader would keep silent."""
         with torch.autocast("cpu", torch.bfloat16, enabled=COMPUTED is torch.bfloat16):
             states = self.model.model(
                 input_ids=torch.from_numpy(tree.token_ids)[None],
@@ -105,8 +105,7 @@ class Reader(nn.Module):  # type: ignore[misc]
                 blocks=blocks(tree),
             ).last_hidden_state[0]
             logits = self.model.lm_head(states[torch.from_numpy(tree.sources)])
-        losses = functional.cross_entropy(logits.float(), torch.from_numpy(tree.targets), reduction="none")
-        return (losses * torch.from_numpy(tree.weights)).sum(), float(tree.weights.sum())
+        return functional.cross_entropy(logits.float(), torch.from_numpy(tree.targets), reduction="sum")
 
     def trained(self) -> Iterator[tuple[str, nn.Parameter]]:
         """The adapter's weights, by the names that peft gives them."""

@@ -14,7 +14,7 @@ import torch
 from pipelines.recipes.reader.model import Reader, save_adapter
 from pipelines.recipes.reader.trees import Sample, Tree, packed, tree_of
 
-RATE, WARM_UP_STEPS, LAST_RATE = 2e-3, 20, 0.05
+RATE, WARM_UP_STEPS, LAST_RATE = 1e-3, 20, 0.05
 """Highest learning rate; the steps until it is reached; the share of it at the end."""
 STEP_TOKENS, TREE_TOKENS = 900, 1600
 """Tokens of a step and, at most, of one tree: 1,600 hold some 3 GiB."""
@@ -61,16 +61,16 @@ class Trainer:
         began, rate = time.monotonic(), self._rate()
         for group in self._optimizer.param_groups:
             group["lr"] = rate
-        num_tokens, num_samples, loss, weight = 0, 0, 0.0, 0.0
+        num_tokens, num_samples, num_targets, loss = 0, 0, 0, 0.0
         for tree, in_tree in self._trees():
-            part, part_weight = self._reader.loss(tree)
+            part = self._reader.loss(tree)
             part.backward()
-            loss, weight = loss + part.item(), weight + part_weight
+            loss, num_targets = loss + part.item(), num_targets + len(tree.targets)
             num_tokens, num_samples = num_tokens + len(tree.token_ids), num_samples + in_tree
         parameters = [each for _, each in self._reader.trained()]
         for parameter in parameters:
             if parameter.grad is not None:
-                parameter.grad /= weight
+                parameter.grad /= num_targets
         norm = float(torch.nn.utils.clip_grad_norm_(parameters, 1.0))
         self._optimizer.step()
         self._optimizer.zero_grad()
@@ -79,7 +79,7 @@ class Trainer:
         seconds = time.monotonic() - began
         return {
             **self._at,
-            "loss": round(loss / weight, 4),
+            "loss": round(loss / num_targets, 4),
             "norm": round(norm, 3),
             "rate": rate,
             "samples": num_samples,

@@ -32,8 +32,6 @@ class Tree:
     """The token from which each target is predicted; shape [num_targets]."""
     targets: npt.NDArray[np.int64]
     """Shape [num_targets]."""
-    weights: npt.NDArray[np.float32]
-    """What each target counts: one over the root of the length of its completion; shape [num_targets]."""
 
 
 def tree_of(samples: Sequence[Sample]) -> Tree:
@@ -44,7 +42,7 @@ def tree_of(samples: Sequence[Sample]) -> Tree:
     paths: list[list[int]] = []
     last: tuple[list[int], list[int]] = ([], [])
     """Tokens of the sample before, and their places in the sequence."""
-    sources, targets, weights = [], [], []
+    sources, targets = [], []
     for sample in samples:
         tokens = [*sample.prompt, *sample.completion]
         shared = _num_shared(last[0], tokens)
@@ -56,7 +54,6 @@ def tree_of(samples: Sequence[Sample]) -> Tree:
         for at in range(len(sample.prompt), len(tokens)):
             sources.append(places[at - 1])
             targets.append(tokens[at])
-            weights.append(len(sample.completion) ** -0.5)
         last = tokens, places
     sees = np.zeros((len(token_ids), len(token_ids)), bool)
     for places in paths:
@@ -67,7 +64,6 @@ def tree_of(samples: Sequence[Sample]) -> Tree:
         sees=sees,
         sources=np.array(sources),
         targets=np.array(targets),
-        weights=np.array(weights, np.float32),
     )
 
 
