@@ -12,6 +12,8 @@ MEASUREMENTS = {
     "peers": "How fast is the job against datatrove, which runs the same loop?",
     "overhead": "What does everything that is not the engine cost?",
     "length": "Does a token of a long document cost more than one of a short document?",
+    "log_scan": "How long does it take to scan a log of many files, before and after they are merged?",
+    "requests": "What does a night ask of an object store?",
     "scale": "What does a corpus cost the driver, first and with nothing changed?",
     "ocr": "How many facts of scanned contracts does OCR find, and is the rest said to be unread?",
     "start": "How long is it from the command to the first turn, and where does the time go?",

@@ -114,8 +114,11 @@ def list_files(
         files = _input_files(found, make, root=root, keep_left_out=keep_left_out)
         listed = set(_listed_paths(location, root=root, paths=[file.path for file in files]))
         files = [file for file in files if file.path in listed]
-        is_whole = info is not None and (inventory is not None or not location.is_local)  # hidden names were listed too
-        _refuse_tables_around(location, root=root, paths=() if is_whole else [file.path for file in files])
+        if info is not None and inventory is None and not location.is_local:  # hidden names were listed too
+            _refuse_tables_around(location, root=posixpath.dirname(root.rstrip("/")), paths=())
+        else:
+            paths = () if inventory is not None else [file.path for file in files]
+            _refuse_tables_around(location, root=root, paths=paths)
     if not files and inventory is not None:
         raise InputError(f"{location.uri}: input.inventory lists no file below it; name a folder that it lists")
     if not files:
@@ -362,7 +365,7 @@ def _listed_paths(location: Location, *, root: str, paths: Sequence[str]) -> Seq
 def is_delta_folder(location: Location) -> bool:
     """Whether the location is the folder of a Delta table."""
     is_folder = not location.uri.startswith(_WITHOUT_FOLDERS) and not _MAGIC & set(location.path)
-    return is_folder and _table_format(location.fs, location.path) == "Delta"
+    return is_folder and _is_table(location.fs, location.path, format_="Delta")
 
 
 def _refuse_listed_tables(location: Location, paths: Iterable[str]) -> None:
@@ -382,10 +385,11 @@ def _refuse_tables_around(location: Location, *, root: str, paths: Iterable[str]
     if location.uri.startswith("hf://"):
         folders = [folder for folder in folders if folder.count("/") >= _HUB_FOLDERS]
     with ThreadPoolExecutor(_FOLDER_THREADS) as threads:
-        found = threads.map(partial(_table_format, location.fs), folders)
-        for folder, format_ in zip(folders, found, strict=True):
-            if format_ is not None:
-                raise _table_error(location, folder, format_)
+        for format_ in _TABLE_LOGS:
+            are_tables = threads.map(partial(_is_table, location.fs, format_=format_), folders)
+            for folder, is_table in zip(folders, are_tables, strict=True):
+                if is_table:
+                    raise _table_error(location, folder, format_)
 
 
 def _with_parents(folder: str) -> Iterator[str]:
@@ -401,18 +405,18 @@ def _folders_below(root: str, paths: Iterable[str]) -> list[str]:
     return sorted(folder for folder in folders if "=" not in posixpath.basename(folder))
 
 
-def _table_format(fs: fsspec.AbstractFileSystem, folder: str) -> str | None:
-    """The format of the table of a lake that this folder is, if it is one."""
-    for format_, (log_folder, endings) in _TABLE_LOGS.items():
-        log = f"{folder}/{log_folder}"
-        try:
-            # asked first, since s3fs lists the folder above one that is not there
+def _is_table(fs: fsspec.AbstractFileSystem, folder: str, *, format_: str) -> bool:
+    """Whether this folder is a table of a lake of this format."""
+    log_folder, endings = _TABLE_LOGS[format_]
+    log = f"{folder}/{log_folder}"
+    try:
+        if "s3" in fs.protocol:  # one request: there is no folder to ask for first
+            names = fs.find(folder, prefix=f"{log_folder}/")
+        else:
             names = fs.ls(log, detail=False) if fs.info(log)["type"] == "directory" else []
-        except (FileNotFoundError, NotADirectoryError, PermissionError):
-            continue  # a folder above the input need not be open to its reader
-        if any(str(name).endswith(endings) for name in names):
-            return format_
-    return None
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return False  # a folder above the input need not be open to its reader
+    return any(str(name).endswith(endings) for name in names)
 
 
 def _table_error(location: Location, folder: str, format_: str) -> InputError:

@@ -67,7 +67,12 @@ def merge_log(
     paths = [*(path for folder in LOG_SCHEMAS for path in (output / folder).files()), *keys]
     start = len(output.path.rstrip("/")) + 1
     below = [path[start:] for path in paths if path.endswith(".parquet")]
-    tasks = [_task(names, below) for names in ranges]
+    files_of: dict[str, list[str]] = defaultdict(list)
+    for path in below:
+        if not path.startswith(KEYS_FOLDER):
+            files_of[path.rpartition("/")[2]].append(path)
+    files = ([file for name in names for file in files_of[name]] for names in ranges)
+    tasks = [pa.table({"file": pa.array(each, pa.string())}) for each in files]
     try:
         merge = partial(_merge, output=output)
         merged = [name for table in mapped(merge, tasks) for name in table["name"].to_pylist()]
@@ -103,13 +108,6 @@ def _ranges(flushes: Sequence[str], *, recorded: Callable[[], Collection[str]]) 
         yield from [joined] if len(joined) > 1 else []
 
 
-def _task(names: Sequence[str], below: Sequence[str]) -> pa.Table:
-    wanted = set(names)
-    files = [file for file in below if file.rpartition("/")[2] in wanted and not file.startswith(KEYS_FOLDER)]
-    files.sort(key=lambda file: LogName.of(file).first)
-    return pa.table({"file": pa.array(files, pa.string())})
-
-
 def _merged_away(files: Sequence[str], whole: Sequence[str]) -> Iterator[str]:
     """The files that a merged one of these stands for."""
     of_line: dict[str, list[LogName]] = defaultdict(list)
@@ -127,14 +125,15 @@ def _merge(files: pa.Table, *, output: Location) -> pa.Table:
     merged: list[str] = []
     rows: dict[str, list[pa.Table]] = defaultdict(list)
     numbers: list[LogName] = []
+    num_bytes = 0
     for file, table in _read(files["file"].to_pylist(), output=output):
         name = LogName.of(file)
-        is_full = sum(each.nbytes for tables in rows.values() for each in tables) >= MERGED_BYTES
-        if is_full and name != numbers[-1] and numbers[-1] != numbers[0]:
+        if num_bytes >= MERGED_BYTES and name != numbers[-1] and numbers[-1] != numbers[0]:
             merged.append(_write_merged(output, rows, first=numbers[0], last=numbers[-1]))
-            rows, numbers = defaultdict(list), []
+            rows, numbers, num_bytes = defaultdict(list), [], 0
         rows[file.rpartition("/")[0]].append(table)
         numbers.append(name)
+        num_bytes += table.nbytes
     if numbers and numbers[-1] != numbers[0]:
         merged.append(_write_merged(output, rows, first=numbers[0], last=numbers[-1]))
     return pa.table({"name": pa.array(merged, pa.string())})
