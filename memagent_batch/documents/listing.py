@@ -98,22 +98,11 @@ def list_files(
         if info is None and not _MAGIC & set(path):
             raise InputError(f"{location.uri}: no such file or folder; check the path")
         root = f"{path.rstrip('/')}/" if info is not None else _glob_root(path)
-        make: Callable[[Any], InputFile]
-        found: Mapping[str, Any]
-        if inventory is not None:
-            found = {name: (name, size, version) for name, size, version in inventory(location)}
-            _refuse_listed_tables(location, found)
-            make = partial(_inventory_file, root=root)
-        elif location.is_local and info is not None:
-            found = {name: name for name in _paths_below(path)}
-            make = partial(_local_file, root=root)
-        else:
-            found = location.fs.find(path, detail=True) if info is not None else _expand(location)
-            _refuse_listed_tables(location, found)
-            make = partial(_found_file, location, root=root)
-        files = _input_files(found, make, root=root, keep_left_out=keep_left_out)
-        listed = set(_listed_paths(location, root=root, paths=[file.path for file in files]))
-        files = [file for file in files if file.path in listed]
+        found = _without_tables(location, _entries(location, info, inventory=inventory, root=root))
+        files = _input_files(found, root=root, keep_left_out=keep_left_out)
+        converted = _converted_paths(location, root=root, has_record=any(file.name == RUN_FILE for file in files))
+        if converted is not None:
+            files = [file for file in files if file.path in converted]
         if info is not None and inventory is None and not location.is_local:  # hidden names were listed too
             _refuse_tables_around(location, root=posixpath.dirname(root.rstrip("/")), paths=())
         else:
@@ -224,12 +213,30 @@ def _glob_root(path: str) -> str:
     return "".join(f"{part}/" for part in parts[:fixed])
 
 
-def _input_files(
-    found: Mapping[str, Any], make: Callable[[Any], InputFile], *, root: str, keep_left_out: bool
-) -> list[InputFile]:
+_Entry = tuple[str, Callable[[], InputFile]]
+"""The path of a file that was found, and what looks at it."""
+
+
+def _entries(
+    location: Location, info: Mapping[str, Any] | None, *, inventory: Inventory | None, root: str
+) -> Iterator[_Entry]:
+    """What a folder or glob has, one by one: of millions of files, only what is wanted of each is held."""
+    if inventory is not None or (location.is_s3 and info is not None):
+        for entry in (inventory or _listed_keys)(location):
+            yield entry[0], partial(_listed_file, entry, root=root)
+    elif location.is_local and info is not None:
+        for path in _paths_below(location.path):
+            yield path, partial(_local_file, path, root=root)
+    else:
+        found = location.fs.find(location.path, detail=True) if info is not None else _expand(location)
+        for path, details in found.items():
+            yield path, partial(_found_file, location, details, root=root)
+
+
+def _input_files(found: Iterable[_Entry], *, root: str, keep_left_out: bool) -> list[InputFile]:
     """The files of a listing. Of those that are left out, hidden folders are listed as one."""
     files = dict[str, InputFile]()
-    for path, entry in found.items():
+    for path, look_at in found:
         hidden = _hidden_path(path, root)
         if path.endswith("/") or (hidden and not keep_left_out):
             continue
@@ -237,7 +244,7 @@ def _input_files(
             files[hidden] = InputFile(path=hidden, root=root, size_bytes=0, left_out=HIDDEN_NAME)
             continue
         try:
-            files[path] = make(entry)
+            files[path] = look_at()
         except InputError as error:
             if not keep_left_out:
                 raise
@@ -280,19 +287,33 @@ def _found_file(location: Location, info: Mapping[str, Any], *, root: str) -> In
     name = str(info["name"])
     if location.is_local:
         return _local_file(name, root=root)
-    if _VERSION_QUERY in name.lower():
-        raise InputError(
-            f"{name!r}: a client takes {_VERSION_QUERY!r} in a key for a version of another key; rename it"
-        )
     if info["type"] != "file":
         info = location.fs.info(name)
         if info["type"] != "file":
             raise InputError(f"{name!r} is {_file_kind(info)}, not a file; move it away")
-    return _input_file(name, root=root, size_bytes=int(info.get("size") or 0), version=_store_version(info))
+    return _listed_file((name, int(info.get("size") or 0), _store_version(info)), root=root)
 
 
-def _inventory_file(entry: tuple[str, int, str | None], *, root: str) -> InputFile:
+def _listed_keys(location: Location) -> Iterator[tuple[str, int, str | None]]:
+    """Path, size and version of each key of a bucket below a place, page by page: s3fs holds a kilobyte of each."""
+    bucket, key, _ = location.fs.split_path(location.path)
+    asked = {"Bucket": bucket, "Prefix": f"{key}/" if key else ""}
+    while True:
+        page = location.fs.call_s3("list_objects_v2", **asked)
+        for each in page.get("Contents", ()):
+            yield f"{bucket}/{each['Key']}", each["Size"], f"{each['Size']} {each['ETag']}"
+        if not page.get("IsTruncated"):
+            return
+        asked["ContinuationToken"] = page["NextContinuationToken"]
+
+
+def _listed_file(entry: tuple[str, int, str | None], *, root: str) -> InputFile:
+    """A file of an inventory, or a key of a bucket."""
     path, size_bytes, version = entry
+    if _VERSION_QUERY in path.lower():
+        raise InputError(
+            f"{path!r}: a client takes {_VERSION_QUERY!r} in a key for a version of another key; rename it"
+        )
     return _input_file(path, root=root, size_bytes=size_bytes, version=version)
 
 
@@ -341,25 +362,24 @@ def _input_file(path: str, *, root: str, size_bytes: int, version: str | None) -
     return InputFile(path=path, root=root, size_bytes=size_bytes, version=version)
 
 
-def _listed_paths(location: Location, *, root: str, paths: Sequence[str]) -> Sequence[str]:
-    """Of the paths of a folder or glob those that a manifest of `memagent convert` lists; all if there is none.
+def _converted_paths(location: Location, *, root: str, has_record: bool) -> set[str] | None:
+    """The files that a manifest of `memagent convert` lists; None if the folder or glob is not of one.
 
     Beside these files lie those of a run in progress or killed, and those of the run before.
     """
     folder = posixpath.dirname(root.rstrip("/")) if posixpath.basename(root.rstrip("/")) == CONVERTED_FOLDER else None
-    if f"{root}{RUN_FILE}" in paths:
+    if has_record:
         folder = root.rstrip("/")
     run = None if folder is None else json_object(location.at(f"{folder}/{RUN_FILE}").read_bytes_if_there())
     if run is None or run.get("format") != CONVERTED_FORMAT:
-        return paths
+        return None
     manifest = json_object(location.at(f"{folder}/{MANIFEST_FILE}").read_bytes_if_there())
     if manifest is None or manifest["run_id"] != run["run_id"]:
         raise InputError(
             f"{location.uri}: a run of `memagent convert` has not ended here, so the texts are not complete; wait for "
             "it, or run the same `memagent convert` again"
         )
-    listed = {f"{folder}/{name}" for name in manifest["files"][CONVERTED_FOLDER]}
-    return [path for path in paths if path in listed]
+    return {f"{folder}/{name}" for name in manifest["files"][CONVERTED_FOLDER]}
 
 
 def is_delta_folder(location: Location) -> bool:
@@ -368,13 +388,14 @@ def is_delta_folder(location: Location) -> bool:
     return is_folder and _is_table(location.fs, location.path, format_="Delta")
 
 
-def _refuse_listed_tables(location: Location, paths: Iterable[str]) -> None:
-    """Refuses a table of a lake whose log is among `paths`, a listing that leaves out nothing."""
-    for path in paths:
+def _without_tables(location: Location, found: Iterable[_Entry]) -> Iterator[_Entry]:
+    """The same entries; refuses a table of a lake whose log is among them."""
+    for path, entry in found:
         folder, name = posixpath.split(path)
         for format_, (log_folder, endings) in _TABLE_LOGS.items():
             if posixpath.basename(folder) == log_folder and name.endswith(endings):
                 raise _table_error(location, posixpath.dirname(folder), format_)
+        yield path, entry
 
 
 def _refuse_tables_around(location: Location, *, root: str, paths: Iterable[str]) -> None:

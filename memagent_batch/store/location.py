@@ -188,7 +188,7 @@ class Location:
         """
         paths: list[str] = []
         with storage_errors(self.uri):
-            if self._is_s3:
+            if self.is_s3:
                 paths = self._keys_below(begins)
             elif self._info() is None:
                 return []
@@ -270,7 +270,7 @@ class Location:
         An object store's ETag, elsewhere a hash of the content.
         """
         with storage_errors(self.uri), contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            if self._is_s3:
+            if self.is_s3:
                 etag: str | None = self.fs.info(self.path).get("ETag")
                 return etag
             return sha256(self.read_bytes()).hexdigest()
@@ -287,7 +287,7 @@ class Location:
         with storage_errors(self.uri, done="written"):
             if self.is_local:
                 return self._replace_on_disk(data, version=version)
-            if not self._is_s3:
+            if not self.is_s3:
                 return self._compare_and_write(data, version=version)
             try:
                 one_part = len(data) + 1  # in several parts, s3fs would leave out the condition
@@ -318,7 +318,8 @@ class Location:
         return self.exists() and self.read_bytes() == data
 
     @property
-    def _is_s3(self) -> bool:
+    def is_s3(self) -> bool:
+        """Whether it lies in a bucket of an S3 API."""
         return "s3" in self.fs.protocol
 
     def delete(self) -> None:
