@@ -357,7 +357,7 @@ def _file_kind(info: Mapping[str, Any]) -> str:
 
 
 def _input_file(path: str, *, root: str, size_bytes: int, version: str | None) -> InputFile:
-    if any("\ud800" <= character <= "\udfff" for character in path):
+    if not path.isascii() and any("\ud800" <= character <= "\udfff" for character in path):
         raise InputError(f"the file name {path!r} is not valid UTF-8; rename it")
     return InputFile(path=path, root=root, size_bytes=size_bytes, version=version)
 
@@ -391,9 +391,8 @@ def is_delta_folder(location: Location) -> bool:
 def _without_tables(location: Location, found: Iterable[_Entry]) -> Iterator[_Entry]:
     """The same entries; refuses a table of a lake whose log is among them."""
     for path, entry in found:
-        folder, name = posixpath.split(path)
         for format_, (log_folder, endings) in _TABLE_LOGS.items():
-            if posixpath.basename(folder) == log_folder and name.endswith(endings):
+            if path.endswith(endings) and posixpath.basename(folder := posixpath.dirname(path)) == log_folder:
                 raise _table_error(location, posixpath.dirname(folder), format_)
         yield path, entry
 

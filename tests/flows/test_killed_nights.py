@@ -94,7 +94,7 @@ def test_job_killed_at_any_change_of_a_disk_goes_on_with_the_index_and_the_parts
     folder = tmp_path / "in"
     folder.mkdir()
     output = Location(uri=str(tmp_path / "nights"))
-    moments = killed_nights(output, stride=3, documents=str(folder), model=text_model)
+    moments = killed_nights(output, stride=6, documents=str(folder), model=text_model)
     for number in range(moments):
         place = output / str(number)
         assert hashes(place) in (hashes_of(MONDAY), hashes_of(TUESDAY))
