@@ -159,7 +159,8 @@ def _read_per_second(job: JobConfig) -> float:
     """Documents that ended in a second, after the first quarter of them: then all readers are at work."""
     ended = sorted(ds.dataset(f"{job.output}/answers").to_table(columns=["finished_at"])["finished_at"].to_pylist())
     quarter = len(ended) // 4
-    return round((len(ended) - 1 - quarter) / (ended[-1] - ended[quarter]).total_seconds(), 1)
+    seconds: float = (ended[-1] - ended[quarter]).total_seconds()
+    return round((len(ended) - 1 - quarter) / seconds, 1)
 
 
 def _pieces(count: int, length: int) -> Iterator[range]:

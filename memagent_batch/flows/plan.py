@@ -248,8 +248,9 @@ def _checked_index(job: JobConfig, inputs: Inputs, *, executor: Executor) -> pa.
     unchanged = f", {known:,} unchanged" if known else ""
     with step(f"indexing the documents: {quantity(num_files, 'file')}{unchanged}"):
         if not inputs.reused.is_whole:
-            made = (indexed.cast(schema) for indexed in _indexed_shards(inputs, sources=job, executor=executor))
-            reused = iter(index.to_batches())
+            found = _indexed_shards(inputs, sources=job, executor=executor)
+            made: Iterator[pa.Table] = (indexed.cast(schema) for indexed in found)
+            reused: Iterator[pa.RecordBatch] = iter(index.to_batches())
             if job.input.order_columns and index.num_rows:
                 regrouped = on_disk(made, schema=schema)
                 made, reused = iter([regrouped]), _without_ids(reused, pc.unique(regrouped["document_id"]))
