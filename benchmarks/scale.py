@@ -7,7 +7,7 @@ With `--replicas`, actors read on Ray, each turn takes a second, and `documents_
 them read from the first quarter of the documents to the last one.
 
 With `--plan-only` nothing is listed, read or written but the plan and its record: index and keys of the log are made by
-a query. So millions of documents can be measured in minutes.
+a query. So millions of documents can be measured in minutes. The first run plans with an empty log, too.
 
 Of a phase, `cpu_seconds` are those of this process. `anonymous_mib` is the most memory that only this process can hold,
 without mapped files, which the system takes back when others need the memory; from `/proc`, looked at every 20 ms.
@@ -46,9 +46,10 @@ from memagent_batch.runs.history import (
     write_record_manifest,
 )
 from memagent_batch.runs.manifest import FORMAT
-from memagent_batch.runs.plan import Plan
+from memagent_batch.runs.plan import Plan, group_documents
 from memagent_batch.store.database import limit_memory, open_database, query_to_disk
 from memagent_batch.store.parquet import write_parquet
+from memagent_batch.store.turn_log.index import LogIndex
 from memagent_batch.store.turn_log.keys import KEYS_FOLDER, LOG_KEYS, OUTCOMES_FOLDER, TURNS_FOLDER
 from memagent_batch.store.turn_log.question_list import write_asked
 from memagent_batch.store.turn_log.writer import new_run_id
@@ -250,6 +251,9 @@ def _plan_only(job: JobConfig, num_documents: int, phases: _Phases) -> None:
     phases.timed(require_unique_ids, name="require_unique_ids")(documents, documents=output)
     files = IndexedFiles(versions={}, files=pa.table([["f"], ["1"]], schema=FOUND_FILES), rules="", is_kept=bool(kept))
     plan = Plan(documents, read_questions(None, ask=job.ask), samples=1, indexed=files)
+    if kept is None:
+        everything = plan.pending(LogIndex(), retry_failed=False)  # as where nothing is read yet
+        phases.timed(lambda: sum(1 for _ in group_documents([*everything], readings_in_flight=64)), name="group")()
     index = flow.scan_plan(output, plan, fingerprint=PLANNED["fingerprint"], executor=LocalExecutor())
     hashes = flow.last_versions(output, before, plan, index=index, agent=job.agent)
     assert not list(plan.pending(index, retry_failed=False, last_hashes=hashes))
